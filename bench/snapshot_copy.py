@@ -175,7 +175,7 @@ def by_seamline(bench: Bench, area: StagingArea) -> StagedPlace:
     run = Run(f"bench/{time.monotonic_ns()}", NAME, RunKind.ONBOARD, None, plan, RunState.RUNNING)
     with SparkReader(bench.spark.sparkContext, run).open_read([TableRead(bench.table, Segment("entry"))]) as read:
         (load,) = read.stage(DESTINATION)
-    return StagedPlace(bench.table, DESTINATION.stage_schema, load.staged_as)
+    return StagedPlace(bench.table, DESTINATION.stage_namespace, load.staged_as)
 
 
 def by_text_pipe(bench: Bench, area: StagingArea) -> StagedPlace:

@@ -86,7 +86,7 @@ def make_like(plan: SyncPlan, warehouse: Connection, schema: str) -> None:
     with postgres(warehouse) as admin:
         admin.execute(f"CREATE SCHEMA {schema}")
         for table in plan.tables:
-            like = f"{plan.destinations[0].schema}.{table.name}"
+            like = f"{plan.destinations[0].namespace}.{table.name}"
             admin.execute(f"CREATE TABLE {schema}.{table.name} (LIKE {like} INCLUDING ALL)")
 
 

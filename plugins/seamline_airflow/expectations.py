@@ -134,7 +134,7 @@ def staged_rows(
     for table, type_, kwargs, why in checks:
         if table in wanted:
             wanted[table].append(Expectation(type_, dict(kwargs), why))
-    schema = plan.destination(destination).stage_schema
+    schema = plan.destination(destination).stage_namespace
     definitions = {table.name: table.table for table in plan.tables}
     found = []
     for staged in cut.tables:

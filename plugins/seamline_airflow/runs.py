@@ -275,13 +275,13 @@ def _latest_onboarded(records: Records, sync: str) -> Run | None:
 
 def _refuse_another_schema(onboarded: Mapping[str, DestinationPlan], plan: SyncPlan) -> None:
     """The ledger knows its tables by destination and name: those of that name in another schema are somebody else's."""
-    before = {name: one.schema for name, one in onboarded.items()}
+    before = {name: one.namespace for name, one in onboarded.items()}
     for one in plan.destinations:
-        if one.name in before and before[one.name] != one.schema:
+        if one.name in before and before[one.name] != one.namespace:
             raise Refused(
                 f"destination {one.name} was onboarded with schema {before[one.name]}, and is declared with"
-                f" {one.schema}",
-                hint=f"take the change back, or declare a destination of another name with schema {one.schema} and"
+                f" {one.namespace}",
+                hint=f"take the change back, or declare a destination of another name with schema {one.namespace} and"
                 f" run {plan.sync}__onboard",
                 sync=plan.sync,
             )

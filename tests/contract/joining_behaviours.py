@@ -35,7 +35,7 @@ def passed(world: World, *tables: Table, rows: Sequence[Row], at: int) -> Joinin
     whole = world.plan
     world.plan = sync_plan(TABLES).incremental_plan([table.name for table in tables], str(at))
     stream = world.plan.stream_id("warehouse")
-    schema = world.plan.destinations[0].schema
+    schema = world.plan.destinations[0].namespace
     loads = [world.load(table, rows) for table in tables]
     world.sink().publish(stream, loads, publication=publication(tables, run_id=f"pass-{at}", covered=7, next_offset=at))
     world.plan = whole

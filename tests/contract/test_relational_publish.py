@@ -97,7 +97,7 @@ def test_preflight_names_what_is_missing_and_what_is_in_the_way(
     assert "column n of table later is numeric" in found[0].what
     assert "table settlement.later exists" in found[1].what
     assert "settlement.account has the unique index row_by_row" in found[2].what
-    elsewhere = replace(destination, schema="elsewhere")
+    elsewhere = replace(destination, namespace="elsewhere")
     reported = [one.what for one in problems(world.plan, elsewhere, world.dialect)]
     assert len(reported) == 8
     assert "settlement_writer@% has no DELETE, INSERT, SELECT, UPDATE in database elsewhere" in reported[5]

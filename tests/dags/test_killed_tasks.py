@@ -149,10 +149,10 @@ def _stage(scene: Scene) -> None:
     """What a snapshot has left: staged tables of some rows each, and its manifest as a result of the run."""
     loads = []
     with postgres(scene.destination) as session:
-        session.execute(f"CREATE SCHEMA IF NOT EXISTS {_DESTINATION.stage_schema}")
+        session.execute(f"CREATE SCHEMA IF NOT EXISTS {_DESTINATION.stage_namespace}")
         for table in _PLAN.tables:
             name = f"{table.name}_{scene.run_id.replace('-', '_')}"
-            place = f"{_DESTINATION.stage_schema}.{name}"
+            place = f"{_DESTINATION.stage_namespace}.{name}"
             session.execute(f"CREATE TABLE {place} ({column_definitions(table.definition)})")
             session.execute(f"INSERT INTO {place} SELECT n, n * 1.5 FROM generate_series(1, {ROWS}) AS n")
             loads.append({"table": table.name, "staged_as": name, "rows": ROWS})

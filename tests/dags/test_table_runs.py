@@ -116,13 +116,13 @@ def test_another_schema_of_an_onboarded_destination_is_refused_before_anything_i
 ) -> None:
     """Tables of those names in it are somebody else's, and the ledger would take them for its own."""
     (warehouse,) = results.plan().destinations
-    moved = replace(results.plan(), destinations=(replace(warehouse, schema="finance"),))
+    moved = replace(results.plan(), destinations=(replace(warehouse, namespace="finance"),))
     for opened in (
         lambda: runs.onboarded_plan(platform, moved),
         lambda: runs.open_onboarding(platform, moved, "settlement/onboard/-/manual__2"),
         lambda: runs.open_tables(platform, moved, "settlement/tables/-/manual__2", ["account"], CARRIED),
     ):
-        with pytest.raises(Refused, match=f"with schema {warehouse.schema}, and is declared with finance"):
+        with pytest.raises(Refused, match=f"with schema {warehouse.namespace}, and is declared with finance"):
             opened()
-    another = replace(results.plan(), destinations=(replace(warehouse, name="elsewhere", schema="finance"),))
+    another = replace(results.plan(), destinations=(replace(warehouse, name="elsewhere", namespace="finance"),))
     assert runs.onboarded_plan(platform, another).destinations == another.destinations

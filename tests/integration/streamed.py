@@ -161,7 +161,7 @@ class Streamed:
     @contextmanager
     def _views(self) -> Iterator[tuple[ReadView, ReadView]]:
         (left,) = self.one.source.open_views(1)
-        relations = {table.name: Relation(DESTINATION.schema, table.name) for table in self.tables}
+        relations = {table.name: Relation(DESTINATION.namespace, table.name) for table in self.tables}
         with closing(left):
             (right,) = open_views(
                 self.database, tables=self.tables, relations=relations, count=1, position_of=lambda _: left.position
@@ -231,7 +231,7 @@ def stage_empty(made: Streamed) -> list[Load]:
 
 
 def _stage(session: "psycopg.Connection[tuple[object, ...]]", table: Table) -> Load:
-    session.execute(f"CREATE SCHEMA IF NOT EXISTS {DESTINATION.stage_schema}")
-    place = Relation(DESTINATION.stage_schema, table.name)
+    session.execute(f"CREATE SCHEMA IF NOT EXISTS {DESTINATION.stage_namespace}")
+    place = Relation(DESTINATION.stage_namespace, table.name)
     session.execute(f"CREATE TABLE {place} ({column_definitions(table)})".encode())
     return Load(table, table.name, 0)

@@ -148,7 +148,7 @@ def test_tables_of_several_places_are_read_at_one_position_and_published(
     run.result["snapshot"] = take_snapshot(run, tools_of(one, run, Records()))
     with closing(postgres_sink(run.plan, WAREHOUSE)) as sink:
         publish(run, WAREHOUSE.name, sink=sink)
-    live = rows_in(warehouse, WAREHOUSE.schema, {name: name for name in PLACES})
+    live = rows_in(warehouse, WAREHOUSE.namespace, {name: name for name in PLACES})
     assert {name: [str(row[1]) for row in rows] for name, rows in live.items()} == {
         name: [f"{number}.50"] for number, name in enumerate(PLACES)
     }

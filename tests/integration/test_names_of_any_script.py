@@ -105,5 +105,5 @@ def test_such_a_table_is_staged_compared_and_published_as_any_other(
     run.result["snapshot"] = take_snapshot(run, tools_of(one, run, Records()))
     with closing(postgres_sink(run.plan, WAREHOUSE)) as sink:
         publish(run, WAREHOUSE.name, sink=sink)
-    live = rows_in(warehouse, WAREHOUSE.schema, {name: name for name in NAMES})
+    live = rows_in(warehouse, WAREHOUSE.namespace, {name: name for name in NAMES})
     assert {name: [str(row[2]) for row in rows] for name, rows in live.items()} == dict.fromkeys(NAMES, ["1.50"])

@@ -74,8 +74,8 @@ def start_run(store: PlatformStore, run_id: str = "r1", kind: str = "nightly") -
 
 def test_the_destinations_that_were_onboarded_are_known_each_as_it_was_last(store: PlatformStore) -> None:
     (first,) = plan().destinations
-    moved, late = replace(first, schema="moved"), replace(first, name="archive")
-    runs = {"r1": (first,), "r2": (moved,), "r3": (late,), "r4": (replace(late, schema="failed"),), "r5": (late,)}
+    moved, late = replace(first, namespace="moved"), replace(first, name="archive")
+    runs = {"r1": (first,), "r2": (moved,), "r3": (late,), "r4": (replace(late, namespace="failed"),), "r5": (late,)}
     for number, (run_id, destinations) in enumerate(runs.items()):
         kind = "nightly" if run_id == "r5" else "onboard"
         plan_json = plan_to_json(replace(plan(), destinations=destinations))

@@ -67,7 +67,7 @@ class TypedTables:
         table = self._tables[name]
         here = Counter(self._keyed[name].values()) + self._copies[name]
         with postgres(self._stream.database) as session:
-            stored = read_rows(session, f"SELECT {exact(table)} FROM {quoted(DESTINATION.schema)}.{quoted(name)}")
+            stored = read_rows(session, f"SELECT {exact(table)} FROM {quoted(DESTINATION.namespace)}.{quoted(name)}")
         there = Counter(_rows(table, batch_of(table, stored)))
         return [] if here == there else [(here - there, there - here)]
 

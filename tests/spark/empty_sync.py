@@ -37,9 +37,9 @@ def publish_empty(bank: Captured, warehouse: Connection, *, sync: str, schema: s
             position = view.position
         bank.source.commit_marker(high)
         with postgres(warehouse) as session:
-            session.execute(f"create schema {destination.stage_schema}")
+            session.execute(f"create schema {destination.stage_namespace}")
             for table in planned:
-                place_of_table = f"{destination.stage_schema}.{table.name}"
+                place_of_table = f"{destination.stage_namespace}.{table.name}"
                 session.execute(f"create table {place_of_table} ({column_definitions(table.definition)})")
         sink.publish(
             plan.stream_id("warehouse"),

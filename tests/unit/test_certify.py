@@ -227,7 +227,7 @@ def test_a_stream_that_met_what_its_log_did_not_promise_certifies_nothing() -> N
 
 def test_destinations_of_one_sync_have_schemas_of_their_own() -> None:
     two = replace(PLAN, destinations=(*PLAN.destinations, replace(PLAN.destinations[0], name="other")))
-    assert len({one.schema for one in own_plan(two, "owner").destinations}) == 2
+    assert len({one.namespace for one in own_plan(two, "owner").destinations}) == 2
 
 
 def test_nothing_of_a_certificate_has_a_name_of_the_sync_or_of_a_declared_one() -> None:
@@ -235,14 +235,14 @@ def test_nothing_of_a_certificate_has_a_name_of_the_sync_or_of_a_declared_one() 
     assert {OWN.source.log_topic, OWN.source.connector, OWN.source.slot, OWN.source.marker_table}.isdisjoint(
         {SOURCE.log_topic, SOURCE.connector, SOURCE.slot, SOURCE.marker_table}
     )
-    assert OWN.destinations[0].schema == "seamline_certify_settlement"
+    assert OWN.destinations[0].namespace == "seamline_certify_settlement"
     assert (OWN.source.reader, OWN.source.marker, OWN.source.capture) == ("bank_owner", "bank_owner", "bank_capture")
 
 
 def test_the_longest_names_still_fit_their_servers() -> None:
     long = SyncPlan("s" * 40, SOURCE, PLAN.destinations, PLAN.tables)
     own = own_plan(long, "owner")
-    names = [own.source.slot, own.source.publication, own.source.marker_table, own.destinations[0].stage_schema]
+    names = [own.source.slot, own.source.publication, own.source.marker_table, own.destinations[0].stage_namespace]
     assert max(map(len, names)) <= 63
     assert all(len(use_case._probe_name(table).encode()) <= 63 for table in ("t" * 63, "票" * 21))
     assert use_case._probe_name("t" * 63) != use_case._probe_name("t" * 62)

@@ -51,6 +51,14 @@ def declared(folder: Path, before: str, after: str) -> Declarations:
     return load_declarations(write_declarations(folder, {"syncs/settlement.yaml": SYNC.replace(before, after, 1)}))
 
 
+def test_a_plan_that_was_stored_with_the_schemas_of_destinations_is_read(declarations: Declarations) -> None:
+    plan = compile_plan(declarations, "settlement")
+    stored = json.loads(plan_to_json(plan))
+    for entry in stored["destinations"]:
+        entry["schema"] = entry.pop("namespace")
+    assert plan_from_json(json.dumps(stored)) == plan
+
+
 def test_a_plan_that_was_stored_before_approvers_were_declared_is_read(declarations: Declarations) -> None:
     plan = compile_plan(declarations, "settlement")
     stored = json.loads(plan_to_json(plan))

@@ -33,7 +33,7 @@ class MemorySink:
     ) -> None:
         self._tables = {entry.name: entry.definition for entry in plan.tables}
         # The tables of an incremental snapshot lie beside the live ones.
-        self._schema = destination.schema if plan.is_incremental else ""
+        self._schema = destination.namespace if plan.is_incremental else ""
         self._store = store
         self._decoder = decoder
         self._failpoints = failpoints or Unarmed()
@@ -115,7 +115,8 @@ class MemorySink:
             if joining.incremental_stream and not is_caught_up(snapshot, known):
                 raise NotCaughtUp(f"{stream} stands at {known.next_offset}, its incremental snapshot elsewhere")
             names = {table.name for table in joining.tables}
-            _rename(state, {**joining.kept_as, **{place_of(joining.incremental_schema, name): name for name in names}})
+            entered = {place_of(joining.incremental_namespace, name): name for name in names}
+            _rename(state, {**joining.kept_as, **entered})
             entering = [boundary for boundary in _boundaries(snapshot) if boundary.table in names]
             row = replace(known, epoch=known.epoch + 1)
             row = _put_in_place(state, row, entering, left=joining.kept_as, run_id=joining.run_id)

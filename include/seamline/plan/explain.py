@@ -61,8 +61,8 @@ def _head(plan: SyncPlan) -> str:
     for destination in plan.destinations:
         lines.append(
             f"  to   {destination.name} ({destination.kind}): publishes as {destination.connection}, "
-            f"streams as {destination.writer}; live tables in {destination.schema}, cuts in {destination.cut_schema}, "
-            f"staging in {destination.stage_schema}"
+            f"streams as {destination.writer}; live tables in {destination.namespace}, "
+            f"cuts in {destination.cut_namespace}, staging in {destination.stage_namespace}"
         )
     for table in plan.tables:
         lines.append(f"  table {table.name}{_from(plan, table.name)}: {_table(plan, table.name)}")

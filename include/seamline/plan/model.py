@@ -77,9 +77,10 @@ class SourcePlan:
 
 @dataclass(frozen=True, slots=True)
 class DestinationPlan:
-    """Live tables in `schema`, cuts in `<schema>_cut`, staging in `<schema>_stage`, ledger in `seamline`.
+    """Live tables lie in `namespace`, which a kind calls a schema or a database, cuts in `<namespace>_cut`, staging in
+    `<namespace>_stage`, tables on their way into a running stream in `<namespace>_pass_<mark>`. `staged_in`: another
+    namespace to stage in.
 
-    Tables on their way into a running stream lie in `<schema>_pass_<mark>`. `staged_in`: another schema to stage in.
     `connection` is of the login that makes all of these and owns them, `writer_connection` of one that streams write
     their rows with; "" where that is the same.
     """
@@ -87,7 +88,7 @@ class DestinationPlan:
     name: str
     kind: str
     connection: str
-    schema: str
+    namespace: str
     staged_in: str = ""
     writer_connection: str = ""
 
@@ -97,16 +98,16 @@ class DestinationPlan:
         return self.writer_connection or self.connection
 
     @property
-    def cut_schema(self) -> str:
-        return f"{self.schema}_cut"
+    def cut_namespace(self) -> str:
+        return f"{self.namespace}_cut"
 
     @property
-    def stage_schema(self) -> str:
-        return self.staged_in or f"{self.schema}_stage"
+    def stage_namespace(self) -> str:
+        return self.staged_in or f"{self.namespace}_stage"
 
-    def incremental_schema(self, mark: str) -> str:
+    def incremental_namespace(self, mark: str) -> str:
         """Where the tables of one incremental snapshot lie."""
-        return f"{self.schema}_pass_{mark}"
+        return f"{self.namespace}_pass_{mark}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +237,7 @@ class SyncPlan:
         `mark` is unique to it. Its name cannot be that of a declared sync, whose names are plain words.
         """
         destinations = tuple(
-            dataclasses.replace(one, schema=one.incremental_schema(mark), staged_in=one.stage_schema)
+            dataclasses.replace(one, namespace=one.incremental_namespace(mark), staged_in=one.stage_namespace)
             for one in self.destinations
         )
         kept = tuple(table for table in self.tables if table.name in tables)
@@ -281,7 +282,7 @@ def plan_from_json(text: str) -> SyncPlan:
     return SyncPlan(
         sync=d["sync"],
         source=_source_plan(d["source"]),
-        destinations=tuple(DestinationPlan(**entry) for entry in d["destinations"]),
+        destinations=tuple(_destination_plan(entry) for entry in d["destinations"]),
         tables=tuple(_table_plan(entry) for entry in d["tables"]),
         guarantee=d["guarantee"],
         stream=StreamPlan(**d["stream"]),
@@ -305,6 +306,12 @@ def _source_plan(entry: dict[str, Any]) -> SourcePlan:
     # Plans that were written before tables could lie elsewhere have no such keys.
     pairs = {key: tuple((one, other) for one, other in entry.get(key, ())) for key in ("elsewhere", "name_limits")}
     return SourcePlan(**{**entry, **pairs, "databases": tuple(entry.get("databases", ()))})
+
+
+def _destination_plan(entry: dict[str, Any]) -> DestinationPlan:
+    # Plans of before 0.2.0 have PostgreSQL's word for it.
+    named = {"namespace" if key == "schema" else key: value for key, value in entry.items()}
+    return DestinationPlan(**named)
 
 
 def _table_plan(entry: dict[str, Any]) -> TablePlan:

@@ -114,14 +114,14 @@ class Joining:
     """Tables that enter a running stream from their incremental snapshot, and tables that leave it. Resolved by
     `run_id`.
 
-    `incremental_stream` and `incremental_schema` are those of the incremental snapshot. `kept_as`: removed table → the
-    name under which its rows are kept.
+    `incremental_stream` and `incremental_namespace` are those of the incremental snapshot. `kept_as`: removed table →
+    the name under which its rows are kept.
     """
 
     run_id: str
     tables: tuple[Table, ...] = ()
     incremental_stream: StreamId | None = None
-    incremental_schema: str = ""
+    incremental_namespace: str = ""
     kept_as: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -51,7 +51,8 @@ def own_plan(plan: SyncPlan, owner: str) -> SyncPlan:
     schema = f"seamline_certify_{plan.sync}"
     # Two destinations may lie in one database.
     destinations = tuple(
-        replace(one, schema=f"{schema}_{number}" if number else schema) for number, one in enumerate(plan.destinations)
+        replace(one, namespace=f"{schema}_{number}" if number else schema)
+        for number, one in enumerate(plan.destinations)
     )
     return replace(plan, sync=f"{plan.sync}~certify", source=source, destinations=destinations, tables=())
 

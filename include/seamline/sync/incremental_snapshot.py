@@ -108,7 +108,7 @@ def _joining(run: Run, destination: str, change: ListChange, beside: SyncPlan | 
         run.run_id,
         tuple(table.definition for table in beside.tables),
         beside.stream_id(destination),
-        beside.destination(destination).schema,
+        beside.destination(destination).namespace,
         kept_as,
     )
 

@@ -128,7 +128,7 @@ class ClearDestinationsOperator(BaseOperator):
         with task_errors(), closing(registry.platform_maintenance()) as platform:
             plans = [*declared_plans(self.log), *platform.wanted_plans().values()]
             # By where it is: other settings of it may have changed since its stream was wanted.
-            places = {(one.name, one.connection, one.schema): one for _, one in _with_destinations(plans)}
+            places = {(one.name, one.connection, one.namespace): one for _, one in _with_destinations(plans)}
             for destination in places.values():
                 try:
                     with closing(registry.destination_maintenance(destination)) as opened:

@@ -86,7 +86,7 @@ class PostgresCutExpiry:
 
     def _kept(self, sync: str) -> dict[KeptCut, str]:
         """Each with the name of its partition."""
-        wanted = {"sync": sync, "schema": quoted(self._destination.cut_schema)}
+        wanted = {"sync": sync, "schema": quoted(self._destination.cut_namespace)}
         rows = [row for query in (_CUTS, _HALF_DONE) for row in self._session.execute(query, wanted).fetchall()]
         return {KeptCut(*fields): str(partition) for *fields, partition in rows}
 
@@ -138,7 +138,7 @@ class PostgresCutExpiry:
 
     def _attached(self, partition: str) -> Relation | None:
         """None where it is gone, or was detached by somebody who wants to keep it."""
-        place = Relation(self._destination.cut_schema, partition)
+        place = Relation(self._destination.cut_namespace, partition)
         is_partition = self._one("SELECT relispartition FROM pg_class WHERE oid = to_regclass(%s)", (str(place),))
         return place if is_partition else None
 

@@ -18,10 +18,10 @@ def name_conflicts(
 ) -> Iterator[tuple[str, str]]:
     """What is in the way of the cuts of these tables, and how to mend it."""
     for table in tables:
-        for view in (Relation(destination.cut_schema, current_view(table)), proven_place(destination, table)):
+        for view in (Relation(destination.cut_namespace, current_view(table)), proven_place(destination, table)):
             kind, definition = _seen(session, view)
             yield from in_place_of_view(view, table, kind=kind, definition=definition, sync=sync)
-        cuts = Relation(destination.cut_schema, table)
+        cuts = Relation(destination.cut_namespace, table)
         kind, _ = _seen(session, cuts)
         if kind not in ("", "p"):
             yield (
@@ -32,7 +32,7 @@ def name_conflicts(
 
 
 def proven_place(destination: DestinationPlan, table: str) -> Relation:
-    return Relation(destination.schema, proven_view(table))
+    return Relation(destination.namespace, proven_view(table))
 
 
 def in_place_of_view(view: Relation, table: str, *, kind: str, definition: str, sync: str) -> Iterator[tuple[str, str]]:

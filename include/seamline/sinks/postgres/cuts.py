@@ -159,7 +159,7 @@ class PostgresCuts:
                 ).fetchall()
             except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
                 return ()
-        schema = self._destination.cut_schema
+        schema = self._destination.cut_namespace
         return [PublishedTable(table, day, version, schema, name) for table, day, version, name in rows]
 
     def publish(self, cut: StagedCut, *, definitions: Mapping[str, Table], signed_by: str = "") -> Published:
@@ -200,7 +200,7 @@ class PostgresCuts:
 
     def _create_tables(self) -> None:
         create_cut_tables(self._session)
-        for schema in (self._destination.cut_schema, self._destination.schema):
+        for schema in (self._destination.cut_namespace, self._destination.namespace):
             self._session.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}".encode())
 
     def _attached(self, cut: StagedCut) -> _Attached | None:
@@ -268,7 +268,7 @@ class PostgresCuts:
                 table=table.table,
             )
         day = _date(business_date)
-        partition = Relation(self._destination.cut_schema, partition_name(table.table, business_date, version))
+        partition = Relation(self._destination.cut_namespace, partition_name(table.table, business_date, version))
         is_first = self._kind(parent) is None
         statements = (
             f"ALTER TABLE {staged} ADD COLUMN {DATE_COLUMN} date NOT NULL DEFAULT {day},"
@@ -308,7 +308,7 @@ class PostgresCuts:
     def _views(self, table: str) -> tuple[Relation, Relation]:
         """That of the version that counts, and that of the newest proven cut."""
         return (
-            Relation(self._destination.cut_schema, current_view(table)),
+            Relation(self._destination.cut_namespace, current_view(table)),
             proven_place(self._destination, table),
         )
 
@@ -354,7 +354,7 @@ class PostgresCuts:
 
         Who locks a table later reads its partitions again; who holds a lock from before may have planned without them.
         """
-        parents = [f"{self._destination.cut_schema}.{table}" for table in tables]
+        parents = [f"{self._destination.cut_namespace}.{table}" for table in tables]
         deadline = time.monotonic() + self._reader_patience_s
         waiting_for = self._lockers(parents)
         while waiting_for:
@@ -458,11 +458,11 @@ class PostgresCuts:
             ).fetchone()
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
             return None
-        return None if row is None else Relation(self._destination.cut_schema, str(row[0]))
+        return None if row is None else Relation(self._destination.cut_namespace, str(row[0]))
 
     def _staged(self, staged_as: str) -> Relation:
         """The relation of `staged_as`. Raises Refused when it is not there."""
-        place = Relation(self._destination.stage_schema, staged_as)
+        place = Relation(self._destination.stage_namespace, staged_as)
         if self._kind(place) is None and "." in staged_as:
             schema, _, name = staged_as.partition(".")
             place = Relation(schema, name)
@@ -492,7 +492,7 @@ class PostgresCuts:
         return int(row[0]) if row else 0
 
     def _parent(self, table: str) -> Relation:
-        return Relation(self._destination.cut_schema, table)
+        return Relation(self._destination.cut_namespace, table)
 
 
 def open_cuts(destination: DestinationPlan) -> PostgresCuts:

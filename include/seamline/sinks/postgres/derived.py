@@ -64,7 +64,7 @@ def _groups(session: Session, mine: str, other: str) -> Groups:
 
 
 def _relation(destination: DestinationPlan, load: Load) -> str:
-    return f"{quoted(destination.stage_schema)}.{quoted(load.staged_as)}"
+    return f"{quoted(destination.stage_namespace)}.{quoted(load.staged_as)}"
 
 
 def _session(destination: DestinationPlan) -> Session:

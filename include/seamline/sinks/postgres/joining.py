@@ -33,7 +33,7 @@ def put_together(session: Session, stream: StreamId, joining: Joining, destinati
     ledger_tables.end_findings(session, stream, [*names, *joining.kept_as])
     if joining.incremental_stream is not None:
         loads = [Load(table, table.name, 0) for table in joining.tables]
-        put_tables_in_place(session, stream, loads, replace(destination, staged_in=joining.incremental_schema))
+        put_tables_in_place(session, stream, loads, replace(destination, staged_in=joining.incremental_namespace))
         ledger_tables.take_over_boundaries(session, stream, joining.incremental_stream, names)
     _end_incremental_snapshots(session, stream, destination)
     ledger_tables.write_run(session, stream, joining.run_id, names)
@@ -45,7 +45,7 @@ def _end_incremental_snapshots(session: Session, stream: StreamId, destination: 
     for name in ledger_tables.streams_of(session, prefix, stream.destination):
         ledger_tables.forget(session, name)
         mark = name.sync.removeprefix(prefix)
-        session.execute(f"DROP SCHEMA IF EXISTS {quoted(destination.incremental_schema(mark))} CASCADE")
+        session.execute(f"DROP SCHEMA IF EXISTS {quoted(destination.incremental_namespace(mark))} CASCADE")
 
 
 def _require_caught_up(session: Session, stream: StreamId, joining: Joining) -> None:

@@ -36,7 +36,7 @@ class PostgresMaintenance:
             return LetGo(
                 findings=self._old_findings(),
                 incremental_snapshots=self._end_dead_snapshots(),
-                staged=drop_abandoned(self._session, self._destination.stage_schema),
+                staged=drop_abandoned(self._session, self._destination.stage_namespace),
             )
 
     def _old_findings(self) -> int:
@@ -63,7 +63,7 @@ class PostgresMaintenance:
     def _end_incremental_snapshot(self, stream: str) -> bool:
         """False where it has moved again. A worker that comes back finds itself fenced."""
         sync, _, destination = stream.rpartition("@")
-        schema = self._destination.incremental_schema(sync.partition(INCREMENTAL)[2])
+        schema = self._destination.incremental_namespace(sync.partition(INCREMENTAL)[2])
         with self._session.transaction():
             found = self._session.execute(
                 "SELECT 1 FROM seamline.ledger WHERE stream = %s"

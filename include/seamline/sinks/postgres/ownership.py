@@ -16,7 +16,7 @@ def of_others(
     there = session.execute(
         "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " WHERE n.nspname = %s AND c.relname = ANY(%s) AND c.relkind <> 'i' ORDER BY 1",
-        (destination.schema, list(tables)),
+        (destination.namespace, list(tables)),
     ).fetchall()
     found = [str(name) for (name,) in there]
     carriers = _carriers(session, found) if found else {}
@@ -51,7 +51,7 @@ def may_read_carriers(session: Session) -> bool | None:
 
 
 def _described(stream: StreamId, destination: DestinationPlan, table: str, carriers: Sequence[str]) -> tuple[str, str]:
-    place = f"{destination.schema}.{table}"
+    place = f"{destination.namespace}.{table}"
     what = f"table {place} exists in destination {destination.name} and was not made by {stream}"
     # What an incremental snapshot carries lies in a schema of its own.
     other = next((one for one in carriers if one.endswith(f"@{destination.name}") and INCREMENTAL not in one), "")
@@ -61,10 +61,10 @@ def _described(stream: StreamId, destination: DestinationPlan, table: str, carri
             f"{what}: {other} carries it",
             f"to let it move to {stream.sync}, take it out of the list of {sync} and run `{sync}__tables`: its rows,"
             f" views and rights are kept under another name. Then run this again. Where {sync} is declared no more,"
-            f" rename it: ALTER TABLE {quoted(destination.schema)}.{quoted(table)} RENAME TO …",
+            f" rename it: ALTER TABLE {quoted(destination.namespace)}.{quoted(table)} RENAME TO …",
         )
     return (
         what,
-        f"rename it (ALTER TABLE {quoted(destination.schema)}.{quoted(table)} RENAME TO …), or choose another schema"
+        f"rename it (ALTER TABLE {quoted(destination.namespace)}.{quoted(table)} RENAME TO …), or choose another schema"
         f" for destination {destination.name}",
     )

@@ -83,7 +83,7 @@ def _of_each(session: Session, destination: DestinationPlan, tables: Sequence[st
         "SELECT string_agg(c.oid::regclass::text, ', ' ORDER BY c.relname) FROM pg_class c"
         " JOIN pg_namespace n ON n.oid = c.relnamespace"
         " WHERE n.nspname = %s AND c.relname = ANY(%s) AND row_security_active(c.oid)",
-        (destination.schema, list(tables)),
+        (destination.namespace, list(tables)),
     ).fetchone()
     if hiding and hiding[0]:
         yield (
@@ -166,7 +166,7 @@ def _rights_on_what_comes(session: Session, owner: str, destination: Destination
 def _rights_on_what_is_there(
     session: Session, destination: DestinationPlan, tables: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
-    login, live = quoted(session.info.user), destination.schema
+    login, live = quoted(session.info.user), destination.namespace
     schemas = session.execute(
         "SELECT nspname FROM pg_namespace WHERE nspname = ANY(%s) AND NOT has_schema_privilege(oid, 'USAGE')"
         " ORDER BY nspname",
@@ -188,7 +188,7 @@ def _rights_on_what_is_there(
 
 def _foreign_schemas(session: Session, destination: DestinationPlan) -> Iterator[tuple[str, str]]:
     login = session.info.user
-    wanted = [destination.schema, destination.cut_schema, destination.stage_schema, "seamline"]
+    wanted = [destination.namespace, destination.cut_namespace, destination.stage_namespace, "seamline"]
     found = session.execute(
         "SELECT nspname, pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = ANY(%s)"
         " AND NOT (has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE')) ORDER BY nspname",
@@ -212,12 +212,12 @@ def _checked_row_by_row(
         " JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_namespace n ON n.oid = t.relnamespace"
         " WHERE n.nspname = %s AND t.relname = ANY(%s) AND x.indisunique AND NOT x.indisprimary AND x.indimmediate"
         " ORDER BY 1, 2",
-        (destination.schema, list(tables)),
+        (destination.namespace, list(tables)),
     ).fetchall()
     for table, index, is_keyed in found:
         then = "is written twice, and rows of it are deleted and inserted again" if is_keyed else "stops the stream"
         yield (
-            f"{destination.schema}.{table} has the unique index {index}, which is checked row by row: a span of the"
+            f"{destination.namespace}.{table} has the unique index {index}, which is checked row by row: a span of the"
             f" stream in which rows exchange their values {then}",
             "make it a constraint that is DEFERRABLE INITIALLY DEFERRED, or an index that is not unique",
         )
@@ -234,14 +234,14 @@ def _reading_kept_rows(
         " JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid"
         " JOIN pg_class v ON v.oid = r.ev_class"
         " WHERE n.nspname = %s AND left(k.relname, -%s) = ANY(%s) ORDER BY 1, 2",
-        (destination.schema, _MARK, list(kept_as)),
+        (destination.namespace, _MARK, list(kept_as)),
     ).fetchall()
     for kept, view in found:
         table = kept_as[kept[:-_MARK]]
         yield (
-            f"{view} reads {destination.schema}.{kept}, which holds {table} as it was when it left the sync: it shows"
-            " nothing of what came since",
-            f"make it again over {destination.schema}.{table}, whose rights are to be granted again too",
+            f"{view} reads {destination.namespace}.{kept}, which holds {table} as it was when it left the sync: it"
+            " shows nothing of what came since",
+            f"make it again over {destination.namespace}.{table}, whose rights are to be granted again too",
         )
 
 

@@ -48,7 +48,7 @@ class PostgresProbed:
 
     def unlike(self, probe: Probe) -> Sequence[StoredUnlike]:
         """Every value whose stored bytes are not those that came with the snapshot: -0 is not 0, 1.0 is not 1.00."""
-        place, row_key = f"{quoted(self._destination.schema)}.{quoted(probe.name)}", quoted(KEY)
+        place, row_key = f"{quoted(self._destination.namespace)}.{quoted(probe.name)}", quoted(KEY)
         keys = ",".join(map(str, probe.keys))
         found = []
         with self._session() as session, translated("compare the paths", table=probe.of.name):
@@ -80,7 +80,7 @@ class PostgresProbed:
                 session.execute("DELETE FROM seamline.finding WHERE stream = %s", (str(self._stream),))
 
     def _schemas(self) -> tuple[str, str]:
-        return self._destination.schema, self._destination.stage_schema
+        return self._destination.namespace, self._destination.stage_namespace
 
     def _comment(self, session: Session, schema: str) -> str | None:
         """None where there is no such schema."""

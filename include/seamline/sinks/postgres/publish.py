@@ -44,7 +44,7 @@ def prepare(
     lock_publishes(session, destination)
     if ledger_tables.is_published(session, stream, publication.run_id):
         return True
-    session.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(destination.schema)}")
+    session.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(destination.namespace)}")
     for load in loads:
         _require_there(session, load, destination)
         require_as_compared(
@@ -61,7 +61,7 @@ def prepare(
 
 
 def lock_publishes(session: Session, destination: DestinationPlan) -> None:
-    session.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (f"seamline publish {destination.schema}",))
+    session.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (f"seamline publish {destination.namespace}",))
     ledger_tables.create_tables(session)
 
 
@@ -93,7 +93,7 @@ def put_tables_in_place(
 ) -> None:
     """Inside the transaction: each staged table becomes the live one, or what differs is merged into the live one."""
     for load in loads:
-        if _exists(session, destination.schema, load.table.name):
+        if _exists(session, destination.namespace, load.table.name):
             _merge_into_live(session, stream, load, destination)
         else:
             _move(session, stream, load, destination)
@@ -102,8 +102,8 @@ def put_tables_in_place(
 def set_aside(session: Session, stream: StreamId, kept_as: Mapping[str, str], destination: DestinationPlan) -> None:
     """Rename the live tables that leave, and their primary keys: others may need the names. In the transaction."""
     for table, kept in kept_as.items():
-        live = f"{quoted(destination.schema)}.{quoted(table)}"
-        if _exists(session, destination.schema, table):
+        live = f"{quoted(destination.namespace)}.{quoted(table)}"
+        if _exists(session, destination.namespace, table):
             for name in _keys_of(session, live):
                 session.execute(f"ALTER TABLE {live} RENAME CONSTRAINT {quoted(name)} TO {quoted(f'{kept}_pkey')}")
             session.execute(f"ALTER TABLE {live} RENAME TO {quoted(kept)}")
@@ -113,7 +113,7 @@ def set_aside(session: Session, stream: StreamId, kept_as: Mapping[str, str], de
 def staged_place(load: Load, destination: DestinationPlan) -> tuple[str, str]:
     """(schema, name) of a staged table; `staged_as` may carry the schema."""
     schema, dot, name = load.staged_as.rpartition(".")
-    return (schema, name) if dot else (destination.stage_schema, name)
+    return (schema, name) if dot else (destination.stage_namespace, name)
 
 
 def _staged(load: Load, destination: DestinationPlan) -> str:
@@ -152,23 +152,23 @@ def _move(session: Session, stream: StreamId, load: Load, destination: Destinati
     schema, name = staged_place(load, destination)
     place = f"{quoted(schema)}.{quoted(name)}"
     live = quoted(load.table.name)
-    if schema != destination.schema:
-        session.execute(f"ALTER TABLE {place} SET SCHEMA {quoted(destination.schema)}")
-    moved = f"{quoted(destination.schema)}.{quoted(name)}"
+    if schema != destination.namespace:
+        session.execute(f"ALTER TABLE {place} SET SCHEMA {quoted(destination.namespace)}")
+    moved = f"{quoted(destination.namespace)}.{quoted(name)}"
     if name != load.table.name:
         session.execute(f"ALTER TABLE {moved} RENAME TO {live}")
     # In an incremental snapshot it keeps the name of its own: one like the others would be in the way when the table
     # moves on.
     if load.table.is_keyed and INCREMENTAL not in stream.sync:
-        wanted, place = fitted(f"{load.table.name}_pkey"), f"{quoted(destination.schema)}.{live}"
+        wanted, place = fitted(f"{load.table.name}_pkey"), f"{quoted(destination.namespace)}.{live}"
         for name in _keys_of(session, place):
-            if name != wanted and not _exists(session, destination.schema, wanted):
+            if name != wanted and not _exists(session, destination.namespace, wanted):
                 session.execute(f"ALTER TABLE {place} RENAME CONSTRAINT {quoted(name)} TO {quoted(wanted)}")
 
 
 def _merge_into_live(session: Session, stream: StreamId, load: Load, destination: DestinationPlan) -> None:
     table = load.table
-    live = f"{quoted(destination.schema)}.{quoted(table.name)}"
+    live = f"{quoted(destination.namespace)}.{quoted(table.name)}"
     staged = _staged(load, destination)
     _check_owned(session, stream, load, destination)
     if not table.is_keyed:
@@ -180,7 +180,7 @@ def _merge_into_live(session: Session, stream: StreamId, load: Load, destination
             with session.transaction():
                 _merge_keyed(session, table, live, staged)
         except errors.UniqueViolation as refusal:
-            if not is_of(refusal, destination.schema, table.name):
+            if not is_of(refusal, destination.namespace, table.name):
                 raise
             said = f"cannot publish {table.name}: {refusal.diag.message_primary}"
             _delete_and_insert(session, table, live, staged, said=said)
@@ -223,10 +223,10 @@ def _same_key(table: Table) -> str:
 
 def _check_owned(session: Session, stream: StreamId, load: Load, destination: DestinationPlan) -> None:
     """A live table is written only if this stream made it and it still has the planned definition."""
-    name = f"{destination.schema}.{load.table.name}"
+    name = f"{destination.namespace}.{load.table.name}"
     for what, cure in of_others(session, stream, destination, [load.table.name]).values():
         raise Refused(what, hint=cure, sync=stream.sync, table=load.table.name)
-    places = (f"{quoted(destination.schema)}.{quoted(load.table.name)}", _staged(load, destination))
+    places = (f"{quoted(destination.namespace)}.{quoted(load.table.name)}", _staged(load, destination))
     live, staged = (_columns_of(session, place) for place in places)
     if differing := sorted({one.column for one in live.keys() ^ staged.keys()}):
         raise SchemaConflict(

@@ -28,7 +28,7 @@ def open_live(plan: SyncPlan, destination: DestinationPlan, count: int) -> list[
     return open_views(
         resolve(destination.connection),
         tables=[table.definition for table in plan.tables],
-        relations={table.name: Relation(destination.schema, table.name) for table in plan.tables},
+        relations={table.name: Relation(destination.namespace, table.name) for table in plan.tables},
         count=count,
         position_of=position_of,
     )
@@ -37,7 +37,7 @@ def open_live(plan: SyncPlan, destination: DestinationPlan, count: int) -> list[
 def open_staged(
     plan: SyncPlan, destination: DestinationPlan, loads: Sequence[Load], count: int, *, position: Position
 ) -> list[PostgresReadView]:
-    relations = {load.table.name: Relation(destination.stage_schema, load.staged_as) for load in loads}
+    relations = {load.table.name: Relation(destination.stage_namespace, load.staged_as) for load in loads}
     return _at(position, plan, destination, relations, count)
 
 

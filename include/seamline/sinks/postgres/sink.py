@@ -75,7 +75,7 @@ class PostgresSink:
         self._resolve = resolve
         self._failpoints = failpoints or Unarmed()
         self._statements = {
-            entry.name: TableStatements(entry.definition, schema=destination.schema, number=number)
+            entry.name: TableStatements(entry.definition, schema=destination.namespace, number=number)
             for number, entry in enumerate(plan.tables)
             if entry.table is not None
         }

@@ -50,7 +50,7 @@ class StagingArea:
 
     def __init__(self, connection: Connection, destination: DestinationPlan, *, run_id: str) -> None:
         self._connection = connection
-        self._schema = destination.stage_schema
+        self._schema = destination.stage_namespace
         self._run_id = run_id
         self._run = hashlib.sha256(run_id.encode()).hexdigest()[:8]
         self._attempt = secrets.token_hex(4)

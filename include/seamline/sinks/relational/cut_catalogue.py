@@ -89,7 +89,7 @@ def create_catalogue(session: Session, destination: DestinationPlan) -> None:
     at = ledger_database(destination)
     # Looked for first: in MySQL 9.7.4 a CREATE … IF NOT EXISTS waits for whoever reads something in the database.
     databases = {str(name) for (name,) in query(session, "SELECT schema_name FROM information_schema.schemata")}
-    for database in {at, destination.cut_schema, destination.schema} - databases:
+    for database in {at, destination.cut_namespace, destination.namespace} - databases:
         execute(
             session,
             f"CREATE DATABASE IF NOT EXISTS {quoted(database)} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
@@ -108,9 +108,9 @@ def base_tables_in(session: Session, database: str) -> frozenset[str]:
     return frozenset(str(name) for (name,) in rows)
 
 
-def versions_of(session: Session, at: str, cut_schema: str, table: str) -> Sequence[Version]:
+def versions_of(session: Session, at: str, cut_namespace: str, table: str) -> Sequence[Version]:
     """Those of a table whose rows are there, of every sync, the oldest first."""
-    there = base_tables_in(session, cut_schema)
+    there = base_tables_in(session, cut_namespace)
     rows = query(
         session,
         f"SELECT sync, table_name, business_date, version, version_table, shown_in FROM {at}.cut_table"

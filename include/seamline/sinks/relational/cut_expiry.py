@@ -108,8 +108,8 @@ class RelationalCutExpiry:
         ):
             kept = self._kept(sync)
             gone = sorted((cut for cut in cuts if cut in kept), key=lambda one: (one.table, one.version))
-            there = base_tables_in(self._session, self._destination.cut_schema)
-            places = [(self._destination.cut_schema, kept[cut]) for cut in gone if kept[cut] in there]
+            there = base_tables_in(self._session, self._destination.cut_namespace)
+            places = [(self._destination.cut_namespace, kept[cut]) for cut in gone if kept[cut] in there]
             self._require_unused(sync, business_date, {cut.table for cut in gone}, places)
             for place in places:
                 # Never two at once: a reader who has one and wants the other would be ended for the deadlock.
@@ -157,7 +157,7 @@ class RelationalCutExpiry:
         yield current_place(self._destination, table)
         yield proven_place(self._destination, table)
         for name in views_of_all(self._session, self._at, table):
-            yield self._destination.cut_schema, name
+            yield self._destination.cut_namespace, name
 
     def _size(self, place: Place) -> int:
         ((size,),) = query(
@@ -188,7 +188,7 @@ class RelationalCutExpiry:
         # One attempt per view: the next hour has others.
         until = time.monotonic()
         for table in sorted({cut.table for cut in gone}):
-            versions = versions_of(self._session, self._at, self._destination.cut_schema, table)
+            versions = versions_of(self._session, self._at, self._destination.cut_namespace, table)
             owner = standing(self._session, current_place(self._destination, table)).sync
             remake_views(self._session, self._destination, table, versions, sync=owner, until=until)
         for place in places:

@@ -33,11 +33,11 @@ class Standing:
 
 
 def current_place(destination: DestinationPlan, table: str) -> Place:
-    return destination.cut_schema, current_view(table)
+    return destination.cut_namespace, current_view(table)
 
 
 def proven_place(destination: DestinationPlan, table: str) -> Place:
-    return destination.schema, proven_view(table)
+    return destination.namespace, proven_view(table)
 
 
 def standing(session: Session, place: Place) -> Standing:
@@ -61,7 +61,7 @@ def name_conflicts(
     for table in tables:
         for place in (current_place(destination, table), proven_place(destination, table)):
             yield from in_place_of_view(place, table, standing(session, place), sync=sync)
-        cuts = (destination.cut_schema, table)
+        cuts = (destination.cut_namespace, table)
         there = standing(session, cuts)
         if there.kind and not (there.kind == "VIEW" and _OF_ALL in there.definition):
             yield (

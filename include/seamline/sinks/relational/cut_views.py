@@ -40,7 +40,7 @@ def remake_views(
     the monotonic clock, until when readers are waited for; TransientError then. A repeat changes nothing."""
     for shown_in in views_of_all(session, ledger_place(destination), table):
         of_view = [one for one in versions if one.shown_in == shown_in]
-        place = (destination.cut_schema, shown_in)
+        place = (destination.cut_namespace, shown_in)
         columns = _ColumnsOf(session, destination, place, of_view)
         _replace(session, place, columns.query("cut_table", "p.is_published", of_view), until)
         if shown_in == table and sync:
@@ -56,7 +56,7 @@ class _ColumnsOf:
     def __init__(
         self, session: Session, destination: DestinationPlan, view: Place, versions: Sequence[Version]
     ) -> None:
-        self._at, self._schema = ledger_place(destination), destination.cut_schema
+        self._at, self._schema = ledger_place(destination), destination.cut_namespace
         self._of: Mapping[str, Mapping[str, StoredColumn]] = {
             one.name: stored_columns(session, (self._schema, one.name)) for one in versions
         }

@@ -95,7 +95,7 @@ class RelationalCuts:
             )
             if not rows:
                 return None
-            staged, before = self._staged(staged_as), (self._destination.cut_schema, str(rows[0][0]))
+            staged, before = self._staged(staged_as), (self._destination.cut_namespace, str(rows[0][0]))
             return lateness(self._session, staged=staged, before=before)
 
     def date_before(self, sync: str, business_date: date) -> Sequence[PublishedTable]:
@@ -111,7 +111,7 @@ class RelationalCuts:
                 f" FROM {self._at}.cut_pointer WHERE sync = %s AND business_date < %s) ORDER BY t.table_name",
                 (sync, CutMode.DATE.value, sync, business_date),
             )
-        schema = self._destination.cut_schema
+        schema = self._destination.cut_namespace
         return [PublishedTable(table, day, int(version), schema, name) for table, day, version, name in rows]
 
     def publish(self, cut: StagedCut, *, definitions: Mapping[str, Table], signed_by: str = "") -> Published:
@@ -173,7 +173,7 @@ class RelationalCuts:
     ) -> int:
         """The version; its tables have their own names then. Nothing has changed where one of them cannot stand."""
         version = known.version if known else self._next_version(cut)
-        there = base_tables_in(self._session, self._destination.cut_schema)
+        there = base_tables_in(self._session, self._destination.cut_namespace)
         names = {table.table: partition_name(table.table, cut.business_date, version) for table in cut.tables}
         moves = {
             names[table.table]: self._as_it_may_stand(cut, table, definitions.get(table.table))
@@ -215,7 +215,7 @@ class RelationalCuts:
             raise SchemaConflict(
                 what, hint=f"nothing was published. {cure}. Then repeat the publish", table=table.table
             )
-        schema = self._destination.cut_schema
+        schema = self._destination.cut_namespace
         earlier = [
             stored_columns(self._session, (schema, one.name))
             for one in versions_of(self._session, self._at, schema, table.table)
@@ -289,7 +289,7 @@ class RelationalCuts:
     def _remake_views(self, cut: StagedCut) -> None:
         until = time.monotonic() + self._reader_patience_s
         for name in sorted(table.table for table in cut.tables):
-            versions = versions_of(self._session, self._at, self._destination.cut_schema, name)
+            versions = versions_of(self._session, self._at, self._destination.cut_namespace, name)
             remake_views(self._session, self._destination, name, versions, sync=cut.sync, until=until)
 
     # ---- step 4: the pointers --------------------------------------------------------------------------------------
@@ -337,7 +337,7 @@ class RelationalCuts:
 
     def _staged(self, staged_as: str) -> Place:
         """Schema and name of `staged_as`. Raises Refused when it is not there."""
-        schema, name = self._destination.stage_schema, staged_as
+        schema, name = self._destination.stage_namespace, staged_as
         if name not in base_tables_in(self._session, schema) and "." in staged_as:
             schema, _, name = staged_as.partition(".")
         if name not in base_tables_in(self._session, schema):
@@ -345,7 +345,7 @@ class RelationalCuts:
         return schema, name
 
     def _in_cuts(self, name: str) -> str:
-        return relation(self._destination.cut_schema, name)
+        return relation(self._destination.cut_namespace, name)
 
 
 def open_cuts(destination: DestinationPlan, dialect: Dialect) -> RelationalCuts:

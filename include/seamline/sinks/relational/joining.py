@@ -31,7 +31,7 @@ def put_together(area: Publisher, joining: Joining) -> None:
     ledger_tables.end_findings(session, at, stream, [*names, *joining.kept_as])
     if joining.incremental_stream is not None:
         area.put_tables_in_place(
-            [Load(table, f"{joining.incremental_schema}.{table.name}", 0) for table in joining.tables]
+            [Load(table, f"{joining.incremental_namespace}.{table.name}", 0) for table in joining.tables]
         )
         ledger_tables.take_over_boundaries(session, at, stream, joining.incremental_stream, names)
     _end_incremental_snapshots(area)
@@ -44,7 +44,7 @@ def _end_incremental_snapshots(area: Publisher) -> None:
     prefix = f"{area.stream.sync}{INCREMENTAL}"
     for name in ledger_tables.streams_of(area.session, area.at, prefix, area.stream.destination):
         ledger_tables.forget(area.session, area.at, name)
-        area.drop_database_after(area.destination.incremental_schema(name.sync.removeprefix(prefix)))
+        area.drop_database_after(area.destination.incremental_namespace(name.sync.removeprefix(prefix)))
 
 
 def _require_caught_up(area: Publisher, joining: Joining) -> None:

@@ -45,7 +45,7 @@ class RelationalKind:
     def grant_script(self, destination: DestinationPlan, database: str, *, logins: DestinationLogins) -> str:  # noqa: ARG002
         from seamline.sinks.relational.grants import grant_script
 
-        return grant_script(destination.schema, logins=logins, server=self.dialect.server)
+        return grant_script(destination.namespace, logins=logins, server=self.dialect.server)
 
     def load_area(self, destination: DestinationPlan, *, run_id: str) -> LoadArea:
         from seamline.sinks.relational.staging import open_area

@@ -40,7 +40,7 @@ class RelationalMaintenance:
             return LetGo(
                 findings=self._old_findings(),
                 incremental_snapshots=self._end_dead_snapshots(),
-                staged=drop_abandoned(self._session, self._destination.stage_schema),
+                staged=drop_abandoned(self._session, self._destination.stage_namespace),
             )
 
     def ledgers(self) -> Sequence[LedgerPlace]:
@@ -73,7 +73,7 @@ class RelationalMaintenance:
     def _end_incremental_snapshot(self, stream: str) -> bool:
         """False where it has moved again. A worker that comes back finds itself fenced."""
         sync, _, destination = stream.rpartition("@")
-        database = self._destination.incremental_schema(sync.partition(INCREMENTAL)[2])
+        database = self._destination.incremental_namespace(sync.partition(INCREMENTAL)[2])
         with transaction(self._session):
             found = query(
                 self._session,

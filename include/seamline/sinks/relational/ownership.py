@@ -26,7 +26,7 @@ def of_others(
     session: Session, stream: StreamId, destination: DestinationPlan, tables: Sequence[str]
 ) -> dict[str, tuple[str, str]]:
     """The tables that exist and are not the stream's: table → what is wrong, and the cure."""
-    there = tables_in(session, destination.schema)
+    there = tables_in(session, destination.namespace)
     found = sorted(name for name in tables if name in there)
     carriers = _carriers(session, destination) if found else {}
     return {
@@ -55,8 +55,10 @@ def _carriers(session: Session, destination: DestinationPlan) -> dict[str, list[
 
 
 def _described(stream: StreamId, destination: DestinationPlan, table: str, carriers: Sequence[str]) -> tuple[str, str]:
-    place = relation(destination.schema, table)
-    what = f"table {destination.schema}.{table} exists in destination {destination.name} and was not made by {stream}"
+    place = relation(destination.namespace, table)
+    what = (
+        f"table {destination.namespace}.{table} exists in destination {destination.name} and was not made by {stream}"
+    )
     # What an incremental snapshot carries lies in a database of its own.
     other = next((one for one in carriers if one.endswith(f"@{destination.name}") and INCREMENTAL not in one), "")
     if other:

@@ -15,7 +15,7 @@ _STAGE = "_stage"
 
 def ledger_database(destination: DestinationPlan) -> str:
     """Of an incremental snapshot, that of the destination itself: it stages where the destination does."""
-    return f"{destination.staged_in.removesuffix(_STAGE) or destination.schema}_seamline"
+    return f"{destination.staged_in.removesuffix(_STAGE) or destination.namespace}_seamline"
 
 
 def ledger_place(destination: DestinationPlan) -> str:
@@ -26,7 +26,7 @@ def ledger_place(destination: DestinationPlan) -> str:
 def staged_place(load: Load, destination: DestinationPlan) -> Place:
     """(database, name) of a staged table; `staged_as` may carry the database."""
     database, dot, name = load.staged_as.rpartition(".")
-    return (database, name) if dot else (destination.stage_schema, name)
+    return (database, name) if dot else (destination.stage_namespace, name)
 
 
 def relation(database: str, name: str) -> str:

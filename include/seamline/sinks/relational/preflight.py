@@ -76,9 +76,9 @@ def _of_the_server(session: Session, dialect: Dialect) -> Iterator[tuple[str, st
 
 
 def _of_rights(publisher: Session, writer: Session, destination: DestinationPlan) -> Iterator[tuple[str, str]]:
-    live, ledger = destination.schema, ledger_database(destination)
-    joining = destination.incremental_schema("any")
-    beside = (destination.stage_schema, destination.cut_schema, ledger, joining)
+    live, ledger = destination.namespace, ledger_database(destination)
+    joining = destination.incremental_namespace("any")
+    beside = (destination.stage_namespace, destination.cut_namespace, ledger, joining)
     wanted: list[tuple[Session, str, Sequence[str]]] = [
         (publisher, database, PUBLISHES) for database in (live, *beside)
     ]
@@ -145,12 +145,12 @@ def _unique_indexes(session: Session, destination: DestinationPlan, tables: Sequ
     found = query(
         session,
         "SELECT DISTINCT table_name, index_name FROM information_schema.statistics WHERE table_schema ="
-        f" {text_literal(destination.schema)} AND table_name IN ({', '.join(map(text_literal, tables))})"
+        f" {text_literal(destination.namespace)} AND table_name IN ({', '.join(map(text_literal, tables))})"
         " AND NOT non_unique AND index_name NOT IN ('PRIMARY', 'seamline.copies') ORDER BY 1, 2",
     )
     for table, index in found:
         yield (
-            f"{destination.schema}.{table} has the unique index {index}, which is checked row by row: a span of the"
+            f"{destination.namespace}.{table} has the unique index {index}, which is checked row by row: a span of the"
             " stream in which rows exchange their values is written twice, and rows of it are deleted and inserted"
             " again",
             "make it an index that is not unique",

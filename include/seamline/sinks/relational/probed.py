@@ -54,7 +54,7 @@ class RelationalProbed:
 
     def unlike(self, probe: Probe) -> Sequence[StoredUnlike]:
         """Every value whose stored bytes are not those that came with the snapshot: -0 is not 0."""
-        place, row_key = relation(self._destination.schema, probe.name), quoted(KEY)
+        place, row_key = relation(self._destination.namespace, probe.name), quoted(KEY)
         wanted = " UNION ALL ".join(f"SELECT {key} AS k" for key in probe.keys)
         found = []
         with self._session("compare the paths", table=probe.of.name) as session:
@@ -84,7 +84,7 @@ class RelationalProbed:
 
     @property
     def _databases(self) -> tuple[str, ...]:
-        return self._destination.schema, self._destination.stage_schema, self._ledger
+        return self._destination.namespace, self._destination.stage_namespace, self._ledger
 
     @contextmanager
     def _session(self, doing: str, *, table: str = "") -> Iterator[Session]:

@@ -75,7 +75,7 @@ class Publisher:
         ledger_tables.create_tables(self.session, self.at, self.dialect)
         execute(
             self.session,
-            f"CREATE DATABASE IF NOT EXISTS {quoted(self.destination.schema)} CHARACTER SET utf8mb4"
+            f"CREATE DATABASE IF NOT EXISTS {quoted(self.destination.namespace)} CHARACTER SET utf8mb4"
             f" COLLATE {self.dialect.collation}",
         )
 
@@ -98,7 +98,7 @@ class Publisher:
     def put_tables_in_place(self, loads: Sequence[Load]) -> None:
         """Inside the transaction: each staged table gets the name of the live one once it is over, or what differs is
         merged into the live one."""
-        live = tables_in(self.session, self.destination.schema)
+        live = tables_in(self.session, self.destination.namespace)
         for load in loads:
             place = staged_place(load, self.destination)
             if load.table.name in live:
@@ -106,16 +106,16 @@ class Publisher:
                 merge_into_live(
                     self.session,
                     load.table,
-                    database=self.destination.schema,
+                    database=self.destination.namespace,
                     staged=relation(*place),
                 )
                 self._steps.append((_DROP_TABLE, *place, "", ""))
             else:
-                self._steps.append((_RENAME, *place, self.destination.schema, load.table.name))
+                self._steps.append((_RENAME, *place, self.destination.namespace, load.table.name))
 
     def set_aside(self, kept_as: Mapping[str, str]) -> None:
         """The live tables that leave get other names, by which their rows are kept."""
-        database = self.destination.schema
+        database = self.destination.namespace
         live = tables_in(self.session, database)
         self._steps += [(_RENAME, database, name, database, kept) for name, kept in kept_as.items() if name in live]
         ledger_tables.end_life(self.session, self.at, self.stream, list(kept_as))
@@ -170,9 +170,9 @@ class Publisher:
         name = load.table.name
         for what, cure in of_others(self.session, self.stream, self.destination, [name]).values():
             raise Refused(what, hint=cure, sync=self.stream.sync, table=name)
-        live = self._columns_of(self.destination.schema, name)
+        live = self._columns_of(self.destination.namespace, name)
         staged = self._columns_of(*staged_place(load, self.destination))
-        live_place = f"{self.destination.schema}.{name}"
+        live_place = f"{self.destination.namespace}.{name}"
         if differing := sorted(one for one in live.keys() | staged.keys() if _shape(live, one) != _shape(staged, one)):
             raise self._conflict(
                 f"table {live_place} differs from the source now: columns {', '.join(differing)} (types, primary key)",

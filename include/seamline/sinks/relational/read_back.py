@@ -46,7 +46,7 @@ def open_live(
         return ledger.position
 
     tables = [table.definition for table in plan.tables]
-    places = {table.name: (destination.schema, table.name) for table in plan.tables}
+    places = {table.name: (destination.namespace, table.name) for table in plan.tables}
     return open_views(resolve(destination.connection), tables, places, count, position_of, dialect=dialect)
 
 
@@ -59,7 +59,7 @@ def open_staged(
     position: Position,
     dialect: Dialect,
 ) -> list[RelationalReadView]:
-    places = {load.table.name: (destination.stage_schema, load.staged_as) for load in loads}
+    places = {load.table.name: (destination.stage_namespace, load.staged_as) for load in loads}
     return _at(position, plan, destination, places, count, dialect)
 
 

@@ -80,7 +80,7 @@ class RelationalSink:
         self._failpoints = failpoints or Unarmed()
         self._statements = {
             entry.name: TableStatements(
-                entry.definition, database=destination.schema, at=self._at, number=number, dialect=dialect
+                entry.definition, database=destination.namespace, at=self._at, number=number, dialect=dialect
             )
             for number, entry in enumerate(plan.tables)
             if entry.table is not None

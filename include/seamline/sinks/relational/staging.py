@@ -49,7 +49,7 @@ class StagingArea:
 
     def __init__(self, connection: Connection, destination: DestinationPlan, dialect: Dialect, *, run_id: str) -> None:
         self._connection = connection
-        self._database = destination.stage_schema
+        self._database = destination.stage_namespace
         self._dialect = dialect
         self._run = hashlib.sha256(run_id.encode()).hexdigest()[:8]
         self._attempt = secrets.token_hex(4)
