@@ -86,6 +86,7 @@ class RowImages:
         for field in self._schema:
             values = [row[field.name] for row in rows]
             if field.name in self._reals:
+                # Words stand for what JSON has no number for.
                 values = [None if value is None else float(value) for value in values]
             try:
                 columns.append(pa.array(values, field.type))
