@@ -40,7 +40,12 @@ _STANDS = ("failed", "stopped", "paused")
 _SILENT_S = 60.0
 # It reports its offset as often as it reads that of the stream.
 _PACE = Pace(
-    idle_wait_s=0.05, quiet_wait_s=0.05, empty_commit_every_s=0.05, report_every_s=0.05, idle_report_every_s=0.05
+    idle_wait_s=0.05,
+    quiet_wait_s=0.05,
+    empty_commit_every_s=0.05,
+    empty_commit_wait_max_s=0.05,
+    report_every_s=0.05,
+    idle_report_every_s=0.05,
 )
 
 

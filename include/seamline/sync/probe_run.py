@@ -35,7 +35,12 @@ from seamline.sync.span_loop import run_stream
 
 _WITHIN_S = 180.0
 _PACE = Pace(
-    idle_wait_s=0.05, quiet_wait_s=0.05, empty_commit_every_s=0.05, report_every_s=0.05, idle_report_every_s=0.05
+    idle_wait_s=0.05,
+    quiet_wait_s=0.05,
+    empty_commit_every_s=0.05,
+    empty_commit_wait_max_s=0.05,
+    report_every_s=0.05,
+    idle_report_every_s=0.05,
 )
 
 

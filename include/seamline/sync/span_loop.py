@@ -45,7 +45,7 @@ from seamline.sync.boundaries import gate_of
 from seamline.sync.clock import Clock, SystemClock
 from seamline.sync.compaction import compact
 from seamline.sync.gc_tuning import ManualCollector, short_switch_interval
-from seamline.sync.pace import Pace
+from seamline.sync.pace import EmptyCommits, Pace
 from seamline.sync.schema_proof import OpenLog, SchemaProof, is_to_be_proven
 from seamline.sync.stop_conditions import marker_fields, stands_alone, stop_condition
 from seamline.sync.stream_reports import StreamReporter
@@ -146,6 +146,7 @@ class _SpanLoop:
         self._failpoints = failpoints
         self._clock = clock
         self._pace = pace
+        self._empty_commits = EmptyCommits(pace)
         self._reporter = StreamReporter(self._stream, control, reader, clock)
         self._committed_at = -math.inf
         # When it last had nothing to do but wait.
@@ -402,10 +403,13 @@ class _SpanLoop:
 
     def _wait_for_draft_s(self) -> float:
         """Seconds until transactions without changes may cost a commit of their own."""
-        return self._committed_at + self._pace.empty_commit_every_s - self._clock.now()
+        return self._committed_at + self._empty_commits.wait_s - self._clock.now()
 
     def _is_draft_due(self) -> bool:
-        return self._draft.is_urgent or self._wait_for_draft_s() <= 0
+        draft = self._draft
+        # They are kept until their commit is answered, so they are bounded too.
+        is_large = len(draft.transactions) >= self._plan.stream.span_changes_max
+        return draft.is_urgent or is_large or self._wait_for_draft_s() <= 0
 
     def _read(self, wait_s: float) -> None:
         """Take in up to a full span; an open transaction that outgrows memory is spilled in chunks."""
@@ -554,6 +558,10 @@ class _SpanLoop:
         busy_since, self._committed_at = max(self._committed_at, self._free_at), self._clock.now()
         if draft.changes:
             self._changed_at = self._committed_at
+        if draft.changes or draft.is_urgent:
+            self._empty_commits.start_over()
+        else:
+            self._empty_commits.slow_down()
         self._reporter.count(
             commit,
             transactions=len(draft.transactions),
