@@ -73,6 +73,7 @@ _DESTINATIONS = Param(
     description_md="Empty: those that were declared since the sync was onboarded; where there are none, all.",
 )
 _RUN = "{{ seamline_run(dag_run, params) }}"
+_BEHIND_THE_GATE = ("publish", "approve", "publish_rest", "complete")
 
 
 def declarations_folder() -> Path:
@@ -198,7 +199,7 @@ def _sync_dag(plan: SyncPlan, kind: str, stages: Sequence[Stage]) -> DAG:
         description=_ABOUT[kind].partition(". ")[0] + ".",
         start_date=_START,
         catchup=False,
-        max_active_runs=1,
+        max_active_runs=_runs_at_once(plan, kind),
         tags=["seamline", plan.sync, kind],
         doc_md=_doc(plan, kind, stages),
         user_defined_macros={"seamline_run": run_id_macro(plan.sync, _run_kind(kind))},
@@ -233,6 +234,12 @@ def _schedule(plan: SyncPlan, kind: str) -> dict[str, Any]:
     return {"schedule": schedule, "params": {BUSINESS_DATE: date}}
 
 
+def _runs_at_once(plan: SyncPlan, kind: str) -> int:
+    """A night that waits for a person's decision about one destination is not to delay the next one of the others."""
+    waits_for_a_person = kind == "nightly" and len(plan.destinations) > 1 and plan.reconcile.on_break == "ask"
+    return 2 if waits_for_a_person else 1
+
+
 def _ends(plan: SyncPlan, kind: str) -> dict[str, Any]:
     """What is done when a task begins and when it, or the run as a whole, fails."""
     if kind == "stream":
@@ -253,6 +260,13 @@ def _chain_stages(plan: SyncPlan, kind: str, stages: Sequence[Stage]) -> None:
     if "check" in tasks:
         # Beside the watch: what it finds must not end it.
         chain(tasks["want"], [tasks["check"], tasks["watch"]], tasks["report"])
+        return
+    if "publish_rest" in tasks:
+        # What is clean is published while a person is asked about the rest.
+        asked = [tasks["approve"]] if "approve" in tasks else []
+        chain(*(task for name, task in tasks.items() if name not in _BEHIND_THE_GATE))
+        chain(tasks["gate"], [tasks["publish"], *asked], tasks["publish_rest"], tasks["complete"])
+        tasks["publish"] >> tasks["complete"]
         return
     chain(*tasks.values())
     if "approve" in tasks:

@@ -84,6 +84,12 @@ class GateResult:
         object.__setattr__(self, "missing", tuple(o for o in failed if o.expectation.weight is Weight.EVIDENCE))
         object.__setattr__(self, "broken", tuple(o for o in failed if o.expectation.weight is Weight.BREAK))
 
+    @staticmethod
+    def impossible(what: str, why: str) -> "GateResult":
+        """Of a destination whose rows could not be looked at."""
+        can_be_checked = Expectation("", {}, "it can be checked", Weight.EVIDENCE)
+        return GateResult((Outcome(what, can_be_checked, is_met=False, detail=why),))
+
     @property
     def verdict(self) -> Verdict:
         if not self.outcomes or self.missing:

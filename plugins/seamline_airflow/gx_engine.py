@@ -8,7 +8,7 @@ from typing import Any
 
 from seamline.domain.canonical import canonical_text, named_text
 from seamline.domain.catalogue import Column
-from seamline.domain.errors import ConfigError, SchemaConflict
+from seamline.domain.errors import ConfigError, SchemaConflict, TransientError
 from seamline_airflow.expectations import Expectation, Frame, Outcome, StagedRows
 
 KEYS_MAX = 20
@@ -34,7 +34,8 @@ def check(
     frames: Iterable[Frame], staged: Iterable[StagedRows], url_of: Callable[[str], str], *, suite: str
 ) -> list[Outcome]:
     """Let Great Expectations judge, under the name `suite`. One outcome per expectation, always: one that GX dropped or
-    could not evaluate is not met. `url_of`: for SQLAlchemy, by the schema of staged rows."""
+    could not evaluate is not met. `url_of`: for SQLAlchemy, by the schema of staged rows. TransientError where staged
+    rows cannot be reached."""
     # Hundreds of lines about its own machinery would bury the outcomes in the task's log.
     logging.getLogger("great_expectations").setLevel(logging.WARNING)
     import great_expectations as gx
@@ -53,21 +54,30 @@ def check(
         outcomes += _judge(gx.ExpectationSuite, suite, batch, frame.name, frame.expectations)
     sources: dict[str, Any] = {}
     for table in staged:
-        if table.schema not in sources:
-            # The URL, and with it the password, lives in this process only.
-            with warnings.catch_warnings():
-                # It knows a special class for some databases; all that is asked of it works with any.
-                warnings.simplefilter("ignore")
-                sources[table.schema] = context.data_sources.add_or_update_sql(
-                    # SQLAlchemy leaves blanks of login and password as they are, and the check of GX takes none.
-                    f"destination {table.schema}",
-                    connection_string=url_of(table.schema).replace(" ", "%20"),
-                )
-        # In quotes: GX writes a bare name into its SQL as it is, and a database may read it in lower case.
-        table_asset = sources[table.schema].add_table_asset(table.name, table_name=f'"{table.relation}"')
-        batch = table_asset.add_batch_definition_whole_table("all").get_batch()
+        try:
+            batch = _batch_of(table, context, sources, url_of)
+        except (ConnectionError, gx.exceptions.GreatExpectationsError) as exc:
+            # Its own class of errors of connections is one of Python's.
+            raise TransientError(f"the staged {table.name} cannot be checked: {_first_line(exc)}") from exc
         outcomes += _judge(gx.ExpectationSuite, suite, batch, table.name, table.expectations, table.key)
     return outcomes
+
+
+def _batch_of(table: StagedRows, context: Any, sources: dict[str, Any], url_of: Callable[[str], str]) -> Any:
+    """All rows of a staged table. `sources` keeps the data source of each schema."""
+    if table.schema not in sources:
+        # The URL, and with it the password, lives in this process only.
+        with warnings.catch_warnings():
+            # It knows a special class for some databases; all that is asked of it works with any.
+            warnings.simplefilter("ignore")
+            sources[table.schema] = context.data_sources.add_or_update_sql(
+                # SQLAlchemy leaves blanks of login and password as they are, and the check of GX takes none.
+                f"destination {table.schema}",
+                connection_string=url_of(table.schema).replace(" ", "%20"),
+            )
+    # In quotes: GX writes a bare name into its SQL as it is, and a database may read it in lower case.
+    table_asset = sources[table.schema].add_table_asset(table.name, table_name=f'"{table.relation}"')
+    return table_asset.add_batch_definition_whole_table("all").get_batch()
 
 
 def _judge(
@@ -170,8 +180,12 @@ def _detail(found: Any) -> str:
 
 
 def _message(info: Mapping[str, Any]) -> str:
-    """The first line only: the rest of a database's message may quote a row."""
     for value in (info, *[inner for inner in info.values() if isinstance(inner, Mapping)]):
         if text := value.get("exception_message"):
-            return str(text).splitlines()[0][:200]
+            return _first_line(text)
     return "no message"
+
+
+def _first_line(text: object) -> str:
+    """The rest of a database's message may quote a row."""
+    return (str(text).splitlines() or [type(text).__name__])[0][:200]

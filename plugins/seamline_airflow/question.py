@@ -5,7 +5,7 @@ from urllib.parse import urlencode, urlsplit
 
 from airflow.sdk.configuration import conf
 
-from seamline.domain.runs import EXPECTATIONS, Reconciliation
+from seamline.domain.runs import Reconciliation, checked_in
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import Run
 from seamline_airflow.expectations import TABLE_VERDICTS
@@ -16,22 +16,39 @@ _KEY_LETTERS_MAX = 120
 
 
 def question_text(run: Run, found: Sequence[Reconciliation], approvers: Sequence[str]) -> str:
-    """Markdown. Of rows their keys and no values: whoever may see the question may not see the data."""
+    """Markdown. `found`: of the destinations that are asked about. Of rows their keys and no values: whoever may see
+    the question may not see the data."""
+    lines = [f"The cut of **{run.business_date}** is not clean{_where(run, found)}", ""]
+    for one in found:
+        lines += _of_destination(run, one)
+    return "\n".join([*lines, "", *_around(run, approvers)]) + "\n"
+
+
+def _where(run: Run, found: Sequence[Reconciliation]) -> str:
+    """Which destinations are asked about, and what becomes of the others meanwhile."""
+    if len(run.plan.destinations) == 1:
+        return "."
+    asked = [one.destination for one in found]
+    others = [_code(one.name) for one in run.plan.destinations if one.name not in asked]
+    rest = f" The answer changes nothing in {', '.join(others)}: what is clean there is published." if others else ""
+    return f" in **{'** and **'.join(asked)}**.{rest}"
+
+
+def _of_destination(run: Run, found: Reconciliation) -> Iterator[str]:
     keyed = {table.name for table in run.plan.tables if table.table is not None and table.table.is_keyed}
     differing = [
         line
-        for one in found
-        for table in one.tables
+        for table in found.tables
         if table.verdict is not Verdict.MATCH and not (table.verdict is Verdict.NOT_RUN and table.reason)
-        for line in _differing(one.destination, table, keyed)
+        for line in _differing(found.destination, table, keyed)
     ]
-    lines = [f"The cut of **{run.business_date}** is not clean.", "", *differing]
-    for failed in (run.result.get(EXPECTATIONS) or {}).get("failed", ()):
+    yield from differing
+    for failed in (checked_in(run.result, found.destination) or {}).get("failed", ()):
         if differing and failed["on"] == TABLE_VERDICTS:
             continue  # The same again.
-        lines.append(f"- {_code(failed['on'])}: {one_line(failed['why'])} – not met{_rows(failed)}")
-        lines += _keys(failed.get("keys") or ())
-    return "\n".join([*lines, "", *_around(run, approvers)]) + "\n"
+        where = f" in {found.destination}" if len(run.plan.destinations) > 1 else ""
+        yield f"- {_code(failed['on'])}{where}: {one_line(failed['why'])} – not met{_rows(failed)}"
+        yield from _keys(failed.get("keys") or ())
 
 
 def report_address(run: Run) -> str:
@@ -77,5 +94,5 @@ def _around(run: Run, approvers: Sequence[str]) -> Iterator[str]:
     else:
         yield "**Whoever may run this DAG may answer**: the sync declares no `approvers`."
     yield ""
-    yield "Approve: the cut is published with your name and reason, its verdict stays what it is. Reject: nothing is"
+    yield "Approve: the cut is published with your name and reason, its verdict stays what it is. Reject: it is not"
     yield "published and the run fails. An approval without a reason is not taken."

@@ -14,6 +14,7 @@ from seamline.plan.stages import RunsIn, Stage
 from seamline_airflow.operators.approval import CutApprovalOperator
 from seamline_airflow.operators.gate import GateOperator
 from seamline_airflow.operators.gx_check import GXCheckOperator
+from seamline_airflow.operators.publish_cut import CompleteCutOperator, PublishCutOperator, PublishRestOperator
 from seamline_airflow.operators.run_jobs import (
     CompareJobOperator,
     CutJobOperator,
@@ -23,11 +24,9 @@ from seamline_airflow.operators.run_jobs import (
 from seamline_airflow.operators.spark_job import SparkJobOperator
 from seamline_airflow.operators.step import (
     CaptureOperator,
-    CompleteCutOperator,
     DayReportOperator,
     EnableOperator,
     PreflightOperator,
-    PublishCutOperator,
     PublishOperator,
     SourceCheckOperator,
     StartStreamOperator,
@@ -44,6 +43,7 @@ _WEIGHTS = {
     "watch": 90,
     "report": 80,
     "publish": 60,
+    "publish_rest": 60,
     "join": 60,
     "start_stream": 60,
     "open": 50,
@@ -61,7 +61,7 @@ def isolation(plan: SyncPlan, stage: Stage) -> dict[str, Any]:
     if settings.load().has_pools:
         if stage.runs_in is RunsIn.SPARK or stage.id in ("preflight", "capture", "check"):
             task["pool"] = source_pool(plan.source.name)
-        if stage.id in ("publish", "join"):
+        if stage.id in ("publish", "publish_rest", "join"):
             task["pool"] = destination_pool(plan.destinations[0].name)
     return task
 
@@ -116,9 +116,13 @@ def _judging_task(plan: SyncPlan, stage: Stage, run: str, cut: Asset, **task: An
         case "approve":
             return _approval(plan, run, **task)
         case "publish":
-            return _publish_cut(plan, run, cut, **task)
+            rule = TriggerRule.ALL_SUCCESS if len(plan.destinations) > 1 else _unless_failed(plan)
+            return PublishCutOperator(run=run, outlets=[cut], trigger_rule=rule, **task)
+        case "publish_rest":
+            return PublishRestOperator(run=run, outlets=[cut], trigger_rule=_unless_failed(plan), **task)
         case "complete":
-            return CompleteCutOperator(run=run, **task)
+            rule = TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS
+            return CompleteCutOperator(run=run, trigger_rule=rule, **task)
     raise _unknown(stage)
 
 
@@ -185,10 +189,10 @@ def _approval(plan: SyncPlan, run: str, **task: Any) -> Any:
     )
 
 
-def _publish_cut(plan: SyncPlan, run: str, cut: Asset, **task: Any) -> Any:
+def _unless_failed(plan: SyncPlan) -> TriggerRule:
+    """Behind a question that need not have been asked."""
     is_asked = plan.reconcile.on_break == "ask"
-    rule = TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS if is_asked else TriggerRule.ALL_SUCCESS
-    return PublishCutOperator(run=run, outlets=[cut], trigger_rule=rule, **task)
+    return TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS if is_asked else TriggerRule.ALL_SUCCESS
 
 
 def _unknown(stage: Stage) -> InvariantViolated:

@@ -70,6 +70,7 @@ def test_a_question_is_kept_with_who_may_answer_and_then_with_the_answer(platfor
     asked = _decision(platform)
     assert {**asked, "since": ""} == {
         "state": "waiting", "who": "", "reason": "", "since": "", "at": "", "approvers": ["approver", "deputy"],
+        "destinations": ["warehouse"],
     }  # fmt: skip
     assert datetime.fromisoformat(asked["since"]).utcoffset() == datetime.now(UTC).utcoffset()
     assert operator.execute_complete({}, _answer("Approve"))["chosen_options"] == ["Approve"]

@@ -208,7 +208,7 @@ def test_without_a_person_to_ask_the_gate_leads_straight_on(settlement: Any, on_
     plan = replace(settlement, reconcile=replace(settlement.reconcile, on_break=on_break, expectations=""))
     dag = sync_dags(plan)["settlement__nightly"]
     names = [task.task_id for task in dag.topological_sort()]
-    assert names == ["open", "cut", "verdicts", "expectations", "gate", "publish", "complete"]
+    assert names == ["open", "cut", "verdicts", "expectations", "gate", "publish", "publish_rest", "complete"]
     assert dag.get_task("publish").trigger_rule == "all_success"
 
 

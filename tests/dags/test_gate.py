@@ -1,6 +1,5 @@
 """The gate fails closed: evidence first, then breaks, and a person's signature where one is asked for."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +8,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from seamline.domain.errors import GateFailed, Refused
-from seamline.domain.runs import GATE, NOT_STAGED
+from seamline.domain.runs import GATE
 from seamline.domain.verdict import Verdict
 from seamline.spec.expectation_types import EXPECTATION_TYPES
 from seamline_airflow import gx_engine
@@ -17,7 +16,7 @@ from seamline_airflow.expectations import GateResult, Weight, result_frames, sta
 from seamline_airflow.gx_engine import load_checks
 from seamline_airflow.operators.gate import NOT_CLEAN, GateOperator, Question
 from seamline_airflow.operators.gx_check import GXCheckOperator
-from seamline_airflow.operators.step import CompleteCutOperator, VerdictsOperator
+from seamline_airflow.operators.step import VerdictsOperator
 from tests.dags import results
 
 ABOUT = f"settlement {results.DATE}"
@@ -168,8 +167,8 @@ def test_on_mismatch_return_leaves_breaks_to_the_gate_and_missing_evidence_red(
     monkeypatch.setattr(gx_engine, "check", check)
     operator = GXCheckOperator(task_id="expectations", run=results.RUN, on_mismatch="return")
     platform.found = [BROKEN]
-    assert operator.execute({})["verdict"] == "BREAK"
-    assert platform.runs[results.RUN].result["expectations"]["failed"]
+    assert operator.execute({})["warehouse"]["verdict"] == "BREAK"
+    assert platform.runs[results.RUN].result["expectations"]["destinations"]["warehouse"]["failed"]
     with pytest.raises(AirflowFailException, match="no table has a break"):
         GXCheckOperator(task_id="expectations", run=results.RUN).execute({})
     platform.found = []
@@ -241,7 +240,7 @@ def test_a_broken_business_rule_goes_to_the_gate_as_well(platform: results.Platf
     platform.runs[results.RUN].result["expectations"] = {"verdict": "BREAK", "checked": 1, "failed": failed}
     assert GateOperator(task_id="gate", run=results.RUN, on_break="ask").choose_branch({}) == "approve"
     question = Question.left_by_gate(platform.runs[results.RUN])
-    assert question.lines == ("ledger_entry: not met: nets to zero (unexpected_count 1)",)
+    assert question.lines == ("warehouse: ledger_entry: not met: nets to zero (unexpected_count 1)",)
 
 
 def test_a_cut_that_is_not_clean_is_an_alarm_until_a_take_of_its_date_is(platform: results.Platform) -> None:
@@ -252,7 +251,7 @@ def test_a_cut_that_is_not_clean_is_an_alarm_until_a_take_of_its_date_is(platfor
     gate = GateOperator(task_id="gate", run=results.RUN, on_break="ask")
     gate.choose_branch({})
     (said,) = platform.alarms.values()
-    assert "waits for a signature: ledger_entry: not met: nets to zero" in said
+    assert "waits for a signature: warehouse: ledger_entry: not met: nets to zero" in said
     result["expectations"] = {"verdict": "MATCH", "checked": 1, "failed": []}
     gate.choose_branch({})
     assert platform.alarms == {}
@@ -260,7 +259,7 @@ def test_a_cut_that_is_not_clean_is_an_alarm_until_a_take_of_its_date_is(platfor
 
 def _judged(platform: results.Platform, *lines: str) -> Question:
     platform.runs[results.RUN].result["cut"] = {"warehouse": {"staged": "take one"}}
-    question = Question.of(platform.runs[results.RUN], lines)
+    question = Question.of(platform.runs[results.RUN], {"warehouse": lines})
     platform.runs[results.RUN].result[GATE] = question.to_json()
     return question
 
@@ -334,18 +333,3 @@ def _answer(*options: str, **more: Any) -> dict[str, Any]:
         "responded_by_user": {"id": "approver", "name": "approver"},
         **more,
     }
-
-
-def test_a_destination_without_a_cut_keeps_no_other_from_publishing_and_makes_the_run_red(
-    platform: results.Platform,
-) -> None:
-    plan = results.plan(destinations=(results.destination_plan("archive", "settlement"), *results.plan().destinations))
-    run = results.run(plan=plan)
-    platform.runs[results.RUN] = replace(run, result={**run.result, NOT_STAGED: {"archive": "it does not answer"}})
-    none = results.table("account", Verdict.NOT_RUN, reason="archive could not be written")
-    platform.found.append(results.reconciliation(none, destination="archive"))
-    assert GateOperator(task_id="gate", run=results.RUN, on_break="ask").choose_branch({}) == "publish"
-    with pytest.raises(AirflowFailException, match=r"archive has no cut of 2026-11-19: it does not answer"):
-        CompleteCutOperator(task_id="complete", run=results.RUN).execute({})
-    platform.runs[results.RUN] = replace(run, result={**run.result, NOT_STAGED: {}})
-    CompleteCutOperator(task_id="complete", run=results.RUN).execute({})

@@ -18,8 +18,9 @@ from seamline.plan.model import DerivedTablePlan, ParkedTable, plan_to_json
 from seamline_airflow import deadline
 from seamline_airflow.nightly_form import form
 from seamline_airflow.operators.gate import NOT_CLEAN, GateOperator
+from seamline_airflow.operators.publish_cut import PublishCutOperator
 from seamline_airflow.operators.run_jobs import OpenNightlyOperator
-from seamline_airflow.operators.step import PublishCutOperator, VerdictsOperator
+from seamline_airflow.operators.step import VerdictsOperator
 from tests.dags import results
 
 PLAN = results.plan(

@@ -13,7 +13,6 @@ from typing import Any
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.decision import DECISION, Decision, DecisionState, decision_from_json
 from seamline.domain.runs import (
-    EXPECTATIONS,
     FAILURE,
     MODE,
     ONLY_TABLES,
@@ -22,6 +21,7 @@ from seamline.domain.runs import (
     NightlyMode,
     Reconciliation,
     RunState,
+    checked_in,
 )
 from seamline.domain.verdict import Verdict, of_cut, of_guaranteed
 
@@ -42,6 +42,8 @@ class Headline(StrEnum):
 
 
 _SEVERITY = tuple(Headline)
+# Tasks of a nightly run that come behind the publication in one destination, and are about the others.
+_ABOUT_THE_REST = ("approve", "publish_rest", "complete")
 
 
 def worst_headline(words: Iterable[Headline]) -> Headline:
@@ -230,10 +232,12 @@ def state_of_cut(
 ) -> CutState:
     """What run `run_id` left in one destination. `result` is the run's; `published` its version there, `in_force` that
     which readers see, `in_force_found` what was compared for that one."""
-    decision, failure = _decision(result, found), failure_of(result)
-    is_running = run_state is RunState.RUNNING and failure is None
-    is_compare_only = result.get(MODE) == NightlyMode.COMPARE_ONLY
     version = published.version if published else (result.get(PUBLISH) or {}).get(destination)
+    decision, failure = _decision(result, found, destination), failure_of(result)
+    if version is not None and failure is not None and failure.task in _ABOUT_THE_REST:
+        failure = None
+    is_running = run_state is RunState.RUNNING and failure is None and version is None
+    is_compare_only = result.get(MODE) == NightlyMode.COMPARE_ONLY
     tables = found.tables if found else ()
     return CutState(
         run_id=run_id,
@@ -241,7 +245,7 @@ def state_of_cut(
         destination=destination,
         business_date=business_date,
         compared=of_cut(tables),
-        checks=_checks(result),
+        checks=_checks(checked_in(result, destination)),
         decision=decision,
         publication=Publication(
             version=version,
@@ -297,8 +301,7 @@ def _why_not(result: Mapping[str, Any], decision: Decision | None, failure: Fail
     return "the run has not ended" if is_running else "the run ended without it"
 
 
-def _checks(result: Mapping[str, Any]) -> Checks:
-    left = result.get(EXPECTATIONS)
+def _checks(left: Mapping[str, Any] | None) -> Checks:
     if not left:
         return Checks()
     failed = tuple(
@@ -313,8 +316,8 @@ def _checks(result: Mapping[str, Any]) -> Checks:
     return Checks(left["checked"], failed)
 
 
-def _decision(result: Mapping[str, Any], found: Reconciliation | None) -> Decision | None:
-    if left := decision_from_json(result.get(DECISION)):
+def _decision(result: Mapping[str, Any], found: Reconciliation | None, destination: str) -> Decision | None:
+    if (left := decision_from_json(result.get(DECISION))) and left.is_about(destination):
         return left
     if found and found.signed_by:
         # Cuts that were signed before decisions were kept have the signature only.

@@ -23,8 +23,8 @@ class DecisionState(StrEnum):
 class Decision:
     """`since`: when it was asked, `at`: when it was answered, "" before that. Both ISO 8601 in UTC.
 
-    `approvers`: who may answer; none named: whoever Airflow lets answer. It is about what the gate judged: whatever is
-    staged or checked again begins without a decision.
+    `approvers`: who may answer; none named: whoever Airflow lets answer. `destinations`: whose cuts it is about; none
+    named: all of them. It is about what the gate judged: whatever is staged or checked again begins without a decision.
     """
 
     state: DecisionState
@@ -33,10 +33,15 @@ class Decision:
     who: str = ""
     reason: str = ""
     at: str = ""
+    destinations: tuple[str, ...] = ()
 
     @staticmethod
-    def asked(approvers: Sequence[str]) -> "Decision":
-        return Decision(DecisionState.WAITING, moment_text(datetime.now(UTC)), tuple(approvers))
+    def asked(approvers: Sequence[str], *, destinations: Sequence[str] = ()) -> "Decision":
+        since = moment_text(datetime.now(UTC))
+        return Decision(DecisionState.WAITING, since, tuple(approvers), destinations=tuple(destinations))
+
+    def is_about(self, destination: str) -> bool:
+        return not self.destinations or destination in self.destinations
 
     def answered(
         self, state: DecisionState, *, who: str = "", reason: str = "", at: datetime | None = None
@@ -61,7 +66,8 @@ class Decision:
                 return "nobody decided in time"
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "state": self.state.value, "approvers": list(self.approvers)}
+        lists = {"approvers": list(self.approvers), "destinations": list(self.destinations)}
+        return {**asdict(self), "state": self.state.value, **lists}
 
 
 def decision_from_json(document: dict[str, Any] | None) -> Decision | None:
@@ -75,6 +81,7 @@ def decision_from_json(document: dict[str, Any] | None) -> Decision | None:
         who=document["who"],
         reason=document["reason"],
         at=document["at"],
+        destinations=tuple(document.get("destinations") or ()),
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import StrEnum
+from typing import Any
 
 from seamline.domain.digest import SegmentDigest
 from seamline.domain.position import Position
@@ -21,11 +22,14 @@ TABLES = "tables"
 INTO = "into"
 # And this: why it failed for good, by which task, with the cure; gone when the run goes on.
 FAILURE = "failure"
-# And what the checks of a staged cut said.
+# And what the checks of a staged cut said, for each destination; `checked_in` reads it.
 EXPECTATIONS = "expectations"
 # And why a destination has no staged cut while others have one: name → error.
 NOT_STAGED = "not_staged"
-# And what the gate, or the verdicts of live tables, judged: `lines` say what was not clean.
+# And why it could not be published in a destination while it was in others: name → error.
+NOT_PUBLISHED = "not_published"
+# And what the gate, or the verdicts of live tables, judged: `lines` say what was not clean. Of a cut `destinations`
+# holds them by the destination that they are about, [] where it is clean.
 GATE = "gate"
 # Under this key of its evidence a reconciliation keeps the signature.
 SIGNED_BY = "signed_by"
@@ -34,6 +38,14 @@ SIGNED_BY = "signed_by"
 MODE, REASON, ASKED_BY = "mode", "reason", "asked_by"
 # The tables that a nightly run was to compare; [] for all.
 ONLY_TABLES = "only_tables"
+
+
+def checked_in(result: Mapping[str, Any], destination: str) -> Mapping[str, Any] | None:
+    """What the checks said of the staged cut in one destination, from a run's result; None where they have not run."""
+    left = result.get(EXPECTATIONS) or {}
+    # Runs of before said it once, for all of their destinations.
+    found: Mapping[str, Any] | None = left["destinations"].get(destination) if "destinations" in left else left
+    return found or None
 
 
 class NightlyMode(StrEnum):

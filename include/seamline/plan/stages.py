@@ -162,27 +162,44 @@ def nightly_stages(plan: SyncPlan) -> tuple[Stage, ...]:
         )
     )
     stages.append(Stage("gate", "Decide", _on_break(plan)))
-    if plan.reconcile.on_break == "ask":
-        stages.append(
-            Stage("approve", "A person decides", "asked only when there are breaks; who and why is kept", RunsIn.PERSON)
-        )
-    stages.append(
+    return (*stages, *(_publishing_to_several(plan) if len(plan.destinations) > 1 else _publishing(plan)))
+
+
+_PUBLISHES = (
+    "all tables of the date become its next version in one step for readers, per destination; the cut's asset event "
+    "starts the reconcile DAG of the same date"
+)
+
+
+def _publishing(plan: SyncPlan) -> tuple[Stage, ...]:
+    return (*_approval(plan), Stage("publish", "Publish the cut", _PUBLISHES))
+
+
+def _publishing_to_several(plan: SyncPlan) -> tuple[Stage, ...]:
+    """No destination waits for what is decided about another one."""
+    return (
+        Stage("publish", "Publish the cut where it is clean", _PUBLISHES),
+        *_approval(plan),
         Stage(
-            "publish",
-            "Publish the cut",
-            "all tables of the date become its next version in one step for readers, per destination; the cut's asset "
-            "event starts the reconcile DAG of the same date",
-        )
+            "publish_rest",
+            "Publish what had to wait",
+            "the same for destinations that were signed for, and for those that did not answer before; skipped where "
+            "none has waited",
+        ),
+        Stage(
+            "complete",
+            "See that every destination has it",
+            "red where one could not be written or is not clean, after the others have published theirs",
+        ),
     )
-    if len(plan.destinations) > 1:
-        stages.append(
-            Stage(
-                "complete",
-                "See that every destination has it",
-                "red where one could not be written, after the others have published theirs",
-            )
-        )
-    return tuple(stages)
+
+
+def _approval(plan: SyncPlan) -> tuple[Stage, ...]:
+    if plan.reconcile.on_break != "ask":
+        return ()
+    of_whom = " about the destinations that have them" if len(plan.destinations) > 1 else ""
+    does = f"asked only when there are breaks{of_whom}; who and why is kept"
+    return (Stage("approve", "A person decides", does, RunsIn.PERSON),)
 
 
 def stream_stages(plan: SyncPlan) -> tuple[Stage, ...]:
@@ -263,10 +280,12 @@ def _but_parked(plan: SyncPlan) -> str:
 
 def _on_break(plan: SyncPlan) -> str:
     return (
-        "a run that compares only ends here, as green as what it found; all MATCH: publish; "
+        "a run that compares only ends here, as green as what it found; "
+        + ("each destination by itself; " if len(plan.destinations) > 1 else "")
+        + "all MATCH: publish; "
         + {
             "ask": f"otherwise {' or '.join(plan.reconcile.approvers) or 'a person'} is asked",
-            "fail": "otherwise the run fails and nothing is published",
+            "fail": "otherwise the run fails and it is not published",
             "publish_and_flag": "otherwise the cut is published with its verdict",
         }[plan.reconcile.on_break]
     )

@@ -12,7 +12,7 @@ from typing import Protocol
 from seamline.domain.calendar import Day, day_of, last_ended, segment_of
 from seamline.domain.digest import Segment
 from seamline.domain.errors import GateFailed, InvariantViolated, Refused
-from seamline.domain.runs import EXPECTATIONS, NOT_STAGED, SIGNED_BY, Cut, Reconciliation, Scope
+from seamline.domain.runs import NOT_STAGED, SIGNED_BY, Cut, Reconciliation, Scope, checked_in
 from seamline.domain.staged_cut import CutMode, StagedCut, cut_from_json
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import DestinationPlan, NightlyPlan, Run, SyncPlan, TablePlan
@@ -122,12 +122,12 @@ def staged_in(run: Run) -> tuple[DestinationPlan, ...]:
     return tuple(one for one in run.plan.destinations if one.name not in (run.result.get(NOT_STAGED) or {}))
 
 
-def require_staged_everywhere(run: Run) -> None:
-    """GateFailed where a destination has no cut, because it could not be written while others could."""
-    if failed := run.result.get(NOT_STAGED) or {}:
+def require_staged(run: Run, destination: str) -> None:
+    """GateFailed where the destination has no staged cut, because it could not be written while others could."""
+    if (why := (run.result.get(NOT_STAGED) or {}).get(destination)) is not None:
         raise GateFailed(
-            "; ".join(f"{name} has no cut of {run.business_date}: {why}" for name, why in failed.items()),
-            hint="the other destinations have theirs; mend the cause, then run this date again",
+            f"{destination} has no cut of {run.business_date}: {why}",
+            hint="mend the cause, then run this date again; the other destinations wait for nothing",
             sync=run.sync,
         )
 
@@ -154,7 +154,7 @@ def publish_cut(
     stays what it is. The signature is kept with the reconciliation that it is about: another take of the cut brings
     another one, which nobody has signed.
     """
-    cut = replace(staged_cut(run, destination), checks=_checked(run))
+    cut = replace(staged_cut(run, destination), checks=_checked(run, destination))
     found = _reconciled(run, cut, records.reconciliation(run.run_id, Scope.CUT, destination))
     wrong = _require_clean(run, cut, signed_by)
     definitions = {table.name: table.definition for table in run.plan.tables}
@@ -181,7 +181,7 @@ def _reconciled(run: Run, cut: StagedCut, found: Reconciliation | None) -> Recon
     """What was found, if it is about this very cut."""
     if found is None:
         raise GateFailed(
-            f"the staged cut of {cut.business_date} was not reconciled: nothing is published",
+            f"the staged cut of {cut.business_date} in {cut.destination} was not reconciled: it is not published",
             hint="run the nightly again; a cut without a verdict cannot be signed either",
             sync=cut.sync,
         )
@@ -198,12 +198,12 @@ def _reconciled(run: Run, cut: StagedCut, found: Reconciliation | None) -> Recon
     return found
 
 
-def _checked(run: Run) -> Verdict:
-    checked = run.result.get(EXPECTATIONS)
+def _checked(run: Run, destination: str) -> Verdict:
+    checked = checked_in(run.result, destination)
     verdict = Verdict(checked["verdict"]) if checked else Verdict.NOT_RUN
     if verdict is Verdict.NOT_RUN:
         raise GateFailed(
-            f"the staged cut of {run.business_date} was not checked: nothing is published",
+            f"the staged cut of {run.business_date} in {destination} was not checked: it is not published",
             hint="run the task `expectations` again, with those after it; what was not checked cannot be signed either",
             sync=run.sync,
         )
@@ -217,7 +217,7 @@ def _require_clean(run: Run, cut: StagedCut, signed_by: str) -> list[str]:
         wrong.append(f"expectations {cut.checks}")
     if wrong and not signed_by and run.plan.reconcile.on_break != "publish_and_flag":
         raise GateFailed(
-            f"the cut of {cut.business_date} is not published: {', '.join(wrong)}",
+            f"the cut of {cut.business_date} in {cut.destination} is not published: {', '.join(wrong)}",
             hint="see the reconciliation's breaks; a person may sign for it where `on_break: ask` is declared",
             sync=cut.sync,
         )

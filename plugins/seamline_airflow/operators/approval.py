@@ -10,7 +10,6 @@ from airflow.sdk.exceptions import AirflowFailException
 from seamline.domain.decision import DECISION, Decision, DecisionState, decision_from_json
 from seamline.domain.runs import Scope
 from seamline.plan.model import Run
-from seamline.sync.cut import staged_in
 from seamline_airflow import parts
 from seamline_airflow.errors import task_errors
 from seamline_airflow.operators.gate import Question, name_of, reason_of
@@ -28,7 +27,8 @@ _REASON_ASKED = {"type": "string", "minLength": 1, "pattern": "\\S"}
 
 
 class CutApprovalOperator(ApprovalOperator):
-    """Ask whether the cut of the run that `run` names is published though it is not clean.
+    """Ask whether the cut of the run that `run` names is published though it is not clean, in the destinations where it
+    is not. It is one decision about all of these, and about no other.
 
     Rejected, or not answered in time: the run is red, for good. An answer without a reason is not taken, also not one
     by Airflow's API, which does not look at it (3.3.2): it is asked again.
@@ -55,15 +55,17 @@ class CutApprovalOperator(ApprovalOperator):
     def execute(self, context: Any) -> Any:
         with task_errors(), parts.platform() as store:
             run = store.run(self.run)
-            Question.left_by_gate(run)
-            self._ask_about(run, store)
-            store.put_result(run.run_id, DECISION, Decision.asked(self.approvers).to_json())
+            waiting = Question.left_by_gate(run).waiting
+            self._ask_about(run, waiting, store)
+            store.put_result(run.run_id, DECISION, Decision.asked(self.approvers, destinations=waiting).to_json())
         return super().execute(context)
 
     def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
         with task_errors(), parts.platform() as store:
             run = store.run(self.run)
-            asked = decision_from_json(run.result.get(DECISION)) or Decision.asked(self.approvers)
+            asked = decision_from_json(run.result.get(DECISION)) or Decision.asked(
+                self.approvers, destinations=Question.left_by_gate(run).waiting
+            )
             decided = _decided(asked, event)
             if decided is not None:
                 store.put_result(run.run_id, DECISION, decided.to_json())
@@ -77,9 +79,10 @@ class CutApprovalOperator(ApprovalOperator):
             return super().execute(context)
         return super().execute_complete(context, event)
 
-    def _ask_about(self, run: Run, store: Any) -> None:
-        self.subject = f"Publish the cut of {run.sync} for {run.business_date} although it is not clean?"
-        found = [store.reconciliation(run.run_id, Scope.CUT, one.name) for one in staged_in(run)]
+    def _ask_about(self, run: Run, waiting: Sequence[str], store: Any) -> None:
+        where = f" in {' and '.join(waiting)}" if len(run.plan.destinations) > 1 else ""
+        self.subject = f"Publish the cut of {run.sync} for {run.business_date}{where} although it is not clean?"
+        found = [store.reconciliation(run.run_id, Scope.CUT, name) for name in waiting]
         self.body = question_text(run, [one for one in found if one is not None], self.approvers)
 
 

@@ -1,4 +1,4 @@
-"""What becomes of a staged cut: it is published, a person is asked, or the run stops."""
+"""What becomes of a staged cut: it is published, a person is asked, or the run stops. Each destination's by itself."""
 
 import hashlib
 import json
@@ -11,10 +11,10 @@ from airflow.sdk import BaseBranchOperator
 
 from seamline.domain.decision import DECISION
 from seamline.domain.errors import GateFailed, Refused
-from seamline.domain.runs import EXPECTATIONS, GATE, MODE, NightlyMode, RunState, Scope
+from seamline.domain.runs import EXPECTATIONS, GATE, MODE, NightlyMode, RunState, Scope, checked_in
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import Run
-from seamline.sync.cut import require_staged_everywhere, staged_in
+from seamline.sync.cut import require_staged, staged_in
 from seamline_airflow import deadline, parts
 from seamline_airflow.errors import task_errors
 
@@ -25,30 +25,52 @@ _APPROVED = "Approve"
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What the gate judged: a fingerprint of the staged cut and of what was checked, what was not clean, and when."""
+    """What the gate judged: a fingerprint of the staged cut and of what was checked, what is not clean in each
+    destination, and when. A destination of which nothing is known is not in it: nobody can sign for that."""
 
     subject: str
-    lines: tuple[str, ...]
+    lines_in: Mapping[str, tuple[str, ...]]
     asked_at: str
 
     @staticmethod
-    def of(run: Run, lines: Sequence[str]) -> "Question":
-        return Question(_subject(run), tuple(lines), datetime.now(UTC).isoformat())
+    def of(run: Run, lines_in: Mapping[str, Sequence[str]]) -> "Question":
+        lines = {name: tuple(lines) for name, lines in lines_in.items()}
+        return Question(_subject(run), lines, datetime.now(UTC).isoformat())
 
     @staticmethod
     def left_by_gate(run: Run) -> "Question":
         """GateFailed where the gate has not judged what is staged now."""
         left = run.result.get(GATE)
-        if left is None or left["subject"] != _subject(run):
+        if left is None or left.get("subject") != _subject(run) or "destinations" not in left:
             raise GateFailed(
                 f"the gate has not judged the cut of {run.business_date} that is staged now",
                 hint="clear the task `gate` with those after it",
                 sync=run.sync,
             )
-        return Question(left["subject"], tuple(left["lines"]), left["asked_at"])
+        lines_in = {name: tuple(lines) for name, lines in left["destinations"].items()}
+        return Question(left["subject"], lines_in, left["asked_at"])
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        return tuple(line for lines in self.lines_in.values() for line in lines)
+
+    @property
+    def clean(self) -> tuple[str, ...]:
+        """The destinations whose cut nobody has to be asked about."""
+        return tuple(name for name, lines in self.lines_in.items() if not lines)
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """The destinations whose cut is not published as it is."""
+        return tuple(name for name, lines in self.lines_in.items() if lines)
 
     def to_json(self) -> dict[str, Any]:
-        return {"subject": self.subject, "lines": list(self.lines), "asked_at": self.asked_at}
+        return {
+            "subject": self.subject,
+            "lines": list(self.lines),
+            "destinations": {name: list(lines) for name, lines in self.lines_in.items()},
+            "asked_at": self.asked_at,
+        }
 
     def signature(self, answer: Any) -> str:
         """Who approved, and why; "" where nobody had to be asked, or nobody answered.
@@ -92,11 +114,12 @@ def _subject(run: Run) -> str:
 
 
 class GateOperator(BaseBranchOperator):
-    """All clean: on to `publish`. Otherwise `on_break` decides: ask, fail, or publish_and_flag.
+    """What is clean goes on to `publish`. Of the rest `on_break` decides: ask, fail, or publish_and_flag.
 
     A run that compares only ends here, red where it is not clean.
 
-    Fails closed: without a saved reconciliation of this run's cut, or with no table compared, nobody is even asked.
+    Fails closed: of a destination without a saved reconciliation of this run's cut, or with no table compared, nobody
+    is even asked. Where that is so of all, the run ends here.
     """
 
     template_fields = ("run",)
@@ -106,40 +129,62 @@ class GateOperator(BaseBranchOperator):
         self.run = run
         self.on_break = on_break
 
-    def choose_branch(self, context: Any) -> str | None:
+    def choose_branch(self, context: Any) -> str | list[str] | None:
         with task_errors(), parts.platform() as store:
             run = store.run(self.run)
-            lines = list(_blemishes(run, store))
-            for line in lines:
-                self.log.warning("%s", line)
-            store.put_result(run.run_id, GATE, Question.of(run, lines).to_json())
+            question = Question.of(run, self._judged(run, store))
+            store.put_result(run.run_id, GATE, question.to_json())
             store.put_result(run.run_id, DECISION, None)
             if compares_only(run):
-                return self._end_here(run, store, lines)
-            about = deadline.subject(run.sync, run.business_date)
-            if not lines or self.on_break == "publish_and_flag":
-                store.end_alarm(NOT_CLEAN, about)
+                return self._end_here(run, store, question)
+            if not question.waiting or self.on_break == "publish_and_flag":
+                store.end_alarm(NOT_CLEAN, deadline.subject(run.sync, run.business_date))
                 return "publish"
-            how = "waits for a signature" if self.on_break == "ask" else "is not published"
-            what = f"the newest take of the cut of {run.business_date} is not clean, and {how}"
-            store.raise_alarm(NOT_CLEAN, about, f"{what}: {'; '.join(lines)}")
-            if self.on_break == "ask":
-                return "approve"
+            return self._hold_back(run, store, question)
+
+    def _judged(self, run: Run, store: Any) -> Mapping[str, Sequence[str]]:
+        """What is not clean in each destination. Raises GateFailed where nothing is known of any."""
+        judged: dict[str, Sequence[str]] = {}
+        unknown: list[GateFailed] = []
+        for destination in staged_in(run):
+            try:
+                judged[destination.name] = tuple(_blemishes(run, destination.name, store))
+            except GateFailed as trouble:
+                unknown.append(trouble)
+                self.log.error("%s", trouble)
+        if unknown and not judged:
+            raise unknown[0]
+        for line in (line for lines in judged.values() for line in lines):
+            self.log.warning("%s", line)
+        return judged
+
+    def _hold_back(self, run: Run, store: Any, question: Question) -> str | list[str]:
+        """Only the cuts that are not clean: the others are published meanwhile."""
+        how = "waits for a signature" if self.on_break == "ask" else "is not published"
+        what = f"the newest take of the cut of {run.business_date} is not clean, and {how}"
+        about = deadline.subject(run.sync, run.business_date)
+        store.raise_alarm(NOT_CLEAN, about, f"{what}: {'; '.join(question.lines)}")
+        branches = (["publish"] if question.clean else []) + (["approve"] if self.on_break == "ask" else [])
+        if not branches:
             raise GateFailed(
-                f"the cut of {run.business_date} is not published: {'; '.join(lines)}",
+                f"the cut of {run.business_date} is not published: {'; '.join(question.lines)}",
                 hint="on_break is `fail`: mend the cause, then run this date again",
                 sync=run.sync,
             )
+        return branches[0] if len(branches) == 1 else branches
 
-    def _end_here(self, run: Run, store: Any, lines: Sequence[str]) -> None:
+    def _end_here(self, run: Run, store: Any, question: Question) -> None:
         """Nothing was to be published, so nothing of the date changes, its alarm neither."""
-        if lines:
+        if question.waiting:
             raise GateFailed(
-                f"compared only, and not clean: {'; '.join(lines)}",
+                f"compared only, and not clean: {'; '.join(question.lines)}",
                 hint="nothing was to be published; the report of the date shows the rows",
                 sync=run.sync,
             )
-        require_staged_everywhere(run)
+        for destination in run.plan.destinations:
+            require_staged(run, destination.name)
+            # Where nothing is known of it this is raised once more.
+            tuple(_blemishes(run, destination.name, store))
         store.finish_run(run.run_id, state=RunState.SUCCEEDED)
         self.log.info("compared only, as asked: all is clean, and nothing is published")
 
@@ -148,29 +193,37 @@ def compares_only(run: Run) -> bool:
     return bool(run.result.get(MODE) == NightlyMode.COMPARE_ONLY)
 
 
-def _blemishes(run: Run, store: Any) -> Iterator[str]:
+def _blemishes(run: Run, destination: str, store: Any) -> Iterator[str]:
     """What is not clean, a line each; names and counts only. Raises GateFailed where nothing is known."""
-    for destination in staged_in(run):
-        found = store.reconciliation(run.run_id, Scope.CUT, destination.name)
-        compared = [table for table in found.tables if table.verdict is not Verdict.NOT_RUN] if found else []
-        if not compared:
-            raise GateFailed(
-                f"the cut of {run.business_date} for {destination.name} was not reconciled",
-                hint="run the task `cut` again",
-                sync=run.sync,
-            )
-        for table in found.tables if found else ():
-            if table.verdict is not Verdict.MATCH and not table.is_left_out:
-                what = f"{table.breaks_total} breaks {table.reason}".strip()
-                yield f"{destination.name}: {table.table} {table.verdict}, {what}"
-    yield from _unmet(run)
+    found = store.reconciliation(run.run_id, Scope.CUT, destination)
+    compared = [table for table in found.tables if table.verdict is not Verdict.NOT_RUN] if found else []
+    if not compared:
+        raise GateFailed(
+            f"the cut of {run.business_date} for {destination} was not reconciled",
+            hint="run the task `cut` again",
+            sync=run.sync,
+        )
+    for table in found.tables if found else ():
+        if table.verdict is not Verdict.MATCH and not table.is_left_out:
+            what = f"{table.breaks_total} breaks {table.reason}".strip()
+            yield f"{destination}: {table.table} {table.verdict}, {what}"
+    yield from _unmet(run, destination)
 
 
-def _unmet(run: Run) -> Iterator[str]:
-    checked = run.result.get(EXPECTATIONS)
+def _unmet(run: Run, destination: str) -> Iterator[str]:
+    checked = checked_in(run.result, destination)
     if not checked:
-        raise GateFailed("the expectations left no result", hint="run the task `expectations` again", sync=run.sync)
+        raise GateFailed(
+            f"the expectations of {destination} left no result",
+            hint="run the task `expectations` again",
+            sync=run.sync,
+        )
     if checked["verdict"] == Verdict.NOT_RUN:
-        raise GateFailed("the expectations were not evaluated", hint="run the task `expectations` again", sync=run.sync)
+        why = "".join(f": {failed['detail']}" for failed in checked["failed"][:1] if failed["detail"])
+        raise GateFailed(
+            f"the expectations of {destination} were not evaluated{why}",
+            hint="clear the task `expectations` with those after it",
+            sync=run.sync,
+        )
     for failed in checked["failed"]:
-        yield f"{failed['on']}: not met: {failed['why']} ({failed['detail']})"
+        yield f"{destination}: {failed['on']}: not met: {failed['why']} ({failed['detail']})"

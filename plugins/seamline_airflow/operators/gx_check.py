@@ -8,24 +8,26 @@ from airflow.sdk import BaseOperator
 
 from seamline import settings
 from seamline.domain.decision import DECISION
-from seamline.domain.errors import GateFailed
+from seamline.domain.errors import GateFailed, TransientError
 from seamline.domain.runs import EXPECTATIONS, Scope
 from seamline.domain.staged_cut import cut_from_json
 from seamline.domain.verdict import Verdict
 from seamline.kinds.found import power, sink_kind
 from seamline.kinds.sink import ShowsRows
-from seamline.plan.model import Run
+from seamline.plan.model import DestinationPlan, Run
 from seamline.sync.cut import staged_in
 from seamline_airflow import gx_engine, parts
 from seamline_airflow.errors import task_errors
-from seamline_airflow.expectations import GateResult, Outcome, StagedRows, result_frames, staged_rows
+from seamline_airflow.expectations import GateResult, StagedRows, result_frames, staged_rows
 
 
 class GXCheckOperator(BaseOperator):
     """Run the suite `<sync>__reconciliation` of the run that `run` names: result tables and staged cut.
 
     `on_mismatch`: "fail" ends the task red on any unmet expectation; "return" leaves breaks to the next task. Missing
-    evidence (reconciliation did not run, a table without a verdict) is red in both. Returns verdict and failures.
+    evidence (reconciliation did not run, a table without a verdict, a destination that does not answer) is red in
+    both, with "return" only where no destination has all of it: the others are not kept waiting, and nobody can sign
+    for this one. Returns verdict and failures by destination.
     """
 
     template_fields = ("run",)
@@ -40,41 +42,57 @@ class GXCheckOperator(BaseOperator):
         with task_errors(), parts.platform() as store:
             run = store.run(self.run)
             checks = gx_engine.load_checks(settings.load().declarations, self.suite)
-            outcomes: list[Outcome] = []
+            found: dict[str, dict[str, Any]] = {}
+            wrong: dict[str, GateFailed | TransientError] = {}
             for destination in staged_in(run):
-                found = store.reconciliation(run.run_id, Scope.CUT, destination.name)
-                kind = power(sink_kind(destination.kind), ShowsRows, to="be checked by Great Expectations")
-                outcomes += gx_engine.check(
-                    result_frames(run, destination.name, found),
-                    _staged(run, destination.name, checks),
-                    partial(kind.rows_url, destination),
-                    suite=suite_of(run),
-                )
-            result = GateResult(tuple(outcomes))
-            store.put_result(run.run_id, EXPECTATIONS, result.to_json())
+                result, trouble = self._check(run, destination, store, checks)
+                found[destination.name] = result.to_json()
+                if trouble is not None:
+                    wrong[destination.name] = trouble
+                    self.log.error("%s", trouble)
+            store.put_result(run.run_id, EXPECTATIONS, {"destinations": found})
             store.put_result(run.run_id, DECISION, None)
-            self._report(run, result)
-            self._require(run, result)
-        return result.to_json()
+            if wrong and (self.on_mismatch == "fail" or len(wrong) == len(found)):
+                raise next(iter(wrong.values()))
+        return found
 
-    def _report(self, run: Run, result: GateResult) -> None:
+    def _check(
+        self, run: Run, destination: DestinationPlan, store: Any, checks: Sequence[gx_engine.Check]
+    ) -> tuple[GateResult, GateFailed | TransientError | None]:
+        """What was found in one destination, and why that is not good enough to go on with it."""
+        found = store.reconciliation(run.run_id, Scope.CUT, destination.name)
+        kind = power(sink_kind(destination.kind), ShowsRows, to="be checked by Great Expectations")
+        try:
+            outcomes = gx_engine.check(
+                result_frames(run, destination.name, found),
+                _staged(run, destination.name, checks),
+                partial(kind.rows_url, destination),
+                suite=suite_of(run),
+            )
+        except (GateFailed, TransientError) as trouble:
+            return GateResult.impossible(destination.name, trouble.message), trouble
+        result = GateResult(tuple(outcomes))
+        self._report(run, destination.name, result)
+        return result, self._trouble(run, destination.name, result)
+
+    def _report(self, run: Run, destination: str, result: GateResult) -> None:
         met = sum(outcome.is_met for outcome in result.outcomes)
-        self.log.info("suite %s: %d of %d expectations met", suite_of(run), met, len(result.outcomes))
+        self.log.info(
+            "suite %s in %s: %d of %d expectations met", suite_of(run), destination, met, len(result.outcomes)
+        )
         for outcome in result.outcomes:
             word = "met" if outcome.is_met else "NOT MET"
             self.log.info("%s: %s: %s %s", word, outcome.batch, outcome.expectation.why, outcome.detail)
             for key in outcome.keys:
                 self.log.info("  %s", key)
 
-    def _require(self, run: Run, result: GateResult) -> None:
+    def _trouble(self, run: Run, destination: str, result: GateResult) -> GateFailed | None:
         failed = result.missing if result.verdict is Verdict.NOT_RUN else result.broken
-        if not failed and result.verdict is Verdict.MATCH:
-            return
-        if result.verdict is Verdict.BREAK and self.on_mismatch == "return":
-            return
+        if result.verdict is Verdict.MATCH or (result.verdict is Verdict.BREAK and self.on_mismatch == "return"):
+            return None
         what = "; ".join(f"{o.batch}: {o.expectation.why} ({o.detail})" for o in failed) or "nothing was checked"
-        raise GateFailed(
-            f"the gate of {run.business_date} is {result.verdict}: {what}",
+        return GateFailed(
+            f"the gate of {run.business_date} in {destination} is {result.verdict}: {what}",
             hint="see the Reconciliation page; run the task `cut` again when reconciliation did not run",
             sync=run.sync,
         )

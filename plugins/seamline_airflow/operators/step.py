@@ -11,16 +11,15 @@ from seamline.domain.calendar import day_of
 from seamline.domain.date_before import late_in_words
 from seamline.domain.errors import GateFailed
 from seamline.domain.ledger import StreamId
-from seamline.domain.runs import GATE, INTO, PUBLISH, TABLES, NightlyMode, Reconciliation, RunState, Scope, SyncState
+from seamline.domain.runs import GATE, INTO, PUBLISH, TABLES, Reconciliation, RunState, Scope, SyncState
 from seamline.domain.verdict import TableVerdict, Verdict, nothing_compared
 from seamline.plan.model import Run, SyncPlan, plan_from_json, plan_to_json
 from seamline.ports import Problem, StreamReport
-from seamline.sync.cut import require_staged_everywhere, staged_in
 from seamline.sync.fatal_problems import refuse_fatal
 from seamline.sync.stream_state import HOST_GONE, StreamState, Word, alarms_over, not_wanted
 from seamline_airflow import deadline, onboarding, parts, runs
 from seamline_airflow.errors import task_errors
-from seamline_airflow.operators.gate import NOT_CLEAN, Question, compares_only
+from seamline_airflow.operators.gate import compares_only
 from seamline_airflow.run_context import stream_date
 from seamline_airflow.stream_health import in_words, look, troubles
 from seamline_airflow.stream_host import start_host
@@ -203,49 +202,6 @@ class VerdictsOperator(StepOperator):
             for one in table.breaks[:_BREAKS_SHOWN]:
                 # Keys, and no values: a task's log is read by more people than the data. Without a key the row is one.
                 self.log.warning("  break %s: %s %s", one.type, one.table, one.key if one.table in keyed else "")
-
-
-class PublishCutOperator(StepOperator):
-    """Publish the staged cut of the date in every destination that has it, and report it as the partition of the cut's
-    asset."""
-
-    def step(self, context: Any, store: Any) -> Mapping[str, int]:
-        from seamline.sync.cut import publish_cut
-
-        run = store.run(self.run)
-        if compares_only(run):
-            raise GateFailed(
-                f"run {run.run_id} compares only: it publishes nothing",
-                hint=f"trigger the date again with the mode `{NightlyMode.PUBLISH}`",
-                sync=run.sync,
-            )
-        signature = Question.left_by_gate(run).signature(context["ti"].xcom_pull(task_ids="approve"))
-        versions: dict[str, int] = {}
-        store.put_result(run.run_id, PUBLISH, versions)
-        for destination in staged_in(run):
-            with parts.cut_publisher(run.plan, destination.name) as publisher:
-                cut = publish_cut(run, destination.name, publisher=publisher, records=store, signed_by=signature)
-            versions[destination.name] = cut.version
-            self.log.info(
-                "cut of %s, version %d, %s in %s", cut.business_date, cut.version, cut.verdict, destination.name
-            )
-        store.put_result(run.run_id, PUBLISH, versions)
-        store.finish_run(run.run_id, state=RunState.SUCCEEDED)
-        store.end_alarm(NOT_CLEAN, deadline.subject(run.sync, run.business_date))
-        for asset in self.outlets:
-            event = context["outlet_events"][asset]
-            event.extra = {"run": run.run_id, "versions": versions}
-            # A run that was started with the form's date has no partition key of its own.
-            event.add_partitions(str(run.business_date))
-        return versions
-
-
-class CompleteCutOperator(StepOperator):
-    """Red where a destination has no cut of the date. It comes after the publication, so that it keeps no other one
-    waiting."""
-
-    def step(self, context: Any, store: Any) -> None:
-        require_staged_everywhere(store.run(self.run))
 
 
 class WantStreamOperator(BaseOperator):

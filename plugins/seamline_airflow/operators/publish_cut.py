@@ -1,0 +1,155 @@
+"""The publication of a cut: in each destination as soon as it may be, whatever becomes of it in the others."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from airflow.sdk.exceptions import AirflowSkipException
+
+from seamline.domain.errors import GateFailed, InvariantViolated, SeamlineError
+from seamline.domain.runs import NOT_PUBLISHED, PUBLISH, NightlyMode, RunState
+from seamline.plan.model import Run
+from seamline.sync.cut import require_staged, staged_in
+from seamline_airflow import deadline, parts
+from seamline_airflow.operators.gate import NOT_CLEAN, Question, compares_only
+from seamline_airflow.operators.step import StepOperator
+
+
+class PublishCutOperator(StepOperator):
+    """Publish the staged cut of the date in every destination where it may be published now, and report it as the
+    partition of the cut's asset.
+
+    One that cannot be written keeps no other waiting: it is left to `publish_rest`.
+    """
+
+    def step(self, context: Any, store: Any) -> Mapping[str, int]:
+        run = store.run(self.run)
+        if compares_only(run):
+            raise GateFailed(
+                f"run {run.run_id} compares only: it publishes nothing",
+                hint=f"trigger the date again with the mode `{NightlyMode.PUBLISH}`",
+                sync=run.sync,
+            )
+        return self._publish(context, store, run, Question.left_by_gate(run))
+
+    def _publish(self, context: Any, store: Any, run: Run, question: Question) -> Mapping[str, int]:
+        # Beside what is clean nobody has answered yet: an answer that is there was given to an earlier question.
+        signature = "" if question.clean else _signature(context, question)
+        names = _ready(run, question, signature)
+        if not names:
+            raise GateFailed(
+                f"the cut of {run.business_date} is not published: {'; '.join(question.lines)}",
+                hint="nobody has signed for it; clear the task `gate` with those after it to ask again",
+                sync=run.sync,
+            )
+        # Before the commit: whoever clears this run after a crash in between must get a new name.
+        store.put_result(run.run_id, PUBLISH, {})
+        versions, failed = self._publish_in(names, store, run, question, signature)
+        self._write_down(context, store, run, question, versions, {}, failed)
+        return versions
+
+    def _publish_in(
+        self, names: Sequence[str], store: Any, run: Run, question: Question, signature: str
+    ) -> tuple[dict[str, int], dict[str, SeamlineError]]:
+        """The versions, and why there is none. Raises the first error where nothing could be published."""
+        from seamline.sync.cut import publish_cut
+
+        versions: dict[str, int] = {}
+        failed: dict[str, SeamlineError] = {}
+        for name in names:
+            # A signature is for what was asked about, and for nothing else.
+            signed_by = signature if name in question.waiting else ""
+            try:
+                with parts.cut_publisher(run.plan, name) as publisher:
+                    cut = publish_cut(run, name, publisher=publisher, records=store, signed_by=signed_by)
+            except InvariantViolated:
+                raise
+            except SeamlineError as exc:
+                failed[name] = exc
+                self.log.error("%s: %s", name, exc)
+                continue
+            versions[name] = cut.version
+            self.log.info("cut of %s, version %d, %s in %s", cut.business_date, cut.version, cut.verdict, name)
+        if not versions:
+            raise next(iter(failed.values()))
+        return versions, failed
+
+    def _write_down(
+        self,
+        context: Any,
+        store: Any,
+        run: Run,
+        question: Question,
+        versions: Mapping[str, int],
+        before: Mapping[str, int],
+        failed: Mapping[str, SeamlineError],
+    ) -> None:
+        """`before`: what an earlier task of this run has published."""
+        there = {**before, **versions}
+        store.put_result(run.run_id, PUBLISH, there)
+        store.put_result(run.run_id, NOT_PUBLISHED, {name: error.message for name, error in failed.items()})
+        if all(one.name in there for one in run.plan.destinations):
+            store.finish_run(run.run_id, state=RunState.SUCCEEDED)
+        if all(name in there for name in question.waiting):
+            store.end_alarm(NOT_CLEAN, deadline.subject(run.sync, run.business_date))
+        for asset in self.outlets:
+            event = context["outlet_events"][asset]
+            event.extra = {"run": run.run_id, "versions": dict(versions)}
+            # A run that was started with the form's date has no partition key of its own.
+            event.add_partitions(str(run.business_date))
+
+
+class PublishRestOperator(PublishCutOperator):
+    """Publish the cut in the destinations that had to wait: for a person, or because they did not answer. Skipped where
+    none has."""
+
+    def _publish(self, context: Any, store: Any, run: Run, question: Question) -> Mapping[str, int]:
+        signature = _signature(context, question)
+        before = dict(run.result.get(PUBLISH) or {})
+        names = [name for name in _ready(run, question, signature) if name not in before]
+        if not names:
+            raise AirflowSkipException("nothing has waited that may be published now")
+        store.put_result(run.run_id, PUBLISH, before)
+        versions, failed = self._publish_in(names, store, run, question, signature)
+        self._write_down(context, store, run, question, versions, before, failed)
+        return versions
+
+
+class CompleteCutOperator(StepOperator):
+    """Red where a destination has no cut of the date. It comes last, so that it keeps no other one waiting."""
+
+    def step(self, context: Any, store: Any) -> None:
+        run = store.run(self.run)
+        published = run.result.get(PUBLISH) or {}
+        missing = [one.name for one in run.plan.destinations if one.name not in published]
+        for line in (lines := [_why_missing(run, name) for name in missing]):
+            self.log.error("%s", line)
+        if lines:
+            raise GateFailed(
+                "; ".join(lines),
+                hint="the other destinations have theirs; mend the cause, then run this date again",
+                sync=run.sync,
+            )
+
+
+def _signature(context: Any, question: Question) -> str:
+    return question.signature(context["ti"].xcom_pull(task_ids="approve"))
+
+
+def _ready(run: Run, question: Question, signature: str) -> tuple[str, ...]:
+    """The destinations whose cut may be published now: clean, signed for, or flagged."""
+    is_let_through = bool(signature) or run.plan.reconcile.on_break == "publish_and_flag"
+    held = () if is_let_through else question.waiting
+    return tuple(one.name for one in staged_in(run) if one.name in question.lines_in and one.name not in held)
+
+
+def _why_missing(run: Run, destination: str) -> str:
+    try:
+        require_staged(run, destination)
+    except GateFailed as missing:
+        return missing.message
+    question = Question.left_by_gate(run)
+    if lines := question.lines_in.get(destination, ()):
+        why = "it is not clean, and nobody has signed for it: " + "; ".join(lines)
+    else:
+        why = (run.result.get(NOT_PUBLISHED) or {}).get(destination) or "its checks did not run: see `expectations`"
+    return f"{destination} has no cut of {run.business_date}: {why}"
