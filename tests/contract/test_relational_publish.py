@@ -24,6 +24,11 @@ from tests.integration.databases import mariadb_writer_of
 from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, TRANSFER, delete, insert, publication, update
 
 UNIQUE = "CREATE UNIQUE INDEX row_by_row ON settlement.account (name)"
+EXCHANGE = (
+    update(ACCOUNT, account(1, "a"), account(1, "between")),
+    update(ACCOUNT, account(2, "b"), account(2, "a")),
+    update(ACCOUNT, account(1, "between"), account(1, "b")),
+)
 
 
 @pytest.fixture(params=[*RELATIONAL])
@@ -190,11 +195,7 @@ def holding(world: MariaDbWorld, *names: str) -> Applying:
 
 def test_unique_values_that_change_places_are_applied_and_published(world: MariaDbWorld) -> None:
     stream = holding(world, "a", "b", "c")
-    stream.span(
-        update(ACCOUNT, account(1, "a"), account(1, "between")),
-        update(ACCOUNT, account(2, "b"), account(2, "a")),
-        update(ACCOUNT, account(1, "between"), account(1, "b")),
-    )
+    stream.span(*EXCHANGE)
     assert world.rows(ACCOUNT) == texts(account(1, "b"), account(2, "a"), account(3, "c"))
     assert world.findings() == []
     publish(world, account(1, "a"), account(2, "b"), account(3, "c"), run_id="run-2", covered=50)
@@ -216,13 +217,25 @@ def test_rows_on_which_those_of_others_depend_are_not_deleted_to_be_inserted_aga
         "INSERT INTO settlement.own VALUES (1)",
     )
     with pytest.raises(SchemaConflict, match="takes along those of settlement.own"):
-        stream.span(
-            update(ACCOUNT, account(1, "a"), account(1, "between")),
-            update(ACCOUNT, account(2, "b"), account(2, "a")),
-            update(ACCOUNT, account(1, "between"), account(1, "b")),
-        )
+        stream.span(*EXCHANGE)
     assert world.fetch("SELECT id FROM settlement.own") == ((1,),)
     assert world.rows(ACCOUNT) == texts(account(1, "a"), account(2, "b"))
+
+
+def test_values_of_a_column_that_a_person_added_are_not_deleted_also_where_it_has_a_default(
+    world: MariaDbWorld,
+) -> None:
+    stream = holding(world, "a", "b")
+    world.do(
+        "ALTER TABLE settlement.account ADD COLUMN note varchar(20) DEFAULT (LOWER('NONE'))",
+        "ALTER TABLE settlement.account ADD COLUMN size int AS (LENGTH(name)) VIRTUAL",
+        "UPDATE settlement.account SET note = 'by hand'",
+    )
+    with pytest.raises(SchemaConflict, match="its column note is not of the sync"):
+        stream.span(*EXCHANGE)
+    world.do("ALTER TABLE settlement.account DROP COLUMN note")
+    stream.span(*EXCHANGE)
+    assert world.rows(ACCOUNT) == texts(account(1, "b"), account(2, "a"))
 
 
 # ---- findings -------------------------------------------------------------------------------------------------------

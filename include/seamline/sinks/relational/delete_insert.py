@@ -22,7 +22,7 @@ from seamline.sinks.relational.statements import TableStatements
 _INDEX = re.compile(r"for key '(?:[^']*\.)?([^']+)'$")
 _CHILDREN = {ER.ROW_IS_REFERENCED, ER.ROW_IS_REFERENCED_2}
 # What a DELETE and INSERT of the same row would lose without an error: dependent rows that a foreign key deletes or
-# changes, and values of columns that are not of the sync.
+# changes, and values of columns that are not of the sync. MySQL says DEFAULT_GENERATED of a default by an expression.
 _DEPENDENT = (
     "SELECT CONCAT('a deleted row takes along those of ', constraint_schema, '.', table_name, ' (foreign key ',"
     " constraint_name, ')') FROM information_schema.referential_constraints WHERE unique_constraint_schema = {database}"
@@ -30,7 +30,7 @@ _DEPENDENT = (
 )
 _COLUMNS = (
     "SELECT column_name FROM information_schema.columns WHERE table_schema = {database} AND table_name = {table}"
-    " AND extra NOT LIKE '%GENERATED%'"
+    " AND extra NOT LIKE '%VIRTUAL GENERATED%' AND extra NOT LIKE '%STORED GENERATED%'"
 )
 _UNIQUE = (
     "SELECT 1 FROM information_schema.statistics WHERE table_schema = {database} AND table_name = {table}"
