@@ -138,10 +138,8 @@ class BinlogReadView:
         groups = [_exact(canonical_expression(table.column(name), dialect=self.dialect)) for name in by]
         total = f"SUM({quoted(table.column(column).name)})" if column else "NULL"
         grouped = f" GROUP BY {', '.join(str(n + 1) for n in range(len(by)))}" if by else ""
-        statement = (
-            f"SELECT {', '.join([*groups, 'COUNT(*)', total])}"
-            f" FROM {self._relation(table)}{self._where(table, segment)}{grouped}"
-        )
+        where = where_clause(table, segment, dialect=self.dialect)
+        statement = f"SELECT {', '.join([*groups, 'COUNT(*)', total])} FROM {self._relation(table)}{where}{grouped}"
         return {
             group_key([None if text is None else _text(text) for text in row[: len(by)]]): (
                 int(row[-2]),
@@ -161,7 +159,8 @@ class BinlogReadView:
             f"COUNT({n}), MIN({n}), MAX({n}), SUM(IF(ABS({n}) < {SUMMED_BELOW}, CAST({n} AS DECIMAL(65,30)), NULL))"
             for n in numbers
         )
-        (row,) = self._fetch(f"SELECT {parts} FROM {self._relation(table)}{self._where(table, segment)}")
+        where = where_clause(table, segment, dialect=self.dialect)
+        (row,) = self._fetch(f"SELECT {parts} FROM {self._relation(table)}{where}")
         return {column.name: FloatSummary(*row[4 * n : 4 * n + 4]) for n, column in enumerate(columns)}
 
     def columns(self, table: str) -> tuple[str, ...]:
@@ -233,7 +232,8 @@ class BinlogReadView:
         full = hash_expression(table, run_key=run_key, dialect=self.dialect)
         return bucket_expression(table, buckets=segment.buckets, row_hash=full, dialect=self.dialect), False
 
-    def _where(self, table: Table, segment: Segment, run_key: str = "") -> str:
+    def _where(self, table: Table, segment: Segment, run_key: str) -> str:
+        """The rows that the server hashes."""
         return where_clause(table, segment, run_key=run_key, dialect=self.dialect)
 
     def _fetch(self, statement: str) -> Sequence[tuple[Any, ...]]:

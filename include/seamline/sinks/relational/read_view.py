@@ -116,7 +116,7 @@ class RelationalReadView(BinlogReadView):
 
     # ---- floats as PostgreSQL writes them ---------------------------------------------------------------------------
 
-    def _where(self, table: Table, segment: Segment, run_key: str = "") -> str:
+    def _where(self, table: Table, segment: Segment, run_key: str) -> str:
         return f"{super()._where(table, segment, run_key)}{''.join(f' AND {_is_plain(c)}' for c in _floats(table))}"
 
     def _odd_rows(self, segment: Segment, run_key: str, *, buckets: int) -> Iterator[_OddRow]:
