@@ -12,15 +12,17 @@ from seamline.domain.changes import FindingsReported
 from seamline.domain.errors import Refused, SchemaConflict, TransientError
 from seamline.plan.model import DestinationPlan, TablePlan
 from seamline.ports import Commit
+from seamline.sinks.relational import session
 from seamline.sinks.relational.findings import read_findings
 from seamline.sinks.relational.preflight import problems
 from seamline.sinks.relational.publish import Publisher
 from seamline.sinks.relational.read_back import open_live
+from seamline.sinks.relational.session import query
 from tests.contract.behaviours import Applying, account, published, texts
 from tests.contract.joining_behaviours import CALL, LEG, carrying, passed
 from tests.contract.relational_worlds import AT, RELATIONAL, MariaDbWorld, relational_maker
 from tests.contract.worlds import Row
-from tests.integration.databases import mariadb_writer_of
+from tests.integration.databases import mariadb, mariadb_writer_of
 from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, TRANSFER, delete, insert, publication, update
 
 UNIQUE = "CREATE UNIQUE INDEX row_by_row ON settlement.account (name)"
@@ -136,6 +138,34 @@ def test_a_join_that_stops_behind_its_commit_is_ended_by_the_next_one(
     assert (world.rows(AUDIT), world.rows(TRANSFER)) == ([], texts(LEG))
     assert world.fetch("SELECT actor FROM settlement.audit__kept") == ((CALL["actor"],),)
     assert ("settlement_pass_10",) not in world.fetch("SHOW DATABASES")
+
+
+def test_a_reader_of_a_table_that_leaves_holds_up_the_join_and_not_the_stream(
+    world: MariaDbWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carrying(world, ACCOUNT, AUDIT).span(insert(AUDIT, **CALL))
+    before = world.sink().read_ledger(STREAM)
+    leaving = replace(passed(world, TRANSFER, rows=[LEG], at=10), kept_as={"audit": "audit__kept"})
+    monkeypatch.setitem(session._SETTINGS, "lock_wait_timeout", "1")
+    with closing(mariadb(world.publisher)) as reader:
+        reader.begin()
+        query(reader, "SELECT * FROM settlement.audit")
+        with pytest.raises(TransientError, match=r"settlement\.audit is being read"):
+            world.sink().join(STREAM, leaving)
+    assert world.sink().read_ledger(STREAM) == before, "nobody has taken its epoch"
+    world.sink().join(STREAM, leaving)
+    assert world.fetch("SELECT actor FROM settlement.audit__kept") == ((CALL["actor"],),)
+
+
+def test_a_table_that_somebody_dropped_on_its_way_leaves_the_stream_as_it_is(world: MariaDbWorld) -> None:
+    stream = carrying(world, ACCOUNT, AUDIT)
+    stream.span()
+    joining = passed(world, TRANSFER, rows=[LEG], at=10)
+    world.do("DROP TABLE settlement_pass_10.transfer")
+    with pytest.raises(Refused, match="`transfer` of transfer is gone"):
+        world.sink().join(STREAM, joining)
+    stream.span(insert(ACCOUNT, **account(2)))
+    assert world.rows(ACCOUNT) == texts(account(1), account(2))
 
 
 def test_what_somebody_has_added_to_a_live_table_outlives_a_publish(world: MariaDbWorld) -> None:

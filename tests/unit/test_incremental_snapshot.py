@@ -16,7 +16,7 @@ from seamline.domain.position import position_to_json
 from seamline.domain.runs import RunKind, RunState
 from seamline.plan.list_change import ListChange, kept_name
 from seamline.plan.model import Run, plan_to_json
-from seamline.ports import Commit, StreamReport
+from seamline.ports import Commit, Joining, StreamReport
 from seamline.sync.incremental_snapshot import JoinTools, ReaderBehind, join_stream
 from tests.bank_history import History, histories
 from tests.log_topic import (
@@ -213,6 +213,25 @@ def test_the_stream_of_before_is_fenced_and_a_repeat_changes_nothing() -> None:
     assert director.wanted == [(STREAM, plan_to_json(run.plan))]
     assert again.ledger.next_offset > first.ledger.next_offset
     assert state_of(destination) == history.states[-1]
+
+
+def test_a_joining_that_stops_behind_its_commit_is_not_led_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left of it belongs to the next run of the task, which asks the destination first."""
+    history = three_transfers()
+    destination = carrying_accounts(history, 3)
+    run, director, join = run_reading(history, destination, 0), Standing(destination), MemorySink.join
+
+    def stopping(sink: MemorySink, stream: StreamId, joining: Joining) -> Commit:
+        join(sink, stream, joining)
+        raise TransientError("its tables have no names yet")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemorySink, "join", stopping)
+        with pytest.raises(TransientError, match=r"^its tables have no names yet$"):
+            joined(run, history, director)
+    assert director.holds == 1
+    joined(run, history, director)
+    assert (director.holds, director.hold_id) == (1, "")
 
 
 @pytest.mark.parametrize("state", ["paused", "failed", "stopped"])

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
-from seamline.domain.errors import InvariantViolated, Refused, TransientError
+from seamline.domain.errors import InvariantViolated, NotCaughtUp, Refused, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.log import LogRecord, RecordKind
 from seamline.plan.list_change import ListChange, kept_name
@@ -77,12 +77,12 @@ def join_stream(run: Run, destination: str, change: ListChange, *, tools: JoinTo
     """Let the run's tables enter and leave the stream into one destination, and want it by the run's plan.
 
     Resolved by the run id; may be repeated. Refused if the stream is paused, stopped or failed; TransientError if both
-    did not come to one offset.
+    did not come to one offset, or if the destination could not finish: what it has begun, only a repeat may end.
     """
     stream = run.plan.stream_id(destination)
     beside = _snapshot_plan(run, change) if change.entering else None
     joining = _joining(run, destination, change, beside)
-    missed: TransientError | None = None
+    missed: NotCaughtUp | None = None
     with closing(tools.open_sink(run.plan)) as sink:
         for attempt in range(tools.patience.attempts + 1):
             lease_s = tools.patience.lease_s * 2 ** max(0, attempt - 1)
@@ -92,7 +92,7 @@ def join_stream(run: Run, destination: str, change: ListChange, *, tools: JoinTo
                     _lead(run, destination, beside, target, tools)
                 try:
                     commit = sink.join(stream, joining)
-                except TransientError as error:
+                except NotCaughtUp as error:
                     missed = error
                 else:
                     # The old epoch is over, and by its old plan the stream refuses to start.

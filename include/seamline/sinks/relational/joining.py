@@ -22,17 +22,19 @@ def is_done(area: Publisher, joining: Joining) -> bool:
 
 
 def put_together(area: Publisher, joining: Joining) -> None:
-    """Open the transaction and do all but COMMIT. Raises NotCaughtUp with the transaction open."""
+    """Open the transaction and do all but COMMIT. NotCaughtUp may leave the transaction open."""
     session, at, stream = area.session, area.at, area.stream
+    names = [table.name for table in joining.tables]
+    loads = [Load(table, f"{joining.incremental_namespace}.{table.name}", 0) for table in joining.tables]
+    # A look without a hold: who is not there yet waits for no reader.
+    _require_caught_up(area, joining)
+    area.wait_for_readers(loads, joining.kept_as)
     area.begin()
     _require_caught_up(area, joining)
     area.set_aside(joining.kept_as)
-    names = [table.name for table in joining.tables]
     ledger_tables.end_findings(session, at, stream, [*names, *joining.kept_as])
     if joining.incremental_stream is not None:
-        area.put_tables_in_place(
-            [Load(table, f"{joining.incremental_namespace}.{table.name}", 0) for table in joining.tables]
-        )
+        area.put_tables_in_place(loads)
         ledger_tables.take_over_boundaries(session, at, stream, joining.incremental_stream, names)
     _end_incremental_snapshots(area)
     ledger_tables.write_run(session, at, stream, joining.run_id, names)
@@ -48,7 +50,7 @@ def _end_incremental_snapshots(area: Publisher) -> None:
 
 
 def _require_caught_up(area: Publisher, joining: Joining) -> None:
-    """Both ledgers are locked: from here on neither moves."""
+    """In a transaction both ledgers are locked: from here on neither moves."""
     mine = ledger_tables.locked_place(area.session, area.at, area.stream)
     if mine is None:
         raise Refused(f"nothing was published for {area.stream}", hint="onboard the sync first", sync=area.stream.sync)

@@ -7,7 +7,10 @@ all renames by one statement, and by whoever comes next where that fails in betw
 stream, and nobody compares its tables.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+
+import pymysql
+from pymysql.constants import ER
 
 from seamline.databases.mysql.canonical import quoted, text_literal
 from seamline.domain.catalogue import Table
@@ -21,7 +24,7 @@ from seamline.sinks.relational.dialect import Dialect
 from seamline.sinks.relational.merge import merge_into_live
 from seamline.sinks.relational.ownership import of_others, tables_in
 from seamline.sinks.relational.places import ledger_database, ledger_place, relation, staged_place
-from seamline.sinks.relational.session import PATIENCE_S, Row, Session, execute, lock_name, query
+from seamline.sinks.relational.session import PATIENCE_S, Row, Session, code_of, execute, lock_name, query
 from seamline.sinks.relational.staged_rows import require_as_compared
 
 _RENAME, _DROP_TABLE, _DROP_DATABASE = "rename", "drop table", "drop database"
@@ -63,6 +66,7 @@ class Publisher:
                 position=publication.position,
                 dialect=self.dialect,
             )
+        self.wait_for_readers(loads, self._left_by([load.table.name for load in loads]))
         return False
 
     def lock(self) -> None:
@@ -79,15 +83,38 @@ class Publisher:
             f" COLLATE {self.dialect.collation}",
         )
 
+    def wait_for_readers(self, loads: Sequence[Load], leaving: Collection[str]) -> None:
+        """Before the transaction: behind it a reader would hold up the names of tables that are published already.
+
+        One table at a time, with nothing held beside it: no reader is ended for a deadlock.
+        """
+        live = (self.destination.schema, tables_in(self.session, self.destination.schema))
+        staged = [staged_place(load, self.destination) for load in loads]
+        places = [place for place in staged if place[1] in tables_in(self.session, place[0])]
+        for place in [*places, *((live[0], name) for name in leaving if name in live[1])]:
+            try:
+                execute(self.session, f"LOCK TABLES {relation(*place)} WRITE")
+                execute(self.session, "UNLOCK TABLES")
+            except pymysql.err.MySQLError as exc:
+                if code_of(exc) != ER.LOCK_WAIT_TIMEOUT:
+                    raise
+                raise TransientError(
+                    f"table {'.'.join(place)} is being read, so it cannot get another name",
+                    hint="it is tried again; a reader that never ends its transaction has to be ended",
+                    sync=self.stream.sync,
+                ) from exc
+
     def put_in_place(self, loads: Sequence[Load], publication: Publication) -> None:
         """Open the transaction and do all but COMMIT."""
         self.begin()
         names = [load.table.name for load in loads]
-        left = ledger_tables.carried(self.session, self.at, self.stream) - set(names)
-        self.set_aside({name: kept_name(name, publication.run_id) for name in left})
+        self.set_aside({name: kept_name(name, publication.run_id) for name in self._left_by(names)})
         self.put_tables_in_place(loads)
         ledger_tables.write_publication(self.session, self.at, self.stream, publication, names)
         self.write_down()
+
+    def _left_by(self, names: Collection[str]) -> set[str]:
+        return ledger_tables.carried(self.session, self.at, self.stream) - set(names)
 
     def begin(self) -> None:
         execute(self.session, "START TRANSACTION")
@@ -100,6 +127,7 @@ class Publisher:
         merged into the live one."""
         live = tables_in(self.session, self.destination.namespace)
         for load in loads:
+            self._require_there(load)
             place = staged_place(load, self.destination)
             if load.table.name in live:
                 self._check_owned(load)
