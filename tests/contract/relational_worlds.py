@@ -55,7 +55,7 @@ class MariaDbWorld:
         plan = sync_plan(tables)
         self.plan = replace(plan, destinations=tuple(replace(one, kind=self.kind) for one in plan.destinations))
         self.publisher = publisher
-        self._root = root or connections.resolve("core_bank_root")
+        self.root = root or connections.resolve("core_bank_root")
         self._sink = kind
         self._resolve = resolve or (
             lambda name: mariadb_writer_of(publisher) if name.endswith("_writer") else publisher
@@ -89,7 +89,7 @@ class MariaDbWorld:
             lost_before.append(lost)
             if lost is LostAnswer.NOT_APPLIED:
                 (number,) = session.server_thread_id  # type: ignore[attr-defined]
-                with closing(mariadb(replace(self._root, database=""))) as root:
+                with closing(mariadb(replace(self.root, database=""))) as root:
                     root.cursor().execute(f"KILL CONNECTION {number}")
             send(session, failpoint)
             close(session)
@@ -158,7 +158,7 @@ class MariaDbWorld:
 
     def do(self, *statements: str) -> None:
         """As the administrator."""
-        with closing(mariadb(replace(self._root, database=""))) as root, root.cursor() as cursor:
+        with closing(mariadb(replace(self.root, database=""))) as root, root.cursor() as cursor:
             for statement in statements:
                 cursor.execute(statement)
 

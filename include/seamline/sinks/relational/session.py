@@ -21,6 +21,7 @@ from seamline.domain.errors import (
     Refused,
     SchemaConflict,
     SeamlineError,
+    TerminalError,
     TransientError,
 )
 from seamline.domain.ledger import StreamId
@@ -174,6 +175,8 @@ _MAY_PASS = _LOST | {
     ER.QUERY_INTERRUPTED,
     # A standby, which a failover may leave behind the address.
     ER.OPTION_PREVENTS_STATEMENT,
+    # A node of a cluster that is not ready.
+    ER.UNKNOWN_COM_ERROR,
     1205, 1412, 1836, 1927, 1969, 3024, 4031, *range(1158, 1162),
 }  # fmt: skip
 _RIGHTS = {ER.TABLEACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_ERROR, ER.SPECIFIC_ACCESS_DENIED_ERROR, 1044, 1045, 1370}
@@ -217,7 +220,7 @@ def seamline_error(exc: Exception, doing: str, *, table: str = "") -> SeamlineEr
         return SchemaConflict(text, hint=hint, table=table)
     if code in _REFUSED_ROWS:
         return SchemaConflict(text, hint=_ROWS_HINT, table=table)
-    return InvariantViolated(f"{text} (error {code})", table=table)
+    return TerminalError(f"{text} (error {code})", hint="look at the destination's log", table=table)
 
 
 def code_of(exc: BaseException | None) -> int:

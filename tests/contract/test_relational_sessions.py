@@ -1,0 +1,74 @@
+"""Sessions of a MariaDB and MySQL destination: whose they are, what a new owner ends, and what a server's settings and
+errors mean."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from urllib.parse import quote
+
+import pytest
+
+from seamline.domain.errors import SeamlineError, TerminalError, TransientError
+from seamline.kinds.found import source_kind
+from seamline.plan.model import DestinationPlan
+from seamline.ports import Sink
+from seamline.sinks.relational.preflight import problems
+from seamline.sinks.relational.session import lock_name, query
+from seamline.sinks.relational.sink import RelationalSink
+from tests.contract.behaviours import Applying, account, published, texts
+from tests.contract.relational_worlds import AT, RELATIONAL, MariaDbWorld, relational_maker
+from tests.integration.databases import mariadb, mariadb_writer_of
+from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, insert, publication
+from tests.waiting import wait_until
+
+OWNER = lock_name(f"stream {AT} {STREAM}")
+
+
+@pytest.fixture(params=[*RELATIONAL])
+def world(request: pytest.FixtureRequest) -> Iterator[MariaDbWorld]:
+    with closing(relational_maker(request.param, request)(TABLES)) as made:
+        yield made
+
+
+@pytest.fixture
+def destination(world: MariaDbWorld, monkeypatch: pytest.MonkeyPatch) -> DestinationPlan:
+    """The world's, with both its logins known by their ids."""
+    for one in (world.publisher, mariadb_writer_of(world.publisher)):
+        address = f"{one.login}:{quote(one.password, safe='')}@{one.host}:{one.port}"
+        monkeypatch.setenv(f"SEAMLINE_CONNECTION_{one.connection_id.upper()}", f"mysql://{address}/")
+    return DestinationPlan("warehouse", world.kind, "settlement", "settlement", writer_connection="settlement_writer")
+
+
+@contextmanager
+def set_to(world: MariaDbWorld, name: str, value: str) -> Iterator[None]:
+    ((before,),) = world.fetch(f"SELECT @@GLOBAL.{name}")
+    world.do(f"SET GLOBAL {name} = {value}")
+    try:
+        yield
+    finally:
+        world.do(f"SET GLOBAL {name} = {before}")
+
+
+# ---- whose stream a session has --------------------------------------------------------------------------------------
+
+
+# ---- what a server's settings mean -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [(1047, TransientError), (1105, TerminalError)],
+    ids=["a node of a cluster that is not ready", "any other"],
+)
+def test_an_error_of_the_server_is_no_broken_invariant(
+    world: MariaDbWorld, number: int, kind: type[SeamlineError]
+) -> None:
+    stream = published(world)
+    world.do(
+        "CREATE TRIGGER settlement.speaks BEFORE INSERT ON settlement.account FOR EACH ROW"
+        f" SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = {number}, MESSAGE_TEXT = 'as it says'"
+    )
+    with pytest.raises(kind, match="as it says") as raised:
+        stream.span(insert(ACCOUNT, **account(1)))
+    assert type(raised.value) is kind
