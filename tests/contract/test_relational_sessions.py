@@ -53,6 +53,24 @@ def set_to(world: MariaDbWorld, name: str, value: str) -> Iterator[None]:
 # ---- whose stream a session has --------------------------------------------------------------------------------------
 
 
+def test_a_new_owner_ends_no_commit_that_waits_for_a_replica(request: pytest.FixtureRequest) -> None:
+    """Ended, it would stand, and be seen, without the replica having it."""
+    with closing(relational_maker("mariadb", request)(TABLES)) as world, ThreadPoolExecutor(1) as pool:
+        stream = published(world)
+        waits = "SELECT COUNT(*) FROM information_schema.processlist WHERE state LIKE '%semi-sync ACK%'"
+        with (
+            closing(mariadb(replace(world.root, database=""))) as root,
+            set_to(world, "rpl_semi_sync_master_timeout", "60000"),
+            set_to(world, "rpl_semi_sync_master_enabled", "1"),
+        ):
+            committed = pool.submit(stream.span, insert(ACCOUNT, **account(1)))
+            wait_until(lambda: query(root, waits) == ((1,),), timeout_s=30, what="the COMMIT waits for a replica")
+            with pytest.raises(TransientError, match="waits for a replica"):
+                world.sink().acquire(STREAM)
+            assert not committed.done()
+        assert committed.result(30).ledger.next_offset == 10
+
+
 # ---- what a server's settings mean -----------------------------------------------------------------------------------
 
 

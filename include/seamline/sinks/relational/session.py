@@ -151,12 +151,22 @@ def mark_as_owner(session: Session, stream: StreamId) -> None:
 def end_owner(session: Session, stream: StreamId) -> None:
     """End the session that has the stream: it may stand still with the ledger's row, and could not commit anyway.
 
-    One of another login stays; its time-outs end it.
+    One of another login stays; its time-outs end it. TransientError where its COMMIT waits for a replica: ended, it
+    would stand, and be seen, without the replica having it.
     """
     ((owner,),) = query(session, "SELECT IS_USED_LOCK(%s)", (lock_name(f"stream {stream}"),))
-    if owner is not None:
-        with suppress(pymysql.err.MySQLError):
-            execute(session, f"KILL CONNECTION {int(owner)}")
+    if owner is None:
+        return
+    for _, state in query(session, session.doing, (owner,)):
+        if "semi-sync ACK" in str(state):
+            raise TransientError(
+                f"{stream} cannot be taken: the COMMIT of session {owner} waits for a replica that is away",
+                hint="bring the replica back, or switch semi-synchronous replication off: the stream then goes on by"
+                " itself",
+                sync=stream.sync,
+            )
+    with suppress(pymysql.err.MySQLError):
+        execute(session, f"KILL CONNECTION {int(owner)}")
 
 
 # ---- errors ---------------------------------------------------------------------------------------------------------
