@@ -53,6 +53,45 @@ def set_to(world: MariaDbWorld, name: str, value: str) -> Iterator[None]:
 # ---- whose stream a session has --------------------------------------------------------------------------------------
 
 
+def test_streams_of_one_name_in_two_databases_of_a_server_do_not_end_each_other(world: MariaDbWorld) -> None:
+    """Of two installations: sync, destination and login have the same names."""
+    with closing(_into(world, "settlement")) as first, closing(_into(world, "settlement_other")) as other:
+        for sink in (first, other):
+            loads = [world.load(table, []) for table in TABLES]
+            staged = [replace(load, staged_as=f"settlement_stage.{load.staged_as}") for load in loads]
+            sink.publish(STREAM, staged, publication=publication())
+        stream = Applying(world, sink=first)
+        other.acquire(STREAM)
+        stream.span(insert(ACCOUNT, **account(1)))
+    assert world.rows(ACCOUNT) == texts(account(1))
+
+
+def _into(world: MariaDbWorld, database: str) -> Sink:
+    return RelationalSink(
+        world.plan,
+        replace(world.plan.destinations[0], schema=database),
+        decoder=source_kind(world.plan.source.kind).change_decoder(world.plan.source),
+        dialect=world.dialect,
+        resolve=lambda _: world.publisher,
+    )
+
+
+def test_a_new_owner_is_found_although_the_lock_of_the_one_before_ends_late(world: MariaDbWorld) -> None:
+    stream = published(world)
+    with closing(mariadb(replace(world.root, database=""))) as late, ThreadPoolExecutor(1) as pool:
+        stream.sink.close()
+        assert query(late, "SELECT GET_LOCK(%s, 15)", (OWNER,)) == ((1,),)
+        taken = pool.submit(world.sink().acquire, STREAM)
+        waits = (
+            f"SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User lock' AND info LIKE '%{OWNER}%'"
+        )
+        wait_until(lambda: query(late, waits) == ((1,),), timeout_s=30, what="the new owner waits for the lock")
+        query(late, "DO RELEASE_LOCK(%s)", (OWNER,))
+        taken.result(30)
+        ((owner,),) = query(late, "SELECT IS_USED_LOCK(%s)", (OWNER,))
+    assert owner is not None
+
+
 def test_a_new_owner_ends_no_commit_that_waits_for_a_replica(request: pytest.FixtureRequest) -> None:
     """Ended, it would stand, and be seen, without the replica having it."""
     with closing(relational_maker("mariadb", request)(TABLES)) as world, ThreadPoolExecutor(1) as pool:

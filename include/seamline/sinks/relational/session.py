@@ -35,6 +35,8 @@ PATIENCE_S = 15
 # How long a statement, or a COMMIT, is waited for at which the server works.
 _LIMIT_S = 6 * 3600.0
 _COMMIT_S = 3600.0
+# How long an owner who was ended may keep his lock.
+_OWNER_ENDS_S = 5
 # The server takes a packet of 16 MiB less a byte.
 _PACKET_BYTES = 8 << 20
 _SETTINGS = {
@@ -143,18 +145,21 @@ def lock_name(what: str) -> str:
     return f"seamline.{hashlib.sha256(what.encode()).hexdigest()[:40]}"
 
 
-def mark_as_owner(session: Session, stream: StreamId) -> None:
-    """By this lock a new owner finds the session. It holds nobody up, and ends with the session."""
-    execute(session, "DO GET_LOCK(%s, 0)", (lock_name(f"stream {stream}"),))
+def mark_as_owner(session: Session, at: str, stream: StreamId) -> None:
+    """By this lock a new owner finds the session. It holds nobody up for long, and ends with the session.
+
+    That of an owner who was ended may last a moment longer. Where one of another login keeps it, this one is not found.
+    """
+    query(session, "SELECT GET_LOCK(%s, %s)", (_owned(at, stream), _OWNER_ENDS_S))
 
 
-def end_owner(session: Session, stream: StreamId) -> None:
+def end_owner(session: Session, at: str, stream: StreamId) -> None:
     """End the session that has the stream: it may stand still with the ledger's row, and could not commit anyway.
 
     One of another login stays; its time-outs end it. TransientError where its COMMIT waits for a replica: ended, it
     would stand, and be seen, without the replica having it.
     """
-    ((owner,),) = query(session, "SELECT IS_USED_LOCK(%s)", (lock_name(f"stream {stream}"),))
+    ((owner,),) = query(session, "SELECT IS_USED_LOCK(%s)", (_owned(at, stream),))
     if owner is None:
         return
     for _, state in query(session, session.doing, (owner,)):
@@ -167,6 +172,11 @@ def end_owner(session: Session, stream: StreamId) -> None:
             )
     with suppress(pymysql.err.MySQLError):
         execute(session, f"KILL CONNECTION {int(owner)}")
+
+
+def _owned(at: str, stream: StreamId) -> str:
+    """`at`: of its ledger; another installation may have streams of the same names on this server."""
+    return lock_name(f"stream {at} {stream}")
 
 
 # ---- errors ---------------------------------------------------------------------------------------------------------

@@ -198,11 +198,11 @@ class RelationalSink:
         epoch = None
         if after_epoch in (None, known.epoch):
             # A worker that hangs inside a transaction would make us wait for its time-out.
-            end_owner(session, stream)
+            end_owner(session, self._at, stream)
             epoch = ledger_tables.take_epoch(session, self._at, stream, after_epoch=after_epoch)
         if epoch is None:
             raise Fenced(f"another owner took {stream} meanwhile", sync=stream.sync)
-        mark_as_owner(session, stream)
+        mark_as_owner(session, self._at, stream)
         row = ledger_tables.read_ledger(session, self._at, stream)
         if row is None or row.epoch != epoch:
             raise Fenced(f"another owner took {stream} at the same moment", sync=stream.sync)
@@ -306,7 +306,7 @@ class RelationalSink:
         if self._applier is None or not self._applier.session.open:
             session = self._open()
             with translated("take the stream's session"):
-                mark_as_owner(session, lease.stream)
+                mark_as_owner(session, self._at, lease.stream)
             self._applier = SpanApplier(session, self._statements)
         return self._applier
 
