@@ -113,6 +113,23 @@ def test_a_new_owner_ends_no_commit_that_waits_for_a_replica(request: pytest.Fix
 # ---- what a server's settings mean -----------------------------------------------------------------------------------
 
 
+def test_a_value_that_is_larger_than_a_packet_of_the_server_comes_in(
+    world: MariaDbWorld, destination: DestinationPlan
+) -> None:
+    large = {"actor": "x", "action": "a" * (5 << 20)}
+    with set_to(world, "max_allowed_packet", str(4 << 20)):
+        load = world.load(AUDIT, [large])
+        loads = [load if table is AUDIT else world.load(table, []) for table in TABLES]
+        world.sink().publish(STREAM, loads, publication=publication())
+        Applying(world).span(insert(AUDIT, **large))
+        (advised,) = problems(world.plan, destination, world.dialect)
+        with closing(mariadb(world.publisher)) as reader:
+            digests = query(reader, "SELECT SHA2(CONCAT('a', action), 256) FROM settlement.audit")
+    assert world.fetch("SELECT LENGTH(action) FROM settlement.audit") == ((5 << 20,),) * 2
+    assert (advised.is_fatal, "max_allowed_packet is 4194304" in advised.what) == (False, True)
+    assert digests == ((None,),) * 2, "what is advised against"
+
+
 @pytest.mark.parametrize(
     ("number", "kind"),
     [(1047, TransientError), (1105, TerminalError)],

@@ -1,7 +1,7 @@
 """What would keep a destination from taking its tables, asked with the logins of its publisher and writer. Changes
 nothing."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
 from seamline.adapters.connections import resolve
@@ -17,6 +17,24 @@ from seamline.sinks.relational.ownership import of_others
 from seamline.sinks.relational.places import ledger_database
 from seamline.sinks.relational.session import Session, close, open_session, query, translated
 from seamline.sinks.relational.types import advice, refusals
+
+_SETTINGS = (
+    "read_only",
+    "innodb_page_size",
+    "local_infile",
+    "binlog_format",
+    "log_bin",
+    "max_allowed_packet",
+    "wsrep_on",
+    "group_replication_single_primary_mode",
+)
+# A statement that finds rows by their keys has 500 of them, each of 3,072 bytes at most, which it may write in hex.
+_PACKET_MIN = 4 << 20
+# MariaDB's own default.
+_PACKET_ADVISED = 16 << 20
+_PACKET_CURE = "SET GLOBAL max_allowed_packet = 67108864, and in the server's settings"
+_NO_COMMON_LOCKS = "a lock by name holds on one of them alone, so two publishers could meet"
+_ONE_WRITER = "a destination is a server of its own, or the one primary of its replicas"
 
 
 def problems(plan: SyncPlan, destination: DestinationPlan, dialect: Dialect) -> tuple[Problem, ...]:
@@ -43,7 +61,11 @@ def problems(plan: SyncPlan, destination: DestinationPlan, dialect: Dialect) -> 
             tables = [table.name for table in plan.tables]
             fatal.update(_of_cuts(sessions[0], plan, destination))
             fatal.update(of_others(sessions[0], plan.stream_id(destination.name), destination, tables).values())
-            hints = [*_unique_indexes(sessions[0], destination, tables), *_of_definitions_hints(plan, dialect)]
+            hints = [
+                *_of_packets(_settings(sessions[0]), dialect),
+                *_unique_indexes(sessions[0], destination, tables),
+                *_of_definitions_hints(plan, dialect),
+            ]
     return (
         *(Problem(f"{name}: {what}", cure) for what, cure in fatal.items()),
         *(Problem(f"{name}: {what}", cure, is_fatal=False) for what, cure in hints),
@@ -52,27 +74,50 @@ def problems(plan: SyncPlan, destination: DestinationPlan, dialect: Dialect) -> 
 
 def _of_the_server(session: Session, dialect: Dialect) -> Iterator[tuple[str, str]]:
     """What keeps any login from writing."""
-    ((read_only, page_bytes, infile, binlog_format, has_binlog, letters),) = query(
-        session,
-        "SELECT @@read_only, @@innodb_page_size, @@local_infile, @@binlog_format, @@log_bin, EXISTS"
-        f" (SELECT 1 FROM information_schema.collations WHERE collation_name = {text_literal(dialect.collation)})",
-    )
-    if int(read_only):
+    yield from of_settings(_settings(session), dialect)
+    collation = text_literal(dialect.collation)
+    if not query(session, f"SELECT 1 FROM information_schema.collations WHERE collation_name = {collation}"):
+        yield f"it has no collation {dialect.collation}", f"a destination needs a newer {dialect.server}"
+
+
+def _settings(session: Session) -> Mapping[str, str]:
+    """Without those that this server does not have."""
+    names = ", ".join(map(text_literal, _SETTINGS))
+    return {str(name): str(value) for name, value in query(session, f"SHOW VARIABLES WHERE variable_name IN ({names})")}
+
+
+def of_settings(known: Mapping[str, str], dialect: Dialect) -> Iterator[tuple[str, str]]:
+    """What is wrong with the settings of a server, each with its cure."""
+    if known["read_only"] != "OFF":
         yield "the server is read only, as a replica is", "let the connection lead to the primary"
-    if int(page_bytes) < 16_384:
+    if int(known["innodb_page_size"]) < 16_384:
         yield (
-            f"its pages have {page_bytes} bytes: an index then holds less than the keys of a table may take",
+            f"its pages have {known['innodb_page_size']} bytes: an index then holds less than the keys of a table may"
+            " take",
             "a destination needs innodb_page_size=16384 or larger",
         )
-    if not int(infile):
+    if known["local_infile"] != "ON":
         yield "it takes no rows from a client", "SET GLOBAL local_infile = ON, and in the server's settings"
-    if int(has_binlog) and binlog_format == "STATEMENT":
+    if known["log_bin"] == "ON" and known["binlog_format"] == "STATEMENT":
         yield (
             "it writes statements into its binlog, which a session at READ COMMITTED cannot do",
             "SET GLOBAL binlog_format = 'ROW', and in the server's settings",
         )
-    if not int(letters):
-        yield f"it has no collation {dialect.collation}", f"a destination needs a newer {dialect.server}"
+    if int(known["max_allowed_packet"]) < _PACKET_MIN:
+        yield f"its max_allowed_packet is {known['max_allowed_packet']}: statements with keys are longer", _PACKET_CURE
+    if known.get("wsrep_on") == "ON":
+        yield f"it is a node of a Galera cluster: {_NO_COMMON_LOCKS}", _ONE_WRITER
+    if known.get("group_replication_single_primary_mode") == "OFF":
+        yield f"it is of a group in which every member takes writes: {_NO_COMMON_LOCKS}", _ONE_WRITER
+
+
+def _of_packets(known: Mapping[str, str], dialect: Dialect) -> Iterator[tuple[str, str]]:
+    if _PACKET_MIN <= int(known["max_allowed_packet"]) < _PACKET_ADVISED:
+        yield (
+            f"its max_allowed_packet is {known['max_allowed_packet']}: {dialect.server} computes no digest of a value"
+            " that is longer, so its table cannot be compared",
+            _PACKET_CURE,
+        )
 
 
 def _of_rights(publisher: Session, writer: Session, destination: DestinationPlan) -> Iterator[tuple[str, str]]:

@@ -37,8 +37,8 @@ _LIMIT_S = 6 * 3600.0
 _COMMIT_S = 3600.0
 # How long an owner who was ended may keep his lock.
 _OWNER_ENDS_S = 5
-# The server takes a packet of 16 MiB less a byte.
-_PACKET_BYTES = 8 << 20
+# However large a value is: the server takes no packet beyond its max_allowed_packet.
+_PACKET_BYTES = 1 << 20
 _SETTINGS = {
     # Every value as it is or an error. Notes are counted too: a value that was cut is one.
     "sql_mode": "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO'",
