@@ -25,6 +25,7 @@ _SETTINGS = (
     "binlog_format",
     "log_bin",
     "max_allowed_packet",
+    "lower_case_table_names",
     "wsrep_on",
     "group_replication_single_primary_mode",
 )
@@ -58,11 +59,12 @@ def problems(plan: SyncPlan, destination: DestinationPlan, dialect: Dialect) -> 
             fatal = dict(problem for session in sessions for problem in _of_the_server(session, dialect))
             fatal.update(_of_rights(sessions[0], sessions[-1], destination))
             fatal.update(_of_definitions(plan, dialect))
+            fatal.update(of_names(known := _settings(sessions[0]), plan, destination))
             tables = [table.name for table in plan.tables]
             fatal.update(_of_cuts(sessions[0], plan, destination))
             fatal.update(of_others(sessions[0], plan.stream_id(destination.name), destination, tables).values())
             hints = [
-                *_of_packets(_settings(sessions[0]), dialect),
+                *_of_packets(known, dialect),
                 *_unique_indexes(sessions[0], destination, tables),
                 *_of_definitions_hints(plan, dialect),
             ]
@@ -109,6 +111,18 @@ def of_settings(known: Mapping[str, str], dialect: Dialect) -> Iterator[tuple[st
         yield f"it is a node of a Galera cluster: {_NO_COMMON_LOCKS}", _ONE_WRITER
     if known.get("group_replication_single_primary_mode") == "OFF":
         yield f"it is of a group in which every member takes writes: {_NO_COMMON_LOCKS}", _ONE_WRITER
+
+
+def of_names(known: Mapping[str, str], plan: SyncPlan, destination: DestinationPlan) -> Iterator[tuple[str, str]]:
+    """Names that the server would change, so that nobody finds their tables again."""
+    if known["lower_case_table_names"] != "1":
+        return
+    why = "the server writes all names in lower case (lower_case_table_names = 1)"
+    if destination.schema != destination.schema.lower():
+        yield f"its database {destination.schema} has capitals, and {why}", "declare it in lower case"
+    for name in [*(table.name for table in plan.tables), *(table.name for table in plan.derived)]:
+        if name != name.lower():
+            yield f"table {name} has capitals in its name, and {why}", f"name it in the sync, as `as: {name.lower()}`"
 
 
 def _of_packets(known: Mapping[str, str], dialect: Dialect) -> Iterator[tuple[str, str]]:
