@@ -16,11 +16,13 @@ from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import SchemaConflict
 from seamline.domain.log import Span
+from seamline.domain.staged_cut import Lateness
 from seamline.kinds.bulk import ArrowRows
 from seamline.plan.model import DestinationPlan
 from seamline.ports import Progress
 from seamline.sinks.mariadb.dialect import MARIADB
 from seamline.sinks.mysql.dialect import MYSQL
+from seamline.sinks.relational.cut_lateness import lateness
 from seamline.sinks.relational.read_back import open_views
 from seamline.sinks.relational.read_view import RelationalReadView
 from seamline.sinks.relational.sink import RelationalSink
@@ -128,6 +130,14 @@ def test_a_staged_table_in_which_a_float_changes_is_another_one(world: MariaDbWo
         assert cursor.execute(f"UPDATE settlement_stage.`{name}` SET f64 = 7 WHERE id = 1") == 1
     with closing(view_of(world, table, "settlement_stage", name)) as view:
         assert view.whole_digest(table.name, run_key=RUN_KEY) != before
+
+
+def test_a_row_is_late_although_the_server_prints_its_float_as_that_of_another(world: MariaDbWorld) -> None:
+    """Six digits of it, where both have more."""
+    table = Table("late", (ID, _column("f", Kind.FLOAT, "float")), ("id",))
+    first, again = (world.load(table, [{"id": 1, "f": value}]).staged_as for value in (16_777_215.0, 16_777_216.0))
+    found = lateness(world.session, staged=("settlement_stage", again), before=("settlement_stage", first))
+    assert found == Lateness(1, 1)
 
 
 class TypedDecoder:

@@ -36,7 +36,9 @@ def _row_hash(columns: Sequence[StoredColumn]) -> str:
 
 
 def _field(column: StoredColumn) -> str:
-    value = f"CAST({quoted(column.name)} AS BINARY)"
+    # A FLOAT is printed with six digits, which others have too.
+    exact = f"CAST({quoted(column.name)} AS DOUBLE)" if column.data_type == "float" else quoted(column.name)
+    value = f"CAST({exact} AS BINARY)"
     if column.data_type.endswith(_LONG):
         return f"IF({quoted(column.name)} IS NULL, '~', SHA2({value}, 256))"
     return f"IF({quoted(column.name)} IS NULL, '~', CONCAT(LENGTH({value}), ':', {value}))"
