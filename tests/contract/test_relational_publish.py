@@ -9,7 +9,7 @@ import pytest
 
 from seamline.domain.catalogue import Column, Kind
 from seamline.domain.changes import FindingsReported
-from seamline.domain.errors import Refused, SchemaConflict, TransientError
+from seamline.domain.errors import InvariantViolated, Refused, SchemaConflict, TransientError
 from seamline.plan.model import DestinationPlan, TablePlan
 from seamline.ports import Commit
 from seamline.sinks.relational import session
@@ -211,6 +211,14 @@ def test_a_live_table_of_another_definition_is_refused_by_column(world: MariaDbW
     with pytest.raises(SchemaConflict, match="columns name"):
         world.sink().publish(STREAM, [world.load(longer, [])], publication=publication((longer,), run_id="run-2"))
     assert world.rows(ACCOUNT) == texts(account(1))
+
+
+def test_two_whole_batches_of_one_table_in_one_span_are_never_half_applied(world: MariaDbWorld) -> None:
+    stream = published(world)
+    staged = [stream.sink.stage(stream.lease, *stream.batches(insert(ACCOUNT, **account(n)))) for n in (1, 2)]
+    with pytest.raises(InvariantViolated, match="2 whole batches of account"):
+        stream.sink.commit(stream.lease, staged, progress=stream.progress())
+    assert world.rows(ACCOUNT) == []
 
 
 # ---- unique values that change places -------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from seamline.domain.changes import Finding
-from seamline.domain.errors import Diverged, SeamlineError, TransientError
+from seamline.domain.errors import Diverged, InvariantViolated, SeamlineError, TransientError
 from seamline.sinks.relational.delete_insert import deletable, refused_on_the_way
 from seamline.sinks.relational.encode_changes import Encoded
 from seamline.sinks.relational.session import Session, execute, load_rows, query, translated
@@ -39,13 +39,16 @@ class SpanApplier:
         """Stage the rows of these batches, outside of the span's transaction. May be repeated."""
         for name, parts in batches.items():
             on = self._statements[name]
+            whole = [part for part in parts if not part.chunk]
+            if len(whole) > 1:
+                raise InvariantViolated(f"a span has {len(whole)} whole batches of {name}", table=name)
             with translated("stage rows", table=name):
                 self._empty(on)
-                if any(part.chunk for part in parts):
+                if len(whole) < len(parts):
                     self._gather(on, parts)
-                elif parts[0].rows:
+                elif whole[0].rows:
                     self._filled.add(name)
-                    load_rows(self.session, on.load_staging, [parts[0].document])
+                    load_rows(self.session, on.load_staging, [whole[0].document])
 
     def apply(
         self,
