@@ -22,7 +22,7 @@ _NOW = "CURRENT_TIMESTAMP(6)"
 _TABLES = (
     f"ledger ({_STREAM} PRIMARY KEY, topic varchar(255) NOT NULL, topic_id varchar(255) NOT NULL,"
     " next_offset bigint NOT NULL, position longtext NOT NULL, epoch bigint NOT NULL,"
-    " applied_units bigint NOT NULL DEFAULT 0, committed_ms bigint NOT NULL DEFAULT 0,"
+    " applied_transactions bigint NOT NULL DEFAULT 0, committed_ms bigint NOT NULL DEFAULT 0,"
     f" last_marker varchar(255) NOT NULL DEFAULT '', updated_at datetime(6) NOT NULL DEFAULT {_NOW})",
     f"boundary ({_STREAM}, table_name varchar(255) NOT NULL, generation int NOT NULL, position longtext NOT NULL,"
     " high_marker varchar(255) NOT NULL DEFAULT '', ended_at datetime(6), removed_at datetime(6),"
@@ -36,7 +36,7 @@ _TABLES = (
     " from_name varchar(64) NOT NULL DEFAULT '', to_database varchar(64) NOT NULL DEFAULT '',"
     " to_name varchar(64) NOT NULL DEFAULT '', PRIMARY KEY (stream, number))",
 )
-_COLUMNS = "topic, topic_id, next_offset, position, epoch, applied_units, committed_ms, last_marker"
+_COLUMNS = "topic, topic_id, next_offset, position, epoch, applied_transactions, committed_ms, last_marker"
 _NOT_THERE = (ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR)
 
 
@@ -66,7 +66,7 @@ def read_ledger(session: Session, at: str, stream: StreamId) -> LedgerRow | None
         raise
     if not rows:
         return None
-    topic, topic_id, next_offset, position, epoch, applied_units, committed_ms, last_marker = rows[0]
+    topic, topic_id, next_offset, position, epoch, applied_transactions, committed_ms, last_marker = rows[0]
     return LedgerRow(
         stream,
         topic,
@@ -74,7 +74,7 @@ def read_ledger(session: Session, at: str, stream: StreamId) -> LedgerRow | None
         next_offset,
         _position(position),
         epoch,
-        applied_units,
+        applied_transactions,
         committed_ms,
         _boundaries(session, at, stream),
         last_marker,
@@ -123,13 +123,13 @@ def compare_and_set(session: Session, at: str, lease: Lease, progress: Progress)
     place = (str(lease.stream), lease.ledger.topic_id, span.start, lease.epoch)
     # Locked first and changed then: how many rows an UPDATE has found, it says only where a value changed.
     where = "stream = %s AND topic_id = %s AND next_offset = %s AND epoch = %s"
-    rows = query(session, f"SELECT applied_units, last_marker FROM {at}.ledger WHERE {where} FOR UPDATE", place)
+    rows = query(session, f"SELECT applied_transactions, last_marker FROM {at}.ledger WHERE {where} FOR UPDATE", place)
     if not rows:
         return None
     applied, marker = int(rows[0][0]) + span.transactions, progress.last_marker or str(rows[0][1])
     execute(
         session,
-        f"UPDATE {at}.ledger SET next_offset = %s, position = %s, applied_units = %s, committed_ms = %s,"
+        f"UPDATE {at}.ledger SET next_offset = %s, position = %s, applied_transactions = %s, committed_ms = %s,"
         f" last_marker = %s, updated_at = {_NOW} WHERE {where}",
         (span.end, _position_text(span.position), applied, span.committed_ms, marker, *place),
     )
