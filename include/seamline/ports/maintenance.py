@@ -6,6 +6,11 @@ from typing import Protocol
 
 from seamline.domain.log_floor import LedgerPlace
 
+# Over since their table was put in place again; long enough to be asked for after a quarter has closed.
+FINDINGS_KEPT_DAYS = 100
+# A join that failed before a weekend is run again after it, and goes on from its incremental snapshot.
+INCREMENTAL_KEPT_DAYS = 7
+
 
 @dataclass(frozen=True, slots=True)
 class LetGo:

@@ -10,14 +10,9 @@ from seamline.databases.postgres.client import Session, open_session, translated
 from seamline.domain.ledger import StreamId
 from seamline.domain.log_floor import LedgerPlace
 from seamline.plan.model import INCREMENTAL, DestinationPlan
-from seamline.ports.maintenance import LetGo
+from seamline.ports.maintenance import FINDINGS_KEPT_DAYS, INCREMENTAL_KEPT_DAYS, LetGo
 from seamline.sinks.postgres.ledger import forget
 from seamline.sinks.postgres.staging import drop_abandoned
-
-# Over since their table was put in place again; long enough to be asked for after a quarter has closed.
-FINDINGS_KEPT_DAYS = 100
-# A join that failed before a weekend is run again after it, and goes on from its incremental snapshot.
-INCREMENTAL_KEPT_DAYS = 7
 
 
 class PostgresMaintenance:

@@ -9,17 +9,13 @@ from seamline.databases.mysql.canonical import quoted
 from seamline.domain.ledger import StreamId
 from seamline.domain.log_floor import LedgerPlace
 from seamline.plan.model import INCREMENTAL, DestinationPlan
-from seamline.ports.maintenance import LetGo
+from seamline.ports.maintenance import FINDINGS_KEPT_DAYS, INCREMENTAL_KEPT_DAYS, LetGo
 from seamline.sinks.relational.dialect import Dialect
 from seamline.sinks.relational.ledger import forget, is_missing
 from seamline.sinks.relational.places import ledger_place
 from seamline.sinks.relational.session import Row, Session, close, execute, open_session, query, transaction, translated
 from seamline.sinks.relational.staging import drop_abandoned
 
-# Over since their table was put in place again; long enough to be asked for after a quarter has closed.
-FINDINGS_KEPT_DAYS = 100
-# A join that failed before a weekend is run again after it, and goes on from its incremental snapshot.
-INCREMENTAL_KEPT_DAYS = 7
 _STANDS_STILL = f"updated_at < CURRENT_TIMESTAMP(6) - INTERVAL {INCREMENTAL_KEPT_DAYS} DAY"
 
 

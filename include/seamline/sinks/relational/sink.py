@@ -1,7 +1,6 @@
 """RelationalSink: a database of MariaDB or MySQL as the destination of one stream."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 import pymysql
@@ -15,13 +14,13 @@ from seamline.domain.errors import (
     CommitUnknown,
     Diverged,
     Fenced,
-    InvariantViolated,
     Refused,
     SchemaConflict,
     SeamlineError,
     TransientError,
 )
 from seamline.domain.ledger import LedgerRow, StreamId, refuse_one_that_went_back
+from seamline.kinds.ledger_rules import advanced, commit_in_any_order, commit_of_publish, fenced_or, resolved
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Commit, Failpoints, Joining, Lease, Load, Progress, Publication, Staged, Unarmed
 from seamline.sinks.relational import joining as together
@@ -164,7 +163,7 @@ class RelationalSink:
                 row = ledger_tables.read_ledger(session, self._at, stream)
         finally:
             close(session)
-        return _committed(stream, row)
+        return commit_of_publish(stream, row)
 
     def join(self, stream: StreamId, joining: Joining) -> Commit:
         session = self._open_publisher()
@@ -178,7 +177,7 @@ class RelationalSink:
                 row = ledger_tables.read_ledger(session, self._at, stream)
         finally:
             close(session)
-        return _committed(stream, row)
+        return commit_of_publish(stream, row)
 
     def close(self) -> None:
         self._drop_session()
@@ -213,21 +212,11 @@ class RelationalSink:
     def _commit_in_any_order(
         self, applier: SpanApplier, lease: Lease, batches: dict[str, list[Encoded]], progress: Progress
     ) -> Commit:
-        """Commit; begin again with delete-insert for each table whose unique indexes refuse the usual order.
-
-        Nothing is remembered for the next span: most need no other order, and whoever looks at the rows (triggers,
-        readers of the binlog) sees an update as an update.
-        """
-        delete_insert: dict[str, str] = {}
-        while True:
-            try:
-                return self._commit(applier, lease, batches, progress, delete_insert)
-            except SchemaConflict as exc:
-                said = "" if exc.table in delete_insert else applier.refused_on_the_way(exc)
-                if not said:
-                    raise
-                delete_insert[exc.table] = said
-            execute(applier.session, "ROLLBACK")
+        return commit_in_any_order(
+            lambda delete_insert: self._commit(applier, lease, batches, progress, delete_insert),
+            refused=applier.refused_on_the_way,
+            roll_back=lambda: execute(applier.session, "ROLLBACK"),
+        )
 
     def _commit(
         self,
@@ -243,7 +232,8 @@ class RelationalSink:
         step = ledger_tables.compare_and_set(session, self._at, lease, progress)
         if step is None:
             execute(session, "ROLLBACK")
-            return Commit(self._resolved(session, lease, progress))
+            found = ledger_tables.read_ledger(session, self._at, lease.stream)
+            return Commit(resolved(found, lease, progress, confirmed=self._confirmed(lease)))
         self._failpoints.reach("app.position_written")
         findings, total = applier.apply(
             batches, between=lambda: self._failpoints.reach("app.dml_half"), delete_insert=delete_insert
@@ -255,28 +245,8 @@ class RelationalSink:
             ledger_tables.keep_findings(session, self._at, lease.stream, findings, progress)
         self._failpoints.reach("app.dml_done")
         self._send_commit(session, "app.commit_sent")
-        self._row = _advanced(self._confirmed(lease), progress, step)
+        self._row = advanced(self._confirmed(lease), progress, *step)
         return Commit(self._row, tuple(findings), total)
-
-    def _resolved(self, session: Session, lease: Lease, progress: Progress) -> LedgerRow:
-        """The ledger did not stand where this span begins: why, read in a new transaction."""
-        row = ledger_tables.read_ledger(session, self._at, lease.stream)
-        if row is not None:
-            refuse_one_that_went_back(row, confirmed=self._confirmed(lease))
-        if row is None or row.epoch != lease.epoch:
-            raise Fenced(
-                f"{lease.stream}: epoch {lease.epoch} is over, the ledger's is {row.epoch if row else 'gone'}",
-                hint="another owner applies this stream: nothing to mend here",
-                sync=lease.stream.sync,
-            )
-        if row.next_offset == progress.span.end and row.topic_id == lease.ledger.topic_id:
-            return row
-        raise InvariantViolated(
-            f"{lease.stream}: span [{progress.span.start}, {progress.span.end}) does not follow the ledger, which "
-            f"stands at offset {row.next_offset} of topic {row.topic_id}",
-            sync=lease.stream.sync,
-            position=str(row.position),
-        )
 
     def _confirmed(self, lease: Lease) -> LedgerRow:
         """The ledger as it was when this lease last heard of it."""
@@ -325,37 +295,4 @@ class RelationalSink:
             self._applier = None
 
     def _fenced_or(self, error: SeamlineError, lease: Lease) -> SeamlineError:
-        """What happened because a new owner has come is that; then trying again would be wrong."""
-        row = None
-        with suppress(SeamlineError):
-            row = self.read_ledger(lease.stream)
-            if row is None:
-                return Fenced(
-                    f"{lease.stream}: its ledger is gone",
-                    hint="it ends once its tables have joined; where the destination was made again, onboard again",
-                    sync=lease.stream.sync,
-                )
-        if row is not None and row.epoch > lease.epoch:
-            return Fenced(
-                f"{lease.stream}: a new owner with epoch {row.epoch} has taken the stream", sync=lease.stream.sync
-            )
-        return error
-
-
-def _committed(stream: StreamId, row: LedgerRow | None) -> Commit:
-    if row is None:
-        raise InvariantViolated(f"{stream} is published but has no ledger")
-    return Commit(row)
-
-
-def _advanced(before: LedgerRow, progress: Progress, step: tuple[int, str]) -> LedgerRow:
-    span = progress.span
-    return replace(
-        before,
-        next_offset=span.end,
-        position=span.position,
-        applied_transactions=step[0],
-        committed_ms=span.committed_ms,
-        last_marker=step[1],
-        boundaries=tuple(replace(b, ended=b.ended or b.table in progress.ended) for b in before.boundaries),
-    )
+        return fenced_or(error, lease, self.read_ledger)

@@ -1,0 +1,91 @@
+"""Rules of every sink that keeps its ledger in the transaction of its rows, whatever server it writes to."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from seamline.domain.errors import Fenced, InvariantViolated, SchemaConflict, SeamlineError
+from seamline.domain.ledger import LedgerRow, StreamId, refuse_one_that_went_back
+from seamline.ports import Commit, Lease, Progress
+
+
+def advanced(before: LedgerRow, progress: Progress, applied_transactions: int, last_marker: str) -> LedgerRow:
+    """The ledger once this step is committed."""
+    span = progress.span
+    return replace(
+        before,
+        next_offset=span.end,
+        position=span.position,
+        applied_transactions=applied_transactions,
+        committed_ms=span.committed_ms,
+        last_marker=last_marker,
+        boundaries=tuple(replace(b, ended=b.ended or b.table in progress.ended) for b in before.boundaries),
+    )
+
+
+def resolved(found: LedgerRow | None, lease: Lease, progress: Progress, *, confirmed: LedgerRow) -> LedgerRow:
+    """`found` does not stand where this span begins. It is returned where this very span was committed before and only
+    the answer was lost; else why is raised. `confirmed`: the ledger as this lease last heard of it."""
+    if found is not None:
+        refuse_one_that_went_back(found, confirmed=confirmed)
+    if found is None or found.epoch != lease.epoch:
+        raise Fenced(
+            f"{lease.stream}: epoch {lease.epoch} is over, the ledger's is {found.epoch if found else 'gone'}",
+            hint="another owner applies this stream: nothing to mend here",
+            sync=lease.stream.sync,
+        )
+    if found.next_offset == progress.span.end and found.topic_id == lease.ledger.topic_id:
+        return found
+    raise InvariantViolated(
+        f"{lease.stream}: span [{progress.span.start}, {progress.span.end}) does not follow the ledger, which "
+        f"stands at offset {found.next_offset} of topic {found.topic_id}",
+        sync=lease.stream.sync,
+        position=str(found.position),
+    )
+
+
+def fenced_or(error: SeamlineError, lease: Lease, read_ledger: Callable[[StreamId], LedgerRow | None]) -> SeamlineError:
+    """What happened because a new owner has come is that; then trying again would be wrong."""
+    stream = lease.stream
+    try:
+        row = read_ledger(stream)
+    except SeamlineError:
+        return error
+    if row is None:
+        return Fenced(
+            f"{stream}: its ledger is gone",
+            hint="it ends once its tables have joined; where the destination was made again, onboard again",
+            sync=stream.sync,
+        )
+    if row.epoch > lease.epoch:
+        return Fenced(f"{stream}: a new owner with epoch {row.epoch} has taken the stream", sync=stream.sync)
+    return error
+
+
+def commit_in_any_order(
+    commit: Callable[[dict[str, str]], Commit],
+    *,
+    refused: Callable[[SchemaConflict], str],
+    roll_back: Callable[[], object],
+) -> Commit:
+    """Commit; begin again with delete-insert for each table whose unique indexes refuse the usual order.
+
+    `commit` is given those tables, each with what was said of its usual order; `refused` says it of an error, or "".
+    Nothing is remembered for the next span: most need no other order, and whoever looks at the rows (triggers, foreign
+    keys, readers of a binlog) sees an update as an update.
+    """
+    delete_insert: dict[str, str] = {}
+    while True:
+        try:
+            return commit(delete_insert)
+        except SchemaConflict as exc:
+            said = "" if exc.table in delete_insert else refused(exc)
+            if not said:
+                raise
+            delete_insert[exc.table] = said
+        roll_back()
+
+
+def commit_of_publish(stream: StreamId, row: LedgerRow | None) -> Commit:
+    if row is None:
+        raise InvariantViolated(f"{stream} is published but has no ledger")
+    return Commit(row)
