@@ -69,6 +69,11 @@ def binaries(known: Settings) -> Binaries:
     return Binaries(target)
 
 
+def root(known: Settings) -> Connection:
+    """The root of the server that runs with these settings."""
+    return Connection("mysql_root", "mysql", host="127.0.0.1", port=known.ports.base + PORT_DISTANCE, login="root")
+
+
 @contextmanager
 def running(known: Settings) -> Iterator[Connection]:
     """A fresh server with the settings of a source, reached as its root."""
@@ -84,13 +89,13 @@ def running(known: Settings) -> Iterator[Connection]:
         answer = account.run_as_server(tool, layout, timeout_s=120)
         assert answer.returncode == 0, f"mysqld made no data folder:\n{answer.stderr[-2000:]}"
         fresh.rename(_data(layout))
-    root = Connection("mysql_root", "mysql", host="127.0.0.1", port=known.ports.base + PORT_DISTANCE, login="root")
-    launch = made.command(layout, port=str(root.port), bind_address=root.host, **SOURCE_SETTINGS)
+    reached = root(known)
+    launch = made.command(layout, port=str(reached.port), bind_address=reached.host, **SOURCE_SETTINGS)
     wrapped = [str(layout.python), "-m", "seamline.stack.run", "--as-server", *launch]
     with subprocess.Popen(wrapped, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
-            wait_until(lambda: _is_up(root, server), timeout_s=60, what="MySQL")
-            yield root
+            wait_until(lambda: _is_up(reached, server), timeout_s=60, what="MySQL")
+            yield reached
         finally:
             server.terminate()
             try:

@@ -17,9 +17,10 @@ from typing import Any
 import psycopg
 import pymysql
 
+from seamline.domain.catalogue import Kind
 from tests.fault.real.history import Attempt, AuditRow, History, Outcome
 from tests.integration import postgres_kinds
-from tests.integration.kinds import CASES, INEXACT_CASES, LENIENT
+from tests.integration.kinds import CASES, INEXACT_CASES, LENIENT, KindCase
 
 # Whose rows a model can derive from the log. Those of the types are held against the source itself.
 MODELLED = ("account", "entry", "seq", "audit")
@@ -58,7 +59,23 @@ _SHARES = {
 }
 _BATCHES = {"batch": 2.0}
 
-SCHEMA_MARIADB = (
+# MySQL has no type for UUIDs, and keeps a document as it understands it.
+MYSQL_TYPED_CASES = tuple(case for case in TYPED_CASES if case.column.kind not in (Kind.UUID, Kind.JSON))
+
+
+def _binlog_typed(cases: Sequence[KindCase]) -> str:
+    columns = ", ".join(f"`{case.column.name}` {case.mariadb_type}" for case in cases)
+    return f"CREATE TABLE {TYPED} (id BIGINT PRIMARY KEY, {columns})"
+
+
+def _binlog_rows(cases: Sequence[KindCase]) -> list[str]:
+    """As many rows of literals as the type with the most edges has; then one of NULLs."""
+    most = max(len(case.edges) for case in cases)
+    edges = [", ".join(case.edges[number % len(case.edges)].mariadb for case in cases) for number in range(most)]
+    return [*edges, ", ".join("NULL" for _ in cases)]
+
+
+_MONEY_IN_BINLOGS = (
     "CREATE TABLE account (id BIGINT PRIMARY KEY, ccy CHAR(3) NOT NULL, balance DECIMAL(20,4) NOT NULL, "
     "ver INT NOT NULL)",
     "CREATE TABLE entry (id BIGINT PRIMARY KEY, tx_id BIGINT NOT NULL, leg INT NOT NULL, legs INT NOT NULL, "
@@ -66,10 +83,9 @@ SCHEMA_MARIADB = (
     "booked_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6), memo VARCHAR(100))",
     "CREATE TABLE seq (writer INT NOT NULL, n BIGINT NOT NULL, attempt BIGINT NOT NULL, PRIMARY KEY (writer, n))",
     "CREATE TABLE audit (actor VARCHAR(20), action VARCHAR(4000))",
-    f"CREATE TABLE {TYPED} (id BIGINT PRIMARY KEY, "
-    + ", ".join(f"`{case.column.name}` {case.mariadb_type}" for case in TYPED_CASES)
-    + ")",
 )
+SCHEMA_MARIADB = (*_MONEY_IN_BINLOGS, _binlog_typed(TYPED_CASES))
+SCHEMA_MYSQL = (*_MONEY_IN_BINLOGS, _binlog_typed(MYSQL_TYPED_CASES))
 SCHEMA_POSTGRES = (
     *postgres_kinds.TYPES,
     "CREATE TABLE account (id bigint PRIMARY KEY, ccy char(3) NOT NULL, balance numeric(20,4) NOT NULL, "
@@ -82,27 +98,32 @@ SCHEMA_POSTGRES = (
     "ALTER TABLE audit REPLICA IDENTITY FULL",
     postgres_kinds.create_table(TYPED, key="id bigint PRIMARY KEY, "),
 )
-# As many rows of literals as the type with the most edges has; then one of NULLs.
 _TYPED_ROWS = {
-    "mariadb": [
-        *(
-            ", ".join(case.edges[number % len(case.edges)].mariadb for case in TYPED_CASES)
-            for number in range(max(len(case.edges) for case in TYPED_CASES))
-        ),
-        ", ".join("NULL" for _ in TYPED_CASES),
-    ],
+    "mariadb": _binlog_rows(TYPED_CASES),
+    "mysql": _binlog_rows(MYSQL_TYPED_CASES),
     "postgres": postgres_kinds.rows(),
 }
 # Into a row that may be there: its new values, and which of them it takes then.
 _TYPED_COLUMNS = {
-    "mariadb": [f"`{case.column.name}` = VALUES(`{case.column.name}`)" for case in TYPED_CASES],
+    **{
+        kind: [f"`{case.column.name}` = VALUES(`{case.column.name}`)" for case in cases]
+        for kind, cases in (("mariadb", TYPED_CASES), ("mysql", MYSQL_TYPED_CASES))
+    },
     "postgres": [f"{case.name} = EXCLUDED.{case.name}" for case in postgres_kinds.CASES],
 }
-_TYPED_INSERT = {"mariadb": f"{LENIENT} INSERT INTO {TYPED}", "postgres": f"INSERT INTO {TYPED}"}
-_TYPED_THERE = {"mariadb": "ON DUPLICATE KEY UPDATE", "postgres": "ON CONFLICT (id) DO UPDATE SET"}
+# A session of MySQL is lenient as a whole.
+_TYPED_INSERT = {
+    "mariadb": f"{LENIENT} INSERT INTO {TYPED}",
+    "mysql": f"INSERT INTO {TYPED}",
+    "postgres": f"INSERT INTO {TYPED}",
+}
+_TYPED_THERE = {
+    **dict.fromkeys(("mariadb", "mysql"), "ON DUPLICATE KEY UPDATE"),
+    "postgres": "ON CONFLICT (id) DO UPDATE SET",
+}
 # Of rows that are alike one goes: the two servers say that differently.
 ONE_AUDIT_ROW = {
-    "mariadb": "DELETE FROM audit WHERE actor = %s AND action = %s LIMIT 1",
+    **dict.fromkeys(("mariadb", "mysql"), "DELETE FROM audit WHERE actor = %s AND action = %s LIMIT 1"),
     "postgres": "DELETE FROM audit WHERE ctid IN (SELECT ctid FROM audit WHERE actor = %s AND action = %s LIMIT 1)",
 }
 

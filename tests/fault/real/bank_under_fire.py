@@ -13,8 +13,6 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
-import psycopg
-
 from seamline import settings
 from seamline.adapters.failpoints import Mode
 from seamline.domain.errors import TransientError
@@ -36,17 +34,14 @@ from tests.fault.real.bank_plus import (
     typed_keys,
 )
 from tests.fault.real.history import History
-from tests.fault.real.kinds import KINDS, SESSIONS
+from tests.fault.real.kinds import PAIRS, SESSIONS
 from tests.fault.real.log_replay import LogReplay, Rows, differences
-from tests.fault.real.warehouse import Warehouse
+from tests.fault.real.warehouse import Warehouse, counted
 from tests.fault.real.worker import DESTINATION, FENCED, FINAL, TRANSIENT, ListInFile, write_orders, write_whole
 from tests.fault.real.workers import OF_A_READER, Worker, started
 from tests.integration.captured import Captured
-from tests.integration.databases import postgres_database
-from tests.integration.known import destination_known_by_id, destination_plan
 from tests.waiting import wait_until
 
-WAREHOUSE = destination_plan("t1_warehouse", "live")
 RECOVERY_MAX_S = 60.0
 # A case in which the warehouse saw fewer commits has checked too little.
 COMMITS_MIN = 40
@@ -120,6 +115,11 @@ class BankUnderFire:
     # Tables that are captured and belong to no stream.
     more: list[str] = field(default_factory=list)
 
+    @property
+    def pair(self) -> str:
+        """As reports name it."""
+        return PAIRS[self.kind].name
+
     # ---- cases ----------------------------------------------------------------------------------------------------
 
     def disturb_stream(self, failpoint: str, mode: Mode, hit: int) -> Case:
@@ -152,7 +152,7 @@ class BankUnderFire:
             # again asks first what is wanted.
             wanted = (FENCED, TRANSIENT) if failpoint in _OF_CHUNKS else (FENCED,)
             self.ended(worker, within_s=_ENDS_WITHIN_S, wanted=wanted)
-        return self._checked(Case(self.kind, failpoint, mode, hit, recovery_s, 0, 0, ()), before)
+        return self._checked(Case(self.pair, failpoint, mode, hit, recovery_s, 0, 0, ()), before)
 
     def disturb_onboarding(self, failpoint: str, mode: Mode) -> Case:
         """The sync is onboarded again while its stream runs; something happens to its snapshot, or its publish."""
@@ -168,7 +168,21 @@ class BankUnderFire:
         self.ended(stream, within_s=_ENDS_WITHIN_S, wanted=(FENCED,))
         self.start("stream")
         recovery_s = self.recovered(began)
-        return self._checked_with_types(Case(self.kind, failpoint, mode, 1, recovery_s, 0, 0, ()), before)
+        return self._checked_with_types(Case(self.pair, failpoint, mode, 1, recovery_s, 0, 0, ()), before)
+
+    def disturb_first_publish(self, failpoint: str, mode: Mode) -> Case:
+        """The destination has no table yet: behind the COMMIT they are published, and wait for their names."""
+        self._at_rest()
+        self.warehouse.forget_all()
+        self._new_run()
+        self._done("snapshot")
+        began = self._disturbed("publish", failpoint, mode)
+        self._done("publish")
+        self.warehouse.audit()
+        self.commits.clear()
+        self.start("stream")
+        recovery_s = self.recovered(began)
+        return self._checked_with_types(Case(self.pair, failpoint, mode, 1, recovery_s, 0, 0, ()), 0)
 
     def disturb_joining(self, failpoint: str, mode: Mode) -> Case:
         """A table with a key and one without are loaded again while the stream runs; their joining is disturbed."""
@@ -187,7 +201,7 @@ class BankUnderFire:
         self.ended(stream, within_s=_ENDS_WITHIN_S, wanted=(FENCED,))
         self.start("stream")
         recovery_s = self.recovered(began)
-        return self._checked_with_types(Case(self.kind, failpoint, mode, 1, recovery_s, 0, 0, ()), before)
+        return self._checked_with_types(Case(self.pair, failpoint, mode, 1, recovery_s, 0, 0, ()), before)
 
     def disturb_comparison(self, failpoint: str, mode: Mode) -> Case:
         """All tables are compared at one position; afterwards they are, whatever became of the first attempt."""
@@ -202,7 +216,7 @@ class BankUnderFire:
         self.order(Orders())
         self._done("compare")
         recovery_s = self.recovered(began)
-        case = self._checked(Case(self.kind, failpoint, mode, 1, recovery_s, 0, 0, ()), before)
+        case = self._checked(Case(self.pair, failpoint, mode, 1, recovery_s, 0, 0, ()), before)
         saved = [json.loads(line) for line in verdicts.read_text(encoding="utf-8").splitlines()]
         assert [verdict for verdict, _ in saved[-1].values()] == [Verdict.MATCH] * len(TABLES)
         # The disturbed one may have failed; what it must not do is see a difference where there is none.
@@ -227,7 +241,7 @@ class BankUnderFire:
         assert self.source.connector.carries(captured_now)
         self.source.execute(f"INSERT INTO {table} VALUES (1)")
         recovery_s = self.recovered(began)
-        case = self._checked(Case(self.kind, failpoint, mode, 1, recovery_s, 0, 0, ()), before)
+        case = self._checked(Case(self.pair, failpoint, mode, 1, recovery_s, 0, 0, ()), before)
         found = self.replay.row_count(table)
         if found == 1:
             return case
@@ -330,7 +344,7 @@ class BankUnderFire:
         return value_differences(table, keys, wanted, found)[:_TYPED_SHOWN]
 
     def source_rows(self) -> Rows:
-        return self.warehouse.counted({table: self.source.rows(table) for table in MODELLED})
+        return counted({table: self.source.rows(table) for table in MODELLED})
 
     def close(self) -> None:
         for worker in self.workers:
@@ -419,7 +433,7 @@ class BankUnderFire:
         marker = Marker(id=f"t1-{uuid.uuid4().hex}", kind="barrier")
         wait_until(lambda: self._marks(marker), timeout_s=2 * within_s, what="the source to take a marker")
         wait_until(
-            lambda: self.keep_streaming() and self._stands_at() == marker.id,
+            lambda: self.keep_streaming() and self.warehouse.last_marker() == marker.id,
             timeout_s=2 * within_s,
             what="the marker of now in the ledger",
         )
@@ -439,11 +453,6 @@ class BankUnderFire:
             self.source.source.commit_marker(marker)
             return True
         return False
-
-    def _stands_at(self) -> str:
-        with suppress(psycopg.OperationalError):
-            return self.warehouse.last_marker()
-        return ""
 
     # ---- orders ---------------------------------------------------------------------------------------------------
 
@@ -488,10 +497,10 @@ class BankUnderFire:
 def bank_under_fire(kind: str, *, folder: Path, seed: str, pause_s_max: float = PAUSE_S_MAX) -> Iterator[BankUnderFire]:
     """Captured, onboarded and under writers; its stream is not started yet."""
     with ExitStack() as opened:
-        one: Captured = opened.enter_context(KINDS[kind]())
-        database = opened.enter_context(postgres_database(WAREHOUSE.connection))
-        opened.enter_context(destination_known_by_id(database, WAREHOUSE.connection))
-        one.plan = replace(one.with_tables(*TABLES), destinations=(WAREHOUSE,))
+        pair = PAIRS[kind]
+        one: Captured = opened.enter_context(pair.source())
+        opened.enter_context(pair.destination())
+        one.plan = replace(one.with_tables(*TABLES), destinations=(pair.plan,))
         one.ensure()
         definitions = tuple(TablePlan(table.name, table=table) for table in one.source.catalogue(TABLES))
         one.plan = replace(one.plan, tables=definitions)
@@ -512,7 +521,7 @@ def bank_under_fire(kind: str, *, folder: Path, seed: str, pause_s_max: float = 
                 pause_s_max=pause_s_max,
             )
         )
-        warehouse = opened.enter_context(closing(Warehouse(database, one.plan.stream_id(DESTINATION))))
+        warehouse = opened.enter_context(closing(pair.warehouse(one.plan.stream_id(DESTINATION))))
         bank = BankUnderFire(kind, one, warehouse, writers, log, folder)
         opened.callback(bank.close)
         wait_until(lambda: writers.committed > 50, timeout_s=60, what="writers at work")

@@ -1,4 +1,4 @@
-"""What the warehouse itself saw at each COMMIT: a deferred trigger that looks at the state as it becomes visible and
+"""What a PostgreSQL itself saw at each COMMIT: a deferred trigger that looks at the state as it becomes visible and
 writes one row of its own, in the same transaction. Every statement that changes the stream's ledger or a live table
 wakes it.
 
@@ -13,6 +13,7 @@ from psycopg.rows import dict_row
 
 from seamline.domain.position import Position, position_from_json
 from seamline.sources.mariadb.position import BinlogPosition, gtid_sequences
+from seamline.sources.mysql.position import MySqlPosition
 from tests.fault.real.anomalies import Commit
 from tests.fault.real.bank_plus import TABLES, opening_totals
 
@@ -177,7 +178,9 @@ def _owner_epoch(committer: str) -> int | None:
 
 
 def place(position: Position) -> int:
-    """A number that grows with the source's log: one server, so one GTID domain counts."""
+    """A number that grows with the source's log: one server, so one GTID domain counts, or one set without a gap."""
     if isinstance(position, BinlogPosition):
         return max(gtid_sequences(position.gtid).values(), default=0)
+    if isinstance(position, MySqlPosition):
+        return position.gtids.count
     return position.lsn

@@ -10,6 +10,9 @@ from tests.conftest import RunningStack
 from tests.fault.real.bank_under_fire import BankUnderFire, bank_under_fire
 from tests.fault.real.kinds import KINDS
 from tests.fault.real.report import Tally, written
+from tests.integration.conftest import mysql_root
+
+__all__ = ["mysql_root"]
 
 # Two thirds of what they could write: a longer history makes every load and every comparison after it longer.
 PAUSE_S_MAX = 0.4
@@ -48,6 +51,9 @@ def bank(
     request: pytest.FixtureRequest, stack: RunningStack, tally: Tally, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BankUnderFire]:
     """One for each module and kind of source: no case compares the rows of all."""
+    if request.param == "mysql":
+        # Started for those who ask for it alone.
+        request.getfixturevalue("mysql_root")
     folder: Path = tmp_path_factory.mktemp(f"t1_{request.param}")
     with bank_under_fire(request.param, folder=folder, seed=tally.seed, pause_s_max=PAUSE_S_MAX) as made:
         yield made

@@ -8,6 +8,6 @@ def assert_all_is_right_at_the_end(bank: BankUnderFire, tally: Tally) -> None:
     anomalies = bank.at_the_end()
     commits = bank.warehouse.commits_seen()
     attempts, transactions = len(bank.writers.history.attempts), bank.replay.transactions
-    tally.ends.append(End(bank.kind, attempts, bank.writers.committed, transactions, commits, tuple(anomalies)))
+    tally.ends.append(End(bank.pair, attempts, bank.writers.committed, transactions, commits, tuple(anomalies)))
     assert anomalies == []
     assert commits >= COMMITS_MIN

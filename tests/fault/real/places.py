@@ -1,5 +1,7 @@
 """The failpoints by what is disturbed there, and how often and when each case is made."""
 
+from itertools import product
+
 from seamline.adapters.failpoints import NAMES, Mode
 
 # How often each case is made. A sleep costs more time than a kill, and all of it has 40 minutes.
@@ -16,6 +18,38 @@ CAPTURING = sorted(name for name in NAMES if name.startswith("cap."))
 # Those of an incremental snapshot, which is a stream too, and of its joining.
 JOINING = ("pub.commit_sent", "app.epoch_taken", "app.fetched", "app.commit_sent", "addtable.joined")
 
+# Of MySQL into MariaDB: where the destination takes part, in the modes in which a server of another kind may differ, and
+# where the source is read. What lies between is the same code as before PostgreSQL.
+HARD_MODES = (Mode.KILL9, Mode.ERROR, Mode.STOP)
+_SPANS = (
+    "app.fetched",
+    "app.dest_begin",
+    "app.position_written",
+    "app.dml_half",
+    "app.commit_sent",
+    "app.commit_acked",
+)
+SINK_OF_A_STREAM = (
+    *product(_SPANS, HARD_MODES),
+    # Longer than the server lets a transaction idle.
+    ("app.dml_half", Mode.WAIT),
+    ("app.epoch_taken", Mode.KILL9),
+    ("app.piece_staged", Mode.KILL9),
+    ("app.piece_staged", Mode.STOP),
+    ("cut.overlap_ended", Mode.KILL9),
+)
+READ_AND_PUBLISHED = tuple(
+    product(("snap.opened", "snap.chunk_read", "pub.swapped", "pub.commit_sent", "pub.commit_acked"), HARD_MODES)
+)
+# Behind the COMMIT the tables wait for their names, and whoever comes next gives them.
+FIRST_PUBLISH = (("pub.commit_sent", Mode.KILL9), ("pub.commit_acked", Mode.KILL9), ("pub.commit_acked", Mode.STOP))
+SINK_OF_A_JOINING = (
+    *product(("addtable.joined",), HARD_MODES),
+    ("app.commit_sent", Mode.KILL9),
+    ("app.commit_sent", Mode.ERROR),
+    ("pub.commit_sent", Mode.KILL9),
+)
+SINK_OF_A_COMPARISON = (*product(("rec.pair_opened",), HARD_MODES), ("rec.digest_done", Mode.KILL9))
 
 # With those that `tests/dags` meets they are all that there are (tests/unit/test_failpoints.py).
 MET_HERE = frozenset({*STREAM, SLOT, *ONBOARDING, *JOINING, *COMPARING, *CAPTURING})

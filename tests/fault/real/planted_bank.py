@@ -206,7 +206,7 @@ class PlantedBank(BankUnderFire):
         marker = Marker(id=f"planted-{uuid.uuid4().hex}", kind="barrier")
         wait_until(lambda: self._marks(marker), timeout_s=_STEP_S, what="the source to take a marker")
         wait_until(
-            lambda: self.keep_streaming() and (self.is_over or self._stands_at() == marker.id),
+            lambda: self.keep_streaming() and (self.is_over or self.warehouse.last_marker() == marker.id),
             timeout_s=_STEP_S,
             what="the marker of now in the ledger",
         )

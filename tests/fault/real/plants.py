@@ -23,6 +23,9 @@ from seamline.ports import Commit, Lease, Progress, Staged
 from seamline.sinks.postgres import ledger as ledger_tables
 from seamline.sinks.postgres import sink as postgres_sink
 from seamline.sinks.postgres.sink import PostgresSink
+from seamline.sinks.relational import ledger as relational_ledger
+from seamline.sinks.relational.session import execute
+from seamline.sinks.relational.sink import RelationalSink
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sources.postgres import row_decoder as postgres_rows
 from seamline.sources.postgres.position import PostgresPosition
@@ -43,7 +46,14 @@ _1980, _2037 = 315_532_800_000_000, 2_114_380_800_000_000
 
 def offset_before_data() -> None:
     """The ledger moves in a transaction of its own, before that of the rows."""
-    right = ledger_tables.compare_and_set
+    right, right_of_mariadb = ledger_tables.compare_and_set, relational_ledger.compare_and_set
+
+    def compare_and_set_in_mariadb(session: Any, at: str, lease: Lease, progress: Progress) -> tuple[int, str] | None:
+        step = right_of_mariadb(session, at, lease, progress)
+        if step is not None:
+            execute(session, "COMMIT")
+            execute(session, "START TRANSACTION")
+        return step
 
     def compare_and_set(session: Any, lease: Lease, progress: Progress) -> tuple[int, str] | None:
         step = right(session, lease, progress)
@@ -53,6 +63,7 @@ def offset_before_data() -> None:
         return step
 
     ledger_tables.compare_and_set = compare_and_set
+    relational_ledger.compare_and_set = compare_and_set_in_mariadb
 
 
 def epoch_ignored() -> None:
@@ -63,16 +74,29 @@ def epoch_ignored() -> None:
 
 def lost_answer_taken_for_a_failure() -> None:
     """The span is sent again without a look at the ledger, wherever that stands."""
-    right = PostgresSink.commit
+    _sent_again(PostgresSink)
+    _sent_again(RelationalSink)
+    _compare_instead("next_offset = %s AND", "%s >= 0 AND")
+    right = relational_ledger.compare_and_set
 
-    def commit(sink: PostgresSink, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
+    def compare_and_set(session: Any, at: str, lease: Lease, progress: Progress) -> tuple[int, str] | None:
+        ledger = relational_ledger.read_ledger(session, at, lease.stream)
+        assert ledger is not None
+        return right(session, at, lease, replace(progress, span=replace(progress.span, start=ledger.next_offset)))
+
+    relational_ledger.compare_and_set = compare_and_set
+
+
+def _sent_again(kind: type[PostgresSink] | type[RelationalSink]) -> None:
+    right: Any = kind.commit
+
+    def commit(sink: Any, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
         try:
             return right(sink, lease, staged, progress=progress)
         except CommitUnknown:
             return right(sink, lease, staged, progress=progress)
 
-    _compare_instead("next_offset = %s AND", "%s >= 0 AND")
-    PostgresSink.commit = commit  # type: ignore[method-assign]
+    kind.commit = commit  # type: ignore[method-assign]
 
 
 def commit_error_swallowed() -> None:

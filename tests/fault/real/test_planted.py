@@ -91,7 +91,7 @@ CAUGHT_BY: Mapping[Plant, tuple[Scene, set[str]]] = {
     # The last of its source: its log topic is no model of anything afterwards.
     plants.repeats_not_dropped: (repeated, {DUPLICATED, SOURCE}),
 }
-# Where a bug is the same for both kinds of source, one of them is enough.
+# Where a bug is the same for all pairs, one of them is enough.
 OF_SOURCE = {
     "mariadb": (
         plants.offset_before_data,
@@ -109,6 +109,8 @@ OF_SOURCE = {
         plants.decimals_cut,
         plants.repeats_not_dropped,
     ),
+    # Of the destination, which is of another kind here.
+    "mysql": (plants.offset_before_data, plants.lost_answer_taken_for_a_failure),
 }
 CASES = [(source, plant) for source, here in OF_SOURCE.items() for plant in here]
 
@@ -154,5 +156,5 @@ def test_an_audit_that_a_commit_could_go_by_unseen_is_found(planted: PlantedBank
 def test_a_stream_with_a_planted_bug_is_caught(planted: PlantedBank, tally: Tally, plant: Plant) -> None:
     scene, checks = CAUGHT_BY[plant]
     caught = judged(planted, scene, plant)
-    tally.planted.append(PlantedBug(planted.kind, plant.__name__, tuple(sorted(caught.by)), caught.commits))
+    tally.planted.append(PlantedBug(planted.pair, plant.__name__, tuple(sorted(caught.by)), caught.commits))
     assert checks <= caught.by.keys(), caught.by

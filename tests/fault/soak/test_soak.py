@@ -17,10 +17,10 @@ from seamline.adapters.connections import resolve
 from seamline.stack.layout import Layout
 from tests.checkout import commit_of_checkout
 from tests.conftest import RunningStack
-from tests.fault.real.bank_under_fire import RECOVERY_MAX_S, WAREHOUSE, BankUnderFire, bank_under_fire
+from tests.fault.real.bank_under_fire import RECOVERY_MAX_S, BankUnderFire, bank_under_fire
 from tests.fault.real.history import Outcome
 from tests.fault.real.hosted import hosted
-from tests.fault.real.kinds import KINDS
+from tests.fault.real.kinds import KINDS, POSTGRES
 from tests.fault.real.window import Window
 from tests.fault.soak.journal import Begun, Done, Ended, Journal
 from tests.fault.soak.kafka_links import kafka_links
@@ -119,13 +119,13 @@ def one_fault(scene: Scene, fault: Fault) -> Done:
 def soaked_bank(kind: str, layout: Layout, *, seed: str, folder: Path) -> Iterator[Scene]:
     """A bank under writers, its stream in a stream host; streams and capture reach every server over a link each."""
     with kafka_links(layout) as kafka, bank_under_fire(kind, folder=folder, seed=seed) as bank:
-        warehouse, server = resolve(WAREHOUSE.connection), bank.source.root
+        warehouse, server = resolve(POSTGRES.connection), bank.source.root
         with link_to(warehouse.host, warehouse.port) as link, link_to(server.host, server.port) as capture_link:
             bank.source.endpoint = replace(
                 bank.source.endpoint, port=capture_link.port, kafka_servers=f"127.0.0.1:{kafka.connect.port}"
             )
             bank.source.ensure()
-            logins = (WAREHOUSE.connection, WAREHOUSE.writer)
+            logins = (POSTGRES.connection, POSTGRES.writer)
             linked = {name: uri(replace(resolve(name), port=link.port)) for name in logins}
             linked["kafka"] = f"kafka://127.0.0.1:{kafka.stream.port}"
             environment = {f"SEAMLINE_CONNECTION_{name.upper()}": address for name, address in linked.items()}
