@@ -18,8 +18,8 @@ CAPTURING = sorted(name for name in NAMES if name.startswith("cap."))
 # Those of an incremental snapshot, which is a stream too, and of its joining.
 JOINING = ("pub.commit_sent", "app.epoch_taken", "app.fetched", "app.commit_sent", "addtable.joined")
 
-# Of MySQL into MariaDB: where the destination takes part, in the modes in which another server may differ, and where the
-# source is read. What lies between is the same code as before PostgreSQL.
+# Of MySQL into MariaDB: where the destination takes part, in the modes in which another server may differ, and where
+# the source is read. What lies between is the same code as before PostgreSQL.
 HARD_MODES = (Mode.KILL9, Mode.ERROR, Mode.STOP)
 _SPANS = (
     "app.fetched",

@@ -227,10 +227,10 @@ class MariaDbWarehouse:
             yield
             _run(session, "START TRANSACTION")
             for database, name, key in _modelled():
+                keys = ", ".join(key)
                 _run(
                     session,
-                    f"DELETE t FROM {database}.{name} AS t LEFT JOIN {KEPT}.{name} AS k USING ({', '.join(key)})"
-                    f" WHERE k.{key[0]} IS NULL",
+                    f"DELETE FROM {database}.{name} WHERE ({keys}) NOT IN (SELECT {keys} FROM {KEPT}.{name})",
                     f"REPLACE INTO {database}.{name} SELECT * FROM {KEPT}.{name}",
                 )
             _run(session, "COMMIT")
