@@ -5,6 +5,7 @@ Only what a transactional destination writes is known here: row events of versio
 `_read_value`. Anything else raises, so nothing is passed over.
 """
 
+import re
 import struct
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -59,10 +60,12 @@ class _Map:
     columns: Sequence[tuple[int, int]]
 
 
-def committed(folder: Path, *, after: Place, files: Sequence[str], decoded: Collection[Table]) -> Iterator[Committed]:
-    """What was committed behind `after` up to the end of the last of `files`, which are those from it on; a transaction
-    that is not written to its end is left for the next time."""
-    for name in files:
+def committed(folder: Path, *, after: Place, decoded: Collection[Table]) -> Iterator[Committed]:
+    """What was committed behind `after`, as far as the files go; a transaction that is not written to its end is left
+    for the next time."""
+    stem = after[0].rpartition(".")[0]
+    names = sorted(one.name for one in folder.iterdir() if re.fullmatch(rf"{re.escape(stem)}\.\d+", one.name))
+    for name in names[names.index(after[0]) :]:
         start = after[1] if name == after[0] else _MAGIC
         with (folder / name).open("rb") as opened:
             opened.seek(start)

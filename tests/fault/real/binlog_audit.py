@@ -12,7 +12,7 @@ table that readers have. A statement that does is no commit of rows with their l
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -156,19 +156,17 @@ class Model:
 
 
 class BinlogAudit:
-    """`files_from`: the names of the server's binlogs from this one on."""
+    """`folder`: where the files of the binlog lie."""
 
-    def __init__(self, model: Model, *, folder: Path, at: Place, files_from: Callable[[str], Sequence[str]]) -> None:
+    def __init__(self, model: Model, *, folder: Path, at: Place) -> None:
         self.model = model
         self.seen: list[Commit] = []
         self._folder = folder
         self._at = at
-        self._files_from = files_from
 
     def read_on(self) -> None:
         """Look at each commit since the last time."""
-        files = self._files_from(self._at[0])
-        for one in committed(self._folder, after=self._at, files=files, decoded=self.model.tables.keys()):
+        for one in committed(self._folder, after=self._at, decoded=self.model.tables.keys()):
             self._at = one.end
             if not one.is_rolled_back:
                 self.seen += self._look(one)

@@ -53,9 +53,7 @@ class MariaDbWarehouse:
                 model.begin((database, name), [str(column) for (column,) in columns], key, rows)
             ((basename,),) = _rows(session, "SELECT @@log_bin_basename")
             ((file, offset, *_),) = _rows(session, "SHOW MASTER STATUS")
-        self._audit = BinlogAudit(
-            model, folder=Path(basename).parent, at=(file, int(offset)), files_from=self._files_from
-        )
+        self._audit = BinlogAudit(model, folder=Path(basename).parent, at=(file, int(offset)))
 
     def forget_all(self) -> None:
         self._audit = None
@@ -106,11 +104,6 @@ class MariaDbWarehouse:
     def _seen(self) -> BinlogAudit:
         assert self._audit is not None, "nobody has begun to look at the commits"
         return self._audit
-
-    def _files_from(self, first: str) -> Sequence[str]:
-        with self._session_of_root() as session:
-            names = [str(name) for name, *_ in _rows(session, "SHOW BINARY LOGS")]
-        return names[names.index(first) :]
 
     def missing_audit(self) -> list[str]:
         """A commit that is in no binlog shows in the tables: each row must be what the binlog has made of it."""
