@@ -14,24 +14,25 @@ import pytest
 from seamline import settings
 from seamline.adapters.connections import Connection
 from seamline.bulk.copy import Copied, CopyItem, CopyTarget, copy_group, copy_one, grouped
-from seamline.databases.mysql.client import query
+from seamline.databases.mysql import snapshot_barrier
+from seamline.databases.mysql.client import MARIADB, query
+from seamline.databases.mysql.one_session import SessionReaders
+from seamline.databases.mysql.snapshot_barrier import BarrierLocks, Coordinator
 from seamline.databases.mysql.snapshot_sessions import BEGIN_SNAPSHOT, SnapshotLock, close_all
 from seamline.databases.postgres.read import Relation, open_views
 from seamline.domain.canonical import inexact_columns
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import SchemaConflict, TransientError
+from seamline.domain.position import Position
 from seamline.kinds.bulk import BulkRead, StagedPlace
 from seamline.plan.model import DestinationPlan, SourcePlan
 from seamline.ports import ReadView
 from seamline.sinks.postgres.binary_copy import binary_copy
 from seamline.sinks.postgres.staging import StagingArea, fill
-from seamline.sources.mariadb import snapshot_barrier
 from seamline.sources.mariadb.bulk import BulkReaders
-from seamline.sources.mariadb.one_session import OneSessionReaders
 from seamline.sources.mariadb.position import BinlogPosition
-from seamline.sources.mariadb.sessions import Address, address_of, open_session, views_at
-from seamline.sources.mariadb.snapshot_barrier import BarrierLocks, Coordinator
+from seamline.sources.mariadb.sessions import MariaDbSnapshots, address_of, open_session, views_at
 from seamline.stack.layout import Layout
 from seamline.values.build import batch_of
 from seamline.values.digest import canonical_texts
@@ -99,21 +100,22 @@ def copy_at_one_address(items: Sequence[CopyItem], source: Connection, *, run: s
     with (
         Coordinator(
             source,
+            server=MARIADB,
+            snapshots=(snapshots := MariaDbSnapshots(source, SnapshotLock.BRIEF)),
             locks=BarrierLocks(run),
             participants=len(group.participants),
-            lock=SnapshotLock.BRIEF,
             sessions=sessions,
         ) as coordinator,
         ThreadPoolExecutor(1) as pool,
     ):
         future = pool.submit(copy_group, group)
         try:
-            address = coordinator.meet(is_alive=lambda: not future.done())
+            position = coordinator.meet(is_alive=lambda: not future.done())
         finally:
             # What the readers say goes first: they know why they ended.
             done = future.result()
     close_all(sessions)
-    assert {one.proof for one in done} == {str(address)}
+    assert {one.proof for one in done} == {snapshots.proof_of(position)}
     return done
 
 
@@ -131,7 +133,8 @@ def copied_by_one_session(
     places = dict(StagingArea(destination, DESTINATION, run_id="one").create(tables))
     with closing(open_session(source)) as session:
         query(session, BEGIN_SNAPSHOT)
-        readers = OneSessionReaders(session, source, [BulkRead(table, Segment(table.name), 0) for table in tables])
+        reads = [BulkRead(table, Segment(table.name), 0) for table in tables]
+        readers = SessionReaders(session, source, reads, server=MARIADB, proof=str(address_of(session)))
         for number, table in enumerate(tables):
             item = CopyItem(readers.reads[number], (CopyTarget(places[table.name], DESTINATION),))
             (copied_now,) = copy_one(readers, number, item, {})
@@ -170,11 +173,11 @@ def test_commits_go_on_between_two_attempts_of_a_snapshot_barrier(
     held: list[tuple[float, float]] = []
     right = Coordinator._open  # noqa: SLF001
 
-    def first_in_vain(coordinator: Coordinator, attempt: int) -> Address | None:
+    def first_in_vain(coordinator: Coordinator, attempt: int) -> Position | None:
         began = time.monotonic()
-        address = right(coordinator, attempt)
+        position = right(coordinator, attempt)
         held.append((began, time.monotonic()))
-        return None if attempt == 0 else address
+        return None if attempt == 0 else position
 
     monkeypatch.setattr(Coordinator, "_open", first_in_vain)
     copied([FLOATS], source, destination)

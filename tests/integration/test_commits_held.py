@@ -35,7 +35,8 @@ def source() -> Iterator[Connection]:
 def test_a_reader_that_stands_still_holds_no_commit_for_longer_than_the_server_was_asked_for(
     source: Connection,
 ) -> None:
-    with closing(mariadb(source)) as writer, commits_held(source) as since:
+    with closing(mariadb(source)) as writer, commits_held(source):
+        since = time.monotonic()
         # In the thread that should let them go: it does nothing else until this commit has been answered.
         query(writer, COMMIT)
         assert time.monotonic() - since < NOT_FOR_EVER_S

@@ -11,7 +11,9 @@ import pytest
 from seamline.adapters.children import Message, running, set_table
 from seamline.adapters.connections import Connection
 from seamline.bulk.copy import why_a_reader_hangs
-from seamline.databases.mysql.client import query
+from seamline.databases.mysql.client import MARIADB, query
+from seamline.databases.mysql.one_session import SessionReaders
+from seamline.databases.mysql.snapshot_barrier import BarrierLocks, Coordinator
 from seamline.databases.mysql.snapshot_sessions import BEGIN_SNAPSHOT, SnapshotLock, close_all
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
@@ -19,9 +21,7 @@ from seamline.domain.errors import TransientError
 from seamline.kinds.bulk import BulkRead
 from seamline.plan.model import SourcePlan
 from seamline.sources.mariadb.bulk import BulkReaders
-from seamline.sources.mariadb.one_session import OneSessionReaders
-from seamline.sources.mariadb.sessions import open_session
-from seamline.sources.mariadb.snapshot_barrier import BarrierLocks, Coordinator
+from seamline.sources.mariadb.sessions import MariaDbSnapshots, open_session
 from seamline.sources.postgres import client as source_client
 from seamline.sources.postgres.copy_out import CopyOut
 from seamline.sources.postgres.sessions import SharedSnapshot, seen_by
@@ -83,7 +83,8 @@ def reads_all(connection: Connection, locks: BarrierLocks, pipe: Pipe) -> None:
 def copied_by_a_child(bank: Connection, link: Link, *, is_forgotten: bool) -> list[Message]:
     locks = BarrierLocks(f"{NAME} {is_forgotten}")
     sessions = [open_session(bank)]
-    coordinator = Coordinator(bank, locks=locks, participants=1, lock=SnapshotLock.BRIEF, sessions=sessions)
+    snapshots = MariaDbSnapshots(bank, SnapshotLock.BRIEF)
+    coordinator = Coordinator(bank, server=MARIADB, snapshots=snapshots, locks=locks, participants=1, sessions=sessions)
     received = []
     with (
         coordinator,
@@ -124,7 +125,7 @@ def test_an_unbuffered_read_of_mariadb_whose_rows_stop_coming_is_ended_by_name(b
         closing(open_session(through(link, bank), silence_s=SILENCE_S)) as session,
     ):
         query(session, BEGIN_SNAPSHOT)
-        rows = OneSessionReaders(session, bank, [READ]).rows(0, proven=lambda _: None)
+        rows = SessionReaders(session, bank, [READ], server=MARIADB, proof="").rows(0, proven=lambda _: None)
         next(rows.batches)
         link.forget()
         with pytest.raises(TransientError, match=NOT_ARRIVED):

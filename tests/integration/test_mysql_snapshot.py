@@ -5,6 +5,7 @@ import random
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -12,8 +13,11 @@ import pymysql
 import pytest
 
 from seamline.adapters.connections import Connection
+from seamline.databases.mysql import snapshot_sessions
+from seamline.databases.mysql.barrier_readers import BarrierReaders
 from seamline.databases.mysql.client import query
-from seamline.databases.mysql.snapshot_sessions import SnapshotLock, begin
+from seamline.databases.mysql.snapshot_barrier import BarrierLocks, Coordinator
+from seamline.databases.mysql.snapshot_sessions import BEGIN_SNAPSHOT, SnapshotLock, begin
 from seamline.domain.cutover import is_covered
 from seamline.domain.digest import Segment
 from seamline.domain.errors import Refused, TransientError
@@ -22,7 +26,14 @@ from seamline.sources.mysql import sessions
 from seamline.sources.mysql.gtid_set import GtidSet
 from seamline.sources.mysql.position import MySqlPosition
 from seamline.sources.mysql.read import MySqlReadView
-from seamline.sources.mysql.sessions import open_session, open_views, position_now
+from seamline.sources.mysql.sessions import (
+    READING,
+    SnapshotsBetweenCommits,
+    SnapshotsUnderLock,
+    open_session,
+    open_views,
+    position_now,
+)
 from tests.mysql_server import mysql, mysql_database
 from tests.waiting import wait_until
 
@@ -251,7 +262,7 @@ def test_a_lock_that_the_server_lets_go_of_while_sessions_open_is_taken_again(
             # Waits until the server lets it through: nobody else does.
             query(writer, "INSERT INTO one (gtid) VALUES ('between')")
 
-    monkeypatch.setattr(sessions, "begin", begin_slowly)
+    monkeypatch.setattr(snapshot_sessions, "begin", begin_slowly)
     with closing(mysql(reader)) as writer:
         (view,) = open_views(source_of(SnapshotLock.BRIEF), 1)
         with closing(view):
@@ -259,3 +270,48 @@ def test_a_lock_that_the_server_lets_go_of_while_sessions_open_is_taken_again(
             # Nothing was committed since.
             assert view.position == position_now(writer)
     assert "did not hold its commits for as long as sessions opened" in caplog.text
+
+
+def test_a_session_proves_no_position_where_a_commit_came_near_its_snapshot(database: Connection) -> None:
+    near = SnapshotsBetweenCommits()
+    opening = (*near.before, BEGIN_SNAPSHOT, *near.after)
+    with closing(mysql(database)) as writer:
+        for number in range(len(opening)):
+            with closing(open_session(database)) as session:
+                for statement in opening[:number]:
+                    query(session, statement)
+                query(writer, "INSERT INTO one (gtid) VALUES ('near')")
+                for statement in opening[number:]:
+                    query(session, statement)
+                ((proof,),) = query(session, f"SELECT {near.proof}")
+                assert proof == ("" if number else near.proof_of(position_now(writer)))
+
+
+@pytest.mark.parametrize("reader", [SnapshotLock.BRIEF], indirect=True, ids=str)
+def test_a_participant_that_opens_when_commits_go_on_is_let_open_again(reader: Connection) -> None:
+    """It reads the same GTIDs, but proves nothing: a commit is visible before its GTID is."""
+
+    class Late(BarrierReaders):
+        def _open(self, attempt: int) -> None:
+            self._session = open_session(reader)
+            for statement in self._locks.opening(self._snapshots, attempt=attempt, participant=0):
+                if statement == BEGIN_SNAPSHOT and attempt == 0:
+                    # Waits until the server lets it through, and leaves no GTID.
+                    query(writer, "INSERT INTO one (gtid) VALUES ('rolled back')")
+                    writer.rollback()
+                query(self._session, statement)
+
+    locks = BarrierLocks("late")
+    about: Any = {"server": READING.server, "locks": locks}
+    with closing(mysql(reader)) as writer, closing(open_session(reader)) as session, ThreadPoolExecutor(1) as pool:
+        writer.autocommit(False)
+        coordinator = Coordinator(
+            reader, snapshots=SnapshotsUnderLock(reader), participants=1, sessions=[session], **about
+        )
+        late = Late(reader, [], snapshots=SnapshotsUnderLock(reader), participant=0, **about)
+        with closing(late), coordinator:
+            met = pool.submit(late.meet)
+            position = coordinator.meet(is_alive=lambda: not met.done())
+            met.result()
+        assert coordinator.attempts == 2
+        assert position == position_now(session)

@@ -9,7 +9,7 @@ import pymysql
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.databases.mysql.snapshot_sessions import SnapshotLock
+from seamline.databases.mysql.snapshot_sessions import SnapshotLock, bring_together
 from seamline.domain.canonical import (
     FLOAT_KINDS,
     bucket_of,
@@ -27,7 +27,7 @@ from seamline.domain.errors import SchemaConflict
 from seamline.ports import ReadView
 from seamline.sources.mysql.catalogue import read_catalogue, survey
 from seamline.sources.mysql.edge_values import edge_values
-from seamline.sources.mysql.sessions import bring_to_one_position, open_session, views_at
+from seamline.sources.mysql.sessions import READING, open_session, views_at
 from tests.integration.mysql_types import NAMES, TYPES
 from tests.mysql_server import mysql, mysql_database
 
@@ -64,7 +64,7 @@ def view(database: Connection) -> Iterator[ReadView]:
 @contextmanager
 def viewed(database: Connection, *tables: Table) -> Iterator[ReadView]:
     with closing(open_session(database)) as session:
-        position = bring_to_one_position([session], lock=SnapshotLock.NONE, connection=database)
+        position = bring_together([session], READING.snapshots(database, SnapshotLock.NONE))
         (view,) = views_at([session], connection=database, position=position, tables=tables)
         yield view
 

@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 
 from seamline.adapters.connections import Connection
+from seamline.databases.mysql import snapshot_barrier
 from seamline.databases.mysql.client import query, role
 from seamline.databases.mysql.snapshot_sessions import BEGIN_SNAPSHOT, close_all
 from seamline.domain.digest import Segment
 from seamline.domain.errors import GateFailed, Refused, TransientError
-from seamline.sources.mariadb import snapshot_barrier
 from seamline.sources.mariadb.sessions import address_of, open_session, open_views
 from seamline.sync.onboard import publish
 from seamline.sync.snapshot import take_snapshot

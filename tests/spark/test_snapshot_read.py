@@ -271,7 +271,7 @@ def test_a_value_that_the_destination_cannot_hold_is_refused_by_name(
 def test_a_source_without_enough_connections_is_refused_before_anything_waits(
     spark: SparkSession, bank: Connection, warehouse: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seamline.sources.mariadb.parallel_snapshot._SPARE", 100_000)
+    monkeypatch.setattr("seamline.databases.mysql.parallel_snapshot._SPARE", 100_000)
     run = run_of(bank, lock="none")
     with (
         pytest.raises(Refused, match="more connections"),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from seamline.bulk.copy import CopyItem, CopyTarget, grouped
 from seamline.bulk.read import form_for
+from seamline.databases.mysql.snapshot_barrier import BarrierLocks
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
 from seamline.domain.table_places import TablePlace
@@ -15,8 +16,6 @@ from seamline.kinds.bulk import BulkRead, Form, StagedPlace
 from seamline.kinds.sink import Atomic, SinkPowers
 from seamline.plan.model import DestinationPlan, SourcePlan
 from seamline.sources.mariadb.bulk import bulk_statement
-from seamline.sources.mariadb.sessions import Address
-from seamline.sources.mariadb.snapshot_barrier import BarrierLocks
 
 SOURCE = SourcePlan("s", "mariadb", "bank", "r", "c", "m", "log", "connector")
 WAREHOUSE = DestinationPlan("w", "postgres", "w", "w")
@@ -63,7 +62,7 @@ def test_lock_names_fit_into_64_characters(run: str) -> None:
     locks = BarrierLocks(run)
     names = [
         locks.name("answer", attempt=59, participant=199),
-        locks.at(Address("a-long-binlog-name.000123", 2**32), attempt=59, participant=199),
+        locks.at("a-long-binlog-name.000123:4294967296", attempt=59, participant=199),
         locks.name("reading", attempt=59, participant=199),
     ]
     assert all(len(name) <= 64 for name in names)

@@ -11,11 +11,12 @@ import pymysql
 
 from seamline.adapters.connections import Connection
 from seamline.databases.mysql.bulk_types import expression_of
-from seamline.databases.mysql.canonical import Dialect, quoted
+from seamline.databases.mysql.canonical import quoted
+from seamline.databases.mysql.client import Server
 from seamline.databases.mysql.read import condition_of, relation_of
 from seamline.databases.mysql.watched import WatchedSession
 from seamline.domain.catalogue import Column, Kind
-from seamline.domain.errors import SchemaConflict, SeamlineError
+from seamline.domain.errors import SchemaConflict
 from seamline.domain.table_places import TablePlaces
 from seamline.kinds.bulk import ArrowRows, BulkRead
 from seamline.values.arrow import arrow_type, schema_of
@@ -26,7 +27,7 @@ BATCH_ROWS = 8_192
 class SessionReaders:
     """`kinds.bulk.TableReaders` through a session whose snapshot is open. It is not closed here.
 
-    `proof`: where it stands, by its own word.
+    `proof`: where it stands.
     """
 
     def __init__(
@@ -35,24 +36,22 @@ class SessionReaders:
         connection: Connection,
         reads: Sequence[BulkRead],
         *,
-        dialect: Dialect,
-        proof: Callable[[], str],
-        translated: Callable[[pymysql.err.MySQLError, Connection], SeamlineError],
+        server: Server,
+        proof: str,
         places: TablePlaces | None = None,
     ) -> None:
         self._session = session
         self._connection = connection
         self.reads = reads
-        self._dialect = dialect
+        self._server = server
         self._proof = proof
-        self._translated = translated
         self._places = places or TablePlaces(connection.database)
 
     def meet(self) -> None:
         """There is nobody else."""
 
     def rows(self, number: int, *, proven: Callable[[str], None]) -> ArrowRows:
-        proven(self._proof())
+        proven(self._proof)
         return ArrowRows(schema_of(self.reads[number].table), self._batches(self.reads[number]))
 
     def close(self) -> None: ...
@@ -69,7 +68,7 @@ class SessionReaders:
                 arrays = [_array(column, its) for column, its in zip(table.columns, values, strict=True)]
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema_of(table))
         except pymysql.err.MySQLError as exc:
-            raise self._translated(exc, self._connection) from exc
+            raise self._server.translated(exc, self._connection) from exc
         except _MisfitError as exc:
             raise SchemaConflict(
                 f"a value of {table.name}.{exc.column.name} does not fit {exc.column.source_type}: {exc.__cause__}",
@@ -88,7 +87,7 @@ class SessionReaders:
         if column.kind is Kind.FLOAT:
             # As text a FLOAT has six digits; as a DOUBLE it is exact.
             return f"CAST({quoted(column.name)} AS DOUBLE)"
-        return expression_of(column, dialect=self._dialect)
+        return expression_of(column, dialect=self._server.dialect)
 
 
 class _MisfitError(Exception):

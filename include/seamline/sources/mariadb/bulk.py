@@ -17,11 +17,13 @@ import pymysql
 
 from seamline.adapters.children import native_wait
 from seamline.adapters.connections import Connection
-from seamline.databases.mysql import client
+from seamline.databases.mysql.barrier_readers import BarrierReaders
 from seamline.databases.mysql.bulk_types import expression_of
 from seamline.databases.mysql.canonical import quoted
+from seamline.databases.mysql.client import MARIADB, translated
 from seamline.databases.mysql.read import condition_of, relation_of
-from seamline.databases.mysql.snapshot_sessions import BEGIN_SNAPSHOT, close_all
+from seamline.databases.mysql.snapshot_barrier import BarrierLocks, take, used
+from seamline.databases.mysql.snapshot_sessions import SnapshotLock
 from seamline.databases.mysql.watched import WatchedSession
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
@@ -29,8 +31,7 @@ from seamline.domain.errors import InvariantViolated, SchemaConflict, SeamlineEr
 from seamline.domain.table_places import TablePlace, TablePlaces
 from seamline.kinds.bulk import ArrowRows, BulkRead
 from seamline.sources.mariadb.relay import SessionRelay
-from seamline.sources.mariadb.sessions import address_of, open_session
-from seamline.sources.mariadb.snapshot_barrier import BarrierLocks, Participant, take, used
+from seamline.sources.mariadb.sessions import MariaDbSnapshots
 from seamline.values.arrow import arrow_type, schema_of
 
 BATCH_ROWS = 65_536
@@ -41,7 +42,7 @@ def bulk_statement(lies: TablePlace, table: Table, segment: Segment) -> str:
     return f"SELECT {columns} FROM {relation_of(lies, table)} WHERE {condition_of(table, segment)}"
 
 
-class BulkReaders:
+class BulkReaders(BarrierReaders):
     """The tables of one participant of a snapshot barrier, read one after another through one session.
 
     For a process that does nothing else meanwhile: connectorx 0.4.6 keeps Python's lock while it waits for rows. And
@@ -57,36 +58,32 @@ class BulkReaders:
         participant: int,
         places: TablePlaces | None = None,
     ) -> None:
-        self._connection = connection
-        self._places = places or TablePlaces(connection.database)
-        self._reads = reads
-        self._locks = locks
-        self._participant = participant
-        self._session: WatchedSession | None = None
+        # Which lock is allowed is the coordinator's business.
+        snapshots = MariaDbSnapshots(connection, SnapshotLock.NONE)
+        super().__init__(
+            connection,
+            reads,
+            server=MARIADB,
+            snapshots=snapshots,
+            locks=locks,
+            participant=participant,
+            places=places,
+        )
         self._relay: SessionRelay | None = None
-        self._address = self._named = ""
-        # Of the barrier's locks some outlive an attempt, and with it a session.
-        self._control = open_session(connection)
-
-    def meet(self) -> None:
-        """Open the session at the coordinator's address."""
-        try:
-            participant = Participant(self._control, locks=self._locks, number=self._participant)
-            participant.meet(open_all=self._open, close_all=self._close_session)
-            self._lend()
-        except pymysql.err.MySQLError as exc:
-            raise client.translated(exc, self._connection) from exc
+        self._proof = ""
+        # By this lock the session can be found at the server, should it hang.
+        self._named = locks.name("reading", attempt=0, participant=participant)
 
     def rows(self, number: int, *, proven: Callable[[str], None]) -> ArrowRows:
         return ArrowRows(schema_of(self._reads[number].table), self.batches(number, proven=proven))
 
     def batches(self, number: int, *, proven: Callable[[str], None]) -> Iterator[pa.RecordBatch]:
-        """The rows of one table; before the first the session's address is `proven`, by its own word."""
+        """The rows of one table; before the first the session's place is `proven`, by its own word."""
         if self._relay is None:
             raise InvariantViolated("the readers have not met yet")
         read = self._reads[number]
         self._require_session(read.table)
-        proven(self._address)
+        proven(self._proof)
         with _foreign_errors(read.table), native_wait(self._named):
             source = connectorx.read_sql(
                 self._relay.url,
@@ -97,32 +94,17 @@ class BulkReaders:
         while (batch := _next(source, read.table, self._named)) is not None:
             yield _converted(batch, read.table)
 
-    def close(self) -> None:
-        self._close_session()
-        close_all([self._control])
-
-    def _open(self, attempt: int) -> None:
-        self._named = self._locks.name("reading", attempt=attempt, participant=self._participant)
-        self._session = open_session(self._connection)
-        arrive = self._locks.arrive(attempt=attempt, participant=self._participant)
-        publish = self._locks.publish_address(attempt=attempt, participant=self._participant)
-        for statement in (*arrive, BEGIN_SNAPSHOT, *publish):
-            client.query(self._session, statement)
-
-    def _lend(self) -> None:
-        if self._session is None:
-            raise InvariantViolated("the readers have met without a session")
-        self._address = str(address_of(self._session))
-        # By this lock it can be found at the server, should it hang.
-        take(self._session, self._named)
-        self._relay = SessionRelay(self._session)
+    def _begin_to_read(self, session: WatchedSession, proof: str) -> None:
+        self._proof = proof
+        take(session, self._named)
+        self._relay = SessionRelay(session)
 
     def _require_session(self, table: Table) -> None:
         """connectorx would try to connect for 30 s."""
         try:
             is_there = used(self._control, [self._named])
         except pymysql.err.MySQLError as exc:
-            raise client.translated(exc, self._connection) from exc
+            raise translated(exc, self._connection) from exc
         if not is_there:
             raise TransientError(
                 "the session that stood at the position of the read was lost",
@@ -134,9 +116,7 @@ class BulkReaders:
         if self._relay is not None:
             self._relay.close()
             self._relay = None
-        if self._session is not None:
-            close_all([self._session])
-            self._session = None
+        super()._close_session()
 
 
 def _next(source: Iterator[pa.RecordBatch], table: Table, session: str) -> pa.RecordBatch | None:

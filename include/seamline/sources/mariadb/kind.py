@@ -35,9 +35,10 @@ class MariaDb:
     def open_for_tasks(
         self, source: SourcePlan, wanted: Wanted, tasks: CopyTasks
     ) -> AbstractContextManager[OpenedSource]:
-        from seamline.sources.mariadb.parallel_snapshot import open_source_for_tasks
+        from seamline.databases.mysql.parallel_snapshot import open_source_for_tasks
+        from seamline.sources.mariadb.sessions import READING
 
-        return open_source_for_tasks(source, wanted, tasks)
+        return open_source_for_tasks(READING, source, wanted, tasks)
 
     def open_readers(
         self, source: SourcePlan, reads: Sequence[BulkRead], *, barrier: str, participant: int

@@ -7,12 +7,12 @@ import pymysql
 
 from seamline.databases.mysql import client
 from seamline.databases.mysql.canonical import text_literal
+from seamline.databases.mysql.snapshot_barrier import BarrierLocks
 from seamline.databases.mysql.watched import what_hangs
 from seamline.domain.errors import SeamlineError, TransientError
 from seamline.kinds.bulk import BulkRead, TableReaders
 from seamline.plan.model import SourcePlan
 from seamline.sources.mariadb.bulk import BulkReaders
-from seamline.sources.mariadb.snapshot_barrier import BarrierLocks
 
 
 def open_readers(source: SourcePlan, reads: Sequence[BulkRead], *, barrier: str, participant: int) -> TableReaders:

@@ -8,41 +8,25 @@ was wrong in most). Several sessions stand at one position either because commit
 
 import logging
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import cache
 from typing import Any
 
 import pymysql
 from pymysql.constants import CLIENT, ER
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.hanging import QUESTION_S, SILENCE_S
 from seamline.databases.mysql import client
-from seamline.databases.mysql.client import Session
-from seamline.databases.mysql.snapshot_sessions import NeverTogether, SnapshotLock, begin, close_all
-from seamline.databases.mysql.watched import WatchedSession
-from seamline.domain.catalogue import Table
-from seamline.domain.errors import Refused, TransientError
-from seamline.domain.names import NameLimit
-from seamline.domain.table_places import TablePlaces
-from seamline.plan.model import SourcePlan
+from seamline.databases.mysql.client import MARIADB, Session
+from seamline.databases.mysql.reading import Reading
+from seamline.databases.mysql.snapshot_sessions import HELD_MAX_S, PAUSE_S, SnapshotLock, Snapshots
+from seamline.domain.errors import InvariantViolated, Refused, TransientError
+from seamline.domain.position import Position
 from seamline.sources.mariadb.catalogue import survey
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sources.mariadb.read import MariaDbReadView
-from seamline.sources.mariadb.several_databases import survey_of
 
-# UTC: canonical texts of instants. derived_merge: see `canonical`. The two time-outs: a view lives through long scans.
-# A table that somebody alters just now is waited for for 30 s: who alters may wait for another view of ours.
-SESSION_SETTINGS = (
-    "SET SESSION time_zone = '+00:00', SESSION transaction_isolation = 'REPEATABLE-READ',"
-    " SESSION optimizer_switch = 'derived_merge=off', SESSION wait_timeout = 28800, SESSION net_write_timeout = 3600,"
-    " SESSION max_statement_time = 0, SESSION lock_wait_timeout = 30",
-    # The derived table of a digest stays in memory up to some two million rows; beyond, it goes to disk as before.
-    "SET SESSION tmp_memory_table_size = 134217728, SESSION max_heap_table_size = 134217728",
-)
 # MariaDB 11.4.5 answers `binlog_snapshot_*` through variables of the whole server: sessions that ask at the same time
 # may get each other's address (ADR 7). Ours ask one after the other, and twice: a stranger's question, as a
 # monitor's SHOW STATUS, would have to fall into both with the same answer.
@@ -63,10 +47,7 @@ _READINGS_MAX = 20
 ATTEMPTS_MAX = 60
 # How long new commits may queue behind the wait for those in flight, and then for us: 200 ms together.
 _COMMITS_END_S = 0.05
-HELD_MAX_S = 0.15
 _STAGE_ATTEMPTS = 10
-# Commits go on for longer than they have waited.
-PAUSE_S = 0.3
 # If this process stops dead between two statements, the server ends what it has begun after so many idle seconds.
 _STAGE_IDLE_S = 2
 
@@ -82,20 +63,6 @@ class Address:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.offset}"
-
-
-def open_session(connection: Connection, *, silence_s: float = SILENCE_S) -> WatchedSession:
-    """A session with the settings that canonical texts need; no transaction is open yet. `silence_s`: as of
-    `client.open_session`."""
-    # A digest of a large table answers after minutes.
-    session = client.open_session(connection, limit_s=QUESTION_S, silence_s=silence_s)
-    try:
-        for setting in SESSION_SETTINGS:
-            client.query(session, setting)
-    except pymysql.err.MySQLError as exc:
-        session.close()
-        raise client.translated(exc, connection) from exc
-    return session
 
 
 def address_of(session: "Session[Any]") -> Address:
@@ -126,9 +93,9 @@ def position_of(session: "Session[Any]", address: Address) -> BinlogPosition:
 
 
 @contextmanager
-def commits_held(connection: Connection) -> Iterator[float]:
-    """Commits of the whole server stand still inside, until HELD_MAX_S are over. Gives the moment (monotonic) at which
-    that began. Whether it lasted for what was done inside, the addresses of the sessions show.
+def commits_held(connection: Connection) -> Iterator[None]:
+    """Commits of the whole server stand still inside, until HELD_MAX_S are over. Whether it lasted for what was done
+    inside, the addresses of the sessions show.
 
     TransientError when the stage is not to be had: another backup runs, or commits that do not end.
     The server itself counts the time, so it holds also where this process or the network stands still.
@@ -143,7 +110,7 @@ def commits_held(connection: Connection) -> Iterator[float]:
         client.query(gate, f"DO GET_LOCK({let_go}, 0)")
         _take_stage(stage, let_go, connection)
         try:
-            yield time.monotonic()
+            yield
         finally:
             with suppress(pymysql.err.MySQLError):
                 client.query(gate, f"DO RELEASE_LOCK({let_go})")
@@ -199,98 +166,37 @@ def _never_held(stage: str, attempts: int, exc: pymysql.err.MySQLError) -> Trans
     )
 
 
-def common_address(sessions: Sequence["Session[Any]"]) -> Address | None:
-    """Where the sessions, opened one after the other, stand; None where a commit came in between."""
-    # The first and the last prove it for all: between two equal addresses nothing was committed.
-    first, last = address_of(sessions[0]), address_of(sessions[-1])
-    return first if first == last else None
+class MariaDbSnapshots(Snapshots):
+    """A session knows the address at which its snapshot stands."""
 
+    attempts_max = ATTEMPTS_MAX
+    after = (READ_ADDRESS,)
+    proof = ADDRESS_TEXT
+    lasts = True
+    stands_still = "commits stand still"
 
-def bring_to_one_address(sessions: Sequence["Session[Any]"], *, lock: SnapshotLock, connection: Connection) -> Address:
-    """Snapshots of all sessions at one address; bounded, then Refused with the cure."""
-    for _ in range(ATTEMPTS_MAX):
-        if lock is SnapshotLock.BRIEF and len(sessions) > 1:
-            with commits_held(connection):
-                begin(sessions)
+    def __init__(self, connection: Connection, lock: SnapshotLock) -> None:
+        self._connection = connection
+        self.lock = lock
+
+    @contextmanager
+    def held(self, sessions: int) -> Iterator[None]:
+        if self.lock is SnapshotLock.NONE or sessions == 1:
+            yield
         else:
-            begin(sessions)
-        address = common_address(sessions)
-        if address is not None:
-            return address
-        if lock is SnapshotLock.BRIEF:
-            time.sleep(PAUSE_S)
-    raise never_together(lock, len(sessions))
+            with commits_held(self._connection):
+                yield
+
+    def position(self, sessions: "Sequence[Session[Any]]") -> Position | None:
+        # The first and the last prove it for all: between two equal addresses nothing was committed.
+        first, last = address_of(sessions[0]), address_of(sessions[-1])
+        return position_of(sessions[0], first) if first == last else None
+
+    def proof_of(self, position: Position) -> str:
+        if not isinstance(position, BinlogPosition):
+            raise InvariantViolated(f"no session of MariaDB stands at {position}")
+        return str(Address(position.file, position.offset))
 
 
-def never_together(lock: SnapshotLock, count: int) -> NeverTogether:
-    allowed = "allow `snapshot: {lock: brief}` for this source (commits stand still for a few milliseconds)"
-    in_time = f"is the link to it slow? While commits stand still the sessions have {1000 * HELD_MAX_S:g} ms to open"
-    slower = (
-        "read at a quieter hour, or with fewer task slots: each has a session of its own; or onboard a few of the"
-        " tables and add the others with `<sync>__tables`, each at a position of its own"
-    )
-    return NeverTogether(
-        f"{count} sessions did not come to stand at one binlog position in {ATTEMPTS_MAX} attempts: the source commits"
-        " too often",
-        hint=f"{in_time}; {slower}" if lock is SnapshotLock.BRIEF else f"{allowed}, or {slower}",
-    )
-
-
-def views_at(
-    sessions: Sequence["Session[Any]"],
-    *,
-    connection: Connection,
-    position: BinlogPosition,
-    tables: Sequence[Table] = (),
-    places: TablePlaces | None = None,
-    limits: Collection[NameLimit] = (),
-) -> list[MariaDbReadView]:
-    """Read views over sessions that stand at `position`. Shapes not given are read from the catalogue when asked.
-    `places`: where the tables lie, if not all in the connection's database under their own names. `limits`: of the
-    names of columns."""
-    lie = places or TablePlaces(connection.database)
-
-    @cache
-    def definition_of(name: str) -> Table:
-        return survey_of(connection, lie, [name], survey, limits=limits).whole()[0]
-
-    ((now,),) = client.query(sessions[0], "SELECT UTC_TIMESTAMP(6)")
-    opened_at = now if isinstance(now, datetime) else datetime.fromisoformat(str(now))
-    return [
-        MariaDbReadView(
-            session,
-            database=connection.database,
-            tables=tables,
-            position=position,
-            opened_at=opened_at.replace(tzinfo=UTC),
-            definition_of=definition_of,
-            places=lie,
-            limits=limits,
-        )
-        for session in sessions
-    ]
-
-
-def open_views(source: SourcePlan, count: int, *, tables: Sequence[Table] = ()) -> list[MariaDbReadView]:
-    """`count` read views at one position."""
-    connection = client.role(source, source.reader)
-    sessions: list[Session[Any]] = []
-    try:
-        for _ in range(count):
-            sessions.append(open_session(connection))
-        lock = SnapshotLock(source.snapshot_lock)
-        address = bring_to_one_address(sessions, lock=lock, connection=connection)
-        position = position_of(sessions[0], address)
-        return views_at(
-            sessions,
-            connection=connection,
-            position=position,
-            tables=tables,
-            places=source.places,
-            limits=source.limits,
-        )
-    except BaseException as exc:
-        close_all(sessions)
-        if isinstance(exc, pymysql.err.MySQLError):
-            raise client.translated(exc, connection) from exc
-        raise
+READING = Reading(MARIADB, MariaDbReadView, survey, MariaDbSnapshots)
+open_session, views_at, open_views = MARIADB.open_reading_session, READING.views_at, READING.open_views

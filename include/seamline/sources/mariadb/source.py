@@ -6,15 +6,15 @@ from typing import Any, TypeVar
 
 import pymysql
 
-from seamline.databases.mysql.client import Session, open_session, role, translated
+from seamline.databases.mysql.client import MARIADB, Session, open_session, role, translated
 from seamline.databases.mysql.marker import delete_markers, insert_marker
+from seamline.databases.mysql.several_databases import in_databases, renamed, survey_of
 from seamline.domain.catalogue import Table, alterations
 from seamline.domain.position import Position
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker, Problem, ReadView, Survey
 from seamline.sources.mariadb import catalogue, preflight, preflight_facts
 from seamline.sources.mariadb.sessions import open_views
-from seamline.sources.mariadb.several_databases import in_databases, renamed, survey_of
 
 AnswerT = TypeVar("AnswerT")
 
@@ -27,7 +27,7 @@ class MariaDbSource:
 
     def survey(self, tables: Sequence[str]) -> Survey:
         connection = role(self._source, self._source.reader)
-        return survey_of(connection, self._source.places, tables, catalogue.survey, limits=self._source.limits)
+        return survey_of(MARIADB, connection, self._source.places, tables, catalogue.survey, limits=self._source.limits)
 
     def catalogue(self, tables: Sequence[str]) -> tuple[Table, ...]:
         return self.survey(tables).whole()

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, ClassVar
 
-from seamline.domain.errors import InvariantViolated
 from seamline.kinds.bulk import BulkRead, CopyTasks, OpenedSource, TableReaders, Wanted
 from seamline.kinds.logins import Logins
 from seamline.plan.model import SourcePlan
@@ -35,15 +34,17 @@ class MySql:
     def open_for_tasks(
         self, source: SourcePlan, wanted: Wanted, tasks: CopyTasks
     ) -> AbstractContextManager[OpenedSource]:
-        """`tasks` are never started: this process reads."""
-        from seamline.sources.mysql.bulk import open_source
+        from seamline.databases.mysql.parallel_snapshot import open_source_for_tasks
+        from seamline.sources.mysql.sessions import READING
 
-        return open_source(source, wanted)
+        return open_source_for_tasks(READING, source, wanted, tasks)
 
     def open_readers(
         self, source: SourcePlan, reads: Sequence[BulkRead], *, barrier: str, participant: int
     ) -> TableReaders:
-        raise InvariantViolated(f"no task reads tables of {source.name}: the process that opens the source does")
+        from seamline.sources.mysql.readers import open_readers
+
+        return open_readers(source, reads, barrier=barrier, participant=participant)
 
     def decoder(self, source: SourcePlan) -> "Decoder":
         from seamline.sources.mysql.decode import MySqlDecoder

@@ -1,12 +1,12 @@
-"""The snapshot barrier: sessions in several processes open their snapshots at one binlog address.
+"""The snapshot barrier: sessions in several processes open their snapshots at one position of the binlog.
 
 A coordinator and participants talk through user locks of the source itself, named with a token of the run. These need
 no grant, no port and no clean-up, and a side that dies lets go of its locks. Attempt by attempt:
 
-    participant  Its session takes `ready`, waits for `open`, opens its snapshot and takes `at-<its address>`. The
+    participant  Its session takes `ready`, waits for `open`, opens its snapshot and takes `at-<its proof>`. The
                  participant takes `answer`, waits for `decide` and looks whether `good` is held.
     coordinator  It waits until all are ready; (brief: it holds the commits;) it lets go of `open` and opens its own
-                 sessions; it waits for the answers; (it lets the commits go;) it takes `good` if all addresses are its
+                 sessions; it waits for the answers; (it lets the commits go;) it takes `good` if all proofs are its
                  own; it lets go of `decide`.
 
 Sessions are connected before commits stand still; inside only the snapshots are opened.
@@ -15,7 +15,6 @@ Sessions are connected before commits stand still; inside only the snapshots are
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from types import TracebackType
 from typing import Any
 
@@ -23,23 +22,20 @@ import pymysql
 
 from seamline.adapters.connections import Connection
 from seamline.adapters.hanging import QUESTION_S
-from seamline.databases.mysql import client
 from seamline.databases.mysql.canonical import text_literal
-from seamline.databases.mysql.client import Session
-from seamline.databases.mysql.snapshot_sessions import SnapshotLock, begin
-from seamline.domain.errors import TransientError
-from seamline.sources.mariadb.sessions import (
-    ADDRESS_TEXT,
-    ATTEMPTS_MAX,
+from seamline.databases.mysql.client import Server, Session, query
+from seamline.databases.mysql.snapshot_sessions import (
+    BEGIN_SNAPSHOT,
     HELD_MAX_S,
     PAUSE_S,
-    READ_ADDRESS,
-    Address,
-    commits_held,
-    common_address,
+    SnapshotLock,
+    Snapshots,
     never_together,
 )
+from seamline.domain.errors import TransientError
+from seamline.domain.position import Position
 
+ATTEMPTS_MAX = 60
 # A participant that found no slot within this time never comes; a coordinator that says nothing for this long is gone.
 ARRIVAL_S = 180.0
 _ANSWER_S = 5.0
@@ -56,38 +52,39 @@ class BarrierLocks:
     def name(self, what: str, *, attempt: int, participant: int = 0) -> str:
         return f"seamline.{self._token}.{attempt}.{participant}.{what}"
 
-    def at(self, address: Address, *, attempt: int, participant: int) -> str:
-        digest = hashlib.sha256(str(address).encode()).hexdigest()[:_AT_DIGITS]
+    def at(self, proof: str, *, attempt: int, participant: int) -> str:
+        digest = hashlib.sha256(proof.encode()).hexdigest()[:_AT_DIGITS]
         return self.name(f"at-{digest}", attempt=attempt, participant=participant)
 
-    def arrive(self, *, attempt: int, participant: int) -> tuple[str, ...]:
-        """Statements of a participant's session before its snapshot."""
-        ready, gate = (
-            text_literal(self.name(what, attempt=attempt, participant=participant)) for what in ("ready", "open")
+    def opening(self, snapshots: Snapshots, *, attempt: int, participant: int) -> Sequence[str]:
+        """Statements of a participant's session: it arrives, waits, opens its snapshot and publishes its proof."""
+        ready, gate, at = (
+            text_literal(self.name(what, attempt=attempt, participant=participant)) for what in ("ready", "open", "at-")
         )
-        return f"DO GET_LOCK({ready},0)", f"DO GET_LOCK({gate},{ARRIVAL_S})"
-
-    def publish_address(self, *, attempt: int, participant: int) -> tuple[str, ...]:
-        """Statements by which an open snapshot says where it stands."""
-        digest = f"LEFT(SHA2({ADDRESS_TEXT},256),{_AT_DIGITS})"
-        name = text_literal(self.name("at-", attempt=attempt, participant=participant))
-        publish = f"DO GET_LOCK(CONCAT({name},{digest}),0)"
-        return READ_ADDRESS, publish
+        digest = f"LEFT(SHA2({snapshots.proof},256),{_AT_DIGITS})"
+        return (
+            f"DO GET_LOCK({ready},0)",
+            f"DO GET_LOCK({gate},{ARRIVAL_S})",
+            *snapshots.before,
+            BEGIN_SNAPSHOT,
+            *snapshots.after,
+            f"DO GET_LOCK(CONCAT({at},{digest}),0)",
+        )
 
 
 def take(session: "Session[Any]", name: str, *, patience_s: float = 0.0) -> bool:
-    ((taken,),) = client.query(session, f"SELECT GET_LOCK({text_literal(name)}, {patience_s})")
+    ((taken,),) = query(session, f"SELECT GET_LOCK({text_literal(name)}, {patience_s})")
     return bool(taken)
 
 
 def let_go(session: "Session[Any]", name: str) -> None:
-    client.query(session, f"DO RELEASE_LOCK({text_literal(name)})")
+    query(session, f"DO RELEASE_LOCK({text_literal(name)})")
 
 
 def used(session: "Session[Any]", names: Sequence[str]) -> int:
     """How many of these locks somebody holds."""
     parts = "+".join(f"(IS_USED_LOCK({text_literal(name)}) IS NOT NULL)" for name in names)
-    ((count,),) = client.query(session, f"SELECT {parts or '0'}")
+    ((count,),) = query(session, f"SELECT {parts or '0'}")
     return int(count)
 
 
@@ -103,17 +100,20 @@ class Coordinator:
         self,
         connection: Connection,
         *,
+        server: Server,
+        snapshots: Snapshots,
         locks: BarrierLocks,
         participants: int,
-        lock: SnapshotLock,
         sessions: Sequence["Session[Any]"],
     ) -> None:
         self._connection = connection
+        self._server = server
+        self._snapshots = snapshots
         self._locks = locks
         self._participants = range(participants)
-        self._lock = lock
         self._sessions = sessions
-        self._control = client.open_session(connection, limit_s=QUESTION_S)
+        self._count = len(sessions) + participants
+        self._control = server.open_session(connection, limit_s=QUESTION_S)
         self.held_s = 0.0
         self.attempts = 0
 
@@ -127,50 +127,55 @@ class Coordinator:
         # Participants that still wait get their locks, find nothing decided, and give up.
         self._control.close()
 
-    def meet(self, *, is_alive: Callable[[], bool]) -> Address:
-        """The one address of all sessions, also of the participants'. `is_alive` False: the participants are gone."""
+    def meet(self, *, is_alive: Callable[[], bool]) -> Position:
+        """The one position of all sessions, also of the participants'. `is_alive` False: the participants are gone."""
         try:
             for attempt in range(ATTEMPTS_MAX):
                 self.attempts = attempt + 1
                 self._wait_for_all(attempt, is_alive)
-                address = self._open(attempt)
-                if address is not None:
+                position = self._open(attempt)
+                if position is not None:
                     self._take("good", attempt)
                 else:
                     self._take_locks(attempt + 1)
                 for participant in self._participants:
                     let_go(self._control, self._locks.name("decide", attempt=attempt, participant=participant))
-                if address is not None:
-                    return address
-                if self._lock is SnapshotLock.BRIEF:
+                if position is not None:
+                    return position
+                if self._snapshots.lock is SnapshotLock.BRIEF:
                     time.sleep(PAUSE_S)
         except pymysql.err.MySQLError as exc:
-            raise client.translated(exc, self._connection) from exc
-        raise never_together(self._lock, len(self._sessions) + len(self._participants))
+            raise self._server.translated(exc, self._connection) from exc
+        raise never_together(self._snapshots, self._count, attempts=ATTEMPTS_MAX)
 
-    def _open(self, attempt: int) -> Address | None:
-        """One attempt; None where the sessions stand at different addresses, or a participant does not answer."""
-        is_brief = self._lock is SnapshotLock.BRIEF
-        with commits_held(self._connection) if is_brief else nullcontext(time.monotonic()) as since:
+    def _open(self, attempt: int) -> Position | None:
+        """One attempt; None where the sessions stand at different positions, or a participant does not answer."""
+        is_brief = self._snapshots.lock is SnapshotLock.BRIEF
+        with self._snapshots.held(self._count):
+            since = time.monotonic()
             for participant in self._participants:
                 let_go(self._control, self._locks.name("open", attempt=attempt, participant=participant))
-            begin(self._sessions)
-            self._wait_for_answers(attempt, until=since + (HELD_MAX_S if is_brief else _ANSWER_S))
+            self._snapshots.begin(self._sessions)
+            have_answered = self._have_answered(attempt, until=since + (HELD_MAX_S if is_brief else _ANSWER_S))
             self.held_s = time.monotonic() - since
         # Who was slow to answer has perhaps opened in time.
-        self._wait_for_answers(attempt, until=since + _ANSWER_S)
-        address = common_address(self._sessions)
-        if address is None:
+        is_in_time = self._have_answered(attempt, until=since + _ANSWER_S) if self._snapshots.lasts else have_answered
+        position = self._snapshots.position(self._sessions)
+        if position is None or not is_in_time:
             return None
-        proofs = [self._locks.at(address, attempt=attempt, participant=number) for number in self._participants]
-        return address if used(self._control, proofs) == len(proofs) else None
+        proof = self._snapshots.proof_of(position)
+        proofs = [self._locks.at(proof, attempt=attempt, participant=number) for number in self._participants]
+        return position if used(self._control, proofs) == len(proofs) else None
 
-    def _wait_for_answers(self, attempt: int, *, until: float) -> None:
+    def _have_answered(self, attempt: int, *, until: float) -> bool:
         answers = [
             self._locks.name("answer", attempt=attempt, participant=participant) for participant in self._participants
         ]
-        while used(self._control, answers) < len(answers) and time.monotonic() < until:
+        while used(self._control, answers) < len(answers):
+            if time.monotonic() > until:
+                return False
             time.sleep(_LOOK_EVERY_S)
+        return True
 
     def _wait_for_all(self, attempt: int, is_alive: Callable[[], bool]) -> None:
         ready = [

@@ -8,7 +8,7 @@ from typing import Any
 import pymysql
 
 from seamline.adapters.connections import Connection
-from seamline.databases.mysql.client import Session, open_session, translated
+from seamline.databases.mysql.client import Server, Session
 from seamline.domain.catalogue import Table
 from seamline.domain.names import NameLimit, fitted_name
 from seamline.domain.table_places import TablePlaces
@@ -27,6 +27,7 @@ def in_databases(places: TablePlaces, names: Sequence[str]) -> Mapping[str, dict
 
 
 def survey_of(
+    server: Server,
     connection: Connection,
     places: TablePlaces,
     names: Sequence[str],
@@ -38,7 +39,7 @@ def survey_of(
     tables: dict[str, Table] = {}
     problems: list[Problem] = []
     for database, called in in_databases(places, names).items():
-        found = _survey_in(replace(connection, database=database), list(called), survey_one)
+        found = _survey_in(server, replace(connection, database=database), list(called), survey_one)
         tables |= {called[table.name]: _called(table, called[table.name], limits) for table in found.tables}
         problems += renamed(found.problems, called)
     return Survey(tuple(tables[name] for name in names if name in tables), tuple(problems))
@@ -61,9 +62,9 @@ def _called(table: Table, name: str, limits: Collection[NameLimit]) -> Table:
     return replace(table, name=name, columns=columns, key=tuple(names[column] for column in table.key))
 
 
-def _survey_in(connection: Connection, tables: Sequence[str], survey_one: SurveyOne) -> Survey:
-    with closing(open_session(connection)) as session:
+def _survey_in(server: Server, connection: Connection, tables: Sequence[str], survey_one: SurveyOne) -> Survey:
+    with closing(server.open_session(connection)) as session:
         try:
             return survey_one(session, connection.database, tables)
         except pymysql.err.MySQLError as exc:
-            raise translated(exc, connection) from exc
+            raise server.translated(exc, connection) from exc
