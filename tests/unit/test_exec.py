@@ -1,7 +1,11 @@
 """`seamline exec` runs programs of the environment and the servers' clients."""
 
 import os
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -27,6 +31,25 @@ def test_the_servers_client_is_found_here_and_by_what_is_run(monkeypatch: pytest
     assert str(binaries()) in path.split(":")
 
 
+@pytest.fixture(scope="module")
+def ports() -> Iterator[dict[str, int]]:
+    """Of servers that say their version to whoever comes, and nothing else."""
+    with ExitStack() as opened:
+        found = {}
+        for client, version in (("mariadb", b"11.4.5-MariaDB-log"), ("mysql", b"9.7.4")):
+            listener = opened.enter_context(socket.create_server(("127.0.0.1", 0)))
+            Thread(target=_greet, args=(listener, b"\x0a" + version + bytes(50)), daemon=True).start()
+            found[client] = listener.getsockname()[1]
+        yield found
+
+
+def _greet(listener: socket.socket, greeting: bytes) -> None:
+    with suppress(OSError):
+        while True:
+            with listener.accept()[0] as session:
+                session.sendall(len(greeting).to_bytes(3, "little") + b"\0" + greeting)
+
+
 CLIENTS = {
     "psql": (
         "postgres://writer:s%20cret@127.0.0.1:5/warehouse",
@@ -34,38 +57,53 @@ CLIENTS = {
         {"PGHOST": "127.0.0.1", "PGPORT": "5", "PGUSER": "writer", "PGPASSWORD": "s cret", "PGDATABASE": "warehouse"},
     ),
     "mariadb": (
-        "mysql://reader:s%20cret@127.0.0.1:6/bank",
-        ["--host=127.0.0.1", "--port=6", "--user=reader", "--database=bank"],
+        "mysql://reader:s%20cret@127.0.0.1:{mariadb}/bank",
+        ["--host=127.0.0.1", "--port={mariadb}", "--user=reader", "--database=bank"],
+        {"MYSQL_PWD": "s cret"},
+    ),
+    "mysql": (
+        "mysql://reader:s%20cret@127.0.0.1:{mysql}/bank",
+        ["--host=127.0.0.1", "--port={mysql}", "--user=reader", "--database=bank"],
         {"MYSQL_PWD": "s cret"},
     ),
 }
+IN_THE_CLEAR = {"mysql": ["--get-server-public-key"]}
 
 
+@pytest.mark.parametrize("named", ["by its name", "by its connection"])
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_client_opens_a_connection_and_its_password_is_in_no_argument(
-    client: str, monkeypatch: pytest.MonkeyPatch
+    client: str, named: str, ports: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri, options, more = CLIENTS[client]
+    words_of_mine = [client, "-x"] if named == "by its name" else []
     ran: list[tuple[list[str], dict[str, str]]] = []
-    monkeypatch.setenv("SEAMLINE_CONNECTION_PLACE", uri)
+    monkeypatch.setenv("SEAMLINE_CONNECTION_PLACE", uri.format(**ports))
     monkeypatch.setattr("shutil.which", lambda name, path: f"/bin/{name}")
     monkeypatch.setattr(os, "execve", lambda file, words, variables: ran.append((words, variables)))
-    main(["exec", "--as", "place", client, "-x"])
+    main(["exec", "--as", "place", *words_of_mine])
     ((words, variables),) = ran
-    assert words == [f"/bin/{client}", *options, "-x"]
+    wanted = [*(option.format(**ports) for option in options), *IN_THE_CLEAR.get(client, [])]
+    assert words == [f"/bin/{client}", *wanted, *words_of_mine[1:]]
     assert variables.items() >= more.items()
 
 
 @pytest.mark.parametrize(
     ("mode", "more"),
     [
-        ("disable", ["--skip-ssl"]),
-        ("require", ["--ssl", "--skip-ssl-verify-server-cert"]),
-        ("verify-full", ["--ssl", "--ssl-verify-server-cert", "--ssl-ca={ca}"]),
+        ("disable", {"mariadb": ["--skip-ssl"], "mysql": ["--ssl-mode=DISABLED", "--get-server-public-key"]}),
+        ("require", {"mariadb": ["--ssl", "--skip-ssl-verify-server-cert"], "mysql": ["--ssl-mode=REQUIRED"]}),
+        (
+            "verify-full",
+            {
+                "mariadb": ["--ssl", "--ssl-verify-server-cert", "--ssl-ca={ca}"],
+                "mysql": ["--ssl-mode=VERIFY_IDENTITY", "--ssl-ca={ca}"],
+            },
+        ),
     ],
 )
 def test_the_servers_clients_are_configured_for_tls(
-    mode: str, more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mode: str, more: dict[str, list[str]], tmp_path: Path, ports: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ca = tmp_path / "ca.pem"
     ca.touch()
@@ -74,21 +112,41 @@ def test_the_servers_clients_are_configured_for_tls(
     monkeypatch.setattr("shutil.which", lambda name, path: f"/bin/{name}")
     monkeypatch.setattr(os, "execve", lambda file, words, variables: ran.append((words, variables)))
     for client, (uri, options, _) in CLIENTS.items():
-        monkeypatch.setenv("SEAMLINE_CONNECTION_PLACE", uri + said)
+        monkeypatch.setenv("SEAMLINE_CONNECTION_PLACE", uri.format(**ports) + said)
         main(["exec", "--as", "place", client, "-x"])
         (words, variables) = ran.pop()
         if client == "psql":
             assert variables["PGSSLMODE"] == mode
             assert variables.get("PGSSLROOTCERT", "") == (str(ca) if mode.startswith("verify") else "")
         else:
-            assert words == ["/bin/mariadb", *options, *(word.format(ca=ca) for word in more), "-x"]
+            wanted = [word.format(ca=ca, **ports) for word in (*options, *more[client])]
+            assert words == [f"/bin/{client}", *wanted, "-x"]
+
+
+@pytest.mark.parametrize("there", [[], ["mariadb"]])
+def test_a_mysql_without_its_own_client_is_refused_with_the_cure(
+    there: list[str],
+    tmp_path: Path,
+    ports: dict[str, int],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What many systems call `mysql` is MariaDB's."""
+    for name in there:
+        (tmp_path / name).touch(mode=0o755)
+        (tmp_path / "mysql").symlink_to(tmp_path / name)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("SEAMLINE_CONNECTION_PLACE", CLIENTS["mysql"][0].format(**ports))
+    monkeypatch.setattr(os, "execve", lambda *_: pytest.fail("a client was started"))
+    assert main(["exec", "--as", "place"]) == ConfigError.exit_code
+    assert "mysql-community-client" in capsys.readouterr().err
 
 
 def test_what_the_mariadb_client_cannot_verify_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, ports: dict[str, int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "ca.pem").touch()
-    uri = f"{CLIENTS['mariadb'][0]}?sslmode=verify-ca&sslrootcert={tmp_path / 'ca.pem'}"
+    uri = f"{CLIENTS['mariadb'][0].format(**ports)}?sslmode=verify-ca&sslrootcert={tmp_path / 'ca.pem'}"
     monkeypatch.setenv("SEAMLINE_CONNECTION_PLACE", uri)
     monkeypatch.setattr(os, "execve", lambda *_: pytest.fail("a client was started"))
     assert main(["exec", "--as", "place", "mariadb"]) == ConfigError.exit_code
@@ -97,12 +155,22 @@ def test_what_the_mariadb_client_cannot_verify_is_refused(
 
 @pytest.mark.parametrize(
     ("uri", "client"),
-    [("http://127.0.0.1:7", "psql"), (CLIENTS["mariadb"][0], "psql"), (CLIENTS["psql"][0], "mariadb")],
+    [
+        ("http://127.0.0.1:7", "psql"),
+        (CLIENTS["mariadb"][0], "psql"),
+        (CLIENTS["psql"][0], "mariadb"),
+        (CLIENTS["mysql"][0], "mariadb"),
+        (CLIENTS["mariadb"][0], "mysql"),
+    ],
 )
 def test_a_client_of_another_kind_of_server_opens_nothing(
-    uri: str, client: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    uri: str,
+    client: str,
+    ports: dict[str, int],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("SEAMLINE_CONNECTION_PLACE", uri)
+    monkeypatch.setenv("SEAMLINE_CONNECTION_PLACE", uri.format(**ports))
     monkeypatch.setattr(os, "execve", lambda *_: pytest.fail("a client was started"))
     assert main(["exec", "--as", "place", client]) == ConfigError.exit_code
     assert f"{client} does not open connection place" in capsys.readouterr().err
