@@ -18,6 +18,7 @@ from seamline.sinks.relational.preflight import problems
 from seamline.sinks.relational.publish import Publisher
 from seamline.sinks.relational.read_back import open_live
 from seamline.sinks.relational.session import query
+from tests.contract import behaviours
 from tests.contract.behaviours import Applying, account, published, texts
 from tests.contract.joining_behaviours import CALL, LEG, carrying, passed
 from tests.contract.relational_worlds import AT, RELATIONAL, MariaDbWorld, relational_maker
@@ -194,6 +195,20 @@ def test_rows_without_a_key_that_somebody_has_changed_are_mended_by_the_next_pub
             "DELETE FROM settlement.audit WHERE actor = 'x' LIMIT 1",
             "INSERT INTO settlement.audit VALUES ('by', 'hand')",
         )
+
+
+@pytest.mark.parametrize("kind", RELATIONAL)
+def test_names_of_64_characters_of_any_script_are_published_and_written(
+    kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, name = ACCOUNT.columns
+    long = replace(ACCOUNT, name="中文" * 32, columns=(key, replace(name, name="文" * 64)))
+    rows = [{"id": number, "文" * 64: "a"} for number in range(3)]
+    monkeypatch.setattr(behaviours, "TABLES", (long,))
+    with closing(relational_maker(kind, request)([long])) as world:
+        world.sink().publish(STREAM, [world.load(long, rows[:2])], publication=publication([long]))
+        Applying(world).span(insert(long, **rows[2]), delete(long, **rows[0]))
+        assert world.rows(long) == texts(*rows[1:])
 
 
 def test_a_table_that_is_not_ours_is_never_written(world: MariaDbWorld) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from seamline.domain.names import NameLimit, NameUnit, fitted_name
 from seamline.domain.table_places import TablePlace, TablePlaces
+from seamline.kinds.found import sink_kind
 from seamline.plan.compile import compile_plan
 from seamline.plan.explain import explain
 from seamline.plan.model import SyncPlan, plan_from_json, plan_to_json
@@ -86,6 +87,13 @@ def test_a_long_name_is_derived_or_declared(tmp_path: Path) -> None:
     assert f"table {plan.tables[0].name} (from bank.{long}): live" in explain(plan)
 
 
+@pytest.mark.parametrize(("kind", "holds"), [("mariadb", 64), ("mysql", 64), ("postgres", 21)])
+def test_a_destination_counts_names_as_its_server_does(kind: str, holds: int) -> None:
+    limit = sink_kind(kind).powers.names
+    assert limit.takes("中" * holds)
+    assert not limit.takes("中" * (holds + 1))
+
+
 MISTAKES = {
     "derived alike": (("a_b.c", "a.b_c"), "line 5 are both called `a_b_c`", "`as`"),
     "declared alike": (("account", "{name: sales.order, as: account}"), "line 5 are both called `account`", "`as`"),
@@ -102,10 +110,13 @@ def test_two_tables_never_get_one_name(tmp_path: Path, mistake: str) -> None:
     assert fault.line == 6 and cause in fault.cause and cure in fault.cure, str(fault)
 
 
-def test_a_database_that_the_source_does_not_read_is_refused(tmp_path: Path) -> None:
-    fault = fault_of(tmp_path, "account", "sales.order", source=SOURCE)
+@pytest.mark.parametrize("kind", ["mariadb"])
+def test_a_database_that_the_source_does_not_read_is_refused(tmp_path: Path, kind: str) -> None:
+    source = SOURCE.replace("kind: mariadb", f"kind: {kind}")
+    assert f"kind: {kind}" in source
+    fault = fault_of(tmp_path, "account", "sales.order", source=source)
     assert "database `sales` is none of those that source `core_bank` reads: bank" in fault.cause
-    plan = plan_of(tmp_path, "account", "sales.order", source=f"{SOURCE}databases: [sales]\n")
+    plan = plan_of(tmp_path, "account", "sales.order", source=f"{source}databases: [sales]\n")
     assert (plan.source.databases, plan.tables[1].name) == (("sales",), "sales_order")
 
 

@@ -19,8 +19,8 @@ IDENTIFIER_LENGTH_MAX = 63
 # Letters and digits of any script, `_`, `$`, `-`, quotes, and blanks inside. Other signs of ASCII mean something where
 # names stand in a list, a path or a pattern; a backtick ends a name in the statements that Debezium sends.
 SQL_NAME = re.compile(r"(?! )[^\x00-\x1f!#%&(-,./:-@\[-\^`{-\x7f]+(?<! )")
-# Of a name in a source: MariaDB takes so many letters, PostgreSQL 63 bytes.
-SOURCE_NAME_LENGTH_MAX = 64
+# MariaDB and MySQL take so many letters, PostgreSQL 63 bytes.
+SQL_NAME_LENGTH_MAX = 64
 WHY_LENGTH_MAX = 200
 _DURATION = re.compile(r"([0-9]{1,6})(s|min|h|d)")
 _UNIT_S = {"s": 1, "min": 60, "h": 3600, "d": 86400}
@@ -53,34 +53,36 @@ def _identifier(value: str) -> str:
 
 
 def is_sql_name(value: str) -> bool:
-    """Whether tables and columns may be called so. PostgreSQL counts bytes."""
-    fits = len(value.encode(errors="replace")) <= NAME_BYTES_MAX
-    return bool(SQL_NAME.fullmatch(value)) and value.isprintable() and fits
+    """Whether tables and columns may be called so in some database. What a destination takes is its kind's to say."""
+    return bool(SQL_NAME.fullmatch(value)) and value.isprintable() and len(value) <= SQL_NAME_LENGTH_MAX
 
 
 def _sql_name(value: str) -> str:
     if not is_sql_name(value):
         raise ValueError(
             "a column, or a table at a destination, is named by letters and digits of any script, `_`, `$`, `-`, quotes"
-            f" and blanks inside, of at most {NAME_BYTES_MAX} bytes, got {redacted(value)}"
+            f" and blanks inside, of at most {SQL_NAME_LENGTH_MAX} characters, got {redacted(value)}"
         )
+    return value
+
+
+def _sql_name_everywhere(value: str) -> str:
+    if len(value.encode()) > NAME_BYTES_MAX:
+        raise ValueError(f"no name in PostgreSQL has more than {NAME_BYTES_MAX} bytes, got {redacted(value)}")
     return value
 
 
 def is_table_place(value: str) -> bool:
     """Whether a table may be declared so: by its name, or by that of its schema or database, a dot, and its name."""
     parts = value.split(SEPARATOR)
-    are_names = all(
-        SQL_NAME.fullmatch(part) and part.isprintable() and len(part) <= SOURCE_NAME_LENGTH_MAX for part in parts
-    )
-    return len(parts) <= 2 and are_names
+    return len(parts) <= 2 and all(map(is_sql_name, parts))
 
 
 def _table_place(value: str) -> str:
     if not is_table_place(value):
         raise ValueError(
             "a table is named `table`, or `schema.table` (in MariaDB `database.table`), each by letters and digits of"
-            f" any script, `_`, `$`, `-`, quotes and blanks inside, of at most {SOURCE_NAME_LENGTH_MAX} characters, got"
+            f" any script, `_`, `$`, `-`, quotes and blanks inside, of at most {SQL_NAME_LENGTH_MAX} characters, got"
             f" {redacted(value)}. Rename it at the source; for a table, leave a view under the old"
             " name to those who use it"
         )
@@ -163,8 +165,10 @@ Identifier = Annotated[
 SqlName = Annotated[
     str,
     AfterValidator(_sql_name),
-    WithJsonSchema({"type": "string", "pattern": f"^{SQL_NAME.pattern}$", "maxLength": NAME_BYTES_MAX}),
+    WithJsonSchema({"type": "string", "pattern": f"^{SQL_NAME.pattern}$", "maxLength": SQL_NAME_LENGTH_MAX}),
 ]
+# One that every destination takes.
+SqlNameEverywhere = Annotated[SqlName, AfterValidator(_sql_name_everywhere)]
 TablePlaceName = Annotated[
     str,
     AfterValidator(_table_place),
@@ -172,7 +176,7 @@ TablePlaceName = Annotated[
         {
             "type": "string",
             "pattern": f"^{SQL_NAME.pattern}(\\.{SQL_NAME.pattern})?$",
-            "maxLength": 2 * SOURCE_NAME_LENGTH_MAX + 1,
+            "maxLength": 2 * SQL_NAME_LENGTH_MAX + 1,
         }
     ),
 ]

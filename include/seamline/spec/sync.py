@@ -7,7 +7,17 @@ from pydantic import Field, GetJsonSchemaHandler, field_validator, model_validat
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from seamline.spec.fields import Declared, Duration, Name, SqlName, TablePlaceName, TimeOfDay, TimeZone, Why
+from seamline.spec.fields import (
+    Declared,
+    Duration,
+    Name,
+    SqlName,
+    SqlNameEverywhere,
+    TablePlaceName,
+    TimeOfDay,
+    TimeZone,
+    Why,
+)
 
 MIDNIGHT = "00:00"
 # Why a way of cutting that the design has is not there yet.
@@ -176,7 +186,7 @@ class Reconcile(Declared):
 class DerivedTable(Declared):
     """A table computed from the staged cut, published and reconciled with it."""
 
-    name: SqlName = Field(description="Name of the derived table.")
+    name: SqlNameEverywhere = Field(description="Name of the derived table.")
     table: SqlName = Field(description="Table of this sync that it is computed from.")
     sum: SqlName = Field(description="Exact numeric column to add up.")
     by: tuple[SqlName, ...] = Field(description="Columns to group by.", min_length=1, strict=False)

@@ -7,6 +7,7 @@ from seamline.domain.catalogue import Column, Table
 from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.ledger import StreamId
+from seamline.domain.names import NameLimit, NameUnit
 from seamline.domain.position import Position
 from seamline.domain.verdict import TableVerdict
 from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
@@ -30,7 +31,7 @@ class RelationalKind:
     """All of `kinds.sink.SinkKind` but its name and its declaration, with every power."""
 
     dialect: ClassVar[Dialect]
-    powers: ClassVar[SinkPowers] = SinkPowers(Atomic.SYNC)
+    powers: ClassVar[SinkPowers] = SinkPowers(Atomic.SYNC, names=NameLimit(64, NameUnit.CHARACTERS))
 
     def open_sink(self, plan: SyncPlan, destination: DestinationPlan, *, decoder: "ChangeDecoder") -> Sink:
         from seamline.sinks.relational.sink import open_sink
