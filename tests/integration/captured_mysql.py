@@ -15,7 +15,7 @@ from seamline.databases.mysql.grants import statements_of
 from seamline.kinds.logins import Logins
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan, TablePlan
 from seamline.settings import load
-from seamline.sources.mysql.grants import grant_script
+from seamline.sources.mysql.grants import script_of
 from seamline.sources.mysql.source import MySqlSource
 from tests.integration.captured import ACCOUNT, AUDIT, LATER, Captured, forget
 from tests.mysql_server import mysql, mysql_database
@@ -30,8 +30,8 @@ class MySqlCaptured(Captured):
     def grant(self, plan: SyncPlan) -> None:
         source = plan.source
         roles = {role: resolve(getattr(source, role)).login for role in ("reader", "capture", "marker")}
-        tables = [table.name for table in plan.tables]
-        script = grant_script(source.database, tables, logins=Logins(**roles), snapshot_lock=source.snapshot_lock)
+        tables = [source.places.captured(table.name) for table in plan.tables]
+        script = script_of(source, tables, logins=Logins(**roles))
         for role, login in roles.items():
             script = script.replace(f"<password of {login}>", resolve(getattr(source, role)).password)
         self.execute(*statements_of(script))

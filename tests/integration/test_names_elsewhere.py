@@ -1,4 +1,4 @@
-"""One sync carries tables of several schemas, or of several databases of one MariaDB server, under names of its own."""
+"""One sync carries tables of several schemas, or of several databases of one server, under names of its own."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -16,6 +16,7 @@ from seamline.sync.onboard import publish
 from seamline.sync.snapshot import take_snapshot
 from tests.conftest import RunningStack
 from tests.integration.captured import Captured, captured
+from tests.integration.captured_mysql import captured_mysql
 from tests.integration.captured_postgres import captured_postgres
 from tests.integration.databases import postgres_database
 from tests.integration.into_mariadb import plan_of, synced, warehouse_in_mariadb
@@ -65,9 +66,10 @@ def create(at: Callable[..., str], amount: str) -> list[str]:
     return [f"CREATE TABLE {at(*place)} {columns}" for place in (*PLACES.values(), BESIDE)]
 
 
-@pytest.fixture(params=["mariadb", "postgres"])
+@pytest.fixture(params=["mariadb", "mysql", "postgres"])
 def bank(request: pytest.FixtureRequest, stack: RunningStack) -> Iterator[Elsewhere]:
-    with in_mariadb() if request.param == "mariadb" else in_postgres() as found:
+    made = {"mariadb": in_mariadb, "postgres": in_postgres}.get(request.param)
+    with made() if made else in_mysql(request.getfixturevalue("mysql_root")) as found:
         # What another sync of the source has brought into its log.
         found.one.registry.listed = (".".join(BESIDE),)
         yield found
@@ -89,19 +91,33 @@ def in_postgres() -> Iterator[Elsewhere]:
 
 @contextmanager
 def in_mariadb() -> Iterator[Elsewhere]:
-    quoted = mariadb_text.quoted
-    with captured("elsewhere_my") as one:
-        one.plan = replace(one.plan, source=replace(one.plan.source, databases=OTHERS))
-        # A name that no column of PostgreSQL can have.
-        found = Elsewhere(one, quoted, "elsewhere_my", amount="金" * 30)
-        forgotten = [f"DROP DATABASE IF EXISTS {quoted(database)}" for database in OTHERS]
-        made = (f"CREATE DATABASE {quoted(database)}" for database in OTHERS)
-        one.execute(*forgotten, *made, *create(found.at, found.amount))
+    with captured("elsewhere_my") as one, several_databases(one) as found:
         try:
             yield found
         finally:
             rights = [f"DELETE FROM mysql.{table} WHERE db IN {OTHERS}" for table in ("tables_priv", "db")]
-            one.execute(*forgotten, *rights, "FLUSH PRIVILEGES")
+            one.execute(*rights, "FLUSH PRIVILEGES")
+
+
+@contextmanager
+def in_mysql(server: Connection) -> Iterator[Elsewhere]:
+    with captured_mysql(server, "elsewhere_mysql") as one, several_databases(one) as found:
+        yield found
+
+
+@contextmanager
+def several_databases(one: Captured) -> Iterator[Elsewhere]:
+    quoted = mariadb_text.quoted
+    one.plan = replace(one.plan, source=replace(one.plan.source, databases=OTHERS))
+    # A name that no column of PostgreSQL can have.
+    found = Elsewhere(one, quoted, one.source_plan.database, amount="金" * 30)
+    forgotten = [f"DROP DATABASE IF EXISTS {quoted(database)}" for database in OTHERS]
+    made = (f"CREATE DATABASE {quoted(database)}" for database in OTHERS)
+    one.execute(*forgotten, *made, *create(found.at, found.amount))
+    try:
+        yield found
+    finally:
+        one.execute(*forgotten)
 
 
 @pytest.fixture

@@ -110,7 +110,7 @@ def test_two_tables_never_get_one_name(tmp_path: Path, mistake: str) -> None:
     assert fault.line == 6 and cause in fault.cause and cure in fault.cure, str(fault)
 
 
-@pytest.mark.parametrize("kind", ["mariadb"])
+@pytest.mark.parametrize("kind", ["mariadb", "mysql"])
 def test_a_database_that_the_source_does_not_read_is_refused(tmp_path: Path, kind: str) -> None:
     source = SOURCE.replace("kind: mariadb", f"kind: {kind}")
     assert f"kind: {kind}" in source

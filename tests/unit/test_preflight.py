@@ -63,7 +63,7 @@ class Gathered(dict[str, str]):
     """Refuses to be asked for what `gather` does not ask a server for, and would so be unknown of every server."""
 
     def get(self, name: str, other: Any = None) -> Any:
-        assert name in preflight_facts._VARIABLES.split(), name
+        assert name in preflight_facts.VARIABLES, name
         return super().get(name, other)
 
 
@@ -264,4 +264,4 @@ def test_a_replica_is_known_as_one_to_a_login_that_may_not_see_its_primary(
     running: str, primaries: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(preflight_facts, "query", lambda session, text: (("Slaves_running", running),))
-    assert preflight_facts._primaries(Forbidden()) == primaries  # type: ignore[arg-type]  # noqa: SLF001
+    assert preflight_facts.primaries(Forbidden()) == primaries  # type: ignore[arg-type]

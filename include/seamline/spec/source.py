@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from seamline.domain.table_places import TablePlace
-from seamline.spec.fields import ConnectionId, Declared, Identifier, Name
+from seamline.spec.fields import ConnectionId, Declared, Identifier, Name, SqlName
 
 
 class Capture(Declared):
@@ -65,3 +65,26 @@ class DatabaseSource(Declared):
     def refusal(self, place: TablePlace) -> tuple[str, str] | None:
         """Cause and cure, where no table can lie there."""
         return None
+
+
+class ServerSource(DatabaseSource):
+    """A database of a server whose other databases the same capture may read."""
+
+    names_elsewhere: ClassVar[bool] = True
+
+    databases: tuple[SqlName, ...] = Field(
+        (),
+        description="Other databases of the server whose tables syncs may name, as `database.table`. The capture reads"
+        " the structure of all of them when it begins, so one that is added later takes a new capture.",
+        strict=False,
+    )
+
+    def plan_fields(self) -> Mapping[str, Any]:
+        return {"databases": self.databases}
+
+    def refusal(self, place: TablePlace) -> tuple[str, str] | None:
+        known = [self.database, *self.databases]
+        if place.namespace in known:
+            return None
+        cause = f"database `{place.namespace}` is none of those that source `{self.source}` reads: {', '.join(known)}"
+        return cause, f"Correct it, or add it to `databases` of sources/{self.source}.yaml"

@@ -1,13 +1,15 @@
 """Tables and columns as the information_schema of MariaDB and MySQL lists them, and the kinds of their types."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from seamline.databases.mysql.client import Session, query
-from seamline.domain.catalogue import Column, Kind
+from seamline.databases.mysql.generated import virtual_fault
+from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
+from seamline.ports import Problem, Survey
 
 _INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 32, "int": 32, "bigint": 64}
 # An unsigned integer is kept as the next larger signed one.
@@ -48,6 +50,110 @@ class ColumnFacts:
     character_set: str = ""
     # Of a VIRTUAL generated column; None where the value is stored.
     virtual_of: str | None = None
+
+
+COLUMN_CURE = (
+    "leave the table out of the sync, or change the column at the source: its name, its type, its character set or, of"
+    " a VIRTUAL one, its expression"
+)
+_COLUMNS = (
+    "SELECT table_name, column_name, data_type, column_type, is_nullable = 'YES', character_maximum_length,"
+    " character_octet_length, numeric_precision, numeric_scale, datetime_precision, character_set_name,"
+    " IF(INSTR(extra, 'VIRTUAL'), IFNULL(generation_expression, ''), NULL)"
+    " FROM information_schema.columns WHERE table_schema = %s ORDER BY table_name, ordinal_position"
+)
+ColumnsOf = Callable[["Session[Any]", str, Sequence[str]], Mapping[str, Sequence[ColumnFacts]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """What is a server's own. `columns`: by table; `unsupported`: why a column cannot be kept exactly, "" where it
+    can."""
+
+    columns: ColumnsOf
+    unsupported: Callable[[ColumnFacts], str]
+
+    def read_catalogue(self, session: "Session[Any]", database: str, tables: Sequence[str]) -> tuple[Table, ...]:
+        """The tables in the order asked. SchemaConflict names every unknown table and every column that cannot be
+        kept."""
+        return self.survey(session, database, tables).whole()
+
+    def survey(self, session: "Session[Any]", database: str, tables: Sequence[str]) -> Survey:
+        """Which of these tables are there and can be kept."""
+        listed = listed_tables(session, database)
+        missing = {name: fault for name in tables if (fault := table_fault(name, listed))}
+        problems = [
+            Problem(f"database {database}: {fault}", "correct `tables` of the sync", table=name)
+            for name, fault in missing.items()
+        ]
+        there = [name for name in tables if name not in missing]
+        columns, keys = self.columns(session, database, there), primary_keys(session, database)
+        found = []
+        for name in there:
+            table, faults = self.table_from_facts(
+                name, columns[name], keys.get(name, ()), rows_estimate=listed[name][1]
+            )
+            problems += [Problem(f"database {database}: {fault}", COLUMN_CURE, table=name) for fault in faults]
+            found += [] if faults else [table]
+        return Survey(tuple(found), tuple(problems))
+
+    def table_from_facts(
+        self, name: str, columns: Sequence[ColumnFacts], key: Sequence[str], *, rows_estimate: int = 0
+    ) -> tuple[Table, list[str]]:
+        """The table, and what is wrong with its columns; a faulty column is left out of the table."""
+        kept, faults = [], []
+        types = {facts.name: facts.data_type for facts in columns}
+        for facts in columns:
+            fault = self.unsupported(facts) or _virtual_fault(facts, types)
+            fault = fault or (_key_fault(facts) if facts.name in key else "")
+            if fault:
+                faults.append(f"`{name}`.`{facts.name}` {facts.column_type}: {fault}")
+            else:
+                kept.append(column_from_facts(facts))
+        return Table(name, tuple(kept), tuple(key), rows_estimate), faults
+
+
+def _virtual_fault(facts: ColumnFacts, types: Mapping[str, str]) -> str:
+    if facts.virtual_of is None:
+        return ""
+    return virtual_fault(facts.virtual_of, own_type=facts.data_type, types=types)
+
+
+def _key_fault(facts: ColumnFacts) -> str:
+    """In a key, values that are equal must be written alike: the log distinguishes keys by their text."""
+    if facts.data_type in ("float", "double"):
+        return "a floating point number is no exact key"
+    return ""
+
+
+def listed_columns(
+    session: "Session[Any]",
+    database: str,
+    *,
+    is_json: Callable[[str, str, str], bool],
+    expression: Callable[[str], str] = str,
+) -> dict[str, list[ColumnFacts]]:
+    """By table. `is_json`: of table, column and type; `expression`: of a VIRTUAL column, as SQL has it."""
+    found: dict[str, list[ColumnFacts]] = {}
+    rows: Iterable[tuple[Any, ...]] = query(session, _COLUMNS, (database,))
+    for table, name, data_type, column_type, nullable, *numbers, character_set, virtual_of in rows:
+        characters, octets, precision, scale, fraction = (int(number or 0) for number in numbers)
+        facts = ColumnFacts(
+            str(name),
+            str(data_type).lower(),
+            str(column_type),
+            bool(nullable),
+            characters,
+            octets,
+            precision,
+            scale,
+            fraction,
+            is_json=is_json(str(table), str(name), str(data_type).lower()),
+            character_set=str(character_set or ""),
+            virtual_of=None if virtual_of is None else expression(str(virtual_of)),
+        )
+        found.setdefault(str(table), []).append(facts)
+    return found
 
 
 def listed_tables(session: "Session[Any]", database: str) -> dict[str, tuple[str, int]]:

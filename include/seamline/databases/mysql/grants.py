@@ -1,6 +1,81 @@
-"""Names in the statements that the owner of a database runs, and these statements one by one."""
+"""The statements that the owner of a database runs once: three roles, each with the least it needs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from seamline.databases.mysql.canonical import quoted
+from seamline.databases.mysql.marker import create_statement
+from seamline.databases.mysql.read import relation_at
+from seamline.domain.table_places import TablePlace
+from seamline.kinds.logins import Logins
+from seamline.plan.model import SourcePlan
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """In what the statements of a server differ. `remarks`: comments at the top, and above the rights of the capture;
+    `capture`: what is granted to it ON *.*; `reader`: by `snapshot.lock` a remark, and what is granted to it."""
+
+    server: str
+    remarks: tuple[Sequence[str], Sequence[str]]
+    capture: Sequence[str]
+    reader: Mapping[str, tuple[str, Sequence[str]]]
+
+    def script_of(self, source: SourcePlan, tables: Sequence[str], *, logins: Logins) -> str:
+        """`grant_script` of a plan's source."""
+        return self.grant_script(
+            source.database,
+            tables,
+            logins=logins,
+            marker_table=source.marker_table,
+            snapshot_lock=source.snapshot_lock,
+            databases=source.databases,
+        )
+
+    def grant_script(
+        self,
+        database: str,
+        tables: Sequence[str],
+        *,
+        logins: Logins,
+        marker_table: str = "seamline_marker",
+        snapshot_lock: str = "none",
+        databases: Sequence[str] = (),
+    ) -> str:
+        """The whole script; `tables` as the capture calls them, `databases` beside `database`. Passwords are
+        placeholders: they never pass through Seamline."""
+        listed = [relation_at(TablePlace.declared(table, database)) for table in tables]
+        marker = relation_at(TablePlace(database, marker_table))
+        capture, reader = account(logins.capture), account(logins.reader)
+        at_the_top, of_capture = self.remarks
+        remark, of_reader = self.reader.get(snapshot_lock, ("", ()))
+        lines = [
+            f"-- {self.server} source, database {database}. Replace the passwords; a login that is there already keeps"
+            " its own.",
+            *at_the_top,
+            *(
+                f"CREATE USER IF NOT EXISTS {account(name)} IDENTIFIED BY '<password of {name}>';"
+                for name in sorted({logins.capture, logins.reader, logins.marker})
+            ),
+            "",
+            "-- The marker table: its rows prove order and progress in the log.",
+            f"USE {quoted(database)};",
+            f"{create_statement(marker_table)};",
+            "",
+            "-- capture: the connector reads the binlog, and at its first start the structure of every table of the",
+            *of_capture,
+            *(f"GRANT {right} ON *.* TO {capture};" for right in self.capture),
+            *(f"GRANT SELECT ON {database_pattern(one)}.* TO {capture};" for one in (database, *databases)),
+            "",
+            "-- reader: snapshots and reconciliation.",
+            *(f"GRANT SELECT ON {table} TO {reader};" for table in [*listed, marker]),
+            *([remark] if remark else []),
+            *(f"GRANT {right} TO {reader};" for right in of_reader),
+            "",
+            "-- marker: rows of one table, nothing else; it deletes its own old ones.",
+            f"GRANT SELECT, INSERT, DELETE ON {marker} TO {account(logins.marker)};",
+        ]
+        return "\n".join(lines) + "\n"
 
 
 def account(login: str) -> str:

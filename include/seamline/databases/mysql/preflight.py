@@ -69,6 +69,11 @@ class SourceFacts:
 Rule = Callable[[SourceFacts], Sequence[Problem]]
 
 
+def problems(facts: SourceFacts, rules: Sequence[Rule]) -> tuple[Problem, ...]:
+    """Every problem of every rule, in the order of the rules."""
+    return tuple(problem for rule in rules for problem in rule(facts))
+
+
 def binlog_filters(facts: SourceFacts) -> Sequence[Problem]:
     """Filters drop changes before they reach the log; nothing in the log shows it.
 
@@ -209,3 +214,22 @@ def unreadable(role: RoleFacts) -> list[Problem]:
         )
         for table, refusal in role.unreadable.items()
     ]
+
+
+def session_settings(facts: SourceFacts, *, wanted: Mapping[str, str]) -> Sequence[Problem]:
+    """A session's own value wins over the global one, and logins can get theirs from init_connect or a proxy."""
+    return [
+        Problem(
+            f"new sessions of `{role.login}` have {name} = {role.session[name]}, wanted {value or 'empty'}",
+            "look for init_connect, option files or a proxy that sets it; no session may change it",
+        )
+        for role in (facts.reader, facts.capture, facts.marker)
+        for name, value in wanted.items()
+        if name in role.session and role.session[name].upper() != value
+    ]
+
+
+def server_id(facts: SourceFacts) -> Sequence[Problem]:
+    if facts.variables.get("server_id", "0") != "0":
+        return []
+    return [Problem("server_id is 0: the server sends its binlog to nobody", "give the server an id")]

@@ -1,19 +1,123 @@
-"""Facts that preflight asks of MariaDB and MySQL in the same words. Changes nothing in the source."""
+"""The facts that preflight judges of MariaDB and MySQL, asked with the three roles' own sessions.
+
+Changes nothing in the source.
+"""
 
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import pymysql
 
+from seamline.adapters.connections import Connection
 from seamline.databases.mysql.canonical import quoted
-from seamline.databases.mysql.client import Session, query
-from seamline.databases.mysql.preflight import ForeignKeyAction
+from seamline.databases.mysql.client import Server, Session, query, role
+from seamline.databases.mysql.preflight import ForeignKeyAction, RoleFacts, SourceFacts
 from seamline.databases.mysql.table_text import foreign_key_actions, show_create
+from seamline.plan.model import SourcePlan
+
+AnswerT = TypeVar("AnswerT")
 
 _GRANT = re.compile(r"^GRANT (.+?) ON (\*|`(?:[^`]|``)+`)\.\* TO ", re.IGNORECASE)
 # Its INSERT is rolled back, so it never reaches the binlog.
 PROBE_ID = "preflight"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a login sees that may read the state of the binlog. The reader sees nothing of it."""
+
+    binlog_do: str = ""
+    binlog_ignore: str = ""
+    replicates_from: tuple[str, ...] = ()
+    prepared_xa: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What a server is asked in its own words. `variables`: their names; `seen`: by the capture's session; `grants`: of
+    a session's login and its active roles, as SHOW GRANTS prints them."""
+
+    server: Server
+    variables: Sequence[str]
+    seen: "Callable[[Session[Any]], Seen]"
+    grants: "Callable[[Session[Any]], Iterable[str]]"
+
+    def gather(self, source: SourcePlan, tables: Sequence[str]) -> SourceFacts:
+        """Of tables in the source's own database. Errors of the driver come as Seamline's, with the connection that met
+        them."""
+        reader, capture, marker = (role(source, one) for one in (source.reader, source.capture, source.marker))
+        seen = self._asked(capture, self.seen)
+        table = source.marker_table
+        columns, key, engine = self._asked(reader, lambda session: marker_definition(session, source.database, table))
+        return replace(
+            self.gather_tables(source.database, tables, reader=reader, capture=capture),
+            variables=self._asked(reader, lambda session: self._variables(session, "GLOBAL")),
+            prepared_xa=seen.prepared_xa,
+            binlog_do=seen.binlog_do,
+            binlog_ignore=seen.binlog_ignore,
+            replicates_from=seen.replicates_from,
+            marker_table=table,
+            marker_columns=columns,
+            marker_key=key,
+            marker_engine=engine,
+            brief_lock=source.snapshot_lock == "brief",
+            capture=self._role(capture, [*tables, table]),
+            marker=self._asked(marker, lambda session: self._marker_role(session, marker, table)),
+        )
+
+    def gather_tables(
+        self, database: str, tables: Sequence[str], *, reader: Connection, capture: Connection
+    ) -> SourceFacts:
+        """Of tables in one database of the server, and nothing else."""
+        reader, capture = replace(reader, database=database), replace(capture, database=database)
+        return self._asked(
+            reader,
+            lambda session: SourceFacts(
+                database=database,
+                variables={},
+                engines=engines_of(session, database, tables),
+                foreign_keys=foreign_keys_of(session, tables),
+                reader=self._role(reader, tables),
+                capture=self._role(capture, tables),
+            ),
+        )
+
+    def _asked(self, connection: Connection, ask: "Callable[[Session[Any]], AnswerT]") -> AnswerT:
+        with closing(self.server.open_session(connection)) as session:
+            try:
+                return ask(session)
+            except pymysql.err.MySQLError as exc:
+                raise self.server.translated(exc, connection) from exc
+
+    def _variables(self, session: "Session[Any]", scope: str) -> dict[str, str]:
+        names = "','".join(self.variables)
+        rows = query(session, f"SHOW {scope} VARIABLES WHERE variable_name IN ('{names}')")
+        return {str(name).lower(): str(value) for name, value in rows}
+
+    def _role(self, connection: Connection, tables: Iterable[str]) -> RoleFacts:
+        return self._asked(
+            connection,
+            lambda session: RoleFacts(
+                connection.connection_id,
+                connection.login,
+                *grants_of(self.grants(session), connection.database),
+                unreadable=refused_tables(session, tables),
+                session=self._variables(session, "SESSION"),
+            ),
+        )
+
+    def _marker_role(self, session: "Session[Any]", connection: Connection, table: str) -> RoleFacts:
+        insert = f"INSERT INTO {quoted(table)} (id, kind, payload) VALUES ('{PROBE_ID}', 'probe', '')"
+        return RoleFacts(
+            connection.connection_id,
+            connection.login,
+            marker_error=refusal(session, insert),
+            prune_error=refusal(session, f"DELETE FROM {quoted(table)} WHERE id = '{PROBE_ID}'"),
+            session=self._variables(session, "SESSION"),
+        )
 
 
 def engines_of(session: "Session[Any]", database: str, names: Iterable[str]) -> dict[str, str]:

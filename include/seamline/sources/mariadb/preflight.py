@@ -1,6 +1,6 @@
 """What a MariaDB source must be before anything is built on its log.
 
-`preflight_facts.gather` asks the server with the three roles' own sessions; every rule is a pure function of the facts.
+`preflight_facts` asks the server with the three roles' own sessions; every rule is a pure function of the facts.
 """
 
 from collections.abc import Sequence
@@ -13,8 +13,11 @@ from seamline.databases.mysql.preflight import (
     lacks,
     marker_role,
     marker_table,
+    problems,
     replica,
     retention,
+    server_id,
+    session_settings,
     set_global,
     unreadable,
     values,
@@ -38,14 +41,14 @@ _WANTED = {
 
 def check(facts: SourceFacts) -> tuple[Problem, ...]:
     """Every problem of every rule, in the order of the rules."""
-    return tuple(problem for rule in RULES for problem in rule(facts))
+    return problems(facts, RULES)
 
 
 def version(facts: SourceFacts) -> Sequence[Problem]:
     said = facts.variables.get("version", "")
     if "MARIADB" not in said.upper():
         what = f"the server is no MariaDB (version {said or 'unknown'}): what its log and catalogue say was never tried"
-        return [Problem(what, "declare a MariaDB; MySQL is not supported yet")]
+        return [Problem(what, "declare a source of kind mysql")]
     if said.startswith(f"{TESTED_VERSION}."):
         return []
     what = f"the server is MariaDB {said}, and Seamline is tested on {TESTED_VERSION}"
@@ -63,17 +66,8 @@ def binlog_settings(facts: SourceFacts) -> Sequence[Problem]:
     ]
 
 
-def session_settings(facts: SourceFacts) -> Sequence[Problem]:
-    """A session's own value wins over the global one, and logins can get theirs from init_connect or a proxy."""
-    return [
-        Problem(
-            f"new sessions of `{role.login}` have {name} = {role.session[name]}, wanted {_WANTED[name][0]}",
-            "look for init_connect, option files or a proxy that sets it; no session may change it",
-        )
-        for role in (facts.reader, facts.capture, facts.marker)
-        for name in ("binlog_format", "binlog_row_image")
-        if name in role.session and role.session[name].upper() != _WANTED[name][0]
-    ]
+def sessions(facts: SourceFacts) -> Sequence[Problem]:
+    return session_settings(facts, wanted={name: _WANTED[name][0] for name in ("binlog_format", "binlog_row_image")})
 
 
 def untested_modes(facts: SourceFacts) -> Sequence[Problem]:
@@ -84,8 +78,6 @@ def untested_modes(facts: SourceFacts) -> Sequence[Problem]:
     ):
         if facts.variables.get(name, "OFF").upper() not in ("OFF", "0", ""):
             found.append(Problem(f"{name} is ON: {why}", set_global(name, "OFF")))
-    if facts.variables.get("server_id", "0") == "0":
-        found.append(Problem("server_id is 0: the server sends its binlog to nobody", "give the server an id"))
     return found
 
 
@@ -127,8 +119,9 @@ def capture_role(facts: SourceFacts) -> Sequence[Problem]:
 RULES: tuple[Rule, ...] = (
     version,
     binlog_settings,
-    session_settings,
+    sessions,
     untested_modes,
+    server_id,
     binlog_filters,
     replica,
     engines,
@@ -142,10 +135,5 @@ RULES: tuple[Rule, ...] = (
     marker_role,
 )
 
-# Of one database of the server.
-_OF_TABLES: tuple[Rule, ...] = (engines, cascades, reader_role, capture_role)
-
-
-def check_tables(facts: SourceFacts) -> tuple[Problem, ...]:
-    """As `check`, of what `gather_tables` asked."""
-    return tuple(problem for rule in _OF_TABLES for problem in rule(facts))
+# Of another database of the server.
+RULES_OF_TABLES: tuple[Rule, ...] = (engines, cascades, reader_role, capture_role)

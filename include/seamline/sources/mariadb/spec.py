@@ -1,13 +1,12 @@
 """The declaration of a MariaDB source."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from seamline.domain.table_places import TablePlace
-from seamline.spec.fields import Declared, SqlName
-from seamline.spec.source import DatabaseSource
+from seamline.spec.fields import Declared
+from seamline.spec.source import ServerSource
 
 
 class Snapshot(Declared):
@@ -21,26 +20,11 @@ class Snapshot(Declared):
     )
 
 
-class MariadbSource(DatabaseSource):
+class MariadbSource(ServerSource):
     """A MariaDB database, captured through its binlog."""
 
-    names_elsewhere: ClassVar[bool] = True
-
     kind: Literal["mariadb"] = Field(description="What kind of system the source is.")
-    databases: tuple[SqlName, ...] = Field(
-        (),
-        description="Other databases of the server whose tables syncs may name, as `database.table`. The capture reads"
-        " the structure of all of them when it begins, so one that is added later takes a new capture.",
-        strict=False,
-    )
     snapshot: Snapshot = Field(default_factory=Snapshot, description="How consistent reads are opened.")
 
     def plan_fields(self) -> Mapping[str, Any]:
-        return {"snapshot_lock": self.snapshot.lock, "databases": self.databases}
-
-    def refusal(self, place: TablePlace) -> tuple[str, str] | None:
-        known = [self.database, *self.databases]
-        if place.namespace in known:
-            return None
-        cause = f"database `{place.namespace}` is none of those that source `{self.source}` reads: {', '.join(known)}"
-        return cause, f"Correct it, or add it to `databases` of sources/{self.source}.yaml"
+        return {**super().plan_fields(), "snapshot_lock": self.snapshot.lock}

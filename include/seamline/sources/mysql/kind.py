@@ -49,7 +49,7 @@ class MySql:
     def decoder(self, source: SourcePlan) -> "Decoder":
         from seamline.sources.mysql.decode import MySqlDecoder
 
-        return MySqlDecoder(source.connector, source.places)
+        return MySqlDecoder(source.connector, source.places, source.limits)
 
     def change_decoder(self, source: SourcePlan) -> "ChangeDecoder":
         from seamline.databases.mysql.row_decoder import DECODER

@@ -14,8 +14,11 @@ from seamline.databases.mysql.preflight import (
     lacks,
     marker_role,
     marker_table,
+    problems,
     replica,
     retention,
+    server_id,
+    session_settings,
     set_global,
     unreadable,
     values,
@@ -50,7 +53,7 @@ VARIABLES = (
 
 def check(facts: SourceFacts) -> tuple[Problem, ...]:
     """Every problem of every rule, in the order of the rules."""
-    return tuple(problem for rule in RULES for problem in rule(facts))
+    return problems(facts, RULES)
 
 
 def version(facts: SourceFacts) -> Sequence[Problem]:
@@ -75,27 +78,15 @@ def binlog_settings(facts: SourceFacts) -> Sequence[Problem]:
     ]
 
 
-def session_settings(facts: SourceFacts) -> Sequence[Problem]:
-    """A session's own value wins over the global one, and logins can get theirs from init_connect or a proxy."""
-    return [
-        Problem(
-            f"new sessions of `{role.login}` have {name} = {role.session[name]}, wanted {_WANTED[name][0] or 'empty'}",
-            "look for init_connect, option files or a proxy that sets it; no session may change it",
-        )
-        for role in (facts.reader, facts.capture, facts.marker)
-        for name in _OF_SESSIONS
-        if name in role.session and role.session[name].upper() != _WANTED[name][0]
-    ]
+def sessions(facts: SourceFacts) -> Sequence[Problem]:
+    return session_settings(facts, wanted={name: _WANTED[name][0] for name in _OF_SESSIONS})
 
 
 def untested_modes(facts: SourceFacts) -> Sequence[Problem]:
-    found = []
     if group := facts.variables.get("group_replication_group_name", ""):
         what = f"the server is a member of Group Replication ({group}), whose positions were not tested"
-        found.append(Problem(what, "use a server of its own as the source"))
-    if facts.variables.get("server_id", "0") == "0":
-        found.append(Problem("server_id is 0: the server sends its binlog to nobody", "give the server an id"))
-    return found
+        return [Problem(what, "use a server of its own as the source")]
+    return []
 
 
 def cascades(facts: SourceFacts) -> Sequence[Problem]:
@@ -152,8 +143,9 @@ def capture_role(facts: SourceFacts) -> Sequence[Problem]:
 RULES: tuple[Rule, ...] = (
     version,
     binlog_settings,
-    session_settings,
+    sessions,
     untested_modes,
+    server_id,
     binlog_filters,
     replica,
     engines,
@@ -166,3 +158,6 @@ RULES: tuple[Rule, ...] = (
     capture_role,
     marker_role,
 )
+
+# Of another database of the server.
+RULES_OF_TABLES: tuple[Rule, ...] = (engines, cascades, reader_role, capture_role)

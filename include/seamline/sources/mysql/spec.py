@@ -1,12 +1,12 @@
 """The declaration of a MySQL source."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from seamline.spec.fields import Declared
-from seamline.spec.source import DatabaseSource
+from seamline.spec.source import ServerSource
 
 
 class Snapshot(Declared):
@@ -14,17 +14,18 @@ class Snapshot(Declared):
 
     lock: Literal["none", "brief"] = Field(
         "none",
-        description="none: no lock; sessions that come to stand at one position, which performance_schema.log_status"
-        " proves. brief: sessions are opened at one position while statements wait for some milliseconds (FLUSH TABLES"
-        " WITH READ LOCK); needs the owner's consent.",
+        description="none: no lock; several sessions that come to stand at one position, which"
+        " performance_schema.log_status proves, or one that reads table after table, slowly, where the source commits"
+        " too often for that. brief: several sessions are opened at one position while statements wait for some"
+        " milliseconds (FLUSH TABLES WITH READ LOCK); needs the owner's consent.",
     )
 
 
-class MysqlSource(DatabaseSource):
+class MysqlSource(ServerSource):
     """A MySQL database, captured through its binlog."""
 
     kind: Literal["mysql"] = Field(description="What kind of system the source is.")
     snapshot: Snapshot = Field(default_factory=Snapshot, description="How consistent reads are opened.")
 
-    def plan_fields(self) -> Mapping[str, str]:
-        return {"snapshot_lock": self.snapshot.lock}
+    def plan_fields(self) -> Mapping[str, Any]:
+        return {**super().plan_fields(), "snapshot_lock": self.snapshot.lock}

@@ -1,0 +1,95 @@
+"""ports.Source for MariaDB and MySQL: catalogue, preflight, markers, views, each with the connection of its role."""
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import pymysql
+
+from seamline.databases.mysql.client import Session, role
+from seamline.databases.mysql.marker import delete_markers, insert_marker
+from seamline.databases.mysql.preflight import Rule, problems
+from seamline.databases.mysql.preflight_facts import Questions
+from seamline.databases.mysql.reading import Reading
+from seamline.databases.mysql.several_databases import in_databases, renamed, survey_of
+from seamline.domain.catalogue import Table, alterations
+from seamline.domain.position import Position
+from seamline.plan.model import SourcePlan
+from seamline.ports import Marker, Problem, ReadView, Survey
+
+AnswerT = TypeVar("AnswerT")
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """`of_tables`: the rules of a database beside the source's own."""
+
+    questions: Questions
+    rules: Sequence[Rule]
+    of_tables: Sequence[Rule]
+
+
+class BinlogSource:
+    """Opens a session per call: nothing is held between calls, so a changed password needs no restart."""
+
+    reading: ClassVar[Reading]
+    judged: ClassVar[Preflight]
+
+    def __init__(self, source: SourcePlan) -> None:
+        self._source = source
+
+    def survey(self, tables: Sequence[str]) -> Survey:
+        source, reading = self._source, self.reading
+        connection = role(source, source.reader)
+        return survey_of(reading.server, connection, source.places, tables, reading.survey, limits=source.limits)
+
+    def catalogue(self, tables: Sequence[str]) -> tuple[Table, ...]:
+        return self.survey(tables).whole()
+
+    def altered(self, planned: Sequence[Table]) -> list[str]:
+        now = self.catalogue([table.name for table in planned])
+        return [text for old, new in zip(planned, now, strict=True) for text in alterations(old, new)]
+
+    def preflight(self, tables: Sequence[Table]) -> tuple[Problem, ...]:
+        source, judged = self._source, self.judged
+        called = in_databases(source.places, [table.name for table in tables])
+        own = called.get(source.database, {})
+        found = [*renamed(problems(judged.questions.gather(source, list(own)), judged.rules), own)]
+        reader, capture = role(source, source.reader), role(source, source.capture)
+        for database in source.databases:
+            here = called.get(database, {})
+            facts = judged.questions.gather_tables(database, list(here), reader=reader, capture=capture)
+            found += renamed(problems(facts, judged.of_tables), here)
+        return tuple(dict.fromkeys(found))
+
+    def commit_marker(self, one: Marker) -> None:
+        """Returns after the commit. A repeat with the same id is a no-op."""
+        self._asked(self._source.marker, lambda session: insert_marker(session, self._source.marker_table, one))
+
+    def prune_markers(self, *, older_than_s: float, rows_max: int) -> int:
+        table = self._source.marker_table
+        return self._asked(
+            self._source.marker,
+            lambda session: delete_markers(session, table, older_than_s=older_than_s, rows_max=rows_max),
+        )
+
+    def seed_position(self) -> Position:
+        """The position of a consistent snapshot: everything before it is committed, everything after comes."""
+        (view,) = self.open_views(1)
+        with closing(view):
+            return view.position
+
+    def let_go(self) -> None:
+        """Nothing: the server knows of no capture."""
+
+    def open_views(self, count: int) -> Sequence[ReadView]:
+        return self.reading.open_views(self._source, count)
+
+    def _asked(self, connection_id: str, ask: "Callable[[Session[Any]], AnswerT]") -> AnswerT:
+        connection, server = role(self._source, connection_id), self.reading.server
+        with closing(server.open_session(connection)) as session:
+            try:
+                return ask(session)
+            except pymysql.err.MySQLError as exc:
+                raise server.translated(exc, connection) from exc
