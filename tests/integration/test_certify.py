@@ -1,4 +1,4 @@
-"""`seamline certify` on real servers: every type of both kinds of source, planted faults, and nothing left behind."""
+"""`seamline certify` on real servers: every type of each kind of source, planted faults, and nothing left behind."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -15,21 +15,23 @@ from seamline.adapters.connect import connector_config
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.debezium.row_images import RowImages
 from seamline.cli.main import main
+from seamline.databases.mysql import probes as binlog_probes
 from seamline.databases.mysql import row_decoder as mysql_rows
 from seamline.domain.catalogue import Column, Kind
 from seamline.domain.errors import SchemaConflict
 from seamline.domain.probe import Probe, ProbePath
 from seamline.sources.mariadb import catalogue
-from seamline.sources.mariadb import probes as mariadb_probes
 from seamline.sources.mariadb.catalogue import CHARACTER_SETS
 from seamline.sources.postgres import probes as postgres_probes
 from seamline.sources.postgres import row_decoder as postgres_rows
 from tests.conftest import RunningStack
 from tests.integration.captured import Captured, captured
+from tests.integration.captured_mysql import captured_mysql
 from tests.integration.captured_postgres import PostgresCaptured, captured_postgres
 from tests.integration.databases import mariadb, mariadb_destination, mariadb_writer_of, postgres, postgres_database
 from tests.integration.kinds import CASES, INEXACT_CASES
 from tests.integration.known import destination_known_by_id, known_by_id
+from tests.integration.mysql_types import NAMES
 from tests.integration.postgres_kinds import CASES as TYPE_CASES
 from tests.integration.postgres_kinds import TYPES, create_table
 from tests.integration.streamed import streamed
@@ -44,6 +46,14 @@ capture_connection: core_bank_capture
 marker_connection: core_bank_marker
 database: {name}
 """,
+    "mysql": """\
+source: {name}
+kind: mysql
+connection: {name}_reader
+capture_connection: core_bank_capture
+marker_connection: {name}_marker
+database: {name}
+""",
     "postgres": """\
 source: {name}
 kind: postgres
@@ -53,13 +63,13 @@ marker_connection: {name}_marker
 database: {name}
 """,
 }
-OWNERS = {"mariadb": "core_bank_root", "postgres": "postgres_root"}
+OWNERS = {"mariadb": "core_bank_root", "mysql": "parity_root", "postgres": "postgres_root"}
 SYNC = "sync: {name}_sync\nsource: {name}\ndestinations: [certified]\ntables: [{tables}]\n"
 DESTINATION = (
     "destination: certified\nkind: postgres\nconnection: certified\nwriter_connection: certified_writer\nschema: live\n"
 )
 INTO_MARIADB = DESTINATION.replace("postgres", "mariadb").replace("schema: live", "database: parity_copy")
-MARIADB, POSTGRES = "parity_test", "parity_pg"
+MARIADB, MYSQL, POSTGRES = "parity_test", "parity_mysql", "parity_pg"
 IN_THE_WAY = (
     "CREATE TABLE parent (id INT PRIMARY KEY)",
     "CREATE TABLE strict (code VARCHAR(20) CHARACTER SET latin1 COLLATE latin1_german1_ci NOT NULL UNIQUE,"
@@ -82,6 +92,17 @@ MARIADB_GIVEN = (
     now TIMESTAMP NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP, made UUID DEFAULT uuid(),
     drawn INT DEFAULT NEXT VALUE FOR numbers, added INT DEFAULT (i32 + 1), strict INT NOT NULL DEFAULT 5, plain INT)""",
 )
+MYSQL_GIVEN = (
+    """CREATE TABLE given (id INT AUTO_INCREMENT PRIMARY KEY, small TINYINT DEFAULT -1, large BIGINT UNSIGNED
+    DEFAULT 18446744073709551615, amount DECIMAL(20,4) DEFAULT -0.5, f32 FLOAT DEFAULT 1.5, f64 DOUBLE DEFAULT 0.1,
+    flags BIT(9) DEFAULT b'100000001', raw BINARY(3) DEFAULT 'ab', bytes VARBINARY(9) DEFAULT x'00ff27',
+    word CHAR(5) DEFAULT 'a', quotes VARCHAR(40) DEFAULT 'it''s 5%, \\\\ "x" nextval(1)', day DATE DEFAULT '0001-01-01',
+    moment DATETIME(6) DEFAULT '2026-11-20 10:20:30.123456', span TIME(3) DEFAULT '-838:59:59', y YEAR DEFAULT 1970,
+    now TIMESTAMP(6) NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6),
+    mood ENUM('ok','it''s') DEFAULT 'it''s', marks SET('x','y') DEFAULT 'x,y', doc JSON DEFAULT (JSON_ARRAY('a''b')),
+    memo TEXT DEFAULT ('it''s'), made VARCHAR(36) DEFAULT (uuid()), added INT DEFAULT (small + 1),
+    strict INT NOT NULL DEFAULT 5, plain INT)""",
+)
 POSTGRES_GIVEN = (
     "CREATE FUNCTION seven() RETURNS int LANGUAGE sql AS 'SELECT 7'",
     "CREATE TABLE given (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,"
@@ -96,6 +117,11 @@ GIVEN: dict[str, tuple[Sequence[str], dict[str, str], set[str]]] = {
         MARIADB_GIVEN,
         {"drawn": DRAWN, "added": "not tried: Unknown column 'i32' in 'DEFAULT'", "strict": STRICT},
         {"bits64", "made", "now"},
+    ),
+    "mysql": (
+        MYSQL_GIVEN,
+        {"added": "not tried: Unknown column 'small' in 'default value expression'", "strict": STRICT},
+        {"doc", "memo", "made", "now"},
     ),
     "postgres": (
         POSTGRES_GIVEN,
@@ -130,6 +156,18 @@ def ledger(stack: RunningStack, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pos
         secret = resolve(one.source_plan.capture)
         address = f"postgres://{secret.login}:{secret.password}@{secret.host}:{secret.port}/{POSTGRES}"
         monkeypatch.setenv("SEAMLINE_CONNECTION_CORE_BANK_CAPTURE", address)
+        yield one
+
+
+@pytest.fixture
+def shop(mysql_root: Connection, monkeypatch: pytest.MonkeyPatch) -> Iterator[Captured]:
+    """Connect knows the login of the capture by the id of the bank's connection."""
+    columns = ", ".join(f"{name} {of}" for of, name in NAMES.items())
+    with captured_mysql(mysql_root, MYSQL, create=[f"CREATE TABLE kinds (id INT PRIMARY KEY, {columns})"]) as one:
+        secret = resolve("core_bank_capture")
+        place = f"{mysql_root.host}:{mysql_root.port}/{MYSQL}"
+        monkeypatch.setenv("SEAMLINE_CONNECTION_CORE_BANK_CAPTURE", f"mysql://{secret.login}:{secret.password}@{place}")
+        monkeypatch.setenv("SEAMLINE_CONNECTION_PARITY_ROOT", f"mysql://{mysql_root.login}@{place}")
         yield one
 
 
@@ -233,6 +271,29 @@ def test_every_kind_of_a_mariadb_source_is_the_same_on_both_paths_into_mariadb(
         assert cursor.execute("SHOW DATABASES LIKE '%certify%'") == 0
 
 
+def test_every_type_of_a_mysql_source_is_the_same_on_both_paths_and_its_owner_needs_the_documented_rights_only(
+    shop: Captured, warehouse: Connection, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.execute(
+        "ALTER TABLE kinds ADD l VARCHAR(20) CHARACTER SET latin1, ADD a VARCHAR(20) CHARACTER SET ascii NOT NULL,"
+        " ADD at TIMESTAMP NOT NULL, ADD UNIQUE (l), ADD CHECK (a > 'x')"
+    )
+    grants = (
+        "CREATE USER parity_owner@'%' IDENTIFIED BY 'own'",
+        "GRANT CREATE, ALTER, DROP, SELECT, INSERT, UPDATE, CREATE TEMPORARY TABLES ON `parity\\_mysql`.*"
+        " TO parity_owner@'%'",
+        "GRANT BACKUP_ADMIN ON *.* TO parity_owner@'%'",
+        "GRANT SELECT ON performance_schema.log_status TO parity_owner@'%'",
+    )
+    with owner_of(shop, monkeypatch, *grants, dropped_by=["DROP USER parity_owner@'%'"]) as owner:
+        ended, document = certified(shop, folder, "kinds", owner=owner)
+    assert set(verdicts(document, "kinds").values()) == {"SAME"}, document
+    assert len(verdicts(document, "kinds")) == len(NAMES) + 4
+    assert "| source | MySQL 9.7" in document
+    assert ended == 0
+    assert left_behind(shop, warehouse) == []
+
+
 def test_every_type_of_a_postgresql_source_is_the_same_on_both_paths(
     ledger: PostgresCaptured, warehouse: Connection, folder: Path
 ) -> None:
@@ -271,11 +332,11 @@ def test_a_character_set_that_the_connector_reads_otherwise_than_the_server_is_r
     assert re.search(r"\| texts \| in_ujis \| .* \| log, insert \| snapshot \| ", document), document
 
 
-@pytest.mark.parametrize("kind", ["mariadb", "postgres"])
+@pytest.mark.parametrize("kind", ["mariadb", "mysql", "postgres"])
 def test_null_into_columns_with_defaults_stays_null_and_a_connector_that_puts_defaults_there_is_caught(
     kind: str, request: pytest.FixtureRequest, warehouse: Connection, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one: Captured = request.getfixturevalue("bank" if kind == "mariadb" else "ledger")
+    one: Captured = request.getfixturevalue({"mariadb": "bank", "mysql": "shop", "postgres": "ledger"}[kind])
     given, expected, unknown = GIVEN[kind]
     one.execute(*given)
     ended, document = certified(one, folder, "given")
@@ -436,7 +497,7 @@ def test_a_certificate_that_is_interrupted_in_a_transaction_leaves_nothing_behin
     kind: str, request: pytest.FixtureRequest, warehouse: Connection, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one: Captured = request.getfixturevalue("bank" if kind == "mariadb" else "ledger")
-    probes = mariadb_probes if kind == "mariadb" else postgres_probes
+    probes = binlog_probes if kind == "mariadb" else postgres_probes
     right = probes.transactions
 
     def torn(probe: Probe, path: ProbePath, **how: Any) -> Sequence[Sequence[str]]:

@@ -179,8 +179,8 @@ def module_name(path: str) -> str:
     return ".".join(path.removesuffix(".py").removesuffix("/__init__").split("/")[1:])
 
 
-# Built for what is not there yet. Whoever uses one takes it out. Certificates, which MySQL has not yet:
-AHEAD = {"seamline.sources.mysql.edge_values"}
+# Built for what is not there yet. Whoever uses one takes it out.
+AHEAD: set[str] = set()
 
 
 def dead_modules(files: list[File]) -> set[str]:

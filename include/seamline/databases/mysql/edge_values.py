@@ -91,7 +91,7 @@ def _texts(column: Column) -> Sequence[str]:
     length = _length(column)
     # A text of the declared length in letters of four bytes, and one that no compression makes short.
     full = ("😀" * length, "".join(chr(33 + n * n % 93) for n in range(length)))
-    return [_literal(text[:length]) for text in (*TEXTS, *full)]
+    return [readable_literal(text[:length]) for text in (*TEXTS, *full)]
 
 
 def _binaries(column: Column) -> Sequence[str]:
@@ -101,10 +101,12 @@ def _binaries(column: Column) -> Sequence[str]:
 
 
 def _all_of(letters: str, length: int) -> Sequence[str]:
-    return [_literal(letters[start : start + length]) for start in range(0, len(letters), length)] if length else []
+    if not length:
+        return []
+    return [readable_literal(letters[start : start + length]) for start in range(0, len(letters), length)]
 
 
-def _literal(text: str) -> str:
+def readable_literal(text: str) -> str:
     """As people read it where every sql_mode does so too, else its bytes."""
     is_plain = text.isprintable() and "\\" not in text
     return "'" + text.replace("'", "''") + "'" if is_plain else text_literal(text)
@@ -187,6 +189,6 @@ _VALUES: Mapping[Kind, Callable[[Column], Sequence[str]]] = {
     Kind.YEAR: lambda _: _plain(1901, 1970, 2000, 2155, "'0000'"),
     Kind.ENUM: lambda column: [*_labels(column), _ERROR_VALUE],
     Kind.SET: _sets,
-    Kind.JSON: lambda _: [_literal(document) for document in DOCUMENTS],
+    Kind.JSON: lambda _: [readable_literal(document) for document in DOCUMENTS],
     Kind.UUID: lambda _: [f"'{one}'" for one in _UUIDS],
 }

@@ -12,12 +12,13 @@ from seamline.ports import Source
 if TYPE_CHECKING:
     from seamline.adapters.debezium.envelope import Decoder
     from seamline.kinds.source import ConnectorKind
+    from seamline.ports.certificates import ProbeSource
     from seamline.spec.source import DatabaseSource
     from seamline.values.changes import ChangeDecoder
 
 
 class MySql:
-    """`kinds.source.SourceKind`."""
+    """`kinds.source.SourceKind`, with certificates."""
 
     name: ClassVar[str] = "mysql"
 
@@ -65,6 +66,11 @@ class MySql:
         from seamline.sources.mysql.grants import script_of
 
         return script_of(source, tables, logins=logins)
+
+    def open_probes(self, source: SourcePlan) -> "ProbeSource":
+        from seamline.sources.mysql.probes import open_probes
+
+        return open_probes(source)
 
 
 KIND = MySql()
