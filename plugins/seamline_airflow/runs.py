@@ -1,6 +1,6 @@
 """Opening a run: which plan it runs by, and whether its sync may run at all."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ from seamline.domain.ledger import LedgerRow
 from seamline.domain.runs import GATE, INTO, PUBLISH, TABLES, Cut, RunKind, RunState, SyncState
 from seamline.domain.verdict import Verdict
 from seamline.plan.list_change import ListChange, altered, list_change, with_origins_of
-from seamline.plan.model import DestinationPlan, Run, SyncPlan, plan_to_json
+from seamline.plan.model import Run, SyncPlan, plan_to_json
 from seamline.sync.cut import ended_day
 from seamline_airflow.nightly_form import asked
 from seamline_airflow.run_context import business_date, optional_business_date
@@ -29,7 +29,8 @@ class Records(Protocol):
 
     def run(self, run_id: str) -> Run: ...
 
-    def onboarded_destinations(self, sync: str) -> Mapping[str, DestinationPlan]: ...
+    def published_into(self, sync: str) -> Mapping[str, Run]:
+        """By destination the newest run that put the sync's tables in place there, the oldest first."""
 
     def sync_state(self, sync: str) -> SyncState | None: ...
 
@@ -100,7 +101,7 @@ def to_onboard(records: Records, plan: SyncPlan, asked: Collection[str]) -> tupl
         return tuple(name for name in declared if name in asked)
     if records.sync_state(plan.sync) is not SyncState.ENABLED:
         return declared
-    there = records.onboarded_destinations(plan.sync)
+    there = records.published_into(plan.sync)
     return tuple(name for name in declared if name not in there) or declared
 
 
@@ -112,26 +113,29 @@ def open_onboarding(records: Records, plan: SyncPlan, run_id: str, *, into: Coll
     `into`: the plan's destinations, where they are not all of the sync. The others, and the nights, do not notice.
     Refused unless the sync's tables are those that it carries.
     """
-    if (known := _latest_onboarded(records, plan.sync)) is not None:
-        _refuse_another_schema(records.onboarded_destinations(plan.sync), plan)
-        if into:
-            _require_same_tables(known.plan, plan)
+    published = records.published_into(plan.sync)
+    _refuse_another_schema(published, plan)
+    if into:
+        _require_same_tables([run.plan for run in published.values()], plan)
     records.start_run(run_id=run_id, sync=plan.sync, kind=RunKind.ONBOARD, plan_json=plan_to_json(plan))
     records.put_result(run_id, INTO, sorted(into))
     if records.sync_state(plan.sync) is None:
         records.set_sync_state(plan.sync, SyncState.ONBOARDING)
 
 
-def _require_same_tables(known: SyncPlan, plan: SyncPlan) -> None:
+def _require_same_tables(known: Sequence[SyncPlan], plan: SyncPlan) -> None:
     """A destination that comes later begins with the tables that the others have."""
-    differing = {table.name for table in known.tables} ^ {table.name for table in plan.tables}
-    if differing:
+    if differing := set[str]().union(*(one.table_names ^ plan.table_names for one in known)):
         raise Refused(
             f"the tables of sync {plan.sync} differ from those that were onboarded: {', '.join(sorted(differing))}",
             hint=f"run {plan.sync}__tables first, or take the change back",
             sync=plan.sync,
         )
-    if names := altered(known, plan, ListChange()):
+    _refuse_altered(known, plan, ListChange())
+
+
+def _refuse_altered(known: Iterable[SyncPlan], plan: SyncPlan, change: ListChange) -> None:
+    if names := sorted({name for one in known for name in altered(one, plan, change)}):
         raise Refused(
             f"{', '.join(names)} of {plan.sync} had another schema when they were loaded", hint=PARK_IT, sync=plan.sync
         )
@@ -139,13 +143,13 @@ def _require_same_tables(known: SyncPlan, plan: SyncPlan) -> None:
 
 def into_onboarded(records: Records, plan: SyncPlan) -> SyncPlan:
     """The plan without the destinations that are declared and not onboarded yet."""
-    there = records.onboarded_destinations(plan.sync)
-    return plan.into(there.keys()) if any(one.name in there for one in plan.destinations) else plan
+    there = plan.destination_names & records.published_into(plan.sync).keys()
+    return plan.into(there or plan.destination_names)
 
 
 def watched(records: Records, sync: str, declared: Sequence[str]) -> tuple[str, ...]:
     """The destinations whose streams stand for a date: those that are not onboarded yet have none."""
-    there = records.onboarded_destinations(sync)
+    there = records.published_into(sync)
     return tuple(name for name in declared if name in there) or tuple(declared)
 
 
@@ -157,19 +161,15 @@ def open_tables(records: Records, plan: SyncPlan, run_id: str, again: Collection
     """
     require_enabled(records, plan.sync)
     change = list_change(plan, ledgers, again=again)
-    known = _onboarded(records, plan).plan
-    _refuse_another_schema(records.onboarded_destinations(plan.sync), plan)
-    if not change and {table.name for table in known.tables} == {table.name for table in plan.tables}:
+    carried = _carried(records, plan)
+    if not change and all(one.table_names == plan.table_names for one in carried.values()):
         raise Refused(
             f"the streams of {plan.sync} carry exactly the declared tables",
             hint="edit the sync's list of tables, or name tables in `again` to load them once more",
             sync=plan.sync,
         )
-    if names := altered(known, plan, change):
-        raise Refused(
-            f"{', '.join(names)} of {plan.sync} had another schema when they were loaded", hint=PARK_IT, sync=plan.sync
-        )
-    plan = with_origins_of(known, plan, change)
+    _refuse_altered(carried.values(), plan, change)
+    plan = with_origins_of(carried, plan, change)
     records.start_run(run_id=run_id, sync=plan.sync, kind=RunKind.TABLES, plan_json=plan_to_json(plan))
     records.put_result(run_id, TABLES, change.as_json())
 
@@ -242,40 +242,48 @@ def onboarded_plan(records: Records, plan: SyncPlan) -> SyncPlan:
     to publish, because it still runs or because it failed, has changed no table yet. A destination that is declared and
     not onboarded yet is not in it.
     """
-    onboarded = _onboarded(records, plan).plan
-    _refuse_another_schema(records.onboarded_destinations(plan.sync), plan)
+    carried = _carried(records, plan)
     plan = into_onboarded(records, plan)
-    known = {table.name: table.table for table in onboarded.tables}
-    declared = {table.name for table in plan.tables}
-    if declared != set(known):
-        # One that was refused before it knew what to change has asked for nothing.
-        opened = records.latest_run(plan.sync, RunKind.TABLES, with_result=TABLES)
-        if opened is not None and opened.state is not RunState.SUCCEEDED and PUBLISH not in opened.result:
-            return replace(onboarded, destinations=plan.destinations)
-        differing = ", ".join(sorted(declared ^ set(known)))
-        raise Refused(
-            f"the tables of sync {plan.sync} differ from those that were onboarded: {differing}",
-            hint=f"run {plan.sync}__tables, or take the change back",
-            sync=plan.sync,
-        )
-    return replace(plan, tables=tuple(replace(table, table=known[table.name]) for table in plan.tables))
+    known = {table.name: table.table for one in carried.values() for table in one.tables}
+    everywhere = frozenset[str].intersection(*(one.table_names for one in carried.values()))
+    if plan.table_names == everywhere:
+        return replace(plan, tables=tuple(replace(table, table=known[table.name]) for table in plan.tables))
+    # One that was refused before it knew what to change has asked for nothing.
+    opened = records.latest_run(plan.sync, RunKind.TABLES, with_result=TABLES)
+    if opened is not None and opened.state is not RunState.SUCCEEDED and PUBLISH not in opened.result:
+        return replace(next(iter(carried.values())), destinations=plan.destinations)
+    differing = ", ".join(sorted(plan.table_names ^ everywhere))
+    raise Refused(
+        f"the tables of sync {plan.sync} differ from those that were onboarded: {differing}",
+        hint=f"run {plan.sync}__tables, or take the change back",
+        sync=plan.sync,
+    )
 
 
-def _onboarded(records: Records, plan: SyncPlan) -> Run:
-    """The run whose tables the streams carry."""
-    found = _latest_onboarded(records, plan.sync)
-    if found is None:
+def stream_plan(records: Records, plan: SyncPlan, destination: str) -> SyncPlan:
+    """What the stream into an onboarded destination runs by: the tables as they were published there. What another
+    destination has loaded since, and when, is nothing to it."""
+    return onboarded_plan(records, plan.into((destination,))).of_stream(destination)
+
+
+def _carried(records: Records, plan: SyncPlan) -> dict[str, SyncPlan]:
+    """By destination of the plan the one by which its tables were published, the oldest first. Where none of them is
+    onboarded, it is known of others what tables the sync has."""
+    published = records.published_into(plan.sync)
+    if not published:
         raise Refused(f"sync {plan.sync} was never onboarded", hint=f"run {plan.sync}__onboard", sync=plan.sync)
-    return found
+    _refuse_another_schema(published, plan)
+    plans = {name: _carried_into(run, name) for name, run in published.items()}
+    return {name: one for name, one in plans.items() if name in plan.destination_names} or plans
 
 
-def _latest_onboarded(records: Records, sync: str) -> Run | None:
-    return records.latest_run(sync, RunKind.ONBOARD, RunKind.TABLES, with_result=PUBLISH)
+def _carried_into(run: Run, destination: str) -> SyncPlan:
+    return replace(run.plan.of_stream(destination), config_hash=run.plan.config_hash)
 
 
-def _refuse_another_schema(onboarded: Mapping[str, DestinationPlan], plan: SyncPlan) -> None:
+def _refuse_another_schema(published: Mapping[str, Run], plan: SyncPlan) -> None:
     """The ledger knows its tables by destination and name: those of that name in another schema are somebody else's."""
-    before = {name: one.namespace for name, one in onboarded.items()}
+    before = {name: run.plan.destination(name).namespace for name, run in published.items()}
     for one in plan.destinations:
         if one.name in before and before[one.name] != one.namespace:
             raise Refused(

@@ -28,7 +28,6 @@ from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict
 from seamline.plan.model import (
     BusinessDate,
     ControlTotalPlan,
-    DestinationPlan,
     NightlyPlan,
     ReconcilePlan,
     Run,
@@ -183,15 +182,14 @@ class Platform:
         ]
         return found[-1] if found else None
 
-    def onboarded_destinations(self, sync: str) -> dict[str, DestinationPlan]:
-        done = [one for one in self.runs.values() if one.kind in (RunKind.ONBOARD, RunKind.TABLES)]
-        return {
-            one.name: one
-            for run in done
-            if run.sync == sync
-            for one in run.plan.destinations
-            if one.name in run.result.get(PUBLISH, ())
-        }
+    def published_into(self, sync: str) -> dict[str, Run]:
+        found: dict[str, Run] = {}
+        for run in self.runs.values():
+            if run.sync == sync and run.kind in (RunKind.ONBOARD, RunKind.TABLES):
+                for name in run.published_into:
+                    found.pop(name, None)
+                    found[name] = run
+        return found
 
     def put_result(self, run_id: str, key: str, value: Any) -> None:
         self.runs[run_id].result[key] = value

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from seamline.domain.errors import Refused
+from seamline.domain.ledger import StreamId
 from seamline.domain.runs import INTO, PUBLISH, RunKind, SyncState
-from seamline.plan.model import SyncPlan, plan_to_json
+from seamline.plan.model import SyncPlan, TablePlan, plan_from_json, plan_to_json
 from seamline_airflow import runs
 from seamline_airflow.operators.step import (
     PreflightOperator,
@@ -19,6 +20,7 @@ from seamline_airflow.operators.step import (
 from tests.dags import results
 from tests.dags.test_runs import context
 from tests.dags.test_runs import platform as platform
+from tests.dags.test_table_runs import CHANGED, ledger
 
 FIRST = "settlement/onboard/-/manual__0"
 LATE = "settlement/onboard/-/manual__2"
@@ -86,10 +88,47 @@ def test_the_stream_of_another_destination_is_not_started_again_for_it(platform:
     assert wanted == ["settlement@warehouse"]
     (before,) = platform.wants
     platform.wants.clear()
-    platform.put_result(preflight(with_archive()), PUBLISH, {"archive": "p"})
-    WantStreamOperator(task_id="want", plan_json=plan_to_json(with_archive())).execute(context(None))
+    source = replace(results.plan().source, name_limits=((63, "bytes"), (64, "characters")))
+    declared = with_archive(source=source, tables=of_now())
+    platform.put_result(preflight(declared), PUBLISH, {"archive": "p"})
+    want(platform, declared)
     assert platform.wants[0] == before
     assert [str(stream) for stream, _ in platform.wants] == ["settlement@warehouse", "settlement@archive"]
+
+
+def test_each_stream_goes_by_the_loads_of_its_own_destination(platform: results.Platform) -> None:
+    """By the origin of its load a stream notices that a table was replaced: a load elsewhere does not make it good."""
+    platform.put_result(preflight(with_archive(tables=of_now())), PUBLISH, {"archive": "p"})
+    assert origins(want(platform)) == {"settlement@warehouse": {""}, "settlement@archive": {"of now"}}
+    fees = TablePlan("fees", None, replace(results.plan().table("account").definition, origin="of fees"))
+    ledgers = {"warehouse": ledger("account", "ledger_entry"), "archive": ledger("account", "ledger_entry")}
+    declared = with_archive(tables=(*of_now(), fees))
+    runs.open_tables(platform, declared, CHANGED, (), ledgers)
+    changed = plan_from_json(plan_to_json(platform.runs[CHANGED].plan))
+    joined = {name: changed.of_stream(name) for name in ("warehouse", "archive")}
+    assert {name: [table.definition.origin for table in one.tables] for name, one in joined.items()} == {
+        "warehouse": ["", "", "of fees"],
+        "archive": ["of now", "of now", "of fees"],
+    }
+    platform.put_result(CHANGED, PUBLISH, {"warehouse": "p", "archive": "p"})
+    assert origins(want(platform, declared)) == {
+        "settlement@warehouse": {"", "of fees"},
+        "settlement@archive": {"of now", "of fees"},
+    }
+
+
+def of_now() -> tuple[TablePlan, ...]:
+    return tuple(replace(one, table=replace(one.definition, origin="of now")) for one in results.plan().tables)
+
+
+def want(platform: results.Platform, declared: SyncPlan | None = None) -> list[tuple[StreamId, str]]:
+    platform.wants.clear()
+    WantStreamOperator(task_id="want", plan_json=plan_to_json(declared or with_archive())).execute(context(None))
+    return platform.wants
+
+
+def origins(wants: list[tuple[StreamId, str]]) -> dict[str, set[str]]:
+    return {str(stream): {one.definition.origin for one in plan_from_json(text).tables} for stream, text in wants}
 
 
 def test_it_begins_with_the_tables_that_the_others_have(platform: results.Platform) -> None:

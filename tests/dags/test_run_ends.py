@@ -94,7 +94,7 @@ def test_a_break_of_the_live_tables_stays_on_record_when_its_run_is_cleared(
     monkeypatch.setattr("seamline_airflow.operators.spark_job.SparkJobOperator.execute", lambda *_: None)
     plan_json = plan_to_json(results.plan())
     platform.start_run(run_id="o", sync="settlement", kind="onboard", plan_json=plan_json)
-    platform.put_result("o", PUBLISH, {})
+    platform.put_result("o", PUBLISH, {"warehouse": "p"})
     name = "settlement/reconcile/2026-11-19/manual__1"
     ends = RunOf("settlement", RunKind.RECONCILE)
 
@@ -187,7 +187,7 @@ def test_a_run_that_its_first_task_refused_is_written_down_to_say_why(
 def test_a_change_of_tables_that_was_refused_at_once_is_none(platform: results.Platform) -> None:
     """A list that was edited and never taken in stops the night still."""
     platform.start_run(run_id="o", sync="settlement", kind="onboard", plan_json=plan_to_json(results.plan()))
-    platform.put_result("o", PUBLISH, {})
+    platform.put_result("o", PUBLISH, {"warehouse": "p"})
     task = SimpleNamespace(plan_json=plan_to_json(results.plan()))
     RunOf("settlement", RunKind.TABLES).failed(_context("preflight", key=None, task=task))
     with pytest.raises(Refused, match="differ from those that were onboarded: fees"):
@@ -197,7 +197,7 @@ def test_a_change_of_tables_that_was_refused_at_once_is_none(platform: results.P
 def test_a_change_of_tables_that_failed_before_it_published_holds_up_no_night(platform: results.Platform) -> None:
     """The streams go on by the list of before, and so do the nights."""
     platform.start_run(run_id="o", sync="settlement", kind="onboard", plan_json=plan_to_json(results.plan()))
-    platform.put_result("o", PUBLISH, {})
+    platform.put_result("o", PUBLISH, {"warehouse": "p"})
     wider = results.plan(tables=(*results.plan().tables, TablePlan("fees")))
     tables = "settlement/tables/-/manual__1"
     platform.start_run(run_id=tables, sync="settlement", kind="tables", plan_json=plan_to_json(results.plan()))

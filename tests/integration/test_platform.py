@@ -81,8 +81,10 @@ def test_the_destinations_that_were_onboarded_are_known_each_as_it_was_last(stor
         plan_json = plan_to_json(replace(plan(), destinations=destinations))
         store.start_run(run_id=run_id, sync="settlement", kind=kind, plan_json=plan_json)
         store.put_result(run_id, "publish", {} if number > 2 else {one.name: "p" for one in destinations})
-    assert store.onboarded_destinations("settlement") == {"warehouse": moved, "archive": late}
-    assert store.onboarded_destinations("other") == {}
+    published = store.published_into("settlement")
+    assert [(name, run.run_id) for name, run in published.items()] == [("warehouse", "r2"), ("archive", "r3")]
+    assert [run.plan.destination(name) for name, run in published.items()] == [moved, late]
+    assert store.published_into("other") == {}
 
 
 # ---- migrations ----------------------------------------------------------------------------------------------------

@@ -154,9 +154,9 @@ def test_a_run_that_changes_the_list_takes_over_the_origin_of_what_it_does_not_l
     later = table(msgspec.structs.replace(LOADED, file=501))
     other = replace(TABLE, name="other", origin="x")
     known, now = sync_plan((table(LOADED),)), sync_plan((later, other))
-    plan = with_origins_of(known, now, ListChange(added=("other",)))
+    plan = with_origins_of({"warehouse": known}, now, ListChange(added=("other",)))
     assert [one.definition.origin for one in plan.tables] == [table(LOADED).origin, "x"]
-    plan = with_origins_of(known, now, ListChange(added=("other",), again=("t",)))
+    plan = with_origins_of({"warehouse": known}, now, ListChange(added=("other",), again=("t",)))
     assert [one.definition.origin for one in plan.tables] == [later.origin, "x"]
 
 

@@ -90,17 +90,25 @@ def altered(known: SyncPlan, now: SyncPlan, change: ListChange) -> list[str]:
     return sorted(name for name in carried if alterations(before[name], after[name]))
 
 
-def with_origins_of(known: SyncPlan, now: SyncPlan, change: ListChange) -> SyncPlan:
-    """`now`, where the tables that are not loaded again keep the origin of their load: what was done to them since then
-    must still be noticed."""
-    origins = {table.name: table.definition.origin for table in known.tables}
+def with_origins_of(carried: Mapping[str, SyncPlan], now: SyncPlan, change: ListChange) -> SyncPlan:
+    """`now`, where the tables that are not loaded again keep the origin of their load, in each destination its own:
+    what was done to them since then must still be noticed. `carried`: by destination what its stream runs by."""
+    kept = {name: _origins_kept(plan, now, change) for name, plan in carried.items()}
+    first = next(iter(kept.values()))
     tables = tuple(
-        table
-        if table.name in change.entering or table.name not in origins
-        else replace(table, table=replace(table.definition, origin=origins[table.name]))
+        replace(table, table=replace(table.definition, origin=first[table.name])) if table.name in first else table
         for table in now.tables
     )
-    return replace(now, tables=tables)
+    destinations = tuple(
+        replace(one, origins=tuple(sorted(kept.get(one.name, first).items() - first.items())))
+        for one in now.destinations
+    )
+    return replace(now, tables=tables, destinations=destinations)
+
+
+def _origins_kept(carried: SyncPlan, now: SyncPlan, change: ListChange) -> dict[str, str]:
+    stay = {table.name for table in now.tables} - set(change.entering)
+    return {table.name: table.definition.origin for table in carried.tables if table.name in stay}
 
 
 def entering_only(run: Run, change: ListChange) -> Run:

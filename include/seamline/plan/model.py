@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
@@ -11,7 +11,7 @@ from seamline.domain.catalogue import Table, table_from_json, table_to_json
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.names import NameLimit, NameUnit
-from seamline.domain.runs import RunKind, RunState
+from seamline.domain.runs import PUBLISH, RunKind, RunState
 from seamline.domain.table_places import TablePlaces
 from seamline.domain.verdict import TableVerdict, parked
 
@@ -82,7 +82,8 @@ class DestinationPlan:
     namespace to stage in.
 
     `connection` is of the login that makes all of these and owns them, `writer_connection` of one that streams write
-    their rows with; "" where that is the same.
+    their rows with; "" where that is the same. `origins`: by table the `Table.origin` of its load into this
+    destination, where that is another than the plan's.
     """
 
     name: str
@@ -91,6 +92,7 @@ class DestinationPlan:
     namespace: str
     staged_in: str = ""
     writer_connection: str = ""
+    origins: tuple[tuple[str, str], ...] = ()
 
     @property
     def writer(self) -> str:
@@ -223,6 +225,14 @@ class SyncPlan:
         raise Refused(f"sync {self.sync} has no table {name!r}", sync=self.sync)
 
     @property
+    def table_names(self) -> frozenset[str]:
+        return frozenset(table.name for table in self.tables)
+
+    @property
+    def destination_names(self) -> frozenset[str]:
+        return frozenset(destination.name for destination in self.destinations)
+
+    @property
     def derived_of_parked(self) -> tuple[DerivedTablePlan, ...]:
         """Those that cannot be computed: their table is not in the cut."""
         names = {table.name for table in self.parked}
@@ -260,12 +270,26 @@ class SyncPlan:
         return dataclasses.replace(self, destinations=kept)
 
     def of_stream(self, destination: str) -> "SyncPlan":
-        """What a stream runs by: nothing that another destination, or an edit which does not concern it, changes."""
-        return dataclasses.replace(self.into((destination,)), config_hash="")
+        """What a stream runs by: nothing that another destination, or an edit which does not concern it, changes. Its
+        tables have the origins of their loads into this destination."""
+        mine = self.destination(destination)
+        return dataclasses.replace(
+            self,
+            source=dataclasses.replace(self.source, name_limits=()),
+            destinations=(dataclasses.replace(mine, origins=()),),
+            tables=tuple(_with_origin(table, dict(mine.origins)) for table in self.tables),
+            config_hash="",
+        )
 
     @property
     def is_incremental(self) -> bool:
         return INCREMENTAL in self.sync
+
+
+def _with_origin(table: TablePlan, origins: Mapping[str, str]) -> TablePlan:
+    if table.name not in origins:
+        return table
+    return dataclasses.replace(table, table=dataclasses.replace(table.definition, origin=origins[table.name]))
 
 
 def plan_to_json(plan: SyncPlan) -> str:
@@ -309,9 +333,10 @@ def _source_plan(entry: dict[str, Any]) -> SourcePlan:
 
 
 def _destination_plan(entry: dict[str, Any]) -> DestinationPlan:
-    # Plans of before 0.2.0 have PostgreSQL's word for it.
+    # Plans of before 0.2.0 have PostgreSQL's word for it, and say nothing of loads of one table that differ.
     named = {"namespace" if key == "schema" else key: value for key, value in entry.items()}
-    return DestinationPlan(**named)
+    origins = tuple((table, origin) for table, origin in entry.get("origins", ()))
+    return DestinationPlan(**{**named, "origins": origins})
 
 
 def _table_plan(entry: dict[str, Any]) -> TablePlan:
@@ -335,3 +360,9 @@ class Run:
     state: RunState
     result: dict[str, Any] = field(default_factory=dict)
     started_at: datetime | None = field(default=None, compare=False)
+
+    @property
+    def published_into(self) -> tuple[str, ...]:
+        """Names of the destinations in which this onboarding, or change of tables, has put its tables in place."""
+        published = self.result.get(PUBLISH) or {}
+        return tuple(one.name for one in self.plan.destinations if one.name in published)

@@ -9,14 +9,14 @@ from seamline.platform.database import Database, Session
 
 class PlatformOrigins:
     """`postgres_source.schema_guard.SeenOrigins` of one sync. Whatever is lost here makes a stream stop, never go
-    on."""
+    on. A table has a row for each of its loads: two destinations may have loaded it at different times."""
 
     def __init__(self, database: Database, sync: str) -> None:
         self._database = database
         self._sync = sync
 
     def read(self, planned: Sequence[Table]) -> Mapping[str, str]:
-        """By table; nothing of one that was loaded again since."""
+        """By table; nothing of one that was loaded at another time."""
         origins = {table.name: table.origin for table in planned}
 
         def work(session: Session) -> Mapping[str, str]:
@@ -31,7 +31,7 @@ class PlatformOrigins:
         def work(session: Session) -> None:
             session.execute(
                 "insert into seen_origin (sync, table_name, planned, seen) values (%s, %s, %s, %s)"
-                " on conflict (sync, table_name) do update set planned = excluded.planned, seen = excluded.seen,"
+                " on conflict (sync, table_name, md5(planned)) do update set seen = excluded.seen,"
                 " seen_at = clock_timestamp()",
                 (self._sync, planned.name, planned.origin, seen),
             )

@@ -15,7 +15,7 @@ from psycopg.types.json import Jsonb
 from seamline.domain.cut_state import CutState
 from seamline.domain.errors import InvariantViolated, Refused
 from seamline.domain.runs import FAILURE, PUBLISH, Cut, Receipt, Reconciliation, RunKind, RunState, Scope, SyncState
-from seamline.plan.model import DestinationPlan, Run
+from seamline.plan.model import Run
 from seamline.platform import cut_states, reconciliations, rows
 from seamline.platform.database import Database, Session
 
@@ -99,17 +99,19 @@ class PlatformStore:
             (sync, [RunKind(kind).value for kind in kinds], with_result, with_result),
         )
 
-    def onboarded_destinations(self, sync: str) -> Mapping[str, DestinationPlan]:
-        """Where the sync's tables were ever published, each as it was declared at the last time."""
+    def published_into(self, sync: str) -> Mapping[str, Run]:
+        """By destination the newest run that put the sync's tables in place there; the run that started first comes
+        first."""
 
-        def work(session: Session) -> Mapping[str, DestinationPlan]:
+        def work(session: Session) -> Mapping[str, Run]:
             cursor = session.cursor(row_factory=dict_row)
             cursor.execute(
                 "select * from run where sync = %s and kind = any(%s) and result ? %s order by started_at",
                 (sync, [RunKind.ONBOARD.value, RunKind.TABLES.value], PUBLISH),
             )
             runs = [rows.run_of(row) for row in cursor]
-            return {one.name: one for run in runs for one in run.plan.destinations if one.name in run.result[PUBLISH]}
+            newest = {name: run for run in runs for name in run.published_into}
+            return {name: run for run in runs for name in run.published_into if newest[name] is run}
 
         return self._database.transact(work)
 

@@ -216,13 +216,13 @@ class WantStreamOperator(BaseOperator):
         with task_errors(), parts.platform() as store, parts.director() as director:
             if store.sync_state(declared.sync) is not SyncState.ENABLED:
                 raise AirflowSkipException(f"sync {declared.sync} is not enabled: no stream stands for this date yet")
-            plan = runs.onboarded_plan(store, declared)
+            plan = runs.into_onboarded(store, declared)
             known = {each.stream: each for each in director.wanted(plan.stream.pool)}
             reports = director.latest_reports()
             asked = []
             for destination in plan.destinations:
                 stream = plan.stream_id(destination.name)
-                plan_json = plan_to_json(plan.of_stream(destination.name))
+                plan_json = plan_to_json(runs.stream_plan(store, declared, destination.name))
                 mine, report = known.get(stream), reports.get(stream)
                 is_down = report is not None and report.state in ("failed", "stopped")
                 # A want starts also a stream that had failed for good, so it is not repeated for one that runs.
