@@ -238,9 +238,8 @@ def onboarded_plan(records: Records, plan: SyncPlan) -> SyncPlan:
     """The declared plan of now with the tables as they were onboarded.
 
     A changed setting counts at once; a changed list of tables does not: tables enter and leave by a run of their own.
-    Until that run's tables have joined, everything goes on by the plan of before, as a whole. A run that has not begun
-    to publish, because it still runs or because it failed, has changed no table yet. A destination that is declared and
-    not onboarded yet is not in it.
+    Until that run's tables have joined in every destination of the plan, everything goes on by the plan of before, as a
+    whole, but for tables that have left one of them. A destination that is declared and not onboarded yet is not in it.
     """
     carried = _carried(records, plan)
     plan = into_onboarded(records, plan)
@@ -250,8 +249,11 @@ def onboarded_plan(records: Records, plan: SyncPlan) -> SyncPlan:
         return replace(plan, tables=tuple(replace(table, table=known[table.name]) for table in plan.tables))
     # One that was refused before it knew what to change has asked for nothing.
     opened = records.latest_run(plan.sync, RunKind.TABLES, with_result=TABLES)
-    if opened is not None and opened.state is not RunState.SUCCEEDED and PUBLISH not in opened.result:
-        return replace(next(iter(carried.values())), destinations=plan.destinations)
+    if opened is not None and opened.state is not RunState.SUCCEEDED and not opened.is_published_everywhere:
+        before = next(iter(carried.values()))
+        if before.table_names != everywhere:
+            before = replace(before.only(everywhere), parked=before.parked)
+        return replace(before, destinations=plan.destinations)
     differing = ", ".join(sorted(plan.table_names ^ everywhere))
     raise Refused(
         f"the tables of sync {plan.sync} differ from those that were onboarded: {differing}",

@@ -10,7 +10,7 @@ from seamline.domain.cutover import Boundary
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import LedgerRow
 from seamline.domain.runs import PUBLISH, TABLES, RunKind, SyncState
-from seamline.plan.model import SyncPlan, TablePlan, plan_to_json
+from seamline.plan.model import SyncPlan, TablePlan, plan_from_json, plan_to_json
 from seamline_airflow import cutover_state, runs
 from seamline_airflow.operators.step import TablesPreflightOperator, WantStreamOperator
 from tests.dags import results
@@ -59,6 +59,30 @@ def test_nights_and_streams_take_the_new_tables_once_they_have_joined_and_not_be
     assert WantStreamOperator(task_id="want", plan_json=plan_to_json(with_fees())).execute(context(None)) == [
         "settlement@warehouse"
     ]
+
+
+def test_a_destination_that_joins_later_takes_no_other_back_to_the_tables_of_before(platform: results.Platform) -> None:
+    """`account` leaves and `fees` comes. Streams go each by its own tables; what is for all, by those that all have."""
+    archive = replace(results.destination_plan("archive", "archived"), name="archive")
+    destinations = (*results.plan().destinations, archive)
+    both = results.plan(destinations=destinations)
+    platform.start_run(run_id="o", sync="settlement", kind="onboard", plan_json=plan_to_json(both))
+    platform.put_result("o", PUBLISH, {"warehouse": "p", "archive": "p"})
+    declared = replace(with_fees(), tables=with_fees().tables[1:], destinations=destinations)
+    runs.open_tables(platform, declared, CHANGED, (), {**CARRIED, "archive": CARRIED["warehouse"]})
+
+    def of_streams() -> dict[str, set[str]]:
+        platform.wants.clear()
+        WantStreamOperator(task_id="want", plan_json=plan_to_json(declared)).execute(context(None))
+        return {stream.destination: set(plan_from_json(text).table_names) for stream, text in platform.wants}
+
+    platform.put_result(CHANGED, PUBLISH, {"warehouse": "p"})
+    platform.finish_run(CHANGED, state="failed")
+    assert of_streams() == {"warehouse": {"ledger_entry", "fees"}, "archive": {"account", "ledger_entry"}}
+    assert runs.onboarded_plan(platform, declared).table_names == {"ledger_entry"}
+    platform.put_result(CHANGED, PUBLISH, {"warehouse": "p", "archive": "p"})
+    assert of_streams() == {"warehouse": {"ledger_entry", "fees"}, "archive": {"ledger_entry", "fees"}}
+    assert runs.onboarded_plan(platform, declared).table_names == {"ledger_entry", "fees"}
 
 
 def test_an_unchanged_list_is_refused_with_what_to_do(platform: results.Platform) -> None:

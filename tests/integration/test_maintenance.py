@@ -10,7 +10,7 @@ import pytest
 
 from seamline.adapters.connections import Connection
 from seamline.databases.postgres.client import open_session
-from seamline.domain.runs import PUBLISH, Cut, Receipt, RunState
+from seamline.domain.runs import NOT_PUBLISHED, PUBLISH, Cut, Receipt, RunState
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import DestinationPlan, plan_to_json
 from seamline.platform import migrate
@@ -136,6 +136,9 @@ def test_a_run_whose_publish_failed_holds_its_log_until_it_or_a_later_one_is_pub
             store.finish_run(run_id, state=RunState.FAILED)
         assert held() == [("the unpublished run friday", 100), ("the unpublished run monday", 200)]
         store.put_result("monday", PUBLISH, {"warehouse": "0-1-7"})
+        store.put_result("monday", NOT_PUBLISHED, {"archive": "it is down"})
+        assert held() == [("the unpublished run monday", 200)], "one of its destinations waits"
+        store.put_result("monday", NOT_PUBLISHED, {})
         assert held() == []
 
 

@@ -7,8 +7,9 @@ from functools import partial
 from queue import Empty, Full, Queue
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from seamline.domain.errors import InvariantViolated, SeamlineError
+from seamline.domain.errors import SeamlineError
 from seamline.kinds.bulk import ArrowRows, PostgresCopy, TableRows
+from seamline.sync.outcomes import outcome_of, require_one_done
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,13 +102,6 @@ def _hand_over(part: PartT | None, branches: Sequence[_Branch[PartT]], running: 
 
 
 def _results(running: "Sequence[Future[int]]") -> list[int | SeamlineError]:
-    outcomes: list[int | SeamlineError] = []
-    for load in running:
-        error = load.exception()
-        if error is not None and (isinstance(error, InvariantViolated) or not isinstance(error, SeamlineError)):
-            raise error
-        outcomes.append(load.result() if error is None else error)
-    errors = [one for one in outcomes if isinstance(one, SeamlineError)]
-    if len(errors) == len(outcomes):
-        raise errors[0]
+    outcomes = [outcome_of(load.result) for load in running]
+    require_one_done(outcomes)
     return outcomes

@@ -18,6 +18,8 @@ Json = Mapping[str, object]
 # Under these keys of its result a run keeps that it has published, and what it has to change in the list of tables.
 PUBLISH = "publish"
 TABLES = "tables"
+# And why a destination lacks the tables that others have by this run: name → error.
+NOT_PUBLISHED = "not_published"
 # And into which destinations an onboarding goes, where these are not all of its sync.
 INTO = "into"
 # And this: why it failed for good, by which task, with the cure; gone when the run goes on.

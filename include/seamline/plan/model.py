@@ -366,3 +366,7 @@ class Run:
         """Names of the destinations in which this onboarding, or change of tables, has put its tables in place."""
         published = self.result.get(PUBLISH) or {}
         return tuple(one.name for one in self.plan.destinations if one.name in published)
+
+    @property
+    def is_published_everywhere(self) -> bool:
+        return len(self.published_into) == len(self.plan.destinations)

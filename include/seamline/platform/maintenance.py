@@ -5,7 +5,7 @@ from datetime import date
 
 from seamline.domain.ledger import StreamId
 from seamline.domain.log_floor import LogHold
-from seamline.domain.runs import PUBLISH, RunKind
+from seamline.domain.runs import NOT_PUBLISHED, PUBLISH, RunKind
 from seamline.plan.model import SyncPlan, plan_from_json
 from seamline.platform.database import Database, Session
 
@@ -15,7 +15,8 @@ select holder, next_offset from pruning_hold where topic = %(topic)s and (expire
 union all
 select 'the unpublished run ' || run_id, (result->'snapshot'->>'next_offset')::bigint from run
 where kind = any(%(kinds)s) and state <> 'succeeded' and result->'snapshot'->>'topic' = %(topic)s
-    and coalesce(result->%(publish)s, '{}') = '{}' and started_at > clock_timestamp() - interval '7 days'
+    and (coalesce(result->%(publish)s, '{}') = '{}' or coalesce(result->%(missing)s, '{}') <> '{}')
+    and started_at > clock_timestamp() - interval '7 days'
     and not exists (select from run newer where newer.sync = run.sync and newer.kind = any(%(kinds)s)
         and newer.started_at > run.started_at and coalesce(newer.result->%(publish)s, '{}') <> '{}')
 order by next_offset
@@ -60,7 +61,8 @@ class PlatformMaintenance:
         """
 
         def work(session: Session) -> Sequence[LogHold]:
-            wanted = {"topic": topic, "publish": PUBLISH, "kinds": [RunKind.ONBOARD.value, RunKind.TABLES.value]}
+            kinds = [RunKind.ONBOARD.value, RunKind.TABLES.value]
+            wanted = {"topic": topic, "publish": PUBLISH, "missing": NOT_PUBLISHED, "kinds": kinds}
             return tuple(LogHold(holder, int(offset)) for holder, offset in session.execute(_HOLDS, wanted))
 
         return self._database.transact(work)

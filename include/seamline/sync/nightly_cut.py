@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from seamline.domain.date_before import DATE_BEFORE, PublishedTable, SinceCut, date_before_to_json
 from seamline.domain.digest import Segment
@@ -22,11 +22,11 @@ from seamline.sync.clock import Clock
 from seamline.sync.comparison import DIGEST, Work, compare_tables, with_whole_digests
 from seamline.sync.cut import CutRead, Selection, select, with_verdicts
 from seamline.sync.late_rows import DateBefore, OpenCut, not_looked_at, rows_since_cut
+from seamline.sync.outcomes import in_each
 from seamline.sync.reconcile import not_run
 from seamline.sync.repetition import Tried, evidence_of, until_conclusive
 from seamline.sync.snapshot import BulkRead
 
-ResultT = TypeVar("ResultT")
 READ = "read"
 
 
@@ -105,7 +105,7 @@ def take_cut(
     with tools.open_read(reads) as read:
         # Judged again by the source's own clock at P: what was in time a moment ago may be too late now.
         selection = select(run.plan, business_date, as_of=read.position_time)
-        staged = _each(run, lambda destination: _stage(run, destination, selection, read, tools))
+        staged = in_each(run.plan.destinations, lambda destination: _stage(run, destination, selection, read, tools))
         late = {
             one.name: _late(run.plan, one, business_date, read, tools)
             for one in run.plan.destinations
@@ -122,7 +122,7 @@ def take_cut(
     cuts: dict[str, StagedCut] = {}
     failed: dict[str, str] = {}
     found: list[Reconciliation] = []
-    for name, outcome in _each(run, judge).items():
+    for name, outcome in in_each(run.plan.destinations, judge).items():
         if isinstance(outcome, SeamlineError):
             failed[name] = outcome.message
             left_out = {one.name: f"{name} could not be written: {outcome.message}" for one in _all_tables(run.plan)}
@@ -136,22 +136,6 @@ def take_cut(
     tools.records.put_result(run.run_id, "cut", {name: cut_to_json(cut) for name, cut in cuts.items()})
     tools.records.put_result(run.run_id, NOT_STAGED, failed)
     return cuts, found
-
-
-def _each(run: Run, step: Callable[[DestinationPlan], ResultT]) -> dict[str, ResultT | SeamlineError]:
-    """By destination what the step returns, or the error that ended it. Raises the first where every one failed."""
-    outcomes: dict[str, ResultT | SeamlineError] = {}
-    for destination in run.plan.destinations:
-        try:
-            outcomes[destination.name] = step(destination)
-        except InvariantViolated:
-            raise
-        except SeamlineError as exc:
-            outcomes[destination.name] = exc
-    errors = [one for one in outcomes.values() if isinstance(one, SeamlineError)]
-    if len(errors) == len(outcomes):
-        raise errors[0]
-    return outcomes
 
 
 def _all_tables(plan: SyncPlan) -> tuple[TablePlan | DerivedTablePlan | ParkedTable, ...]:

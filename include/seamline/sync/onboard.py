@@ -1,17 +1,28 @@
 """Onboarding's last steps: put the staged tables in place, with boundaries and ledger, in one transaction."""
 
-from collections.abc import Mapping
-from typing import Any
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from seamline.domain.catalogue import fingerprint
 from seamline.domain.cutover import Boundary
 from seamline.domain.digest import keyed_digest_from_json
-from seamline.domain.errors import Refused
+from seamline.domain.errors import Refused, SeamlineError
 from seamline.domain.position import position_from_json
+from seamline.domain.runs import NOT_PUBLISHED, PUBLISH
 from seamline.plan.model import Run
 from seamline.ports import Commit, Load, PruningHolds, Publication, Sink
+from seamline.sync.outcomes import outcome_of
 
 _RELEASE_S = 60.0
+
+log = logging.getLogger(__name__)
+
+
+class PublishRecords(Protocol):
+    """What publishing needs of the platform database."""
+
+    def put_result(self, run_id: str, key: str, value: Any) -> None: ...
 
 
 def publish(run: Run, destination: str, *, sink: Sink) -> Commit:
@@ -53,6 +64,30 @@ def publish(run: Run, destination: str, *, sink: Sink) -> Commit:
         ),
     )
     return sink.publish(run.plan.stream_id(destination), loads, publication=publication)
+
+
+def publish_each(run: Run, records: PublishRecords, step: Callable[[str], Commit]) -> Mapping[str, str]:
+    """Put the run's tables in place in each destination, by `step`; the position of each.
+
+    Each is written down as it happens: from then on its stream goes by the run's tables, whatever becomes of the
+    others. One that fails keeps no other from it; the first error is raised behind them. A repeat finds done what is
+    done.
+    """
+    done: dict[str, str] = dict(run.result.get(PUBLISH) or {})
+    failed: dict[str, SeamlineError] = {}
+    records.put_result(run.run_id, NOT_PUBLISHED, {})
+    for one in run.plan.destinations:
+        outcome = outcome_of(lambda name=one.name: step(name))  # type: ignore[misc]
+        if isinstance(outcome, SeamlineError):
+            log.error("%s does not have the tables of run %s: %s", one.name, run.run_id, outcome)
+            failed[one.name] = outcome
+            continue
+        done[one.name] = str(outcome.ledger.position)
+        records.put_result(run.run_id, PUBLISH, done)
+    records.put_result(run.run_id, NOT_PUBLISHED, {name: error.message for name, error in failed.items()})
+    if failed:
+        raise next(iter(failed.values()))
+    return done
 
 
 def let_log_go(run: Run, holds: PruningHolds) -> None:

@@ -10,12 +10,12 @@ from contextlib import closing
 from seamline import registry, settings
 from seamline.adapters import failpoints
 from seamline.domain.errors import SeamlineError
-from seamline.domain.runs import PUBLISH, TABLES
+from seamline.domain.runs import TABLES
 from seamline.plan.list_change import ListChange
 from seamline.plan.model import Run, SyncPlan
-from seamline.ports import Sink
+from seamline.ports import Commit, Sink
 from seamline.sync.incremental_snapshot import JoinPatience, JoinTools, join_stream
-from seamline.sync.onboard import let_log_go
+from seamline.sync.onboard import let_log_go, publish_each
 from seamline_spark.session import as_an_application
 
 log = logging.getLogger("seamline_spark.join")
@@ -36,20 +36,19 @@ def main(argv: Sequence[str]) -> int:
 
 
 def join_run(run_id: str) -> Mapping[str, str]:
-    """Change the tables in every destination; the position of each. Repeat-safe: a repeat finds done what is done."""
+    """Change the tables in every destination; the position of each. The first error is raised when all were tried.
+    Repeat-safe: a repeat finds done what is done."""
     with closing(registry.platform()) as store:
         run = store.run(run_id)
         change = ListChange.from_json(run.result[TABLES])
-        positions = {one.name: _join(run, one.name, change) for one in run.plan.destinations}
-        # From now on this run's tables are those that the streams carry.
-        store.put_result(run_id, PUBLISH, positions)
+        positions = publish_each(run, store, lambda name: _join(run, name, change))
         if "snapshot" in run.result:
             with closing(registry.pruning_holds()) as holds:
                 let_log_go(run, holds)
     return positions
 
 
-def _join(run: Run, destination: str, change: ListChange) -> str:
+def _join(run: Run, destination: str, change: ListChange) -> Commit:
     def open_sink(plan: SyncPlan) -> Sink:
         return registry.sink(plan, destination)
 
@@ -68,4 +67,4 @@ def _join(run: Run, destination: str, change: ListChange) -> str:
         "tables changed: sync=%s destination=%s added=%s again=%s removed=%s position=%s",
         run.sync, destination, change.added, change.again, change.removed, commit.ledger.position,
     )  # fmt: skip
-    return str(commit.ledger.position)
+    return commit
