@@ -1,35 +1,46 @@
 """Has a run's cutover happened? Read from the destinations' ledgers, the only authority on progress."""
 
+import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from seamline.domain.errors import InvariantViolated
+from seamline.domain.errors import ConfigError, InvariantViolated, SeamlineError, TransientError
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.runs import TABLES
 from seamline.plan.list_change import ListChange
 from seamline.plan.model import Run
 from seamline.ports import Sink, StreamReport
+from seamline.sync.outcomes import outcome_of
 from seamline_airflow import parts
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Cutover:
-    """`waiting`: streams that have not applied the high marker yet. `error`: one of them never will by itself."""
+    """`positions`: of the streams that have applied the high marker. `waiting`: those that have not yet. `away`: those
+    whose destination does not answer. `error`: why the rest never will by themselves."""
 
     waiting: tuple[str, ...] = ()
+    away: tuple[str, ...] = ()
     error: str = ""
-    positions: Mapping[str, str] | None = None
+    positions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_reached(self) -> bool:
-        return not self.waiting
+        """By every stream that can. One that never will keeps no other from its comparison."""
+        return not self.waiting and not self.away and bool(self.positions)
+
+    @property
+    def is_missed(self) -> bool:
+        return not (self.waiting or self.away or self.positions)
 
 
 def look(run_id: str) -> Cutover:
     """The cutover of this run, as it stands now."""
     with parts.platform() as store, parts.director() as director:
-        run = store.run(run_id)
+        run = store.run(run_id).where_published
         return judge(
             run,
             sink_of=lambda name: parts.sink(run.plan, name),
@@ -46,22 +57,37 @@ def judge(
     paused: Collection[StreamId] = (),
 ) -> Cutover:
     is_through = _is_through(run)
-    waiting, positions = [], {}
+    waiting, away, errors, positions = [], [], [], {}
     for destination in run.plan.destinations:
         stream = run.plan.stream_id(destination.name)
-        with sink_of(destination.name) as sink:
-            ledger = sink.read_ledger(stream)
-        if ledger is not None and is_through(ledger):
+        ledger = outcome_of(lambda stream=stream: _ledger(sink_of, stream))  # type: ignore[misc]
+        if isinstance(ledger, TransientError | ConfigError):
+            # A login that is being rotated is refused for a moment.
+            log.warning("the ledger of %s is not known now: %s", stream, ledger)
+            away.append(str(stream))
+        elif isinstance(ledger, SeamlineError):
+            errors.append(f"{stream}: {ledger.message}")
+        elif ledger is not None and is_through(ledger):
             positions[str(stream)] = str(ledger.position)
-            continue
-        report = reports.get(stream)
-        if report is not None and report.state == "failed":
-            return Cutover((str(stream),), f"stream {stream} failed before the cutover: {report.error}")
-        if stream in paused:
-            cure = f"`seamline stream resume {stream.sync}`, then clear this task"
-            return Cutover((str(stream),), f"stream {stream} is paused, so the cutover never comes: {cure}")
-        waiting.append(str(stream))
-    return Cutover(tuple(waiting), "", positions)
+        elif why := _why_never(stream, reports.get(stream), paused):
+            errors.append(why)
+        else:
+            waiting.append(str(stream))
+    return Cutover(tuple(waiting), tuple(away), "; ".join(errors), positions)
+
+
+def _ledger(sink_of: Callable[[str], AbstractContextManager[Sink]], stream: StreamId) -> LedgerRow | None:
+    with sink_of(stream.destination) as sink:
+        return sink.read_ledger(stream)
+
+
+def _why_never(stream: StreamId, report: StreamReport | None, paused: Collection[StreamId]) -> str:
+    if report is not None and report.state == "failed":
+        return f"stream {stream} failed before the cutover: {report.error}"
+    if stream in paused:
+        cure = f"`seamline stream resume {stream.sync}`, then clear this task"
+        return f"stream {stream} is paused, so the cutover never comes: {cure}"
+    return ""
 
 
 def _is_through(run: Run) -> Callable[[LedgerRow], bool]:

@@ -8,7 +8,7 @@ from seamline import settings
 from seamline.domain.errors import TransientError
 from seamline.domain.ledger import LedgerRow
 from seamline.plan.model import Run, SyncPlan
-from seamline.ports import Problem, Survey
+from seamline.ports import Commit, Problem, Survey
 from seamline_airflow import parts
 
 
@@ -94,15 +94,16 @@ def ensure_capture(run: Run) -> Mapping[str, Any]:
     }
 
 
-def publish(run: Run) -> Mapping[str, str]:
-    """Publish in every destination, then let the log go; the position by destination. A repeat finds it done."""
+def publish(run: Run, records: Any) -> Mapping[str, str]:
+    """Publish in every destination, then let the log go; the position by destination. An error of one is raised behind
+    the others. A repeat finds done what is done."""
     from seamline.sync import onboard
 
-    positions = {}
-    for destination in run.plan.destinations:
-        with parts.sink(run.plan, destination.name) as sink:
-            commit = onboard.publish(run, destination.name, sink=sink)
-        positions[destination.name] = str(commit.ledger.position)
+    def into(destination: str) -> Commit:
+        with parts.sink(run.plan, destination) as sink:
+            return onboard.publish(run, destination, sink=sink)
+
+    positions = onboard.publish_each(run, records, into)
     with parts.pruning_holds() as holds:
         onboard.let_log_go(run, holds)
     return positions

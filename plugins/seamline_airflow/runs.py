@@ -111,12 +111,12 @@ def open_onboarding(records: Records, plan: SyncPlan, run_id: str, *, into: Coll
     while it publishes leaves it unknown which tables are in place: nights wait until `publish` is cleared and done.
 
     `into`: the plan's destinations, where they are not all of the sync. The others, and the nights, do not notice.
-    Refused unless the sync's tables are those that it carries.
+    Refused unless the sync's tables are those that it carries there.
     """
     published = records.published_into(plan.sync)
     _refuse_another_schema(published, plan)
     if into:
-        _require_same_tables([run.plan for run in published.values()], plan)
+        _require_same_tables([run.plan for name, run in published.items() if name not in into], plan)
     records.start_run(run_id=run_id, sync=plan.sync, kind=RunKind.ONBOARD, plan_json=plan_to_json(plan))
     records.put_result(run_id, INTO, sorted(into))
     if records.sync_state(plan.sync) is None:

@@ -18,6 +18,7 @@ from seamline_airflow.operators.publish_cut import CompleteCutOperator, PublishC
 from seamline_airflow.operators.run_jobs import (
     CompareJobOperator,
     CutJobOperator,
+    JoinJobOperator,
     OpenNightlyOperator,
     SnapshotJobOperator,
 )
@@ -90,6 +91,8 @@ def tables_task(plan: SyncPlan, stage: Stage, run: str, **task: Any) -> Any:
     match stage.id:
         case "preflight":
             return TablesPreflightOperator(run=run, plan_json=plan_to_json(plan), **task)
+        case "join":
+            return JoinJobOperator(job=job_path(stage), run=_opened_by("preflight"), **task)
         case "verdicts":
             return VerdictsOperator(run=_opened_by("preflight"), scope="live", **task)
     return onboard_task(plan, stage, run, **task)

@@ -8,7 +8,7 @@ import pytest
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import INTO, PUBLISH, RunKind, SyncState
-from seamline.plan.model import SyncPlan, TablePlan, plan_from_json, plan_to_json
+from seamline.plan.model import Run, SyncPlan, TablePlan, plan_from_json, plan_to_json
 from seamline_airflow import runs
 from seamline_airflow.operators.step import (
     PreflightOperator,
@@ -38,6 +38,11 @@ def onboarded(platform: results.Platform, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("seamline_airflow.onboarding.preflight", lambda plan: (plan, ()))
 
 
+def publish(run: Run, records: results.Platform) -> dict[str, str]:
+    records.put_result(run.run_id, PUBLISH, {one.name: "p" for one in run.plan.destinations})
+    return {}
+
+
 def preflight(plan: SyncPlan, **parameters: Any) -> str:
     return str(
         PreflightOperator(task_id="preflight", run=LATE, plan_json=plan_to_json(plan)).execute(
@@ -51,7 +56,7 @@ def test_an_onboarding_goes_into_what_was_declared_since_and_leaves_the_others_e
 ) -> None:
     run = platform.runs[preflight(with_archive())]
     assert ([one.name for one in run.plan.destinations], run.result[INTO]) == (["archive"], ["archive"])
-    monkeypatch.setattr("seamline_airflow.onboarding.publish", lambda run: {"archive": "p"})
+    monkeypatch.setattr("seamline_airflow.onboarding.publish", publish)
     PublishOperator(task_id="publish", run=LATE).execute({})
     assert platform.state is SyncState.ENABLED, "nights of the others go on"
     assert StartStreamOperator(task_id="start_stream", run=LATE).execute({}) == ["settlement@archive"]

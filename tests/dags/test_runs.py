@@ -52,6 +52,10 @@ def context(key: str | None = "2026-11-19", run_type: str = "manual", **params: 
     }
 
 
+def try_of(number: int) -> dict[str, Any]:
+    return {"ti": SimpleNamespace(try_number=number, max_tries=2)}
+
+
 @pytest.fixture
 def platform(monkeypatch: pytest.MonkeyPatch) -> results.Platform:
     made = results.use(monkeypatch, results.Platform())
@@ -246,7 +250,7 @@ def test_a_sync_is_onboarding_from_its_first_try_and_again_from_each_publish(
 ) -> None:
     seen: list[SyncState | None] = []
 
-    def lost(_run: Any) -> Any:
+    def lost(_run: Any, _records: Any) -> Any:
         seen.append(platform.state)
         raise CommitUnknown("the answer was lost")
 
@@ -256,7 +260,7 @@ def test_a_sync_is_onboarding_from_its_first_try_and_again_from_each_publish(
     platform.state = SyncState.ENABLED
     monkeypatch.setattr("seamline_airflow.onboarding.publish", lost)
     with pytest.raises(AirflowException, match="lost"):
-        PublishOperator(task_id="publish", run="settlement/onboard/-/manual__2").execute({})
+        PublishOperator(task_id="publish", run="settlement/onboard/-/manual__2").execute(try_of(1))
     assert seen == [SyncState.ONBOARDING]
     assert platform.state is SyncState.ONBOARDING
 

@@ -88,7 +88,8 @@ class Office:
         run = self.run("onboard")
         onboarding.ensure_capture(run)
         snapshot_job.load(None, run.run_id)  # type: ignore[arg-type]
-        onboarding.publish(self.again(run))
+        with closing(registry.platform()) as store:
+            onboarding.publish(store.run(run.run_id), store)
         with closing(registry.director()) as director:
             director.want(self.plan.stream_id("warehouse"), plan_json=plan_to_json(self.plan))
         assert all(onboarding.ledgers(self.plan).values())

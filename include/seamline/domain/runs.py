@@ -64,6 +64,9 @@ class RunKind(StrEnum):
     TABLES = "tables"
 
 
+PUT_TABLES_IN_PLACE = (RunKind.ONBOARD, RunKind.TABLES)
+
+
 class RunState(StrEnum):
     RUNNING = "running"
     SUCCEEDED = "succeeded"

@@ -11,7 +11,7 @@ from seamline.domain.catalogue import Table, table_from_json, table_to_json
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.names import NameLimit, NameUnit
-from seamline.domain.runs import PUBLISH, RunKind, RunState
+from seamline.domain.runs import PUBLISH, PUT_TABLES_IN_PLACE, RunKind, RunState
 from seamline.domain.table_places import TablePlaces
 from seamline.domain.verdict import TableVerdict, parked
 
@@ -370,3 +370,13 @@ class Run:
     @property
     def is_published_everywhere(self) -> bool:
         return len(self.published_into) == len(self.plan.destinations)
+
+    @property
+    def where_published(self) -> "Run":
+        """The run in those destinations alone that have its tables; as it is where it puts none in place. Refused where
+        none has them."""
+        if self.kind not in PUT_TABLES_IN_PLACE:
+            return self
+        if not self.published_into:
+            raise Refused(f"run {self.run_id} has put no tables in place", hint="clear the task that does")
+        return dataclasses.replace(self, plan=self.plan.into(self.published_into))

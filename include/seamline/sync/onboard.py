@@ -7,9 +7,9 @@ from typing import Any, Protocol
 from seamline.domain.catalogue import fingerprint
 from seamline.domain.cutover import Boundary
 from seamline.domain.digest import keyed_digest_from_json
-from seamline.domain.errors import Refused, SeamlineError
+from seamline.domain.errors import GateFailed, Refused, SeamlineError
 from seamline.domain.position import position_from_json
-from seamline.domain.runs import NOT_PUBLISHED, PUBLISH
+from seamline.domain.runs import NOT_PUBLISHED, PUBLISH, PUT_TABLES_IN_PLACE, RunKind
 from seamline.plan.model import Run
 from seamline.ports import Commit, Load, PruningHolds, Publication, Sink
 from seamline.sync.outcomes import outcome_of
@@ -70,7 +70,7 @@ def publish_each(run: Run, records: PublishRecords, step: Callable[[str], Commit
     """Put the run's tables in place in each destination, by `step`; the position of each.
 
     Each is written down as it happens: from then on its stream goes by the run's tables, whatever becomes of the
-    others. One that fails keeps no other from it; the first error is raised behind them. A repeat finds done what is
+    others. One that fails keeps no other from it; its error is raised behind them. A repeat finds done what is
     done.
     """
     done: dict[str, str] = dict(run.result.get(PUBLISH) or {})
@@ -86,8 +86,29 @@ def publish_each(run: Run, records: PublishRecords, step: Callable[[str], Commit
         records.put_result(run.run_id, PUBLISH, done)
     records.put_result(run.run_id, NOT_PUBLISHED, {name: error.message for name, error in failed.items()})
     if failed:
-        raise next(iter(failed.values()))
+        # One that may go away is tried again, though others will not.
+        raise min(failed.values(), key=lambda error: error.exit_code)
     return done
+
+
+def lacking_tables(run: Run) -> list[str]:
+    """Which destinations lack the tables of an onboarding, or of a change of tables, and why."""
+    if run.kind not in PUT_TABLES_IN_PLACE:
+        return []
+    why = run.result.get(NOT_PUBLISHED) or {}
+    lacking = [one.name for one in run.plan.destinations if one.name not in run.published_into]
+    return [f"{name} does not have the tables: {why.get(name, 'it was not tried')}" for name in lacking]
+
+
+def require_published_everywhere(run: Run) -> None:
+    """GateFailed where a destination lacks the run's tables while others have them."""
+    if lacking := lacking_tables(run):
+        task = "join" if run.kind is RunKind.TABLES else "publish"
+        raise GateFailed(
+            "; ".join(lacking),
+            hint=f"the others have theirs; mend the cause, then clear the task `{task}` with those after it",
+            sync=run.sync,
+        )
 
 
 def let_log_go(run: Run, holds: PruningHolds) -> None:

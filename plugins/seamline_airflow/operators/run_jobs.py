@@ -11,6 +11,7 @@ from seamline.plan.model import plan_from_json
 from seamline_airflow import parts, runs
 from seamline_airflow.errors import task_errors
 from seamline_airflow.operators.spark_job import SparkJobOperator
+from seamline_airflow.others_go_on import others_go_on
 from seamline_airflow.run_context import run_id
 
 
@@ -66,6 +67,14 @@ class SnapshotJobOperator(SparkJobOperator):
                     hint="clear the task `preflight` with all that follow, or trigger a new run",
                 )
         super().execute(context)
+
+
+class JoinJobOperator(SparkJobOperator):
+    """The job that lets tables enter and leave the streams, in every destination."""
+
+    def execute(self, context: Any) -> Any:
+        with others_go_on(self.run, context):
+            return super().execute(context)
 
 
 class CompareJobOperator(SparkJobOperator):

@@ -15,11 +15,13 @@ from seamline.domain.runs import GATE, INTO, PUBLISH, TABLES, Reconciliation, Ru
 from seamline.domain.verdict import TableVerdict, Verdict, nothing_compared
 from seamline.plan.model import Run, SyncPlan, plan_from_json, plan_to_json
 from seamline.ports import Problem, StreamReport
+from seamline.sync import onboard
 from seamline.sync.fatal_problems import refuse_fatal
 from seamline.sync.stream_state import HOST_GONE, StreamState, Word, alarms_over, not_wanted
 from seamline_airflow import deadline, onboarding, parts, runs
 from seamline_airflow.errors import task_errors
 from seamline_airflow.operators.gate import compares_only
+from seamline_airflow.others_go_on import others_go_on
 from seamline_airflow.run_context import stream_date
 from seamline_airflow.stream_health import in_words, look, troubles
 from seamline_airflow.stream_host import start_host
@@ -107,25 +109,28 @@ class CaptureOperator(StepOperator):
 class PublishOperator(StepOperator):
     """Put the staged tables in place in every destination, each in one transaction resolved by the run's id."""
 
+    def execute(self, context: Any) -> Any:
+        with others_go_on(self.run, context):
+            return super().execute(context)
+
     def step(self, context: Any, store: Any) -> Mapping[str, str]:
         run = store.run(self.run)
-        if not run.result.get(INTO):
+        if not (run.result.get(INTO) or run.published_into):
             # Before the commit: from now on the live tables may be new ones, and nobody has compared them yet. One that
             # goes into some destinations leaves the others as they are.
             store.set_sync_state(run.sync, SyncState.ONBOARDING)
         # Also before it: whoever clears this run after a crash in between must get a new name.
-        store.put_result(run.run_id, PUBLISH, {})
-        result = onboarding.publish(run)
-        store.put_result(run.run_id, PUBLISH, result)
+        store.put_result(run.run_id, PUBLISH, run.result.get(PUBLISH) or {})
+        result = onboarding.publish(run, store)
         self.log.info("published: %s", json.dumps(result))
         return result
 
 
 class StartStreamOperator(StepOperator):
-    """Ask the stream host for one stream per destination, by the plan of this run."""
+    """Ask the stream host for one stream per destination that has the tables, by the plan of this run."""
 
     def step(self, context: Any, store: Any) -> list[str]:
-        run = store.run(self.run)
+        run = store.run(self.run).where_published
         streams = [run.plan.stream_id(destination.name) for destination in run.plan.destinations]
         with parts.director() as director:
             for stream in streams:
@@ -134,15 +139,17 @@ class StartStreamOperator(StepOperator):
 
 
 class EnableOperator(StepOperator):
-    """Enable the sync, when every live table matched the source at one position."""
+    """Enable the sync, when every live table matched the source at one position. Red behind that where a destination
+    lacks the tables: it counts as one that is not onboarded yet."""
 
     def step(self, context: Any, store: Any) -> str:
         run = store.run(self.run)
-        found = _require_reconciled(run, store, Scope.LIVE)
+        found = _require_reconciled(run.where_published, store, Scope.LIVE)
         _require_match(run, found)
         for one in found:
             _warn_if_hollow(self.log, one)
         store.set_sync_state(run.sync, SyncState.ENABLED)
+        onboard.require_published_everywhere(run)
         store.finish_run(run.run_id, state=RunState.SUCCEEDED)
         return str(SyncState.ENABLED)
 
@@ -160,16 +167,17 @@ class VerdictsOperator(StepOperator):
 
     def step(self, context: Any, store: Any) -> Mapping[str, str]:
         run = store.run(self.run)
-        found = _require_reconciled(run, store, self.scope)
+        found = _require_reconciled(run.where_published, store, self.scope)
         keyed = {table.name for table in run.plan.tables if table.table and table.table.is_keyed}
         for reconciliation in found:
             self._show(reconciliation, keyed)
         verdicts = {f"{one.destination}.{t.table}": t.verdict.value for one in found for t in one.tables}
         if self.scope is Scope.LIVE:
-            wrong = _blemishes(run, found)
+            wrong = [*_blemishes(run, found), *onboard.lacking_tables(run)]
             store.put_result(run.run_id, GATE, {"lines": wrong})
             store.finish_run(run.run_id, state=RunState.FAILED if wrong else RunState.SUCCEEDED)
             _require_match(run, found)
+            onboard.require_published_everywhere(run)
         elif not compares_only(run):
             store.end_alarm(deadline.ALARM, deadline.subject(run.sync, run.business_date))
         return verdicts

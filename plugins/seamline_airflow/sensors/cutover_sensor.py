@@ -12,7 +12,8 @@ from seamline_airflow.triggers.cutover import CutoverTrigger
 
 
 class CutoverSensor(BaseSensorOperator):
-    """Wait until the ledger of every destination has applied the high marker of the run that `run` names."""
+    """Wait until the ledger of every destination that has the tables has applied the high marker of the run that `run`
+    names. A stream that fails meanwhile keeps no other from its comparison."""
 
     template_fields = ("run",)
 
@@ -24,11 +25,11 @@ class CutoverSensor(BaseSensorOperator):
     def execute(self, context: Any) -> dict[str, str]:
         with task_errors():
             state = cutover_state.look(self.run)
-        if state.error:
-            raise AirflowFailException(state.error)
         if state.is_reached:
-            return dict(state.positions or {})
-        self.log.info("waiting for %s", ", ".join(state.waiting))
+            return self._reached(dict(state.positions), state.error)
+        if state.is_missed:
+            raise AirflowFailException(state.error)
+        self.log.info("waiting for %s", ", ".join((*state.waiting, *state.away)))
         # Airflow bounds a deferred wait by this argument only; a task's execution_timeout does not reach it.
         self.defer(
             trigger=CutoverTrigger(self.run, self.poll_s),
@@ -39,5 +40,11 @@ class CutoverSensor(BaseSensorOperator):
     def execute_complete(self, context: Any, event: dict[str, Any]) -> dict[str, str]:
         if event["status"] != "reached":
             raise AirflowFailException(event["message"])
-        self.log.info("cutover reached: %s", event["positions"])
-        return dict(event["positions"])
+        return self._reached(dict(event["positions"]), event["message"])
+
+    def _reached(self, positions: dict[str, str], error: str) -> dict[str, str]:
+        """The comparison says of the others that they are not there."""
+        self.log.info("cutover reached: %s", positions)
+        if error:
+            self.log.error("%s", error)
+        return positions

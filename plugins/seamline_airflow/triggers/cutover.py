@@ -1,6 +1,7 @@
 """Waits in the triggerer for a run's cutover."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,14 +10,19 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from seamline.domain.errors import ConfigError, SeamlineError, TransientError
 from seamline_airflow import cutover_state, parts
 
+# So long the streams that are through wait for one whose destination does not answer.
+_AWAY_S = 60.0
+
 
 class CutoverTrigger(BaseTrigger):
-    """Fires when every destination's ledger has applied the run's high marker, or at once when that cannot happen."""
+    """Fires when the ledger of every destination that answers has applied the run's high marker, or at once when that
+    cannot happen in any."""
 
     def __init__(self, run: str, poll_s: float) -> None:
         super().__init__()
         self.run_id = run
         self.poll_s = poll_s
+        self._through_since_s: float | None = None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         return "seamline_airflow.triggers.cutover.CutoverTrigger", {"run": self.run_id, "poll_s": self.poll_s}
@@ -41,7 +47,18 @@ class CutoverTrigger(BaseTrigger):
             except SeamlineError as exc:
                 return {"status": "error", "message": f"{type(exc).__name__}: {exc}"}
             else:
-                if state.is_reached:
-                    return {"status": "reached", "positions": dict(state.positions or {})}
-                if state.error:
-                    return {"status": "error", "message": state.error}
+                if (event := self._event(state)) is not None:
+                    return event
+
+    def _event(self, state: cutover_state.Cutover) -> dict[str, Any] | None:
+        """None while one may yet come."""
+        if state.is_missed:
+            return {"status": "error", "message": state.error}
+        if state.waiting or not state.positions:
+            self._through_since_s = None
+            return None
+        self._through_since_s = self._through_since_s or time.monotonic()
+        if state.away and time.monotonic() - self._through_since_s < _AWAY_S:
+            return None
+        message = "; ".join([*filter(None, [state.error]), *(f"{one} does not answer" for one in state.away)])
+        return {"status": "reached", "positions": dict(state.positions), "message": message}

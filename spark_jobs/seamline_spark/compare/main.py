@@ -44,11 +44,11 @@ def main(argv: Sequence[str]) -> int:
 
 
 def compare_run(run_id: str) -> tuple[Reconciliation, ...]:
-    """Compare every destination of the run's sync and save what was found; what was INCONCLUSIVE again, as often as the
-    plan allows. Raises the first error when all were tried. Repeat-safe: a repeat replaces what was found, but for a
-    BREAK, which is never compared again."""
+    """Compare every destination that has the run's tables and save what was found; what was INCONCLUSIVE again, as
+    often as the plan allows. Raises the first error when all were tried. Repeat-safe: a repeat replaces what was found,
+    but for a BREAK, which is never compared again."""
     with closing(registry.platform()) as store:
-        run = store.run(run_id)
+        run = store.run(run_id).where_published
         armed = registry.failpoints() or Unarmed()
         found, failed = _compare_each(run, store, armed)
         summary = {
