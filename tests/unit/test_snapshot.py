@@ -16,11 +16,11 @@ from seamline.domain.digest import KeyedDigest, Segment, SegmentDigest
 from seamline.domain.errors import GateFailed, Refused, SchemaConflict, TransientError
 from seamline.domain.log import LogRecord, RecordKind, RowChange
 from seamline.domain.position import position_to_json
-from seamline.domain.runs import Receipt, RunKind, RunState
+from seamline.domain.runs import NOT_STAGED, PUBLISH, Receipt, RunKind, RunState
 from seamline.plan.model import DestinationPlan, Run, SourcePlan, SyncPlan, TablePlan
 from seamline.ports import Load, Marker, Problem, ReadView, TableRead
 from seamline.sources.mariadb.position import BinlogPosition
-from seamline.sync.onboard import publish
+from seamline.sync.onboard import publish, require_published_everywhere
 from seamline.sync.snapshot import SnapshotTools, take_snapshot
 from tests.log_topic import row_record
 from tests.unit.memory_views import AUDIT, ENTRY, RATE, MemoryView, Row, entries
@@ -50,6 +50,7 @@ class World:
     markers: list[Marker] = field(default_factory=list)
     receipts: list[Receipt] = field(default_factory=list)
     results: dict[str, Any] = field(default_factory=dict)
+    away: Sequence[str] = ()
 
     # the source and its log
     alterations: Sequence[str] = ()
@@ -126,6 +127,8 @@ class World:
         return [_Both(CONTENT)]
 
     def stage(self, destination: DestinationPlan) -> Sequence[Load]:
+        if destination.name in self.away:
+            raise TransientError(f"{destination.name} does not answer")
         self.steps.append("staged")
         return [Load(table.definition, f"{table.name}_1", len(self.staged[table.name])) for table in self.plan.tables]
 
@@ -198,6 +201,7 @@ def test_markers_lie_on_both_sides_of_the_open_views() -> None:
         "compared",
         "views closed",
         "result",
+        "result",
         "snap.manifest_written",
     ]
     assert snapshot == world.results["snapshot"]
@@ -208,6 +212,26 @@ def test_markers_lie_on_both_sides_of_the_open_views() -> None:
         ("entry", "entry_1", 20, P),
         ("audit", "audit_1", 3, P),
     ]
+
+
+def test_a_destination_that_fails_keeps_no_other_from_its_load() -> None:
+    archive = replace(WAREHOUSE, name="archive")
+    both = replace(PLAN, destinations=(archive, WAREHOUSE))
+    world = World(plan=both, away=("archive",))
+    assert list(take_snapshot(run(both), world.tools)["loads"]) == ["warehouse"]
+    assert world.results[NOT_STAGED] == {"archive": "archive does not answer"}
+    done = replace(run(both), result={**world.results, PUBLISH: {"warehouse": "p"}})
+    with pytest.raises(Refused, match="nothing was staged: archive does not answer"):
+        publish(done, "archive", sink=None)  # type: ignore[arg-type]
+    with pytest.raises(GateFailed) as raised:
+        require_published_everywhere(done)
+    assert "run s__onboard and name archive under *Destinations to load*" in raised.value.hint
+    world = World(plan=both, away=("archive", "warehouse"))
+    with pytest.raises(TransientError, match="archive does not answer"):
+        take_snapshot(run(both), world.tools)
+    world = World(plan=both)
+    assert list(take_snapshot(run(both), world.tools)["loads"]) == ["archive", "warehouse"]
+    assert world.results[NOT_STAGED] == {}
 
 
 def test_what_was_altered_between_the_plan_and_the_views_is_refused() -> None:

@@ -26,7 +26,7 @@ INTO = "into"
 FAILURE = "failure"
 # And what the checks of a staged cut said, for each destination; `checked_in` reads it.
 EXPECTATIONS = "expectations"
-# And why a destination has no staged cut while others have one: name → error.
+# And why a destination has nothing staged while others have: name → error.
 NOT_STAGED = "not_staged"
 # And why it could not be published in a destination while it was in others: name → error.
 NOT_PUBLISHED = "not_published"

@@ -9,7 +9,7 @@ from seamline.domain.cutover import Boundary
 from seamline.domain.digest import keyed_digest_from_json
 from seamline.domain.errors import GateFailed, Refused, SeamlineError
 from seamline.domain.position import position_from_json
-from seamline.domain.runs import NOT_PUBLISHED, PUBLISH, PUT_TABLES_IN_PLACE, RunKind
+from seamline.domain.runs import NOT_PUBLISHED, NOT_STAGED, PUBLISH, PUT_TABLES_IN_PLACE, RunKind
 from seamline.plan.model import Run
 from seamline.ports import Commit, Load, PruningHolds, Publication, Sink
 from seamline.sync.outcomes import outcome_of
@@ -45,8 +45,11 @@ def publish(run: Run, destination: str, *, sink: Sink) -> Commit:
     ]
     missing = {table.name for table in run.plan.tables} - {load.table.name for load in loads}
     if missing:
+        why = (run.result.get(NOT_STAGED) or {}).get(destination)
         raise Refused(
-            f"run {run.run_id} has not staged {', '.join(sorted(missing))} in {destination}",
+            f"nothing was staged: {why}"
+            if why
+            else f"run {run.run_id} has not staged {', '.join(sorted(missing))} in {destination}",
             hint="clear the task `snapshot` and run it again",
             sync=run.sync,
         )
@@ -103,12 +106,18 @@ def lacking_tables(run: Run) -> list[str]:
 def require_published_everywhere(run: Run) -> None:
     """GateFailed where a destination lacks the run's tables while others have them."""
     if lacking := lacking_tables(run):
-        task = "join" if run.kind is RunKind.TABLES else "publish"
         raise GateFailed(
             "; ".join(lacking),
-            hint=f"the others have theirs; mend the cause, then clear the task `{task}` with those after it",
+            hint=f"the others have theirs; mend the cause, then {_how_they_come(run)}",
             sync=run.sync,
         )
+
+
+def _how_they_come(run: Run) -> str:
+    if not_staged := run.result.get(NOT_STAGED):
+        # Its snapshot is over; another one would be of other tables than those that the others have.
+        return f"run {run.sync}__onboard and name {', '.join(not_staged)} under *Destinations to load*"
+    return f"clear the task `{'join' if run.kind is RunKind.TABLES else 'publish'}` with those after it"
 
 
 def let_log_go(run: Run, holds: PruningHolds) -> None:

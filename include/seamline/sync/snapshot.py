@@ -5,6 +5,7 @@ every transaction before it in the log is inside every view; the high marker is 
 open, so nothing beyond it is.
 """
 
+import logging
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -13,20 +14,23 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from seamline.domain.digest import Segment, SegmentDigest, keyed_digest_to_json
-from seamline.domain.errors import GateFailed, Refused, SchemaConflict
+from seamline.domain.errors import GateFailed, Refused, SchemaConflict, SeamlineError
 from seamline.domain.position import Position, position_to_json
-from seamline.domain.runs import Receipt
+from seamline.domain.runs import NOT_STAGED, Receipt
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import DestinationPlan, Run
 from seamline.ports import Failpoints, Load, LogReader, Marker, PruningHolds, ReadView, Source, StagedView, TableRead
 from seamline.sync.comparison import Work, compare_tables, with_whole_digests
 from seamline.sync.fatal_problems import refuse_fatal
 from seamline.sync.markers import MarkerPlace, read_until_marker
+from seamline.sync.outcomes import in_each
 
 # Until the snapshot is read and written down; from then on its run itself holds the log until it is published.
 HOLD_S = 24 * 3600.0
 MARKER_WITHIN_S = 120.0
 BREAKS_NAMED = 5
+
+log = logging.getLogger(__name__)
 
 
 class BulkRead(Protocol):
@@ -77,18 +81,19 @@ class SnapshotTools:
 def take_snapshot(run: Run, tools: SnapshotTools) -> Mapping[str, Any]:
     """Stage every table of the run's sync at one position; the result is also kept as `result["snapshot"]`.
 
-    Repeat-safe: a repeat takes a new snapshot, whose staged tables have other names. Raises GateFailed when a staged
-    table differs from the source at P: nothing is published then.
+    Repeat-safe: a repeat takes a new snapshot, whose staged tables have other names. A destination that fails, or whose
+    staged tables differ from the source at P (GateFailed), keeps no other from its load: it has none, and stands with
+    its error in `result["not_staged"]`. Where all fail, the first error is raised.
     """
     plan = run.plan
-    log = tools.open_log()
+    reader = tools.open_log()
     try:
-        start = log.end_offset()
+        start = reader.end_offset()
         tools.holds.hold_log(plan.source.log_topic, holder=run.run_id, offset=start, lease_s=HOLD_S)
-        low = _commit_low_marker(run, tools, log, start)
-        topic_id = log.topic_id
+        low = _commit_low_marker(run, tools, reader, start)
+        topic_id = reader.topic_id
     finally:
-        log.close()
+        reader.close()
     _require_capturable(run, tools.source)
     reads = [TableRead(table.definition, Segment(table.name)) for table in plan.tables]
     with tools.open_read(reads) as read:
@@ -97,7 +102,7 @@ def take_snapshot(run: Run, tools: SnapshotTools) -> Mapping[str, Any]:
         _require_planned_definitions(run, tools.source)
         high = Marker(f"high-{uuid.uuid4().hex}", "high", {"run": run.run_id})
         tools.source.commit_marker(high)
-        loads = {destination.name: _stage(run, tools, read, destination) for destination in plan.destinations}
+        staged = in_each(plan.destinations, lambda destination: _stage(run, tools, read, destination))
         position, moment = read.position, read.position_time
     snapshot = {
         "position": position_to_json(position),
@@ -107,8 +112,12 @@ def take_snapshot(run: Run, tools: SnapshotTools) -> Mapping[str, Any]:
         "topic": plan.source.log_topic,
         "topic_id": topic_id,
         "next_offset": low.next_offset,
-        "loads": loads,
+        "loads": {name: loads for name, loads in staged.items() if not isinstance(loads, SeamlineError)},
     }
+    failed = {name: error.message for name, error in staged.items() if isinstance(error, SeamlineError)}
+    for name, why in failed.items():
+        log.error("nothing was staged in %s: %s", name, why)
+    tools.records.put_result(run.run_id, NOT_STAGED, failed)
     tools.records.put_result(run.run_id, "snapshot", snapshot)
     tools.failpoints.reach("snap.manifest_written")
     return snapshot
@@ -164,8 +173,8 @@ def _stage(run: Run, tools: SnapshotTools, read: BulkRead, destination: Destinat
         raise GateFailed(
             f"staged tables differ from the source at {read.position}: "
             + "; ".join(_described(verdict, keyed) for verdict in wrong),
-            hint="nothing was published. Clear the task to take a new snapshot; if it stays so, keep the staged tables "
-            "as evidence",
+            hint="nothing is published of them. Clear the task to take a new snapshot; if it stays so, keep the staged "
+            "tables as evidence",
             sync=run.sync,
             table=wrong[0].table,
             position=str(read.position),
