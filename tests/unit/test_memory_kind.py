@@ -1,26 +1,30 @@
 """The example kinds carry a sync by themselves: a snapshot at one position, the log from there, and equal digests."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 
 import pytest
 
+from seamline.bulk.copy import CopyItem, CopyTarget
+from seamline.bulk.read import SourceAtOnePosition, _Here
 from seamline.domain.catalogue import fingerprint
 from seamline.domain.changes import FindingsReported
 from seamline.domain.cutover import Boundary
 from seamline.domain.digest import Segment
-from seamline.domain.errors import Diverged
+from seamline.domain.errors import Diverged, PositionLost
 from seamline.domain.log import LogRecord
-from seamline.kinds.bulk import BulkRead, Wanted
+from seamline.kinds.bulk import ArrowRows, BulkRead, OpenedSource, TableRows, Wanted
 from seamline.plan.model import SyncPlan
-from seamline.ports import Load, Marker, Publication
+from seamline.ports import Load, Marker, Publication, TableRead
 from seamline.sync.span_loop import run_stream
+from seamline.values.arrow import schema_of
 from seamline_memory import sink_kind, source_kind
 from seamline_memory.bank import BANKS, Bank
 from seamline_memory.log import MemoryLogReader
 from seamline_memory.store import STORES
-from tests.log_topic import ACCOUNT, AUDIT, STREAM, ScriptedControl, sync_plan
+from tests.log_topic import ACCOUNT, AUDIT, STREAM, ScriptedControl, position, sync_plan
 
 TABLES = (ACCOUNT, AUDIT)
 SOURCE, SINK = source_kind.KIND, sink_kind.KIND
@@ -131,3 +135,37 @@ def test_a_row_that_somebody_took_out_of_the_destination_stops_the_stream(bank: 
     STORES["warehouse"].state.tables["audit"] = {}
     with pytest.raises(Diverged, match="1 rows of audit should go"):
         stream(plan, bank)
+
+
+class BrokenReaders:
+    """Of `kinds.bulk.TableReaders`: the first table is empty, at the second one the source goes away."""
+
+    def meet(self) -> None: ...
+
+    def rows(self, number: int, *, proven: Callable[[str], None]) -> TableRows:
+        if number:
+            raise PositionLost("the source was started again", hint="clear the task")
+        proven("p")
+        return ArrowRows(schema_of(TABLES[number]), iter(()))
+
+    def close(self) -> None: ...
+
+
+def test_a_read_in_this_process_that_fails_ends_with_its_own_error_in_every_destination(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # An example, so it is not installed beside the kinds of this repository.
+    monkeypatch.setattr("seamline.bulk.copy.sink_kind", lambda _name: SINK)
+    plan = memory_plan()
+    both = tuple(replace(plan.destinations[0], name=name, connection=name) for name in ("archive", "warehouse"))
+    places = {one.name: SINK.load_area(one, run_id="r").create(TABLES) for one in both}
+    reads = [BulkRead(table, Segment(table.name), number) for number, table in enumerate(TABLES)]
+    items = [
+        CopyItem(read, tuple(CopyTarget(places[one.name][read.table.name], one) for one in both)) for read in reads
+    ]
+    tables = [TableRead(read.table, read.segment) for read in reads]
+    opened = OpenedSource((), position(1), datetime.now(UTC), "p")
+    read = SourceAtOnePosition(plan, tables, opened, _Here(items, BrokenReaders()), without_place={})
+    for destination in both:
+        with pytest.raises(PositionLost, match="started again"):
+            read.stage(destination)

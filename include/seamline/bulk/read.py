@@ -24,6 +24,7 @@ from seamline.kinds.found import power, sink_kind, source_kind
 from seamline.kinds.sink import ReadsBack
 from seamline.plan.model import DestinationPlan, Run, SyncPlan
 from seamline.ports import Load, ReadView, StagedView, TableRead
+from seamline.sync.outcomes import outcome_of
 
 # Sessions for digests. More than the databases have cores to spare for us only makes each table slower.
 VIEWS = 2
@@ -115,19 +116,23 @@ class _Tasks:
 
 
 class _Here:
-    """The copy by this process itself, at the first time that it is asked for."""
+    """The copy by this process itself, at the first time that it is asked for; each destination asks."""
 
     def __init__(self, items: Sequence[CopyItem], readers: TableReaders) -> None:
         self._items = items
         self._readers = readers
-        self._copied: list[Copied] = []
+        self._copied: list[Copied] | SeamlineError | None = None
 
     def result(self) -> list[Copied]:
-        if not self._copied:
-            failed: dict[str, SeamlineError] = {}
-            for number, item in enumerate(self._items):
-                self._copied += copy_one(self._readers, number, item, failed)
+        if self._copied is None:
+            self._copied = outcome_of(self._copy)
+        if isinstance(self._copied, SeamlineError):
+            raise self._copied
         return self._copied
+
+    def _copy(self) -> list[Copied]:
+        failed: dict[str, SeamlineError] = {}
+        return [one for number, item in enumerate(self._items) for one in copy_one(self._readers, number, item, failed)]
 
 
 class SourceAtOnePosition:
