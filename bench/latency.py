@@ -107,9 +107,7 @@ def latency(bank: Captured, warehouse: Connection, *, seconds: float) -> int:
         watcher = threading.Thread(target=watch, args=(warehouse, seen, stop))
         watcher.start()
         write_steadily(bank, committed, seconds=seconds)
-        deadline = time.monotonic() + 60
-        while max(seen, default=0) < max(committed) and time.monotonic() < deadline:
-            threading.Event().wait(0.05)
+        wait_until_seen(committed, seen)
         stop.set()
         watcher.join()
     waits = sorted(visible(committed, seen))
@@ -122,11 +120,11 @@ def latency(bank: Captured, warehouse: Connection, *, seconds: float) -> int:
 
 
 @contextmanager
-def streaming(plan: SyncPlan) -> Iterator[None]:
+def streaming(plan: SyncPlan, destination: str = "warehouse") -> Iterator[None]:
     """The loop in a process of its own, as in a Spark worker."""
     spawn = multiprocessing.get_context("spawn")
     stop = spawn.Event()
-    process = spawn.Process(target=stream_until, args=(plan_to_json(plan), stop))
+    process = spawn.Process(target=stream_until, args=(plan_to_json(plan), destination, stop))
     process.start()
     try:
         yield
@@ -146,18 +144,23 @@ class UntilStopped:
         return
 
 
-def stream_until(plan_json: str, stop: "multiprocessing.synchronize.Event") -> None:
+def stream_until(plan_json: str, destination: str, stop: "multiprocessing.synchronize.Event") -> None:
     plan = plan_from_json(plan_json)
-    with closing(registry.log_reader(plan)) as reader, closing(registry.sink(plan, "warehouse")) as sink:
-        run_stream(plan, "warehouse", reader=reader, sink=sink, control=UntilStopped(stop))
+    with closing(registry.log_reader(plan)) as reader, closing(registry.sink(plan, destination)) as sink:
+        run_stream(plan, destination, reader=reader, sink=sink, control=UntilStopped(stop))
 
 
-def write_steadily(bank: Captured, committed: dict[int, float], *, seconds: float) -> None:
+def write_steadily(
+    bank: Captured, committed: dict[int, float], *, seconds: float, first: int = 0, stop: threading.Event | None = None
+) -> None:
+    """`committed`: by the last entry of each transaction, the moment after its COMMIT. Entries are numbered from twice
+    `first` on. Ends early where `stop` is set."""
     rng = random.Random(7)
+    asked = stop or threading.Event()
     with session_of(bank) as execute:
         began = time.perf_counter()
-        number = 0
-        while (due := number / 125) < seconds:
+        number = first
+        while (due := (number - first) / 125) < seconds and not asked.is_set():
             threading.Event().wait(max(0.0, began + due - time.perf_counter()))
             number += 1
             first, second = sorted(rng.sample(range(1, ACCOUNTS + 1), 2))
@@ -177,6 +180,13 @@ def watch(warehouse: Connection, seen: dict[int, float], stop: threading.Event) 
             row = session.execute("SELECT max(id) FROM live.entry").fetchone()
             if row and row[0] is not None:
                 seen.setdefault(int(str(row[0])), time.perf_counter())
+
+
+def wait_until_seen(committed: dict[int, float], seen: dict[int, float]) -> None:
+    """Until the last transaction is visible, or a minute has passed."""
+    deadline = time.monotonic() + 60
+    while max(seen, default=0) < max(committed) and time.monotonic() < deadline:
+        threading.Event().wait(0.05)
 
 
 def visible(committed: dict[int, float], seen: dict[int, float]) -> Iterator[float]:

@@ -18,19 +18,17 @@ from decimal import Decimal
 from itertools import chain
 
 import orjson
-import psycopg
 
+from bench.warehouses import Ask, PostgresWarehouse, Warehouse, differing, postgres_warehouse
 from seamline import registry
-from seamline.adapters.connections import Connection
 from seamline.plan.model import SyncPlan, TablePlan
 from seamline.ports import Marker, Orders, StreamReport
 from seamline.sync.markers import read_until_marker
 from seamline.sync.span_loop import run_stream
 from tests.checkout import day_and_commit
 from tests.integration.captured import Captured, captured
-from tests.integration.databases import mariadb, postgres, postgres_database
-from tests.integration.known import destination_known_by_id
-from tests.spark.empty_sync import publish_empty
+from tests.integration.databases import mariadb, postgres
+from tests.spark.empty_sync import publish_empty_into
 
 NAME = "bench_stream"
 TABLES = ("balance", "entry", "access")
@@ -51,7 +49,7 @@ def main() -> int:
     parser.add_argument("--changes", type=int, default=600_000)
     parser.add_argument("--rounds", type=int, default=3)
     chosen = parser.parse_args()
-    with captured(NAME) as bank, postgres_database(NAME) as warehouse, destination_known_by_id(warehouse, NAME):
+    with captured(NAME) as bank, postgres_warehouse(NAME) as warehouse:
         bank.execute(*CREATE)
         bank.ensure(dataclasses.replace(bank.plan, tables=tuple(TablePlan(name) for name in TABLES)))
         return drain(bank, warehouse, changes=chosen.changes, rounds=chosen.rounds)
@@ -60,8 +58,8 @@ def main() -> int:
 # ---- drain ----------------------------------------------------------------------------------------------------------
 
 
-def drain(bank: Captured, warehouse: Connection, *, changes: int, rounds: int) -> int:
-    plans = [publish_empty(bank, warehouse, sync=f"s{n}", schema=f"live{n}", tables=TABLES) for n in range(rounds)]
+def drain(bank: Captured, warehouse: PostgresWarehouse, *, changes: int, rounds: int) -> int:
+    plans = published_empty(bank, warehouse, rounds)
     start = bank.topics.end_offset()
     written = fill(bank, changes)
     last = Marker(f"barrier-{uuid.uuid4().hex}", "barrier")
@@ -70,8 +68,9 @@ def drain(bank: Captured, warehouse: Connection, *, changes: int, rounds: int) -
     ours, theirs = [], []
     for number, plan in enumerate(plans):
         ours.append(drained_by_span_loop(plan, warehouse, last))
-        theirs.append(drained_by_batches(plan, warehouse, last, start, schema=f"jdbc{number}"))
-        require_equal(bank, warehouse, f"live{number}", f"jdbc{number}")
+        peer_schema = warehouse.peer_schema(str(number))
+        theirs.append(drained_by_batches(plan, warehouse, last, start, schema=peer_schema))
+        require_equal(bank, warehouse, plan.destinations[0].namespace, peer_schema)
     mine, peer = statistics.median(ours), statistics.median(theirs)
     ratio = peer / mine
     print(f"{written:,} changes, {rounds} rounds, medians; all results equal to each other and to the source")
@@ -81,13 +80,12 @@ def drain(bank: Captured, warehouse: Connection, *, changes: int, rounds: int) -
     return 0 if ratio >= GOAL else 1
 
 
-def make_like(plan: SyncPlan, warehouse: Connection, schema: str) -> None:
-    """Tables of the same columns, with the same key or index."""
-    with postgres(warehouse) as admin:
-        admin.execute(f"CREATE SCHEMA {schema}")
-        for table in plan.tables:
-            like = f"{plan.destinations[0].namespace}.{table.name}"
-            admin.execute(f"CREATE TABLE {schema}.{table.name} (LIKE {like} INCLUDING ALL)")
+def published_empty(bank: Captured, warehouse: Warehouse, rounds: int) -> list[SyncPlan]:
+    """A sync of its own for each round."""
+    return [
+        publish_empty_into(bank, warehouse.destination(str(number)), sync=f"s{number}", tables=TABLES)
+        for number in range(rounds)
+    ]
 
 
 def fill(bank: Captured, changes: int) -> int:
@@ -122,17 +120,14 @@ def wait_for(bank: Captured, marker: Marker, start: int) -> None:
 class UntilMarker:
     """StreamControl of one drain: wanted until the ledger has the marker, whose moment it keeps."""
 
-    def __init__(self, session: "psycopg.Connection[tuple[object, ...]]", plan: SyncPlan, marker: Marker) -> None:
-        self._session = session
-        self._stream = str(plan.stream_id("warehouse"))
+    def __init__(self, ask: Ask, question: str, marker: Marker) -> None:
+        self._ask = ask
+        self._question = question
         self._marker = marker.id
         self.done_at = 0.0
 
     def orders(self) -> Orders:
-        row = self._session.execute(
-            "SELECT last_marker FROM seamline.ledger WHERE stream = %s", (self._stream,)
-        ).fetchone()
-        if row and row[0] == self._marker:
+        if self._ask(self._question) == [(self._marker,)]:
             self.done_at = self.done_at or time.perf_counter()
         return Orders(wanted=not self.done_at)
 
@@ -140,22 +135,25 @@ class UntilMarker:
         return
 
 
-def drained_by_span_loop(plan: SyncPlan, warehouse: Connection, last: Marker) -> float:
+def drained_by_span_loop(plan: SyncPlan, warehouse: Warehouse, last: Marker) -> float:
+    (destination,) = plan.destinations
+    stream = plan.stream_id(destination.name)
+    question = f"SELECT last_marker FROM {warehouse.ledger(destination)} WHERE stream = '{stream}'"
     with (
-        postgres(warehouse) as session,
+        warehouse.asking() as ask,
         closing(registry.log_reader(plan)) as reader,
-        closing(registry.sink(plan, "warehouse")) as sink,
+        closing(registry.sink(plan, destination.name)) as sink,
     ):
-        control = UntilMarker(session, plan, last)
+        control = UntilMarker(ask, question, last)
         began = time.perf_counter()
-        run_stream(plan, "warehouse", reader=reader, sink=sink, control=control)
+        run_stream(plan, destination.name, reader=reader, sink=sink, control=control)
         return control.done_at - began
 
 
-def drained_by_batches(plan: SyncPlan, warehouse: Connection, last: Marker, start: int, *, schema: str) -> float:
-    make_like(plan, warehouse, schema)
+def drained_by_batches(plan: SyncPlan, warehouse: PostgresWarehouse, last: Marker, start: int, *, schema: str) -> float:
+    warehouse.make_like(plan, schema)
     statements = {table.name: upsert(table, schema) for table in plan.tables}
-    with postgres(warehouse) as session, closing(registry.log_reader(plan)) as reader:
+    with postgres(warehouse.connection) as session, closing(registry.log_reader(plan)) as reader:
         session.autocommit = False
         reader.assign(start)
         began = time.perf_counter()
@@ -195,22 +193,16 @@ def upsert(table: TablePlan, schema: str) -> str:
     return statement
 
 
-def require_equal(bank: Captured, warehouse: Connection, one: str, other: str) -> None:
-    with postgres(warehouse) as session:
+def require_equal(bank: Captured, warehouse: Warehouse, one: str, other: str) -> None:
+    """The tables of these schemas, to each other and to the source."""
+    with warehouse.asking() as ask, closing(mariadb(bank.root)) as source, source.cursor() as cursor:
         for table in TABLES:
-            for left, right in ((one, other), (other, one)):
-                row = session.execute(
-                    f"SELECT count(*) FROM (TABLE {left}.{table} EXCEPT ALL TABLE {right}.{table}) AS d"
-                ).fetchone()
-                assert row == (0,), f"{left}.{table} and {right}.{table} differ in {row} rows"
+            differences = differing(ask, f"{one}.{table}", f"{other}.{table}")
+            assert not differences, f"{one}.{table} and {other}.{table} differ in {differences} rows"
         for table, column in (("balance", "amount"), ("entry", "amount"), ("access", "1")):
-            here = session.execute(f"SELECT count(*), sum({column}) FROM {one}.{table}").fetchone()
-            with closing(mariadb(bank.root)) as source, source.cursor() as cursor:
-                cursor.execute(f"SELECT count(*), sum({column}) FROM {table}")
-                there = cursor.fetchone()
-            assert here is not None
-            assert there is not None
-            assert (here[0], Decimal(here[1])) == (there[0], Decimal(there[1])), (table, here, there)
+            ((count, total),) = ask(f"SELECT count(*), sum({column}) FROM {one}.{table}")
+            cursor.execute(f"SELECT count(*), sum({column}) FROM {table}")
+            assert cursor.fetchall() == ((count, Decimal(total)),), (table, count, total)
 
 
 if __name__ == "__main__":

@@ -5,30 +5,31 @@ import uuid
 from collections.abc import Sequence
 from contextlib import closing
 
+from seamline import registry
 from seamline.adapters.connections import Connection
-from seamline.adapters.kafka.log_reader import open_log_reader
-from seamline.databases.postgres.types import column_definitions
 from seamline.domain.cutover import Boundary
-from seamline.plan.model import SyncPlan, TablePlan
+from seamline.kinds.bulk import ArrowRows
+from seamline.kinds.found import sink_kind
+from seamline.plan.model import DestinationPlan, SyncPlan, TablePlan
 from seamline.ports import Load, Marker, Publication
-from seamline.sinks.postgres.sink import open_sink
 from seamline.sync.markers import read_until_marker
+from seamline.values.arrow import schema_of
 from tests.integration.captured import Captured
-from tests.integration.databases import postgres
 from tests.integration.known import destination_plan
 from tests.opened_sink import decoder_of
 
 
 def publish_empty(bank: Captured, warehouse: Connection, *, sync: str, schema: str, tables: Sequence[str]) -> SyncPlan:
     """The plan of the sync, published. Both logins of `warehouse` are known by its database's name."""
+    return publish_empty_into(bank, destination_plan(warehouse.database, schema), sync=sync, tables=tables)
+
+
+def publish_empty_into(bank: Captured, destination: DestinationPlan, *, sync: str, tables: Sequence[str]) -> SyncPlan:
+    """The same in a destination of any kind, whose logins are known by its connection ids."""
     planned = tuple(TablePlan(table.name, table=table) for table in bank.source.catalogue(tables))
-    destination = destination_plan(warehouse.database, schema)
     plan = dataclasses.replace(bank.plan, sync=sync, destinations=(destination,), tables=planned)
     low, high = (Marker(f"{kind}-{uuid.uuid4().hex}", kind) for kind in ("low", "high"))
-    with (
-        closing(open_log_reader(plan)) as reader,
-        closing(open_sink(plan, destination, decoder=decoder_of(plan))) as sink,
-    ):
+    with closing(registry.log_reader(plan)) as reader, closing(registry.sink(plan, destination.name)) as sink:
         reader.assign(bank.topics.end_offset())
         bank.source.commit_marker(low)
         place = read_until_marker(reader, marker_table=plan.source.marker_table, marker_id=low.id, timeout_s=60)
@@ -36,16 +37,12 @@ def publish_empty(bank: Captured, warehouse: Connection, *, sync: str, schema: s
         with closing(view):
             position = view.position
         bank.source.commit_marker(high)
-        with postgres(warehouse) as session:
-            session.execute(f"create schema {destination.stage_namespace}")
-            for table in planned:
-                place_of_table = f"{destination.stage_namespace}.{table.name}"
-                session.execute(f"create table {place_of_table} ({column_definitions(table.definition)})")
+        run_id = uuid.uuid4().hex
         sink.publish(
-            plan.stream_id("warehouse"),
-            [Load(table.definition, table.name, 0) for table in planned],
+            plan.stream_id(destination.name),
+            _staged_empty(plan, destination, run_id),
             publication=Publication(
-                run_id=uuid.uuid4().hex,
+                run_id=run_id,
                 topic=plan.source.log_topic,
                 topic_id=reader.topic_id,
                 next_offset=place.next_offset,
@@ -54,3 +51,11 @@ def publish_empty(bank: Captured, warehouse: Connection, *, sync: str, schema: s
             ),
         )
     return plan
+
+
+def _staged_empty(plan: SyncPlan, destination: DestinationPlan, run_id: str) -> list[Load]:
+    kind, tables = sink_kind(destination.kind), [table.definition for table in plan.tables]
+    places = kind.load_area(destination, run_id=run_id).create(tables)
+    for table in tables:
+        kind.load(destination, places[table.name], ArrowRows(schema_of(table), iter(())))
+    return [Load(table, places[table.name].name, 0) for table in tables]
