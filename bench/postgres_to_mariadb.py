@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 
 from bench.copied_table import (
@@ -16,6 +17,7 @@ from bench.copied_table import (
     spark_session,
 )
 from bench.postgres_copy import DDL, FILL
+from seamline.adapters.connections import resolve
 from seamline.databases.mysql.canonical import quoted
 from seamline.kinds.bulk import StagedPlace
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan, TablePlan
@@ -46,9 +48,10 @@ GOALS = {"spark jdbc, one statement": 2.0, "spark jdbc, bulk": 2.0}
 @contextmanager
 def opened(rows: int) -> Iterator[Bench]:
     with (
-        postgres_database(NAME) as source,
+        postgres_database(NAME) as owned,
         mariadb_destination(DESTINATION.namespace) as destination,
-        known_by_id(source, SOURCE.reader, "postgres"),
+        # The capture's login makes the snapshot, by a replication session.
+        known_by_id(source := replace(resolve("postgres_root"), database=owned.database), SOURCE.reader, "postgres"),
         known_by_id(destination, DESTINATION.connection, "mysql"),
     ):
         with postgres(source) as filling:
