@@ -250,6 +250,13 @@ def test_a_value_without_a_place_is_refused_by_column_and_never_changed(world: M
     assert refused.value.table == "short"
 
 
+def test_a_value_without_a_place_ends_a_load_that_has_other_batches_on_their_way(world: MariaDbWorld) -> None:
+    table = Table("short", (ID, SHORT), ("id",))
+    batches = [batch_of(table, [(number, "abcd" if number == 2 else "abc")]) for number in range(6)]
+    with pytest.raises(SchemaConflict, match=r"\bv\b"):
+        loaded(world, table, batches)
+
+
 def test_types_without_a_place_are_refused_by_name() -> None:
     faulty = (
         column_of("free", Kind.DECIMAL, "numeric"),

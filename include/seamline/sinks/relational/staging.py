@@ -8,7 +8,10 @@ it was made, so what dead attempts left is found and dropped.
 import hashlib
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pyarrow as pa
 
@@ -42,6 +45,8 @@ ABANDONED_AFTER_S = 14 * 86_400
 _STAGED_NAME = re.compile(r"^.*_(?P<run>[0-9a-f]{8})_(?P<made>[0-9a-f]{8})(?P<attempt>[0-9a-f]{8})$", re.DOTALL)
 # Between two batches a load waits for its source; a table that was written so long ago is one whose load stands still.
 _STILL_S = 30
+# Sessions that write one table. The server takes in a batch by one core, while the next ones are read and encoded.
+_WRITERS = 2
 
 
 class StagingArea:
@@ -84,13 +89,13 @@ class StagingArea:
                 mine = [
                     name for name, label in _staged_in(session, self._database) if label["attempt"] == self._attempt
                 ]
-                owners = {name: _owner(session, self._database, name) for name in mine}
+                owners = {name: _owners(session, self._database, name) for name in mine}
                 size, written = _written(session, self._database, mine)
                 working = {number for (number,) in query(session, _WORKING)}
         finally:
             close(session)
-        is_open = tuple(name for name, owner in owners.items() if owner is not None)
-        is_working = written or any(owners[name] in working for name in is_open)
+        is_open = tuple(name for name in mine if owners[name])
+        is_working = written or any(owners[name] & working for name in is_open)
         return LoadProgress(size, is_open, is_working=bool(is_open) and is_working)
 
     def drop(self) -> None:
@@ -133,17 +138,32 @@ def load(destination: DestinationPlan, place: StagedPlace, rows: TableRows, dial
     """`kinds.sink.SinkKind.load`."""
     if isinstance(rows, PostgresCopy):
         raise InvariantViolated(f"{dialect.server} takes no binary COPY of PostgreSQL", table=place.table.name)
-    session = open_session(resolve(destination.connection), dialect)
-    try:
-        with translated("mark a staging table", table=place.table.name):
-            execute(session, "DO GET_LOCK(%s, 0)", (_lock(place.schema, place.name),))
-            execute(session, f"TRUNCATE TABLE {relation(place.schema, place.name)}")
-        count = sum(_load_batch(session, place, batch) for batch in rows.batches)
+    with ExitStack() as opened:
+        sessions = []
+        for number in range(_WRITERS):
+            session = open_session(resolve(destination.connection), dialect)
+            opened.callback(close, session)
+            sessions.append(session)
+            with translated("mark a staging table", table=place.table.name):
+                execute(session, "DO GET_LOCK(%s, 0)", (_lock(place.schema, place.name, number),))
+        with translated("empty a staging table", table=place.table.name):
+            execute(sessions[0], f"TRUNCATE TABLE {relation(place.schema, place.name)}")
+        count = _load_side_by_side(sessions, place, rows.batches)
         with translated("number the rows of a staging table", table=place.table.name):
-            index_rows(session, place.table, relation(place.schema, place.name))
-    finally:
-        close(session)
+            index_rows(sessions[0], place.table, relation(place.schema, place.name))
     return count
+
+
+def _load_side_by_side(sessions: Sequence[Session], place: StagedPlace, batches: Iterator[pa.RecordBatch]) -> int:
+    """Batches by the sessions in turn, as many at once as there are sessions."""
+    count = 0
+    running: deque[Future[int]] = deque()
+    with ThreadPoolExecutor(len(sessions), thread_name_prefix="load") as pool:
+        for number, batch in enumerate(batches):
+            if len(running) == len(sessions):
+                count += running.popleft().result()
+            running.append(pool.submit(_load_batch, sessions[number % len(sessions)], place, batch))
+        return count + sum(one.result() for one in running)
 
 
 def _load_batch(session: Session, place: StagedPlace, batch: pa.RecordBatch) -> int:
@@ -202,14 +222,16 @@ def _drop(session: Session, database: str, name: str) -> bool:
     return True
 
 
-def _lock(database: str, name: str) -> str:
-    return lock_name(f"load {database}.{name}")
+def _lock(database: str, name: str, number: int) -> str:
+    return lock_name(f"load {database}.{name} {number}")
 
 
-def _owner(session: Session, database: str, name: str) -> int | None:
-    """The session that loads a table."""
-    ((owner,),) = query(session, "SELECT IS_USED_LOCK(%s)", (_lock(database, name),))
-    return None if owner is None else int(owner)
+def _owners(session: Session, database: str, name: str) -> set[int]:
+    """The sessions that load a table."""
+    locks = [_lock(database, name, number) for number in range(_WRITERS)]
+    asked = ", ".join("IS_USED_LOCK(%s)" for _ in locks)
+    (owners,) = query(session, f"SELECT {asked}", locks)
+    return {int(owner) for owner in owners if owner is not None}
 
 
 def _written(session: Session, database: str, names: Sequence[str]) -> tuple[int, bool]:
