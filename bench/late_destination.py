@@ -22,13 +22,17 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from datetime import date
 
 from bench.latency import CREATE, TABLES, streaming, visible, wait_until_seen, watch, write_steadily
 from seamline import registry, settings
 from seamline.adapters.connections import Connection
+from seamline.domain.date_before import PublishedTable
 from seamline.domain.digest import Segment
 from seamline.domain.runs import PUBLISH, RunState, SyncState
 from seamline.domain.verdict import Verdict
+from seamline.kinds.found import power, sink_kind
+from seamline.kinds.sink import ReadsBack
 from seamline.plan.model import DestinationPlan, SyncPlan, TablePlan
 from seamline.platform import migrate
 from seamline.platform.store import PlatformStore
@@ -82,7 +86,7 @@ def main() -> int:
         sync = Sync(bank, store, replace(plan, tables=tables))
         sync.onboard("first")
         store.set_sync_state(plan.sync, SyncState.ENABLED)
-        return sync.joined_by(late, warehouse, first=chosen.rows // 2 + 1, seconds=chosen.seconds)
+        return sync.joined_by(late, warehouse, lowest=chosen.rows // 2 + 1, seconds=chosen.seconds)
 
 
 @contextmanager
@@ -129,7 +133,7 @@ class Sync:
         self.store.finish_run(run_id, state=RunState.SUCCEEDED)
         return plan
 
-    def joined_by(self, late: DestinationPlan, warehouse: Connection, *, first: int, seconds: float) -> int:
+    def joined_by(self, late: DestinationPlan, warehouse: Connection, *, lowest: int, seconds: float) -> int:
         committed: dict[int, float] = {}
         seen: dict[int, float] = {}
         stop_writing, stop_watching = threading.Event(), threading.Event()
@@ -137,7 +141,7 @@ class Sync:
         writer = threading.Thread(
             target=write_steadily,
             args=(self.bank, committed),
-            kwargs={"seconds": math.inf, "first": first, "stop": stop_writing},
+            kwargs={"seconds": math.inf, "lowest": lowest, "stop": stop_writing},
         )
         watcher = threading.Thread(target=watch, args=(warehouse, seen, stop_watching))
         with streaming(self.plan):
@@ -181,10 +185,14 @@ class Sync:
         work = [Work(table.definition, Segment(table.name), Segment(table.name)) for table in self.plan.tables]
         for destination in self.plan.destinations:
             (source,) = self.bank.source.open_views(1)
-            (view,) = registry.destination_views(self.plan, destination.name, 1)
+            # In one server with the source, the last commit of the stream itself has moved the source's position.
+            reads = power(sink_kind(destination.kind), ReadsBack, to="be compared with the source")
+            names = [table.name for table in self.plan.tables]
+            live = [PublishedTable(name, date.min, 0, destination.schema, name) for name in names]
+            view = reads.open_published(self.plan, destination, live, position=source.position)
             with closing(source), closing(view):
                 verdicts = compare_tables(work, source=[source], destination=[view])
-            wrong = [f"{one.table} {one.verdict}" for one in verdicts if one.verdict is not Verdict.MATCH]
+            wrong = [f"{one.table} {one.verdict} {one.reason}" for one in verdicts if one.verdict is not Verdict.MATCH]
             if wrong:
                 raise RuntimeError(f"{destination.name} differs from the source: {', '.join(wrong)}")
 

@@ -151,16 +151,16 @@ def stream_until(plan_json: str, destination: str, stop: "multiprocessing.synchr
 
 
 def write_steadily(
-    bank: Captured, committed: dict[int, float], *, seconds: float, first: int = 0, stop: threading.Event | None = None
+    bank: Captured, committed: dict[int, float], *, seconds: float, lowest: int = 0, stop: threading.Event | None = None
 ) -> None:
     """`committed`: by the last entry of each transaction, the moment after its COMMIT. Entries are numbered from twice
-    `first` on. Ends early where `stop` is set."""
+    `lowest` on. Ends early where `stop` is set."""
     rng = random.Random(7)
     asked = stop or threading.Event()
     with session_of(bank) as execute:
         began = time.perf_counter()
-        number = first
-        while (due := (number - first) / 125) < seconds and not asked.is_set():
+        number = lowest
+        while (due := (number - lowest) / 125) < seconds and not asked.is_set():
             threading.Event().wait(max(0.0, began + due - time.perf_counter()))
             number += 1
             first, second = sorted(rng.sample(range(1, ACCOUNTS + 1), 2))
