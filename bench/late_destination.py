@@ -29,7 +29,7 @@ from seamline import registry, settings
 from seamline.adapters.connections import Connection
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.digest import Segment
-from seamline.domain.runs import PUBLISH, RunState, SyncState
+from seamline.domain.runs import RunState, SyncState
 from seamline.domain.verdict import Verdict
 from seamline.kinds.found import power, sink_kind
 from seamline.kinds.sink import ReadsBack
@@ -128,8 +128,7 @@ class Sync:
         done = subprocess.run(job, env=settings.process_environment(), capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"snapshot_load ended with {done.returncode}: {done.stderr[-3000:]}")
-        self.store.put_result(run_id, PUBLISH, {})
-        self.store.put_result(run_id, PUBLISH, onboarding.publish(self.store.run(run_id)))
+        onboarding.publish(self.store.run(run_id), self.store)
         self.store.finish_run(run_id, state=RunState.SUCCEEDED)
         return plan
 
@@ -188,7 +187,7 @@ class Sync:
             # In one server with the source, the last commit of the stream itself has moved the source's position.
             reads = power(sink_kind(destination.kind), ReadsBack, to="be compared with the source")
             names = [table.name for table in self.plan.tables]
-            live = [PublishedTable(name, date.min, 0, destination.schema, name) for name in names]
+            live = [PublishedTable(name, date.min, 0, destination.namespace, name) for name in names]
             view = reads.open_published(self.plan, destination, live, position=source.position)
             with closing(source), closing(view):
                 verdicts = compare_tables(work, source=[source], destination=[view])

@@ -24,7 +24,7 @@ from seamline.databases.postgres.read import Relation, open_views
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
 from seamline.domain.table_places import TablePlaces
-from seamline.kinds.bulk import Form, PostgresCopy, StagedPlace, TableRead
+from seamline.kinds.bulk import BulkRead, Form, PostgresCopy, StagedPlace
 from seamline.plan.model import DestinationPlan, SourcePlan
 from seamline.sinks.postgres.staging import StagingArea, build_index, relation
 from seamline.sources.postgres.bulk import SnapshotReaders
@@ -134,7 +134,7 @@ def by_seamline(bench: Bench, place: StagedPlace) -> None:
         seen = seen_by(holder)
         row = holder.execute("SELECT pg_export_snapshot()").fetchone()
         shared = SharedSnapshot(str(row[0]) if row else "", seen)
-        reads = [TableRead(bench.table, Segment("entry"), Form.NATIVE)]
+        reads = [BulkRead(bench.table, Segment("entry"), 0, Form.NATIVE)]
         readers = SnapshotReaders(bench.database, TablePlaces("public"), reads, shared)
         with closing(readers), postgres(bench.database) as session, session.transaction(), session.cursor() as cursor:
             readers.meet()

@@ -69,7 +69,7 @@ def test_streams_of_one_name_in_two_databases_of_a_server_do_not_end_each_other(
 def _into(world: MariaDbWorld, database: str) -> Sink:
     return RelationalSink(
         world.plan,
-        replace(world.plan.destinations[0], schema=database),
+        replace(world.plan.destinations[0], namespace=database),
         decoder=source_kind(world.plan.source.kind).change_decoder(world.plan.source),
         dialect=world.dialect,
         resolve=lambda _: world.publisher,

@@ -134,7 +134,7 @@ def test_a_staged_table_in_which_a_float_changes_is_another_one(world: MariaDbWo
 
 def test_a_row_is_late_although_the_server_prints_its_float_as_that_of_another(world: MariaDbWorld) -> None:
     """Six digits of it, where both have more."""
-    table = Table("late", (ID, _column("f", Kind.FLOAT, "float")), ("id",))
+    table = Table("late", (ID, column_of("f", Kind.FLOAT, "float")), ("id",))
     first, again = (world.load(table, [{"id": 1, "f": value}]).staged_as for value in (16_777_215.0, 16_777_216.0))
     found = lateness(world.session, staged=("settlement_stage", again), before=("settlement_stage", first))
     assert found == Lateness(1, 1)

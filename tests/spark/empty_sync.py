@@ -16,7 +16,6 @@ from seamline.sync.markers import read_until_marker
 from seamline.values.arrow import schema_of
 from tests.integration.captured import Captured
 from tests.integration.known import destination_plan
-from tests.opened_sink import decoder_of
 
 
 def publish_empty(bank: Captured, warehouse: Connection, *, sync: str, schema: str, tables: Sequence[str]) -> SyncPlan:

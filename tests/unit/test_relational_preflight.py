@@ -51,5 +51,5 @@ def test_names_that_the_server_would_write_in_lower_case_are_refused_before_anyt
     assert list(of_names(lowering, plan, destination)) == []
     ((what, cure),) = of_names(lowering, mixed, destination)
     assert "Transfer" in what and "`as: transfer`" in cure
-    ((what, _),) = of_names(lowering, plan, replace(destination, schema="Bank"))
+    ((what, _),) = of_names(lowering, plan, replace(destination, namespace="Bank"))
     assert "database Bank" in what

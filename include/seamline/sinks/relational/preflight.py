@@ -118,8 +118,8 @@ def of_names(known: Mapping[str, str], plan: SyncPlan, destination: DestinationP
     if known["lower_case_table_names"] != "1":
         return
     why = "the server writes all names in lower case (lower_case_table_names = 1)"
-    if destination.schema != destination.schema.lower():
-        yield f"its database {destination.schema} has capitals, and {why}", "declare it in lower case"
+    if destination.namespace != destination.namespace.lower():
+        yield f"its database {destination.namespace} has capitals, and {why}", "declare it in lower case"
     for name in [*(table.name for table in plan.tables), *(table.name for table in plan.derived)]:
         if name != name.lower():
             yield f"table {name} has capitals in its name, and {why}", f"name it in the sync, as `as: {name.lower()}`"

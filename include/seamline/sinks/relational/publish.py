@@ -88,7 +88,7 @@ class Publisher:
 
         One table at a time, with nothing held beside it: no reader is ended for a deadlock.
         """
-        live = (self.destination.schema, tables_in(self.session, self.destination.schema))
+        live = (self.destination.namespace, tables_in(self.session, self.destination.namespace))
         staged = [staged_place(load, self.destination) for load in loads]
         places = [place for place in staged if place[1] in tables_in(self.session, place[0])]
         for place in [*places, *((live[0], name) for name in leaving if name in live[1])]:
