@@ -444,3 +444,23 @@ def test_the_faults_survive_pickling(tmp_path: Path) -> None:
     again = pickle.loads(pickle.dumps(caught.value))
     assert again.faults == caught.value.faults
     assert str(again) == str(caught.value)
+
+
+def test_two_destinations_of_one_sync_at_one_place_are_refused(tmp_path: Path) -> None:
+    mirror = DESTINATION.replace("destination: warehouse", "destination: mirror")
+    both = SYNC.replace("[warehouse]", "[warehouse, mirror]")
+    fault = the_fault(tmp_path, {SYNC_FILE: both, "destinations/mirror.yaml": mirror})
+    assert fault.path == "destinations[1]"
+    assert "`warehouse` and `mirror` are one place" in fault.cause
+    apart = mirror.replace("schema: settlement", "schema: elsewhere")
+    declared = load_declarations(write_declarations(tmp_path, {SYNC_FILE: both, "destinations/mirror.yaml": apart}))
+    assert declared.sync("settlement").destinations == ("warehouse", "mirror")
+
+
+def test_two_syncs_that_write_one_table_of_a_mariadb_are_refused(tmp_path: Path) -> None:
+    other = SYNC.replace("sync: settlement", "sync: treasury").replace("daily_balance", "other_balance")
+    other = other.replace("  expectations: settlement\n", "")
+    into = DESTINATION.replace("kind: postgres", "kind: mariadb").replace("schema:", "database:")
+    faults = faults_of(tmp_path, {"syncs/treasury.yaml": other, "destinations/warehouse.yaml": into})
+    assert {fault.file.name for fault in faults} == {"settlement.yaml", "treasury.yaml"}
+    assert all("also written by sync" in fault.cause for fault in faults)

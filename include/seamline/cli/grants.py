@@ -11,7 +11,7 @@ from seamline.adapters.connections import Connection, resolve
 from seamline.domain.errors import ConfigError
 from seamline.kinds.found import sink_kind, source_kind
 from seamline.kinds.logins import DestinationLogins, logins_of
-from seamline.plan.compile import compile_plan
+from seamline.plan.compile import compile_plan, destination_plan
 from seamline.plan.model import DestinationPlan, SourcePlan
 from seamline.spec.faults import guess
 from seamline.spec.load import load_declarations
@@ -25,15 +25,17 @@ def run(args: argparse.Namespace) -> int:
     declarations = load_declarations(settings.load().declarations)
     plans = [compile_plan(declarations, name) for name in declarations.syncs]
     mine = [plan for plan in plans if plan.source.name == args.name]
-    destinations = {one.name: one for plan in plans for one in plan.destinations}
     if mine:
         tables = sorted({plan.source.places.captured(table.name) for plan in mine for table in plan.tables})
         sys.stdout.write(_script(mine[0].source, tables))
-    if args.name in destinations:
-        sys.stdout.write(_destination_script(destinations[args.name]))
-    if not mine and args.name not in destinations:
-        known = sorted({plan.source.name for plan in plans} | destinations.keys())
-        raise ConfigError(f"no sync has a source or destination `{args.name}`", hint=guess(args.name, known))
+    destination = declarations.destinations.get(args.name)
+    if destination is not None:
+        sys.stdout.write(_destination_script(destination_plan(destination)))
+    if not mine and destination is None:
+        known = sorted({plan.source.name for plan in plans} | declarations.destinations.keys())
+        raise ConfigError(
+            f"there is no source of a sync and no destination `{args.name}`", hint=guess(args.name, known)
+        )
     return 0
 
 

@@ -24,6 +24,7 @@ from seamline.plan.model import (
 )
 from seamline.ports import Survey
 from seamline.spec.checks import seconds_of
+from seamline.spec.destination import Destination
 from seamline.spec.document import Path_
 from seamline.spec.faults import DeclarationsInvalid, guess
 from seamline.spec.kinds import keeps_keyless, name_limit
@@ -42,6 +43,13 @@ _KINDS_THAT_HOLD = {
 }
 
 
+def destination_plan(spec: Destination) -> DestinationPlan:
+    """Of a destination that is declared, whether a sync names it or not."""
+    return DestinationPlan(
+        spec.destination, spec.kind, spec.connection, spec.namespace, writer_connection=spec.writer_connection or ""
+    )
+
+
 def compile_plan(declarations: Declarations, sync_name: str, survey: Survey | None = None) -> SyncPlan:
     """The plan of one sync. Equal declarations and survey give an equal plan.
 
@@ -56,16 +64,7 @@ def compile_plan(declarations: Declarations, sync_name: str, survey: Survey | No
     return SyncPlan(
         sync=sync.sync,
         source=_source(declarations.sources[sync.source], sync, names, _limits(declarations, sync)),
-        destinations=tuple(
-            DestinationPlan(
-                spec.destination,
-                spec.kind,
-                spec.connection,
-                spec.namespace,
-                writer_connection=spec.writer_connection or "",
-            )
-            for spec in (declarations.destinations[name] for name in sync.destinations)
-        ),
+        destinations=tuple(destination_plan(declarations.destinations[name]) for name in sync.destinations),
         tables=tuple(
             TablePlan(
                 name,

@@ -12,7 +12,7 @@ from seamline.domain.cut_names import current_view, proven_view, table_of_partit
 from seamline.spec.document import Document, Path_
 from seamline.spec.faults import UNKNOWN_KEY, guess, nearest, shown
 from seamline.spec.fields import NAME, is_sql_name
-from seamline.spec.kinds import destination_models, kinds_with_all_powers, powers_lacking
+from seamline.spec.kinds import destination_models, kinds_with_all_powers, namespace_key, powers_lacking
 from seamline.spec.source import DatabaseSource
 from seamline.spec.sync import Nightly, SyncSpec
 from seamline.spec.table_names import TABLES, check_table_names, note_names
@@ -36,6 +36,7 @@ def check_sync(
     check_table_names(document, sources.get(source) if isinstance(source, str) else None, destinations)
     _check_sums(document)
     _check_suite(document, expectations)
+    _check_places(document, destinations)
     _check_guarantee(document, destinations)
     _check_powers(document, destinations)
     _check_nightly(document)
@@ -151,6 +152,19 @@ def _is_strange(document: Document, table: str, lists: Sequence[str]) -> bool:
     return bool(near) or (are_lists and len(read) == sum(len(one) for one in entries))
 
 
+def _check_places(document: Document, destinations: Mapping[str, Document]) -> None:
+    """Two destinations of one sync are two places."""
+    first: dict[tuple[str, str], str] = {}
+    for place, name in document.texts("destinations[]"):
+        where = _place_of(destinations.get(name))
+        if where is None or (other := first.setdefault(where, name)) == name:
+            continue
+        connection, namespace = where
+        there = f"{namespace} of connection `{connection}`" if namespace else f"connection `{connection}`"
+        cause = f"destinations `{other}` and `{name}` are one place, {there}"
+        _add(document, place, cause, "Take one of them out, or let it name another place")
+
+
 def _check_guarantee(document: Document, destinations: Mapping[str, Document]) -> None:
     place, models = ("guarantee",), destination_models()
     guarantee = document.value(place) or SyncSpec.model_fields["guarantee"].default
@@ -222,7 +236,7 @@ def check_one_writer_per_table(
     for number in sorted(range(len(syncs)), key=lambda number: not right[number]):
         document = syncs[number]
         for destination in dict.fromkeys(name for _, name in document.texts("destinations[]")):
-            schema = _schema_of(destinations.get(destination))
+            schema = _place_of(destinations.get(destination))
             for place, table in _written(document) if schema else ():
                 assert schema is not None
                 other, other_place = writers.setdefault((*schema, table), (number, place))
@@ -264,7 +278,7 @@ def _places(
         (schema, name): (document, place)
         for document in syncs
         for _, destination in document.texts("destinations[]")
-        if (schema := _schema_of(destinations.get(destination)))
+        if (schema := _place_of(destinations.get(destination)))
         for place, name in tables_of(document)
     }
 
@@ -282,13 +296,15 @@ def _taken_by_cuts(
             _add(document, place, f"{cause} ({shown(other.file)}:{other.line(other_place)})", cure)
 
 
-def _schema_of(destination: Document | None) -> tuple[str, str] | None:
-    """(connection id, schema in lower case); None where either cannot be read."""
-    if destination is None:
+def _place_of(destination: Document | None) -> tuple[str, str] | None:
+    """(connection id, where its tables lie there, in lower case); None where either cannot be read."""
+    kind = destination.value(("kind",)) if destination else None
+    if destination is None or kind not in destination_models():
         return None
-    found = [*destination.texts("connection"), *destination.texts("schema")]
-    are_right = len(found) == 2 and all(destination.is_right(place) for place, _ in found)
-    return (found[0][1], found[1][1].lower()) if are_right else None
+    key = namespace_key(str(kind))
+    found = [*destination.texts("connection"), *(destination.texts(key) if key else ())]
+    are_right = len(found) == (2 if key else 1) and all(destination.is_right(place) for place, _ in found)
+    return (found[0][1], found[1][1].lower() if key else "") if are_right else None
 
 
 def _two_writers(document: Document, place: Path_, other: Document, other_place: Path_, what: str) -> None:

@@ -11,6 +11,8 @@ class Destination(Declared):
     """What every destination has in common."""
 
     guarantees: ClassVar[frozenset[str]] = frozenset({"exactly_once", "at_least_once"})
+    # The key that says where in the connection its tables lie; "" for a kind that has one place.
+    namespace_key: ClassVar[str] = ""
 
     destination: Name = Field(description="Name of the destination; the file has the same name.")
     kind: str = Field(description="What kind of system the destination is.")

@@ -54,6 +54,11 @@ def destination_models() -> Mapping[str, type[Destination]]:
     return {name: cast(_Sink, installed.load(installed.SINKS, name)).spec() for name in names}
 
 
+def namespace_key(kind: str) -> str:
+    """The key of a destination of this kind that says where in its connection the tables lie; "" if there is none."""
+    return destination_models()[kind].namespace_key
+
+
 def powers_lacking(kind: str) -> Mapping[str, str]:
     """What a kind of destination cannot do, by the key of a sync that would need it."""
     found = installed.load(installed.SINKS, kind)

@@ -1,6 +1,6 @@
 """The declaration of a MariaDB destination."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -10,6 +10,8 @@ from seamline.spec.fields import SchemaName
 
 class MariaDbDestination(Destination):
     """A MariaDB server: a transactional destination, one commit is one transaction over all tables of a sync."""
+
+    namespace_key: ClassVar[str] = "database"
 
     kind: Literal["mariadb"] = Field(description="What kind of system the destination is.")
     database: SchemaName = Field(

@@ -1,6 +1,6 @@
 """The declaration of a MySQL destination."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -10,6 +10,8 @@ from seamline.spec.fields import SchemaName
 
 class MySqlDestination(Destination):
     """A MySQL server: a transactional destination, one commit is one transaction over all tables of a sync."""
+
+    namespace_key: ClassVar[str] = "database"
 
     kind: Literal["mysql"] = Field(description="What kind of system the destination is.")
     database: SchemaName = Field(
