@@ -118,9 +118,12 @@ class SpanApplier:
         (batch,) = batches
         self._copy(on.copy_into(on.staging), batch.document)
         if batch.moved:
+            # Two tables without an index are joined here, as in `_gather`.
+            self.session.execute(_ANY_PLAN)
             self._note_moved(on, batch)
             self.session.execute(on.fill_moved_from_live(on.staging), prepare=False)
             self._require_no_moved_orphans(on, on.moved_orphans(on.staging))
+            self.session.execute(_KEYED_PLAN)
 
     def _gather(self, on: TableStatements, batches: Sequence[Encoded]) -> None:
         """The chunks and the rest of a large transaction, joined."""
