@@ -520,7 +520,8 @@ PLANTED: dict[Plant, set[str]] = {
     truncate_ignored: {_STATE},
     identical_rows_joined: {_STATE},
     delete_of_a_key_change_applied_after_the_insert: {_SUMS, _LEGS, _STATE},
-    chunks_of_a_large_transaction_forgotten: {_FINDINGS, _SUMS, _LEGS, _STATE},
+    # Or the next change of a row that is not there for it.
+    chunks_of_a_large_transaction_forgotten: {_FINDINGS, _SUMS, _LEGS, _STATE, _ROWS},
     transaction_continued_at_its_second_begin: {_STATE},
     chunks_kept_of_a_transaction_that_is_repeated: {_STATE, _FINDINGS},
     counts_of_end_not_verified: {"I9 nothing beyond"},
