@@ -9,7 +9,7 @@ from airflow.sdk.execution_time.hitl import HITLUser
 from seamline import settings
 from seamline.domain.errors import InvariantViolated
 from seamline.plan.model import SyncPlan, plan_to_json
-from seamline.plan.pools import destination_pool, source_pool
+from seamline.plan.pools import source_pool, writing_pool
 from seamline.plan.stages import RunsIn, Stage
 from seamline_airflow.operators.approval import CutApprovalOperator
 from seamline_airflow.operators.gate import GateOperator
@@ -57,13 +57,14 @@ _APPROVAL_TIMEOUT = timedelta(hours=24)
 
 
 def isolation(plan: SyncPlan, stage: Stage) -> dict[str, Any]:
-    """Pool and weight of a stage. Reads are bounded per source, writes per destination."""
+    """Pool and weight of a stage. Reads are bounded per source, writes per destination or, where a task writes several,
+    together."""
     task: dict[str, Any] = {"priority_weight": _WEIGHTS.get(stage.id, _WEIGHT), "weight_rule": "absolute"}
     if settings.load().has_pools:
         if stage.runs_in is RunsIn.SPARK or stage.id in ("preflight", "capture", "check"):
             task["pool"] = source_pool(plan.source.name)
         if stage.id in ("publish", "publish_rest", "join"):
-            task["pool"] = destination_pool(plan.destinations[0].name)
+            task["pool"] = writing_pool(plan)
     return task
 
 

@@ -11,8 +11,10 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.serialization.serialized_objects import DagSerialization
 
 from seamline.plan.compile import compile_plan
+from seamline.plan.pools import pools_of
 from seamline.plan.stages import all_stages
 from seamline.spec.load import load_sync
+from seamline_airflow import stage_tasks
 from seamline_airflow.dag_factory import sync_dags
 from seamline_airflow.operators.spark_job import SparkJobOperator
 
@@ -133,8 +135,26 @@ def test_pools_bound_reads_per_source_and_writes_per_destination(
     monkeypatch.setenv("SEAMLINE_POOLS", "1")
     dag = DagBag(dag_folder=checkout / "dags" / "syncs.py", bundle_name="dags").dags["settlement__nightly"]
     assert dag.get_task("cut").pool == "source_core_bank"
-    assert dag.get_task("publish").pool == "destination_warehouse"
+    # Of `warehouse` and `archive`: a slot of one of them would leave the other one unbounded.
+    assert dag.get_task("publish").pool == "destinations"
     assert dag.get_task("gate").pool == "default_pool"
+
+
+def test_every_pool_of_a_task_is_made_and_one_destination_has_its_own(
+    settlement: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task of a pool that is not there would never start."""
+    monkeypatch.setenv("SEAMLINE_POOLS", "1")
+    alone = replace(settlement, sync="alone", destinations=settlement.destinations[:1])
+    used = {
+        stage_tasks.isolation(plan, stage).get("pool")
+        for plan in (settlement, alone)
+        for stages in all_stages(plan).values()
+        for stage in stages
+    }
+    assert used - {None} == {"source_core_bank", "destination_warehouse", "destinations"}
+    made = {pool.name for pool in pools_of([alone])}
+    assert used - {None} <= made, "one that is declared while Airflow runs waits for no pool"
 
 
 def test_without_pools_everything_runs_in_the_default_pool(bag: DagBag) -> None:

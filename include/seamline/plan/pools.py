@@ -7,6 +7,10 @@ from seamline.plan.model import SyncPlan
 
 SOURCE_SLOTS = 2
 DESTINATION_SLOTS = 2
+# A task has one pool in Airflow. Those that write several destinations share this one, whichever these are: so no
+# destination is written by more than these and its own together.
+SEVERAL = "destinations"
+SEVERAL_SLOTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +28,15 @@ def destination_pool(destination: str) -> str:
     return f"destination_{destination}"
 
 
+def writing_pool(plan: SyncPlan) -> str:
+    """Of a task that writes all destinations of the sync."""
+    return SEVERAL if len(plan.destinations) > 1 else destination_pool(plan.destinations[0].name)
+
+
 def pools_of(plans: Iterable[SyncPlan]) -> tuple[Pool, ...]:
     """Each pool once, in the order of names. Two slots: a backfill never keeps the night waiting."""
-    found = {}
+    # Also where no sync has several yet: one may be declared while Airflow runs.
+    found = {SEVERAL: Pool(SEVERAL, SEVERAL_SLOTS, "tasks that write several destinations")}
     for plan in plans:
         name = plan.source.name
         found[source_pool(name)] = Pool(source_pool(name), SOURCE_SLOTS, f"tasks that read source {name}")
