@@ -137,7 +137,7 @@ def by_seamline(bench: Bench, place: StagedPlace) -> None:
         reads = [BulkRead(bench.table, Segment("entry"), 0, Form.NATIVE)]
         readers = SnapshotReaders(bench.database, TablePlaces("public"), reads, shared)
         with closing(readers), postgres(bench.database) as session, session.transaction(), session.cursor() as cursor:
-            readers.meet()
+            readers.open_at_barrier()
             cursor.execute(f"TRUNCATE {relation(place)}".encode())
             with cursor.copy(f"COPY {relation(place)} FROM STDIN (FORMAT binary, FREEZE)".encode()) as copy:
                 rows = readers.rows(0, proven=lambda _: None)

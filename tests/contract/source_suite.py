@@ -153,7 +153,7 @@ def read_tables(kind: SourceKind, plan: SourcePlan, reads: Sequence[BulkRead], b
 def read_by(opened: TableReaders, reads: Sequence[BulkRead]) -> Found:
     found, proofs = {}, set[str]()
     with closing(opened) as readers:
-        readers.meet()
+        readers.open_at_barrier()
         for number, read in enumerate(reads):
             rows = readers.rows(number, proven=proofs.add)
             assert isinstance(rows, ArrowRows)

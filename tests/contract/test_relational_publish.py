@@ -138,7 +138,7 @@ def test_a_join_that_stops_behind_its_commit_is_ended_by_the_next_one(
     world.sink().join(STREAM, leaving)
     assert (world.rows(AUDIT), world.rows(TRANSFER)) == ([], texts(LEG))
     assert world.fetch("SELECT actor FROM settlement.audit__kept") == ((CALL["actor"],),)
-    assert ("settlement_pass_10",) not in world.fetch("SHOW DATABASES")
+    assert ("settlement_incremental_10",) not in world.fetch("SHOW DATABASES")
 
 
 def test_a_reader_of_a_table_that_leaves_holds_up_the_join_and_not_the_stream(
@@ -162,7 +162,7 @@ def test_a_table_that_somebody_dropped_on_its_way_leaves_the_stream_as_it_is(wor
     stream = carrying(world, ACCOUNT, AUDIT)
     stream.span()
     joining = passed(world, TRANSFER, rows=[LEG], at=10)
-    world.do("DROP TABLE settlement_pass_10.transfer")
+    world.do("DROP TABLE settlement_incremental_10.transfer")
     with pytest.raises(Refused, match="`transfer` of transfer is gone"):
         world.sink().join(STREAM, joining)
     stream.span(insert(ACCOUNT, **account(2)))

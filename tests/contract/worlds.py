@@ -108,7 +108,9 @@ class PostgresWorld:
         self._sinks: list[PostgresSink] = []
         self._staged = 0
         self.session: psycopg.Connection[Any] = postgres(connection)
-        found = self.session.execute("SELECT nspname FROM pg_namespace WHERE starts_with(nspname, 'settlement_pass_')")
+        found = self.session.execute(
+            "SELECT nspname FROM pg_namespace WHERE starts_with(nspname, 'settlement_incremental_')"
+        )
         for schema in ("seamline", "settlement", "settlement_stage", *(name for (name,) in found.fetchall())):
             self.session.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
         self.session.execute("CREATE SCHEMA settlement_stage")

@@ -110,7 +110,7 @@ def copy_at_one_address(items: Sequence[CopyItem], source: Connection, *, run: s
     ):
         future = pool.submit(copy_group, group)
         try:
-            position = coordinator.meet(is_alive=lambda: not future.done())
+            position = coordinator.open_at_barrier(is_alive=lambda: not future.done())
         finally:
             # What the readers say goes first: they know why they ended.
             done = future.result()

@@ -70,7 +70,7 @@ def through(link: Link, connection: Connection) -> Connection:
 def reads_all(connection: Connection, locks: BarrierLocks, pipe: Pipe) -> None:
     """A child that says when it has the first rows, and goes on when it gets a word."""
     readers = BulkReaders(connection, [READ], locks=locks, participant=0)
-    readers.meet()
+    readers.open_at_barrier()
     set_table(LARGE.name)
     batches = readers.batches(0, proven=lambda _: None)
     rows = next(batches).num_rows
@@ -94,7 +94,7 @@ def copied_by_a_child(bank: Connection, link: Link, *, is_forgotten: bool) -> li
             silence_s=SILENCE_S,
         ) as children,
     ):
-        coordinator.meet(is_alive=lambda: True)
+        coordinator.open_at_barrier(is_alive=lambda: True)
         for message in children.messages():
             received.append(message)
             if len(received) == 1:

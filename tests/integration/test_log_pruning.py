@@ -171,7 +171,7 @@ def test_what_a_paused_stream_an_incremental_snapshot_a_hold_and_an_unpublished_
         director.unwant(StreamId("paused", "warehouse"))
     assert scene.prune().begins == (0, 40)
     scene.ledger(StreamId("paused", "warehouse"), 50)
-    scene.ledger(StreamId("settlement~pass_0123456789", "warehouse"), 42)
+    scene.ledger(StreamId("settlement~incremental_0123456789", "warehouse"), 42)
     holds = PlatformPruningHolds(Database(scene.platform.open))
     hold_id = holds.hold_log(scene.topic, holder="run r1", offset=41, lease_s=60)
     pruned = scene.prune()
@@ -179,7 +179,7 @@ def test_what_a_paused_stream_an_incremental_snapshot_a_hold_and_an_unpublished_
     assert pruned.floor.needs[0] == "the hold of run r1 needs records from offset 41 on"
     holds.release_log(hold_id)
     assert scene.prune().begins == (41, 42)
-    scene.ledger(StreamId("settlement~pass_0123456789", "warehouse"), 50)
+    scene.ledger(StreamId("settlement~incremental_0123456789", "warehouse"), 50)
     with closing(PlatformStore(Database(scene.platform.open))) as store:
         store.start_run(run_id="r2", sync="new", kind="onboard", plan_json=plan_to_json(scene.plan))
         store.put_result("r2", "snapshot", {"topic": scene.topic, "next_offset": 43})

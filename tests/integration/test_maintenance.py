@@ -163,12 +163,13 @@ def test_what_dead_runs_left_in_a_destination_goes_and_the_living_stays(warehous
         assert maintenance.let_go().staged == 0, "nothing was ever published there"
         create_tables(sql)  # type: ignore[arg-type]
         for mark, days in (("dead000001", 8), ("alive00001", 1)):
-            _incremental(sql, f"settlement~pass_{mark}@warehouse", days)
+            _incremental(sql, f"settlement~incremental_{mark}@warehouse", days)
             sql.execute(
-                f"CREATE SCHEMA settlement_pass_{mark} CREATE TABLE settlement_pass_{mark}.account (id int)".encode()
+                f"CREATE SCHEMA settlement_incremental_{mark}"
+                f" CREATE TABLE settlement_incremental_{mark}.account (id int)".encode()
             )
         _incremental(sql, "settlement@warehouse", 400)
-        _incremental(sql, "other~pass_dead000002@archive", 8)
+        _incremental(sql, "other~incremental_dead000002@archive", 8)
         sql.execute("CREATE SCHEMA settlement_stage")
         for days in (15, 1):
             made = one(sql, f"SELECT to_hex(extract(epoch FROM now() - interval '{days} days')::bigint)")
@@ -182,15 +183,17 @@ def test_what_dead_runs_left_in_a_destination_goes_and_the_living_stays(warehous
         assert (gone.staged, gone.findings, gone.incremental_snapshots) == (
             1,
             1,
-            ("settlement~pass_dead000001@warehouse",),
+            ("settlement~incremental_dead000001@warehouse",),
         )
         assert [place.stream for place in maintenance.ledgers()] == [
-            "other~pass_dead000002@archive",
+            "other~incremental_dead000002@archive",
             "settlement@warehouse",
-            "settlement~pass_alive00001@warehouse",
+            "settlement~incremental_alive00001@warehouse",
         ]
-        schemas = sql.execute("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'settlement_pass%'").fetchall()
-        assert schemas == [("settlement_pass_alive00001",)]
+        schemas = sql.execute(
+            "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'settlement_incremental%'"
+        ).fetchall()
+        assert schemas == [("settlement_incremental_alive00001",)]
         again = maintenance.let_go()
         assert (again.staged, again.findings, again.incremental_snapshots) == (0, 0, ())
 

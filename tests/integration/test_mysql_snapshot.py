@@ -310,8 +310,8 @@ def test_a_participant_that_opens_when_commits_go_on_is_let_open_again(reader: C
         )
         late = Late(reader, [], snapshots=SnapshotsUnderLock(reader), participant=0, **about)
         with closing(late), coordinator:
-            met = pool.submit(late.meet)
-            position = coordinator.meet(is_alive=lambda: not met.done())
+            met = pool.submit(late.open_at_barrier)
+            position = coordinator.open_at_barrier(is_alive=lambda: not met.done())
             met.result()
         assert coordinator.attempts == 2
         assert position == position_now(session)

@@ -19,7 +19,7 @@ from seamline.domain.verdict import Verdict
 from seamline.kinds.bulk import ArrowRows
 from seamline.plan.model import NightlyPlan
 from seamline.ports import Load
-from seamline.sinks.relational.cut_catalogue import taking_turns
+from seamline.sinks.relational.cut_catalogue import locked_cuts
 from seamline.sinks.relational.cuts import RelationalCuts
 from seamline.sinks.relational.kind import RelationalKind
 from seamline.sinks.relational.read_back import open_published, open_staged
@@ -449,6 +449,6 @@ def test_two_publishers_take_turns(
     monkeypatch.setattr("seamline.sinks.relational.cut_catalogue.PATIENCE_S", 0)
     cut = staged("r1", {"entry": stage(sql, "e1", 3)})
     busy = pytest.raises(TransientError, match="another session publishes cuts")
-    with publishing(server) as other, taking_turns(other._session, DESTINATION), busy:
+    with publishing(server) as other, locked_cuts(other._session, DESTINATION), busy:
         publish(cuts, cut)
     assert publish(cuts, cut).version == 1

@@ -86,7 +86,7 @@ LEAVE_VALUES_ALONE = (
 )
 
 
-def test_a_truncate_and_foreign_ddl_pass_and_own_ddl_stops_with_the_statement(
+def test_a_truncate_and_foreign_ddl_incremental_and_own_ddl_stops_with_the_statement(
     bank: Captured, warehouse: Connection
 ) -> None:
     with streamed(bank, warehouse, "account", "audit") as stream:

@@ -65,7 +65,7 @@ def reading(held: Held, table: Table) -> Iterator[SnapshotReaders]:
         with closing(
             SnapshotReaders(held.server, TablePlaces("public"), [BulkRead(table, Segment(table.name), 0)], shared)
         ) as one:
-            one.meet()
+            one.open_at_barrier()
             yield one
 
 

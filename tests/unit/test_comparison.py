@@ -111,7 +111,7 @@ SPLIT = Limits(buckets_max=8, rows_per_bucket=4, leaf_rows=2, refine_by=4, part_
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
-def test_the_first_pass_of_a_large_table_is_divided_over_all_views(count: int) -> None:
+def test_the_first_incremental_of_a_large_table_is_divided_over_all_views(count: int) -> None:
     rows = entries(60)
     spoilt = [row for row in rows if row["id"] != 31]
     spoilt[6] = {**spoilt[6], "memo": "other"}
@@ -259,6 +259,6 @@ def test_parts_that_do_not_hold_each_row_once_are_no_match(planted: type[MemoryV
     assert "in the parts that it was asked for" in found.reason
 
 
-def test_parts_of_a_first_pass_add_up() -> None:
+def test_parts_of_a_first_incremental_add_up() -> None:
     half, other = {0: SegmentDigest(1, 1, 5, 5)}, {0: SegmentDigest(2, 2, 6, 7), 3: SegmentDigest(1, 1, 1, 1)}
     assert joined([(half, {}), (other, half)]) == ({0: SegmentDigest(3, 3, 11, 12), 3: SegmentDigest(1, 1, 1, 1)}, half)

@@ -256,7 +256,7 @@ def test_an_incremental_snapshot_and_a_sync_that_nobody_declares_any_more_hold_t
     world = World(ages_s=written(100))
     world.stream("settlement", "warehouse", 70)
     world.ledgers["warehouse"] += [
-        LedgerPlace("settlement~pass_0123456789@warehouse", TOPIC, ID, 30),
+        LedgerPlace("settlement~incremental_0123456789@warehouse", TOPIC, ID, 30),
         LedgerPlace("given_up@warehouse", TOPIC, ID, 20),
         LedgerPlace("of_another_source@warehouse", "seamline.other.log", "id-9", 1),
     ]

@@ -83,7 +83,7 @@ def onboard(plan: SyncPlan, bank: Bank) -> None:
     tasks = NoTasks()
     with SOURCE.open_for_tasks(plan.source, Wanted("run-1", 1, TABLES, 1), tasks) as opened:
         readers = SOURCE.open_readers(plan.source, reads, barrier=tasks.barrier, participant=0)
-        readers.meet()
+        readers.open_at_barrier()
         # What is committed from here on is not in the snapshot, and comes through the log.
         with bank.transaction() as transaction:
             transaction.update("account", (1, "a"), (2, "b"))
@@ -140,7 +140,7 @@ def test_a_row_that_somebody_took_out_of_the_destination_stops_the_stream(bank: 
 class BrokenReaders:
     """Of `kinds.bulk.TableReaders`: the first table is empty, at the second one the source goes away."""
 
-    def meet(self) -> None: ...
+    def open_at_barrier(self) -> None: ...
 
     def rows(self, number: int, *, proven: Callable[[str], None]) -> TableRows:
         if number:

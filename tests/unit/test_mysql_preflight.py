@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from seamline.databases.mysql.preflight import MARKER_SHAPE, ForeignKeyAction, RoleFacts, SourceFacts
+from seamline.databases.mysql.preflight import MARKER_COLUMNS, ForeignKeyAction, RoleFacts, SourceFacts
 from seamline.kinds.logins import logins_of
 from seamline.sources.mysql.grants import grant_script
 from seamline.sources.mysql.preflight import VARIABLES as ASKED
@@ -37,7 +37,7 @@ GOOD = SourceFacts(
     variables=VARIABLES,
     engines={"account": "InnoDB"},
     foreign_keys=(ForeignKeyAction("entry", "fk", "CASCADE", "RESTRICT"),),
-    marker_columns=MARKER_SHAPE,
+    marker_columns=MARKER_COLUMNS,
     marker_key=("id",),
     marker_engine="InnoDB",
     reader=RoleFacts("bank", "reader", frozenset({"BACKUP_ADMIN"}), session=SESSION),

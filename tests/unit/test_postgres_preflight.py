@@ -19,7 +19,7 @@ from seamline.sources.postgres.grants import grant_script
 from seamline.sources.postgres.marker import commit_marker, create_statement
 from seamline.sources.postgres.partitions import Partition
 from seamline.sources.postgres.preflight import (
-    MARKER_SHAPE,
+    MARKER_COLUMNS,
     PUBLISHED,
     PublicationFacts,
     RoleFacts,
@@ -67,7 +67,7 @@ GOOD = SourceFacts(
     senders_used=8,
     tables=TABLES,
     publication=PUBLICATION,
-    marker_columns=MARKER_SHAPE,
+    marker_columns=MARKER_COLUMNS,
     marker_key=("id",),
     reader=RoleFacts("bank", "reader"),
     capture=RoleFacts("bank_capture", "capture", may_replicate=True),
@@ -308,8 +308,8 @@ def test_a_table_that_is_gone_is_reported() -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"marker_columns": {**MARKER_SHAPE, "id": "text"}}, "id is text, wanted character varying(64)"),
-        ({"marker_columns": {"id": MARKER_SHAPE["id"]}}, "kind is missing"),
+        ({"marker_columns": {**MARKER_COLUMNS, "id": "text"}}, "id is text, wanted character varying(64)"),
+        ({"marker_columns": {"id": MARKER_COLUMNS["id"]}}, "kind is missing"),
         ({"marker_key": ()}, "its primary key is (), wanted (id)"),
         ({"marker_key": ("id", "kind")}, "its primary key is (id, kind)"),
     ],

@@ -7,7 +7,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from seamline.databases.mysql.preflight import MARKER_SHAPE, ForeignKeyAction, RoleFacts, SourceFacts
+from seamline.databases.mysql.preflight import MARKER_COLUMNS, ForeignKeyAction, RoleFacts, SourceFacts
 from seamline.databases.mysql.preflight_facts import grants_of
 from seamline.kinds.logins import Logins, logins_of
 from seamline.sources.mariadb import preflight_facts
@@ -36,7 +36,7 @@ GOOD = SourceFacts(
     database="bank",
     variables=VARIABLES,
     engines={"account": "InnoDB"},
-    marker_columns=MARKER_SHAPE,
+    marker_columns=MARKER_COLUMNS,
     marker_key=("id",),
     marker_engine="InnoDB",
     reader=RoleFacts("core_bank", "reader", frozenset({"RELOAD"}), session=SESSION),
@@ -149,7 +149,7 @@ def test_a_missing_variable_counts_as_wrong() -> None:
         ({"foreign_keys": (ForeignKeyAction("child", "fk", "CASCADE", "RESTRICT"),)}, "foreign key fk of table child"),
         ({"foreign_keys": (ForeignKeyAction("child", "fk", "RESTRICT", "SET NULL"),)}, "into the binlog"),
         ({"marker_columns": {}}, "no marker table `seamline_marker`"),
-        ({"marker_columns": {**MARKER_SHAPE, "id": "varchar(32)"}}, "id is varchar(32), wanted varchar(64)"),
+        ({"marker_columns": {**MARKER_COLUMNS, "id": "varchar(32)"}}, "id is varchar(32), wanted varchar(64)"),
         ({"marker_key": ()}, "its primary key is ()"),
         ({"marker_engine": "Aria"}, "its engine is Aria"),
     ],

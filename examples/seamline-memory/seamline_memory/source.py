@@ -81,7 +81,7 @@ class MemoryReaders:
         self._barrier = barrier
         self._held: Contents | None = None
 
-    def meet(self) -> None:
+    def open_at_barrier(self) -> None:
         if self._barrier not in HELD:
             raise Refused(f"snapshot {self._barrier} is over, or was opened in another process")
         self._held = HELD[self._barrier]

@@ -27,7 +27,7 @@ NAMES = frozenset(
         "app.epoch_taken",
         "app.fetched",
         "app.tx_assembled",
-        "app.piece_staged",
+        "app.chunk_staged",
         "app.dest_begin",
         "app.position_written",
         "app.dml_half",

@@ -125,7 +125,7 @@ def _participant(group: CopyGroup, number: int, pipe: Pipe) -> None:
     )
     failed: dict[str, SeamlineError] = {}
     try:
-        readers.meet()
+        readers.open_at_barrier()
         for index, item in enumerate(items):
             pipe.recv()
             pipe.send(Message(number, value=copy_one(readers, index, item, failed)))

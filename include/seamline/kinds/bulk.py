@@ -57,7 +57,7 @@ TableRows = ArrowRows | PostgresCopy
 class TableReaders(Protocol):
     """The tables of one participant, read one after another by a process that does nothing else."""
 
-    def meet(self) -> None:
+    def open_at_barrier(self) -> None:
         """Open all sessions at the position of the others."""
 
     def rows(self, number: int, *, proven: Callable[[str], None]) -> TableRows:

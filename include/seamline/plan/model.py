@@ -16,7 +16,7 @@ from seamline.domain.table_places import TablePlaces
 from seamline.domain.verdict import TableVerdict, parked
 
 # Between the name of a sync and the mark of an incremental snapshot into its stream.
-INCREMENTAL = "~pass_"
+INCREMENTAL = "~incremental_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,8 @@ class SourcePlan:
 @dataclass(frozen=True, slots=True)
 class DestinationPlan:
     """Live tables lie in `namespace`, which a kind calls a schema or a database, cuts in `<namespace>_cut`, staging in
-    `<namespace>_stage`, tables on their way into a running stream in `<namespace>_pass_<mark>`. `staged_in`: another
-    namespace to stage in.
+    `<namespace>_stage`, tables on their way into a running stream in `<namespace>_incremental_<mark>`. `staged_in`:
+    another namespace to stage in.
 
     `connection` is of the login that makes all of these and owns them, `writer_connection` of one that streams write
     their rows with; "" where that is the same. `origins`: by table the `Table.origin` of its load into this
@@ -109,7 +109,7 @@ class DestinationPlan:
 
     def incremental_namespace(self, mark: str) -> str:
         """Where the tables of one incremental snapshot lie."""
-        return f"{self.namespace}_pass_{mark}"
+        return f"{self.namespace}_incremental_{mark}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -299,9 +299,9 @@ def _taken_by_cuts(
 def _place_of(destination: Document | None) -> tuple[str, str] | None:
     """(connection id, where its tables lie there, in lower case); None where either cannot be read."""
     kind = destination.value(("kind",)) if destination else None
-    if destination is None or kind not in destination_models():
+    if destination is None or not isinstance(kind, str) or kind not in destination_models():
         return None
-    key = namespace_key(str(kind))
+    key = namespace_key(kind)
     found = [*destination.texts("connection"), *(destination.texts(key) if key else ())]
     are_right = len(found) == (2 if key else 1) and all(destination.is_right(place) for place, _ in found)
     return (found[0][1], found[1][1].lower() if key else "") if are_right else None

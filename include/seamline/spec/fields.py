@@ -104,9 +104,10 @@ def _schema(value: str) -> str:
         raise ValueError(
             f"schema {redacted(value)}: the endings _cut and _stage are those of the schemas made beside this one"
         )
-    if len(value) > IDENTIFIER_LENGTH_MAX - len("_pass_0123456789"):
+    if len(value) > IDENTIFIER_LENGTH_MAX - len("_incremental_0123456789"):
         raise ValueError(
-            f"schema {redacted(value)} is too long: _pass_ and a mark are added to it, 47 characters is the limit"
+            f"schema {redacted(value)} is too long: _incremental_ and a mark are added to it, 40 characters are the"
+            " limit"
         )
     return value
 

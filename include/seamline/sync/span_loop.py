@@ -423,7 +423,7 @@ class _SpanLoop:
                 self._chunks += [] if self._chunks_trouble else self._stage(changes)
             except Diverged as trouble:
                 self._chunks_trouble = trouble
-            self._failpoints.reach("app.piece_staged")
+            self._failpoints.reach("app.chunk_staged")
             self._draft.changes += sum(found.changes_in for found in changes.values())
             self._take_in(0.0)
 

@@ -69,7 +69,7 @@ _SURVIVED = "app.commit_sent"
 # Reached only by a stream that was just published, before its boundaries have ended.
 _OF_A_CUTOVER = ("cut.overlap_ended",)
 # Reached only where a transaction is larger than memory.
-_OF_CHUNKS = ("app.piece_staged",)
+_OF_CHUNKS = ("app.chunk_staged",)
 KILLED = -signal.SIGKILL
 
 

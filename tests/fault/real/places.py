@@ -7,7 +7,7 @@ from seamline.adapters.failpoints import NAMES, Mode
 # How often each case is made. A sleep costs more time than a kill, and all of it has 40 minutes.
 TIMES_A_STREAM = {Mode.KILL9: 2, Mode.ERROR: 1, Mode.STOP: 1, Mode.WAIT: 1}
 # Where a place can be reached more often than once in the life of a process; then it dies at any of its first times.
-HITS_MAX = {"app.epoch_taken": 1, "app.hold": 4, "app.piece_staged": 3, "app.reported": 4, "cut.overlap_ended": 1}
+HITS_MAX = {"app.epoch_taken": 1, "app.hold": 4, "app.chunk_staged": 3, "app.reported": 4, "cut.overlap_ended": 1}
 HITS_MAX_ELSE = 25
 STREAM = sorted(name for name in NAMES if name.startswith(("app.", "cut.")))
 # MariaDB has no slots.
@@ -34,8 +34,8 @@ SINK_OF_A_STREAM = (
     # Longer than the server lets a transaction idle.
     ("app.dml_half", Mode.WAIT),
     ("app.epoch_taken", Mode.KILL9),
-    ("app.piece_staged", Mode.KILL9),
-    ("app.piece_staged", Mode.STOP),
+    ("app.chunk_staged", Mode.KILL9),
+    ("app.chunk_staged", Mode.STOP),
     ("cut.overlap_ended", Mode.KILL9),
 )
 READ_AND_PUBLISHED = tuple(

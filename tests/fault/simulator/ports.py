@@ -57,7 +57,7 @@ class SteppedFailpoints:
         self._schedule = schedule
 
     def reach(self, name: str) -> None:
-        if name in ("app.tx_assembled", "app.piece_staged"):
+        if name in ("app.tx_assembled", "app.chunk_staged"):
             return  # nothing but this process's memory changes to the next step
         self._schedule.tally[f"reached {name}"] += 1
         if name == "app.dml_half":

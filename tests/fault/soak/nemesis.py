@@ -83,7 +83,7 @@ def kill_worker_at_a_failpoint(scene: Scene) -> None:
 def kill_worker_amid_a_large_transaction(scene: Scene) -> None:
     """It has spilled a chunk of it."""
     commit_large_transaction(scene.bank)
-    scene.bank.come_to("app.piece_staged", "kill9", within_s=120)
+    scene.bank.come_to("app.chunk_staged", "kill9", within_s=120)
 
 
 def fail_worker_at_a_failpoint(scene: Scene) -> None:

@@ -20,7 +20,7 @@ _Trouble = LogCorrupted | PositionLost
 _REONBOARD = "the log no longer holds what this stream needs: onboard the sync again"
 # librdkafka says so once and reads on behind the batch; of the last one the broker itself says that it cannot read it.
 _DAMAGED = (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError.INVALID_MSG)  # noqa: SLF001
-_READ_ANEW = (
+_READ_AGAIN = (
     "`seamline stream restart <sync>` reads it again: what was damaged on the way comes whole then. If the stream stops"
     " here again, the topic's file is damaged: let the broker copy it from a whole replica, or onboard the sync again"
 )
@@ -141,7 +141,7 @@ class KafkaLogReader:
         """A consumer error that ends reading; None where librdkafka mends it by itself and keeps the place."""
         code = error.code()
         if code in _DAMAGED:
-            return LogCorrupted(f"log topic {self.topic}: {error.str()}", hint=_READ_ANEW)
+            return LogCorrupted(f"log topic {self.topic}: {error.str()}", hint=_READ_AGAIN)
         if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):  # noqa: SLF001
             return PositionLost(f"log topic {self.topic}: {error.str()}", hint=_REONBOARD)
         if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):  # noqa: SLF001

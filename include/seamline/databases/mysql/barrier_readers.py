@@ -42,11 +42,11 @@ class BarrierReaders:
         # Of the barrier's locks some outlive an attempt, and with it a session.
         self._control = server.open_reading_session(connection)
 
-    def meet(self) -> None:
+    def open_at_barrier(self) -> None:
         """Open the session at the coordinator's position."""
         try:
             participant = Participant(self._control, locks=self._locks, number=self._participant)
-            participant.meet(open_all=self._open, close_all=self._close_session)
+            participant.open_at_barrier(open_all=self._open, close_all=self._close_session)
             if self._session is None:
                 raise InvariantViolated("the readers have met without a session")
             ((proof,),) = query(self._session, f"SELECT {self._snapshots.proof}")

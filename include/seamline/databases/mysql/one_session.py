@@ -47,7 +47,7 @@ class SessionReaders:
         self._proof = proof
         self._places = places or TablePlaces(connection.database)
 
-    def meet(self) -> None:
+    def open_at_barrier(self) -> None:
         """There is nobody else."""
 
     def rows(self, number: int, *, proven: Callable[[str], None]) -> ArrowRows:

@@ -82,7 +82,7 @@ def _alone(reading: Reading, source: SourcePlan, wanted: Wanted) -> Iterator[Ope
 
 def _met(coordinator: Coordinator, tasks: CopyTasks) -> Position:
     try:
-        position = coordinator.meet(is_alive=tasks.is_running)
+        position = coordinator.open_at_barrier(is_alive=tasks.is_running)
     except TransientError:
         # The tasks know better why they ended.
         if not tasks.is_running():

@@ -12,7 +12,7 @@ GRANTS = "docs/reference/grants.md has the statements for the database's owner"
 EXPIRE_LEAST_S = 24 * 3600
 EXPIRE_ADVISED_S = 7 * 24 * 3600
 PACKET_ADVISED_BYTES = 16 * 1024 * 1024
-MARKER_SHAPE = {"id": "varchar(64)", "kind": "varchar(16)", "payload": "text", "at": "timestamp(6)"}
+MARKER_COLUMNS = {"id": "varchar(64)", "kind": "varchar(16)", "payload": "text", "at": "timestamp(6)"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ def marker_table(facts: SourceFacts) -> Sequence[Problem]:
         return [Problem(f"there is no marker table `{facts.marker_table}`, or the reader may not read it", from_owner)]
     wrong = [
         f"{name} is {facts.marker_columns.get(name, 'missing')}, wanted {wanted}"
-        for name, wanted in MARKER_SHAPE.items()
+        for name, wanted in MARKER_COLUMNS.items()
         if facts.marker_columns.get(name) != wanted
     ]
     if facts.marker_key != ("id",):

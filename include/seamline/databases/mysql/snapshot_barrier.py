@@ -127,7 +127,7 @@ class Coordinator:
         # Participants that still wait get their locks, find nothing decided, and give up.
         self._control.close()
 
-    def meet(self, *, is_alive: Callable[[], bool]) -> Position:
+    def open_at_barrier(self, *, is_alive: Callable[[], bool]) -> Position:
         """The one position of all sessions, also of the participants'. `is_alive` False: the participants are gone."""
         try:
             for attempt in range(ATTEMPTS_MAX):
@@ -210,7 +210,7 @@ class Participant:
         self._locks = locks
         self._number = number
 
-    def meet(self, *, open_all: Callable[[int], None], close_all: Callable[[], None]) -> None:
+    def open_at_barrier(self, *, open_all: Callable[[int], None], close_all: Callable[[], None]) -> None:
         """Open all sessions (`open_all(attempt)`) again and again until the coordinator has found them together."""
         for attempt in range(ATTEMPTS_MAX):
             open_all(attempt)

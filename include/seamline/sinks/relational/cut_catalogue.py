@@ -60,7 +60,7 @@ class Version:
 
 
 @contextmanager
-def taking_turns(session: Session, destination: DestinationPlan) -> Iterator[None]:
+def locked_cuts(session: Session, destination: DestinationPlan) -> Iterator[None]:
     """Publishers of a destination and what lets cuts expire take turns. The lock ends with the session.
 
     Inside, a statement waits a second at most for a table that readers have open.

@@ -28,8 +28,8 @@ from seamline.plan.model import DestinationPlan
 from seamline.sinks.relational.cut_catalogue import (
     base_tables_in,
     has_catalogue,
+    locked_cuts,
     note_newest_proven,
-    taking_turns,
     versions_of,
     views_of_all,
 )
@@ -103,7 +103,7 @@ class RelationalCutExpiry:
         doing = f"let the cut of {business_date} of {sync} expire"
         with (
             translated(doing),
-            taking_turns(self._session, self._destination),
+            locked_cuts(self._session, self._destination),
             _in_use_is_transient(sync, business_date),
         ):
             kept = self._kept(sync)

@@ -36,8 +36,8 @@ from seamline.sinks.relational.cut_catalogue import (
     base_tables_in,
     create_catalogue,
     has_catalogue,
+    locked_cuts,
     note_newest_proven,
-    taking_turns,
     versions_of,
 )
 from seamline.sinks.relational.cut_columns import ColumnsMisfit, require_fit, stored_columns
@@ -122,7 +122,7 @@ class RelationalCuts:
         a staged table holds something else than what was compared; one that `definitions` lacks is only counted.
         """
         doing = f"publish the cut of {cut.business_date} of {cut.sync}"
-        with translated(doing), taking_turns(self._session, self._destination):
+        with translated(doing), locked_cuts(self._session, self._destination):
             create_catalogue(self._session, self._destination)
             known = self._recorded(cut)
             # Who has signed last: a later question about this very cut may have been answered by somebody else.

@@ -57,7 +57,7 @@ def _parts(database: str, publisher: str, writer: str) -> Iterator[tuple[tuple[s
          "temporary ones, in which a span is staged."),
         (
             f"GRANT {rows} ON {_pattern(database)}.* TO {login}",
-            f"GRANT {rows} ON {_pattern(database, any_behind='_pass_')}.* TO {login}",
+            f"GRANT {rows} ON {_pattern(database, any_behind='_incremental_')}.* TO {login}",
             f"GRANT {rows}, {STAGES} ON {_pattern(f'{database}_seamline')}.* TO {login}",
             f"GRANT {rows}, {STAGES} ON {_pattern(_CERTIFICATE, any_behind='_')}.* TO {login}",
         ),

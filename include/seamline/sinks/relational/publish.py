@@ -201,7 +201,9 @@ class Publisher:
         live = self._columns_of(self.destination.namespace, name)
         staged = self._columns_of(*staged_place(load, self.destination))
         live_place = f"{self.destination.namespace}.{name}"
-        if differing := sorted(one for one in live.keys() | staged.keys() if _shape(live, one) != _shape(staged, one)):
+        if differing := sorted(
+            one for one in live.keys() | staged.keys() if _definition(live, one) != _definition(staged, one)
+        ):
             raise self._conflict(
                 f"table {live_place} differs from the source now: columns {', '.join(differing)} (types, primary key)",
                 f"rename or drop {live_place}, then run the onboarding again",
@@ -229,5 +231,5 @@ class Publisher:
         return {str(column): (str(kind), str(key), str(nullable)) for column, kind, key, nullable in rows}
 
 
-def _shape(columns: Mapping[str, tuple[str, str, str]], name: str) -> tuple[str, str] | None:
+def _definition(columns: Mapping[str, tuple[str, str, str]], name: str) -> tuple[str, str] | None:
     return columns[name][:2] if name in columns else None

@@ -52,7 +52,7 @@ class SnapshotReaders:
         self._open = ExitStack()
         self._reader: CopyOut | None = None
 
-    def meet(self) -> None:
+    def open_at_barrier(self) -> None:
         places = [self._places.of(read.table.name) for read in self._reads]
         holder = join_snapshot(self._connection, self._shared, tables=places)
         self._open.callback(holder.close)

@@ -19,7 +19,7 @@ VERSION_LEAST = 150000
 FIXED_IN = {15: 13, 16: 9, 17: 5}
 _MIB = 1024 * 1024
 FREE_LEAST = 2  # slots and senders: the connector's own, and the one of a snapshot
-MARKER_SHAPE = {
+MARKER_COLUMNS = {
     "id": "character varying(64)",
     "kind": "character varying(16)",
     "payload": "text",
@@ -361,7 +361,7 @@ def marker_table(facts: SourceFacts) -> Sequence[Problem]:
         return [Problem(f"there is no marker table {facts.place(source.marker_table)}", from_owner)]
     wrong = [
         f"{name} is {facts.marker_columns.get(name, 'missing')}, wanted {wanted}"
-        for name, wanted in MARKER_SHAPE.items()
+        for name, wanted in MARKER_COLUMNS.items()
         if facts.marker_columns.get(name) != wanted
     ]
     if facts.marker_key != ("id",):
