@@ -393,8 +393,8 @@ def test_a_span_into_a_table_whose_column_somebody_dropped_stops_with_the_table(
 def test_a_value_the_destination_refuses_stops_the_span_whole(world: PostgresWorld) -> None:
     publish(world)
     stream = Applying(world)
-    with pytest.raises(SchemaConflict, match="smallint|integer"):
-        stream.span(insert(AUDIT, actor="x", action="y"), insert(ACCOUNT, id=2**40, name="a"))
+    with pytest.raises(SchemaConflict, match="too long for type character varying"):
+        stream.span(insert(AUDIT, actor="x", action="y"), insert(ACCOUNT, id=1, name="a" * 41))
     assert world.rows(AUDIT) == []
 
 
