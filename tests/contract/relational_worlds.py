@@ -100,7 +100,7 @@ class MariaDbWorld:
 
     def load(self, table: Table, rows: Sequence[Row]) -> Load:
         self._staged += 1
-        name = f"{table.name}__{self._staged}"
+        name = f"{table.name[:40]}__{self._staged}"
         place = f"{DATABASE}_stage.{quoted(name)}"
         execute(self.session, create_table(place, table, self.dialect))
         if rows:

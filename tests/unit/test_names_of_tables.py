@@ -87,11 +87,15 @@ def test_a_long_name_is_derived_or_declared(tmp_path: Path) -> None:
     assert f"table {plan.tables[0].name} (from bank.{long}): live" in explain(plan)
 
 
-@pytest.mark.parametrize(("kind", "holds"), [("mariadb", 64), ("mysql", 64), ("postgres", 21)])
-def test_a_destination_counts_names_as_its_server_does(kind: str, holds: int) -> None:
+@pytest.mark.parametrize(
+    ("kind", "letter", "holds"),
+    [("mariadb", "a", 64), ("mariadb", "中", 50), ("mysql", "a", 64), ("mysql", "中", 50), ("postgres", "中", 21)],
+)
+def test_a_destination_counts_names_as_its_server_does(kind: str, letter: str, holds: int) -> None:
     limit = sink_kind(kind).powers.names
-    assert limit.takes("中" * holds)
-    assert not limit.takes("中" * (holds + 1))
+    assert limit.takes(letter * holds)
+    assert not limit.takes(letter * (holds + 1))
+    assert limit.takes(fitted_name(letter * (holds + 1), [limit]))
 
 
 MISTAKES = {

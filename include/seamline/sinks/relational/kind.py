@@ -31,7 +31,7 @@ class RelationalKind:
     """All of `kinds.sink.SinkKind` but its name and its declaration, with every power."""
 
     dialect: ClassVar[Dialect]
-    powers: ClassVar[SinkPowers] = SinkPowers(Atomic.SYNC, names=NameLimit(64, NameUnit.CHARACTERS))
+    powers: ClassVar[SinkPowers] = SinkPowers(Atomic.SYNC, names=NameLimit(64, NameUnit.FILE_CHARACTERS))
 
     def open_sink(self, plan: SyncPlan, destination: DestinationPlan, *, decoder: "ChangeDecoder") -> Sink:
         from seamline.sinks.relational.sink import open_sink
