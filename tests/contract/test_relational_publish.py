@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from urllib.parse import quote
 
 import pytest
@@ -24,7 +25,18 @@ from tests.contract.joining_behaviours import CALL, LEG, carrying, passed
 from tests.contract.relational_worlds import AT, RELATIONAL, MariaDbWorld, relational_maker
 from tests.contract.worlds import Row
 from tests.integration.databases import mariadb, mariadb_writer_of
-from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, TRANSFER, delete, insert, publication, update
+from tests.log_topic import (
+    ACCOUNT,
+    AUDIT,
+    STREAM,
+    TABLES,
+    TRANSFER,
+    LogTopic,
+    delete,
+    insert,
+    publication,
+    update,
+)
 
 UNIQUE = "CREATE UNIQUE INDEX row_by_row ON settlement.account (name)"
 EXCHANGE = (
@@ -205,6 +217,7 @@ def test_names_as_long_as_the_server_takes_them_are_published_and_written(
     long = replace(ACCOUNT, name="中文" * 25, columns=(key, replace(name, name="文" * 64)))
     rows = [{"id": number, "文" * 64: "a"} for number in range(3)]
     monkeypatch.setattr(behaviours, "TABLES", (long,))
+    monkeypatch.setattr(behaviours, "LogTopic", partial(LogTopic, tables=(long,)))
     with closing(relational_maker(kind, request)([long])) as world:
         world.sink().publish(STREAM, [world.load(long, rows[:2])], publication=publication([long]))
         Applying(world).span(insert(long, **rows[2]), delete(long, **rows[0]))
