@@ -78,7 +78,12 @@ def onboard_stages(plan: SyncPlan) -> tuple[Stage, ...]:
         Stage(
             "enable",
             "Enable the sync",
-            f"only when every verdict is MATCH{_but_parked(plan)}: nightly and stream DAGs may run",
+            f"only when every verdict is MATCH{_but_parked(plan)}: nightly and stream DAGs may run"
+            + (
+                "; red behind that where a destination has failed, with its reason, while the others went on"
+                if len(plan.destinations) > 1
+                else ""
+            ),
         ),
     )
 
