@@ -51,6 +51,7 @@ class World:
     receipts: list[Receipt] = field(default_factory=list)
     results: dict[str, Any] = field(default_factory=dict)
     away: Sequence[str] = ()
+    source_away: bool = False
 
     # the source and its log
     alterations: Sequence[str] = ()
@@ -133,6 +134,9 @@ class World:
         return [Load(table.definition, f"{table.name}_1", len(self.staged[table.name])) for table in self.plan.tables]
 
     def digest(self, segment: Segment) -> SegmentDigest:
+        if self.source_away:
+            self.source_away = False
+            raise TransientError("the source went away")
         return SegmentDigest(len(CONTENT[segment.table]))
 
     @contextmanager
@@ -228,6 +232,9 @@ def test_a_destination_that_fails_keeps_no_other_from_its_load() -> None:
     assert "run s__onboard and name archive under *Destinations to load*" in raised.value.hint
     world = World(plan=both, away=("archive", "warehouse"))
     with pytest.raises(TransientError, match="archive does not answer"):
+        take_snapshot(run(both), world.tools)
+    world = World(plan=both, source_away=True)
+    with pytest.raises(TransientError, match="the source went away"):
         take_snapshot(run(both), world.tools)
     world = World(plan=both)
     assert list(take_snapshot(run(both), world.tools)["loads"]) == ["archive", "warehouse"]

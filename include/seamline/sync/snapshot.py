@@ -102,7 +102,10 @@ def take_snapshot(run: Run, tools: SnapshotTools) -> Mapping[str, Any]:
         _require_planned_definitions(run, tools.source)
         high = Marker(f"high-{uuid.uuid4().hex}", "high", {"run": run.run_id})
         tools.source.commit_marker(high)
-        staged = in_each(plan.destinations, lambda destination: _stage(run, tools, read, destination))
+        outcomes = in_each(plan.destinations, lambda destination: _stage(run, tools, read, destination))
+        staged = {name: one for name, one in outcomes.items() if not isinstance(one, SeamlineError)}
+        # What fails here is the source or the platform database, and no destination.
+        loads = {name: _with_receipts(run, tools, read, *one) for name, one in staged.items()}
         position, moment = read.position, read.position_time
     snapshot = {
         "position": position_to_json(position),
@@ -112,9 +115,9 @@ def take_snapshot(run: Run, tools: SnapshotTools) -> Mapping[str, Any]:
         "topic": plan.source.log_topic,
         "topic_id": topic_id,
         "next_offset": low.next_offset,
-        "loads": {name: loads for name, loads in staged.items() if not isinstance(loads, SeamlineError)},
+        "loads": loads,
     }
-    failed = {name: error.message for name, error in staged.items() if isinstance(error, SeamlineError)}
+    failed = {name: error.message for name, error in outcomes.items() if isinstance(error, SeamlineError)}
     for name, why in failed.items():
         log.error("nothing was staged in %s: %s", name, why)
     tools.records.put_result(run.run_id, NOT_STAGED, failed)
@@ -159,8 +162,11 @@ def _require_covered(low: MarkerPlace, position: Position) -> None:
         )
 
 
-def _stage(run: Run, tools: SnapshotTools, read: BulkRead, destination: DestinationPlan) -> list[dict[str, Any]]:
-    """Stage, prove, and leave a receipt for each table."""
+_Staged = tuple[Sequence[Load], Sequence[TableVerdict]]
+
+
+def _stage(run: Run, tools: SnapshotTools, read: BulkRead, destination: DestinationPlan) -> _Staged:
+    """Stage and prove every table."""
     loads = read.stage(destination)
     tools.failpoints.reach("snap.chunk_staged")
     work = [Work(load.table, Segment(load.table.name), Segment(load.table.name)) for load in loads]
@@ -179,6 +185,12 @@ def _stage(run: Run, tools: SnapshotTools, read: BulkRead, destination: Destinat
             table=wrong[0].table,
             position=str(read.position),
         )
+    return loads, verdicts
+
+
+def _with_receipts(
+    run: Run, tools: SnapshotTools, read: BulkRead, loads: Sequence[Load], verdicts: Sequence[TableVerdict]
+) -> list[dict[str, Any]]:
     for load in loads:
         digest = read.digest(Segment(load.table.name))
         receipt = Receipt(load.table.name, 0, load.staged_as, load.rows, digest, read.position)
