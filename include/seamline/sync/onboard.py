@@ -50,7 +50,7 @@ def publish(run: Run, destination: str, *, sink: Sink) -> Commit:
             f"nothing was staged: {why}"
             if why
             else f"run {run.run_id} has not staged {', '.join(sorted(missing))} in {destination}",
-            hint="clear the task `snapshot` and run it again",
+            hint=_how_they_come(run) if why else "clear the task `snapshot` and run it again",
             sync=run.sync,
         )
     publication = Publication(
