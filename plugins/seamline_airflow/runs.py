@@ -105,6 +105,36 @@ def to_onboard(records: Records, plan: SyncPlan, asked: Collection[str]) -> tupl
     return tuple(name for name in declared if name not in there) or declared
 
 
+def fix_destinations(records: Records, plan: SyncPlan, run_id: str, asked: Collection[str]) -> tuple[str, ...]:
+    """The destinations that the onboarding of this name goes into, as its first attempt found them and wrote them down:
+    an edit of the declarations between two attempts must not make it load what nobody asked for."""
+    known = newest_take(records, run_id)
+    if known is not None and INTO in known.result:
+        require_declared(plan, known.plan.destination_names, run_id)
+        return tuple(one.name for one in known.plan.destinations)
+    names = to_onboard(records, plan, asked)
+    take, into = take_of(records, run_id), plan.into(names)
+    records.start_run(run_id=take, sync=plan.sync, kind=RunKind.ONBOARD, plan_json=plan_to_json(into))
+    # Behind the plan: where this is missing, the plan is not one that an attempt has fixed.
+    records.put_result(take, INTO, part_of(plan, names))
+    return names
+
+
+def require_declared(plan: SyncPlan, names: Collection[str], run_id: str) -> None:
+    """Refused where a destination that a run was begun for is not in the plan."""
+    if gone := sorted(set(names) - plan.destination_names):
+        raise Refused(
+            f"{', '.join(gone)}: not declared any more as a destination of {plan.sync}, and {run_id} was begun for it",
+            hint=f"add it to the sync again and clear the task, or leave this run and run {plan.sync}__onboard anew",
+            sync=plan.sync,
+        )
+
+
+def part_of(plan: SyncPlan, names: Collection[str]) -> list[str]:
+    """As `INTO` keeps it: nothing where they are all of the plan's."""
+    return sorted(names) if plan.destination_names - set(names) else []
+
+
 def open_onboarding(records: Records, plan: SyncPlan, run_id: str, *, into: Collection[str] = ()) -> None:
     """Write the onboarding down. A sync that was onboarded before stays what it is until this run publishes: when it
     fails before that, the live tables, their stream and the nights go on as if it had never been tried. One that fails

@@ -4,8 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from seamline.domain.errors import Refused
+from seamline.domain.errors import Refused, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import INTO, PUBLISH, RunKind, SyncState
 from seamline.plan.model import Run, SyncPlan, TablePlan, plan_from_json, plan_to_json
@@ -71,6 +72,42 @@ def test_once_it_is_there_the_next_onboarding_goes_into_all_and_one_asked_for_in
     assert runs.to_onboard(platform, with_archive(), ["archive"]) == ("archive",)
     with pytest.raises(Refused, match="vault: no destination of settlement"):
         runs.to_onboard(platform, with_archive(), ["vault"])
+
+
+def test_a_retry_goes_where_its_first_attempt_went_whatever_was_declared_since(
+    platform: results.Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It read the declarations again, found nothing new, and loaded everything once more."""
+    fail_the_first_attempt(monkeypatch, with_archive())
+    with pytest.raises(AirflowFailException, match="archive: not declared any more(?s:.*)run settlement__onboard anew"):
+        preflight(results.plan())
+    # Or it is gone from the file that preflight reads, and Airflow has not seen it yet.
+    monkeypatch.setattr("seamline_airflow.onboarding.preflight", lambda plan: (results.plan(), ()))
+    with pytest.raises(AirflowFailException, match="archive: not declared any more"):
+        preflight(with_archive())
+    assert PUBLISH not in platform.runs[LATE].result
+    monkeypatch.setattr("seamline_airflow.onboarding.preflight", lambda plan: (plan, ()))
+    mart = replace(ARCHIVE, name="mart", namespace="mart")
+    run = platform.runs[preflight(replace(with_archive(), destinations=(*with_archive().destinations, mart)))]
+    assert (sorted(run.plan.destination_names), run.result[INTO]) == (["archive"], ["archive"])
+
+
+def test_a_run_that_is_cleared_after_it_published_goes_into_the_same_destinations_again(
+    platform: results.Platform,
+) -> None:
+    platform.put_result(preflight(with_archive()), PUBLISH, {"archive": "p"})
+    run = platform.runs[preflight(with_archive())]
+    assert (run.run_id, run.result[INTO]) == (f"{LATE}~2", ["archive"])
+
+
+def fail_the_first_attempt(monkeypatch: pytest.MonkeyPatch, plan: SyncPlan) -> None:
+    def fail(_: SyncPlan) -> Any:
+        raise TransientError("the destination does not answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("seamline_airflow.onboarding.preflight", fail)
+        with pytest.raises(AirflowException, match="does not answer"):
+            preflight(plan)
 
 
 def test_a_sync_that_is_not_enabled_is_onboarded_as_a_whole(platform: results.Platform) -> None:

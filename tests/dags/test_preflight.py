@@ -8,6 +8,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from seamline import registry
+from seamline.domain.runs import INTO
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import plan_to_json
 from seamline.ports import Problem, Survey
@@ -36,7 +37,9 @@ class _Source:
 
 @pytest.fixture
 def platform(monkeypatch: pytest.MonkeyPatch) -> results.Platform:
-    return results.use(monkeypatch, results.Platform())
+    made = results.use(monkeypatch, results.Platform())
+    made.state = None
+    return made
 
 
 @pytest.fixture
@@ -79,15 +82,21 @@ def test_everything_that_is_wrong_is_reported_at_once(
         assert part in message
     for part in ("no tested connector", "no CREATE", "correct it", "binlog_row_image=FULL", "install it", "the script"):
         assert part in message
-    assert platform.runs == {}
+    assert_was_not_opened(platform)
+
+
+def assert_was_not_opened(platform: results.Platform) -> None:
+    """All that is known of the run is where it was to go."""
+    assert [one.result for one in platform.runs.values()] == [{INTO: []}]
+    assert platform.state is None
 
 
 @pytest.mark.parametrize("side", ["capture", "destination"])
-def test_a_side_that_is_not_ready_stops_before_anything_is_written_down(
+def test_a_side_that_is_not_ready_stops_the_run_before_it_is_opened(
     platform: results.Platform, plan_json: str, monkeypatch: pytest.MonkeyPatch, side: str
 ) -> None:
     wrong = {side: (Problem("not ready", "mend it"),)}
     use(monkeypatch, _Source(Survey((ACCOUNT, LEDGER))), **wrong)  # type: ignore[arg-type]
     with pytest.raises(AirflowFailException, match="not ready"):
         execute(plan_json)
-    assert platform.runs == {}
+    assert_was_not_opened(platform)

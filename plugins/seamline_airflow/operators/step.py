@@ -57,7 +57,10 @@ def log_problems(log: Any, problems: Sequence[Problem]) -> None:
 
 
 class PreflightOperator(StepOperator):
-    """Read the catalogue, check everything, and write the run down with its plan. Changes nothing outside."""
+    """Read the catalogue, check everything, and write the run down with its plan. Changes nothing outside.
+
+    Into which destinations it goes is written down before that, by its first attempt.
+    """
 
     def __init__(self, *, plan_json: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -74,12 +77,15 @@ class PreflightOperator(StepOperator):
     def concerned(self, context: Any, store: Any, declared: SyncPlan) -> SyncPlan:
         """The plan of the destinations that the run goes into."""
         asked = list(context["params"].get("destinations") or ())
-        return declared.into(runs.to_onboard(store, declared, asked))
+        return declared.into(runs.fix_destinations(store, declared, self.run, asked))
 
     def open_run(self, context: Any, store: Any, plan: SyncPlan, run_id: str) -> None:
+        # What preflight has read just now may be newer than the plan of this task.
+        if (fixed := runs.newest_take(store, self.run)) is not None:
+            runs.require_declared(plan, fixed.plan.destination_names, run_id)
         names = {one.name for one in plan.destinations}
-        is_part = len(names) < len(plan_from_json(self.plan_json).destinations)
-        runs.open_onboarding(store, plan, run_id, into=names if is_part else ())
+        part = runs.part_of(plan_from_json(self.plan_json), names)
+        runs.open_onboarding(store, plan, run_id, into=part)
         self.log.info("into: %s", ", ".join(sorted(names)))
 
 
