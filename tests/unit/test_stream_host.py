@@ -17,6 +17,7 @@ from seamline.sync.stream_host import (
     StreamRoster,
     TaskEnd,
 )
+from seamline.sync.stream_state import SILENCE_MAX_S
 
 
 def wanted(number: int, *, plan_json: str = "plan", want_number: int = 1) -> WantedStream:
@@ -104,11 +105,36 @@ def test_days_of_failures_keep_a_bounded_wait() -> None:
     assert BackOff(0.5, 60).delay_s(10**6) == 60
 
 
-def test_a_fenced_stream_stays_down_until_it_is_wanted_again() -> None:
+def test_a_fenced_stream_is_no_failure_for_good_unless_nobody_starts_it_again_in_time() -> None:
+    """An alarm said so of each stream while a run of its own sync published, and was gone within a minute."""
+    host = roster()
+    assert host.fenced_s == SILENCE_MAX_S, "the task that looks at streams waits as long"
+    host.wanted([wanted(1), wanted(2)])
+    host.due(now_s=0)
+    for number in (1, 2):
+        host.ended(end(number, 1, Outcome.FINAL, "Fenced: epoch 4 is over, the ledger's is 5"), now_s=1)
+    actions = host.due(now_s=1)
+    assert states(actions) == [("sync1", "failed"), ("sync2", "failed")]
+    assert [type(one) for one in actions if not isinstance(one, SendReport)] == [GiveUp, GiveUp]
+    host.wanted([wanted(1, want_number=2), wanted(2)])
+    actions = host.due(now_s=31)
+    assert (starts(actions), alarms(actions)) == ([("sync1", 2)], [])
+    assert host.due(now_s=60) == []
+    assert host.due(now_s=61) == [
+        RaiseAlarm("stream_failed", "sync2@warehouse", "Fenced: epoch 4 is over, the ledger's is 5")
+    ]
+    assert host.due(now_s=62) == []
+    host.wanted([wanted(1, want_number=2), wanted(2, want_number=2)])
+    assert alarms(host.due(now_s=63)) == ["EndAlarm"]
+    host.ended(end(1, 2, Outcome.FINAL, "Fenced: epoch 5 is over, the ledger's is 6"), now_s=99)
+    assert alarms(host.due(now_s=99)) == [], "each time anew"
+
+
+def test_a_stream_that_ended_for_good_stays_down_until_it_is_wanted_again() -> None:
     host = roster()
     host.wanted([wanted(1)])
     host.due(now_s=0)
-    host.ended(end(1, 1, Outcome.FINAL, "fenced by epoch 7"), now_s=1)
+    host.ended(end(1, 1, Outcome.FINAL, "Diverged: a row is missing"), now_s=1)
     actions = host.due(now_s=1)
     assert states(actions) == [("sync1", "failed")]
     assert alarms(actions) == ["RaiseAlarm"]

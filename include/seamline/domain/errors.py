@@ -122,7 +122,12 @@ class WentBack(TerminalError):
 
 
 class Fenced(TerminalError):
-    """A higher epoch exists: this worker must never write again."""
+    """A higher epoch exists: this worker must never write again. The stream itself goes on, under its new owner."""
+
+    @classmethod
+    def ended(cls, error: str) -> bool:
+        """Whether this is what ended a worker, as its host keeps it: `<class>: <message>`."""
+        return error.startswith(f"{cls.__name__}:")
 
 
 class CommitUnknown(SeamlineError):

@@ -3,7 +3,8 @@ does what comes out (PROTOCOL 11).
 
 Each stream is one long-running task that holds a slot. Slots are given in the order in which streams were wanted, and
 a stream keeps its slot while it waits for its next attempt: a dead worker never loses its place to a waiting stream.
-This is the one owner of retries. A stream that ended for good stays so until somebody wants it again.
+This is the one owner of retries. A stream that ended for good stays so until somebody wants it again. One that was
+fenced has a new owner, which starts it again: it is called failed where that does not happen.
 """
 
 import math
@@ -11,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from seamline.domain.errors import Fenced
 from seamline.domain.ledger import StreamId
 from seamline.ports import StreamReport, WantedStream
 
@@ -133,6 +135,7 @@ class _Entry:
     retry_s: float = 0.0
     error: str = ""
     final_want: int = -1
+    final_since_s: float | None = None
     stop_asked_s: float | None = None
     is_silent: bool = False
     is_cancelled: bool = False
@@ -148,10 +151,12 @@ class _Entry:
 class StreamRoster:
     """`slots` is what Spark offers; `reserve` of them stay free for tasks that are slow to die.
 
-    `silence_s`: a stream's control reports every few seconds, whatever the stream does.
+    `silence_s`: a stream's control reports every few seconds, whatever the stream does. `fenced_s`: a run that took a
+    stream from its worker wants it again once it has published.
     """
 
     silence_s = 60.0
+    fenced_s = 60.0
 
     def __init__(
         self, *, slots: int, reserve: int = 1, back_off: BackOff | None = None, stop_grace_s: float = 10.0
@@ -287,16 +292,12 @@ class StreamRoster:
 
     def _due_while_waiting(self, stream: StreamId, entry: _Entry, wanted: WantedStream, now_s: float) -> list[Action]:
         if entry.is_final:
-            entry.has_slot = False
-            actions = self._report_once(stream, entry, "failed", entry.error)
-            return [*actions, GiveUp(stream, entry.final_want, entry.error)] if actions else []
+            return self._due_when_final(stream, entry, now_s)
+        entry.final_since_s = None
         if not entry.has_slot and self._slots_taken() >= self._capacity:
-            return self._report_once(
-                stream,
-                entry,
-                NO_SLOT,
-                f"all {self._capacity} slots of the host are taken: give it more (--slots), or name another pool",
-            )
+            full = f"all {self._capacity} slots of the host are taken: give it more (--slots), or name another pool"
+            actions = self._report_once(stream, entry, NO_SLOT, full)
+            return [*actions, *self._raise_alarm(stream, entry, NO_SLOT, full)]
         entry.has_slot = True
         if entry.idle is not None:
             return []
@@ -308,6 +309,16 @@ class StreamRoster:
         entry.reported = ("", "")
         return [*self._end_alarm(stream, entry), Start(wanted, entry.attempt)]
 
+    def _due_when_final(self, stream: StreamId, entry: _Entry, now_s: float) -> list[Action]:
+        entry.has_slot = False
+        if entry.final_since_s is None:
+            entry.final_since_s = now_s
+        actions = self._report_once(stream, entry, "failed", entry.error)
+        if actions:
+            actions.append(GiveUp(stream, entry.final_want, entry.error))
+        may_go_on = Fenced.ended(entry.error) and now_s - entry.final_since_s < self.fenced_s
+        return actions if may_go_on else [*actions, *self._raise_alarm(stream, entry, STREAM_FAILED, entry.error)]
+
     def _slots_taken(self) -> int:
         return sum(entry.has_slot or entry.running is not None for entry in self._entries.values())
 
@@ -315,14 +326,14 @@ class StreamRoster:
         if entry.reported == (state, error):
             return []
         entry.reported = (state, error)
-        alarm = {NO_SLOT: NO_SLOT, "failed": STREAM_FAILED}.get(state, "")
-        actions: list[Action] = []
-        if alarm != entry.alarm:
-            actions += self._end_alarm(stream, entry)
-        if alarm:
-            entry.alarm = alarm
-            actions.append(RaiseAlarm(alarm, str(stream), error))
-        return [*actions, SendReport(StreamReport(stream, state, error=error))]
+        ended = [] if entry.alarm == state else self._end_alarm(stream, entry)
+        return [*ended, SendReport(StreamReport(stream, state, error=error))]
+
+    def _raise_alarm(self, stream: StreamId, entry: _Entry, kind: str, message: str) -> list[Action]:
+        if entry.alarm == kind:
+            return []
+        entry.alarm = kind
+        return [RaiseAlarm(kind, str(stream), message)]
 
     def _end_alarm(self, stream: StreamId, entry: _Entry) -> list[Action]:
         alarm, entry.alarm = entry.alarm, ""

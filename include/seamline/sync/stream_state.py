@@ -221,8 +221,9 @@ def _without_a_report(wanted: WantedStream, host: HostLike | None, now: datetime
 def _ended(report: StreamReport) -> StreamState | None:
     """The state of a stream that no worker runs, whoever said so and when; None for one that has not ended."""
     match report.state:
-        case "failed" if report.error.startswith(Fenced.__name__) and report.age_s <= SILENCE_MAX_S:
-            # A run that publishes takes the stream from its worker, and starts it again a moment later.
+        case "failed" if Fenced.ended(report.error) and report.age_s <= SILENCE_MAX_S:
+            # A run that publishes takes the stream from its worker, and starts it again a moment later. The stream host
+            # waits as long before it calls it failed.
             return StreamState(report.stream, Word.STARTING, "a run that publishes has taken it over", report.since)
         case "failed" | "stopped":
             why = f"it is {report.state}: {report.error or 'no error was reported'}"
