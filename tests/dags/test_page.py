@@ -16,6 +16,7 @@ from fastapi.testclient import TestClient
 
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.decision import Decision, DecisionState
+from seamline.domain.ledger import StreamId
 from seamline.domain.runs import RunKind, RunState, Scope
 from seamline.domain.verdict import Break, BreakType, Verdict
 from seamline.plan.stages import DAG_KINDS
@@ -529,6 +530,29 @@ def test_a_table_that_was_left_out_for_a_reason_bears_no_cross(
     platform.found = [replace(results.clean(), tables=(results.table("account"), left_out))]
     row = next(row for row in date_page(signed_in).split("<tr>") if "<td>audit</td>" in row)
     assert "–</span> NOT_RUN" in row and '<td class="n">–</td>' in row and "✗" not in row
+
+
+def test_destinations_stand_in_the_order_of_the_declaration_on_every_page(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    """Verdicts of live tables stood by their time, so the order was another one above than below."""
+    made = results.reconciliation(results.table("account"), scope=Scope.LIVE, run_id="settlement/reconcile/-/manual__1")
+    platform.found = [replace(made, destination=name) for name in ("archive", "warehouse")]
+    platform.reports = {one: results.report(stream=one) for one in (StreamId("settlement", "archive"), results.STREAM)}
+    platform.runs = {}
+    for path in (
+        "",
+        "?sync=settlement",
+        f"?sync=settlement&run={made.run_id}",
+        f"?{OF_RUN}",
+        f"?sync=settlement&{OF_DAY}",
+    ):
+        text = signed_in.get(f"/page{path}").text
+        names = re.findall(r"(?:settlement@|in |<td>)(warehouse|archive)\b", text)
+        assert names in (["warehouse", "archive"], ["warehouse", "archive"] * 2), path
+
+
+OF_RUN, OF_DAY = "dag_id=settlement__reconcile&run_id=manual__1", f"business_date={results.DATE}"
 
 
 def test_open_alarms_of_a_sync_stand_on_its_page(signed_in: TestClient, platform: results.Platform) -> None:

@@ -193,6 +193,21 @@ def test_beside_a_dead_capture_no_lag_is_reported(
     assert "streaming" not in text
 
 
+def test_destinations_stand_in_the_order_of_the_declaration_whichever_was_compared_last(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`settlement` is declared with warehouse, then archive; the one that was compared last stood on top."""
+    names = ("gone", "archive", "warehouse")
+    found = [replace(reconciliation(MATCH), destination=name, run_id=name) for name in names]
+    days = (TODAY, TODAY - timedelta(days=1))
+    cuts = [replace(cut(MATCH, day=day), destination=name, run_id=f"{day}") for day in days for name in names]
+    reports = [replace(STREAMING, stream=StreamId("settlement", name)) for name in names]
+    status_of(monkeypatch, Platform(found, cuts=cuts), streams=reports)
+    lines = capsys.readouterr().out.splitlines()
+    shown = [name for line in lines for name in names if f"settlement → {name}," in line or f"@{name}:" in line]
+    assert shown == ["warehouse", "archive", "gone"] * 4
+
+
 def test_an_unknown_sync_is_refused_with_the_name_that_was_meant(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

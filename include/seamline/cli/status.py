@@ -24,10 +24,11 @@ from seamline.domain.runs import Reconciliation
 from seamline.platform.store import Alarm, PlatformStore
 from seamline.ports import WantedStream
 from seamline.spec.faults import DeclarationsInvalid, guess
-from seamline.spec.load import load_each
+from seamline.spec.load import declared_destinations, load_each
 from seamline.stack import supervisor as keeper
 from seamline.stack.layout import Layout
 from seamline.sync import headline
+from seamline.sync.shown_order import by_destination, by_run, streams_in_order
 from seamline.sync.stream_state import StreamState, Word, alarms_over, stream_states
 
 
@@ -57,7 +58,7 @@ def _show(store: PlatformStore, outcomes: Mapping[str, object]) -> bool:
     streams, is_red = look_at_streams(store), False
     zones: dict[str, tzinfo] = {}
     for name, outcome in outcomes.items():
-        mine = [state for stream, state in sorted(streams.states.items(), key=str) if stream.sync == name]
+        mine = streams.of(name)
         state, (cuts, live, zone) = store.sync_state(name), newest_verdicts(store, name)
         zones[name] = zone
         is_red = is_red or _is_wrong(cuts, live, mine)
@@ -96,6 +97,11 @@ class Streams:
     alarms: Sequence[Alarm]
     over: Sequence[Alarm]
 
+    def of(self, sync: str) -> list[StreamState]:
+        """Those of one sync, by destination."""
+        mine = (state for stream, state in self.states.items() if stream.sync == sync)
+        return streams_in_order(mine, declared_destinations(settings.load().declarations, sync))
+
 
 def look_at_streams(store: PlatformStore) -> Streams:
     alarms = store.open_alarms()
@@ -122,7 +128,8 @@ def processes(layout: Layout) -> str:
 
 
 class Newest(NamedTuple):
-    """Of each date the newest take, the live tables as `newest_of_live` has them, and the sync's zone."""
+    """Of each date the newest take, the live tables as `newest_of_live` has them, and the sync's zone. Destinations
+    stand in the order of the declaration."""
 
     cuts: Sequence[CutState]
     live: Sequence[Reconciliation]
@@ -130,5 +137,7 @@ class Newest(NamedTuple):
 
 
 def newest_verdicts(store: PlatformStore, sync: str) -> Newest:
-    live = newest_of_live(store.live_reconciliations(sync, headline.COMPARISONS))
-    return Newest(store.cut_states(sync, headline.DATES), live, ZoneInfo(store.timezone(sync)))
+    declared = declared_destinations(settings.load().declarations, sync)
+    live = by_destination(newest_of_live(store.live_reconciliations(sync, headline.COMPARISONS)), declared)
+    cuts = by_run(store.cut_states(sync, headline.DATES), declared)
+    return Newest(cuts, live, ZoneInfo(store.timezone(sync)))

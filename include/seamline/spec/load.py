@@ -124,6 +124,14 @@ def load_each(folder: Path) -> dict[Path, Declarations | DeclarationsInvalid]:
     return outcome
 
 
+def declared_destinations(folder: Path, sync: str) -> tuple[str, ...]:
+    """The names of a sync's destinations as they stand in its file, right or wrong; none where there is no file."""
+    file = folder / "syncs" / f"{sync}.yaml"
+    if not file.is_file():
+        return ()
+    return tuple(dict.fromkeys(name for _, name in read_document(file).texts("destinations[]")))
+
+
 def read_folder(folder: Path) -> Folder:
     """Read every file and check each alone and all together; faults lie with the file they are in."""
     strays: list[Fault] = []

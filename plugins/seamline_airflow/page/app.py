@@ -25,6 +25,7 @@ from seamline.domain.errors import SeamlineError
 from seamline.domain.runs import Reconciliation
 from seamline.domain.verdict import nothing_compared
 from seamline.plan.stages import DAG_KINDS
+from seamline.sync.shown_order import by_run
 from seamline_airflow.page import access, exports, reports
 from seamline_airflow.page.mount import URL_PREFIX
 
@@ -62,6 +63,7 @@ _pages.filters.update(
     hollow=nothing_compared,
     in_order=reports.tables_in_order,
     breaks=reports.breaks_in_words,
+    by_run=by_run,
     late=late_in_words,
     check=check_in_words,
     airflow=reports.airflow_path,

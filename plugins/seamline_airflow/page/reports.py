@@ -13,7 +13,9 @@ from seamline.domain.cut_state import CutState, newest_of_live
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import FAILURE, Reconciliation, RunKind
 from seamline.domain.verdict import TableVerdict, Verdict
+from seamline.spec.load import declared_destinations
 from seamline.sync import headline
+from seamline.sync.shown_order import by_destination, by_run, streams_in_order
 from seamline.sync.stream_state import StreamState, alarms_over
 from seamline_airflow import parts
 from seamline_airflow.stream_health import look
@@ -28,7 +30,8 @@ NOT_ONBOARDED = "not onboarded"
 @dataclass(frozen=True, slots=True)
 class SyncReport:
     """One sync as of now. `cuts`: of each date the newest take, per destination, the newest date first. `live`: the
-    newest comparison of the live tables first."""
+    newest comparison of the live tables first. `destinations`: in the order of the declaration, in which all of a run
+    and the streams stand too."""
 
     sync: str
     state: str
@@ -36,6 +39,7 @@ class SyncReport:
     cuts: tuple[CutState, ...]
     live: tuple[Reconciliation, ...]
     streams: tuple[StreamState, ...]
+    destinations: tuple[str, ...] = ()
     findings: Mapping[StreamId, int] = field(default_factory=dict)
     alarms: tuple[str, ...] = ()
 
@@ -50,7 +54,7 @@ class SyncReport:
         return self.state == NOT_ONBOARDED and not self.cuts and not self.live and self.sync not in syncs()
 
     def newest_live(self) -> list[Reconciliation]:
-        return newest_of_live(self.live)
+        return by_destination(newest_of_live(self.live), self.destinations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +71,14 @@ def syncs() -> list[str]:
     return sorted(file.stem for file in (settings.load().declarations / "syncs").glob("*.yaml"))
 
 
+def destinations_of(sync: str) -> tuple[str, ...]:
+    """The declared ones, in order."""
+    return declared_destinations(settings.load().declarations, sync)
+
+
 def read_sync(sync: str, *, dates: int = headline.DATES) -> SyncReport:
     """The sync with its newest `dates` dates."""
-    seen = look(sync)
+    seen, declared = look(sync), destinations_of(sync)
     names = headline.concerns(sync, seen.wanted)
     over = alarms_over(seen.alarms, seen.states, seen.hosts)
     with parts.platform() as store:
@@ -78,9 +87,10 @@ def read_sync(sync: str, *, dates: int = headline.DATES) -> SyncReport:
             sync=sync,
             state=state.value if state else NOT_ONBOARDED,
             zone=ZoneInfo(store.timezone(sync)),
-            cuts=tuple(store.cut_states(sync, dates)),
+            cuts=tuple(by_run(store.cut_states(sync, dates), declared)),
             live=tuple(store.live_reconciliations(sync, LIVE_SHOWN)),
-            streams=tuple(seen.states.values()),
+            streams=tuple(streams_in_order(seen.states.values(), declared)),
+            destinations=declared,
             findings={stream: report.findings for stream, report in seen.reports.items()},
             alarms=tuple(one.message for one in seen.alarms if one not in over and one.about in names),
         )
@@ -89,7 +99,7 @@ def read_sync(sync: str, *, dates: int = headline.DATES) -> SyncReport:
 def cuts_before(sync: str, day: date) -> tuple[CutState, ...]:
     """As many of the dates before it as a page holds, as `SyncReport.cuts`."""
     with parts.platform() as store:
-        return tuple(store.cut_states(sync, DATES_PER_PAGE, before=day))
+        return tuple(by_run(store.cut_states(sync, DATES_PER_PAGE, before=day), destinations_of(sync)))
 
 
 def live_before(sync: str, moment: datetime) -> tuple[Reconciliation, ...]:
@@ -101,7 +111,7 @@ def live_before(sync: str, moment: datetime) -> tuple[Reconciliation, ...]:
 def takes(sync: str, day: date) -> tuple[CutState, ...]:
     """Every take of the date, the newest first."""
     with parts.platform() as store:
-        return tuple(store.takes(sync, day))
+        return tuple(by_run(store.takes(sync, day), destinations_of(sync)))
 
 
 def of_run(sync: str, airflow_run: str) -> RunReport:
@@ -109,10 +119,11 @@ def of_run(sync: str, airflow_run: str) -> RunReport:
     with parts.platform() as store:
         mine = store.runs_named(sync, airflow_run)
         days = dict.fromkeys(run.business_date for run in mine if run.kind is RunKind.NIGHTLY and run.business_date)
-        ids = {run.run_id for run in mine}
+        ids, declared = {run.run_id for run in mine}, destinations_of(sync)
+        cuts = [state for day in days for state in store.takes(sync, day) if state.run_id in ids]
         return RunReport(
-            cuts=tuple(state for day in days for state in store.takes(sync, day) if state.run_id in ids),
-            live=tuple(store.live_reconciliations_named(sync, airflow_run)),
+            cuts=tuple(by_run(cuts, declared)),
+            live=tuple(by_run(store.live_reconciliations_named(sync, airflow_run), declared)),
             failures=tuple(run.result[FAILURE] for run in mine if run.result.get(FAILURE)),
         )
 
@@ -120,13 +131,13 @@ def of_run(sync: str, airflow_run: str) -> RunReport:
 def live_of(sync: str, run_id: str) -> tuple[Reconciliation, ...]:
     """The comparisons of live tables of one run of the sync."""
     with parts.platform() as store:
-        return tuple(store.live_reconciliations_of(sync, run_id))
+        return tuple(by_run(store.live_reconciliations_of(sync, run_id), destinations_of(sync)))
 
 
 def caused_by(sync: str, day: date) -> tuple[Reconciliation, ...]:
     """Comparisons of the live tables that followed a cut of the date. They are about their own moment, not about it."""
     with parts.platform() as store:
-        return tuple(store.live_reconciliations_after_cut(sync, day))
+        return tuple(by_run(store.live_reconciliations_after_cut(sync, day), destinations_of(sync)))
 
 
 def airflow_path(run_id: str, task: str = "") -> str:

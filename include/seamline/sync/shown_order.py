@@ -1,0 +1,43 @@
+"""The order in which a report shows destinations: that of the sync's declaration, whichever of them was compared last.
+
+Those that are not declared any more come behind, by name. Pure.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, TypeVar
+
+from seamline.sync.stream_state import StreamState
+
+
+class InDestination(Protocol):
+    @property
+    def run_id(self) -> str: ...
+    @property
+    def destination(self) -> str: ...
+
+
+FoundT = TypeVar("FoundT", bound=InDestination)
+
+
+def by_destination(found: Iterable[FoundT], declared: Sequence[str]) -> list[FoundT]:
+    """All that there is of one destination, then of the next."""
+    place = _place(declared)
+    return sorted(found, key=lambda one: place(one.destination))
+
+
+def by_run(found: Iterable[FoundT], declared: Sequence[str]) -> list[FoundT]:
+    """The runs as they come; of each what it left, by destination."""
+    of_runs: dict[str, list[FoundT]] = {}
+    for one in found:
+        of_runs.setdefault(one.run_id, []).append(one)
+    return [one for of_run in of_runs.values() for one in by_destination(of_run, declared)]
+
+
+def streams_in_order(states: Iterable[StreamState], declared: Sequence[str]) -> list[StreamState]:
+    place = _place(declared)
+    return sorted(states, key=lambda one: place(one.stream.destination))
+
+
+def _place(declared: Sequence[str]) -> Callable[[str], tuple[int, str]]:
+    places = {name: number for number, name in enumerate(declared)}
+    return lambda name: (places.get(name, len(places)), name)
