@@ -285,8 +285,8 @@ def test_a_reader_that_lost_its_session_while_it_waited_may_be_tried_again(sourc
     table = FLOATS
     readers = BulkReaders(source, [BulkRead(table, Segment(table.name), 0)], locks=BarrierLocks("lost"), participant=0)
     readers._open(0)
-    readers._lend()
     assert readers._session is not None
+    readers._begin_to_read(readers._session, "")
     with closing(mariadb(source)) as session, session.cursor() as cursor:
         cursor.execute(f"KILL {readers._session.thread_id()}")
     with pytest.raises(TransientError, match="was lost"):
