@@ -555,6 +555,19 @@ def test_destinations_stand_in_the_order_of_the_declaration_on_every_page(
 OF_RUN, OF_DAY = "dag_id=settlement__reconcile&run_id=manual__1", f"business_date={results.DATE}"
 
 
+def test_what_goes_on_and_what_waits_for_its_first_load_stand_on_the_page(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    platform.runs = {
+        "o": results.run(run_id="o", kind=RunKind.ONBOARD, result={"publish": {"warehouse": "p"}}),
+        "t": results.run(run_id="t", kind=RunKind.TABLES, result={}),
+    }
+    for path in ("/page", "/page?sync=settlement"):
+        text = signed_in.get(path).text
+        assert "RUNNING</span> change of the tables in warehouse" in text
+        assert "NOT_RUN</span> settlement → archive, not onboarded yet; run settlement__onboard" in text
+
+
 def test_open_alarms_of_a_sync_stand_on_its_page(signed_in: TestClient, platform: results.Platform) -> None:
     platform.alarms = {("verdict_late", "settlement 2026-11-19"): "no verdict yet", ("x", "payroll@w"): "not his"}
     for path in ("/page", "/page?sync=settlement"):

@@ -14,9 +14,9 @@ from seamline.cli.main import main
 from seamline.domain.cut_state import CutState
 from seamline.domain.decision import Decision, DecisionState
 from seamline.domain.ledger import StreamId
-from seamline.domain.runs import Reconciliation, SyncState
+from seamline.domain.runs import Reconciliation, RunKind, RunState, SyncState
 from seamline.domain.verdict import TableVerdict, Verdict
-from seamline.plan.model import plan_to_json
+from seamline.plan.model import Run, plan_to_json
 from seamline.platform.store import Alarm
 from seamline.ports import StreamReport, WantedStream
 from seamline.sync import headline
@@ -36,6 +36,14 @@ class Platform:
     state: SyncState | None = SyncState.ENABLED
     alarms: tuple[Any, ...] = ()
     cuts: list[CutState] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    onboarded: tuple[str, ...] = ()
+
+    def latest_run(self, _: str, kind: str) -> Run | None:
+        return next((one for one in self.runs if one.kind == kind), None)
+
+    def published_into(self, _: str) -> dict[str, None]:
+        return dict.fromkeys(self.onboarded)
 
     def sync_state(self, _: str) -> SyncState | None:
         return self.state
@@ -206,6 +214,33 @@ def test_destinations_stand_in_the_order_of_the_declaration_whichever_was_compar
     lines = capsys.readouterr().out.splitlines()
     shown = [name for line in lines for name in names if f"settlement → {name}," in line or f"@{name}:" in line]
     assert shown == ["warehouse", "archive", "gone"] * 4
+
+
+def test_what_goes_on_and_what_waits_for_its_first_load_stand_above_the_verdicts_of_before(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Old verdicts stood alone for minutes, and of a destination that was declared nothing was said."""
+    plan = sync_plan()
+    archive = replace(plan.destinations[0], name="archive")
+    running = [
+        Run(kind, "settlement", kind, None, into, RunState.RUNNING, started_at=MOMENT)
+        for kind, into in ((RunKind.ONBOARD, replace(plan, destinations=(archive,))), (RunKind.RECONCILE, plan))
+    ]
+    platform = Platform([reconciliation(MATCH)], onboarded=("warehouse",))
+    since = "since 2026-11-21 09:02:03 +08:00"
+    missing = "NOT_RUN        settlement → archive, not onboarded yet"
+    for runs, lines in (
+        (running, [f"RUNNING        onboarding into archive {since}",
+                   f"RUNNING        comparison of the live tables in warehouse {since}", missing]),
+        ([replace(one, state=RunState.FAILED) for one in running], [f"{missing}; run settlement__onboard"]),
+    ):  # fmt: skip
+        platform.runs = runs
+        assert status_of(monkeypatch, platform) == 0, "neither is a fault"
+        said = capsys.readouterr().out.split("settlement: enabled, MATCH\n")[1].splitlines()
+        assert said[: len(lines) + 1] == [*lines, "MATCH          settlement → warehouse, live tables"]
+    platform.runs, platform.onboarded = [], ("archive", "warehouse")
+    assert status_of(monkeypatch, platform) == 0
+    assert "not onboarded" not in capsys.readouterr().out
 
 
 def test_an_unknown_sync_is_refused_with_the_name_that_was_meant(

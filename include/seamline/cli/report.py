@@ -12,6 +12,7 @@ from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation
 from seamline.domain.verdict import ControlTotal, TableVerdict, nothing_compared
 from seamline.sync.stream_state import StreamState
+from seamline.sync.under_way import Note
 
 BREAKS_SHOWN = 5
 # As wide as the longest headline and a gap.
@@ -41,6 +42,11 @@ def render(
     if streams:
         blocks.append("\n".join(_stream(state, findings.get(state.stream, 0), zone) for state in streams))
     return "\n\n".join(blocks)
+
+
+def noted(notes: Iterable[Note]) -> str:
+    """What goes on in a sync, and what waits for its first load: a line each."""
+    return "".join(f"{one.word:<{_VERDICT}}{one.text}\n" for one in notes)
 
 
 def _stream(state: StreamState, findings: int, zone: tzinfo) -> str:

@@ -27,7 +27,7 @@ from seamline.spec.faults import DeclarationsInvalid, guess
 from seamline.spec.load import declared_destinations, load_each
 from seamline.stack import supervisor as keeper
 from seamline.stack.layout import Layout
-from seamline.sync import headline
+from seamline.sync import headline, under_way
 from seamline.sync.shown_order import by_destination, by_run, streams_in_order
 from seamline.sync.stream_state import StreamState, Word, alarms_over, stream_states
 
@@ -65,6 +65,7 @@ def _show(store: PlatformStore, outcomes: Mapping[str, object]) -> bool:
         alarms = [one for one in streams.alarms if one.about in headline.concerns(name, streams.wanted)]
         word = headline.of_sync(cuts, live, mine, alarms)
         sys.stdout.write(f"\n{name}: {state or 'not onboarded yet'}, {word}\n")
+        sys.stdout.write(report.noted(_notes(store, name, zone)))
         if isinstance(outcome, DeclarationsInvalid):
             is_red = True
             sys.stdout.write(f"{outcome}\n")
@@ -78,6 +79,16 @@ def _show(store: PlatformStore, outcomes: Mapping[str, object]) -> bool:
     for alarm in streams.over:
         sys.stdout.write(f"\nALARM {alarm.kind} {alarm.subject} is over; the next look at the streams ends it\n")
     return is_red
+
+
+def _notes(store: PlatformStore, sync: str, zone: tzinfo) -> list[under_way.Note]:
+    return under_way.notes(
+        sync,
+        [store.latest_run(sync, kind) for kind in under_way.KINDS],
+        declared=declared_destinations(settings.load().declarations, sync),
+        onboarded=store.published_into(sync),
+        zone=zone,
+    )
 
 
 def _is_wrong(cuts: Sequence[CutState], live: Sequence[Reconciliation], streams: Sequence[StreamState]) -> bool:

@@ -19,6 +19,10 @@ class InDestination(Protocol):
 FoundT = TypeVar("FoundT", bound=InDestination)
 
 
+def in_order(names: Iterable[str], declared: Sequence[str]) -> list[str]:
+    return sorted(names, key=_place(declared))
+
+
 def by_destination(found: Iterable[FoundT], declared: Sequence[str]) -> list[FoundT]:
     """All that there is of one destination, then of the next."""
     place = _place(declared)

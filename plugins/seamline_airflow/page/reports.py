@@ -14,7 +14,7 @@ from seamline.domain.ledger import StreamId
 from seamline.domain.runs import FAILURE, Reconciliation, RunKind
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.spec.load import declared_destinations
-from seamline.sync import headline
+from seamline.sync import headline, under_way
 from seamline.sync.shown_order import by_destination, by_run, streams_in_order
 from seamline.sync.stream_state import StreamState, alarms_over
 from seamline_airflow import parts
@@ -40,6 +40,7 @@ class SyncReport:
     live: tuple[Reconciliation, ...]
     streams: tuple[StreamState, ...]
     destinations: tuple[str, ...] = ()
+    notes: tuple[under_way.Note, ...] = ()
     findings: Mapping[StreamId, int] = field(default_factory=dict)
     alarms: tuple[str, ...] = ()
 
@@ -82,11 +83,15 @@ def read_sync(sync: str, *, dates: int = headline.DATES) -> SyncReport:
     names = headline.concerns(sync, seen.wanted)
     over = alarms_over(seen.alarms, seen.states, seen.hosts)
     with parts.platform() as store:
-        state = store.sync_state(sync)
+        state, zone = store.sync_state(sync), ZoneInfo(store.timezone(sync))
+        newest = [store.latest_run(sync, kind) for kind in under_way.KINDS]
         return SyncReport(
             sync=sync,
             state=state.value if state else NOT_ONBOARDED,
-            zone=ZoneInfo(store.timezone(sync)),
+            zone=zone,
+            notes=tuple(
+                under_way.notes(sync, newest, declared=declared, onboarded=store.published_into(sync), zone=zone)
+            ),
             cuts=tuple(by_run(store.cut_states(sync, dates), declared)),
             live=tuple(store.live_reconciliations(sync, LIVE_SHOWN)),
             streams=tuple(streams_in_order(seen.states.values(), declared)),
