@@ -34,7 +34,7 @@ COMPARE = {MODE: NightlyMode.COMPARE_ONLY.value}
 def platform(monkeypatch: pytest.MonkeyPatch) -> results.Platform:
     made = results.use(monkeypatch, results.Platform())
     made.start_run(run_id="o", sync="settlement", kind="onboard", plan_json=plan_to_json(PLAN))
-    made.put_result("o", PUBLISH, {})
+    made.put_result("o", PUBLISH, {"warehouse": ""})
     return made
 
 
