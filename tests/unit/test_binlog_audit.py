@@ -43,7 +43,7 @@ def seen(monkeypatch: pytest.MonkeyPatch, *transactions: Committed) -> tuple[Seq
     model.begin(ACCOUNTS, ("id", "ccy", "balance"), ("id",), totals)
     model.begin(ENTRIES, ("id", "tx_id", "leg", "legs", "amount"), ("id",), [])
     model.begin(SEQ, ("writer", "n"), ("writer", "n"), [])
-    ledger = ("stream", "next_offset", "position", "epoch", "applied_units")
+    ledger = ("stream", "next_offset", "position", "epoch", "applied_transactions")
     model.begin(LEDGER, ledger, ("stream",), [ledger_row(1)])
     model.begin(("live_seamline", "boundary"), ("stream", "table_name", "generation", "ended_at"), ("stream",), [])
     model.begin(("live_seamline", "publication"), ("run_id", "stream"), ("run_id", "stream"), [])

@@ -200,7 +200,7 @@ class BinlogAudit:
             next_offset=progress["next_offset"],
             place=place(position_from_json(json.loads(progress["position"]))),
             publications=model.publications(),
-            transactions=progress["applied_units"],
+            transactions=progress["applied_transactions"],
             wrong_sums=model.wrong_sums(),
             torn=tuple(sorted(filter(model.is_torn, transfers))),
             gaps=model.gaps(),
