@@ -16,7 +16,7 @@ import pytest
 from seamline.adapters.connections import Connection
 from seamline.databases.postgres.types import column_definitions
 from seamline.domain.position import position_to_json
-from seamline.domain.runs import PUBLISH, RunKind, SyncState
+from seamline.domain.runs import NOT_PUBLISHED, PUBLISH, RunKind, SyncState
 from seamline.plan.model import plan_to_json
 from seamline.platform import migrate
 from seamline.platform.database import CONNECTION_ID, Database
@@ -210,6 +210,7 @@ def test_every_failpoint_of_a_dag_has_a_case() -> None:
 
 @pytest.mark.parametrize("task_id", ["publish", "start_stream"])
 def test_a_task_that_is_killed_before_its_step_and_behind_it_is_done_once(scene: Scene, task_id: str) -> None:
+    _do_what_comes_before(scene, task_id)
     before = scene.written()
     scene.killed("run_task", task_id, BEFORE)
     assert scene.written() == before
@@ -225,6 +226,7 @@ def test_a_task_that_is_killed_before_its_step_and_behind_it_is_done_once(scene:
 
 @pytest.mark.parametrize("task_id", ["publish", "start_stream"])
 def test_two_attempts_at_a_task_side_by_side_do_it_once(scene: Scene, task_id: str) -> None:
+    _do_what_comes_before(scene, task_id)
     scene.arm(f"{BEFORE}=wait")
     both = []
     for number in (1, 2):
@@ -256,13 +258,20 @@ def test_a_wait_whose_event_dies_with_its_triggerer_is_made_again_by_the_next(sc
     assert state_of(scene.run_id, "cutover") == "success"
 
 
+def _do_what_comes_before(scene: Scene, task_id: str) -> None:
+    """A stream is asked for where the tables were published, and for no other destination."""
+    if task_id == "start_stream":
+        with closing(PlatformStore(Database(scene.platform.open))) as store:
+            store.put_result(scene.seamline_run, PUBLISH, {_DESTINATION.name: str(results.POSITION)})
+
+
 def _assert_whole(scene: Scene, task_id: str) -> None:
     """What the task is there for has been done, and nothing of it twice."""
     written = scene.written()
     if task_id == "start_stream":
-        assert written["streams"] == [("settlement", "warehouse", True, plan_to_json(_PLAN))]
+        assert written["streams"] == [("settlement", "warehouse", True, plan_to_json(_PLAN.of_stream("warehouse")))]
         return
-    assert written["result"] == [({PUBLISH: {"warehouse": str(results.POSITION)}},)]
+    assert written["result"] == [({PUBLISH: {"warehouse": str(results.POSITION)}, NOT_PUBLISHED: {}},)]
     assert written["sync"] == [("settlement", SyncState.ONBOARDING)]
     assert written["holds"] == []
     assert written["publications"].count((scene.seamline_run, str(results.STREAM))) == 1
