@@ -28,8 +28,6 @@ FAILURE = "failure"
 EXPECTATIONS = "expectations"
 # And why a destination has nothing staged while others have: name → error.
 NOT_STAGED = "not_staged"
-# And why it could not be published in a destination while it was in others: name → error.
-NOT_PUBLISHED = "not_published"
 # And what the gate, or the verdicts of live tables, judged: `lines` say what was not clean. Of a cut `destinations`
 # holds them by the destination that they are about, [] where it is clean.
 GATE = "gate"
