@@ -1,6 +1,6 @@
-"""The edge values of each kind of MySQL column, as literals of that server: MariaDB's but for JSON. Pure."""
+"""The edge values of each kind of MySQL column, as literals of that server: MariaDB's but for JSON and DOUBLE. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from seamline.databases.mysql import edge_values as shared
 from seamline.domain.catalogue import Column, Kind
@@ -18,11 +18,19 @@ DOCUMENTS = (
     "JSON_ARRAY(CAST(x'00ff' AS JSON))",
     "CAST(18446744073709551615 AS JSON)",
 )
+# 9.7.4 prints at most 22 characters of a DOUBLE, and so this one as one that is beyond the end.
+_LEAST_DOUBLE = "-1.7976931348623157e308"
+LIMITS: Mapping[Kind, Sequence[tuple[str, str]]] = {
+    **shared.LIMITS,
+    Kind.DOUBLE: (
+        ("a DOUBLE below -1.797693134862315e308", "it is stored exactly, but the server itself prints it otherwise"),
+    ),
+}
 
 
 def edge_values(column: Column, *, letters: str = "") -> tuple[str, ...]:
     """The literals of a column, each once; NULL is among them where the column takes it. `letters`: as of MariaDB's."""
     if column.kind is not Kind.JSON:
-        return shared.edge_values(column, letters=letters)
-    values: Sequence[str] = (*DOCUMENTS, "NULL") if column.nullable else DOCUMENTS
-    return tuple(values)
+        values = shared.edge_values(column, letters=letters)
+        return tuple("-1.797693134862315e308" if value == _LEAST_DOUBLE else value for value in values)
+    return (*DOCUMENTS, "NULL") if column.nullable else DOCUMENTS

@@ -10,7 +10,7 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.probe import Default
 from seamline.plan.model import SourcePlan
 from seamline.sources.mysql.catalogue import unescaped
-from seamline.sources.mysql.edge_values import edge_values
+from seamline.sources.mysql.edge_values import LIMITS, edge_values
 
 # Their defaults are printed as SQL has them.
 _PRINTED_AS_SQL = frozenset({Kind.BITS, Kind.BINARY, Kind.BYTES})
@@ -19,6 +19,9 @@ _PRINTED_AS_SQL = frozenset({Kind.BITS, Kind.BINARY, Kind.BYTES})
 class MySqlProbes(BinlogProbes):
     server = MYSQL
     read_as = "CONVERT({byte} USING {charset})"
+
+    def limits(self) -> Mapping[Kind, Sequence[tuple[str, str]]]:
+        return LIMITS
 
     def _edge_values_of(self, column: Column, letters: str) -> Sequence[str]:
         return edge_values(column, letters=letters)
