@@ -498,7 +498,7 @@ def test_a_path_that_ends_leaves_every_column_not_sent_and_nothing_behind(
     assert ended == 1
     assert set(verdicts(document, "kinds").values()) == {"NOT SENT"}
     assert re.search(
-        "Nothing was compared: a row image of kinds holds a value in column .* that is no year", document
+        "Nothing was compared: a row image of .*kinds holds a value in column .* that is no year", document
     ), document
     assert left_behind(bank, warehouse) == []
 
