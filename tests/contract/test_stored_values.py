@@ -132,11 +132,18 @@ def test_a_keyless_row_is_found_again_by_every_value(world: PostgresWorld, copie
     assert stored(world, KEYLESS) == []
 
 
-@pytest.mark.parametrize("number", range(len(CASES) + 2), ids=[column.name for column in COLUMNS[1:]])
+def _may_be_a_key(column: Column) -> bool:
+    """A source gives no other column a key of its whole value."""
+    return column.kind is not Kind.JSON and (column.kind not in (Kind.STRING, Kind.BYTES) or column.length > 0)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [number for number in range(len(CASES) + 2) if _may_be_a_key(COLUMNS[number + 1])],
+    ids=lambda number: COLUMNS[number + 1].name,
+)
 def test_every_kind_can_be_a_key_where_the_source_allows_it(sink_database: Connection, number: int) -> None:
     values, column = VALUES[number], COLUMNS[number + 1]
-    if column.kind is Kind.JSON or (column.kind in (Kind.STRING, Kind.BYTES) and not column.length):
-        pytest.skip("a source gives such a column no key of its whole value")
     distinct = list({plain(column, value): value for value in values}.values())
     if column.kind in (Kind.FLOAT, Kind.DOUBLE):
         # 0.0 and -0.0 are one key on both sides.
