@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import cast
 
 import pyarrow as pa
 
@@ -14,7 +15,7 @@ from seamline.plan.list_change import kept_name
 from seamline.plan.model import INCREMENTAL, DestinationPlan, SyncPlan
 from seamline.ports import Commit, Failpoints, Joining, Lease, Load, Progress, Publication, Staged, Unarmed
 from seamline.values.build import rows_of
-from seamline.values.changes import ChangeDecoder, change_batch
+from seamline.values.changes import ChangeBatch, ChangeDecoder, change_batch
 from seamline_memory.apply import apply
 from seamline_memory.store import KeptFinding, Rows, State, Store, identity_of
 
@@ -70,7 +71,7 @@ class MemorySink:
             row = state.ledgers[lease.stream] = advanced(before, progress)
             for number, name in enumerate(dict.fromkeys(one.table for one in staged)):
                 place = place_of(self._schema, name)
-                batches = [one.batch for one in staged if one.table == name]
+                batches = [cast(ChangeBatch, one.batch) for one in staged if one.table == name]
                 applied = apply(self._tables[name], state.tables.get(place, {}), batches)
                 state.tables[place] = applied.rows
                 findings += applied.findings

@@ -1,4 +1,4 @@
-"""A sync's source read at one position by tasks that copy: `BulkRead` of `seamline.sync.snapshot`.
+"""A sync's source read at one position by tasks that copy: `ReadAtOnePosition` of `seamline.sync.snapshot`.
 
 This process opens its own views (for digests) together with the tasks' readers, so that all of them stand at one P.
 The tasks copy from then on; `stage` waits for what they did. Who runs the tasks, and how a kind of source brings its

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Protocol
 
 from seamline.domain.canonical import FloatSummary
 from seamline.domain.capture_status import CaptureStatus
@@ -72,7 +72,7 @@ class Staged:
     """A batch as a sink holds it before its commit. Readers see nothing of it."""
 
     table: str
-    batch: Any
+    batch: object
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,7 @@ class SchemaGuard(Protocol):
 class HeartbeatPayload(Protocol):
     """Reports what a source's catalogue is now, for a heartbeat to carry it into the log (ADR 37)."""
 
-    def payload(self, tables: Collection[str]) -> Mapping[str, Any]:
+    def payload(self, tables: Collection[str]) -> Mapping[str, object]:
         """`tables`, and so its fingerprints, by what the capture calls them."""
 
 
@@ -374,7 +374,7 @@ class Marker:
 
     id: str
     kind: str
-    payload: Mapping[str, Any] = field(default_factory=dict)
+    payload: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

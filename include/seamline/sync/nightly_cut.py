@@ -25,7 +25,7 @@ from seamline.sync.late_rows import DateBefore, OpenCut, not_looked_at, rows_sin
 from seamline.sync.outcomes import in_each
 from seamline.sync.reconcile import not_run
 from seamline.sync.repetition import Tried, evidence_of, until_conclusive
-from seamline.sync.snapshot import BulkRead
+from seamline.sync.snapshot import ReadAtOnePosition
 
 READ = "read"
 
@@ -57,7 +57,7 @@ class CutTools:
     `date_before` finds the published date before a date, and `open_cut` gives a view of its tables.
     """
 
-    open_read: Callable[[Sequence[TableRead]], AbstractContextManager[BulkRead]]
+    open_read: Callable[[Sequence[TableRead]], AbstractContextManager[ReadAtOnePosition]]
     open_staged: Callable[[DestinationPlan, Sequence[Load], int], AbstractContextManager[Sequence[StagedView]]]
     derive: Callable[[DestinationPlan, DerivedTablePlan, Load, str], Derived]
     lateness: Callable[[DestinationPlan, date, Load], Lateness | None]
@@ -151,7 +151,9 @@ def _work(chosen: CutRead, load: Load) -> Work:
     return Work(definition, chosen.segment, Segment(chosen.plan.name))
 
 
-def _stage(run: Run, destination: DestinationPlan, selection: Selection, read: BulkRead, tools: CutTools) -> _Staged:
+def _stage(
+    run: Run, destination: DestinationPlan, selection: Selection, read: ReadAtOnePosition, tools: CutTools
+) -> _Staged:
     """Stage every table and compare it while the source's views are open, so that a difference can be followed."""
     loads = {load.table.name: load for load in read.stage(destination)}
     reads = [chosen for chosen in selection.reads if chosen.plan.name in loads]
@@ -181,7 +183,7 @@ def _stage(run: Run, destination: DestinationPlan, selection: Selection, read: B
 
 
 def _late(
-    plan: SyncPlan, destination: DestinationPlan, business_date: date, read: BulkRead, tools: CutTools
+    plan: SyncPlan, destination: DestinationPlan, business_date: date, read: ReadAtOnePosition, tools: CutTools
 ) -> Sequence[SinceCut]:
     """Whatever goes wrong here is reported and fails nothing: the night is for the date after it."""
     published: Sequence[PublishedTable] = ()

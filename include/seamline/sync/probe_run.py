@@ -30,7 +30,7 @@ from seamline.sync.clock import Clock, SystemClock
 from seamline.sync.fatal_problems import refuse_fatal
 from seamline.sync.markers import MarkerPlace, read_until_marker
 from seamline.sync.pace import Pace
-from seamline.sync.snapshot import BulkRead
+from seamline.sync.snapshot import ReadAtOnePosition
 from seamline.sync.span_loop import run_stream
 
 _WITHIN_S = 180.0
@@ -57,7 +57,7 @@ class OwnTopics(LogTopics, Protocol):
         """Returns when they are gone."""
 
 
-OpenRead = Callable[[Sequence[TableRead]], AbstractContextManager[BulkRead]]
+OpenRead = Callable[[Sequence[TableRead]], AbstractContextManager[ReadAtOnePosition]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ BREAKS_NAMED = 5
 log = logging.getLogger(__name__)
 
 
-class BulkRead(Protocol):
+class ReadAtOnePosition(Protocol):
     """The source open for reading at one position: `views` for digests, and readers that move whole tables.
 
     Every reader has proven in its own session that it stands at `position`.
@@ -71,7 +71,7 @@ class SnapshotTools:
 
     source: Source
     open_log: Callable[[], LogReader]
-    open_read: Callable[[Sequence[TableRead]], AbstractContextManager[BulkRead]]
+    open_read: Callable[[Sequence[TableRead]], AbstractContextManager[ReadAtOnePosition]]
     open_staged: Callable[[DestinationPlan, Sequence[Load], int], AbstractContextManager[Sequence[StagedView]]]
     holds: PruningHolds
     records: SnapshotRecords
@@ -165,7 +165,7 @@ def _require_covered(low: MarkerPlace, position: Position) -> None:
 _Staged = tuple[Sequence[Load], Sequence[TableVerdict]]
 
 
-def _stage(run: Run, tools: SnapshotTools, read: BulkRead, destination: DestinationPlan) -> _Staged:
+def _stage(run: Run, tools: SnapshotTools, read: ReadAtOnePosition, destination: DestinationPlan) -> _Staged:
     """Stage and prove every table."""
     loads = read.stage(destination)
     tools.failpoints.reach("snap.chunk_staged")
@@ -189,7 +189,7 @@ def _stage(run: Run, tools: SnapshotTools, read: BulkRead, destination: Destinat
 
 
 def _with_receipts(
-    run: Run, tools: SnapshotTools, read: BulkRead, loads: Sequence[Load], verdicts: Sequence[TableVerdict]
+    run: Run, tools: SnapshotTools, read: ReadAtOnePosition, loads: Sequence[Load], verdicts: Sequence[TableVerdict]
 ) -> list[dict[str, Any]]:
     for load in loads:
         digest = read.digest(Segment(load.table.name))

@@ -4,6 +4,7 @@ import selectors
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import cast
 
 import psycopg
 from psycopg import pq
@@ -126,7 +127,7 @@ class PostgresSink:
         applier = self._applier_of(lease)
         batches: dict[str, list[Encoded]] = {}
         for item in staged:
-            batches.setdefault(item.table, []).append(item.batch)
+            batches.setdefault(item.table, []).append(cast(Encoded, item.batch))
         try:
             applier.prepare_tables(batches)
             with translated("commit a span"):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import cast
 
 import pymysql
 
@@ -131,7 +132,7 @@ class RelationalSink:
         applier = self._applier_of(lease)
         batches: dict[str, list[Encoded]] = {}
         for item in staged:
-            batches.setdefault(item.table, []).append(item.batch)
+            batches.setdefault(item.table, []).append(cast(Encoded, item.batch))
         try:
             with translated("commit a span"):
                 applier.bring(batches)
