@@ -81,6 +81,13 @@ def test_a_wide_decimal_is_the_sum_of_its_digits(unscaled: int, scale: int) -> N
     assert (sign == 0x4000) == (unscaled < 0)
 
 
+def test_a_decimal_of_more_digits_than_an_int_is_read_from_is_written() -> None:
+    written = numeric(Decimal("-" + "12" * 4_500 + ".5"), 0)
+    count, weight, sign, places = module._NUMERIC_HEAD.unpack_from(written)
+    assert (count, weight, sign, places) == (2_251, 2_249, 0x4000, 1)
+    assert written[8:10] + written[-4:] == struct.pack(">HHH", 1_212, 1_212, 5_000)
+
+
 def test_few_rows_stand_in_arrays_as_the_client_itself_would_read_them() -> None:
     columns = (TABLE.columns[0], TABLE.columns[1], TABLE.columns[3])
     rows = [(1, "a", date(2026, 11, 27)), (None, None, None), (-(2**63), "ü" * 300, date(1999, 12, 31))]

@@ -161,7 +161,8 @@ def numeric(value: Decimal, scale: int) -> bytes:
     sign, digits, exponent = value.as_tuple()
     scale = max(scale, -int(exponent))
     places = -(-scale // 4) * 4  # whole groups of four after the point
-    whole = int("".join(map(str, digits))) * 10 ** (places + int(exponent))
+    # Not by a string: Python makes no int of one with more than 4,300 digits, and a numeric may have 147,455.
+    whole = int(Decimal((0, digits, 0))) * 10 ** (places + int(exponent))
     groups: list[int] = []
     while whole:
         whole, group = divmod(whole, 10_000)
