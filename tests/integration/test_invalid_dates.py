@@ -87,6 +87,6 @@ def test_a_stream_stops_before_an_invalid_date_and_names_its_column(
         wait_until(lambda: stream.error is not None, timeout_s=60, what="the stream to stop")
         assert isinstance(stream.error, SchemaConflict)
         assert f"column {column} holds an invalid date" in str(stream.error)
-        assert "park the table" in stream.error.hint
+        assert "Write `parked: <why>`" in stream.error.hint
         assert stream.query("SELECT id FROM live.dated") == [(1,)]
         assert stream.query("SELECT id FROM live.account") == []

@@ -23,7 +23,7 @@ from seamline.values.special import INFINITE_DAY, INFINITE_MOMENT, has_special, 
 _SLICE_BYTES = 8 << 20
 # `numeric` on the wire (numeric_send in PostgreSQL's numeric.c): number of digits to the base 10,000, exponent of the
 # first one, sign, decimal places to show; then the digits.
-_NUMERIC_HEAD = Struct(">hhHh")
+_NUMERIC_HEAD = Struct(">HhHh")
 _DIGIT = Struct(">h")
 _NEGATIVE = 0x4000
 _NOT_FINITE = {"NaN": 0xC000, "Infinity": 0xD000, "-Infinity": 0xF000}
