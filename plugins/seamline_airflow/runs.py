@@ -125,7 +125,7 @@ def require_declared(plan: SyncPlan, names: Collection[str], run_id: str) -> Non
     if gone := sorted(set(names) - plan.destination_names):
         raise Refused(
             f"{', '.join(gone)}: not declared any more as a destination of {plan.sync}, and {run_id} was begun for it",
-            hint=f"add it to the sync again and clear the task, or leave this run and run {plan.sync}__onboard anew",
+            hint=f"add it to the sync again and clear the task, or leave this run and run {plan.sync}__onboard again",
             sync=plan.sync,
         )
 

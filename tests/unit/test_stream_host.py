@@ -127,7 +127,7 @@ def test_a_fenced_stream_is_no_failure_for_good_unless_nobody_starts_it_again_in
     host.wanted([wanted(1, want_number=2), wanted(2, want_number=2)])
     assert alarms(host.due(now_s=63)) == ["EndAlarm"]
     host.ended(end(1, 2, Outcome.FINAL, "Fenced: epoch 5 is over, the ledger's is 6"), now_s=99)
-    assert alarms(host.due(now_s=99)) == [], "each time anew"
+    assert alarms(host.due(now_s=99)) == [], "each time again"
 
 
 def test_a_stream_that_ended_for_good_stays_down_until_it_is_wanted_again() -> None:
