@@ -10,7 +10,8 @@ from importlib.metadata import EntryPoint, entry_points
 from seamline.domain.errors import ConfigError
 
 SOURCES, SINKS, POSITIONS = "seamline.sources", "seamline.sinks", "seamline.positions"
-_WORDS = {SOURCES: "source", SINKS: "destination", POSITIONS: "position"}
+CLIENTS = "seamline.clients"
+_WORDS = {SOURCES: "source", SINKS: "destination", POSITIONS: "position", CLIENTS: "client"}
 
 
 def names(group: str) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from typing import TypeVar, cast
 
 from seamline.domain import installed
 from seamline.domain.errors import ConfigError
+from seamline.kinds.command_line import CommandLineClient
 from seamline.kinds.sink import SinkKind
 from seamline.kinds.source import SourceKind
 
@@ -18,6 +19,13 @@ def source_kind(name: str) -> SourceKind:
 def sink_kind(name: str) -> SinkKind:
     """ConfigError: no kind of this name is installed."""
     return cast(SinkKind, installed.load(installed.SINKS, name))
+
+
+def command_line_client(connection_kind: str) -> CommandLineClient | None:
+    """None: nothing opens connections of this kind on the command line."""
+    if connection_kind not in installed.names(installed.CLIENTS):
+        return None
+    return cast(CommandLineClient, installed.load(installed.CLIENTS, connection_kind))
 
 
 def power(kind: SourceKind | SinkKind, wanted: type[PowerT], *, to: str) -> PowerT:
