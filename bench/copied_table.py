@@ -16,7 +16,7 @@ from seamline.domain.runs import RunKind, RunState
 from seamline.kinds.bulk import StagedPlace
 from seamline.kinds.found import power, sink_kind
 from seamline.kinds.sink import ReadsBack
-from seamline.plan.model import Run, SyncPlan
+from seamline.plan.model import Run, SourcePlan, SyncPlan
 from seamline.ports import Load, TableRead
 from seamline_spark.session import open_session
 from seamline_spark.snapshot.bulk_read import SparkReader
@@ -54,6 +54,12 @@ class Bench:
 
 
 Case = Callable[[Bench], StagedPlace]
+
+
+def source_plan(kind: str) -> SourcePlan:
+    """One login has every role of the source; nothing is captured."""
+    login = f"{NAME}_source"
+    return SourcePlan(NAME, kind, NAME, login, login, login, "log", "connector")
 
 
 def spark_session() -> SparkSession:

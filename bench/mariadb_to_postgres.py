@@ -3,6 +3,7 @@
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import replace
 
 from bench.copied_table import (
     NAME,
@@ -13,13 +14,14 @@ from bench.copied_table import (
     by_seamline,
     copy_by_spark_jdbc,
     of_rows,
+    source_plan,
     spark_session,
 )
 from seamline import settings
 from seamline.adapters.connections import resolve
 from seamline.databases.postgres.canonical import quoted
 from seamline.kinds.bulk import StagedPlace
-from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan, TablePlan
+from seamline.plan.model import DestinationPlan, SyncPlan, TablePlan
 from seamline.sinks.postgres.staging import build_index
 from seamline.sources.mariadb.catalogue import read_catalogue
 from seamline.sources.mariadb.sessions import open_session as open_source_session
@@ -28,17 +30,7 @@ from seamline.stack.postgres import binaries
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
 from tests.integration.known import known_by_id
 
-SOURCE = SourcePlan(
-    name=NAME,
-    kind="mariadb",
-    database=NAME,
-    reader=f"{NAME}_source",
-    capture=f"{NAME}_source",
-    marker=f"{NAME}_source",
-    log_topic="log",
-    connector="connector",
-    snapshot_lock="brief",
-)
+SOURCE = replace(source_plan("mariadb"), snapshot_lock="brief")
 DESTINATION = DestinationPlan("warehouse", "postgres", f"{NAME}_warehouse", "bench")
 GOALS = {"text pipe": 1.2, "spark jdbc, tuned": 3.0}
 DDL = """

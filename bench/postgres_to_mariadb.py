@@ -14,30 +14,21 @@ from bench.copied_table import (
     by_seamline,
     copy_by_spark_jdbc,
     of_rows,
+    source_plan,
     spark_session,
 )
 from bench.postgres_copy import DDL, FILL
 from seamline.adapters.connections import resolve
 from seamline.databases.mysql.canonical import quoted
 from seamline.kinds.bulk import StagedPlace
-from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan, TablePlan
+from seamline.plan.model import DestinationPlan, SyncPlan, TablePlan
 from seamline.sinks.relational.places import relation
 from seamline.sources.postgres.catalogue import read_catalogue
 from seamline.sources.postgres.client import open_session
 from tests.integration.databases import mariadb, mariadb_destination, postgres, postgres_database
 from tests.integration.known import known_by_id
 
-SOURCE = SourcePlan(
-    name=NAME,
-    kind="postgres",
-    database=NAME,
-    reader=f"{NAME}_source",
-    capture=f"{NAME}_source",
-    marker=f"{NAME}_source",
-    log_topic="log",
-    connector="connector",
-    schema="public",
-)
+SOURCE = replace(source_plan("postgres"), schema="public")
 DESTINATION = DestinationPlan("archive", "mariadb", f"{NAME}_archive", f"{NAME}_archive")
 # How the driver sends a batch: a statement of many rows, or the bulk protocol of the server.
 ONE_STATEMENT, BULK = "rewriteBatchedStatements=true", "useBulkStmts=true"
