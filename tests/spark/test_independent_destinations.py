@@ -80,7 +80,7 @@ class Office:
     def status(self) -> dict[str, str]:
         """The lines about streams that `./seamline status` prints, by destination."""
         streams = look_at_streams(self.hosts.store)
-        cuts, live, zone = newest_verdicts(self.hosts.store, self.plan.sync)
+        cuts, live, zone, _ = newest_verdicts(self.hosts.store, self.plan.sync)
         text = report.render(cuts, live, list(streams.states.values()), zone=zone)
         lines = [line for line in text.splitlines() if line.startswith("stream ")]
         return {line.partition("@")[2].partition(":")[0]: line for line in lines}

@@ -39,7 +39,9 @@ def test_a_failed_run_is_reported_after_the_verdicts_and_the_way_into_airflow(
     monkeypatch.setattr(demo.boot, "up", lambda *_: None)
     monkeypatch.setattr(demo.Demo, "fill_bank", lambda *_: None)
     monkeypatch.setattr(demo.Demo, "say_what_to_look_at", fail)
-    monkeypatch.setattr(demo.status, "newest_verdicts", lambda *_: demo.status.Newest([], [broken], ZoneInfo("UTC")))
+    monkeypatch.setattr(
+        demo.status, "newest_verdicts", lambda *_: demo.status.Newest([], [broken], ZoneInfo("UTC"), ())
+    )
     assert main(["demo"]) == TerminalError.exit_code
     said = capsys.readouterr()
     assert "BREAK" in said.out and "1 row differs" in said.out and "approver" in said.out
@@ -107,7 +109,7 @@ def test_a_demo_ends_with_0_only_if_every_table_agrees_or_says_why_it_did_not_ru
         cuts.append(cut(TableVerdict("account", verdict), entry, day=day))
     tables = tuple(TablePlan(name) for name in ("account", "entry"))
     monkeypatch.setenv("SEAMLINE_DATA", str(tmp_path))
-    monkeypatch.setattr(demo.status, "newest_verdicts", lambda *_: demo.status.Newest(cuts, live, ZoneInfo("UTC")))
+    monkeypatch.setattr(demo.status, "newest_verdicts", lambda *_: demo.status.Newest(cuts, live, ZoneInfo("UTC"), ()))
     monkeypatch.setattr(demo.status, "look_at_streams", lambda _: demo.status.Streams((), {}, {}, (), ()))
     monkeypatch.setattr(demo, "print_airflow", lambda _: None)
     monkeypatch.setattr(demo.Demo, "plan", lambda _: replace(sync_plan(), tables=tables))

@@ -111,7 +111,9 @@ class Demo:
             found, streams = status.newest_verdicts(store, SYNC), status.look_at_streams(store)
         cuts, tables = [one for one in found.cuts if one.business_date in dates], {t.name for t in self.plan().tables}
         is_green = is_complete(cuts, found.live, dates, tables) and report.is_green(cuts, found.live)
-        text = report.render(cuts, found.live, streams.of(SYNC), findings=streams.findings, zone=found.zone)
+        text = report.render(
+            cuts, found.live, streams.of(SYNC, found.destinations), findings=streams.findings, zone=found.zone
+        )
         sys.stdout.write(f"\n{text}\n")
         print_airflow(self.layout)
         took = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in self.times)

@@ -58,14 +58,14 @@ def _show(store: PlatformStore, outcomes: Mapping[str, object]) -> bool:
     streams, is_red = look_at_streams(store), False
     zones: dict[str, tzinfo] = {}
     for name, outcome in outcomes.items():
-        mine = streams.of(name)
-        state, (cuts, live, zone) = store.sync_state(name), newest_verdicts(store, name)
+        state, (cuts, live, zone, destinations) = store.sync_state(name), newest_verdicts(store, name)
+        mine = streams.of(name, destinations)
         zones[name] = zone
         is_red = is_red or _is_wrong(cuts, live, mine)
         alarms = [one for one in streams.alarms if one.about in headline.concerns(name, streams.wanted)]
         word = headline.of_sync(cuts, live, mine, alarms)
         sys.stdout.write(f"\n{name}: {state or 'not onboarded yet'}, {word}\n")
-        sys.stdout.write(report.noted(_notes(store, name, zone)))
+        sys.stdout.write(report.noted(_notes(store, name, destinations, zone)))
         if isinstance(outcome, DeclarationsInvalid):
             is_red = True
             sys.stdout.write(f"{outcome}\n")
@@ -81,11 +81,11 @@ def _show(store: PlatformStore, outcomes: Mapping[str, object]) -> bool:
     return is_red
 
 
-def _notes(store: PlatformStore, sync: str, zone: tzinfo) -> list[under_way.Note]:
+def _notes(store: PlatformStore, sync: str, declared: Sequence[str], zone: tzinfo) -> list[under_way.Note]:
     return under_way.notes(
         sync,
         [store.latest_run(sync, kind) for kind in under_way.KINDS],
-        declared=declared_destinations(settings.load().declarations, sync),
+        declared=declared,
         onboarded=store.published_into(sync),
         zone=zone,
     )
@@ -108,10 +108,10 @@ class Streams:
     alarms: Sequence[Alarm]
     over: Sequence[Alarm]
 
-    def of(self, sync: str) -> list[StreamState]:
-        """Those of one sync, by destination."""
+    def of(self, sync: str, declared: Sequence[str]) -> list[StreamState]:
+        """Those of one sync, in the order of its declared destinations."""
         mine = (state for stream, state in self.states.items() if stream.sync == sync)
-        return streams_in_order(mine, declared_destinations(settings.load().declarations, sync))
+        return streams_in_order(mine, declared)
 
 
 def look_at_streams(store: PlatformStore) -> Streams:
@@ -139,16 +139,17 @@ def processes(layout: Layout) -> str:
 
 
 class Newest(NamedTuple):
-    """Of each date the newest take, the live tables as `newest_of_live` has them, and the sync's zone. Destinations
-    stand in the order of the declaration."""
+    """Of each date the newest take, the live tables as `newest_of_live` has them, the sync's zone, and its declared
+    destinations, in whose order all stand."""
 
     cuts: Sequence[CutState]
     live: Sequence[Reconciliation]
     zone: ZoneInfo
+    destinations: Sequence[str]
 
 
 def newest_verdicts(store: PlatformStore, sync: str) -> Newest:
     declared = declared_destinations(settings.load().declarations, sync)
     live = by_destination(newest_of_live(store.live_reconciliations(sync, headline.COMPARISONS)), declared)
     cuts = by_run(store.cut_states(sync, headline.DATES), declared)
-    return Newest(cuts, live, ZoneInfo(store.timezone(sync)))
+    return Newest(cuts, live, ZoneInfo(store.timezone(sync)), declared)
