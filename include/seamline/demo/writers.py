@@ -1,7 +1,8 @@
 """Seeded writers that keep the demo bank busy: `python -m seamline.demo.writers`.
 
-Eight sessions in one process, together about 100 transactions a second, until SIGTERM or SIGINT. A session that loses
-its server comes back by itself. Money only moves: the sum of balances per currency never changes.
+Eight sessions in one process, until SIGTERM or SIGINT: together about 100 transactions a second, and in a small bank
+one for every nine of its accounts. A session that loses its server comes back by itself. Money only moves: the sum of
+balances per currency never changes.
 """
 
 import random
@@ -22,7 +23,9 @@ from seamline.adapters import connections
 from seamline.demo.bank import CURRENCIES, RESERVE_ACCOUNTS, connect, currency_of
 
 WRITERS = 8
-TRANSACTIONS_PER_S = 100.0
+TRANSACTIONS_PER_S_MAX = 100.0
+# So a bank of 1,000 has the whole rate.
+ACCOUNTS_PER_TRANSACTION = 9
 TIMEZONE = ZoneInfo("Asia/Shanghai")
 RECONNECT_S = 1.0
 
@@ -44,6 +47,12 @@ class Writer:
         cursor.execute("SELECT id FROM account WHERE id > %s", (RESERVE_ACCOUNTS,))
         ids = [row[0] for row in cursor.fetchall()]
         self.accounts = {currency: [i for i in ids if currency_of(i) == currency] for currency in CURRENCIES}
+
+    @property
+    def pause_s(self) -> float:
+        """Between the beginnings of two transactions, at this writer's share of the rate."""
+        accounts = sum(map(len, self.accounts.values()))
+        return WRITERS / min(TRANSACTIONS_PER_S_MAX, accounts / ACCOUNTS_PER_TRANSACTION)
 
     def one_transaction(self, session: "pymysql.Connection[Cursor]") -> None:
         kind = self.rng.choices(list(MIX), [share for share, _ in MIX.values()])[0]
@@ -147,7 +156,6 @@ MIX: dict[str, tuple[float, Work]] = {
 
 def write_until(stop: threading.Event, writer: Writer) -> None:
     """Commit at the writer's share of the rate; a lost server or a deadlock costs a pause, never the writer."""
-    pause = WRITERS / TRANSACTIONS_PER_S
     while not stop.is_set():
         try:
             session = connect(connections.resolve("bank_app"))
@@ -158,7 +166,7 @@ def write_until(stop: threading.Event, writer: Writer) -> None:
                 due = time.monotonic()
                 while not stop.is_set():
                     writer.one_transaction(session)
-                    due = max(due + pause, time.monotonic() - 1)
+                    due = max(due + writer.pause_s, time.monotonic() - 1)
                     stop.wait(max(0.0, due - time.monotonic()))
             finally:
                 session.close()
