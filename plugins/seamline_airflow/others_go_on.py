@@ -20,11 +20,15 @@ def others_go_on(run_id: str, context: Any) -> Iterator[None]:
     try:
         yield
     except AirflowException as exc:
-        ti = context["ti"]
-        is_last = isinstance(exc, AirflowFailException) or ti.try_number > ti.max_tries
         with parts.platform() as store:
             run = store.run(run_id)
         # What ended all, as a bug of ours does, names no destination.
-        if not (is_last and run.published_into and run.result.get(NOT_PUBLISHED)):
+        if not (is_last_try(exc, context) and run.published_into and run.result.get(NOT_PUBLISHED)):
             raise
         log.error("%s go on without the others: %s", ", ".join(run.published_into), exc)
+
+
+def is_last_try(exc: AirflowException, context: Any) -> bool:
+    """Whether Airflow does not try this task again."""
+    ti = context["ti"]
+    return isinstance(exc, AirflowFailException) or ti.try_number > ti.max_tries

@@ -1,5 +1,6 @@
 """A destination that differs from the source, or does not answer, waits alone: the others are published at once."""
 
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -83,10 +84,11 @@ class Night:
         on_break = self.run.plan.reconcile.on_break
         return GateOperator(task_id="gate", run=results.RUN, on_break=on_break).choose_branch({})
 
-    def publish(self, kind: Any = PublishCutOperator) -> tuple[Any, list[Any]]:
+    def publish(self, kind: Any = PublishCutOperator, *, number: int = 1) -> tuple[Any, list[Any]]:
         """What was published now, and the events of the cut's asset."""
         events = OutletEventAccessors()
-        context = {"ti": SimpleNamespace(xcom_pull=lambda **_: self.answer), "outlet_events": events}
+        ti = SimpleNamespace(xcom_pull=lambda **_: self.answer, try_number=number, max_tries=2)
+        context = {"ti": ti, "outlet_events": events}
         versions = kind(task_id="publish", run=results.RUN, outlets=[ASSET]).execute(context)
         return versions, [one["extra"]["versions"] for one in _serialize_outlet_events(events)]
 
@@ -204,6 +206,40 @@ def test_a_destination_that_does_not_answer_while_the_night_is_published_is_trie
     night.complete()
 
 
+def test_a_clean_destination_that_is_down_keeps_what_is_signed_for_from_nothing(night: Night) -> None:
+    night.gate(), night.ask()
+    night.away = {"warehouse"}
+    for number in (1, 2):
+        with pytest.raises(AirflowException, match="warehouse does not answer"):
+            night.publish(number=number)
+    with pytest.raises(AirflowSkipException, match="left to publish_rest: .*warehouse does not answer"):
+        night.publish(number=3)
+    assert "not published: warehouse does not answer" in night.state("warehouse").lines()
+    assert "waits for a person" in night.state("archive").decision_in_words()
+    night.answer = _answer("Approve")
+    assert night.publish(PublishRestOperator) == ({"archive": 1}, [{"archive": 1}])
+    with pytest.raises(AirflowFailException, match="warehouse has no cut of 2026-11-19: warehouse does not answer"):
+        night.complete()
+
+
+def test_of_two_clean_ones_the_one_that_is_down_is_tried_again_before_the_answer_about_a_third(night: Night) -> None:
+    vault = replace(results.destination_plan("vault", "kept"), name="vault")
+    plan = replace(_plan(), destinations=(*_plan().destinations, vault))
+    result = night.run.result
+    result["cut"]["vault"] = {**results.manifest(), "destination": "vault"}
+    result[EXPECTATIONS]["destinations"]["vault"] = result[EXPECTATIONS]["destinations"]["warehouse"]
+    night.platform.runs[results.RUN] = replace(night.run, plan=plan)
+    night.platform.found.append(replace(results.clean(), destination="vault"))
+    assert night.gate() == ["publish", "approve"]
+    night.away = {"vault"}
+    with pytest.raises(AirflowException, match="vault does not answer"):
+        night.publish()
+    assert night.run.result[PUBLISH] == {"warehouse": 1}
+    assert night.publish(number=3)[0] == {"warehouse": 1}
+    night.away = set()
+    assert night.publish(number=2)[0] == {"warehouse": 1, "vault": 1}
+
+
 def test_one_that_could_not_be_written_makes_the_run_red_by_its_name_behind_the_others(night: Night) -> None:
     night.run.result[NOT_STAGED] = {"archive": "it does not answer"}
     night.platform.found[1] = results.reconciliation(
@@ -245,9 +281,23 @@ NIGHTS: dict[str, tuple[Any, bool | None, str, str]] = {
         "success failed upstream_failed upstream_failed",
         "failed",
     ),
+    "the clean one is down and the other approved": (
+        ["publish", "approve"],
+        True,
+        "skipped success success success",
+        "success",
+    ),
     "all wait and are approved": ("approve", True, "skipped success success success", "success"),
     "only compared": (None, None, "skipped skipped skipped skipped", "success"),
 }  # fmt: skip
+
+
+def _raising(error: Exception, *, where: Callable[[], bool]) -> Any:
+    def execute(operator: Any, context: Any) -> None:
+        if where():
+            raise error
+
+    return execute
 
 
 def test_the_tasks_behind_the_gate_wait_for_each_other_only_where_they_must(
@@ -259,24 +309,20 @@ def test_the_tasks_behind_the_gate_wait_for_each_other_only_where_they_must(
     dag.deadline = None
     branch: list[Any] = []
     is_approved: list[bool | None] = []
-
-    def rest(operator: Any, context: Any) -> None:
-        if is_approved[-1] is None:
-            raise AirflowSkipException("nothing has waited")
-
-    def approve(operator: Any, context: Any) -> None:
-        if not is_approved[-1]:
-            raise AirflowFailException("rejected")
-
+    is_down: list[bool] = []
     for task_id in ("open", "cut", "verdicts", "expectations", "complete"):
         monkeypatch.setattr(type(dag.get_task(task_id)), "execute", lambda operator, context: "r")
     monkeypatch.setattr(GateOperator, "choose_branch", lambda operator, context: branch[-1])
-    monkeypatch.setattr(PublishCutOperator, "execute", lambda operator, context: None)
-    monkeypatch.setattr(PublishRestOperator, "execute", rest)
-    monkeypatch.setattr(CutApprovalOperator, "execute", approve)
+    left = AirflowSkipException("left to publish_rest")
+    monkeypatch.setattr(PublishCutOperator, "execute", _raising(left, where=lambda: is_down[-1]))
+    nothing = AirflowSkipException("nothing has waited")
+    monkeypatch.setattr(PublishRestOperator, "execute", _raising(nothing, where=lambda: is_approved[-1] is None))
+    rejected = AirflowFailException("rejected")
+    monkeypatch.setattr(CutApprovalOperator, "execute", _raising(rejected, where=lambda: not is_approved[-1]))
     for name, (leads_to, answer, wanted, colour) in NIGHTS.items():
         branch.append(leads_to)
         is_approved.append(answer)
+        is_down.append("is down" in name)
         run = dag.test(run_conf={"business_date": "2026-11-19"})
         states = {task.task_id: str(task.state) for task in run.get_task_instances()}
         behind = " ".join(states[task_id] for task_id in ("publish", "approve", "publish_rest", "complete"))

@@ -15,6 +15,7 @@ from seamline.domain.decision import DECISION, Decision, DecisionState, decision
 from seamline.domain.runs import (
     FAILURE,
     MODE,
+    NOT_PUBLISHED,
     ONLY_TABLES,
     PUBLISH,
     Cut,
@@ -252,7 +253,9 @@ def state_of_cut(
             at=published.saved_at if published else None,
             in_force=in_force.version if in_force else None,
             in_force_is=_as_published(in_force, in_force_found) if in_force else Headline.MATCH,
-            why_not="" if version is not None else _why_not(result, decision, failure, is_running=is_running),
+            why_not=""
+            if version is not None
+            else _why_not(result, destination, decision, failure, is_running=is_running),
         ),
         partial=bool(found and found.is_partial) or bool(result.get(ONLY_TABLES)),
         is_running=is_running,
@@ -291,11 +294,20 @@ def _as_published(cut: Cut, found: Reconciliation | None) -> Headline:
     return Headline.CHECKS_FAILED if is_compared_well else Headline(cut.verdict.value)
 
 
-def _why_not(result: Mapping[str, Any], decision: Decision | None, failure: Failure | None, *, is_running: bool) -> str:
+def _why_not(
+    result: Mapping[str, Any],
+    destination: str,
+    decision: Decision | None,
+    failure: Failure | None,
+    *,
+    is_running: bool,
+) -> str:
     if decision is not None and decision.state in _NOT_PUBLISHED_FOR:
         return _NOT_PUBLISHED_FOR[decision.state]
     if failure is not None:
         return f"task {failure.task} failed"
+    if (why := (result.get(NOT_PUBLISHED) or {}).get(destination)) is not None:
+        return str(why)
     if result.get(MODE) == NightlyMode.COMPARE_ONLY:
         return "it was to be compared only"
     return "the run has not ended" if is_running else "the run ended without it"

@@ -3,23 +3,42 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
-from seamline.domain.errors import GateFailed, InvariantViolated, SeamlineError
+from seamline.domain.errors import CommitUnknown, GateFailed, InvariantViolated, SeamlineError, TransientError
 from seamline.domain.runs import NOT_PUBLISHED, PUBLISH, NightlyMode, RunState
 from seamline.plan.model import Run
 from seamline.sync.cut import require_staged, staged_in
 from seamline_airflow import deadline, parts
+from seamline_airflow.errors import task_errors
 from seamline_airflow.operators.gate import NOT_CLEAN, Question, compares_only
 from seamline_airflow.operators.step import StepOperator
+from seamline_airflow.others_go_on import is_last_try
 
 
 class PublishCutOperator(StepOperator):
     """Publish the staged cut of the date in every destination where it may be published now, and report it as the
     partition of the cut's asset.
 
-    One that cannot be written keeps no other waiting: it is left to `publish_rest`.
+    One that cannot be written keeps no other waiting: it is left to `publish_rest`. So where a person is asked about
+    others this task is skipped instead of failing: a failed one would keep what is signed for from being published.
     """
+
+    def execute(self, context: Any) -> Any:
+        try:
+            return super().execute(context)
+        except AirflowSkipException:
+            raise
+        except AirflowException as exc:
+            if not (is_last_try(exc, context) and self._leaves_it_to_the_rest()):
+                raise
+            raise AirflowSkipException(f"left to publish_rest: {exc}") from exc
+
+    def _leaves_it_to_the_rest(self) -> bool:
+        with task_errors(), parts.platform() as store:
+            run = store.run(self.run)
+            # What ended all, as a bug of ours does, names no destination.
+            return bool(run.result.get(NOT_PUBLISHED)) and _is_asked(run, Question.left_by_gate(run))
 
     def step(self, context: Any, store: Any) -> Mapping[str, int]:
         run = store.run(self.run)
@@ -44,7 +63,11 @@ class PublishCutOperator(StepOperator):
         # Before the commit: whoever clears this run after a crash in between must get a new name.
         store.put_result(run.run_id, PUBLISH, {})
         versions, failed = self._publish_in(names, store, run, question, signature)
-        self._write_down(context, store, run, question, versions, {}, failed)
+        self._write_down(context, store, run, question, versions, {})
+        passing = [error for error in failed.values() if isinstance(error, TransientError | CommitUnknown)]
+        if passing and _is_asked(run, question) and not is_last_try(AirflowException(), context):
+            # `publish_rest` comes behind the answer, a day later or never.
+            raise passing[0]
         return versions
 
     def _publish_in(
@@ -55,6 +78,7 @@ class PublishCutOperator(StepOperator):
 
         versions: dict[str, int] = {}
         failed: dict[str, SeamlineError] = {}
+        store.put_result(run.run_id, NOT_PUBLISHED, {})
         for name in names:
             # A signature is for what was asked about, and for nothing else.
             signed_by = signature if name in question.waiting else ""
@@ -69,6 +93,7 @@ class PublishCutOperator(StepOperator):
                 continue
             versions[name] = cut.version
             self.log.info("cut of %s, version %d, %s in %s", cut.business_date, cut.version, cut.verdict, name)
+        store.put_result(run.run_id, NOT_PUBLISHED, {name: error.message for name, error in failed.items()})
         if not versions:
             raise next(iter(failed.values()))
         return versions, failed
@@ -81,12 +106,10 @@ class PublishCutOperator(StepOperator):
         question: Question,
         versions: Mapping[str, int],
         before: Mapping[str, int],
-        failed: Mapping[str, SeamlineError],
     ) -> None:
         """`before`: what an earlier task of this run has published."""
         there = {**before, **versions}
         store.put_result(run.run_id, PUBLISH, there)
-        store.put_result(run.run_id, NOT_PUBLISHED, {name: error.message for name, error in failed.items()})
         if all(one.name in there for one in run.plan.destinations):
             store.finish_run(run.run_id, state=RunState.SUCCEEDED)
         if all(name in there for name in question.waiting):
@@ -102,6 +125,9 @@ class PublishRestOperator(PublishCutOperator):
     """Publish the cut in the destinations that had to wait: for a person, or because they did not answer. Skipped where
     none has."""
 
+    def _leaves_it_to_the_rest(self) -> bool:
+        return False
+
     def _publish(self, context: Any, store: Any, run: Run, question: Question) -> Mapping[str, int]:
         signature = _signature(context, question)
         before = dict(run.result.get(PUBLISH) or {})
@@ -110,7 +136,7 @@ class PublishRestOperator(PublishCutOperator):
             raise AirflowSkipException("nothing has waited that may be published now")
         store.put_result(run.run_id, PUBLISH, before)
         versions, failed = self._publish_in(names, store, run, question, signature)
-        self._write_down(context, store, run, question, versions, before, failed)
+        self._write_down(context, store, run, question, versions, before)
         return versions
 
 
@@ -129,6 +155,11 @@ class CompleteCutOperator(StepOperator):
                 hint="the other destinations have theirs; mend the cause, then run this date again",
                 sync=run.sync,
             )
+
+
+def _is_asked(run: Run, question: Question) -> bool:
+    """Whether a person is asked about some destinations while others are published."""
+    return run.plan.reconcile.on_break == "ask" and bool(question.clean) and bool(question.waiting)
 
 
 def _signature(context: Any, question: Question) -> str:
