@@ -5,13 +5,14 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from seamline.domain.errors import ConfigError, InvariantViolated, SeamlineError, TransientError
+from seamline.domain.errors import ConfigError, Fenced, InvariantViolated, SeamlineError, TransientError
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.runs import TABLES
 from seamline.plan.list_change import ListChange
 from seamline.plan.model import Run
 from seamline.ports import Sink, StreamReport
 from seamline.sync.outcomes import outcome_of
+from seamline.sync.stream_state import SILENCE_MAX_S
 from seamline_airflow import parts
 
 log = logging.getLogger(__name__)
@@ -20,10 +21,11 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class Cutover:
     """`positions`: of the streams that have applied the high marker. `waiting`: those that have not yet. `away`: those
-    whose destination does not answer. `error`: why the rest never will by themselves."""
+    whose destination does not answer, or takes nothing, and which of it. `error`: why the rest never will by
+    themselves."""
 
     waiting: tuple[str, ...] = ()
-    away: tuple[str, ...] = ()
+    away: Mapping[str, str] = field(default_factory=dict)
     error: str = ""
     positions: Mapping[str, str] = field(default_factory=dict)
 
@@ -57,23 +59,29 @@ def judge(
     paused: Collection[StreamId] = (),
 ) -> Cutover:
     is_through = _is_through(run)
-    waiting, away, errors, positions = [], [], [], {}
+    waiting: list[str] = []
+    away: dict[str, str] = {}
+    errors: list[str] = []
+    positions: dict[str, str] = {}
     for destination in run.plan.destinations:
         stream = run.plan.stream_id(destination.name)
         ledger = outcome_of(lambda stream=stream: _ledger(sink_of, stream))  # type: ignore[misc]
         if isinstance(ledger, TransientError | ConfigError):
             # A login that is being rotated is refused for a moment.
             log.warning("the ledger of %s is not known now: %s", stream, ledger)
-            away.append(str(stream))
+            away[str(stream)] = "does not answer"
         elif isinstance(ledger, SeamlineError):
             errors.append(f"{stream}: {ledger.message}")
         elif ledger is not None and is_through(ledger):
             positions[str(stream)] = str(ledger.position)
-        elif why := _why_never(stream, reports.get(stream), paused):
+        elif why := _why_never(stream, report := reports.get(stream), paused):
             errors.append(why)
+        elif report is not None and report.state == "backing_off":
+            # A destination that can be read may still take nothing, for hours.
+            away[str(stream)] = f"is tried again and again: {report.error}"
         else:
             waiting.append(str(stream))
-    return Cutover(tuple(waiting), tuple(away), "; ".join(errors), positions)
+    return Cutover(tuple(waiting), away, "; ".join(errors), positions)
 
 
 def _ledger(sink_of: Callable[[str], AbstractContextManager[Sink]], stream: StreamId) -> LedgerRow | None:
@@ -82,12 +90,17 @@ def _ledger(sink_of: Callable[[str], AbstractContextManager[Sink]], stream: Stre
 
 
 def _why_never(stream: StreamId, report: StreamReport | None, paused: Collection[StreamId]) -> str:
-    if report is not None and report.state == "failed":
+    if report is not None and report.state == "failed" and not _is_taken_over(report):
         return f"stream {stream} failed before the cutover: {report.error}"
     if stream in paused:
         cure = f"`seamline stream resume {stream.sync}`, then clear this task"
         return f"stream {stream} is paused, so the cutover never comes: {cure}"
     return ""
+
+
+def _is_taken_over(report: StreamReport) -> bool:
+    """By the publish of this run, which wants it again a moment later."""
+    return Fenced.ended(report.error) and report.age_s <= SILENCE_MAX_S
 
 
 def _is_through(run: Run) -> Callable[[LedgerRow], bool]:

@@ -13,6 +13,7 @@ from seamline.domain.errors import InvariantViolated, Refused, SeamlineError, Tr
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.position import position_to_json
 from seamline.domain.runs import GATE, NOT_PUBLISHED, PUBLISH, TABLES, RunKind, RunState, Scope, SyncState
+from seamline.domain.verdict import Verdict
 from seamline.plan.model import plan_to_json
 from seamline.ports import Commit
 from seamline_airflow import cutover_state, parts, runs
@@ -35,6 +36,7 @@ class Destinations:
 
     def __init__(self) -> None:
         self.failing: dict[str, SeamlineError] = {}
+        self.ledgers: dict[str, LedgerRow] = {}
         self.published: list[str] = []
 
     @contextmanager
@@ -46,7 +48,7 @@ class Destinations:
             self.published.append(name)
             return Commit(LEDGER)
 
-        yield SimpleNamespace(publish=publish, read_ledger=lambda _stream: LEDGER)
+        yield SimpleNamespace(publish=publish, read_ledger=lambda _stream: self.ledgers.get(name, LEDGER))
 
 
 @pytest.fixture
@@ -111,6 +113,26 @@ def test_the_others_are_published_stream_and_enabled_and_the_run_is_red_with_the
     assert platform.finished[RUN] == RunState.SUCCEEDED
 
 
+@pytest.mark.parametrize("verdict", [Verdict.INCONCLUSIVE, Verdict.BREAK])
+def test_one_that_dies_or_differs_behind_its_publish_keeps_no_other_from_its_nights(
+    platform: results.Platform, verdict: Verdict
+) -> None:
+    platform.put_result(RUN, PUBLISH, {"archive": "p", "warehouse": "p"})
+    matched(platform, "warehouse")
+    enable = EnableOperator(task_id="enable", run=RUN)
+    other = results.reconciliation(results.table("account", verdict), destination="archive")
+    platform.found.append(replace(other, run_id=RUN, scope=Scope.LIVE))
+    with pytest.raises(AirflowFailException, match=f"archive: account {verdict}"):
+        enable.execute({})
+    assert (platform.state, RUN in platform.finished) == (SyncState.ENABLED, False)
+    platform.state = SyncState.ONBOARDING
+    del platform.found[0]
+    platform.runs[RUN] = replace(platform.runs[RUN], plan=BOTH.into(["archive"]))
+    with pytest.raises(AirflowFailException, match="archive: account"):
+        enable.execute({})
+    assert platform.state is SyncState.ONBOARDING, "nothing of it is proven"
+
+
 def test_what_another_try_cannot_help_keeps_nobody_waiting(
     platform: results.Platform, destinations: Destinations
 ) -> None:
@@ -166,7 +188,7 @@ def test_a_stream_that_fails_or_whose_destination_is_away_keeps_no_other_from_it
     platform.put_result(RUN, PUBLISH, {"archive": "p", "warehouse": "p"})
     trigger = CutoverTrigger(RUN, 0.01)
     destinations.failing["archive"] = TransientError("it is down")
-    assert cutover_state.look(RUN).away == (str(OTHER),)
+    assert cutover_state.look(RUN).away == {str(OTHER): "does not answer"}
     assert trigger._event(cutover_state.look(RUN)) is None, "it may be back in a moment"
     monkeypatch.setattr("seamline_airflow.triggers.cutover._AWAY_S", 0.0)
     event = trigger._event(cutover_state.look(RUN))
@@ -179,4 +201,36 @@ def test_a_stream_that_fails_or_whose_destination_is_away_keeps_no_other_from_it
     state = cutover_state.look(RUN)
     assert (state.is_reached, state.error) == (True, f"{OTHER}: its ledger is gone")
     destinations.failing["warehouse"] = Refused("gone too")
+    assert cutover_state.look(RUN).is_missed
+
+
+def test_a_destination_that_can_be_read_and_takes_nothing_keeps_no_other_waiting(
+    platform: results.Platform, destinations: Destinations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform.put_result(RUN, PUBLISH, {"archive": "p", "warehouse": "p"})
+    destinations.ledgers["archive"] = replace(LEDGER, stream=OTHER, last_marker="low")
+    now = [0.0]
+    monkeypatch.setattr("seamline_airflow.triggers.cutover.time.monotonic", lambda: now[0])
+    trigger = CutoverTrigger(RUN, 0.01)
+
+    def event(state: str, seconds: float) -> Any:
+        now[0] += seconds
+        platform.reports = {OTHER: replace(results.report(state=state, error="the disk is full"), stream=OTHER)}
+        return trigger._event(cutover_state.look(RUN))
+
+    assert [event("backing_off", 0), event("catching_up", 40), event("catching_up", 40)] == [None] * 3, "it comes"
+    assert [event("backing_off", 10), event("catching_up", 10), event("backing_off", 40)] == [None] * 3
+    assert event("backing_off", 10)["message"] == f"{OTHER} is tried again and again: the disk is full"
+    assert event("failed", 0) is not None
+
+
+def test_a_stream_that_the_publish_of_its_own_run_has_fenced_is_waited_for(
+    platform: results.Platform, destinations: Destinations
+) -> None:
+    platform.put_result(RUN, PUBLISH, {"archive": "p"})
+    destinations.ledgers["archive"] = replace(LEDGER, stream=OTHER, last_marker="low")
+    fenced = replace(results.report(state="failed", error="Fenced: another owner"), stream=OTHER)
+    platform.reports = {OTHER: fenced}
+    assert cutover_state.look(RUN).waiting == (str(OTHER),)
+    platform.reports = {OTHER: replace(fenced, age_s=61)}
     assert cutover_state.look(RUN).is_missed

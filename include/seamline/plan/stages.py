@@ -80,7 +80,7 @@ def onboard_stages(plan: SyncPlan) -> tuple[Stage, ...]:
             "Enable the sync",
             f"only when every verdict is MATCH{_but_parked(plan)}: nightly and stream DAGs may run"
             + (
-                "; red behind that where a destination has failed, with its reason, while the others went on"
+                "; those of one destination are enough, and it is red behind that where another has failed or differs"
                 if len(plan.destinations) > 1
                 else ""
             ),

@@ -1,6 +1,7 @@
 """Waits in the triggerer for a run's cutover."""
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,19 +11,22 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from seamline.domain.errors import ConfigError, SeamlineError, TransientError
 from seamline_airflow import cutover_state, parts
 
-# So long the streams that are through wait for one whose destination does not answer.
+# So long the streams that are through wait for one whose destination does not answer, or takes nothing.
 _AWAY_S = 60.0
+# A worker that tries in vain looks for a moment as if it moved; one that does so for this long has come back.
+_MOVES_S = 30.0
 
 
 class CutoverTrigger(BaseTrigger):
-    """Fires when the ledger of every destination that answers has applied the run's high marker, or at once when that
-    cannot happen in any."""
+    """Fires when the ledger of every destination that answers and takes rows has applied the run's high marker, or at
+    once when that cannot happen in any."""
 
     def __init__(self, run: str, poll_s: float) -> None:
         super().__init__()
         self.run_id = run
         self.poll_s = poll_s
-        self._through_since_s: float | None = None
+        self._away_since_s: dict[str, float] = {}
+        self._moves_since_s: dict[str, float] = {}
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         return "seamline_airflow.triggers.cutover.CutoverTrigger", {"run": self.run_id, "poll_s": self.poll_s}
@@ -54,11 +58,19 @@ class CutoverTrigger(BaseTrigger):
         """None while one may yet come."""
         if state.is_missed:
             return {"status": "error", "message": state.error}
-        if state.waiting or not state.positions:
-            self._through_since_s = None
+        now_s = time.monotonic()
+        self._note(state, now_s)
+        late = {**dict.fromkeys(state.waiting, "tries in vain"), **state.away}
+        if not state.positions or any(now_s - self._away_since_s.get(one, math.inf) < _AWAY_S for one in late):
             return None
-        self._through_since_s = self._through_since_s or time.monotonic()
-        if state.away and time.monotonic() - self._through_since_s < _AWAY_S:
-            return None
-        message = "; ".join([*filter(None, [state.error]), *(f"{one} does not answer" for one in state.away)])
+        message = "; ".join([*filter(None, [state.error]), *(f"{one} {why}" for one, why in late.items())])
         return {"status": "reached", "positions": dict(state.positions), "message": message}
+
+    def _note(self, state: cutover_state.Cutover, now_s: float) -> None:
+        """Since when each is away."""
+        for one in state.away:
+            self._away_since_s.setdefault(one, now_s)
+            self._moves_since_s.pop(one, None)
+        for one in state.waiting:
+            if now_s - self._moves_since_s.setdefault(one, now_s) >= _MOVES_S:
+                self._away_since_s.pop(one, None)
