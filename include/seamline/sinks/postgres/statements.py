@@ -176,7 +176,7 @@ class TableStatements:
             of_chunk = f"w.{CHUNK} = {chunk} AND NOT EXISTS ({gone} AND p.{DELETED})"
         return (
             f"UPDATE {place} AS w SET {self._taken} FROM {self.moved} AS m JOIN {self.live} AS t "
-            f"ON {self._old_is('t', 'm')} WHERE {_same(self._keys, 'w', 'm')} AND NOT w.{DELETED} "
+            f"ON {self._live_is_old} WHERE {_same(self._keys, 'w', 'm')} AND NOT w.{DELETED} "
             f"AND {_lacks('w.')} AND {of_chunk}"
         )
 
@@ -201,8 +201,14 @@ class TableStatements:
         name = list(self.unavailable)[place]
         return f"{name} = {found}.{name}, {MISSING} = set_byte({row}.{MISSING}, {place}, 0)"
 
+    @property
+    def _live_is_old(self) -> str:
+        """That the live row `t` has the key that the moved one of `m` had."""
+        pairs = zip(self.table.key_columns, self._old_keys, strict=True)
+        return " AND ".join(f"t.{quoted(column.name)} = {_as_stored(column, f'm.{old}')}" for column, old in pairs)
+
     def _old_is(self, one: str, moved: str) -> str:
-        """That the row has the key that a moved one had."""
+        """That the staged row has the key that a moved one had."""
         return " AND ".join(f"{one}.{key} = {moved}.{old}" for key, old in zip(self._keys, self._old_keys, strict=True))
 
 
@@ -400,7 +406,12 @@ class SpanStatements:
 
 def _typed_column(column: Column) -> str:
     name = quoted(column.name)
-    return f"{name}::{destination_type(column)} AS {name}" if column.kind is Kind.NATIVE else name
+    return f"{_as_stored(column, name)} AS {name}" if column.kind is Kind.NATIVE else name
+
+
+def _as_stored(column: Column, staged: str) -> str:
+    """A staged value in the type of the live column."""
+    return f"{staged}::{destination_type(column)}" if column.kind is Kind.NATIVE else staged
 
 
 def unavailable_columns(table: Table) -> dict[str, Column]:
