@@ -92,6 +92,13 @@ def test_a_row_of_another_type_stops_also_where_rows_are_read_one_by_one(place: 
         read(*rows)
 
 
+@pytest.mark.parametrize("count", [1, COUNT])
+@pytest.mark.parametrize("point", [{"x": 1}, [1]])
+def test_a_number_that_has_become_an_object_or_a_list_stops_by_the_name_of_its_column(point: Any, count: int) -> None:
+    with pytest.raises(SchemaConflict, match="column whole"):
+        read(*(measure(number, whole=point) for number in range(count)))
+
+
 @pytest.mark.parametrize("table", [KEYED, KEYLESS], ids=["keyed", "keyless"])
 @pytest.mark.parametrize("lacking", ["memo", "whole"])
 def test_an_image_without_a_field_is_found_wherever_it_stands(table: Table, lacking: str) -> None:

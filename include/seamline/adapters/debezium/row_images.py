@@ -56,7 +56,9 @@ class RowImages:
             raise self._other_columns(row)
         for name, types in self._fields:
             value = row[name]
-            if type(value) not in types and not (name in self._reals and value in NOT_FINITE):
+            if type(value) not in types and not (
+                name in self._reals and isinstance(value, str) and value in NOT_FINITE
+            ):
                 raise self._other_type(f"column {name} holds a value of type {type(value).__name__}")
         return row
 
