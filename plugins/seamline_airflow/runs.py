@@ -223,7 +223,7 @@ def open_nightly(context: Mapping[str, Any], records: Records, plan: SyncPlan, r
         for cut in records.cuts(plan.sync, day):
             newest.setdefault(cut.destination, cut)
         done = [cut for cut in newest.values() if cut.verdict is Verdict.MATCH and _base(cut.run_id) != _base(run_id)]
-        if {one.name for one in plan.destinations} <= {cut.destination for cut in done}:
+        if into_onboarded(records, plan).destination_names <= {cut.destination for cut in done}:
             raise AirflowSkipException(f"the cut of {day} is published already, by run {done[0].run_id}")
     plan = onboarded_plan(records, plan)
     _start(records, plan.only(what.tables) if what.tables else plan, run_id, RunKind.NIGHTLY, day)

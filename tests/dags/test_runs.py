@@ -122,6 +122,14 @@ def test_the_schedule_does_not_repeat_a_date_and_a_person_may(platform: results.
         assert platform.runs[results.RUN].business_date == results.DATE
 
 
+def test_a_destination_that_is_not_onboarded_yet_lets_no_date_be_repeated(platform: results.Platform) -> None:
+    archive = replace(results.destination_plan("archive", "archived"), name="archive")
+    both = results.plan(destinations=(*results.plan().destinations, archive))
+    platform.cut_list = [SimpleNamespace(run_id="other", verdict=Verdict.MATCH, destination="warehouse")]
+    with pytest.raises(AirflowSkipException, match="published already"):
+        runs.open_nightly(context(run_type="scheduled"), platform, both, results.RUN)
+
+
 def test_a_date_whose_newest_version_is_a_break_is_not_done_for_the_schedule(platform: results.Platform) -> None:
     match, broken = (
         SimpleNamespace(run_id=str(verdict), verdict=verdict, destination="warehouse")
