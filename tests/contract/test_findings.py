@@ -111,6 +111,12 @@ def test_fingerprints_of_an_earlier_version_are_read_and_their_column_is_renamed
         assert ledger is not None and [one.fingerprint for one in ledger.boundaries] == ["of before"]
         create_tables(world.session)
     assert world.session.execute("SELECT fingerprint FROM seamline.boundary").fetchall() == [("of before",)]
+    # An older version, at work in between, has made its column again.
+    world.session.execute("ALTER TABLE seamline.boundary ADD COLUMN shape_mark text")
+    world.session.execute("UPDATE seamline.boundary SET fingerprint = NULL, shape_mark = 'of between'")
+    create_tables(world.session)
+    ledger = world.sink().read_ledger(STREAM)
+    assert ledger is not None and [one.fingerprint for one in ledger.boundaries] == ["of between"]
 
 
 def test_a_publish_ends_the_findings_of_before(world: PostgresWorld) -> None:

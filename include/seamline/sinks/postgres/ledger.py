@@ -73,9 +73,10 @@ _UPGRADES = {
     "SELECT 1 FROM pg_attribute WHERE attrelid = 'seamline.boundary'::regclass AND attname = 'removed_at'": (
         "ALTER TABLE seamline.boundary ADD COLUMN removed_at timestamptz"
     ),
-    # Before 0.2.0 the fingerprint had another name.
-    "SELECT 1 WHERE NOT EXISTS (SELECT FROM pg_attribute"
-    " WHERE attrelid = 'seamline.boundary'::regclass AND attname = 'shape_mark')": (
+    # Before 0.2.0 the fingerprint had another name. Both are there where an older version was at work in between.
+    "SELECT 1 FROM (SELECT array_agg(attname::text) AS names FROM pg_attribute"
+    " WHERE attrelid = 'seamline.boundary'::regclass) AS known"
+    " WHERE 'fingerprint' = ANY (names) OR NOT 'shape_mark' = ANY (names)": (
         "ALTER TABLE seamline.boundary RENAME COLUMN shape_mark TO fingerprint"
     ),
     "SELECT 1 FROM pg_attribute WHERE attrelid = 'seamline.boundary'::regclass AND attname = 'fingerprint'": (
