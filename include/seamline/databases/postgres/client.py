@@ -158,7 +158,7 @@ def waiting_for_a_standby(session: Session, stream: StreamId) -> list[int]:
 
 
 # A function that is not there for a type: somebody has altered a column's.
-_WRONG_SHAPE = (
+_WRONG_SCHEMA = (
     errors.UndefinedTable,
     errors.UndefinedColumn,
     errors.UndefinedFunction,
@@ -190,7 +190,7 @@ def seamline_error(exc: psycopg.Error, doing: str, *, table: str = "") -> Seamli
     text = f"cannot {doing}: {said}"
     if isinstance(exc, errors.InsufficientPrivilege):
         return Refused(text, hint=_RIGHTS, table=table)
-    if isinstance(exc, _WRONG_SHAPE):
+    if isinstance(exc, _WRONG_SCHEMA):
         return SchemaConflict(
             text,
             hint="the table is missing or was changed in the destination: undo that, or onboard again",

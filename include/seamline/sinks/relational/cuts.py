@@ -228,8 +228,8 @@ class RelationalCuts:
             raise SchemaConflict(
                 f"table {table.table} does not fit its earlier cuts: {exc}",
                 hint="nothing was published. Put the earlier cuts aside as they are, then repeat the publish, which"
-                f" gives them the view {self._in_cuts(aside)}: UPDATE {self._at}.cut_table SET shown_in = '{aside}'"
-                f" WHERE shown_in = '{table.table}'",
+                f" gives them the view {self._in_cuts(aside)}: UPDATE {self._at}.cut_table"
+                f" SET shown_in = {_literal(aside)} WHERE shown_in = {_literal(table.table)}",
                 table=table.table,
             ) from exc
         require_as_compared(
@@ -351,3 +351,8 @@ class RelationalCuts:
 def open_cuts(destination: DestinationPlan, dialect: Dialect) -> RelationalCuts:
     """The cuts of a destination, in a session of their own."""
     return RelationalCuts(destination, open_session(resolve(destination.connection), dialect), dialect)
+
+
+def _literal(name: str) -> str:
+    """As a person reads it; names have no backslash."""
+    return "'" + name.replace("'", "''") + "'"

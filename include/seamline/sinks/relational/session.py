@@ -200,7 +200,7 @@ _MAY_PASS = _LOST | {
     1205, 1412, 1836, 1927, 1969, 3024, 4031, *range(1158, 1162),
 }  # fmt: skip
 _RIGHTS = {ER.TABLEACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_ERROR, ER.SPECIFIC_ACCESS_DENIED_ERROR, 1044, 1045, 1370}
-_WRONG_SHAPE = {ER.NO_SUCH_TABLE, ER.BAD_TABLE_ERROR, ER.BAD_FIELD_ERROR, ER.BAD_DB_ERROR, ER.NO_DEFAULT_FOR_FIELD}
+_WRONG_SCHEMA = {ER.NO_SUCH_TABLE, ER.BAD_TABLE_ERROR, ER.BAD_FIELD_ERROR, ER.BAD_DB_ERROR, ER.NO_DEFAULT_FOR_FIELD}
 # Values, unique indexes, foreign keys, checks, and what a trigger says.
 _REFUSED_ROWS = {
     ER.DUP_ENTRY, ER.BAD_NULL_ERROR, ER.WARN_DATA_OUT_OF_RANGE, ER.TRUNCATED_WRONG_VALUE_FOR_FIELD, ER.DATA_TOO_LONG,
@@ -235,7 +235,7 @@ def seamline_error(exc: Exception, doing: str, *, table: str = "") -> SeamlineEr
     if code in _RIGHTS:
         rights = "`seamline grants <destination>` prints what its owner runs"
         return Refused(text, hint=rights, table=table)
-    if code in _WRONG_SHAPE:
+    if code in _WRONG_SCHEMA:
         hint = "the table is missing or was changed in the destination: undo that, or onboard again"
         return SchemaConflict(text, hint=hint, table=table)
     if code in _REFUSED_ROWS:

@@ -12,7 +12,7 @@ from seamline.domain.table_places import TablePlace
 from seamline.sources.postgres.client import Session
 from seamline.sources.postgres.places import WANTED, asked_for
 
-# A partition was made as one if its columns still are those that were made with it: ATTACH writes all of them anew,
+# A partition was made as one if its columns still are those that were made with it: ATTACH writes all of them again,
 # also in the transaction that made the table. Rows of catalogues that somebody tried to delete say nothing (xmax).
 # One that was attached and never held a page has brought no rows. `inhdetachpending`: already none for every query.
 _PARTITIONS = f"""
