@@ -61,7 +61,7 @@ def test_its_commits_without_changes_follow_each_other_ever_more_slowly() -> Non
     assert set(stage.waits[5:-1]) == {Pace().empty_commit_wait_max_s}
 
 
-def test_a_change_is_committed_at_once_and_the_waits_begin_anew() -> None:
+def test_a_change_is_committed_at_once_and_the_waits_begin_again() -> None:
     stage = OwnServer()
     stage.arrivals = {101.3: lambda: stage.log.transaction(insert(ACCOUNT, id=2, name="b"))}
     stage.run()
@@ -70,7 +70,7 @@ def test_a_change_is_committed_at_once_and_the_waits_begin_anew() -> None:
     assert stage.waits[number : number + 4] == [1, 2, 4, 8]
 
 
-def test_a_marker_is_in_the_ledger_at_once_and_the_waits_begin_anew() -> None:
+def test_a_marker_is_in_the_ledger_at_once_and_the_waits_begin_again() -> None:
     stage = OwnServer()
     stage.arrivals = {101.3: lambda: stage.log.marker("m", "barrier")}
     stage.run()

@@ -2,14 +2,20 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from seamline.databases.mysql.preflight import MARKER_COLUMNS, ForeignKeyAction, RoleFacts, SourceFacts
+from seamline.databases.mysql.preflight_facts import Questions
+from seamline.databases.mysql.source import Preflight
 from seamline.kinds.logins import logins_of
 from seamline.sources.mysql.grants import grant_script
+from seamline.sources.mysql.preflight import RULES, RULES_OF_TABLES, check
 from seamline.sources.mysql.preflight import VARIABLES as ASKED
-from seamline.sources.mysql.preflight import check
+from seamline.sources.mysql.source import MySqlSource
+from tests.log_topic import sync_plan
 
 VARIABLES = {
     "version": "9.7.4-2",
@@ -82,6 +88,21 @@ def role(*grants: str) -> RoleFacts:
 def test_a_setting_that_breaks_a_rule_is_named(name: str, value: str, said: str) -> None:
     (problem,) = check(replace(GOOD, variables={**VARIABLES, name: value}))
     assert said in problem.what
+
+
+def test_tables_of_another_database_are_judged_by_the_settings_of_the_same_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a source that allows a brief lock, whose reader has the rights of that alone."""
+    own = replace(GOOD, brief_lock=True, reader=role("FLUSH_TABLES", "REPLICATION CLIENT"))
+    other = SourceFacts(
+        "history", {}, {"entry": "InnoDB"}, foreign_keys=GOOD.foreign_keys, reader=own.reader, capture=own.capture
+    )
+    questions = SimpleNamespace(gather=lambda *_: own, gather_tables=lambda *_, **__: other)
+    monkeypatch.setattr(MySqlSource, "judged", Preflight(cast(Questions, questions), RULES, RULES_OF_TABLES))
+    monkeypatch.setattr("seamline.databases.mysql.source.role", lambda _source, name: name)
+    plan = replace(sync_plan().source, databases=("history",), snapshot_lock="brief")
+    assert MySqlSource(plan).preflight([]) == ()
 
 
 def test_servers_before_9_6_log_nothing_of_what_a_foreign_key_does() -> None:

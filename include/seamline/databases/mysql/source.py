@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
 import pymysql
@@ -55,11 +55,13 @@ class BinlogSource:
         source, judged = self._source, self.judged
         called = in_databases(source.places, [table.name for table in tables])
         own = called.get(source.database, {})
-        found = [*renamed(problems(judged.questions.gather(source, list(own)), judged.rules), own)]
+        of_server = judged.questions.gather(source, list(own))
+        found = [*renamed(problems(of_server, judged.rules), own)]
         reader, capture = role(source, source.reader), role(source, source.capture)
         for database in source.databases:
             here = called.get(database, {})
             facts = judged.questions.gather_tables(database, list(here), reader=reader, capture=capture)
+            facts = replace(facts, variables=of_server.variables, brief_lock=of_server.brief_lock)
             found += renamed(problems(facts, judged.of_tables), here)
         return tuple(dict.fromkeys(found))
 
