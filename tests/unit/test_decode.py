@@ -359,6 +359,13 @@ def altered_in(database: str, statement: str) -> tuple[str, ...]:
     return record.tables
 
 
+def test_the_id_of_a_table_with_a_quote_in_its_name_names_that_table() -> None:
+    changes = [{"type": "CREATE", "id": '"bank"."a ""new"" deal"'}]
+    value = altered("alter", ddl="CREATE TABLE other (id int)", tableChanges=changes, source__table=None)
+    (record,) = decode(MariaDbDecoder("seamline-core_bank", TablePlaces("bank")), Message(OFFSET, None, value))
+    assert 'a "new" deal' in record.tables
+
+
 def test_a_statement_alters_the_table_of_the_database_that_it_names_or_was_typed_in() -> None:
     assert altered_in("bank", "ALTER TABLE account ADD x int") == ("account",)
     assert altered_in("hr", "ALTER TABLE account ADD x int") == ("hr_account",)

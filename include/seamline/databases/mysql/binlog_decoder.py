@@ -150,9 +150,9 @@ def dropped_database(statement: str) -> str:
 
 
 def _place_of_id(table_id: str) -> tuple[str, str]:
-    """Of `"database"."table"`, as the connector writes it."""
+    """Of `"database"."table"`, as the connector writes it: a quote inside of a name stands twice."""
     database, _, table = table_id.partition('"."')
-    return database.removeprefix('"'), table.removesuffix('"')
+    return database.removeprefix('"').replace('""', '"'), table.removesuffix('"').replace('""', '"')
 
 
 class BinlogDecoder(ABC):
