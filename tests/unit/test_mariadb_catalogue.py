@@ -217,6 +217,13 @@ def test_json_columns_are_reported_by_their_own_check() -> None:
     assert json_columns(TEXT) == {"do`c", "last"}
 
 
+@pytest.mark.parametrize("name", ["payer's note", "three ' of ' them '", 'so "called"'])
+def test_a_quote_in_a_name_hides_neither_json_nor_what_a_foreign_key_does(name: str) -> None:
+    text = TEXT.replace("  `other`", f"  `{name}` int(11),\n  `other`")
+    assert json_columns(text) == json_columns(TEXT)
+    assert foreign_key_actions(text) == foreign_key_actions(TEXT)
+
+
 def test_foreign_keys_are_read_with_their_actions() -> None:
     assert foreign_key_actions(TEXT) == (
         ("fk 1", "CASCADE", "RESTRICT"),

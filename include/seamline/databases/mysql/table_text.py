@@ -9,7 +9,8 @@ from typing import Any
 from seamline.databases.mysql.canonical import quoted
 from seamline.databases.mysql.client import Session, query
 
-_STRING = re.compile(r"'(?:[^'\\]|\\.|'')*'", re.DOTALL)
+# A quote inside of a name begins no text.
+_NAME_OR_TEXT = re.compile(r"(`(?:[^`]|``)*`)|'(?:[^'\\]|\\.|'')*'", re.DOTALL)
 _NAME = r"`((?:[^`]|``)+)`"
 _JSON_COLUMN = re.compile(rf"^\s+{_NAME} longtext\b.* CHECK \(json_valid\({_NAME}\)\),?$", re.MULTILINE)
 _FOREIGN_KEY = re.compile(
@@ -24,18 +25,21 @@ def show_create(session: "Session[Any]", table: str) -> str:
 
 def json_columns(text: str) -> frozenset[str]:
     """MariaDB's JSON is longtext with the column's own check `json_valid(…)`."""
-    # Comments and defaults could hold anything, also what is looked for.
-    plain = _STRING.sub("''", text)
-    return frozenset(_plain(first) for first, second in _JSON_COLUMN.findall(plain) if first == second)
+    return frozenset(_plain(first) for first, second in _JSON_COLUMN.findall(_without_texts(text)) if first == second)
 
 
 def foreign_key_actions(text: str) -> tuple[tuple[str, str, str], ...]:
     """(name, ON DELETE, ON UPDATE) of each foreign key; RESTRICT where nothing is said."""
     found = []
-    for name, actions in _FOREIGN_KEY.findall(_STRING.sub("''", text)):
+    for name, actions in _FOREIGN_KEY.findall(_without_texts(text)):
         said = dict(_ACTION.findall(actions))
         found.append((_plain(name), said.get("DELETE", "RESTRICT"), said.get("UPDATE", "RESTRICT")))
     return tuple(found)
+
+
+def _without_texts(text: str) -> str:
+    """Comments and defaults could hold anything, also what is looked for."""
+    return _NAME_OR_TEXT.sub(lambda found: found[1] or "''", text)
 
 
 def _plain(name: str) -> str:
