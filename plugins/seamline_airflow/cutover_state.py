@@ -12,7 +12,7 @@ from seamline.plan.list_change import ListChange
 from seamline.plan.model import Run
 from seamline.ports import Sink, StreamReport
 from seamline.sync.outcomes import outcome_of
-from seamline.sync.stream_state import SILENCE_MAX_S
+from seamline.sync.stream_state import SILENCE_MAX_S, STILL_MAX_S
 from seamline_airflow import parts
 
 log = logging.getLogger(__name__)
@@ -76,9 +76,8 @@ def judge(
             positions[str(stream)] = str(ledger.position)
         elif why := _why_never(stream, report := reports.get(stream), paused):
             errors.append(why)
-        elif report is not None and report.state == "backing_off":
-            # A destination that can be read may still take nothing, for hours.
-            away[str(stream)] = f"is tried again and again: {report.error}"
+        elif why := _why_not_now(report):
+            away[str(stream)] = why
         else:
             waiting.append(str(stream))
     return Cutover(tuple(waiting), away, "; ".join(errors), positions)
@@ -95,6 +94,15 @@ def _why_never(stream: StreamId, report: StreamReport | None, paused: Collection
     if stream in paused:
         cure = f"`seamline stream resume {stream.sync}`, then clear this task"
         return f"stream {stream} is paused, so the cutover never comes: {cure}"
+    return ""
+
+
+def _why_not_now(report: StreamReport | None) -> str:
+    """A destination that can be read may still take nothing, for hours."""
+    if report is not None and report.state == "backing_off":
+        return f"is tried again and again: {report.error}"
+    if report is not None and report.still_s > STILL_MAX_S:
+        return f"has not come further for {report.still_s:.0f} s"
     return ""
 
 
