@@ -135,20 +135,19 @@ def part_of(plan: SyncPlan, names: Collection[str]) -> list[str]:
     return sorted(names) if plan.destination_names - set(names) else []
 
 
-def open_onboarding(records: Records, plan: SyncPlan, run_id: str, *, into: Collection[str] = ()) -> None:
+def open_onboarding(records: Records, plan: SyncPlan, run_id: str, *, beside: Collection[str] = ()) -> None:
     """Write the onboarding down. A sync that was onboarded before stays what it is until this run publishes: when it
     fails before that, the live tables, their stream and the nights go on as if it had never been tried. One that fails
     while it publishes leaves it unknown which tables are in place: nights wait until `publish` is cleared and done.
 
-    `into`: the plan's destinations, where they are not all of the sync. The others, and the nights, do not notice.
-    Refused unless the sync's tables are those that it carries there.
+    `beside`: the sync's destinations that are not the plan's. They, and the nights, do not notice. Refused unless the
+    sync's tables are those that it carries there; what one that was taken out has carried does not count.
     """
     published = records.published_into(plan.sync)
     _refuse_another_schema(published, plan)
-    if into:
-        _require_same_tables([run.plan for name, run in published.items() if name not in into], plan)
+    _require_same_tables([run.plan for name, run in published.items() if name in beside], plan)
     records.start_run(run_id=run_id, sync=plan.sync, kind=RunKind.ONBOARD, plan_json=plan_to_json(plan))
-    records.put_result(run_id, INTO, sorted(into))
+    records.put_result(run_id, INTO, sorted(plan.destination_names) if beside else [])
     if records.sync_state(plan.sync) is None:
         records.set_sync_state(plan.sync, SyncState.ONBOARDING)
 

@@ -176,8 +176,17 @@ def origins(wants: list[tuple[StreamId, str]]) -> dict[str, set[str]]:
 def test_it_begins_with_the_tables_that_the_others_have(platform: results.Platform) -> None:
     fewer = with_archive(tables=results.plan().tables[:1])
     with pytest.raises(Refused, match="differ from those that were onboarded: ledger_entry"):
-        runs.open_onboarding(platform, fewer, LATE, into=["archive"])
+        runs.open_onboarding(platform, fewer.into(["archive"]), LATE, beside=["warehouse"])
     account, *rest = with_archive().tables
     wider = replace(account, table=replace(account.definition, key=("id", "balance")))
+    other = with_archive(tables=(wider, *rest)).into(["archive"])
     with pytest.raises(Refused, match="account of settlement had another schema"):
-        runs.open_onboarding(platform, with_archive(tables=(wider, *rest)), LATE, into=["archive"])
+        runs.open_onboarding(platform, other, LATE, beside=["warehouse"])
+
+
+def test_what_a_destination_that_was_taken_out_has_carried_keeps_no_later_one_out(platform: results.Platform) -> None:
+    vault = replace(ARCHIVE, name="vault", namespace="kept")
+    before = results.plan(destinations=(vault,), tables=results.plan().tables[:1])
+    platform.start_run(run_id="gone", sync="settlement", kind=RunKind.ONBOARD, plan_json=plan_to_json(before))
+    platform.put_result("gone", PUBLISH, {"vault": "p"})
+    assert platform.runs[preflight(with_archive())].result[INTO] == ["archive"]

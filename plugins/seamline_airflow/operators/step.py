@@ -83,9 +83,9 @@ class PreflightOperator(StepOperator):
         # What preflight has read just now may be newer than the plan of this task.
         if (fixed := runs.newest_take(store, self.run)) is not None:
             runs.require_declared(plan, fixed.plan.destination_names, run_id)
-        names = {one.name for one in plan.destinations}
-        part = runs.part_of(plan_from_json(self.plan_json), names)
-        runs.open_onboarding(store, plan, run_id, into=part)
+        names = plan.destination_names
+        beside = plan_from_json(self.plan_json).destination_names - names
+        runs.open_onboarding(store, plan, run_id, beside=beside)
         self.log.info("into: %s", ", ".join(sorted(names)))
 
 
