@@ -275,7 +275,13 @@ def onboarded_plan(records: Records, plan: SyncPlan) -> SyncPlan:
     known = {table.name: table.table for one in carried.values() for table in one.tables}
     everywhere = frozenset[str].intersection(*(one.table_names for one in carried.values()))
     if plan.table_names == everywhere:
-        return replace(plan, tables=tuple(replace(table, table=known[table.name]) for table in plan.tables))
+        # A destination that was declared since, or taken out, gives no column another name.
+        limits = dict.fromkeys(limit for one in carried.values() for limit in one.source.name_limits)
+        return replace(
+            plan,
+            source=replace(plan.source, name_limits=tuple(limits)),
+            tables=tuple(replace(table, table=known[table.name]) for table in plan.tables),
+        )
     # One that was refused before it knew what to change has asked for nothing.
     opened = records.latest_run(plan.sync, RunKind.TABLES, with_result=TABLES)
     if opened is not None and opened.state is not RunState.SUCCEEDED and not opened.is_published_everywhere:

@@ -138,6 +138,21 @@ def test_the_stream_of_another_destination_is_not_started_again_for_it(platform:
     assert [str(stream) for stream, _ in platform.wants] == ["settlement@warehouse", "settlement@archive"]
 
 
+def test_a_column_keeps_the_name_of_its_load_whatever_destination_is_declared_since_or_taken_out(
+    platform: results.Platform,
+) -> None:
+    """By the limit of names at a destination of before, which the sync has no more."""
+    table, *rest = results.plan().tables
+    id_, *columns = table.definition.columns
+    fitted = replace(table, table=replace(table.definition, columns=(replace(id_, source_name="号" * 30), *columns)))
+    plan = results.plan(tables=(fitted, *rest))
+    loaded = replace(plan, source=replace(plan.source, name_limits=((63, "bytes"),)))
+    platform.start_run(run_id=FIRST, sync="settlement", kind=RunKind.ONBOARD, plan_json=plan_to_json(loaded))
+    declared = replace(plan, source=replace(plan.source, name_limits=((64, "characters"), (1, "bytes"))))
+    for found in (runs.onboarded_plan(platform, declared), runs.stream_plan(platform, declared, "warehouse")):
+        assert found.source.name_limits == ((63, "bytes"),)
+
+
 def test_each_stream_goes_by_the_loads_of_its_own_destination(platform: results.Platform) -> None:
     """By the origin of its load a stream notices that a table was replaced: a load elsewhere does not make it good."""
     platform.put_result(preflight(with_archive(tables=of_now())), PUBLISH, {"archive": "p"})

@@ -1,12 +1,15 @@
 """A column whose name is too long for a destination has the sync's name for it in every row of the log."""
 
 import json
+from dataclasses import replace
 
 from seamline.adapters.debezium.envelope import Message
+from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.log import LogRecord
 from seamline.domain.names import NameLimit, NameUnit, fitted_name
 from seamline.domain.table_places import TablePlaces
 from seamline.sources.mariadb.decode import MariaDbDecoder
+from tests.log_topic import sync_plan
 from tests.unit.test_decode import RECORDS, altered
 from tests.unit.test_rows_of_one_event import inserted
 
@@ -73,3 +76,14 @@ def test_after_a_statement_the_columns_are_read_again() -> None:
 def test_where_every_destination_takes_the_name_it_stays() -> None:
     decoder = MariaDbDecoder("seamline-core_bank", TablePlaces("bank"), [NameLimit(64, NameUnit.CHARACTERS)])
     assert names_of(decoded(decoder, Sent(row(LONG)))) == [["memo", LONG]]
+
+
+def test_the_plan_of_a_stream_gives_columns_the_names_that_their_load_gave_them() -> None:
+    column = Column(SHORT, Kind.INTEGER, "int", length=32, source_name=LONG)
+    plan = sync_plan([Table("account", (column,), ())])
+    # One that was declared since takes less than the names that the tables have.
+    limits = ((63, "bytes"), (64, "characters"), (30, "bytes"))
+    of_stream = replace(plan, source=replace(plan.source, name_limits=limits)).of_stream("warehouse")
+    decoder = MariaDbDecoder("seamline-core_bank", TablePlaces("bank"), of_stream.source.limits)
+    assert names_of(decoded(decoder, Sent(row(LONG)))) == [["memo", SHORT]]
+    assert of_stream.of_stream("warehouse") == of_stream

@@ -275,10 +275,20 @@ class SyncPlan:
         mine = self.destination(destination)
         return dataclasses.replace(
             self,
-            source=dataclasses.replace(self.source, name_limits=()),
+            source=dataclasses.replace(self.source, name_limits=self._limits_in_use()),
             destinations=(dataclasses.replace(mine, origins=()),),
             tables=tuple(_with_origin(table, dict(mine.origins)) for table in self.tables),
             config_hash="",
+        )
+
+    def _limits_in_use(self) -> tuple[tuple[int, str], ...]:
+        """Those by which columns of these tables have other names than at the source."""
+        columns = [column for table in self.tables if table.table for column in table.table.columns]
+        renamed = [column.source_name for column in columns if column.source_name]
+        return tuple(
+            pair
+            for pair, limit in zip(self.source.name_limits, self.source.limits, strict=True)
+            if not all(map(limit.takes, renamed)) and all(limit.takes(column.name) for column in columns)
         )
 
     @property
