@@ -98,11 +98,13 @@ class Streamed:
             self._thread = None
 
     def _run(self) -> None:
-        schema_guard = registry.schema_guard(self.plan)
+        # As a worker is given it.
+        plan = self.plan.of_stream(DESTINATION.name)
+        schema_guard = registry.schema_guard(plan)
         try:
-            with closing(self.one.open_log()) as reader, closing(self.sink()) as sink:
+            with closing(registry.log_reader(plan)) as reader, closing(self.sink()) as sink:
                 run_stream(
-                    self.plan,
+                    plan,
                     DESTINATION.name,
                     reader=reader,
                     sink=sink,
