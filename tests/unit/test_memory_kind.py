@@ -1,22 +1,25 @@
 """The example kinds carry a sync by themselves: a snapshot at one position, the log from there, and equal digests."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
-from seamline.bulk.copy import CopyItem, CopyTarget
-from seamline.bulk.read import SourceAtOnePosition, _Here
-from seamline.domain.catalogue import fingerprint
+from seamline.bulk.copy import Copied, CopyItem, CopyTarget
+from seamline.bulk.read import RunReader, SourceAtOnePosition, _Here
+from seamline.domain.catalogue import Table, fingerprint
 from seamline.domain.changes import FindingsReported
 from seamline.domain.cutover import Boundary
 from seamline.domain.digest import Segment
-from seamline.domain.errors import Diverged, PositionLost
+from seamline.domain.errors import Diverged, PositionLost, TransientError
 from seamline.domain.log import LogRecord
-from seamline.kinds.bulk import ArrowRows, BulkRead, OpenedSource, TableRows, Wanted
-from seamline.plan.model import SyncPlan
+from seamline.domain.runs import RunKind, RunState
+from seamline.kinds.bulk import ArrowRows, BulkRead, OpenedSource, StagedPlace, TableRows, Wanted
+from seamline.plan.model import DestinationPlan, Run, SyncPlan
 from seamline.ports import Load, Marker, Publication, TableRead
 from seamline.sync.span_loop import run_stream
 from seamline.values.arrow import schema_of
@@ -169,3 +172,66 @@ def test_a_read_in_this_process_that_fails_ends_with_its_own_error_in_every_dest
     for destination in both:
         with pytest.raises(PositionLost, match="started again"):
             read.stage(destination)
+
+
+class Area:
+    """Of `kinds.bulk.LoadArea`, as far as a read asks it."""
+
+    is_dropped = False
+
+    def create(self, tables: Sequence[Table]) -> dict[str, StagedPlace]:
+        return {table.name: StagedPlace(table, "staged", table.name) for table in tables}
+
+    def drop(self) -> None:
+        self.is_dropped = True
+
+
+class EmptyReaders(BrokenReaders):
+    def rows(self, number: int, *, proven: Callable[[str], None]) -> TableRows:
+        proven("p")
+        return ArrowRows(schema_of(TABLES[number]), iter(()))
+
+
+def test_what_is_staged_where_not_every_table_came_is_dropped_while_the_others_keep_theirs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    areas = {name: Area() for name in ("archive", "warehouse")}
+
+    def load(to: DestinationPlan, _place: StagedPlace, _rows: TableRows) -> int:
+        if to.name == "archive":
+            raise TransientError("the disk is full")
+        return 0
+
+    kind = SimpleNamespace(load_area=lambda one, run_id: areas[one.name], load=load, powers=SINK.powers)
+    opened = OpenedSource((), position(1), datetime.now(UTC), "p", lambda _: EmptyReaders())
+    source = SimpleNamespace(open_for_tasks=lambda *_: nullcontext(opened))
+    for module in ("read", "copy"):
+        monkeypatch.setattr(f"seamline.bulk.{module}.sink_kind", lambda _name: kind)
+    monkeypatch.setattr("seamline.bulk.read.source_kind", lambda _name: source)
+    plan = memory_plan()
+    plan = replace(plan, destinations=tuple(replace(plan.destinations[0], name=name) for name in areas))
+    run = Run("r", plan.sync, RunKind.ONBOARD, None, plan, RunState.RUNNING)
+    archive, warehouse = plan.destinations
+    with RunReader(run, tasks=1, copying_of=lambda *_: NoCopying()).open_read(
+        [TableRead(table, Segment(table.name)) for table in TABLES]
+    ) as read:
+        with pytest.raises(TransientError, match="the disk is full"):
+            read.stage(archive)
+        assert len(read.stage(warehouse)) == len(TABLES)
+    assert {name: area.is_dropped for name, area in areas.items()} == {"archive": True, "warehouse": False}
+
+
+class NoCopying:
+    """Of `bulk.read.Copying`: this process reads."""
+
+    def start(self) -> None: ...
+
+    def is_running(self) -> bool:
+        return False
+
+    def wait(self, timeout_s: float) -> None: ...
+
+    def result(self) -> list[Copied]:
+        return []
+
+    def cancel(self) -> None: ...

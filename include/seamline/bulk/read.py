@@ -152,6 +152,8 @@ class SourceAtOnePosition:
         self._opened = opened
         self._copying = copying
         self._without_place = without_place
+        # Destinations that have not every table, though they had places for all.
+        self.incomplete: set[str] = set()
 
     @property
     def views(self) -> Sequence[ReadView]:
@@ -170,6 +172,13 @@ class SourceAtOnePosition:
         every table."""
         if destination.name in self._without_place:
             raise self._without_place[destination.name]
+        try:
+            return self._staged(destination)
+        except SeamlineError:
+            self.incomplete.add(destination.name)
+            raise
+
+    def _staged(self, destination: DestinationPlan) -> Sequence[Load]:
         done = {one.table: one for one in self._copying.result() if one.destination == destination.name}
         for one in done.values():
             if one.error is not None:
@@ -228,9 +237,13 @@ class RunReader:
             with source_kind(plan.source.kind).open_for_tasks(plan.source, wanted, tasks) as opened:
                 self._position = opened.position
                 here = opened.read_here and _Here(items, opened.read_here([item.read for item in items]))
-                yield SourceAtOnePosition(plan, reads, opened, here or tasks, without_place=without_place)
+                read = SourceAtOnePosition(plan, reads, opened, here or tasks, without_place=without_place)
+                yield read
                 # Its sessions end with the source: what still runs could not go on.
                 tasks.cancel()
+            # Perhaps because there was no room: what is there of it would stay for weeks.
+            for name in read.incomplete:
+                _quietly_drop(areas[name])
         except GateFailed:
             # The staged tables are the evidence of what differs; the run's next attempt drops them.
             raise
