@@ -19,7 +19,8 @@ from seamline.sinks.relational.dialect import OWN_PREFIX
 from seamline.sinks.relational.session import Session, code_of, query, said
 from seamline.sinks.relational.statements import TableStatements
 
-_INDEX = re.compile(r"for key '(?:[^']*\.)?([^']+)'$")
+# MySQL says of which table it is, too. Either name may have quotes.
+_INDEX = re.compile(r"for key '(.+)'$")
 _CHILDREN = {ER.ROW_IS_REFERENCED, ER.ROW_IS_REFERENCED_2}
 # What a DELETE and INSERT of the same row would lose without an error: dependent rows that a foreign key deletes or
 # changes, and values of columns that are not of the sync. MySQL says DEFAULT_GENERATED of a default by an expression.
@@ -50,11 +51,17 @@ def is_of(session: Session, refusal: BaseException | None, database: str, table:
     """Whether an index of this table said so, and not of one that a trigger writes."""
     if not isinstance(refusal, pymysql.err.MySQLError) or code_of(refusal) != ER.DUP_ENTRY:
         return False
-    named = _INDEX.search(said(refusal))
-    if named is None:
+    index = index_in(said(refusal), table.name)
+    if not index:
         return False
-    places = {"database": text_literal(database), "table": text_literal(table.name), "index": text_literal(named[1])}
+    places = {"database": text_literal(database), "table": text_literal(table.name), "index": text_literal(index)}
     return bool(query(session, _UNIQUE.format(**places)))
+
+
+def index_in(message: str, table: str) -> str:
+    """The index that refused a row of this table, in the server's words; "" where it names none."""
+    named = _INDEX.search(message)
+    return named[1].removeprefix(f"{table}.") if named else ""
 
 
 @contextmanager
