@@ -199,6 +199,19 @@ def test_a_destination_that_fails_keeps_no_other_from_its_cut() -> None:
     assert (list(world.results["cut"]), world.results[NOT_STAGED]) == (["archive", "warehouse"], {})
 
 
+def test_an_error_of_the_platform_database_is_taken_for_no_destinations_own() -> None:
+    class Forgetful(World):
+        def put_receipt(self, run_id: str, receipt: Receipt) -> None:
+            if not self.receipts:
+                super().put_receipt(run_id, receipt)
+                raise TransientError("the platform database is away")
+
+    world = Forgetful()
+    with pytest.raises(TransientError, match="platform database is away"):
+        world.take(plan=TWO)
+    assert NOT_STAGED not in world.results
+
+
 def test_a_night_without_any_destination_fails() -> None:
     world = World(away=("archive", "warehouse"))
     with pytest.raises(TransientError, match="archive does not answer"):

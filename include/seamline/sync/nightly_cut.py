@@ -4,7 +4,7 @@ Read and comparison are one job, because read views cannot be opened a second ti
 from the staged rows is computed after the source's views are closed, and compared with the staged rows themselves.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
@@ -106,10 +106,13 @@ def take_cut(
         # Judged again by the source's own clock at P: what was in time a moment ago may be too late now.
         selection = select(run.plan, business_date, as_of=read.position_time)
         staged = in_each(run.plan.destinations, lambda destination: _stage(run, destination, selection, read, tools))
+        there = {name: one for name, one in staged.items() if not isinstance(one, SeamlineError)}
+        # What fails here is the platform database, and no destination.
+        _leave_receipts(run, selection, there.values(), tools)
         late = {
             one.name: _late(run.plan, one, business_date, read, tools)
             for one in run.plan.destinations
-            if not isinstance(staged[one.name], SeamlineError)
+            if one.name in there
         }
         position, moment = read.position, read.position_time
 
@@ -164,11 +167,6 @@ def _stage(
         totals = run.plan.reconcile.control_totals
         verdicts = compare_tables(work, source=read.views, destination=views, totals=totals)
         verdicts = with_whole_digests(verdicts, work, views[0])
-    for each in reads:
-        load = loads[each.plan.name]
-        # Without a digest: the comparison above has read the source once, a second time would show nothing new.
-        receipt = Receipt(load.table.name, 0, load.staged_as, load.rows, None, read.position)
-        tools.records.put_receipt(run.run_id, receipt)
     cut = StagedCut(
         run_id=run.run_id,
         sync=run.sync,
@@ -180,6 +178,14 @@ def _stage(
         left_out=selection.left_out,
     )
     return cut, loads, verdicts
+
+
+def _leave_receipts(run: Run, selection: Selection, staged: Iterable[_Staged], tools: CutTools) -> None:
+    for cut, loads, _ in staged:
+        for load in (loads[each.plan.name] for each in selection.reads):
+            # Without a digest: the comparison has read the source once, a second time would show nothing new.
+            receipt = Receipt(load.table.name, 0, load.staged_as, load.rows, None, cut.position)
+            tools.records.put_receipt(run.run_id, receipt)
 
 
 def _late(
