@@ -275,6 +275,9 @@ class Platform:
     def want(self, stream: StreamId, *, plan_json: str) -> None:
         self.wants.append((stream, plan_json))
 
+    def unwant(self, stream: StreamId) -> None:
+        self.wanted_streams = tuple(one for one in self.wanted_streams if one.stream != stream)
+
     def wanted(self, pool: str) -> tuple[Any, ...]:
         return self.wanted_streams
 

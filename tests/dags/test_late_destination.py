@@ -10,6 +10,7 @@ from seamline.domain.errors import Refused, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import INTO, PUBLISH, RunKind, SyncState
 from seamline.plan.model import Run, SyncPlan, TablePlan, plan_from_json, plan_to_json
+from seamline.ports import WantedStream
 from seamline_airflow import runs
 from seamline_airflow.operators.step import (
     PreflightOperator,
@@ -151,6 +152,14 @@ def test_a_column_keeps_the_name_of_its_load_whatever_destination_is_declared_si
     declared = replace(plan, source=replace(plan.source, name_limits=((64, "characters"), (1, "bytes"))))
     for found in (runs.onboarded_plan(platform, declared), runs.stream_plan(platform, declared, "warehouse")):
         assert found.source.name_limits == ((63, "bytes"),)
+
+
+def test_the_stream_into_a_destination_that_was_taken_out_ends(platform: results.Platform) -> None:
+    others = [StreamId("settlement", "vault"), StreamId("payments", "vault")]
+    here = WantedStream(results.STREAM, plan_to_json(results.plan().of_stream("warehouse")), 1)
+    platform.wanted_streams = (here, *(WantedStream(one, "", 1) for one in others))
+    assert want(platform, results.plan()) == []
+    assert [str(one.stream) for one in platform.wanted_streams] == ["settlement@warehouse", "payments@vault"]
 
 
 def test_each_stream_goes_by_the_loads_of_its_own_destination(platform: results.Platform) -> None:

@@ -210,7 +210,8 @@ def test_destinations_stand_in_the_order_of_the_declaration_whichever_was_compar
     days = (TODAY, TODAY - timedelta(days=1))
     cuts = [replace(cut(MATCH, day=day), destination=name, run_id=f"{day}") for day in days for name in names]
     reports = [replace(STREAMING, stream=StreamId("settlement", name)) for name in names]
-    status_of(monkeypatch, Platform(found, cuts=cuts), streams=reports)
+    wanted = [replace(WANTED, stream=one.stream) for one in reports]
+    status_of(monkeypatch, Platform(found, cuts=cuts), streams=reports, wanted=wanted)
     lines = capsys.readouterr().out.splitlines()
     shown = [name for line in lines for name in names if f"settlement → {name}," in line or f"@{name}:" in line]
     assert shown == ["warehouse", "archive", "gone"] * 4

@@ -9,6 +9,7 @@ import pytest
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan, TablePlan, plan_to_json
 from seamline.ports import StreamReport, WantedStream
+from seamline.sync.shown_order import streams_in_order
 from seamline.sync.stream_state import (
     HEARD_S,
     SILENCE_MAX_S,
@@ -201,3 +202,14 @@ def test_the_alarm_about_a_host_ends_when_the_host_is_back_or_its_pool_is_empty(
     assert alarms_over([alarm], {}, [Host(is_alive=False)]) == []
     assert alarms_over([alarm], {}, [Host()]) == [alarm]
     assert alarms_over([alarm], {}, []) == [alarm]
+
+
+def test_a_stream_that_ended_with_its_destination_is_not_shown_and_one_that_is_wanted_or_declared_is() -> None:
+    stopped = StreamReport(STREAM, "stopped")
+    wanted = WantedStream(STREAM, plan_to_json(PLAN), 1)
+    (gone,) = stream_states([], {STREAM: stopped}, [], [], now=NOW).values()
+    (stands,) = stream_states([wanted], {STREAM: stopped}, [Host()], [], now=NOW).values()
+    assert (gone.word, stands.word) == (Word.STOPPED, Word.STOPPED)
+    assert streams_in_order([gone], ["archive"]) == []
+    assert streams_in_order([gone], ["warehouse"]) == [gone]
+    assert streams_in_order([stands], ["archive"]) == [stands]

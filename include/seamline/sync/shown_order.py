@@ -38,8 +38,10 @@ def by_run(found: Iterable[FoundT], declared: Sequence[str]) -> list[FoundT]:
 
 
 def streams_in_order(states: Iterable[StreamState], declared: Sequence[str]) -> list[StreamState]:
+    """Without those that have ended because their destination was taken out."""
     place = _place(declared)
-    return sorted(states, key=lambda one: place(one.stream.destination))
+    shown = (one for one in states if one.stream.destination in declared or not one.is_unwanted)
+    return sorted(shown, key=lambda one: place(one.stream.destination))
 
 
 def _place(declared: Sequence[str]) -> Callable[[str], tuple[int, str]]:

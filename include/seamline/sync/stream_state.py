@@ -74,6 +74,11 @@ class StreamState:
         """Known to be well."""
         return self.word in _GREEN
 
+    @property
+    def is_unwanted(self) -> bool:
+        """Whether nobody wants it. One that has stopped though somebody does is worth an alarm."""
+        return self.word is Word.STOPPED and not self.alarm
+
     def in_words(self, zone: tzinfo = UTC) -> str:
         """One line, without the stream's name."""
         since = f" since {moment_in_words(self.since, zone)}" if self.since else ""

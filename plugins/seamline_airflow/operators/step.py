@@ -7,6 +7,7 @@ from typing import Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
+from seamline import settings
 from seamline.domain.calendar import day_of
 from seamline.domain.date_before import late_in_words
 from seamline.domain.errors import GateFailed
@@ -15,6 +16,7 @@ from seamline.domain.runs import GATE, INTO, PUBLISH, TABLES, Reconciliation, Ru
 from seamline.domain.verdict import TableVerdict, Verdict, nothing_compared
 from seamline.plan.model import Run, SyncPlan, plan_from_json, plan_to_json
 from seamline.ports import Problem, StreamReport
+from seamline.spec.load import declared_destinations
 from seamline.sync import onboard
 from seamline.sync.fatal_problems import refuse_fatal
 from seamline.sync.stream_state import HOST_GONE, StreamState, Word, alarms_over, not_wanted
@@ -221,7 +223,8 @@ class VerdictsOperator(StepOperator):
 
 
 class WantStreamOperator(BaseOperator):
-    """See to it that the streams of an onboarded sync are wanted, by the settings of now. Leaves a good one alone."""
+    """See to it that the streams of an onboarded sync are wanted, by the settings of now. Leaves a good one alone, and
+    ends that into a destination which was taken out of the sync."""
 
     def __init__(self, *, plan_json: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -246,7 +249,16 @@ class WantStreamOperator(BaseOperator):
                     director.want(stream, plan_json=plan_json)
                     asked.append(str(stream))
             self.log.info("asked for: %s", ", ".join(asked) or "nothing, all is wanted already")
+            self._end_those_taken_out(director, declared)
             return asked
+
+    def _end_those_taken_out(self, director: Any, plan: SyncPlan) -> None:
+        # The file says what is declared now; the plan of a run that is cleared may be an old one.
+        names = {*plan.destination_names, *declared_destinations(settings.load().declarations, plan.sync)}
+        for each in director.wanted_of(plan.sync):
+            if each.stream.destination not in names:
+                director.unwant(each.stream)
+                self.log.info("%s ends: its destination is not declared any more", each.stream)
 
 
 class SourceCheckOperator(BaseOperator):
