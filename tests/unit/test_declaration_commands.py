@@ -69,6 +69,22 @@ def test_validate_names_a_connection_that_is_not_known_here(
     assert "Did you mean `warehouse`?" in said
 
 
+def test_validate_names_a_connection_of_another_type_than_the_kind_connects_by(
+    folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEAMLINE_CONNECTIONS", str(tmp_path / "connections.json"))
+    bank = "mariadb://me:secret@bank:3306/core_bank"
+    for name, uri in {"core_bank": bank, "core_bank_capture": bank, "warehouse": bank}.items():
+        monkeypatch.setenv(f"SEAMLINE_CONNECTION_{name.upper()}", uri)
+    assert main(["validate"]) == 2
+    said = capsys.readouterr().err
+    assert "1 mistake" in said
+    cause = "connection `warehouse` is of type mysql; kind postgres needs type postgres"
+    assert f"warehouse.yaml:3  connection: {cause}" in said
+    monkeypatch.setenv("SEAMLINE_CONNECTION_WAREHOUSE", "postgresql://me:secret@warehouse:5432/warehouse")
+    assert main(["validate"]) == 0
+
+
 def test_explain_shows_stages_and_every_setting_with_its_origin(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,8 @@ from seamline.spec.load import load_declarations, load_each, load_sync
 from tests.unit.declared import DESTINATION, SOURCE, SUITE, SYNC, write_declarations
 from tests.unit.mistakes import MISTAKES, SYNC_FILE, TEXTS
 
+KNOWN = {"core_bank": "mysql", "core_bank_capture": "mysql", "warehouse": "postgres"}
+
 
 def faults_of(folder: Path, changed: dict[str, str]) -> tuple[Fault, ...]:
     with pytest.raises(DeclarationsInvalid) as caught:
@@ -79,7 +81,7 @@ def test_a_wrong_key_does_not_hide_what_is_wrong_beside_other_files(tmp_path: Pa
         },
     )
     with pytest.raises(DeclarationsInvalid) as caught:
-        load_declarations(folder, connections=["core_bank", "core_bank_capture", "warehouse"])
+        load_declarations(folder, connections=KNOWN)
     found = {(fault.file.name, fault.path) for fault in caught.value.faults}
     assert found >= {
         ("core_bank.yaml", "colour"),
@@ -108,7 +110,7 @@ def test_a_key_that_is_missing_or_an_item_that_is_wrong_hides_nothing_either(tmp
         },
     )
     with pytest.raises(DeclarationsInvalid) as caught:
-        load_declarations(folder, connections=["core_bank", "core_bank_capture", "warehouse"])
+        load_declarations(folder, connections=KNOWN)
     found = [(f"{fault.file.parent.name}/{fault.file.stem}", fault.path) for fault in caught.value.faults]
     assert sorted(found) == [
         ("destinations/warehouse", "connection"),
@@ -171,7 +173,7 @@ def test_a_table_is_declared_by_the_name_that_its_source_gives_it(tmp_path: Path
     """Of any script, with blanks, and beside one whose name differs by case alone."""
     text = SYNC.replace("  - account\n", f'  - account\n  - "{name}"\n')
     folder = write_declarations(tmp_path, {SYNC_FILE: text})
-    (sync,) = load_declarations(folder, connections=["core_bank", "core_bank_capture", "warehouse"]).syncs.values()
+    (sync,) = load_declarations(folder, connections=KNOWN).syncs.values()
     assert [table.name for table in sync.tables] == ["account", name, "ledger_entry"]
 
 

@@ -60,6 +60,18 @@ def known_ids(*, within: Settings | None = None) -> frozenset[str]:
     return frozenset({*_read_file(known), *known.connection_uris})
 
 
+def known_types(*, within: Settings | None = None) -> dict[str, str]:
+    """Airflow's `conn_type` of each of `known_ids`; "" of one that is not usable: who resolves it says why."""
+    return {connection_id: _type_of(connection_id, within) for connection_id in known_ids(within=within)}
+
+
+def _type_of(connection_id: str, within: Settings | None) -> str:
+    try:
+        return resolve(connection_id, within=within).kind
+    except ConfigError:
+        return ""
+
+
 def put(entries: Mapping[str, Mapping[str, Any]], *, within: Settings | None = None) -> bool:
     """Write these into the connections file, which stays private; the others stay. Whether that changed anything."""
     known = within or settings.load()

@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from seamline import settings
-from seamline.adapters.connections import known_ids
+from seamline.adapters.connections import known_types
 from seamline.domain.errors import ConfigError
 from seamline.plan.compile import compile_plan
 from seamline.spec.load import load_declarations
@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    connections = known_ids()
+    connections = known_types()
     folder = settings.load().declarations
     declarations = load_declarations(folder, connections=connections)
     if not declarations.syncs:

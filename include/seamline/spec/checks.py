@@ -42,12 +42,18 @@ def check_sync(
     _check_nightly(document)
 
 
-def check_connections(document: Document, places: Iterable[tuple[Path_, str]], known: Collection[str]) -> None:
-    """Every connection that a source or destination names is among those that are known here."""
+def check_connections(
+    document: Document, places: Iterable[tuple[Path_, str]], known: Mapping[str, str], *, wanted: str
+) -> None:
+    """Every connection that a source or destination names is among those that are known here, and of the type that its
+    kind connects by."""
     for place, connection in places:
         # What is no id may be an address with a password.
         if NAME.fullmatch(connection) and connection not in known:
             _add(document, place, f"there is no connection `{connection}` here", guess(connection, sorted(known)))
+        elif wanted and (found := known.get(connection)) and found != wanted:
+            cause = f"connection `{connection}` is of type {found}; kind {document.data['kind']} needs type {wanted}"
+            _add(document, place, cause, "Name another connection, or another kind")
 
 
 def source_connections(document: Document) -> list[tuple[Path_, str]]:

@@ -13,6 +13,8 @@ class Destination(Declared):
     guarantees: ClassVar[frozenset[str]] = frozenset({"exactly_once", "at_least_once"})
     # The key that says where in the connection its tables lie; "" for a kind that has one place.
     namespace_key: ClassVar[str] = ""
+    # Airflow's `conn_type` of its connections; "" for a kind that takes any.
+    connection_type: ClassVar[str] = ""
 
     destination: Name = Field(description="Name of the destination; the file has the same name.")
     kind: str = Field(description="What kind of system the destination is.")

@@ -5,7 +5,7 @@
 broken file does not take the other syncs away. Reading does nothing but read these files.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -82,18 +82,21 @@ class Declarations:
         return scratch.faults[0]
 
 
-def load_declarations(folder: Path, *, connections: Collection[str] = ()) -> Declarations:
+def load_declarations(folder: Path, *, connections: Mapping[str, str] | None = None) -> Declarations:
     """Everything in `folder`. Raises DeclarationsInvalid with all faults of all files.
 
-    `connections`: the ids that are known here; where none are given, those of the declarations are not looked up.
+    `connections`: the ids that are known here, each with its type ("" where that is not known); where none are given,
+    those of the declarations are not looked up.
     """
     read = read_folder(folder)
     if connections:
         for source in read.sources.values():
-            check_connections(source.document, source_connections(source.document), connections)
+            wanted = source.spec.connection_type if source.spec else ""
+            check_connections(source.document, source_connections(source.document), connections, wanted=wanted)
         for destination in read.destinations.values():
             named = destination.document.texts("connection", "writer_connection")
-            check_connections(destination.document, named, connections)
+            wanted = destination.spec.connection_type if destination.spec else ""
+            check_connections(destination.document, named, connections, wanted=wanted)
     faults = [*read.strays, *(fault for document in _documents(read) for fault in document.faults)]
     if faults:
         raise DeclarationsInvalid(faults)

@@ -36,9 +36,11 @@ class DatabaseSource(Declared):
     """What every database that is captured has in common.
 
     `names_elsewhere`: a sync may name tables of other schemas or databases of it, and give tables other names.
+    `connection_type`: Airflow's `conn_type` of its connections; "" for a kind that takes any.
     """
 
     names_elsewhere: ClassVar[bool] = False
+    connection_type: ClassVar[str] = ""
 
     source: Name = Field(description="Name of the source; the file has the same name.")
     kind: str = Field(description="What kind of system the source is.")

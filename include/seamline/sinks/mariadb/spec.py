@@ -12,6 +12,7 @@ class MariaDbDestination(Destination):
     """A MariaDB server: a transactional destination, one commit is one transaction over all tables of a sync."""
 
     namespace_key: ClassVar[str] = "database"
+    connection_type: ClassVar[str] = "mysql"
 
     kind: Literal["mariadb"] = Field(description="What kind of system the destination is.")
     database: SchemaName = Field(

@@ -12,6 +12,7 @@ class PostgresDestination(Destination):
     """A PostgreSQL database: a transactional destination, one commit is one transaction over all tables of a sync."""
 
     namespace_key: ClassVar[str] = "schema"
+    connection_type: ClassVar[str] = "postgres"
 
     kind: Literal["postgres"] = Field(description="What kind of system the destination is.")
     schema_: SchemaName = Field(

@@ -1,7 +1,7 @@
 """The declaration of a MariaDB source."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -22,6 +22,8 @@ class Snapshot(Declared):
 
 class MariadbSource(ServerSource):
     """A MariaDB database, captured through its binlog."""
+
+    connection_type: ClassVar[str] = "mysql"
 
     kind: Literal["mariadb"] = Field(description="What kind of system the source is.")
     snapshot: Snapshot = Field(default_factory=Snapshot, description="How consistent reads are opened.")

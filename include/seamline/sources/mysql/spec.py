@@ -1,7 +1,7 @@
 """The declaration of a MySQL source."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -23,6 +23,8 @@ class Snapshot(Declared):
 
 class MysqlSource(ServerSource):
     """A MySQL database, captured through its binlog."""
+
+    connection_type: ClassVar[str] = "mysql"
 
     kind: Literal["mysql"] = Field(description="What kind of system the source is.")
     snapshot: Snapshot = Field(default_factory=Snapshot, description="How consistent reads are opened.")

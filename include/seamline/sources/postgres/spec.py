@@ -16,6 +16,8 @@ class PostgresSource(DatabaseSource):
 
     names_elsewhere: ClassVar[bool] = True
 
+    connection_type: ClassVar[str] = "postgres"
+
     kind: Literal["postgres"] = Field(description="What kind of system the source is.")
     schema_: Identifier = Field(
         "public",
