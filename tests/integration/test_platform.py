@@ -1,6 +1,5 @@
 """The platform database on a real PostgreSQL: migrations, the store, and streams that hear and report through it."""
 
-import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from seamline.cli.main import main
 from seamline.domain.digest import SegmentDigest
 from seamline.domain.errors import ConfigError, InvariantViolated, Refused, TransientError
 from seamline.domain.ledger import StreamId
@@ -392,43 +390,6 @@ def test_a_stream_that_ended_for_good_is_known_until_a_later_want(
     director.want(STREAM, plan_json=plan_to_json(plan()))
     [wanted] = director.wanted("default")
     assert (wanted.want_number, wanted.final_want) == (2, 1)
-
-
-def test_a_person_pauses_resumes_and_restarts_a_stream_by_command(
-    server: Server,
-    director: PlatformStreamDirector,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr("seamline.registry.director", lambda: director)
-    assert main(["stream", "pause", "settlement"]) == Refused.exit_code
-    assert "Onboarding starts them" in capsys.readouterr().err
-    director.want(STREAM, plan_json=plan_to_json(plan()))
-    assert main(["stream", "pause", "settlement", "--reason", "the warehouse\nmoves"]) == 0
-    [first] = director.wanted("default")
-    assert (first.paused, first.pause_reason) == (True, "the warehouse moves")
-    assert first.paused_by.endswith(f" on {socket.gethostname()}")
-    assert first.paused_at is not None
-    director.pause(STREAM, by="bob", reason="it still moves")
-    director.pause(STREAM, by="bob")
-    kept = replace(first, pause_reason="it still moves")
-    assert director.all_wanted() == director.wanted_of("settlement") == (kept,), "who, and since when, is kept"
-    assert director.wanted_of("another") == ()
-    with pytest.raises(Refused, match="paused"):
-        director.hold(STREAM, lease_s=30)
-    assert main(["stream", "resume", "settlement", "--reason", "done"]) == ConfigError.exit_code
-    assert main(["stream", "resume", "settlement", "warehouse"]) == 0
-    [resumed] = director.wanted("default")
-    assert (resumed.paused, resumed.paused_by, resumed.paused_at, resumed.pause_reason) == (False, "", None, "")
-    holder = leased(server)
-    director.give_up(STREAM, want_number=1, error="fenced by epoch 7", holder=holder)
-    director.put_report(StreamReport(STREAM, "failed", error="fenced by epoch 7", host=holder))
-    assert main(["stream", "restart", "settlement"]) == 0
-    [wanted] = director.wanted("default")
-    assert (wanted.want_number, wanted.final_want) == (2, 1)
-    assert director.latest_report(STREAM) is None
-    assert main(["stream", "pause", "settlement", "lake"]) == Refused.exit_code
-    assert "streams of settlement: warehouse" in capsys.readouterr().err
 
 
 def test_alarms_left_by_an_earlier_host_end_but_not_those_of_other_pools(

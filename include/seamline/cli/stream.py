@@ -56,11 +56,13 @@ def _person() -> str:
 
 def _streams(director: PlatformStreamDirector, sync: str, destination: str) -> list[StreamId]:
     known = [stream for stream in director.known() if stream.sync == sync]
-    found = [stream for stream in known if destination in ("", stream.destination)]
+    # A destination that was taken out of the sync is meant only by its name: a restart would want its stream again.
+    wanted_now = [each.stream for each in director.wanted_of(sync)]
+    found = [stream for stream in known if stream.destination == destination] if destination else wanted_now
     if not found:
         into = ", ".join(stream.destination for stream in known) or "none"
-        wanted = f"{sync} into {destination}" if destination else sync
+        asked = f"{sync} into {destination}" if destination else sync
         raise Refused(
-            f"there is no stream of {wanted}", hint=f"streams of {sync}: {into}. Onboarding starts them", sync=sync
+            f"there is no stream of {asked}", hint=f"streams of {sync}: {into}. Onboarding starts them", sync=sync
         )
     return found
