@@ -12,10 +12,12 @@ from typing import Any
 import pymysql
 import pytest
 
+from seamline.adapters import connections
 from seamline.adapters.connections import Connection
 from seamline.databases.mysql import snapshot_sessions
 from seamline.databases.mysql.barrier_readers import BarrierReaders
 from seamline.databases.mysql.client import query
+from seamline.databases.mysql.mysql_client import MYSQL
 from seamline.databases.mysql.snapshot_barrier import BarrierLocks, Coordinator
 from seamline.databases.mysql.snapshot_sessions import BEGIN_SNAPSHOT, SnapshotLock, begin
 from seamline.domain.cutover import is_covered
@@ -41,7 +43,7 @@ DATABASE, READER = "snap_exact", "mysql_exact_reader"
 ROUNDS, VIEWS, WRITERS = 6, 4, 6
 TABLES = ("one", "two")
 GRANTS = {
-    SnapshotLock.BRIEF: "RELOAD, REPLICATION CLIENT",
+    SnapshotLock.BRIEF: "RELOAD, REPLICATION CLIENT, PROCESS",
     # Neither lock nor log: what reads `log_status`.
     SnapshotLock.NONE: "BACKUP_ADMIN",
 }
@@ -230,23 +232,31 @@ def test_a_source_that_commits_too_often_and_allows_no_lock_is_refused_with_the_
 
 
 @pytest.mark.parametrize("reader", [SnapshotLock.BRIEF], indirect=True, ids=str)
+@pytest.mark.parametrize("seen", [True, False], ids=["seen", "not seen"])
 def test_a_statement_that_runs_for_long_ends_the_wait_for_the_lock_and_holds_up_nobody(
-    reader: Connection, monkeypatch: pytest.MonkeyPatch
+    reader: Connection, monkeypatch: pytest.MonkeyPatch, *, seen: bool
 ) -> None:
-    monkeypatch.setattr(sessions, "_LOCK_ATTEMPTS", 1)
+    """Where it was not seen in advance, the lock holds up others for its second, and what they ask of its table."""
+    table = "one"
+    if not seen:
+        monkeypatch.setattr(sessions, "_RUN_FOR_LONG", "SELECT 1 FROM DUAL WHERE FALSE")
+        table = "two"
     with closing(mysql(reader)) as session, closing(mysql(reader)) as writer:
         query(session, "INSERT INTO one (gtid) VALUES ('long')")
-        busy = threading.Thread(target=query, args=(session, "SELECT SLEEP(4) FROM one LIMIT 1"))
+        busy = threading.Thread(target=query, args=(session, "SELECT SLEEP(6) FROM one LIMIT 1"))
         busy.start()
         wait_until(lambda: _is_asleep(writer), timeout_s=10, what="a long statement")
-        with pytest.raises(TransientError, match="gave no read lock in 1 attempts"):
-            open_views(source_of(SnapshotLock.BRIEF), 2)
-        query(writer, "INSERT INTO one (gtid) VALUES ('next')")
+        monkeypatch.setattr(sessions, "_LOCK_ATTEMPTS", 1)
+        with closing(MYSQL.open_session(connections.resolve(READER))) as locking:
+            with pytest.raises(TransientError, match="gave no read lock in 1 attempts: a statement"):
+                sessions._take_lock(locking, reader)
+            query(writer, f"INSERT INTO {table} (gtid) VALUES ('next')")
+            assert _is_asleep(writer)
         busy.join()
 
 
 def _is_asleep(session: "pymysql.Connection[pymysql.cursors.Cursor]") -> bool:
-    return bool(query(session, "SELECT 1 FROM performance_schema.processlist WHERE state = 'User sleep'"))
+    return bool(query(session, "SELECT 1 FROM performance_schema.processlist WHERE state = 'User sleep' AND time >= 1"))
 
 
 @pytest.mark.parametrize("reader", [SnapshotLock.BRIEF], indirect=True, ids=str)

@@ -61,7 +61,7 @@ GOOD = SourceFacts(
 def test_a_good_server_breaks_no_rule() -> None:
     assert check(GOOD) == ()
     assert set(VARIABLES) <= set(ASKED)
-    assert check(replace(GOOD, brief_lock=True, reader=role("FLUSH_TABLES", "REPLICATION CLIENT"))) == ()
+    assert check(replace(GOOD, brief_lock=True, reader=role("FLUSH_TABLES", "REPLICATION CLIENT", "PROCESS"))) == ()
 
 
 def role(*grants: str) -> RoleFacts:
@@ -94,7 +94,7 @@ def test_tables_of_another_database_are_judged_by_the_settings_of_the_same_serve
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As a source that allows a brief lock, whose reader has the rights of that alone."""
-    own = replace(GOOD, brief_lock=True, reader=role("FLUSH_TABLES", "REPLICATION CLIENT"))
+    own = replace(GOOD, brief_lock=True, reader=role("FLUSH_TABLES", "REPLICATION CLIENT", "PROCESS"))
     other = SourceFacts(
         "history", {}, {"entry": "InnoDB"}, foreign_keys=GOOD.foreign_keys, reader=own.reader, capture=own.capture
     )
@@ -127,7 +127,7 @@ def test_a_session_with_settings_of_its_own_is_named(name: str) -> None:
     ("facts", "lacking"),
     [
         (replace(GOOD, reader=role()), ["BACKUP_ADMIN"]),
-        (replace(GOOD, brief_lock=True), ["FLUSH_TABLES", "REPLICATION CLIENT"]),
+        (replace(GOOD, brief_lock=True), ["FLUSH_TABLES", "REPLICATION CLIENT", "PROCESS"]),
         (
             replace(GOOD, capture=replace(GOOD.capture, global_grants=frozenset())),
             ["REPLICATION SLAVE", "REPLICATION CLIENT", "XA_RECOVER_ADMIN"],

@@ -11,8 +11,9 @@ _RIGHTS = Rights(
     ["REPLICATION SLAVE, REPLICATION CLIENT", "XA_RECOVER_ADMIN"],
     {
         "brief": (
-            "-- `snapshot.lock: brief` holds FLUSH TABLES WITH READ LOCK for milliseconds, and reads where the log is.",
-            ["REPLICATION CLIENT ON *.*", "FLUSH_TABLES ON *.*"],
+            "-- `snapshot.lock: brief` holds FLUSH TABLES WITH READ LOCK for milliseconds, never beside a long\n"
+            "-- statement, and reads where the log is.",
+            ["REPLICATION CLIENT, PROCESS ON *.*", "FLUSH_TABLES ON *.*"],
         ),
         "none": (
             "-- `snapshot.lock: none` takes no lock. This is what it needs to read where the log is.",

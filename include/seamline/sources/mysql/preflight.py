@@ -121,6 +121,8 @@ def reader_role(facts: SourceFacts) -> Sequence[Problem]:
         found.append(lacks(facts.reader, "FLUSH_TABLES, which `snapshot.lock: brief` needs"))
     if not facts.reader.has("REPLICATION CLIENT"):
         found.append(lacks(facts.reader, "REPLICATION CLIENT, which `snapshot.lock: brief` needs"))
+    if not facts.reader.has("PROCESS"):
+        found.append(lacks(facts.reader, "PROCESS, by which `snapshot.lock: brief` keeps from long statements"))
     return found
 
 

@@ -28,10 +28,17 @@ from seamline.sources.mysql.gtid_set import GtidSet
 from seamline.sources.mysql.position import MySqlPosition
 from seamline.sources.mysql.read import MySqlReadView
 
-# No time-out of the lock is shorter. Other statements wait as long as we do.
+# No time-out of the lock is shorter. What would change something waits as long as we do.
 _LOCK_SETTINGS = "SET SESSION lock_wait_timeout = 1, SESSION wait_timeout = 1"
 _LOCK = "FLUSH TABLES WITH READ LOCK"
 _LOCK_ATTEMPTS = 10
+# The lock closes every table, and waits for those that a statement reads. Each new statement on such a table waits then
+# for that old one, also after the lock was given up. So it is not asked for beside a statement that runs for long. What
+# applies the log of another server is always one, and who waits for GET_LOCK has no table open.
+_RUN_FOR_LONG = (
+    "SELECT user, time FROM performance_schema.processlist WHERE command IN ('Query', 'Execute') AND time >= 1"
+    " AND id <> CONNECTION_ID() AND user <> 'system user' AND COALESCE(state, '') <> 'User lock' ORDER BY time DESC"
+)
 # Of openings during which the server let go of the lock: this process stood still for a second, or its link.
 _OPENINGS_MAX = 5
 # As `str(MySqlPosition)`.
@@ -49,19 +56,35 @@ def _take_lock(session: "Session[Any]", connection: Connection) -> None:
     for attempt in range(1, _LOCK_ATTEMPTS + 1):
         try:
             query(session, _LOCK_SETTINGS)
-            query(session, _LOCK)
+            in_the_way = _in_the_way(session)
         except pymysql.err.MySQLError as exc:
-            if exc.args[0] != ER.LOCK_WAIT_TIMEOUT:
-                raise MYSQL.translated(exc, connection) from exc
-            if attempt == _LOCK_ATTEMPTS:
-                raise TransientError(
-                    f"MySQL gave no read lock in {attempt} attempts of a second: a statement runs for longer ({_LOCK})",
-                    hint="read at a quieter hour, or declare `snapshot: {lock: none}`; SHOW FULL PROCESSLIST names it",
-                ) from exc
-            log.warning("MySQL gives no read lock yet, a statement runs. Attempt %d of %d", attempt, _LOCK_ATTEMPTS)
-            time.sleep(PAUSE_S)
-        else:
+            raise MYSQL.translated(exc, connection) from exc
+        if not in_the_way:
             return
+        if attempt < _LOCK_ATTEMPTS:
+            log.warning("no read lock of MySQL yet: %s. Attempt %d of %d", in_the_way, attempt, _LOCK_ATTEMPTS)
+            time.sleep(PAUSE_S)
+    raise TransientError(
+        f"MySQL gave no read lock in {_LOCK_ATTEMPTS} attempts: {in_the_way} ({_LOCK})",
+        hint="read at a quieter hour, or declare `snapshot: {lock: none}`; SHOW FULL PROCESSLIST names it",
+    )
+
+
+def _in_the_way(session: "Session[Any]") -> str:
+    """Takes the lock, or says what keeps it from us."""
+    running = query(session, _RUN_FOR_LONG)
+    if running:
+        user, seconds = running[0]
+        return f"a statement of {user} runs for {seconds} s"
+    try:
+        query(session, _LOCK)
+    except pymysql.err.MySQLError as exc:
+        if exc.args[0] != ER.LOCK_WAIT_TIMEOUT:
+            raise
+        # One half of the lock may be ours all the same: nobody could change anything until this session ends.
+        query(session, "UNLOCK TABLES")
+        return "a statement runs for longer than a second"
+    return ""
 
 
 def _position_under_lock(session: "Session[Any]") -> MySqlPosition:

@@ -17,7 +17,8 @@ class Snapshot(Declared):
         description="none: no lock; several sessions that come to stand at one position, which"
         " performance_schema.log_status proves, or one that reads table after table, slowly, where the source commits"
         " too often for that. brief: several sessions are opened at one position while statements wait for some"
-        " milliseconds (FLUSH TABLES WITH READ LOCK); needs the owner's consent.",
+        " milliseconds, at most a second (FLUSH TABLES WITH READ LOCK, not asked for beside a statement that runs"
+        " for long); needs the owner's consent.",
     )
 
 
