@@ -30,5 +30,7 @@ def others_go_on(run_id: str, context: Any) -> Iterator[None]:
 
 def is_last_try(exc: AirflowException, context: Any) -> bool:
     """Whether Airflow does not try this task again."""
+    if isinstance(exc, AirflowFailException):
+        return True
     ti = context["ti"]
-    return isinstance(exc, AirflowFailException) or ti.try_number > ti.max_tries
+    return bool(ti.try_number > ti.max_tries)

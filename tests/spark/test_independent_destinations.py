@@ -178,7 +178,7 @@ def test_a_destination_that_is_away_or_fails_for_good_is_noticed_by_nobody_but_w
         assert office.alarm_is_about("archive"), office.alarms()
         status = office.status()
         assert "streaming since" in status["warehouse"], status
-        assert "backing_off" in status["archive"], status
+        assert "still since" in status["archive"], status
         cuts = {one.destination: one for one in office.hosts.store.takes(office.plan.sync, date_of(run_id))}
         assert (cuts["warehouse"].publication.version, cuts["archive"].publication.version) == (1, None)
         assert cuts["archive"].compared is Verdict.NOT_RUN
