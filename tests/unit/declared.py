@@ -39,6 +39,9 @@ checks:
   - {table: ledger_entry, type: expect_column_values_to_be_unique, kwargs: {column: id}}
 """
 
+# Its connections, each with its type.
+KNOWN = {"core_bank": "mysql", "core_bank_capture": "mysql", "warehouse": "postgres"}
+
 FILES = {
     "sources/core_bank.yaml": SOURCE,
     "destinations/warehouse.yaml": DESTINATION,

@@ -8,10 +8,8 @@ import pytest
 from seamline.domain.errors import ConfigError
 from seamline.spec.faults import DeclarationsInvalid, Fault
 from seamline.spec.load import load_declarations, load_each, load_sync
-from tests.unit.declared import DESTINATION, SOURCE, SUITE, SYNC, write_declarations
+from tests.unit.declared import DESTINATION, KNOWN, SOURCE, SUITE, SYNC, write_declarations
 from tests.unit.mistakes import MISTAKES, SYNC_FILE, TEXTS
-
-KNOWN = {"core_bank": "mysql", "core_bank_capture": "mysql", "warehouse": "postgres"}
 
 
 def faults_of(folder: Path, changed: dict[str, str]) -> tuple[Fault, ...]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from seamline.spec.faults import DeclarationsInvalid
 from seamline.spec.load import load_declarations
-from tests.unit.declared import FILES, SYNC, write_declarations
+from tests.unit.declared import FILES, KNOWN, SYNC, write_declarations
 
 SCRAPS = (
     "", "~", "[]", "{}", "- ", ": ", "? ", "&a ", "*a", "<<: ", "!tag ", "%", "|", "'", '"', "\t", "\n", "é", "💶",
@@ -82,9 +82,7 @@ def test_one_wrong_value_or_key_is_faults_of_one_line_and_repeats_no_password(tm
     refused = 0
     for name, text in changed_once():
         try:
-            load_declarations(
-                write_declarations(tmp_path, {name: text}), connections=["core_bank", "core_bank_capture", "warehouse"]
-            )
+            load_declarations(write_declarations(tmp_path, {name: text}), connections=KNOWN)
         except DeclarationsInvalid as error:
             refused += 1
             assert error.faults
