@@ -74,6 +74,20 @@ def test_infinite_and_far_values_are_read_from_the_servers_own_form(
     assert [value for (value,) in rows_of(table, batch)] == [math.inf, -math.inf, *values, None]
 
 
+@pytest.mark.parametrize(
+    ("kind", "exact"),
+    [(Kind.DOUBLE, [0.1, 5e-324, 1.7976931348623157e308]), (Kind.FLOAT, [0.10000000149011612, 3.4028234663852886e38])],
+)
+def test_floats_are_read_from_their_shortest_exact_digits(kind: Kind, exact: list[float]) -> None:
+    column = Column("v", kind, kind)
+    shortest = {Kind.DOUBLE: ["0.1", "5e-324", "1.7976931348623157e+308"], Kind.FLOAT: ["0.1", "3.4028235e+38"]}[kind]
+    rows = [*shortest, "Infinity", "-Infinity", "-0", "NaN", None]
+    (batch,) = typed_batches(Table("t", (column,)), iter([b"".join(map(_csv, rows))]))
+    *found, nan, null = batch.column(0).to_pylist()
+    assert found == [*exact, math.inf, -math.inf, 0.0]
+    assert (math.copysign(1, found[-1]), math.isnan(nan), null) == (-1, True, None)
+
+
 def test_a_value_that_does_not_fit_is_refused_by_name() -> None:
     table = Table("t", (Column("price", Kind.DECIMAL, "numeric(4,2)", precision=4, scale=2),))
     with pytest.raises(SchemaConflict, match=r"a value of t\.price does not fit numeric\(4,2\)"):

@@ -94,6 +94,15 @@ def test_floats_are_written_as_the_reference_writes_them(values: list[float]) ->
     assert texts == [canonical_text(column, value) for value in values]
 
 
+@pytest.mark.parametrize("scale", [0, 1, 6, 7, 18])
+@pytest.mark.parametrize("digits", [18, 60])
+def test_decimals_however_small_are_written_without_an_exponent(digits: int, scale: int) -> None:
+    column = Column("d", Kind.DECIMAL, f"decimal({digits},{scale})", precision=digits, scale=scale)
+    values = [None, *(Decimal(number).scaleb(-scale) for number in (0, 1, -1, 10, -99, 10**17, 1 - 10**18))]
+    texts = canonical_texts(column, array_of(column, values)).to_pylist()
+    assert texts == [canonical_text(column, value) for value in values]
+
+
 def test_parts_of_a_batch_add_up_to_the_whole() -> None:
     table = Table("t", (Column("n", Kind.INTEGER, "bigint"), Column("s", Kind.BYTES, "blob")), ("n",))
     batch = batch_of(table, [(n, None if n % 7 == 0 else b"x" * (n % 5)) for n in range(1_000)])

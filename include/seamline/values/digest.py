@@ -29,6 +29,7 @@ from seamline.domain.digest import SegmentDigest
 from seamline.domain.errors import InvariantViolated
 from seamline.values.arrow import TEXT
 from seamline.values.build import values_of
+from seamline.values.content import content_of, offsets_of
 from seamline.values.special import special_mask
 
 _Numbers = np.ndarray[tuple[int], np.dtype[np.uint64]]
@@ -39,6 +40,8 @@ _COMMA, _COLON, _NOTHING = (pa.scalar(text, TEXT) for text in (",", ":", ""))
 _FIRST_DAY, _LAST_DAY = (pa.scalar(days, pa.int32()) for days in (-719_162, 2_932_896))
 # Arrow prints floats in between without an exponent; so does PostgreSQL.
 _LEAST_PLAIN, _PLAIN_END = 1e-4, 1e10
+# Arrow writes decimals of so many digits behind the point without an exponent.
+_PLAIN_SCALE_MAX = 6
 # Enough for an exact sum of doubles below 1e20: their last digits are of 10^-324.
 _SUM_DIGITS = 400
 _SUMMED_BELOW = float(SUMMED_BELOW)
@@ -159,19 +162,22 @@ def _truth_texts(_: Column, values: pa.Array) -> pa.Array:
 
 
 def _decimal_texts(column: Column, values: pa.Array) -> pa.Array:
-    """By way of the unscaled number: Arrow writes small ones, zero too, with an exponent."""
+    texts = values.cast(TEXT) if 0 <= values.type.scale <= _PLAIN_SCALE_MAX else _unscaled_texts(values)
+    return pc.if_else(special_mask(column, values), pa.scalar("NaN", TEXT), texts)
+
+
+def _unscaled_texts(values: pa.Array) -> pa.Array:
+    """By way of the unscaled number: Arrow writes small ones of many digits, zero too, with an exponent."""
     scale = values.type.scale
     make = pa.decimal128 if pa.types.is_decimal128(values.type) else pa.decimal256
     unscaled = pa.Array.from_buffers(
         make(values.type.precision, 0), len(values), values.buffers(), offset=values.offset
     )
     texts = unscaled.cast(TEXT)
-    if scale:
-        digits = pc.ascii_lpad(pc.utf8_ltrim(texts, "-"), scale + 1, "0")
-        sign = pc.if_else(pc.starts_with(texts, "-"), pa.scalar("-", TEXT), _NOTHING)
-        whole, fraction = pc.utf8_slice_codeunits(digits, 0, -scale), pc.utf8_slice_codeunits(digits, -scale)
-        texts = _concatenated(sign, whole, pa.scalar(".", TEXT), fraction)
-    return pc.if_else(special_mask(column, values), pa.scalar("NaN", TEXT), texts)
+    digits = pc.ascii_lpad(pc.utf8_ltrim(texts, "-"), scale + 1, "0")
+    sign = pc.if_else(pc.starts_with(texts, "-"), pa.scalar("-", TEXT), _NOTHING)
+    whole, fraction = pc.utf8_slice_codeunits(digits, 0, -scale), pc.utf8_slice_codeunits(digits, -scale)
+    return _concatenated(sign, whole, pa.scalar(".", TEXT), fraction)
 
 
 def _float_texts(column: Column, values: pa.Array) -> pa.Array:
@@ -207,7 +213,7 @@ def _interval_texts(column: Column, values: pa.Array) -> pa.Array:
 
 
 def _uuid_texts(_: Column, values: pa.Array) -> pa.Array:
-    digits = np.frombuffer(_content(values).hex().encode(), np.uint8).reshape(len(values), 32)
+    digits = np.frombuffer(content_of(values).hex().encode(), np.uint8).reshape(len(values), 32)
     texts = np.full((len(values), 36), ord("-"), np.uint8)
     for start, end, dashes in ((0, 8, 0), (8, 12, 1), (12, 16, 2), (16, 20, 3), (20, 32, 4)):
         texts[:, start + dashes : end + dashes] = digits[:, start:end]
@@ -247,30 +253,11 @@ def _through_reference(column: Column, values: pa.Array, texts: pa.Array, is_odd
 # ---- bytes and sums -------------------------------------------------------------------------------------------------
 
 
-def _content(values: pa.Array) -> bytes:
-    """The bytes of all values, one behind the other; of fixed ones also those that stand where a NULL is."""
-    if pa.types.is_fixed_size_binary(values.type):
-        width = values.type.byte_width
-        return _part(values.buffers()[1], values.offset * width, (values.offset + len(values)) * width)
-    offsets = _offsets(values)
-    return _part(values.buffers()[2], offsets[0], offsets[-1])
-
-
-def _part(buffer: pa.Buffer | None, start: int, end: int) -> bytes:
-    return buffer.slice(start, end - start).to_pybytes() if buffer is not None and end > start else b""
-
-
-def _offsets(values: pa.Array) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-    if not len(values):
-        return np.zeros(1, np.int64)
-    return np.frombuffer(values.buffers()[1], np.int64)[values.offset : values.offset + len(values) + 1]
-
-
 def _hex(values: pa.Array) -> pa.Array:
-    digits = _content(values).hex().encode()
+    digits = content_of(values).hex().encode()
     if pa.types.is_fixed_size_binary(values.type):
         return _texts_of(digits, len(values), 2 * values.type.byte_width)
-    offsets = _offsets(values)
+    offsets = offsets_of(values)
     return _texts_at(digits, (offsets - offsets[0]) * 2)
 
 
@@ -284,8 +271,8 @@ def _texts_at(content: bytes, offsets: "np.ndarray[tuple[int], np.dtype[np.int64
 
 def _hashed(texts: pa.Array, prefix: str) -> pa.Array:
     """SHA-256 of prefix and text, of each."""
-    start, content, sha256 = prefix.encode(), _content(texts), hashlib.sha256
-    offsets = _offsets(texts)
+    start, content, sha256 = prefix.encode(), content_of(texts), hashlib.sha256
+    offsets = offsets_of(texts)
     ends = pairwise((offsets - offsets[0]).tolist())
     hashes = b"".join([sha256(start + content[first:end]).digest() for first, end in ends])
     return pa.Array.from_buffers(pa.binary(_HASH_BYTES), len(texts), [None, pa.py_buffer(hashes)])
@@ -303,7 +290,7 @@ def _second_number(hashes: pa.Array) -> _Numbers:
 
 
 def _words(hashes: pa.Array) -> "np.ndarray[tuple[int, int], np.dtype[np.uint64]]":
-    return np.frombuffer(_content(hashes), ">u8").reshape(-1, 4).astype(np.uint64)
+    return np.frombuffer(content_of(hashes), ">u8").reshape(-1, 4).astype(np.uint64)
 
 
 def _total(numbers: _Numbers) -> int:

@@ -8,13 +8,13 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
 from seamline.values.arrow import BYTES, TEXT
+from seamline.values.content import content_of, offsets_of
 from seamline.values.digest import canonical_texts
 from seamline.values.special import special_mask
 
@@ -51,17 +51,12 @@ def joined(fields: Sequence[pa.Array]) -> pa.Array:
 
 
 def document_of(lines: pa.Array) -> bytes:
-    ended = pc.binary_join_element_wise(lines, _LINE_END, pa.scalar(b"", BYTES))
-    offsets = _offsets(ended)
-    return ended.buffers()[2].slice(offsets[0], offsets[-1] - offsets[0]).to_pybytes() if len(ended) else b""
+    return content_of(pc.binary_join_element_wise(lines, _LINE_END, pa.scalar(b"", BYTES)))
 
 
 def hashes_of(lines: pa.Array) -> list[bytes]:
     """What a row without a key is known by: a hash of its line. Stored for years: lines must not change."""
-    if not len(lines):
-        return []
-    offsets = _offsets(lines)
-    content = lines.buffers()[2].slice(offsets[0], offsets[-1] - offsets[0]).to_pybytes()
+    offsets, content = offsets_of(lines), content_of(lines)
     ends = pairwise((offsets - offsets[0]).tolist())
     return [hashlib.sha256(content[first:end]).digest()[:HASH_BYTES] for first, end in ends]
 
@@ -69,13 +64,12 @@ def hashes_of(lines: pa.Array) -> list[bytes]:
 def escaped(values: pa.Array) -> pa.Array:
     """Bytes or texts as a field."""
     found = values.cast(BYTES)
+    content = content_of(found)
     for plain, written in _ESCAPES:
-        found = pc.replace_substring(found, pattern=plain, replacement=written)
+        # Most columns have none of them: a look at their bytes is much cheaper than writing each value again.
+        if plain in content:
+            found = pc.replace_substring(found, pattern=plain, replacement=written)
     return found
-
-
-def _offsets(values: pa.Array) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-    return np.frombuffer(values.buffers()[1], np.int64)[values.offset : values.offset + len(values) + 1]
 
 
 def _field(table: Table, column: Column, values: pa.Array) -> pa.Array:

@@ -1,10 +1,11 @@
 """Rows of a PostgreSQL table in the typed form, by COPY in CSV: exact, and NULL and '' kept apart.
 
-Arrow reads whole numbers and texts. Other values come as the server's own binary form in hex: no setting of a session
-changes that, and an infinite or far one has it like any other.
+Arrow reads numbers and texts; floats come as the shortest digits that are exact, which the reading session is set to.
+Other values come as the server's own binary form in hex: no setting of a session changes that, and an infinite or far
+one has it like any other.
 """
 
-import io
+from binascii import unhexlify
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
@@ -18,10 +19,12 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import InvariantViolated, SchemaConflict
 from seamline.sources.postgres.row_decoder import decimal_of
 from seamline.values.arrow import INTERVAL, TEXT, arrow_type, schema_of
+from seamline.values.content import content_of
 from seamline.values.special import INFINITE_DAY, INFINITE_MOMENT, LAST_PLAIN_MOMENT, stored_moment
 
 # What is parsed at once.
 _PART_BYTES = 4 << 20
+_QUOTE = ord('"')
 _DAYS_TO_2000 = 10_957
 _MICROSECONDS_TO_2000 = _DAYS_TO_2000 * 86_400_000_000
 _INTERVAL = np.dtype([("microseconds", ">i8"), ("days", ">i4"), ("months", ">i4")])
@@ -49,8 +52,6 @@ def expression_of(column: Column) -> str:
 
 
 _SENT = {
-    Kind.FLOAT: "float4send",
-    Kind.DOUBLE: "float8send",
     Kind.DATE: "date_send",
     # Both are microseconds since 2000, in UTC.
     Kind.DATETIME: "timestamp_send",
@@ -75,7 +76,7 @@ def typed_batches(table: Table, blocks: Iterator[bytes]) -> Iterator[pa.RecordBa
     for rows in _whole_rows(blocks):
         try:
             read = pyarrow.csv.read_csv(
-                io.BytesIO(rows),
+                pa.BufferReader(rows),
                 read_options=pyarrow.csv.ReadOptions(column_names=names, block_size=len(rows) + 1, use_threads=False),
                 # An empty line is the NULL of a table of one column.
                 parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
@@ -106,7 +107,7 @@ def _whole_rows(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 def _end_of_last_row(rows: bytes) -> int:
     """Behind the last line break that stands in no value: an even number of quotes is in front of it. 0: none does."""
-    quotes, end = rows.count(b'"'), len(rows)
+    quotes, end = int(np.count_nonzero(np.frombuffer(rows, np.uint8) == _QUOTE)), len(rows)
     while (at := rows.rfind(b"\n", 0, end)) >= 0:
         quotes -= rows.count(b'"', at, end)
         if quotes % 2 == 0:
@@ -117,7 +118,7 @@ def _end_of_last_row(rows: bytes) -> int:
 
 def _csv_type(column: Column) -> pa.DataType:
     match column.kind:
-        case Kind.INTEGER | Kind.BOOLEAN:
+        case Kind.INTEGER | Kind.BOOLEAN | Kind.FLOAT | Kind.DOUBLE:
             return arrow_type(column)
         case _:
             return TEXT
@@ -145,7 +146,7 @@ def _numbers(values: pa.Array, of: "np.dtype[np.generic]") -> "np.ndarray[tuple[
 
 
 def _content(values: pa.Array, width: int) -> bytes:
-    data = b"" if not len(values) else bytes.fromhex("".join(values.to_pylist()))
+    data = unhexlify(content_of(values))
     if len(data) != len(values) * width:
         raise InvariantViolated(f"binary values of {width} bytes were read in another size")
     return data
@@ -157,11 +158,6 @@ def _with_nulls(found: pa.Array, values: pa.Array) -> pa.Array:
 
 def _bytes(_: Column, values: pa.Array) -> pa.Array:
     return pa.array([None if text is None else bytes.fromhex(text) for text in values.to_pylist()], pa.large_binary())
-
-
-def _floats(column: Column, values: pa.Array) -> pa.Array:
-    width = arrow_type(column).bit_width // 8
-    return _with_nulls(pa.array(_numbers(values, np.dtype(f">f{width}")).astype(f"f{width}")), values)
 
 
 def _days(_: Column, values: pa.Array) -> pa.Array:
@@ -198,8 +194,6 @@ def _uuids(_: Column, values: pa.Array) -> pa.Array:
 
 _TYPED: Mapping[Kind, Callable[[Column, pa.Array], pa.Array]] = {
     Kind.DECIMAL: decimal_of,
-    Kind.FLOAT: _floats,
-    Kind.DOUBLE: _floats,
     Kind.BYTES: _bytes,
     Kind.DATE: _days,
     Kind.DATETIME: _moments,
