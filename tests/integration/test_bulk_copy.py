@@ -17,7 +17,7 @@ from seamline.bulk.copy import Copied, CopyItem, CopyTarget, copy_group, copy_on
 from seamline.databases.mysql import snapshot_barrier
 from seamline.databases.mysql.client import MARIADB, query
 from seamline.databases.mysql.one_session import SessionReaders
-from seamline.databases.mysql.snapshot_barrier import BarrierLocks, Coordinator
+from seamline.databases.mysql.snapshot_barrier import BarrierLocks, Coordinator, used
 from seamline.databases.mysql.snapshot_sessions import BEGIN_SNAPSHOT, SnapshotLock, close_all
 from seamline.databases.postgres.read import Relation, open_views
 from seamline.domain.canonical import inexact_columns
@@ -41,6 +41,7 @@ from tests.integration.databases import mariadb, mariadb_database, postgres, pos
 from tests.integration.kinds import CASES, INEXACT_CASES, LENIENT, KindCase
 from tests.integration.known import known_by_id
 from tests.postgres_wire import WIRE
+from tests.waiting import wait_until
 
 SOURCE_ID, DESTINATION_ID = "snap_bulk_source", "snap_bulk_destination"
 SOURCE = SourcePlan("s", "mariadb", "snap_bulk", SOURCE_ID, SOURCE_ID, SOURCE_ID, "log", "connector")
@@ -289,6 +290,7 @@ def test_a_reader_that_lost_its_session_while_it_waited_may_be_tried_again(sourc
     readers._begin_to_read(readers._session, "")
     with closing(mariadb(source)) as session, session.cursor() as cursor:
         cursor.execute(f"KILL {readers._session.thread_id()}")
+    wait_until(lambda: not used(readers._control, [readers._named]), timeout_s=30, what="the session to end")
     with pytest.raises(TransientError, match="was lost"):
         next(readers.batches(0, proven=lambda _: None))
     readers.close()
