@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from seamline import registry, settings
 from seamline.adapters.connections import Connection
 from seamline.demo.bank import SMALL, connect, fill
-from seamline.demo.writers import Writer, write_until
+from seamline.demo.writers import PAUSE_S_MIN, Writer, write_until
 from seamline.domain.calendar import last_ended
 from seamline.domain.date_before import DATE_BEFORE, late_in_words
 from seamline.domain.errors import Refused
@@ -124,7 +124,7 @@ def writers(bank: Connection) -> Iterator[list[Writer]]:
     made = [Writer(number, seed=11) for number in range(2)]
     with known(bank, "bank_app", "mysql"), ExitStack() as stack:
         for writer in made:
-            thread = threading.Thread(target=write_until, args=(stop, writer))
+            thread = threading.Thread(target=write_until, kwargs={"pause_s": PAUSE_S_MIN}, args=(stop, writer))
             thread.start()
             stack.callback(thread.join)
         stack.callback(stop.set)

@@ -18,7 +18,7 @@ from seamline.adapters.connections import Connection
 from seamline.bulk.read import SourceAtOnePosition
 from seamline.databases.mysql.client import query
 from seamline.demo.bank import SMALL, connect, fill
-from seamline.demo.writers import Writer, write_until
+from seamline.demo.writers import PAUSE_S_MIN, Writer, write_until
 from seamline.domain.digest import Segment
 from seamline.domain.errors import Refused, SchemaConflict, TransientError
 from seamline.domain.runs import RunKind, RunState
@@ -83,7 +83,10 @@ def writers(bank: Connection) -> Iterator[list[Writer]]:
     stop = threading.Event()
     made = [Writer(number, seed=11) for number in range(WRITERS)]
     with _known(bank, "bank_app", "mysql"):
-        threads = [threading.Thread(target=write_until, args=(stop, writer)) for writer in made]
+        threads = [
+            threading.Thread(target=write_until, kwargs={"pause_s": PAUSE_S_MIN}, args=(stop, writer))
+            for writer in made
+        ]
         for thread in threads:
             thread.start()
         yield made

@@ -26,6 +26,8 @@ WRITERS = 8
 TRANSACTIONS_PER_S_MAX = 100.0
 # So a bank of 1,000 has the whole rate.
 ACCOUNTS_PER_TRANSACTION = 9
+# Of one writer, at the whole rate.
+PAUSE_S_MIN = WRITERS / TRANSACTIONS_PER_S_MAX
 TIMEZONE = ZoneInfo("Asia/Shanghai")
 RECONNECT_S = 1.0
 
@@ -52,7 +54,7 @@ class Writer:
     def pause_s(self) -> float:
         """Between the beginnings of two transactions, at this writer's share of the rate."""
         accounts = sum(map(len, self.accounts.values()))
-        return WRITERS / min(TRANSACTIONS_PER_S_MAX, accounts / ACCOUNTS_PER_TRANSACTION)
+        return max(PAUSE_S_MIN, WRITERS * ACCOUNTS_PER_TRANSACTION / accounts)
 
     def one_transaction(self, session: "pymysql.Connection[Cursor]") -> None:
         kind = self.rng.choices(list(MIX), [share for share, _ in MIX.values()])[0]
@@ -154,8 +156,9 @@ MIX: dict[str, tuple[float, Work]] = {
 }
 
 
-def write_until(stop: threading.Event, writer: Writer) -> None:
-    """Commit at the writer's share of the rate; a lost server or a deadlock costs a pause, never the writer."""
+def write_until(stop: threading.Event, writer: Writer, *, pause_s: float | None = None) -> None:
+    """Commit every `pause_s` (None: at the writer's share of the rate); a lost server or a deadlock costs a pause,
+    never the writer."""
     while not stop.is_set():
         try:
             session = connect(connections.resolve("bank_app"))
@@ -166,7 +169,7 @@ def write_until(stop: threading.Event, writer: Writer) -> None:
                 due = time.monotonic()
                 while not stop.is_set():
                     writer.one_transaction(session)
-                    due = max(due + writer.pause_s, time.monotonic() - 1)
+                    due = max(due + (pause_s or writer.pause_s), time.monotonic() - 1)
                     stop.wait(max(0.0, due - time.monotonic()))
             finally:
                 session.close()
