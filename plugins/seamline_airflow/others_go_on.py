@@ -23,14 +23,16 @@ def others_go_on(run_id: str, context: Any) -> Iterator[None]:
         with parts.platform() as store:
             run = store.run(run_id)
         # What ended all, as a bug of ours does, names no destination.
-        if not (is_last_try(exc, context) and run.published_into and run.result.get(NOT_PUBLISHED)):
+        if not (ends_task(exc, context) and run.published_into and run.result.get(NOT_PUBLISHED)):
             raise
         log.error("%s go on without the others: %s", ", ".join(run.published_into), exc)
 
 
-def is_last_try(exc: AirflowException, context: Any) -> bool:
-    """Whether Airflow does not try this task again."""
-    if isinstance(exc, AirflowFailException):
-        return True
+def ends_task(exc: AirflowException, context: Any) -> bool:
+    """Whether Airflow does not try the task again behind this error."""
+    return isinstance(exc, AirflowFailException) or is_last_try(context)
+
+
+def is_last_try(context: Any) -> bool:
     ti = context["ti"]
     return bool(ti.try_number > ti.max_tries)

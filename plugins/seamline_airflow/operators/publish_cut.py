@@ -13,7 +13,7 @@ from seamline_airflow import deadline, parts
 from seamline_airflow.errors import task_errors
 from seamline_airflow.operators.gate import NOT_CLEAN, Question, compares_only
 from seamline_airflow.operators.step import StepOperator
-from seamline_airflow.others_go_on import is_last_try
+from seamline_airflow.others_go_on import ends_task, is_last_try
 
 
 class PublishCutOperator(StepOperator):
@@ -30,7 +30,7 @@ class PublishCutOperator(StepOperator):
         except AirflowSkipException:
             raise
         except AirflowException as exc:
-            if not (is_last_try(exc, context) and self._leaves_it_to_the_rest()):
+            if not (ends_task(exc, context) and self._leaves_it_to_the_rest()):
                 raise
             raise AirflowSkipException(f"left to publish_rest: {exc}") from exc
 
@@ -65,7 +65,7 @@ class PublishCutOperator(StepOperator):
         versions, failed = self._publish_in(names, store, run, question, signature)
         self._write_down(context, store, run, question, versions, {})
         passing = [error for error in failed.values() if isinstance(error, TransientError | CommitUnknown)]
-        if passing and _is_asked(run, question) and not is_last_try(AirflowException(), context):
+        if passing and _is_asked(run, question) and not is_last_try(context):
             # `publish_rest` comes behind the answer, a day later or never.
             raise passing[0]
         return versions
