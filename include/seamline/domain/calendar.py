@@ -35,9 +35,6 @@ class Day:
     start: datetime
     end: datetime
 
-    def includes(self, instant: datetime) -> bool:
-        return self.start <= instant < self.end
-
 
 def zone(name: str) -> ZoneInfo:
     """The time zone with this IANA name, as `Asia/Shanghai`."""
