@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from seamline.adapters.connections import Connection
+from seamline.databases.postgres.findings import read_findings
+from seamline.databases.postgres.ledger import create_tables
 from seamline.domain.changes import FindingsReported
 from seamline.ports import Joining
-from seamline.sinks.postgres.findings import read_findings
-from seamline.sinks.postgres.ledger import create_tables
 from tests.contract.behaviours import Applying, account
 from tests.contract.joining_behaviours import LEG, carrying, passed
 from tests.contract.worlds import PostgresWorld

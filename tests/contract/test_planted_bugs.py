@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 
 from seamline.adapters.connections import Connection
+from seamline.databases.postgres import ledger as ledger_tables
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import TableChanges
 from seamline.domain.errors import CommitUnknown, SeamlineError
 from seamline.domain.ledger import StreamId
 from seamline.ports import Commit, Lease, Load, Progress, Publication, Staged
 from seamline.sinks.postgres import encode_changes, joining
-from seamline.sinks.postgres import ledger as ledger_tables
 from seamline.sinks.postgres import publish as publishing
 from seamline.sinks.postgres.apply import SpanApplier
 from seamline.sinks.postgres.sink import PostgresSink

@@ -7,12 +7,12 @@ import pytest
 
 from seamline.adapters.connections import Connection, resolve
 from seamline.databases.postgres.client import Session
+from seamline.databases.postgres.ledger import create_tables
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import TransientError
 from seamline.plan.list_change import kept_name
 from seamline.plan.model import NightlyPlan, TablePlan
 from seamline.sinks.postgres.grants import grant_statements
-from seamline.sinks.postgres.ledger import create_tables
 from seamline.sinks.postgres.preflight import problems
 from tests.conftest import RunningStack
 from tests.integration.databases import postgres, postgres_database, writer_of

@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 from seamline import registry
 from seamline.adapters.kafka.client import client_settings
 from seamline.adapters.kafka.topics import CaptureTopics
+from seamline.databases.postgres.ledger import create_tables
 from seamline.domain.errors import PositionLost, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import PUBLISH
@@ -22,7 +23,6 @@ from seamline.platform.database import Database
 from seamline.platform.maintenance import PlatformMaintenance
 from seamline.platform.store import PlatformStore
 from seamline.platform.streams import PlatformStreamDirector
-from seamline.sinks.postgres.ledger import create_tables
 from seamline.sync.log_pruning import Pruned, PruningTools, log_users, prune_log
 from tests.conftest import RunningStack
 from tests.integration.databases import postgres, postgres_database

@@ -10,6 +10,7 @@ import pytest
 
 from seamline.adapters.connections import Connection
 from seamline.databases.postgres.client import open_session
+from seamline.databases.postgres.ledger import create_tables
 from seamline.domain.runs import NOT_PUBLISHED, PUBLISH, Cut, Receipt, RunState
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import DestinationPlan, plan_to_json
@@ -19,7 +20,6 @@ from seamline.platform.database import Database
 from seamline.platform.expiry import PlatformExpiry
 from seamline.platform.maintenance import PlatformMaintenance
 from seamline.platform.store import PlatformStore
-from seamline.sinks.postgres.ledger import create_tables
 from seamline.sinks.postgres.maintenance import PostgresMaintenance
 from seamline.sources.mariadb.position import BinlogPosition
 from tests.integration.cuts_published import one

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from seamline.adapters.debezium.row_decoder import Typed
 from seamline.databases.mysql import row_decoder as mysql_rows
+from seamline.databases.postgres import ledger as ledger_tables
 from seamline.domain import cutover
 from seamline.domain.catalogue import Column, Kind
 from seamline.domain.changes import TableChanges
@@ -20,7 +21,6 @@ from seamline.domain.errors import CommitUnknown, TransientError
 from seamline.domain.log import LogRecord, Transaction
 from seamline.domain.position import Position
 from seamline.ports import Commit, Lease, Progress, Staged
-from seamline.sinks.postgres import ledger as ledger_tables
 from seamline.sinks.postgres import sink as postgres_sink
 from seamline.sinks.postgres.sink import PostgresSink
 from seamline.sinks.relational import ledger as relational_ledger

@@ -7,13 +7,13 @@ offset, the tables of the incremental snapshot are what the stream's own would b
 
 from dataclasses import replace
 
+from seamline.databases.postgres import ledger as ledger_tables
 from seamline.databases.postgres.canonical import quoted
 from seamline.databases.postgres.client import Session
 from seamline.domain.errors import NotCaughtUp, Refused
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import INCREMENTAL, DestinationPlan
 from seamline.ports import Joining, Load
-from seamline.sinks.postgres import ledger as ledger_tables
 from seamline.sinks.postgres.publish import begin, lock_publishes, put_tables_in_place, set_aside
 
 

@@ -89,7 +89,7 @@ class Postgres:
     def findings(
         self, destination: DestinationPlan, stream: StreamId, *, after: FindingsReported
     ) -> tuple[tuple[Finding, ...], FindingsReported]:
-        from seamline.sinks.postgres.findings import findings_of
+        from seamline.databases.postgres.findings import findings_of
 
         return findings_of(destination, stream, after=after)
 

@@ -7,11 +7,11 @@ import psycopg
 from seamline.adapters.connections import resolve
 from seamline.databases.postgres.canonical import quoted
 from seamline.databases.postgres.client import Session, open_session, translated
+from seamline.databases.postgres.ledger import forget
 from seamline.domain.ledger import StreamId
 from seamline.domain.log_floor import LedgerPlace
 from seamline.plan.model import INCREMENTAL, DestinationPlan
 from seamline.ports.maintenance import FINDINGS_KEPT_DAYS, INCREMENTAL_KEPT_DAYS, LetGo
-from seamline.sinks.postgres.ledger import forget
 from seamline.sinks.postgres.staging import drop_abandoned
 
 

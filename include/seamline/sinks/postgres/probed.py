@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from seamline.adapters.connections import resolve
+from seamline.databases.postgres import ledger as ledger_tables
 from seamline.databases.postgres.canonical import quoted, text_literal
 from seamline.databases.postgres.client import Session, open_session, translated
+from seamline.databases.postgres.findings import read_findings
 from seamline.databases.postgres.types import destination_type
 from seamline.domain.catalogue import Column
 from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.errors import Refused
 from seamline.domain.probe import KEY, Probe, StoredUnlike
 from seamline.plan.model import DestinationPlan, SyncPlan
-from seamline.sinks.postgres import ledger as ledger_tables
-from seamline.sinks.postgres.findings import read_findings
 
 
 class PostgresProbed:

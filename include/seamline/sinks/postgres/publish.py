@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from psycopg import errors
 
+from seamline.databases.postgres import ledger as ledger_tables
 from seamline.databases.postgres.canonical import quoted
 from seamline.databases.postgres.client import Session
 from seamline.databases.postgres.read import Relation
@@ -19,7 +20,6 @@ from seamline.domain.ledger import StreamId
 from seamline.plan.list_change import kept_name
 from seamline.plan.model import INCREMENTAL, DestinationPlan
 from seamline.ports import Load, Publication
-from seamline.sinks.postgres import ledger as ledger_tables
 from seamline.sinks.postgres.delete_insert import deletable, is_of
 from seamline.sinks.postgres.ownership import of_others
 from seamline.sinks.postgres.staged_rows import require_as_compared

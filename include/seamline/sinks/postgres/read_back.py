@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 
 from seamline.adapters.connections import resolve
 from seamline.databases.postgres.client import Session
+from seamline.databases.postgres.ledger import read_ledger
 from seamline.databases.postgres.read import PostgresReadView, Relation, open_views
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import Refused
 from seamline.domain.position import Position
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Load
-from seamline.sinks.postgres.ledger import read_ledger
 
 
 def open_live(plan: SyncPlan, destination: DestinationPlan, count: int) -> list[PostgresReadView]:

@@ -13,6 +13,7 @@ from seamline import settings
 from seamline.adapters import connections, failpoints
 from seamline.adapters.connections import Connection
 from seamline.adapters.hanging import SILENCE_S
+from seamline.databases.postgres import ledger as ledger_tables
 from seamline.databases.postgres.client import (
     Session,
     end_older_sessions,
@@ -38,7 +39,6 @@ from seamline.kinds.ledger_rules import advanced, commit_in_any_order, commit_of
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Commit, Failpoints, Joining, Lease, Load, Progress, Publication, Staged, Unarmed
 from seamline.sinks.postgres import joining as together
-from seamline.sinks.postgres import ledger as ledger_tables
 from seamline.sinks.postgres import publish as publishing
 from seamline.sinks.postgres.apply import SpanApplier
 from seamline.sinks.postgres.encode_changes import Encoded, encoded

@@ -6,10 +6,10 @@ import psycopg
 
 from seamline.adapters.connections import resolve
 from seamline.databases.postgres.client import Session, open_session, translated
+from seamline.databases.postgres.ledger import IS_FROM_BEFORE_A_LOAD
 from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import DestinationPlan
-from seamline.sinks.postgres.ledger import IS_FROM_BEFORE_A_LOAD
 
 _LISTED = 1_000
 
