@@ -1,0 +1,84 @@
+"""The files of a table: where they lie, under names that no other attempt has, and that they are on the disk.
+
+The warehouse is a folder of this machine. What a commit points to must have come to the disk before: a catalogue that
+survives a power cut would else point to nothing.
+"""
+
+import os
+import re
+import secrets
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+FILE_IO = PyArrowFileIO()
+_SCHEME = "file://"
+_PLAIN = re.compile(r"[^A-Za-z0-9_]+")
+_READABLE_MAX = 40
+
+
+def url_of(path: Path) -> str:
+    """As metadata names a file. Position deletes find their file by this very text."""
+    return f"{_SCHEME}{path}"
+
+
+def path_of(url: str) -> Path:
+    """Of a file that any writer named: Spark leaves two slashes out."""
+    return Path(url.removeprefix(_SCHEME).removeprefix("file:"))
+
+
+def new_location(warehouse: str, namespace: str, table: str) -> Path:
+    """A folder for one table, which no other table ever has: orphan removal works folder by folder."""
+    readable = _PLAIN.sub("-", table)[:_READABLE_MAX]
+    return Path(warehouse).absolute() / _PLAIN.sub("-", namespace) / f"{readable}-{secrets.token_hex(4)}"
+
+
+class NewFiles:
+    """The files that one attempt writes for one table. `mark` stands in each name, for people who look for it."""
+
+    def __init__(self, location: str, mark: str) -> None:
+        self._base = path_of(location)
+        self._mark = f"{_PLAIN.sub('-', mark)}-{secrets.token_hex(6)}"
+        self._made: list[Path] = []
+
+    def data(self, ending: str) -> Path:
+        return self._new("data", ending)
+
+    def metadata(self, ending: str) -> Path:
+        return self._new("metadata", ending)
+
+    def versioned(self, version: int) -> Path:
+        """The name of a metadata file: clients read the version from its beginning."""
+        path = self._base / "metadata" / f"{version:05d}-{self._mark}.metadata.json"
+        return self._kept(path)
+
+    def synced(self) -> None:
+        """Return once all that was written is on the disk."""
+        for path in (*self._made, *dict.fromkeys(path.parent for path in self._made)):
+            sync(path)
+
+    def drop(self, paths: Iterable[Path] | None = None) -> None:
+        """Delete what was written: nothing points to it."""
+        for path in list(self._made if paths is None else paths):
+            with suppress(FileNotFoundError):
+                path.unlink()
+            self._made.remove(path)
+
+    def _new(self, folder: str, ending: str) -> Path:
+        return self._kept(self._base / folder / f"{self._mark}-{len(self._made)}{ending}")
+
+    def _kept(self, path: Path) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._made.append(path)
+        return path
+
+
+def sync(path: Path) -> None:
+    """Of a file its content, of a folder its names."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

@@ -1,0 +1,153 @@
+"""A new snapshot of a table, staged: files that nobody sees until the catalogue's pointer moves."""
+
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, update_table_metadata
+
+from seamline.domain.catalogue import Table
+from seamline.sinks.iceberg.files import NewFiles, path_of, url_of
+from seamline.sinks.iceberg.manifests import FORMAT, Head, write_list, write_manifest, write_metadata
+from seamline.sinks.iceberg.types import iceberg_schema
+
+_PROPERTIES = {
+    "format-version": str(FORMAT),
+    # Engines that change rows beside us, as a compaction, keep to position deletes too.
+    "write.delete.mode": "merge-on-read",
+    "write.update.mode": "merge-on-read",
+    "write.merge.mode": "merge-on-read",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FileChanges:
+    """What a snapshot does. `is_emptied`: all that was there before it goes."""
+
+    added: Sequence[DataFile] = ()
+    deletes: Sequence[DataFile] = ()
+    is_emptied: bool = False
+
+
+def new_head(table: Table, location: Path) -> Head:
+    """A table that does not exist yet; its first snapshot is staged on top."""
+    metadata = new_table_metadata(
+        iceberg_schema(table), UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, url_of(location), dict(_PROPERTIES)
+    )
+    return Head("", metadata, (), (), ())
+
+
+def staged_head(head: Head, changes: FileChanges, files: NewFiles) -> Head:
+    """The table with one snapshot more, as its new metadata file says it. Once the files are synced, the pointer may
+    move there."""
+    base = head.metadata
+    number, sequence = secrets.randbits(62), base.last_sequence_number + 1
+    manifests = [] if changes.is_emptied else list(head.manifests)
+    for content, added, before in (
+        (ManifestContent.DATA, changes.added, head.data),
+        (ManifestContent.DELETES, changes.deletes, head.deletes),
+    ):
+        gone = before if changes.is_emptied else ()
+        for parts in ({"added": added}, {"removed": gone}):
+            if any(parts.values()):
+                path = files.metadata(".avro")
+                manifests.append(write_manifest(base, path, number, content, **parts))  # type: ignore[arg-type]
+    parent = base.current_snapshot_id
+    listed = write_list(files.metadata(".avro"), number, parent, sequence, manifests)
+    snapshot = Snapshot(
+        snapshot_id=number,
+        parent_snapshot_id=parent,
+        sequence_number=sequence,
+        timestamp_ms=max(int(time.time() * 1000), base.last_updated_ms),
+        manifest_list=listed,
+        summary=_summary(head, changes),
+        schema_id=base.current_schema_id,
+    )
+    metadata = update_table_metadata(
+        base,
+        (
+            AddSnapshotUpdate(snapshot=snapshot),
+            SetSnapshotRefUpdate(ref_name=MAIN_BRANCH, type="branch", snapshot_id=number),
+        ),
+        metadata_location=head.location or None,
+    )
+    location = write_metadata(metadata, files.versioned(_version(head.location) + 1 if head.location else 0))
+    kept = ((), ()) if changes.is_emptied else (head.data, head.deletes)
+    fresh = [[_entry(one, number, sequence) for one in files_] for files_ in (changes.added, changes.deletes)]
+    return Head(location, metadata, tuple(manifests), (*kept[0], *fresh[0]), (*kept[1], *fresh[1]))
+
+
+def own_snapshot(metadata: TableMetadata, known: int | None) -> str:
+    """ "" where the table stands at the known snapshot, or behind it with the same rows (compactions alone). Else what
+    somebody else has done, in words."""
+    if known is None:
+        return ""
+    snapshot = metadata.current_snapshot()
+    while snapshot is not None and snapshot.snapshot_id != known:
+        operation = snapshot.summary.operation if snapshot.summary else None
+        if operation is not Operation.REPLACE:
+            said = operation.value if operation else "change"
+            return f"{said} of snapshot {snapshot.snapshot_id}"
+        parent = snapshot.parent_snapshot_id
+        snapshot = metadata.snapshot_by_id(parent) if parent is not None else None
+    return "" if snapshot is not None else f"snapshot {known} is gone"
+
+
+def _entry(file: DataFile, snapshot_id: int, sequence: int) -> ManifestEntry:
+    return ManifestEntry.from_args(
+        status=ManifestEntryStatus.ADDED,
+        snapshot_id=snapshot_id,
+        sequence_number=sequence,
+        file_sequence_number=sequence,
+        data_file=file,
+    )
+
+
+def _version(location: str) -> int:
+    """By the name of its metadata file, as every client counts."""
+    number = path_of(location).name.partition("-")[0].removeprefix("v")
+    return int(number) if number.isdecimal() else 0
+
+
+def _summary(head: Head, changes: FileChanges) -> Summary:
+    """Its totals are what engines plan by."""
+    gone_data, gone_deletes = (head.data, head.deletes) if changes.is_emptied else ((), ())
+    now_data, now_deletes = (
+        ([] if changes.is_emptied else [entry.data_file for entry in before]) + list(added)
+        for before, added in ((head.data, changes.added), (head.deletes, changes.deletes))
+    )
+    numbers = {
+        "added-data-files": len(changes.added),
+        "added-records": _rows(changes.added),
+        "added-delete-files": len(changes.deletes),
+        "added-position-deletes": _rows(changes.deletes),
+        "deleted-data-files": len(gone_data),
+        "deleted-records": _rows([entry.data_file for entry in gone_data]),
+        "removed-delete-files": len(gone_deletes),
+    }
+    totals = {
+        "total-data-files": len(now_data),
+        "total-records": _rows(now_data),
+        "total-delete-files": len(now_deletes),
+        "total-position-deletes": _rows(now_deletes),
+        "total-equality-deletes": 0,
+    }
+    if gone_data or gone_deletes or (changes.deletes and changes.added):
+        operation = Operation.OVERWRITE
+    else:
+        operation = Operation.DELETE if changes.deletes else Operation.APPEND
+    written = {name: str(number) for name, number in numbers.items() if number}
+    written |= {name: str(number) for name, number in totals.items()}
+    return Summary(operation, **written, **{"engine-name": "seamline"})
+
+
+def _rows(files: Sequence[DataFile]) -> int:
+    return sum(file.record_count for file in files)

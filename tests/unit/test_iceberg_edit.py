@@ -1,0 +1,226 @@
+"""What changes do to an Iceberg table, as every reader of it sees it: pyiceberg reads back what was staged."""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.table import StaticTable
+
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.changes import Finding
+from seamline.domain.errors import Diverged, Refused
+from seamline.sinks.iceberg.edit import TableEdit
+from seamline.sinks.iceberg.files import NewFiles, new_location, path_of
+from seamline.sinks.iceberg.manifests import Head, read_head, read_metadata
+from seamline.sinks.iceberg.rows import RowIndex
+from seamline.sinks.iceberg.snapshot import FileChanges, new_head, own_snapshot, staged_head
+from seamline.sinks.iceberg.types import typed
+from seamline.values.arrow import schema_of
+from seamline.values.build import batch_of, rows_of
+from seamline.values.changes import ChangeBatch, old_key_schema
+
+ID = Column("id", Kind.INTEGER, "bigint", nullable=False, length=64)
+NAME, BODY = Column("name", Kind.STRING, "varchar(40)", length=40), Column("body", Kind.STRING, "text", toastable=True)
+BY_NUMBER = Table("by number", (ID, NAME, BODY), ("id",))
+BY_TEXT = Table("by text", (BODY, Column("code", Kind.STRING, "char(9)", nullable=False), ID), ("code", "id"))
+KEYLESS = Table("keyless", (NAME, BODY))
+Row = tuple[Any, ...]
+
+
+class Lake:
+    """One table, each commit on top of the one before."""
+
+    def __init__(self, table: Table, folder: Path) -> None:
+        self.table = table
+        self.index = RowIndex(table)
+        base = new_head(table, new_location(str(folder), "ns", table.name))
+        self.location = base.metadata.location
+        self.head = staged_head(base, FileChanges(), self.files())
+
+    def files(self) -> NewFiles:
+        return NewFiles(self.location, "s-e1")
+
+    def commit(self, *batches: ChangeBatch) -> list[Finding]:
+        edit = TableEdit(self.table, self.head, self.index, self.files())
+        findings = edit.apply(batches)
+        staged = edit.staged()
+        if staged is not None:
+            self.head, rows = staged
+            self.index.keep(self.head, rows)
+        return findings
+
+    def put(self, *rows: Row, chunk: int = 0, met: Sequence[bool] | None = None) -> ChangeBatch:
+        return self.batch(rows, deleted=[False] * len(rows), met=met, chunk=chunk)
+
+    def batch(self, rows: Sequence[Row], *, deleted: Sequence[bool], **more: Any) -> ChangeBatch:
+        count = len(rows)
+        met = more.pop("met", None) or [False] * count
+        values = [pa.array(deleted, pa.bool_()), pa.array(range(count), pa.int64()), pa.array(met, pa.bool_())]
+        return ChangeBatch(self.table, batch_of(self.table, rows), *values[:2], None, values[2], **more)
+
+    def copies(self, counts: Counter[Row], **more: Any) -> ChangeBatch:
+        rows = batch_of(self.table, list(counts))
+        return ChangeBatch(self.table, rows, copies=pa.array(list(counts.values()), pa.int64()), **more)
+
+    def read(self) -> Counter[Row]:
+        found = StaticTable.from_metadata(self.head.location).scan().to_arrow()
+        return Counter(rows_of(self.table, typed(self.table, found.combine_chunks())))
+
+
+@pytest.fixture(params=[BY_NUMBER, BY_TEXT], ids=lambda table: table.name)
+def keyed(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+    return Lake(request.param, tmp_path)
+
+
+def row_of(lake: Lake, key: int, said: str | None) -> Row:
+    return (key, said, said) if lake.table is BY_NUMBER else (said, f"c{key % 3}", key)
+
+
+def test_any_history_of_a_table_with_a_key_ends_with_the_source_s_rows(keyed: Lake) -> None:
+    dice, expected = random.Random(7), dict[int, str | None]()
+    for number in range(25):
+        batches = list[ChangeBatch]()
+        parts = dice.choice([1, 1, 3])
+        for part in range(1, parts + 1):
+            emptied = dice.random() < 0.1
+            if emptied:
+                expected.clear()
+            keys = dice.sample(range(40), dice.randrange(1, 12))
+            gone = [dice.random() < 0.4 for _ in keys]
+            met = [key in expected for key in keys]
+            said = [dice.choice(["x", "ü", None, f"v{number}"]) for _ in keys]
+            rows = [row_of(keyed, *one) for one in zip(keys, said, strict=True)]
+            for key, text, is_gone in zip(keys, said, gone, strict=True):
+                expected.pop(key, None) if is_gone else expected.update({key: text})
+            chunk = part if part < parts else 0
+            batches.append(keyed.batch(rows, deleted=gone, met=met, chunk=chunk, truncate_first=emptied))
+        dice.shuffle(batches)
+        assert keyed.commit(*batches) == []
+        assert keyed.read() == Counter(row_of(keyed, *one) for one in expected.items())
+        if dice.random() < 0.3:
+            keyed.head, keyed.index = read_head(keyed.head.location), RowIndex(keyed.table)
+
+
+def test_what_meets_the_unexpected_is_applied_and_named(keyed: Lake) -> None:
+    keyed.commit(keyed.put(row_of(keyed, 1, "x")))
+    rows = [row_of(keyed, number, "y") for number in (1, 2, 3, 4)]
+    deleted, met = [False, False, True, True], [False, True, True, False]
+    found = keyed.commit(keyed.batch(rows, deleted=deleted, met=met))
+    assert [(one.kind, one.offset) for one in found] == [
+        ("insert met a row", 0),
+        ("update met no row", 1),
+        ("delete met no row", 2),
+    ]
+    assert all('"id": ' in one.key for one in found)
+    assert keyed.read() == Counter(rows[:2])
+
+
+def lacking(lake: Lake, row: Row, *, old_key: int | None = None) -> ChangeBatch:
+    """An update of one row whose body the log left out."""
+    keys = (
+        None
+        if old_key is None
+        else pa.RecordBatch.from_arrays([pa.array([old_key])], schema=old_key_schema(lake.table))
+    )
+    return lake.batch(
+        [row],
+        deleted=[False],
+        met=[old_key is None],
+        missing=pa.RecordBatch.from_arrays([pa.array([True])], names=["body"]),
+        old_key=keys,
+    )
+
+
+def test_a_change_that_lacks_a_value_takes_the_stored_one_also_from_under_the_old_key(tmp_path: Path) -> None:
+    lake = Lake(BY_NUMBER, tmp_path)
+    lake.commit(lake.put((1, "a", "large 1"), (2, "b", "large 2")))
+    lake.commit(lacking(lake, (2, "new", None)))
+    assert lake.read() == Counter([(1, "a", "large 1"), (2, "new", "large 2")])
+    lake.commit(lake.batch([(1, None, None)], deleted=[True], met=[True], chunk=0))
+    with pytest.raises(Diverged, match="by number"):
+        lake.commit(lacking(lake, (9, "moved", None), old_key=1))
+    lake.commit(lacking(lake, (9, "moved", None), old_key=2))
+    assert lake.read() == Counter([(2, "new", "large 2"), (9, "moved", "large 2")])
+
+
+def test_any_history_of_a_table_without_a_key_keeps_every_copy(tmp_path: Path) -> None:
+    lake, dice, expected = Lake(KEYLESS, tmp_path), random.Random(5), Counter[Row]()
+    rows = [(name, body) for name in ("a", "A", "a ", None) for body in ("", "~", None)]
+    for _ in range(20):
+        change = Counter({row: dice.randrange(-min(3, expected[row]), 5) for row in dice.sample(rows, 5)})
+        change = Counter({row: count for row, count in change.items() if count})
+        lake.commit(lake.copies(change))
+        expected.update(change)
+        assert lake.read() == +expected
+    held, before = sum(expected.values()), lake.head
+    over = Counter({row: -count for row, count in (+expected).items()})
+    over[next(iter(over))] -= 1
+    with pytest.raises(Diverged, match=f"{held + 1} rows of keyless should go, the destination holds only {held}"):
+        lake.commit(lake.copies(over))
+    assert lake.head is before
+
+
+def test_a_span_that_changes_nothing_moves_nothing(keyed: Lake) -> None:
+    before = keyed.head
+    keyed.commit(keyed.batch([row_of(keyed, 1, "x")], deleted=[True]))
+    keyed.commit(keyed.batch([], deleted=[], truncate_first=True))
+    assert keyed.head is before
+
+
+def test_no_parquet_file_is_without_rows_and_what_was_not_kept_is_dropped(tmp_path: Path) -> None:
+    lake = Lake(BY_NUMBER, tmp_path)
+    emptied = lake.batch([], deleted=[], truncate_first=True)
+    lake.commit(
+        lake.put((1, "a", "x"), chunk=1),
+        emptied,
+    )
+    assert lake.read() == Counter()
+    assert list(path_of(lake.location).rglob("*.parquet")) == []
+    lake.commit(lake.put((1, "a", "x")))
+    found = list(path_of(lake.location).rglob("*.parquet"))
+    assert [pq.read_metadata(path).num_rows for path in found] == [1]
+
+
+def test_what_somebody_else_has_done_is_told_from_a_compaction(tmp_path: Path) -> None:
+    lake = Lake(BY_NUMBER, tmp_path)
+    known = lake.head.snapshot_id
+    assert own_snapshot(read_metadata(lake.head.location), known) == ""
+    lake.commit(lake.put((1, "a", "x")))
+    found = read_metadata(lake.head.location)
+    assert own_snapshot(found, known) == f"append of snapshot {lake.head.snapshot_id}"
+    assert own_snapshot(found, lake.head.snapshot_id) == ""
+
+
+def test_the_totals_of_a_snapshot_are_those_of_its_files(tmp_path: Path) -> None:
+    lake = Lake(BY_NUMBER, tmp_path)
+    lake.commit(lake.put((1, "a", "x"), (2, "a", "x")))
+    lake.commit(lake.put((2, "b", "x"), met=[True]))
+    summary = lake.head.metadata.current_snapshot().summary  # type: ignore[union-attr]
+    assert summary is not None
+    names = ("total-data-files", "total-records", "total-delete-files", "total-position-deletes")
+    assert [summary[name] for name in names] == ["2", "3", "1", "1"]
+    assert summary.operation.value == "overwrite"
+
+
+def test_a_table_of_another_format_is_not_continued(tmp_path: Path) -> None:
+    head = Lake(BY_NUMBER, tmp_path).head
+    path = path_of(head.location)
+    path.write_text(
+        path.read_text().replace(
+            '"format-version":2', '"format-version":1,"schema":{"type":"struct","fields":[]},"partition-spec":[]'
+        )
+    )
+    with pytest.raises(Refused, match="format 1"):
+        read_head(head.location)
+
+
+def test_the_typed_form_of_no_rows_has_the_schema(tmp_path: Path) -> None:
+    lake = Lake(KEYLESS, tmp_path)
+    found = StaticTable.from_metadata(lake.head.location).scan().to_arrow()
+    assert typed(KEYLESS, found.combine_chunks()).schema.equals(schema_of(KEYLESS), check_metadata=True)
+    assert isinstance(lake.head, Head)
