@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from seamline.adapters.debezium.row_decoder import Typed
 from seamline.databases.mysql import row_decoder as mysql_rows
+from seamline.databases.postgres import epoch as postgres_epoch
 from seamline.databases.postgres import ledger as ledger_tables
 from seamline.domain import cutover
 from seamline.domain.catalogue import Column, Kind
@@ -21,7 +22,6 @@ from seamline.domain.errors import CommitUnknown, TransientError
 from seamline.domain.log import LogRecord, Transaction
 from seamline.domain.position import Position
 from seamline.ports import Commit, Lease, Progress, Staged
-from seamline.sinks.postgres import sink as postgres_sink
 from seamline.sinks.postgres.sink import PostgresSink
 from seamline.sinks.relational import ledger as relational_ledger
 from seamline.sinks.relational.session import execute
@@ -68,7 +68,7 @@ def offset_before_data() -> None:
 
 def epoch_ignored() -> None:
     """A new owner leaves the sessions of the one before alone, and a commit does not ask whose the ledger is."""
-    postgres_sink.end_older_sessions = lambda *_, **__: None  # type: ignore[assignment]
+    postgres_epoch.end_older_sessions = lambda *_, **__: None  # type: ignore[assignment]
     _compare_instead("epoch = %s", "%s >= 0")
 
 

@@ -12,9 +12,10 @@ import psycopg
 from seamline.databases.postgres.client import Session
 from seamline.domain.changes import Finding
 from seamline.domain.cutover import Boundary
+from seamline.domain.errors import NotCaughtUp, Refused
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.position import position_from_json, position_to_json
-from seamline.ports import Lease, Progress, Publication
+from seamline.ports import Joining, Lease, Progress, Publication
 
 # Two first publishes at once must not meet inside CREATE … IF NOT EXISTS.
 _CREATE_LOCK = 7_305_805_512_440_001
@@ -337,3 +338,23 @@ def forget(session: Session, stream: StreamId) -> None:
     """Everything that a stream has recorded of itself, except its findings."""
     for table in ("ledger", "boundary", "publication"):
         session.execute(f"DELETE FROM seamline.{table} WHERE stream = %s", (str(stream),))
+
+
+def require_caught_up(session: Session, stream: StreamId, joining: Joining) -> None:
+    """NotCaughtUp where the stream and the incremental snapshot stand apart. Both ledgers are locked: from here on neither
+    moves."""
+    mine = locked_place(session, stream)
+    if mine is None:
+        raise Refused(f"nothing was published for {stream}", hint="onboard the sync first", sync=stream.sync)
+    if joining.incremental_stream is None:
+        return
+    passed = locked_place(session, joining.incremental_stream)
+    if passed != mine:
+        raise NotCaughtUp(
+            f"{stream} stands at {_described(mine)}, its incremental snapshot at {_described(passed)}",
+            sync=stream.sync,
+        )
+
+
+def _described(place: tuple[str, int] | None) -> str:
+    return f"offset {place[1]} of topic {place[0]}" if place else "no place yet"

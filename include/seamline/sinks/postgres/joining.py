@@ -10,7 +10,6 @@ from dataclasses import replace
 from seamline.databases.postgres import ledger as ledger_tables
 from seamline.databases.postgres.canonical import quoted
 from seamline.databases.postgres.client import Session
-from seamline.domain.errors import NotCaughtUp, Refused
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import INCREMENTAL, DestinationPlan
 from seamline.ports import Joining, Load
@@ -26,7 +25,7 @@ def is_done(session: Session, stream: StreamId, joining: Joining, destination: D
 def put_together(session: Session, stream: StreamId, joining: Joining, destination: DestinationPlan) -> None:
     """Open the transaction and do all but COMMIT. Raises NotCaughtUp with the transaction open."""
     begin(session)
-    _require_caught_up(session, stream, joining)
+    ledger_tables.require_caught_up(session, stream, joining)
     ledger_tables.end_epoch(session, stream)
     set_aside(session, stream, joining.kept_as, destination)
     names = [table.name for table in joining.tables]
@@ -46,22 +45,3 @@ def _end_incremental_snapshots(session: Session, stream: StreamId, destination: 
         ledger_tables.forget(session, name)
         mark = name.sync.removeprefix(prefix)
         session.execute(f"DROP SCHEMA IF EXISTS {quoted(destination.incremental_namespace(mark))} CASCADE")
-
-
-def _require_caught_up(session: Session, stream: StreamId, joining: Joining) -> None:
-    """Both ledgers are locked: from here on neither moves."""
-    mine = ledger_tables.locked_place(session, stream)
-    if mine is None:
-        raise Refused(f"nothing was published for {stream}", hint="onboard the sync first", sync=stream.sync)
-    if joining.incremental_stream is None:
-        return
-    passed = ledger_tables.locked_place(session, joining.incremental_stream)
-    if passed != mine:
-        raise NotCaughtUp(
-            f"{stream} stands at {_described(mine)}, its incremental snapshot at {_described(passed)}",
-            sync=stream.sync,
-        )
-
-
-def _described(place: tuple[str, int] | None) -> str:
-    return f"offset {place[1]} of topic {place[0]}" if place else "no place yet"

@@ -1,13 +1,8 @@
 """PostgresSink: a PostgreSQL database (17 or newer) as the destination of one stream."""
 
-import selectors
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import cast
-
-import psycopg
-from psycopg import pq
 
 from seamline import settings
 from seamline.adapters import connections, failpoints
@@ -16,25 +11,20 @@ from seamline.adapters.hanging import SILENCE_S
 from seamline.databases.postgres import ledger as ledger_tables
 from seamline.databases.postgres.client import (
     Session,
-    end_older_sessions,
     open_session,
-    seamline_error,
     session_name,
     translated,
-    waiting_for_a_standby,
 )
+from seamline.databases.postgres.commit import abandon, close, send_commit
+from seamline.databases.postgres.epoch import taken
 from seamline.domain.changes import TableChanges
 from seamline.domain.errors import (
-    CommitUnknown,
     Diverged,
-    Fenced,
-    InvariantViolated,
-    Refused,
     SchemaConflict,
     SeamlineError,
     TransientError,
 )
-from seamline.domain.ledger import LedgerRow, StreamId, refuse_one_that_went_back
+from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.kinds.ledger_rules import advanced, commit_in_any_order, commit_of_publish, fenced_or, resolved
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Commit, Failpoints, Joining, Lease, Load, Progress, Publication, Staged, Unarmed
@@ -44,9 +34,6 @@ from seamline.sinks.postgres.apply import SpanApplier
 from seamline.sinks.postgres.encode_changes import Encoded, encoded
 from seamline.sinks.postgres.statements import TableStatements
 from seamline.values.changes import ChangeDecoder, change_batch
-
-# For how long a COMMIT is waited for at which the server works: constraints and triggers may be deferred to it.
-_COMMIT_S = 3600.0
 
 
 def open_sink(plan: SyncPlan, destination: DestinationPlan, *, decoder: ChangeDecoder) -> "PostgresSink":
@@ -95,9 +82,10 @@ class PostgresSink:
         session = self._open(session_name(stream, None))
         try:
             with translated("take a new epoch"):
-                row = self._take_epoch(session, stream, after_epoch)
+                confirmed = self._row if after_epoch is not None else None
+                row = taken(session, stream, self._destination.name, after_epoch=after_epoch, confirmed=confirmed)
         except SeamlineError:
-            self._close(session)
+            close(session)
             raise
         self._applier, self._row = SpanApplier(session, self._statements), row
         return Lease(stream, row.epoch, row)
@@ -133,14 +121,14 @@ class PostgresSink:
             with translated("commit a span"):
                 return self._commit_in_any_order(applier, lease, batches, progress)
         except TransientError as exc:
-            self._abandon(applier.session)
+            abandon(applier.session)
             raise self._fenced_or(exc, lease) from exc
         except SeamlineError as exc:
-            self._abandon(applier.session)
+            abandon(applier.session)
             exc.position = exc.position or f"offsets [{progress.span.start}, {progress.span.end})"
             raise
         except BaseException:
-            self._abandon(applier.session)
+            abandon(applier.session)
             raise
 
     def publish(self, stream: StreamId, loads: Sequence[Load], *, publication: Publication) -> Commit:
@@ -172,35 +160,6 @@ class PostgresSink:
 
     def close(self) -> None:
         self._drop_session()
-
-    def _take_epoch(self, session: Session, stream: StreamId, after_epoch: int | None) -> LedgerRow:
-        known = ledger_tables.read_ledger(session, stream)
-        if known is None:
-            raise Refused(
-                f"destination {self._destination.name} holds no ledger of {stream}: nothing was published there",
-                hint="onboard the sync first",
-                sync=stream.sync,
-            )
-        if after_epoch is not None and self._row is not None:
-            refuse_one_that_went_back(known, confirmed=self._row)
-        epoch = None
-        if after_epoch in (None, known.epoch):
-            # A worker that hangs inside a transaction would make us wait for its time-out.
-            end_older_sessions(session, stream, below_epoch=known.epoch + 1)
-            try:
-                epoch = ledger_tables.take_epoch(session, stream, after_epoch=after_epoch)
-            except psycopg.errors.LockNotAvailable as exc:
-                if waiting := waiting_for_a_standby(session, stream):
-                    raise _still_committing(stream, waiting) from exc
-                raise
-        if epoch is None:
-            raise Fenced(f"another owner took {stream} meanwhile", sync=stream.sync)
-        session.execute(f"SET application_name = '{session_name(stream, epoch).replace(chr(39), chr(39) * 2)}'")
-        end_older_sessions(session, stream, below_epoch=epoch)
-        row = ledger_tables.read_ledger(session, stream)
-        if row is None or row.epoch != epoch:
-            raise Fenced(f"another owner took {stream} at the same moment", sync=stream.sync)
-        return row
 
     # ---- one span -------------------------------------------------------------------------------------------------
 
@@ -248,26 +207,7 @@ class PostgresSink:
         return self._row if self._row and self._row.epoch == lease.epoch else lease.ledger
 
     def _send_commit(self, session: Session, failpoint: str) -> None:
-        """COMMIT. The only place where the outcome may be unknown: from its sending until its answer."""
-        connection = session.pgconn
-        try:
-            connection.send_query(b"COMMIT")
-            connection.flush()
-            self._failpoints.reach(failpoint)
-            with session.watch.limited(_COMMIT_S), session.watch.waiting():
-                result = _answer(connection)
-        except (psycopg.Error, SeamlineError) as exc:
-            self._close(session)
-            said = session.watch.ended or exc
-            raise CommitUnknown(f"COMMIT was sent to {self._destination.name}, its answer is lost: {said}") from exc
-        if result.status != pq.ExecStatus.COMMAND_OK:
-            error = psycopg.errors.error_from_result(result)
-            if connection.status != pq.ConnStatus.OK:
-                self._close(session)
-                raise CommitUnknown(f"the session ended while it committed: {error}") from error
-            raise seamline_error(error, "commit a span")
-        if result.command_status != b"COMMIT":
-            raise InvariantViolated(f"COMMIT was answered by {result.command_status!r}")
+        send_commit(session, to=self._destination.name, sent=lambda: self._failpoints.reach(failpoint))
 
     # ---- sessions -------------------------------------------------------------------------------------------------
 
@@ -290,49 +230,10 @@ class PostgresSink:
             self._applier = SpanApplier(self._open(session_name(lease.stream, lease.epoch)), self._statements)
         return self._applier
 
-    def _abandon(self, session: Session) -> None:
-        """After a failed commit: roll back where that is possible, else forget the session (the server rolls back)."""
-        if session.closed:
-            return
-        try:
-            session.rollback()
-        except psycopg.Error:
-            self._close(session)
-
-    @staticmethod
-    def _close(session: Session) -> None:
-        with suppress(psycopg.Error):
-            session.close()
-
     def _drop_session(self) -> None:
         if self._applier is not None:
-            self._close(self._applier.session)
+            close(self._applier.session)
             self._applier = None
 
     def _fenced_or(self, error: SeamlineError, lease: Lease) -> SeamlineError:
         return fenced_or(error, lease, self.read_ledger)
-
-
-def _still_committing(stream: StreamId, waiting: Sequence[int]) -> TransientError:
-    processes = ", ".join(map(str, waiting))
-    return TransientError(
-        f"{stream} cannot be taken: the COMMIT of process {processes} waits for a synchronous standby that is away",
-        hint="bring the standby back, or take it out of synchronous_standby_names: the stream then goes on by itself",
-        sync=stream.sync,
-    )
-
-
-def _answer(connection: "pq.abc.PGconn") -> "pq.abc.PGresult":
-    """The result of what was sent, waiting outside of the interpreter's lock."""
-    with selectors.DefaultSelector() as selector:
-        selector.register(connection.socket, selectors.EVENT_READ)
-        connection.consume_input()
-        while connection.is_busy():
-            selector.select()
-            connection.consume_input()
-    result = connection.get_result()
-    if result is None:
-        raise psycopg.OperationalError("the server gave no answer")
-    while connection.get_result() is not None:
-        pass
-    return result
