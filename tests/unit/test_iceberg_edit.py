@@ -14,6 +14,7 @@ from pyiceberg.table import StaticTable
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import Finding
 from seamline.domain.errors import Diverged, Refused
+from seamline.sinks.iceberg.chunks import StagedBatch, in_order
 from seamline.sinks.iceberg.edit import TableEdit
 from seamline.sinks.iceberg.files import NewFiles, new_location, path_of
 from seamline.sinks.iceberg.manifests import Head, read_head, read_metadata
@@ -47,7 +48,7 @@ class Lake:
 
     def commit(self, *batches: ChangeBatch) -> list[Finding]:
         edit = TableEdit(self.table, self.head, self.index, self.files())
-        findings = edit.apply(batches)
+        findings = edit.apply(in_order(map(StagedBatch.of, batches)))
         staged = edit.staged()
         if staged is not None:
             self.head, rows = staged

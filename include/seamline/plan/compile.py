@@ -46,7 +46,12 @@ _KINDS_THAT_HOLD = {
 def destination_plan(spec: Destination) -> DestinationPlan:
     """Of a destination that is declared, whether a sync names it or not."""
     return DestinationPlan(
-        spec.destination, spec.kind, spec.connection, spec.namespace, writer_connection=spec.writer_connection or ""
+        spec.destination,
+        spec.kind,
+        spec.connection,
+        spec.namespace,
+        writer_connection=spec.writer_connection or "",
+        options=tuple(spec.options.items()),
     )
 
 

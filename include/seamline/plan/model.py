@@ -83,7 +83,7 @@ class DestinationPlan:
 
     `connection` is of the login that makes all of these and owns them, `writer_connection` of one that streams write
     their rows with; "" where that is the same. `origins`: by table the `Table.origin` of its load into this
-    destination, where that is another than the plan's.
+    destination, where that is another than the plan's. `options`: what the kind's own keys say, by their names.
     """
 
     name: str
@@ -93,6 +93,7 @@ class DestinationPlan:
     staged_in: str = ""
     writer_connection: str = ""
     origins: tuple[tuple[str, str], ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
 
     @property
     def writer(self) -> str:
@@ -345,8 +346,8 @@ def _source_plan(entry: dict[str, Any]) -> SourcePlan:
 def _destination_plan(entry: dict[str, Any]) -> DestinationPlan:
     # Plans of before 0.2.0 have PostgreSQL's word for it, and say nothing of loads of one table that differ.
     named = {"namespace" if key == "schema" else key: value for key, value in entry.items()}
-    origins = tuple((table, origin) for table, origin in entry.get("origins", ()))
-    return DestinationPlan(**{**named, "origins": origins})
+    pairs = {key: tuple((one, other) for one, other in entry.get(key, ())) for key in ("origins", "options")}
+    return DestinationPlan(**{**named, **pairs})
 
 
 def _table_plan(entry: dict[str, Any]) -> TablePlan:

@@ -1,5 +1,6 @@
 """`include/destinations/<destination>.yaml`: where tables land. Each kind adds its own keys."""
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from pydantic import Field
@@ -27,3 +28,8 @@ class Destination(Declared):
     def namespace(self) -> str:
         """Where its tables lie, in the kind's own word for that."""
         raise NotImplementedError
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """What the kind needs of its own keys when it opens the destination, as its plan carries it."""
+        return {}

@@ -341,7 +341,7 @@ def forget(session: Session, stream: StreamId) -> None:
 
 
 def require_caught_up(session: Session, stream: StreamId, joining: Joining) -> None:
-    """NotCaughtUp where the stream and the incremental snapshot stand apart. Both ledgers are locked: from here on neither
+    """NotCaughtUp where stream and incremental snapshot stand apart. Both ledgers are locked: from here on neither
     moves."""
     mine = locked_place(session, stream)
     if mine is None:

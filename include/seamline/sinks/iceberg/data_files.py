@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile, DataFileContent
 
@@ -16,7 +15,7 @@ from seamline.sinks.iceberg.manifests import DELETED_FILE_ID, DELETED_POSITION_I
 from seamline.sinks.iceberg.rows import Numbers
 from seamline.sinks.iceberg.types import stored
 
-_COMPRESSION, _LEVEL = "zstd", 1
+COMPRESSION, LEVEL = "zstd", 1
 _FIELD_ID = "PARQUET:field_id"
 _DELETES = pa.schema(
     [
@@ -29,13 +28,18 @@ _PACKED = {pa.int32(): "<i", pa.int64(): "<q"}
 
 def write_rows(table: Table, rows: pa.RecordBatch, path: Path) -> DataFile:
     """Rows of the typed form as one data file. At least one row: a Parquet file without any breaks Spark's reader."""
-    found = stored(table, rows)
-    write_parquet(found, path)
-    return file_of(path, found.num_rows, bounds_of(found), content=DataFileContent.DATA)
+    write_parquet(stored(table, rows), path)
+    return written_file(path)
 
 
 def write_parquet(rows: pa.Table, path: Path) -> None:
-    pq.write_table(rows, path, compression=_COMPRESSION, compression_level=_LEVEL)
+    pq.write_table(rows, path, compression=COMPRESSION, compression_level=LEVEL)
+
+
+def written_file(path: Path) -> DataFile:
+    """A data file that lies there, as a manifest lists it."""
+    found = pq.ParquetFile(path)
+    return _file_of(path, found.metadata.num_rows, _bounds_of(found), content=DataFileContent.DATA)
 
 
 def write_deletes(positions: Mapping[str, Numbers], path: Path) -> DataFile:
@@ -51,19 +55,23 @@ def write_deletes(positions: Mapping[str, Numbers], path: Path) -> DataFile:
     )
     write_parquet(rows, path)
     bounds = ({DELETED_FILE_ID: names[0].encode()}, {DELETED_FILE_ID: names[-1].encode()})
-    return file_of(path, rows.num_rows, bounds, content=DataFileContent.POSITION_DELETES)
+    return _file_of(path, rows.num_rows, bounds, content=DataFileContent.POSITION_DELETES)
 
 
-def file_of(path: Path, rows: int, bounds: Bounds, *, content: DataFileContent) -> DataFile:
+def _file_of(path: Path, rows: int, bounds: Bounds, *, content: DataFileContent) -> DataFile:
     return data_file(url_of(path), rows=rows, size=path.stat().st_size, content=content, bounds=bounds)
 
 
-def bounds_of(rows: pa.Table) -> Bounds:
+def _bounds_of(file: pq.ParquetFile) -> Bounds:
     """Of the columns of whole numbers, by which readers pass over files. Parquet itself has those of the others."""
     lower, upper = dict[int, bytes](), dict[int, bytes]()
-    for field, values in zip(rows.schema, rows.columns, strict=True):
-        ends = pc.min_max(values).as_py() if field.type in _PACKED else {"min": None}
-        if ends["min"] is not None:
-            number = int(field.metadata[_FIELD_ID.encode()])
-            lower[number], upper[number] = (struct.pack(_PACKED[field.type], ends[end]) for end in ("min", "max"))
+    groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+    for place, field in enumerate(file.schema_arrow):
+        found = [group.column(place).statistics for group in groups] if field.type in _PACKED else []
+        known = [one for one in found if one is not None and one.has_min_max]
+        # A group of NULLs alone has none; one without statistics may hold anything.
+        if known and all(one is not None for one in found):
+            number, packed = int(field.metadata[_FIELD_ID.encode()]), _PACKED[field.type]
+            lower[number] = struct.pack(packed, min(one.min for one in known))
+            upper[number] = struct.pack(packed, max(one.max for one in known))
     return lower, upper

@@ -1,7 +1,7 @@
 """What the changes of one commit do to one table: new data files, and position deletes of the rows that go."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -36,15 +36,10 @@ class TableEdit:
         self._gone: dict[str, list[Numbers]] = {}
         self._is_emptied = False
 
-    def apply(self, batches: Sequence[ChangeBatch]) -> list[Finding]:
-        """The batches of a span: chunks of a transaction in their order, then what comes behind them.
-
-        A truncate undoes every chunk before it, so these are not looked at. Diverged: a row that must be there is not.
-        """
-        in_order = sorted(batches, key=lambda batch: (batch.chunk == 0, batch.chunk))
-        first = max((number for number, batch in enumerate(in_order) if batch.truncate_first), default=0)
+    def apply(self, batches: Iterable[ChangeBatch]) -> list[Finding]:
+        """The batches of a span, in their order. Diverged: a row that must be there is not."""
         findings: list[Finding] = []
-        for batch in in_order[first:]:
+        for batch in batches:
             if batch.truncate_first:
                 self._empty()
             if batch.rows.num_rows and self._table.is_keyed:

@@ -1,0 +1,172 @@
+"""Whole tables on their way in: Parquet files that tasks write into a folder of their own, and a receipt beside them.
+
+The folder becomes the table's when it is published. Until then nobody but its attempt knows it.
+"""
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.manifest import DataFile
+
+from seamline.domain.catalogue import Table
+from seamline.domain.digest import SegmentDigest
+from seamline.domain.errors import GateFailed, Refused
+from seamline.kinds.bulk import ArrowRows, LoadProgress, StagedPlace, TableRows
+from seamline.ports import Load
+from seamline.sinks.iceberg.data_files import COMPRESSION, LEVEL, written_file
+from seamline.sinks.iceberg.files import NewFiles, new_location, sync, url_of
+from seamline.sinks.iceberg.options import LakeOptions
+from seamline.sinks.iceberg.types import storage_schema, stored, typed
+from seamline.values.arrow import require_schema
+from seamline.values.digest import segment_digest
+
+_RECEIPT = "receipt.json"
+# A file of the first load ends behind so many bytes of Arrow; Parquet makes a third of them.
+FILE_BYTES = 512 * 2**20
+_ROW_GROUP_ROWS = 500_000
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFiles:
+    """What a load has put into its folder."""
+
+    location: Path
+    paths: tuple[Path, ...]
+    rows: int
+
+    def batches(self, table: Table) -> Iterator[pa.RecordBatch]:
+        """All rows in the typed form."""
+        for path in self.paths:
+            for batch in pq.ParquetFile(path).iter_batches(columns=[column.name for column in table.columns]):
+                yield typed(table, batch)
+
+    def data_files(self) -> list[DataFile]:
+        """As a manifest lists them."""
+        return [written_file(path) for path in self.paths]
+
+
+class IcebergLoadArea:
+    """`LoadArea` of one attempt: its folders have names that no other attempt has."""
+
+    def __init__(self, options: LakeOptions, namespace: str) -> None:
+        self._options = options
+        self._namespace = namespace
+        self._places: list[Path] = []
+
+    def create(self, tables: Sequence[Table]) -> Mapping[str, StagedPlace]:
+        places = {}
+        for table in tables:
+            location = new_location(self._options.warehouse, self._namespace, table.name)
+            location.mkdir(parents=True)
+            self._places.append(location)
+            places[table.name] = StagedPlace(table, self._namespace, _name_of(self._options, location))
+        return places
+
+    def progress(self) -> LoadProgress:
+        sizes = [(path.name, list((path / "data").glob("*.parquet"))) for path in self._places]
+        written = sum(file.stat().st_size for _, files in sizes for file in files)
+        begun = [path for path in self._places if (path / "data").exists() and not (path / _RECEIPT).exists()]
+        return LoadProgress(written, tuple(path.name for path in begun), is_working=False)
+
+    def drop(self) -> None:
+        for path in self._places:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def load(options: LakeOptions, place: StagedPlace, rows: TableRows) -> int:
+    """`SinkKind.load`."""
+    if not isinstance(rows, ArrowRows):
+        raise Refused("a lake takes no native copy", table=place.table.name)
+    require_schema(place.table, rows.schema)
+    location = location_of(options, place.name)
+    # What an attempt of this very task has left.
+    shutil.rmtree(location / "data", ignore_errors=True)
+    (location / _RECEIPT).unlink(missing_ok=True)
+    files = NewFiles(url_of(location), "load")
+    written = [(path.name, count) for path, count in _written(place.table, rows.batches, files)]
+    total = sum(count for _, count in written)
+    files.synced()
+    _write_receipt(location, {"rows": total, "files": [name for name, _ in written]})
+    return total
+
+
+def staged_files(options: LakeOptions, load: Load) -> StagedFiles:
+    """Refused where the staged table is gone; GateFailed where it does not hold what was staged or compared."""
+    location = location_of(options, load.staged_as)
+    try:
+        receipt = json.loads((location / _RECEIPT).read_text(encoding="utf-8"))
+        paths = tuple(location / "data" / name for name in receipt["files"])
+        rows = sum(pq.read_metadata(path).num_rows for path in paths)
+    except FileNotFoundError as exc:
+        raise Refused(
+            f"the staged table {load.staged_as} of {load.table.name} is gone",
+            hint="load it again",
+            table=load.table.name,
+        ) from exc
+    if rows != load.rows:
+        raise _other(load, f"{rows} rows")
+    return StagedFiles(location, paths, rows)
+
+
+def require_as_compared(staged: StagedFiles, load: Load) -> None:
+    """GateFailed where the staged rows are others than were compared with the source."""
+    if load.digest is None:
+        return
+    digests = (segment_digest(load.table, batch, run_key=load.digest.run_key) for batch in staged.batches(load.table))
+    if sum(digests, SegmentDigest()) != load.digest.digest:
+        raise _other(load, "other values")
+
+
+def location_of(options: LakeOptions, name: str) -> Path:
+    return Path(options.warehouse).absolute() / name
+
+
+def _name_of(options: LakeOptions, location: Path) -> str:
+    return str(location.relative_to(Path(options.warehouse).absolute()))
+
+
+def _other(load: Load, what: str) -> GateFailed:
+    return GateFailed(
+        f"the staged table {load.staged_as} now holds {what}; {load.rows} rows were staged",
+        hint="nothing was published. Somebody changed its files: clear the task that staged it",
+        table=load.table.name,
+    )
+
+
+def _written(table: Table, batches: Iterable[pa.RecordBatch], files: NewFiles) -> Iterator[tuple[Path, int]]:
+    """Files of some hundred MB and the rows of each. None is without rows: that breaks Spark's reader."""
+    schema = storage_schema(table)
+    writer: pq.ParquetWriter | None = None
+    path, rows, size = Path(), 0, 0
+    try:
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            if writer is None:
+                path, rows, size = files.data(".parquet"), 0, 0
+                writer = pq.ParquetWriter(path, schema, compression=COMPRESSION, compression_level=LEVEL)
+            writer.write_table(stored(table, batch), row_group_size=_ROW_GROUP_ROWS)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if size >= FILE_BYTES:
+                writer.close()
+                writer = None
+                yield path, rows
+    finally:
+        if writer is not None:
+            writer.close()
+    if writer is not None:
+        yield path, rows
+
+
+def _write_receipt(location: Path, receipt: Mapping[str, object]) -> None:
+    """Whole or not at all: by it a load is done."""
+    draft = location / f".{_RECEIPT}"
+    draft.write_text(json.dumps(receipt), encoding="utf-8")
+    sync(draft)
+    draft.replace(location / _RECEIPT)
+    sync(location)

@@ -1,0 +1,113 @@
+"""Iceberg's JDBC catalogue in PostgreSQL: a row per table, whose metadata file is its pointer.
+
+The tables are those that Iceberg's own clients make and look for: in schema `public`, under these names
+(`org.apache.iceberg.jdbc.JdbcUtil`, Iceberg 1.12). All clients must call the catalogue alike: the name is part of each
+row's key.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from seamline.databases.postgres.client import Session
+from seamline.sinks.lake.store import CatalogueChanges, PointerMove, PointerMoved
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS public.iceberg_tables (
+    catalog_name varchar(255) NOT NULL,
+    table_namespace varchar(255) NOT NULL,
+    table_name varchar(255) NOT NULL,
+    metadata_location varchar(1000),
+    previous_metadata_location varchar(1000),
+    iceberg_type varchar(5),
+    PRIMARY KEY (catalog_name, table_namespace, table_name)
+);
+CREATE TABLE IF NOT EXISTS public.iceberg_namespace_properties (
+    catalog_name varchar(255) NOT NULL,
+    namespace varchar(255) NOT NULL,
+    property_key varchar(255),
+    property_value varchar(1000),
+    PRIMARY KEY (catalog_name, namespace, property_key)
+);
+"""
+# Views have rows of their own there.
+_IS_TABLE = "catalog_name = %s AND table_namespace = %s AND (iceberg_type = 'TABLE' OR iceberg_type IS NULL)"
+
+
+def create_tables(session: Session) -> None:
+    session.execute(_TABLES)
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The rows of one catalogue, by its name. All but `pointers` inside the caller's transaction."""
+
+    name: str
+
+    def pointers(self, session: Session, namespace: str) -> dict[str, str]:
+        """By one statement: hence as one commit has left them."""
+        rows = session.execute(
+            f"SELECT table_name, metadata_location FROM public.iceberg_tables WHERE {_IS_TABLE}", (self.name, namespace)
+        ).fetchall()
+        return {str(table): str(location) for table, location in rows}
+
+    def move(
+        self,
+        session: Session,
+        namespace: str,
+        moves: Sequence[PointerMove],
+        *,
+        between: Callable[[], None] = lambda: None,
+    ) -> None:
+        """In the order of names, so that two who move the same tables wait for each other and never cross. `between` is
+        called once, after the first."""
+        for number, move in enumerate(sorted(moves, key=lambda move: move.table)):
+            self._insert(session, namespace, move) if not move.old else self._update(session, namespace, move)
+            if number == 0:
+                between()
+
+    def apply(self, session: Session, namespace: str, changes: CatalogueChanges) -> None:
+        """What leaves first: others may need its names."""
+        self._rename(session, namespace, changes.set_aside)
+        for table, location in sorted(changes.taken.items()):
+            self._require_one(
+                session.execute(
+                    f"DELETE FROM public.iceberg_tables WHERE {_IS_TABLE} AND table_name = %s"
+                    " AND metadata_location = %s",
+                    (self.name, changes.taken_from, table, location),
+                ).rowcount,
+                table,
+            )
+        self.move(session, namespace, changes.moves)
+
+    def drop_namespace(self, session: Session, namespace: str) -> None:
+        """The rows alone: files of them may be those of live tables."""
+        session.execute(f"DELETE FROM public.iceberg_tables WHERE {_IS_TABLE}", (self.name, namespace))
+
+    def _update(self, session: Session, namespace: str, move: PointerMove) -> None:
+        moved = session.execute(
+            "UPDATE public.iceberg_tables SET metadata_location = %s, previous_metadata_location = %s"
+            f" WHERE {_IS_TABLE} AND table_name = %s AND metadata_location = %s",
+            (move.new, move.old, self.name, namespace, move.table, move.old),
+        ).rowcount
+        self._require_one(moved, move.table)
+
+    def _insert(self, session: Session, namespace: str, move: PointerMove) -> None:
+        made = session.execute(
+            "INSERT INTO public.iceberg_tables"
+            " (catalog_name, table_namespace, table_name, metadata_location, iceberg_type)"
+            " VALUES (%s, %s, %s, %s, 'TABLE') ON CONFLICT DO NOTHING",
+            (self.name, namespace, move.table, move.new),
+        ).rowcount
+        self._require_one(made, move.table)
+
+    def _rename(self, session: Session, namespace: str, names: Mapping[str, str]) -> None:
+        for old, new in sorted(names.items()):
+            session.execute(
+                f"UPDATE public.iceberg_tables SET table_name = %s WHERE {_IS_TABLE} AND table_name = %s",
+                (new, self.name, namespace, old),
+            )
+
+    @staticmethod
+    def _require_one(rows: int, table: str) -> None:
+        if rows != 1:
+            raise PointerMoved(table)
