@@ -1,0 +1,181 @@
+"""Iceberg tables as a destination that the behaviour suite runs over: real files, and a catalogue in memory or in
+PostgreSQL."""
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from pyiceberg.table import StaticTable
+
+from seamline.adapters.connections import Connection, resolve
+from seamline.databases.postgres.client import Session
+from seamline.domain.catalogue import Table
+from seamline.domain.changes import Finding
+from seamline.domain.errors import CommitUnknown
+from seamline.domain.ledger import LedgerRow
+from seamline.domain.position import position_to_json
+from seamline.kinds.bulk import ArrowRows
+from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.ports import Failpoints, Load, Sink
+from seamline.sinks.iceberg.loads import IcebergLoadArea, load
+from seamline.sinks.iceberg.options import options_of
+from seamline.sinks.iceberg.sink import IcebergSink
+from seamline.sinks.iceberg.types import typed
+from seamline.sinks.lake.catalogue import Catalogue
+from seamline.sinks.lake.postgres_store import PostgresLakeStore
+from seamline.sinks.lake.store import LakeStore, Seen
+from seamline.values.build import rows_of
+from tests.bank_history import text_of
+from tests.contract.worlds import Row
+from tests.integration.databases import either_of, postgres
+from tests.lake_store import LakeDatabase, MemoryLakeStore
+from tests.log_topic import STREAM, sync_plan
+from tests.memory_sink import LostAnswer, as_logged
+from tests.opened_sink import decoder_of
+
+CATALOG = "lake"
+
+
+class _World:
+    """What both have in common. A plan that a test puts in place of the first gets the destination of a lake too."""
+
+    def __init__(self, tables: Sequence[Table], warehouse: Path, kind: type[IcebergSink]) -> None:
+        self._warehouse = warehouse
+        self._kind = kind
+        self.plan = sync_plan(tables)
+
+    @property
+    def plan(self) -> SyncPlan:
+        return self._plan
+
+    @plan.setter
+    def plan(self, plan: SyncPlan) -> None:
+        options = (("catalog", CATALOG), ("warehouse", str(self._warehouse)), ("write", "native"))
+        lakes = tuple(replace(one, kind="iceberg", options=options) for one in plan.destinations)
+        self._plan = replace(plan, destinations=lakes)
+
+    @property
+    def destination(self) -> DestinationPlan:
+        return self.plan.destinations[0]
+
+    def store(self, *, failpoints: Failpoints | None = None) -> LakeStore:
+        raise NotImplementedError
+
+    def sink(self, *, failpoints: Failpoints | None = None) -> Sink:
+        return self.sink_over(self.store(failpoints=failpoints), failpoints=failpoints)
+
+    def sink_over(self, store: LakeStore, *, failpoints: Failpoints | None = None) -> IcebergSink:
+        decoder = decoder_of(self.plan)
+        return self._kind(self.plan, self.destination, decoder=decoder, store=store, failpoints=failpoints)
+
+    def load(self, table: Table, rows: Sequence[Row]) -> Load:
+        batch, _ = decoder_of(self.plan).rows(table, [json.dumps(row).encode() for row in rows])
+        options = options_of(self.destination)
+        place = IcebergLoadArea(options, self.destination.namespace).create([table])[table.name]
+        count = load(options, place, ArrowRows(batch.schema, iter([batch])))
+        return Load(table, place.name, count)
+
+    def seen(self) -> Seen:
+        return self.store().look(STREAM, "settlement")
+
+    def rows(self, table: Table) -> list[str]:
+        """As pyiceberg reads them, written as the log writes them; only for the plain test tables."""
+        location = self.seen().heads.get(table.name)
+        if location is None:
+            return []
+        found = typed(table, StaticTable.from_metadata(location).scan().to_arrow().combine_chunks())
+        names = [column.name for column in table.columns]
+        return sorted(
+            text_of({name: as_logged(value) for name, value in zip(names, row, strict=True)})
+            for row in rows_of(table, found)
+        )
+
+
+class MemoryCatalogueWorld(_World):
+    def __init__(self, tables: Sequence[Table], warehouse: Path, *, kind: type[IcebergSink] = IcebergSink) -> None:
+        super().__init__(tables, warehouse, kind)
+        self.database = LakeDatabase()
+
+    def store(self, *, failpoints: Failpoints | None = None) -> LakeStore:
+        return MemoryLakeStore(self.database, self.destination.namespace, failpoints=failpoints)
+
+    def sink_losing_its_answer(self, lost: LostAnswer) -> Sink:
+        self.database.lose_answer = lost
+        return self.sink()
+
+    def findings(self) -> list[Finding]:
+        return sorted(self.database.findings, key=lambda finding: finding.offset)
+
+    def put_back(self, ledger: LedgerRow) -> None:
+        self.database.ledgers[ledger.stream] = ledger
+
+    def close(self) -> None:
+        return
+
+
+class IcebergWorld(_World):
+    """Its catalogue in a database of the test session, whose publisher `connection` is."""
+
+    def __init__(
+        self,
+        tables: Sequence[Table],
+        connection: Connection,
+        warehouse: Path,
+        *,
+        kind: type[IcebergSink] = IcebergSink,
+        resolve: Callable[[str], Connection] | None = None,
+    ) -> None:
+        super().__init__(tables, warehouse, kind)
+        self._resolve = resolve or either_of(connection)
+        self._stores: list[PostgresLakeStore] = []
+        self.session: psycopg.Connection[Any] = postgres(connection)
+        self.session.execute("DROP SCHEMA IF EXISTS seamline CASCADE")
+        for table in ("iceberg_tables", "iceberg_namespace_properties"):
+            self.session.execute(f"DROP TABLE IF EXISTS public.{table}")
+        shutil.rmtree(warehouse, ignore_errors=True)
+
+    def store(self, *, failpoints: Failpoints | None = None) -> PostgresLakeStore:
+        made = PostgresLakeStore(self.destination, Catalogue(CATALOG), resolve=self._resolve, failpoints=failpoints)
+        self._stores.append(made)
+        return made
+
+    def sink_losing_its_answer(self, lost: LostAnswer) -> Sink:
+        store = self.store()
+        send = store._send_commit  # noqa: SLF001 (only there does not knowing begin)
+        lost_before: list[LostAnswer] = []
+
+        def send_and_lose(session: Session, failpoint: str) -> None:
+            if lost_before:
+                send(session, failpoint)
+                return
+            lost_before.append(lost)
+            if lost is LostAnswer.NOT_APPLIED:
+                with postgres(resolve("postgres_root")) as root:
+                    root.execute("SELECT pg_terminate_backend(%s, 5000)", (session.info.backend_pid,))
+            send(session, failpoint)
+            session.close()
+            raise CommitUnknown("the answer is lost")
+
+        store._send_commit = send_and_lose  # type: ignore[method-assign]  # noqa: SLF001
+        return self.sink_over(store)
+
+    def findings(self) -> list[Finding]:
+        found = self.session.execute(
+            "SELECT table_name, kind, row_key, log_offset FROM seamline.finding ORDER BY log_offset"
+        )
+        return [Finding(*row) for row in found.fetchall()]
+
+    def put_back(self, ledger: LedgerRow) -> None:
+        self.session.execute(
+            "UPDATE seamline.ledger SET next_offset = %s, position = %s, epoch = %s WHERE stream = %s",
+            (ledger.next_offset, json.dumps(position_to_json(ledger.position)), ledger.epoch, str(ledger.stream)),
+        )
+
+    def close(self) -> None:
+        for store in self._stores:
+            store.close()
+        self.session.close()
