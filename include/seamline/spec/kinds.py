@@ -10,7 +10,7 @@ from seamline.spec.source import DatabaseSource
 
 # Named in messages: what people ask for and nobody can have yet.
 SOURCES_PLANNED = ("files", "kafka")
-DESTINATIONS_PLANNED = ("iceberg", "delta", "hudi", "files", "hive", "key_value", "kafka")
+DESTINATIONS_PLANNED = ("delta", "hudi", "files", "hive", "key_value", "kafka")
 
 
 # Powers that stages need: the key that asks for the stage ("" for any sync), the method by which a kind has the power,

@@ -1,0 +1,110 @@
+"""Iceberg tables as a destination."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from seamline.domain.changes import Finding, FindingsReported
+from seamline.domain.date_before import PublishedTable
+from seamline.domain.errors import Refused
+from seamline.domain.ledger import StreamId
+from seamline.domain.names import NameLimit, NameUnit
+from seamline.domain.position import Position
+from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
+from seamline.kinds.logins import DestinationLogins
+from seamline.kinds.sink import Atomic, SinkPowers
+from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.ports import Load, Problem, ReadView, Sink, StagedView
+from seamline.ports.maintenance import DestinationMaintenance
+
+if TYPE_CHECKING:
+    from seamline.spec.destination import Destination
+    from seamline.values.changes import ChangeDecoder
+
+# The catalogue takes 255; a table that leaves is kept under a longer name.
+_NAME_CHARACTERS = 200
+
+
+class Iceberg:
+    """`kinds.sink.SinkKind` with the power `ReadsBack`."""
+
+    name: ClassVar[str] = "iceberg"
+    powers: ClassVar[SinkPowers] = SinkPowers(Atomic.SYNC, names=NameLimit(_NAME_CHARACTERS, NameUnit.CHARACTERS))
+
+    def spec(self) -> "type[Destination]":
+        from seamline.sinks.iceberg.spec import IcebergDestination
+
+        return IcebergDestination
+
+    def open_sink(self, plan: SyncPlan, destination: DestinationPlan, *, decoder: "ChangeDecoder") -> Sink:
+        from seamline.sinks.iceberg.sink import open_sink
+
+        return open_sink(plan, destination, decoder=decoder)
+
+    def problems(self, plan: SyncPlan, destination: DestinationPlan) -> Sequence[Problem]:
+        from seamline.sinks.iceberg.preflight import problems
+
+        return problems(plan, destination)
+
+    def grant_script(self, destination: DestinationPlan, database: str, *, logins: DestinationLogins) -> str:
+        from seamline.sinks.lake.grants import grant_script
+
+        return grant_script(database or f"<database of {destination.name}>", logins=logins)
+
+    def load_area(self, destination: DestinationPlan, *, run_id: str) -> LoadArea:  # noqa: ARG002
+        from seamline.sinks.iceberg.loads import IcebergLoadArea
+        from seamline.sinks.iceberg.options import options_of
+
+        return IcebergLoadArea(options_of(destination), destination.namespace)
+
+    def load(self, destination: DestinationPlan, place: StagedPlace, rows: TableRows) -> int:
+        from seamline.sinks.iceberg.loads import load
+        from seamline.sinks.iceberg.options import options_of
+
+        return load(options_of(destination), place, rows)
+
+    def open_maintenance(self, destination: DestinationPlan) -> DestinationMaintenance:
+        from seamline.sinks.iceberg.options import options_of
+        from seamline.sinks.lake.catalogue import Catalogue
+        from seamline.sinks.lake.maintenance import open_maintenance
+
+        return open_maintenance(destination, Catalogue(options_of(destination).catalog))
+
+    # ReadsBack
+
+    def open_live(self, plan: SyncPlan, destination: DestinationPlan, count: int) -> Sequence[ReadView]:
+        from seamline.sinks.iceberg.read_back import open_live
+
+        return open_live(plan, destination, count)
+
+    def open_staged(
+        self,
+        plan: SyncPlan,  # noqa: ARG002
+        destination: DestinationPlan,
+        loads: Sequence[Load],
+        count: int,
+        *,
+        position: Position,
+    ) -> Sequence[StagedView]:
+        from seamline.sinks.iceberg.read_back import open_staged
+
+        return open_staged(destination, loads, count, position=position)
+
+    def open_published(
+        self,
+        plan: SyncPlan,  # noqa: ARG002
+        destination: DestinationPlan,
+        tables: Sequence[PublishedTable],  # noqa: ARG002
+        *,
+        position: Position,  # noqa: ARG002
+    ) -> ReadView:
+        raise Refused(f"{destination.name} holds no cuts", hint="its kind lacks the power `HoldsCuts`")
+
+    def findings(
+        self, destination: DestinationPlan, stream: StreamId, *, after: FindingsReported
+    ) -> tuple[tuple[Finding, ...], FindingsReported]:
+        from seamline.databases.postgres.findings import findings_of
+
+        return findings_of(destination, stream, after=after)
+
+
+KIND = Iceberg()

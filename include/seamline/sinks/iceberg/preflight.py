@@ -1,0 +1,41 @@
+"""What keeps Iceberg tables from taking a sync's: the catalogue's database, the warehouse, names of columns."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from seamline.domain.catalogue import Table
+from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.ports import Problem
+from seamline.sinks.iceberg.options import options_of
+from seamline.sinks.iceberg.types import ROW_HASH
+from seamline.sinks.lake.catalogue import Catalogue
+from seamline.sinks.lake.preflight import problems as problems_of_the_catalogue
+
+
+def problems(plan: SyncPlan, destination: DestinationPlan) -> tuple[Problem, ...]:
+    options = options_of(destination)
+    found = [*_of_the_warehouse(options.warehouse)]
+    found += [one for table in plan.tables if table.table is not None for one in of_names(table.table)]
+    return (
+        *(Problem(f"destination {destination.name}: {what}", cure) for what, cure in found),
+        *problems_of_the_catalogue(plan, destination, Catalogue(options.catalog)),
+    )
+
+
+def of_names(table: Table) -> Iterator[tuple[str, str]]:
+    """Engines as Spark tell columns apart without their case."""
+    cure = "rename the column at the source, or leave the table out of the sync: a column has the same name everywhere"
+    known: dict[str, str] = {}
+    for column in table.columns:
+        other = known.setdefault(column.name.lower(), column.name)
+        if other != column.name:
+            yield f"columns {other} and {column.name} of table {table.name} are one to Spark", cure
+        if column.name.lower() == ROW_HASH:
+            yield f"column {column.name} of table {table.name} has the name of the hash of rows without a key", cure
+
+
+def _of_the_warehouse(warehouse: str) -> Iterator[tuple[str, str]]:
+    there = next(path for path in (Path(warehouse), *Path(warehouse).parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        yield f"nothing can be written into the warehouse {warehouse}", f"let this login write into {there}"

@@ -1,0 +1,62 @@
+"""A destination's Iceberg tables as views, read by pyiceberg as any other client reads them: the power `ReadsBack`."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+
+import pyarrow as pa
+from pyiceberg.table import StaticTable
+
+from seamline.adapters.connections import resolve
+from seamline.databases.postgres.client import open_session
+from seamline.domain.catalogue import Table
+from seamline.domain.errors import Refused
+from seamline.domain.position import Position
+from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.ports import Load
+from seamline.sinks.iceberg.loads import StagedFiles, staged_files
+from seamline.sinks.iceberg.options import options_of
+from seamline.sinks.iceberg.types import typed
+from seamline.sinks.lake.catalogue import Catalogue
+from seamline.sinks.lake.postgres_store import look
+from seamline.sinks.lake.read_view import Batches, LakeView
+from seamline.sinks.lake.store import Seen
+
+
+def open_live(plan: SyncPlan, destination: DestinationPlan, count: int) -> list[LakeView]:
+    """`count` views of the live tables as one look at the catalogue has found them, at the ledger's position then."""
+    stream, catalogue = plan.stream_id(destination.name), Catalogue(options_of(destination).catalog)
+    with closing(open_session(resolve(destination.connection), application_name="seamline reads back")) as session:
+        seen = look(session, catalogue, stream, destination.namespace)
+    return [view_of(plan, seen)] * count
+
+
+def view_of(plan: SyncPlan, seen: Seen) -> LakeView:
+    """Of the plan's tables at the heads of one look."""
+    if seen.ledger is None:
+        raise Refused(f"{plan.sync} was never published there", hint="onboard the sync first", sync=plan.sync)
+    tables = {entry.definition: _live(entry.definition, seen.heads.get(entry.name, "")) for entry in plan.tables}
+    return LakeView(seen.ledger.position, tables)
+
+
+def open_staged(
+    destination: DestinationPlan, loads: Sequence[Load], count: int, *, position: Position
+) -> list[LakeView]:
+    options = options_of(destination)
+    tables = {load.table: _staged(load.table, staged_files(options, load)) for load in loads}
+    return [LakeView(position, tables)] * count
+
+
+def _live(table: Table, location: str) -> Batches:
+    if not location:
+        raise Refused(f"table {table.name} is not in the catalogue", hint="onboard it again", table=table.name)
+    scan = StaticTable.from_metadata(location).scan(selected_fields=tuple(column.name for column in table.columns))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in scan.to_arrow_batch_reader():
+            yield typed(table, batch)
+
+    return batches
+
+
+def _staged(table: Table, staged: StagedFiles) -> Batches:
+    return lambda: staged.batches(table)

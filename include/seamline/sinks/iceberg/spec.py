@@ -1,0 +1,55 @@
+"""The declaration of a destination of Iceberg tables."""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, Field
+
+from seamline.sinks.iceberg.options import NATIVE, SPARK
+from seamline.spec.destination import Destination
+from seamline.spec.fields import Name, SchemaName
+
+
+def _warehouse(value: str) -> str:
+    if not value.startswith("/"):
+        raise ValueError(
+            "the warehouse is an absolute path of a folder that every worker has under this name; S3 and HDFS are not"
+            " built yet"
+        )
+    return value.rstrip("/") or value
+
+
+def _write(value: str) -> str:
+    if value == SPARK:
+        raise ValueError(
+            "`write: spark` is not built yet: it merges in a staging branch by Spark, for tables with partitions."
+            f" `write: {NATIVE}` writes tables without partitions"
+        )
+    return value
+
+
+class IcebergDestination(Destination):
+    """Iceberg tables whose catalogue is a PostgreSQL database: one commit moves all tables of a sync and its ledger."""
+
+    namespace_key: ClassVar[str] = "namespace"
+
+    kind: Literal["iceberg"] = Field(description="What kind of system the destination is.")
+    namespace_: SchemaName = Field(alias="namespace", description="Namespace of the live tables in the catalogue.")
+    catalog: Name = Field(
+        description="Name of the catalogue: all its clients must call it so, as Spark does below `spark.sql.catalog`."
+        " `connection` leads to the PostgreSQL database that holds it (Iceberg's JDBC catalogue)."
+    )
+    warehouse: Annotated[str, AfterValidator(_warehouse)] = Field(
+        description="Folder of the tables' files: an absolute path that is the same on every machine of the sync."
+    )
+    write: Annotated[Literal["native", "spark"], AfterValidator(_write)] = Field(
+        "native", description="Who writes the files: `native` in the stream's own process. `spark` is not built yet."
+    )
+
+    @property
+    def namespace(self) -> str:
+        return self.namespace_
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        return {"catalog": self.catalog, "warehouse": self.warehouse, "write": self.write}

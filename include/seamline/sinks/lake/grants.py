@@ -1,0 +1,39 @@
+"""The statements that the owner of a catalogue's database runs once: a login that publishes and one that writes."""
+
+from collections.abc import Iterator
+
+from seamline.databases.postgres.canonical import quoted, text_literal
+from seamline.kinds.logins import DestinationLogins
+
+
+def grant_script(database: str, *, logins: DestinationLogins) -> str:
+    """The whole script; one login may hold both roles. Passwords are placeholders: they never pass through Seamline."""
+    both = tuple(dict.fromkeys((logins.publisher, logins.writer)))
+    lines = [
+        f"-- Catalogue of a lake, PostgreSQL database {database}, run in that database. Replace each password.",
+        "-- A role is made by one with CREATEROLE; the rest takes the owner of the database.",
+        *(f"CREATE ROLE {quoted(login)} LOGIN PASSWORD {text_literal(f'<password of {login}>')};" for login in both),
+        "",
+        "-- The publisher makes schema `seamline` and the catalogue's tables, `public.iceberg_tables` and",
+        "-- `public.iceberg_namespace_properties`. Where another client has made these, their owner grants on them",
+        "-- SELECT, INSERT, UPDATE and DELETE to both logins. Both also need the warehouse's folder for writing.",
+        *(f"{statement};" for statement in grant_statements(database, publisher=both[0], writer=both[-1])),
+    ]
+    return "\n".join([*lines, ""])
+
+
+def grant_statements(database: str, *, publisher: str, writer: str) -> list[str]:
+    """Without the roles; to be run in that database. A repeat changes nothing."""
+    return list(_statements(database, publisher, writer))
+
+
+def _statements(database: str, publisher: str, writer: str) -> Iterator[str]:
+    yield f"GRANT CONNECT, CREATE ON DATABASE {quoted(database)} TO {quoted(publisher)}"
+    yield f"GRANT USAGE, CREATE ON SCHEMA public TO {quoted(publisher)}"
+    if writer == publisher:
+        return
+    yield f"GRANT CONNECT ON DATABASE {quoted(database)} TO {quoted(writer)}"
+    yield f"GRANT USAGE ON SCHEMA public TO {quoted(writer)}"
+    from_now_on = f"ALTER DEFAULT PRIVILEGES FOR ROLE {quoted(publisher)}"
+    yield f"{from_now_on} GRANT USAGE ON SCHEMAS TO {quoted(writer)}"
+    yield f"{from_now_on} GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {quoted(writer)}"

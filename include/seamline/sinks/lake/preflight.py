@@ -1,0 +1,88 @@
+"""What would keep a lake's catalogue from taking a sync, asked with the logins of its publisher and writer. Changes
+nothing."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+
+from seamline.adapters.connections import resolve
+from seamline.databases.postgres.client import Session, open_session, translated
+from seamline.domain.errors import ConfigError, Refused
+from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.ports import Problem
+from seamline.sinks.lake.catalogue import Catalogue
+from seamline.sinks.lake.postgres_store import look
+
+_RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
+# Once they are there, both logins read and write them.
+_TABLES = (
+    "public.iceberg_tables",
+    "seamline.ledger",
+    "seamline.boundary",
+    "seamline.finding",
+    "seamline.publication",
+    "seamline.lake_state",
+)
+
+
+def problems(plan: SyncPlan, destination: DestinationPlan, catalogue: Catalogue) -> tuple[Problem, ...]:
+    """TransientError where the server does not answer; a refused login is a problem like any other."""
+    name = f"destination {destination.name}"
+    with ExitStack() as opened:
+        sessions: dict[str, Session] = {}
+        for connection_id in dict.fromkeys((destination.connection, destination.writer)):
+            try:
+                session = open_session(resolve(connection_id), application_name="seamline:preflight")
+            except (ConfigError, Refused) as exc:
+                return (Problem(f"{name}: {exc.message}", exc.hint),)
+            sessions[connection_id] = opened.enter_context(closing(session))
+        publisher = sessions[destination.connection]
+        with translated(f"check {name}"):
+            found = dict(one for session in sessions.values() for one in _of_each(session, destination))
+            found.update(_of_the_publisher(publisher, destination))
+            if not found:
+                found.update(_of_live_tables(publisher, plan, destination, catalogue))
+    return tuple(Problem(f"{name}: {what}", cure) for what, cure in found.items())
+
+
+def _of_each(session: Session, destination: DestinationPlan) -> Iterator[tuple[str, str]]:
+    row = session.execute(
+        "SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only')::boolean"
+    ).fetchone()
+    if row is not None and row[0]:
+        yield f"sessions of {session.info.user} are read only", "let the connection lead to a primary that takes writes"
+    found = session.execute(
+        "SELECT name FROM unnest(%s::text[]) AS name WHERE to_regclass(name) IS NOT NULL AND NOT"
+        " (SELECT bool_and(has_table_privilege(to_regclass(name), one)) FROM unnest(%s::text[]) AS one)",
+        (list(_TABLES), list(_RIGHTS)),
+    ).fetchall()
+    if found:
+        names = ", ".join(str(table) for (table,) in found)
+        yield f"{session.info.user} may not read and write {names}", _script(destination)
+
+
+def _of_the_publisher(session: Session, destination: DestinationPlan) -> Iterator[tuple[str, str]]:
+    row = session.execute(
+        "SELECT has_database_privilege(current_database(), 'CREATE') OR to_regnamespace('seamline') IS NOT NULL,"
+        " to_regclass('public.iceberg_tables') IS NOT NULL OR has_schema_privilege('public', 'CREATE')"
+    ).fetchone()
+    if row is not None and not row[0]:
+        yield f"{session.info.user} may not make schema seamline", _script(destination)
+    if row is not None and not row[1]:
+        yield f"{session.info.user} may not make the catalogue's tables in schema public", _script(destination)
+
+
+def _of_live_tables(
+    session: Session, plan: SyncPlan, destination: DestinationPlan, catalogue: Catalogue
+) -> Iterator[tuple[str, str]]:
+    seen = look(session, catalogue, plan.stream_id(destination.name), destination.namespace)
+    carried = {boundary.table for boundary in seen.ledger.boundaries} if seen.ledger else set()
+    for table in plan.tables:
+        if table.name in seen.heads and table.name not in carried:
+            yield (
+                f"table {destination.namespace}.{table.name} exists in the catalogue and was not made by this sync",
+                "rename it there (ALTER TABLE … RENAME TO …), or choose another namespace",
+            )
+
+
+def _script(destination: DestinationPlan) -> str:
+    return f"run the script of `seamline grants {destination.name}`"

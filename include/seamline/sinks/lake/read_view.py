@@ -1,0 +1,157 @@
+"""Tables of a lake as ReadViews: no server can be asked in SQL, so their rows are read and digested here."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from seamline.domain.canonical import FloatSummary, group_key, row_hash, row_text
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.digest import Segment, SegmentDigest
+from seamline.domain.position import Position
+from seamline.ports import RowHash
+from seamline.values import digest
+from seamline.values.build import values_of
+
+# The rows of a table in the typed form, read anew by each call.
+Batches = Callable[[], Iterator[pa.RecordBatch]]
+
+
+class LakeView:
+    """`ports.StagedView` over what nobody changes any more: each table's rows at one snapshot.
+
+    One batch at a time is in memory.
+    """
+
+    def __init__(self, position: Position, tables: Mapping[Table, Batches]) -> None:
+        self._position = position
+        self._tables = {table.name: (table, batches) for table, batches in tables.items()}
+
+    @property
+    def position(self) -> Position:
+        return self._position
+
+    def digests(self, segment: Segment, *, run_key: str) -> Mapping[int, SegmentDigest]:
+        found: dict[int, SegmentDigest] = defaultdict(SegmentDigest)
+        for table, rows in self._selected(segment, run_key):
+            for bucket, one in _bucket_digests(segment, table, rows, run_key).items():
+                found[bucket] += one
+        return dict(found)
+
+    def whole_digest(self, table: str, *, run_key: str) -> SegmentDigest:
+        found, batches = self._tables[table]
+        total = SegmentDigest()
+        for rows in batches():
+            for texts in _texts(found.columns, rows):
+                hashed = row_hash(row_text(found.columns, texts), run_key=run_key)
+                total += SegmentDigest(1, 1, int(hashed[:15], 16), int(hashed[15:30], 16))
+        return total
+
+    def key_span(self, table: str) -> tuple[int, int] | None:
+        found, batches = self._tables[table]
+        ends = [pc.min_max(rows.column(found.key[0])).as_py() for rows in batches() if rows.num_rows]
+        return (min(one["min"] for one in ends), max(one["max"] for one in ends)) if ends else None
+
+    def row_hashes(self, segment: Segment, *, run_key: str) -> Sequence[RowHash]:
+        found = list[RowHash]()
+        for table, rows in self._selected(segment, run_key):
+            hashes = digest.row_hashes(*_narrowed(segment, table, rows), run_key=run_key)
+            pairs = zip(_names(table, rows).to_pylist(), hashes.to_pylist(), strict=True)
+            found += [RowHash(*both) for both in pairs]
+        return found
+
+    def rows(self, table: str, keys: Sequence[str]) -> Mapping[str, Mapping[str, str | None]]:
+        definition, batches = self._tables[table]
+        names = [column.name for column in definition.columns]
+        found = dict[str, Mapping[str, str | None]]()
+        for rows in batches():
+            of_row = _names(definition, rows)
+            wanted = pc.is_in(of_row, pa.array(keys, of_row.type))
+            texts = _texts(definition.columns, rows.filter(wanted))
+            for key, one in zip(of_row.filter(wanted).to_pylist(), texts, strict=True):
+                found[key] = dict(zip(names, one, strict=True))
+        return found
+
+    def totals(
+        self, segment: Segment, *, column: str, by: Sequence[str]
+    ) -> Mapping[tuple[str, ...], tuple[int, Decimal | None]]:
+        found = dict[tuple[str, ...], tuple[int, Decimal | None]]()
+        for table, rows in self._selected(segment, ""):
+            values = values_of(table.column(column), rows.column(column)) if column else [None] * rows.num_rows
+            groups = _texts([table.column(name) for name in by], rows)
+            for group, value in zip(map(group_key, groups), values, strict=True):
+                count, total = found.get(group, (0, None))
+                found[group] = count + 1, total if value is None else (total or Decimal(0)) + value
+        return found
+
+    def float_summaries(self, segment: Segment) -> Mapping[str, FloatSummary]:
+        table, _ = self._tables[segment.table]
+        return digest.float_summaries(table, (rows for _, rows in self._selected(segment, "")))
+
+    def columns(self, table: str) -> tuple[str, ...]:
+        return tuple(column.name for column in self._tables[table][0].columns) if table in self._tables else ()
+
+    def close(self) -> None:
+        return
+
+    def _selected(self, segment: Segment, run_key: str) -> Iterator[tuple[Table, pa.RecordBatch]]:
+        table, batches = self._tables[segment.table]
+        for rows in batches():
+            chosen = _in_segment(segment, table, rows, run_key)
+            if chosen.num_rows:
+                yield table, chosen
+
+
+def _in_segment(segment: Segment, table: Table, rows: pa.RecordBatch, run_key: str) -> pa.RecordBatch:
+    if segment.date_column:
+        column = table.column(segment.date_column)
+        dates = _comparable(column, digest.canonical_texts(column, rows.column(column.name)))
+        first, end = _comparable(column, pa.array([segment.date_from, segment.date_to], pa.large_utf8()))
+        rows = rows.filter(pc.and_(pc.greater_equal(dates, first), pc.less(dates, end)))
+    if segment.key_from is not None:
+        rows = rows.filter(pc.greater_equal(rows.column(table.key[0]), segment.key_from))
+    if segment.key_below is not None:
+        rows = rows.filter(pc.less(rows.column(table.key[0]), segment.key_below))
+    if segment.selection is not None:
+        buckets, among = segment.selection
+        of_row = digest.bucket_numbers(table, rows, buckets=buckets, run_key=run_key)
+        rows = rows.filter(pc.is_in(pa.array(of_row), pa.array(among, pa.uint64())))
+    return rows
+
+
+def _bucket_digests(segment: Segment, table: Table, rows: pa.RecordBatch, run_key: str) -> Mapping[int, SegmentDigest]:
+    if not segment.columns:
+        return digest.bucket_digests(table, rows, buckets=segment.buckets, run_key=run_key)
+    # The bucket comes from the key, also where the digest leaves it out.
+    of_row = digest.bucket_numbers(table, rows, buckets=segment.buckets, run_key=run_key)
+    narrow, rows = _narrowed(segment, table, rows)
+    return {
+        int(bucket): digest.segment_digest(narrow, rows.filter(pa.array(of_row == bucket)), run_key=run_key)
+        for bucket in set(of_row.tolist())
+    }
+
+
+def _narrowed(segment: Segment, table: Table, rows: pa.RecordBatch) -> tuple[Table, pa.RecordBatch]:
+    if not segment.columns:
+        return table, rows
+    columns = tuple(column for column in table.columns if column.name in segment.columns)
+    return replace(table, columns=columns, key=()), rows.select([column.name for column in columns])
+
+
+def _names(table: Table, rows: pa.RecordBatch) -> pa.Array:
+    """By what a comparison names each row."""
+    return digest.key_texts(table, rows) if table.is_keyed else digest.row_texts(table, rows)
+
+
+def _texts(columns: Sequence[Column], rows: pa.RecordBatch) -> list[tuple[str | None, ...]]:
+    """The canonical texts of each row."""
+    found = (digest.canonical_texts(column, rows.column(column.name)).to_pylist() for column in columns)
+    return list(zip(*found, strict=True)) if columns else [()] * rows.num_rows
+
+
+def _comparable(column: Column, texts: pa.Array) -> pa.Array:
+    """Dates are ordered as their texts are, moments as numbers."""
+    return texts if column.kind is Kind.DATE else texts.cast(pa.int64())
