@@ -1,0 +1,89 @@
+"""Iceberg as a kind of destination: its declaration becomes a plan, and what it does not take is said by name."""
+
+from pathlib import Path
+
+import pytest
+
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.errors import ConfigError, Refused
+from seamline.kinds.found import sink_kind
+from seamline.kinds.logins import DestinationLogins
+from seamline.kinds.sink import HoldsCuts, ReadsBack, described
+from seamline.plan.compile import compile_plan
+from seamline.plan.model import DestinationPlan, plan_from_json, plan_to_json
+from seamline.sinks.iceberg.options import LakeOptions, options_of
+from seamline.sinks.iceberg.preflight import of_names
+from seamline.spec.load import load_declarations
+from tests.unit.declared import SYNC, write_declarations
+
+LAKE = """\
+destination: warehouse
+kind: iceberg
+connection: catalogue
+namespace: settlement
+catalog: lake
+warehouse: /srv/warehouse
+"""
+WITHOUT_CUTS = SYNC.partition("nightly:")[0]
+FILE = "destinations/warehouse.yaml"
+
+
+def test_a_declaration_becomes_a_plan_that_says_where_files_and_pointers_lie(tmp_path: Path) -> None:
+    folder = write_declarations(tmp_path, {FILE: LAKE, "syncs/settlement.yaml": WITHOUT_CUTS})
+    plan = compile_plan(load_declarations(folder), "settlement")
+    (destination,) = plan.destinations
+    assert (destination.kind, destination.connection, destination.namespace) == ("iceberg", "catalogue", "settlement")
+    assert options_of(destination) == LakeOptions("lake", "/srv/warehouse", "native")
+    assert plan_from_json(plan_to_json(plan)) == plan
+
+
+@pytest.mark.parametrize(
+    ("added", "said"),
+    [
+        ("write: spark", "`write: spark` is not built yet"),
+        ("write: java", "got 'java'"),
+        ("warehouse: s3://bucket/x", "S3 and HDFS are not built yet"),
+        ("warehouse: there", "absolute path"),
+    ],
+)
+def test_what_it_does_not_do_yet_is_refused_with_the_reason(tmp_path: Path, added: str, said: str) -> None:
+    key = added.partition(":")[0]
+    lines = [line for line in LAKE.splitlines() if not line.startswith(f"{key}:")]
+    changed = {FILE: "\n".join([*lines, added, ""]), "syncs/settlement.yaml": WITHOUT_CUTS}
+    with pytest.raises(ConfigError, match=said):
+        load_declarations(write_declarations(tmp_path, changed))
+
+
+def test_a_sync_with_a_nightly_cut_is_refused_by_the_power_that_lacks(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot hold cuts"):
+        load_declarations(write_declarations(tmp_path, {FILE: LAKE}))
+
+
+def test_it_says_what_it_can_do() -> None:
+    kind = sink_kind("iceberg")
+    assert isinstance(kind, ReadsBack)
+    assert not isinstance(kind, HoldsCuts)
+    assert "one commit moves all tables of the sync and the ledger" in described(kind)
+
+
+def test_the_grants_of_the_catalogue_are_two_roles_or_one() -> None:
+    destination = DestinationPlan("warehouse", "iceberg", "catalogue", "settlement")
+    script = sink_kind("iceberg").grant_script(destination, "lake", logins=DestinationLogins("p", "w"))
+    assert 'GRANT USAGE, CREATE ON SCHEMA public TO "p";' in script
+    assert 'ALTER DEFAULT PRIVILEGES FOR ROLE "p" GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO "w";' in script
+    alone = sink_kind("iceberg").grant_script(destination, "lake", logins=DestinationLogins("p", "p"))
+    assert alone.count("CREATE ROLE") == 1
+    assert "DEFAULT PRIVILEGES" not in alone
+
+
+def test_a_plan_without_its_options_is_of_an_earlier_version() -> None:
+    with pytest.raises(Refused, match="does not say its catalog"):
+        options_of(DestinationPlan("warehouse", "iceberg", "catalogue", "settlement"))
+
+
+def test_names_that_are_one_to_an_engine_are_found_before_anything_is_written() -> None:
+    columns = [Column(name, Kind.STRING, "text") for name in ("a", "A", "seamline_row_hash", "b")]
+    assert [what for what, _ in of_names(Table("t", tuple(columns)))] == [
+        "columns a and A of table t are one to Spark",
+        "column seamline_row_hash of table t has the name of the hash of rows without a key",
+    ]
