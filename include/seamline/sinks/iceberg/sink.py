@@ -232,8 +232,8 @@ class IcebergSink:
         described = "; ".join(f"{name}: {said}" for name, said in foreign.items())
         raise Diverged(
             f"somebody else has written tables of {lease.stream} in {self._destination.name}: {described}",
-            hint="only the stream writes its tables (a compaction may): put them back to the snapshot of before, as Spark's"
-            " rollback_to_snapshot does, or onboard the sync again",
+            hint="only the stream writes its tables (a compaction may): put them back to the snapshot of before, as"
+            " rollback_to_snapshot of Spark does, or onboard the sync again",
             sync=lease.stream.sync,
             table=",".join(foreign),
         )

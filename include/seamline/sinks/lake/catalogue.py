@@ -61,7 +61,8 @@ class Catalogue:
         """In the order of names, so that two who move the same tables wait for each other and never cross. `between` is
         called once, after the first."""
         for number, move in enumerate(sorted(moves, key=lambda move: move.table)):
-            self._insert(session, namespace, move) if not move.old else self._update(session, namespace, move)
+            put = self._update if move.old else self._insert
+            put(session, namespace, move)
             if number == 0:
                 between()
 
