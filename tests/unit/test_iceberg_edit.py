@@ -14,12 +14,13 @@ from pyiceberg.table import StaticTable
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import Finding
 from seamline.domain.errors import Diverged, Refused
+from seamline.sinks.iceberg import snapshot
 from seamline.sinks.iceberg.chunks import StagedBatch, in_order
 from seamline.sinks.iceberg.edit import TableEdit
 from seamline.sinks.iceberg.files import NewFiles, new_location, path_of
 from seamline.sinks.iceberg.manifests import Head, read_head, read_metadata
 from seamline.sinks.iceberg.rows import RowIndex
-from seamline.sinks.iceberg.snapshot import FileChanges, new_head, own_snapshot, staged_head
+from seamline.sinks.iceberg.snapshot import FileChanges, new_head, obsolete, own_snapshot, staged_head
 from seamline.sinks.iceberg.types import typed
 from seamline.values.arrow import schema_of
 from seamline.values.build import batch_of, rows_of
@@ -206,6 +207,23 @@ def test_the_totals_of_a_snapshot_are_those_of_its_files(tmp_path: Path) -> None
     names = ("total-data-files", "total-records", "total-delete-files", "total-position-deletes")
     assert [summary[name] for name in names] == ["2", "3", "1", "1"]
     assert summary.operation.value == "overwrite"
+
+
+def test_old_snapshots_are_let_go_of_and_their_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "SNAPSHOTS_KEPT", 5)
+    monkeypatch.setattr(snapshot, "_LET_GO_AT_ONCE", 2)
+    lake, gone = Lake(BY_NUMBER, tmp_path), list[Path]()
+    for number in range(20):
+        before = lake.head
+        lake.commit(lake.put((number, "a", "x")))
+        gone += obsolete(before, lake.head)
+        assert len(lake.head.metadata.snapshots) <= 7
+    assert lake.read() == Counter((number, "a", "x") for number in range(20))
+    assert len(gone) == len(set(gone)) == 21 - len(lake.head.metadata.snapshots)
+    assert all(path.exists() for path in gone)
+    for path in gone:
+        path.unlink()
+    assert lake.read() == Counter((number, "a", "x") for number in range(20))
 
 
 def test_a_table_of_another_format_is_not_continued(tmp_path: Path) -> None:

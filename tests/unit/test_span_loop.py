@@ -458,11 +458,15 @@ def test_empty_transactions_are_committed_together_ever_less_often() -> None:
     assert len(stage.commits) == 3
 
 
-def test_commits_keep_the_interval_that_the_sync_asks_for() -> None:
+@pytest.mark.parametrize(("of_the_sync", "of_the_destination"), [(1000, 0), (10, 1000)])
+def test_commits_keep_the_longer_interval_of_sync_and_destination(of_the_sync: int, of_the_destination: int) -> None:
     log = LogTopic()
     for number in range(100):
         log.transaction(insert(ACCOUNT, id=number, name="a"))
-    stage = Stage(log, published(), plan=sync_plan(stream=StreamPlan(commit_every_ms=1000)))
+    plan = sync_plan(stream=StreamPlan(commit_every_ms=of_the_sync))
+    (destination,) = plan.destinations
+    plan = replace(plan, destinations=(replace(destination, commit_every_ms=of_the_destination),))
+    stage = Stage(log, published(), plan=plan)
     stage.reader = TopicReader(log, at_most=3)
     stage.control = ScriptedControl(stage.reader)
     taking = stage.reader.poll

@@ -52,6 +52,7 @@ def destination_plan(spec: Destination) -> DestinationPlan:
         spec.namespace,
         writer_connection=spec.writer_connection or "",
         options=tuple(spec.options.items()),
+        commit_every_ms=spec.commit_interval_ms,
     )
 
 

@@ -84,6 +84,7 @@ class DestinationPlan:
     `connection` is of the login that makes all of these and owns them, `writer_connection` of one that streams write
     their rows with; "" where that is the same. `origins`: by table the `Table.origin` of its load into this
     destination, where that is another than the plan's. `options`: what the kind's own keys say, by their names.
+    `commit_every_ms`: the least time between two commits here, where the stream's own is less.
     """
 
     name: str
@@ -94,6 +95,7 @@ class DestinationPlan:
     writer_connection: str = ""
     origins: tuple[tuple[str, str], ...] = ()
     options: tuple[tuple[str, str], ...] = ()
+    commit_every_ms: int = 0
 
     @property
     def writer(self) -> str:

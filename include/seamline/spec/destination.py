@@ -33,3 +33,8 @@ class Destination(Declared):
     def options(self) -> Mapping[str, str]:
         """What the kind needs of its own keys when it opens the destination, as its plan carries it."""
         return {}
+
+    @property
+    def commit_interval_ms(self) -> int:
+        """The least time between two commits of a stream; 0 where a commit costs no more than its rows."""
+        return 0

@@ -149,6 +149,7 @@ class _SpanLoop:
         self._empty_commits = EmptyCommits(pace)
         self._reporter = StreamReporter(self._stream, control, reader, clock)
         self._committed_at = -math.inf
+        self._every_s = max(plan.stream.commit_every_ms, plan.destination(destination).commit_every_ms) / 1000
         # When it last had nothing to do but wait.
         self._free_at = self._changed_at = self._clock.now()
         self._reached_hold = ""
@@ -396,10 +397,9 @@ class _SpanLoop:
 
     def _wait_for_interval_s(self) -> float:
         """Seconds until `commit_every_ms` allows the next commit; what lets nothing more be read does not wait."""
-        every_s = self._plan.stream.commit_every_ms / 1000
-        if not every_s or self._buffer.is_full:
+        if not self._every_s or self._buffer.is_full:
             return 0.0
-        return self._committed_at + every_s - self._clock.now()
+        return self._committed_at + self._every_s - self._clock.now()
 
     def _wait_for_draft_s(self) -> float:
         """Seconds until transactions without changes may cost a commit of their own."""

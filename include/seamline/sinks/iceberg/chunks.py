@@ -50,8 +50,15 @@ class ChunkFolder:
         path.write_bytes(pickle.dumps(batch, protocol=pickle.HIGHEST_PROTOCOL))
         return StagedBatch.of(batch, at=path)
 
+    @staticmethod
+    def drop(staged: Iterable[StagedBatch]) -> None:
+        """Those that are committed. Others may have been staged meanwhile."""
+        for one in staged:
+            if isinstance(one.held, Path):
+                one.held.unlink(missing_ok=True)
+
     def empty(self) -> None:
-        """Drop all: they are committed, or of an older epoch."""
+        """Drop all: they are of an older epoch."""
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None

@@ -26,7 +26,7 @@ from seamline.sinks.iceberg.manifests import Head, read_head, read_metadata
 from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.iceberg.placing import changes_of_join, changes_of_publish
 from seamline.sinks.iceberg.rows import FileRows, RowIndex
-from seamline.sinks.iceberg.snapshot import own_snapshot
+from seamline.sinks.iceberg.snapshot import obsolete, own_snapshot
 from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.postgres_store import PostgresLakeStore
 from seamline.sinks.lake.store import LakeStore, PointerMove, PointerMoved, Seen
@@ -161,12 +161,14 @@ class IcebergSink:
                 one.files.drop()
             raise
         self._confirmed = outcome.ledger
-        self._chunks.empty()
+        self._chunks.drop(_batches(staged))
         if not outcome.is_new:
             return Commit(outcome.ledger)
         for name, one in tables.items():
             self._heads[name] = one.after
             self._indexes[name].keep(one.after, one.rows)
+            for path in obsolete(one.before, one.after):
+                path.unlink(missing_ok=True)
         return Commit(outcome.ledger, tuple(findings), len(findings))
 
     def _staged_tables(
@@ -181,8 +183,7 @@ class IcebergSink:
                 written.append(files)
                 index = self._indexes.setdefault(name, RowIndex(self._tables[name]))
                 edit = TableEdit(self._tables[name], head, index, files)
-                batches = [cast(StagedBatch, one.batch) for one in staged if one.table == name]
-                findings += edit.apply(in_order(batches))
+                findings += edit.apply(in_order(_batches(staged, of=name)))
                 if (after := edit.staged()) is not None:
                     tables[name] = _StagedTable(head, *after, files)
                 if number == 0:
@@ -250,6 +251,11 @@ class IcebergSink:
                     sync=stream.sync,
                     table=table.name,
                 )
+
+
+def _batches(staged: Sequence[Staged], *, of: str = "") -> list[StagedBatch]:
+    """Of one table, or of all."""
+    return [cast(StagedBatch, one.batch) for one in staged if of in ("", one.table)]
 
 
 def _foreign(table: str, seen: Seen) -> str:

@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,13 @@ from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
-from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, update_table_metadata
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    RemoveSnapshotsUpdate,
+    SetSnapshotRefUpdate,
+    TableUpdate,
+    update_table_metadata,
+)
 
 from seamline.domain.catalogue import Table
 from seamline.sinks.iceberg.files import NewFiles, path_of, url_of
@@ -26,6 +32,9 @@ _PROPERTIES = {
     "write.update.mode": "merge-on-read",
     "write.merge.mode": "merge-on-read",
 }
+# A metadata file names each snapshot that is kept, and a commit writes it anew. So many are kept, but for those that a
+# tag or branch holds; they are let go of by the hundred.
+SNAPSHOTS_KEPT, _LET_GO_AT_ONCE = 500, 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +85,7 @@ def staged_head(head: Head, changes: FileChanges, files: NewFiles) -> Head:
         (
             AddSnapshotUpdate(snapshot=snapshot),
             SetSnapshotRefUpdate(ref_name=MAIN_BRANCH, type="branch", snapshot_id=number),
+            *_let_go(base),
         ),
         metadata_location=head.location or None,
     )
@@ -83,6 +93,20 @@ def staged_head(head: Head, changes: FileChanges, files: NewFiles) -> Head:
     kept = ((), ()) if changes.is_emptied else (head.data, head.deletes)
     fresh = [[_entry(one, number, sequence) for one in files_] for files_ in (changes.added, changes.deletes)]
     return Head(location, metadata, tuple(manifests), (*kept[0], *fresh[0]), (*kept[1], *fresh[1]))
+
+
+def obsolete(before: Head, after: Head) -> list[Path]:
+    """Files of the table that the commit of `after` leaves without anybody who names them: metadata files beyond the
+    log's length, manifest lists of snapshots that were let go of."""
+    named = [
+        {
+            *(entry.metadata_file for entry in head.metadata.metadata_log),
+            *(snapshot.manifest_list for snapshot in head.metadata.snapshots),
+        }
+        for head in (before, after)
+    ]
+    folder = path_of(after.metadata.location) / "metadata"
+    return [path for path in map(path_of, named[0] - named[1]) if path.parent == folder]
 
 
 def own_snapshot(metadata: TableMetadata, known: int | None) -> str:
@@ -99,6 +123,15 @@ def own_snapshot(metadata: TableMetadata, known: int | None) -> str:
         parent = snapshot.parent_snapshot_id
         snapshot = metadata.snapshot_by_id(parent) if parent is not None else None
     return "" if snapshot is not None else f"snapshot {known} is gone"
+
+
+def _let_go(metadata: TableMetadata) -> Iterator[TableUpdate]:
+    if len(metadata.snapshots) < SNAPSHOTS_KEPT + _LET_GO_AT_ONCE:
+        return
+    held = {ref.snapshot_id for ref in metadata.refs.values()}
+    old = [one.snapshot_id for one in metadata.snapshots[:-SNAPSHOTS_KEPT] if one.snapshot_id not in held]
+    if old:
+        yield RemoveSnapshotsUpdate(snapshot_ids=old)
 
 
 def _entry(file: DataFile, snapshot_id: int, sequence: int) -> ManifestEntry:

@@ -46,6 +46,13 @@ class IcebergDestination(Destination):
         "native", description="Who writes the files: `native` in the stream's own process. `spark` is not built yet."
     )
 
+    commit_every_ms: int = Field(
+        10_000,
+        ge=0,
+        description="Least time between two commits, milliseconds: each is a snapshot and files of every table that it"
+        " changes. Where `stream.commit_every_ms` of the sync is more, that counts.",
+    )
+
     @property
     def namespace(self) -> str:
         return self.namespace_
@@ -53,3 +60,7 @@ class IcebergDestination(Destination):
     @property
     def options(self) -> Mapping[str, str]:
         return {"catalog": self.catalog, "warehouse": self.warehouse, "write": self.write}
+
+    @property
+    def commit_interval_ms(self) -> int:
+        return self.commit_every_ms
