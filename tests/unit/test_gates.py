@@ -60,6 +60,11 @@ FORBIDDEN = {
         "import seamline.sinks.mariadb.kind",
         "A kind knows no other kind",
     ),
+    "what lakes share from one of them": (
+        "include/seamline/sinks/lake/store.py",
+        "import seamline.sinks.iceberg.kind",
+        "A kind knows no other kind",
+    ),
     "an adapter from a kind": (
         "include/seamline/adapters/connections.py",
         "import seamline.sinks.postgres.kind",

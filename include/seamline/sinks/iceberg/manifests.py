@@ -6,6 +6,7 @@ pyiceberg 0.12 writes no manifest of deletes; that is all that is added here.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from pyiceberg.manifest import (
     DataFile,
@@ -19,14 +20,14 @@ from pyiceberg.manifest import (
     write_manifest_list,
 )
 from pyiceberg.serializers import FromInputFile, ToOutputFile
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 from pyiceberg.typedef import Record
 
 from seamline.domain.errors import Refused
 from seamline.sinks.iceberg.files import FILE_IO, url_of
 
-FORMAT = 2
-_COMPRESSION = "deflate"
+FORMAT: Final = 2
+_COMPRESSION: Final = "deflate"
 # Reserved by Iceberg for the columns of position deletes.
 DELETED_FILE_ID, DELETED_POSITION_ID = 2147483546, 2147483545
 
@@ -53,7 +54,7 @@ class Head:
     lives of them."""
 
     location: str
-    metadata: TableMetadata
+    metadata: TableMetadataV2
     manifests: tuple[ManifestFile, ...]
     data: tuple[ManifestEntry, ...]
     deletes: tuple[ManifestEntry, ...]
@@ -76,7 +77,7 @@ def write_metadata(metadata: TableMetadata, path: Path) -> str:
 def read_head(location: str) -> Head:
     """Refused: a table that this writer cannot continue (another format, partitions)."""
     metadata = read_metadata(location)
-    if metadata.format_version != FORMAT or metadata.spec().fields:
+    if not isinstance(metadata, TableMetadataV2) or metadata.spec().fields:
         raise Refused(
             f"the table at {metadata.location} has format {metadata.format_version} and the partitions"
             f" {[field.name for field in metadata.spec().fields]}",

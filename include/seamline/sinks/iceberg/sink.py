@@ -4,7 +4,7 @@ Files first, pointers last: what a commit needs is written where nobody looks, t
 its tables move in one transaction of the catalogue's database.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
@@ -143,8 +143,7 @@ class IcebergSink:
     # ---- one span ---------------------------------------------------------------------------------------------------
 
     def _commit(self, lease: Lease, staged: Sequence[Staged], progress: Progress) -> Commit:
-        seen = self._store.look(lease.stream, self._destination.namespace)
-        confirmed = self._confirmed_of(lease)
+        seen, confirmed = self._seen_by(lease), self._confirmed_of(lease)
         if not _begins_here(seen.ledger, lease, progress):
             return Commit(resolved(seen.ledger, lease, progress, confirmed=confirmed))
         tables, findings = self._staged_tables(lease, seen, staged)
@@ -164,12 +163,22 @@ class IcebergSink:
         self._chunks.drop(_batches(staged))
         if not outcome.is_new:
             return Commit(outcome.ledger)
+        self._go_on_from(tables)
+        return Commit(outcome.ledger, tuple(findings), len(findings))
+
+    def _seen_by(self, lease: Lease) -> Seen:
+        try:
+            return self._store.look(lease.stream, self._destination.namespace)
+        except TransientError as exc:
+            raise fenced_or(exc, lease, self._store.read_ledger) from exc
+
+    def _go_on_from(self, tables: Mapping[str, _StagedTable]) -> None:
+        """What is committed: nothing of it is read again, and what nobody names any more goes."""
         for name, one in tables.items():
             self._heads[name] = one.after
             self._indexes[name].keep(one.after, one.rows)
             for path in obsolete(one.before, one.after):
                 path.unlink(missing_ok=True)
-        return Commit(outcome.ledger, tuple(findings), len(findings))
 
     def _staged_tables(
         self, lease: Lease, seen: Seen, staged: Sequence[Staged]

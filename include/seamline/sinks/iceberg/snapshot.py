@@ -5,10 +5,11 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
-from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV2, new_table_metadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
@@ -51,7 +52,7 @@ def new_head(table: Table, location: Path) -> Head:
     metadata = new_table_metadata(
         iceberg_schema(table), UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, url_of(location), dict(_PROPERTIES)
     )
-    return Head("", metadata, (), (), ())
+    return Head("", cast(TableMetadataV2, metadata), (), (), ())
 
 
 def staged_head(head: Head, changes: FileChanges, files: NewFiles) -> Head:
@@ -59,7 +60,9 @@ def staged_head(head: Head, changes: FileChanges, files: NewFiles) -> Head:
     move there."""
     base = head.metadata
     number, sequence = secrets.randbits(62), base.last_sequence_number + 1
-    manifests = [] if changes.is_emptied else list(head.manifests)
+    # Of what an earlier snapshot has emptied nothing is named any more.
+    live = [one for one in head.manifests if one.has_added_files() or one.has_existing_files()]
+    manifests = [] if changes.is_emptied else live
     for content, added, before in (
         (ManifestContent.DATA, changes.added, head.data),
         (ManifestContent.DELETES, changes.deletes, head.deletes),
@@ -68,7 +71,7 @@ def staged_head(head: Head, changes: FileChanges, files: NewFiles) -> Head:
         for parts in ({"added": added}, {"removed": gone}):
             if any(parts.values()):
                 path = files.metadata(".avro")
-                manifests.append(write_manifest(base, path, number, content, **parts))  # type: ignore[arg-type]
+                manifests.append(write_manifest(base, path, number, content, **parts))
     parent = base.current_snapshot_id
     listed = write_list(files.metadata(".avro"), number, parent, sequence, manifests)
     snapshot = Snapshot(
@@ -80,19 +83,14 @@ def staged_head(head: Head, changes: FileChanges, files: NewFiles) -> Head:
         summary=_summary(head, changes),
         schema_id=base.current_schema_id,
     )
-    metadata = update_table_metadata(
-        base,
-        (
-            AddSnapshotUpdate(snapshot=snapshot),
-            SetSnapshotRefUpdate(ref_name=MAIN_BRANCH, type="branch", snapshot_id=number),
-            *_let_go(base),
-        ),
-        metadata_location=head.location or None,
-    )
+    updates = (AddSnapshotUpdate(snapshot=snapshot), _as_main(number), *_let_go(base))
+    metadata = update_table_metadata(base, updates, metadata_location=head.location or None)
     location = write_metadata(metadata, files.versioned(_version(head.location) + 1 if head.location else 0))
-    kept = ((), ()) if changes.is_emptied else (head.data, head.deletes)
-    fresh = [[_entry(one, number, sequence) for one in files_] for files_ in (changes.added, changes.deletes)]
-    return Head(location, metadata, tuple(manifests), (*kept[0], *fresh[0]), (*kept[1], *fresh[1]))
+    data, deletes = (
+        (*(() if changes.is_emptied else before), *(_entry(file, number, sequence) for file in added))
+        for before, added in ((head.data, changes.added), (head.deletes, changes.deletes))
+    )
+    return Head(location, cast(TableMetadataV2, metadata), tuple(manifests), data, deletes)
 
 
 def obsolete(before: Head, after: Head) -> list[Path]:
@@ -123,6 +121,17 @@ def own_snapshot(metadata: TableMetadata, known: int | None) -> str:
         parent = snapshot.parent_snapshot_id
         snapshot = metadata.snapshot_by_id(parent) if parent is not None else None
     return "" if snapshot is not None else f"snapshot {known} is gone"
+
+
+def _as_main(snapshot_id: int) -> TableUpdate:
+    return SetSnapshotRefUpdate(
+        ref_name=MAIN_BRANCH,
+        type="branch",
+        snapshot_id=snapshot_id,
+        max_ref_age_ms=None,
+        max_snapshot_age_ms=None,
+        min_snapshots_to_keep=None,
+    )
 
 
 def _let_go(metadata: TableMetadata) -> Iterator[TableUpdate]:

@@ -66,7 +66,11 @@ class PostgresLakeStore:
 
     def look(self, stream: StreamId, namespace: str) -> Seen:
         if self._session is not None and not self._session.closed:
-            return look(self._session, self._catalogue, stream, namespace)
+            try:
+                return look(self._session, self._catalogue, stream, namespace)
+            except TransientError:
+                self._drop_session()
+                raise
         with self._short_session(stream) as session:
             return look(session, self._catalogue, stream, namespace)
 
