@@ -40,10 +40,10 @@ from tests.opened_sink import decoder_of
 CATALOG = "lake"
 
 
-class _World:
+class LakeWorld:
     """What both have in common. A plan that a test puts in place of the first gets the destination of a lake too."""
 
-    def __init__(self, tables: Sequence[Table], warehouse: Path, kind: type[IcebergSink]) -> None:
+    def __init__(self, tables: Sequence[Table], warehouse: Path, kind: type[IcebergSink] = IcebergSink) -> None:
         self._warehouse = warehouse
         self._kind = kind
         self.plan = sync_plan(tables)
@@ -95,7 +95,7 @@ class _World:
         )
 
 
-class MemoryCatalogueWorld(_World):
+class MemoryCatalogueWorld(LakeWorld):
     def __init__(self, tables: Sequence[Table], warehouse: Path, *, kind: type[IcebergSink] = IcebergSink) -> None:
         super().__init__(tables, warehouse, kind)
         self.database = LakeDatabase()
@@ -117,7 +117,7 @@ class MemoryCatalogueWorld(_World):
         return
 
 
-class IcebergWorld(_World):
+class IcebergWorld(LakeWorld):
     """Its catalogue in a database of the test session, whose publisher `connection` is."""
 
     def __init__(

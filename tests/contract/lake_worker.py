@@ -1,0 +1,41 @@
+"""One commit of a stream into Iceberg tables, for a process of its own that a failpoint may end at once."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from seamline.adapters.connections import Connection
+from seamline.adapters.failpoints import ArmedFailpoints
+from seamline.domain.catalogue import Table
+from seamline.ports import Failpoints
+from seamline.sinks.lake.catalogue import Catalogue
+from seamline.sinks.lake.postgres_store import PostgresLakeStore
+from tests.contract.behaviours import Applying, account
+from tests.contract.lake_worlds import CATALOG, LakeWorld
+from tests.integration.databases import either_of
+from tests.log_topic import ACCOUNT, AUDIT, TABLES, TRANSFER, Change, delete, insert, update
+
+# Rows that come, change and go, of tables with and without a key.
+CHANGES: Sequence[Change] = (
+    update(ACCOUNT, account(1), account(1, "changed")),
+    delete(ACCOUNT, **account(2)),
+    insert(TRANSFER, tx=1, leg=1, amount="1.0000"),
+    delete(AUDIT, actor="x", action="y"),
+    insert(AUDIT, actor="x", action="z"),
+)
+
+
+class WorkerWorld(LakeWorld):
+    """Of a process that finds catalogue and tables there."""
+
+    def __init__(self, tables: Sequence[Table], warehouse: Path, connection: Connection) -> None:
+        super().__init__(tables, warehouse)
+        self._connection = connection
+
+    def store(self, *, failpoints: Failpoints | None = None) -> PostgresLakeStore:
+        resolve = either_of(self._connection)
+        return PostgresLakeStore(self.destination, Catalogue(CATALOG), resolve=resolve, failpoints=failpoints)
+
+
+def commit(warehouse: Path, connection: Connection, failpoint: str) -> None:
+    world = WorkerWorld(TABLES, warehouse, connection)
+    Applying(world, sink=world.sink(failpoints=ArmedFailpoints(failpoint))).span(*CHANGES)  # type: ignore[arg-type]

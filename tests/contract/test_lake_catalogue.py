@@ -1,0 +1,157 @@
+"""Iceberg tables of a catalogue in PostgreSQL: what a killed worker leaves, other clients, preflight, maintenance."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from seamline.adapters.connections import Connection
+from seamline.domain.digest import Segment
+from seamline.domain.errors import Diverged
+from seamline.kinds.found import sink_kind
+from seamline.kinds.sink import ReadsBack
+from tests.contract import lake_worker
+from tests.contract.behaviours import Applying, account, published, texts
+from tests.contract.lake_worlds import CATALOG, IcebergWorld
+from tests.integration.databases import either_of, postgres
+from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, TRANSFER, insert
+
+Rows = list[list[str]]
+
+
+@pytest.fixture
+def world(sink_database: Connection, tmp_path: Path) -> Iterator[IcebergWorld]:
+    with closing(IcebergWorld(TABLES, sink_database, tmp_path)) as world:
+        yield world
+
+
+@pytest.fixture
+def resolved(monkeypatch: pytest.MonkeyPatch, sink_database: Connection) -> None:
+    """What a kind opens by connection ids leads into the test's database."""
+    for module in ("sinks.iceberg.read_back", "sinks.lake.maintenance", "sinks.lake.preflight"):
+        monkeypatch.setattr(f"seamline.{module}.resolve", either_of(sink_database))
+
+
+def rows_of(world: IcebergWorld) -> Rows:
+    return [world.rows(table) for table in TABLES]
+
+
+BEFORE = [texts(account(1), account(2)), [], texts({"actor": "x", "action": "y"})]
+AFTER = [
+    texts(account(1, "changed")),
+    texts({"tx": 1, "leg": 1, "amount": "1.0000"}),
+    texts({"actor": "x", "action": "z"}),
+]
+
+
+# The first time that `app.dml_half` is reached, files of one table are written; the second, one pointer has moved.
+@pytest.mark.parametrize(
+    ("place", "is_applied"),
+    [
+        ("app.dml_half=kill9@1", False),
+        ("app.dest_begin=kill9", False),
+        ("app.position_written=kill9", False),
+        ("app.dml_half=kill9@2", False),
+        ("app.dml_done=kill9", False),
+        # The server has it by then, or not.
+        ("app.commit_sent=kill9", None),
+    ],
+)
+def test_a_worker_that_is_killed_leaves_all_tables_and_the_ledger_or_none(
+    world: IcebergWorld, sink_database: Connection, tmp_path: Path, place: str, is_applied: bool | None
+) -> None:
+    published(world).span(*(insert(ACCOUNT, **account(n)) for n in (1, 2)), insert(AUDIT, actor="x", action="y"))
+    connection = replace(sink_database, extra={})
+    worker = get_context("spawn").Process(target=lake_worker.commit, args=(tmp_path, connection, place))
+    worker.start()
+    worker.join(60)
+    assert worker.exitcode == -signal.SIGKILL
+    again = Applying(world)
+    is_applied = again.next_offset == 20 if is_applied is None else is_applied
+    assert again.next_offset == (20 if is_applied else 10)
+    assert rows_of(world) == (AFTER if is_applied else BEFORE)
+    if not is_applied:
+        again.span(*lake_worker.CHANGES)
+        assert rows_of(world) == AFTER
+    assert world.findings() == []
+
+
+def client(connection: Connection, warehouse: Path) -> SqlCatalog:
+    """pyiceberg's own catalogue, as anybody opens it."""
+    uri = (
+        f"postgresql+psycopg2://{connection.login}:{connection.password}@{connection.host}:{connection.port}"
+        f"/{connection.database}"
+    )
+    return SqlCatalog(CATALOG, uri=uri, warehouse=f"file://{warehouse}", init_catalog_tables="false")
+
+
+def test_another_client_of_the_catalogue_reads_the_tables_and_is_stopped_from_writing_them(
+    world: IcebergWorld, sink_database: Connection, tmp_path: Path
+) -> None:
+    stream = published(world)
+    stream.span(*(insert(ACCOUNT, **account(number, "ü")) for number in range(3)))
+    stream.span(*lake_worker.CHANGES[:2])
+    catalogue = client(sink_database, tmp_path)
+    assert {name for _, name in catalogue.list_tables("settlement")} == {"account", "transfer", "audit"}
+    table = catalogue.load_table("settlement.account")
+    found = sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"])
+    assert found == [{"id": 0, "name": "ü"}, {"id": 1, "name": "changed"}]
+    table.append(pa.table({"id": pa.array([7], pa.int32()), "name": ["theirs"]}, schema=table.schema().as_arrow()))
+    with pytest.raises(Diverged, match="account: append of snapshot"):
+        Applying(world)
+    assert [(one.table, one.kind) for one in world.findings()] == [("account", "foreign write")]
+
+
+def test_each_commit_names_the_snapshots_that_belong_together(world: IcebergWorld, resolved: None) -> None:
+    stream = published(world)
+    stream.span(insert(ACCOUNT, **account(1)))
+    stream.span(insert(AUDIT, actor="x", action="y"))
+    stream.span()
+    kept = world.session.execute("SELECT next_offset, snapshots FROM seamline.lake_state ORDER BY state_id").fetchall()
+    assert [offset for offset, _ in kept] == [0, 10, 20], "a commit that moves no table has no state of its own"
+    moved = [
+        {name for name in after if after[name] != before[name]}
+        for (_, before), (_, after) in zip(kept, kept[1:], strict=False)
+    ]
+    assert moved == [{"account"}, {"audit"}]
+    kind = sink_kind("iceberg")
+    assert isinstance(kind, ReadsBack)
+    view, other = kind.open_live(world.plan, world.destination, 2)
+    assert view.position == other.position == stream.sink.read_ledger(STREAM).position  # type: ignore[union-attr]
+    digests = [view.digests(Segment(table.name), run_key="k") for table in TABLES]
+    assert [sum(one.rows for one in found.values()) for found in digests] == [1, 0, 1]
+
+
+def test_preflight_finds_what_would_stop_a_sync_and_nothing_else(
+    world: IcebergWorld, sink_database: Connection, resolved: None
+) -> None:
+    kind = sink_kind("iceberg")
+    assert kind.problems(world.plan, world.destination) == ()
+    published(world)
+    assert kind.problems(world.plan, world.destination) == ()
+    with closing(postgres(sink_database)) as session:
+        session.execute("REVOKE UPDATE ON public.iceberg_tables FROM warehouse_writer")
+        (found,) = kind.problems(world.plan, world.destination)
+        assert "warehouse_writer may not read and write public.iceberg_tables" in found.what
+        session.execute("GRANT UPDATE ON public.iceberg_tables TO warehouse_writer")
+        session.execute("UPDATE seamline.boundary SET removed_at = now() WHERE table_name = 'account'")
+        (found,) = kind.problems(world.plan, world.destination)
+        assert "settlement.account exists in the catalogue" in found.what
+
+
+def test_maintenance_keeps_what_is_new_and_lets_go_of_old_states(world: IcebergWorld, resolved: None) -> None:
+    stream = published(world)
+    stream.span(insert(ACCOUNT, **account(1)))
+    world.session.execute("UPDATE seamline.lake_state SET committed_at = now() - interval '8 days'")
+    with closing(sink_kind("iceberg").open_maintenance(world.destination)) as maintenance:
+        assert [(place.stream, place.next_offset) for place in maintenance.ledgers()] == [(str(STREAM), 10)]
+        maintenance.let_go()
+    assert world.session.execute("SELECT next_offset FROM seamline.lake_state").fetchall() == [(10,)]
+    stream.span(insert(TRANSFER, tx=1, leg=1, amount="1.0000"))
+    assert len(world.rows(TRANSFER)) == 1
