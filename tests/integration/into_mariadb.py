@@ -2,7 +2,7 @@
 
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
@@ -10,9 +10,11 @@ from seamline import registry
 from seamline.adapters.connections import Connection, resolve
 from seamline.domain.digest import Segment
 from seamline.domain.errors import SeamlineError
+from seamline.domain.ledger import LedgerRow
+from seamline.domain.position import Position
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import DestinationPlan, SyncPlan
-from seamline.ports import Marker
+from seamline.ports import Marker, ReadView
 from seamline.sinks.mariadb.dialect import MARIADB
 from seamline.sinks.relational.read_back import open_views
 from seamline.sync.comparison import Work, compare_tables
@@ -25,6 +27,8 @@ from tests.integration.known import known_by_id
 from tests.integration.snapshot_run import Records, run_of, tools_of
 from tests.integration.streamed import HeldOrders
 from tests.waiting import wait_until
+
+OpenLive = Callable[[SyncPlan, DestinationPlan, Position], ReadView]
 
 
 def plan_of(name: str) -> DestinationPlan:
@@ -42,10 +46,13 @@ def warehouse_in_mariadb(name: str) -> Iterator[Connection]:
         yield publisher
 
 
-def synced(bank: Captured, *, before: Sequence[str], after: Sequence[str]) -> dict[str, Verdict]:
+def synced(
+    bank: Captured, *, before: Sequence[str], after: Sequence[str], there: OpenLive | None = None
+) -> dict[str, Verdict]:
     """Every table of the bank's plan: loaded behind `before`, published, and streamed while `after` is executed.
 
-    Returns their verdicts at the end. No statement may follow: the source is read where it is by then.
+    Returns their verdicts at the end, by the view `there` of the destination, which is MariaDB where nothing is said.
+    No statement may follow: the source is read where it is by then.
     """
     bank.ensure()
     bank.execute(*before)
@@ -58,20 +65,19 @@ def synced(bank: Captured, *, before: Sequence[str], after: Sequence[str]) -> di
     with _streaming(bank, run.plan):
         bank.execute(*after)
         _wait_until_applied(bank, run.plan)
-    return _verdicts(bank, run.plan, destination)
-
-
-def _verdicts(bank: Captured, plan: SyncPlan, destination: DestinationPlan) -> dict[str, Verdict]:
-    work = [Work(table.definition, Segment(table.name), Segment(table.name)) for table in plan.tables]
+    work = [Work(table.definition, Segment(table.name), Segment(table.name)) for table in run.plan.tables]
+    # All of it is applied, as far as the source is by now; the ledger itself names the marker's place. So `there` is
+    # given the source's.
     (source,) = bank.source.open_views(1)
-    # All of it is applied, as far as the source is by now; the ledger itself names the marker's place.
+    with closing(source), closing((there or _in_mariadb)(run.plan, destination, source.position)) as found:
+        return {one.table: one.verdict for one in compare_tables(work, source=[source], destination=[found])}
+
+
+def _in_mariadb(plan: SyncPlan, destination: DestinationPlan, at: Position) -> ReadView:
     places = {table.name: (destination.connection, table.name) for table in plan.tables}
     tables = [table.definition for table in plan.tables]
-    (there,) = open_views(
-        resolve(destination.connection), tables, places, 1, lambda _: source.position, dialect=MARIADB
-    )
-    with closing(source), closing(there):
-        return {one.table: one.verdict for one in compare_tables(work, source=[source], destination=[there])}
+    (found,) = open_views(resolve(destination.connection), tables, places, 1, lambda _: at, dialect=MARIADB)
+    return found
 
 
 @contextmanager
@@ -100,9 +106,15 @@ def _wait_until_applied(bank: Captured, plan: SyncPlan) -> None:
     marker = Marker(id=f"applied-{uuid.uuid4().hex}", kind="barrier")
     bank.source.commit_marker(marker)
 
-    def is_applied() -> bool:
-        with closing(registry.sink(plan, plan.destinations[0].name)) as sink:
-            ledger = sink.read_ledger(plan.stream_id(plan.destinations[0].name))
-        return ledger is not None and ledger.last_marker == marker.id
+    wait_until(
+        lambda: _ledger_of(plan).last_marker == marker.id,
+        timeout_s=120,
+        what="the barrier's marker in the ledger",
+    )
 
-    wait_until(is_applied, timeout_s=120, what="the barrier's marker in the ledger")
+
+def _ledger_of(plan: SyncPlan) -> LedgerRow:
+    with closing(registry.sink(plan, plan.destinations[0].name)) as sink:
+        ledger = sink.read_ledger(plan.stream_id(plan.destinations[0].name))
+    assert ledger is not None
+    return ledger
