@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 from pyiceberg.table import StaticTable
+from pyiceberg.table.snapshots import Operation, Summary
 
 from seamline.adapters.connections import Connection, resolve
 from seamline.databases.postgres.client import Session
@@ -21,7 +23,10 @@ from seamline.domain.position import position_to_json
 from seamline.kinds.bulk import ArrowRows
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Failpoints, Load, Sink
+from seamline.sinks.iceberg import snapshot
+from seamline.sinks.iceberg.files import NewFiles
 from seamline.sinks.iceberg.loads import IcebergLoadArea, load
+from seamline.sinks.iceberg.manifests import Head
 from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.iceberg.sink import IcebergSink
 from seamline.sinks.iceberg.types import typed
@@ -38,6 +43,13 @@ from tests.memory_sink import LostAnswer, as_logged
 from tests.opened_sink import decoder_of
 
 CATALOG = "lake"
+
+
+def compacted(head: Head) -> Head:
+    """As Spark's rewrite_data_files leaves a table: another snapshot of the same rows, which says so."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshot, "_summary", lambda *_: Summary(Operation.REPLACE, **{"engine-name": "other"}))
+        return snapshot.staged_head(head, snapshot.FileChanges(), NewFiles(head.metadata.location, "theirs"))
 
 
 class LakeWorld:

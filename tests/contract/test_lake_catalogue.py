@@ -1,24 +1,28 @@
 """Iceberg tables of a catalogue in PostgreSQL: what a killed worker leaves, other clients, preflight, maintenance."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from seamline.adapters.connections import Connection
+from seamline.databases.postgres import ledger as ledger_tables
 from seamline.domain.digest import Segment
-from seamline.domain.errors import Diverged
+from seamline.domain.errors import Diverged, Fenced
 from seamline.kinds.found import sink_kind
 from seamline.kinds.sink import ReadsBack
+from seamline.sinks.iceberg.manifests import read_head
+from seamline.sinks.lake.store import Outcome
 from tests.contract import lake_worker
 from tests.contract.behaviours import Applying, account, published, texts
-from tests.contract.lake_worlds import CATALOG, IcebergWorld
+from tests.contract.lake_worlds import CATALOG, IcebergWorld, compacted
 from tests.integration.databases import either_of, postgres
 from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, TRANSFER, insert
 
@@ -80,6 +84,66 @@ def test_a_worker_that_is_killed_leaves_all_tables_and_the_ledger_or_none(
         again.span(*lake_worker.CHANGES)
         assert rows_of(world) == AFTER
     assert world.findings() == []
+
+
+# ---- between the files of a span and its commit ---------------------------------------------------------------------
+
+
+def beside(world: IcebergWorld, happens: Callable[[], object]) -> Applying:
+    """A stream each of whose commits begins when this has happened."""
+    store = world.store()
+    commit = store.commit
+
+    def commit_late(*args: Any, **more: Any) -> Outcome:
+        happens()
+        return commit(*args, **more)
+
+    store.commit = commit_late  # type: ignore[method-assign]
+    return Applying(world, sink=world.sink_over(store))
+
+
+def an_owner_that_is_over_leaves_nothing(world: IcebergWorld) -> None:
+    published(world).span(*(insert(ACCOUNT, **account(n)) for n in (1, 2)), insert(AUDIT, actor="x", action="y"))
+    over = beside(world, lambda: world.session.execute("UPDATE seamline.ledger SET epoch = epoch + 1"))
+    with pytest.raises(Fenced):
+        over.span(*lake_worker.CHANGES)
+    assert rows_of(world) == BEFORE
+
+
+def test_an_owner_whose_stream_is_taken_while_it_writes_files_leaves_nothing(world: IcebergWorld) -> None:
+    an_owner_that_is_over_leaves_nothing(world)
+    Applying(world).span(*lake_worker.CHANGES)
+    assert rows_of(world) == AFTER
+
+
+def test_a_ledger_that_is_not_asked_for_its_epoch_is_caught(
+    world: IcebergWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statement = ledger_tables._COMPARE_AND_SET  # noqa: SLF001
+    assert "AND epoch = %s" in statement
+    monkeypatch.setattr(ledger_tables, "_COMPARE_AND_SET", statement.replace("AND epoch = %s", "AND %s > 0"))
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        an_owner_that_is_over_leaves_nothing(world)
+
+
+def test_a_compaction_meanwhile_lets_its_table_be_staged_again(world: IcebergWorld) -> None:
+    published(world).span(*(insert(ACCOUNT, **account(n)) for n in (1, 2)), insert(AUDIT, actor="x", action="y"))
+    left = iter(range(2))
+
+    def compact() -> None:
+        if next(left, None) is not None:
+            head = compacted(read_head(world.seen().heads["account"]))
+            world.session.execute(
+                "UPDATE public.iceberg_tables SET metadata_location = %s WHERE table_name = 'account'", (head.location,)
+            )
+
+    commit = beside(world, compact).span(*lake_worker.CHANGES)
+    assert rows_of(world) == AFTER
+    assert (commit.findings_total, world.findings()) == (0, [])
+    assert next(left, None) is None
+
+
+# ---- other clients --------------------------------------------------------------------------------------------------
 
 
 def client(connection: Connection, warehouse: Path) -> SqlCatalog:

@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from pyiceberg.table import StaticTable
 
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import Finding
-from seamline.domain.errors import Diverged, Refused
+from seamline.domain.errors import Diverged, Refused, SchemaConflict
 from seamline.sinks.iceberg import snapshot
 from seamline.sinks.iceberg.chunks import StagedBatch, in_order
 from seamline.sinks.iceberg.edit import TableEdit
@@ -21,10 +22,12 @@ from seamline.sinks.iceberg.files import NewFiles, new_location, path_of
 from seamline.sinks.iceberg.manifests import Head, read_head, read_metadata
 from seamline.sinks.iceberg.rows import RowIndex
 from seamline.sinks.iceberg.snapshot import FileChanges, new_head, obsolete, own_snapshot, staged_head
-from seamline.sinks.iceberg.types import typed
+from seamline.sinks.iceberg.types import refuse_special, typed
 from seamline.values.arrow import schema_of
-from seamline.values.build import batch_of, rows_of
+from seamline.values.build import array_of, batch_of, rows_of
 from seamline.values.changes import ChangeBatch, old_key_schema
+from seamline.values.digest import row_texts
+from tests.contract.every_kind import VALUES
 
 ID = Column("id", Kind.INTEGER, "bigint", nullable=False, length=64)
 NAME, BODY = Column("name", Kind.STRING, "varchar(40)", length=40), Column("body", Kind.STRING, "text", toastable=True)
@@ -165,6 +168,32 @@ def test_any_history_of_a_table_without_a_key_keeps_every_copy(tmp_path: Path) -
     with pytest.raises(Diverged, match=f"{held + 1} rows of keyless should go, the destination holds only {held}"):
         lake.commit(lake.copies(over))
     assert lake.head is before
+
+
+def takes(column: Column, value: Any) -> bool:
+    try:
+        refuse_special(Table("t", (column,)), column, array_of(column, [value]))
+    except SchemaConflict:
+        return False
+    return True
+
+
+def test_every_kind_of_value_is_read_by_other_clients_and_given_back_to_updates_that_lack_it(tmp_path: Path) -> None:
+    named = {replace(column, name=f"c{number}", nullable=True): column for number, column in enumerate(VALUES)}
+    table = Table("every kind", (ID, *named), ("id",))
+    kept = [[one for one in VALUES[column] if takes(column, one)] or [None] for column in named.values()]
+    rows = [(number, *(values[number % len(values)] for values in kept)) for number in range(max(map(len, kept)))]
+    lake = Lake(table, tmp_path)
+    lake.commit(lake.put(*rows))
+    expected = row_texts(table, batch_of(table, rows)).to_pylist()
+    found = StaticTable.from_metadata(lake.head.location).scan().to_arrow()
+    assert row_texts(table, typed(table, found.combine_chunks())).to_pylist() == expected
+    bare = [(number, *(None for _ in named)) for number in range(len(rows))]
+    all_of_them = [pa.array([True] * len(rows))] * len(named)
+    missing = pa.RecordBatch.from_arrays(all_of_them, names=[column.name for column in named])
+    lake.commit(lake.batch(bare, deleted=[False] * len(rows), met=[True] * len(rows), missing=missing))
+    found = StaticTable.from_metadata(lake.head.location).scan().to_arrow()
+    assert row_texts(table, typed(table, found.combine_chunks())).to_pylist() == expected
 
 
 def test_a_span_that_changes_nothing_moves_nothing(keyed: Lake) -> None:

@@ -8,16 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.table.snapshots import Operation, Summary
 
 from seamline.domain.changes import Finding
 from seamline.domain.digest import KeyedDigest, Segment, SegmentDigest
 from seamline.domain.errors import Diverged, GateFailed, Refused, SchemaConflict, TransientError
 from seamline.kinds.bulk import ArrowRows
-from seamline.sinks.iceberg import snapshot
 from seamline.sinks.iceberg.edit import TableEdit
 from seamline.sinks.iceberg.files import NewFiles
-from seamline.sinks.iceberg.loads import IcebergLoadArea, load, location_of
+from seamline.sinks.iceberg.loads import IcebergLoadArea, drop_abandoned, load, location_of
 from seamline.sinks.iceberg.manifests import Head, read_head
 from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.iceberg.read_back import open_staged, view_of
@@ -27,7 +25,7 @@ from seamline.values.build import batch_of
 from seamline.values.changes import ChangeBatch
 from seamline.values.digest import segment_digest
 from tests.contract.behaviours import Applying, account, published, texts
-from tests.contract.lake_worlds import MemoryCatalogueWorld
+from tests.contract.lake_worlds import MemoryCatalogueWorld, compacted
 from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, TRANSFER, delete, insert, position, publication, update
 
 KEY = "settlement"
@@ -80,6 +78,21 @@ def test_staged_rows_are_read_back_and_held_against_what_was_compared(world: Mem
         world.sink().publish(STREAM, [wrong, *others], publication=publication())
     world.sink().publish(STREAM, [replace(staged, digest=KeyedDigest(KEY, digest)), *others], publication=publication())
     assert len(world.rows(ACCOUNT)) == 7
+
+
+def test_a_load_that_nobody_publishes_is_dropped_and_one_that_a_publish_has_begun_with_never(
+    world: MemoryCatalogueWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = options_of(world.destination)
+    published(world)
+    replaced_by = [world.load(table, [account(3)] if table is ACCOUNT else []) for table in TABLES]
+    world.sink().publish(STREAM, replaced_by, publication=publication(run_id="run-2"))
+    world.load(ACCOUNT, [account(1)])
+    assert drop_abandoned(options, "settlement") == 0
+    monkeypatch.setattr("seamline.sinks.iceberg.loads.ABANDONED_AFTER_S", -60)
+    assert drop_abandoned(options, "settlement") == 1
+    Applying(world).span(insert(ACCOUNT, **account(4)))
+    assert world.rows(ACCOUNT) == texts(account(3), account(4))
 
 
 # ---- views ----------------------------------------------------------------------------------------------------------
@@ -150,13 +163,6 @@ def appended(head: Head) -> Head:
     staged = edit.staged()
     assert staged is not None
     return staged[0]
-
-
-def compacted(head: Head) -> Head:
-    """As Spark's rewrite_data_files leaves a table: another snapshot of the same rows, which says so."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(snapshot, "_summary", lambda *_: Summary(Operation.REPLACE, **{"engine-name": "other"}))
-        return snapshot.staged_head(head, snapshot.FileChanges(), NewFiles(head.metadata.location, "theirs"))
 
 
 def test_rows_that_somebody_else_has_written_stop_the_stream_and_are_a_finding(world: MemoryCatalogueWorld) -> None:

@@ -32,7 +32,11 @@ def path_of(url: str) -> Path:
 def new_location(warehouse: str, namespace: str, table: str) -> Path:
     """A folder for one table, which no other table ever has: orphan removal works folder by folder."""
     readable = _PLAIN.sub("-", table)[:_READABLE_MAX]
-    return Path(warehouse).absolute() / _PLAIN.sub("-", namespace) / f"{readable}-{secrets.token_hex(4)}"
+    return namespace_folder(warehouse, namespace) / f"{readable}-{secrets.token_hex(4)}"
+
+
+def namespace_folder(warehouse: str, namespace: str) -> Path:
+    return Path(warehouse).absolute() / _PLAIN.sub("-", namespace)
 
 
 class NewFiles:

@@ -63,11 +63,17 @@ class Iceberg:
         return load(options_of(destination), place, rows)
 
     def open_maintenance(self, destination: DestinationPlan) -> DestinationMaintenance:
+        from seamline.sinks.iceberg.loads import drop_abandoned
         from seamline.sinks.iceberg.options import options_of
         from seamline.sinks.lake.catalogue import Catalogue
         from seamline.sinks.lake.maintenance import open_maintenance
 
-        return open_maintenance(destination, Catalogue(options_of(destination).catalog))
+        options = options_of(destination)
+        return open_maintenance(
+            destination,
+            Catalogue(options.catalog),
+            drop_abandoned=lambda: drop_abandoned(options, destination.namespace),
+        )
 
     # ReadsBack
 

@@ -5,6 +5,7 @@ The folder becomes the table's when it is published. Until then nobody but its a
 
 import json
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +20,17 @@ from seamline.domain.errors import GateFailed, Refused
 from seamline.kinds.bulk import ArrowRows, LoadProgress, StagedPlace, TableRows
 from seamline.ports import Load
 from seamline.sinks.iceberg.data_files import COMPRESSION, LEVEL, written_file
-from seamline.sinks.iceberg.files import NewFiles, new_location, sync, url_of
+from seamline.sinks.iceberg.files import NewFiles, namespace_folder, new_location, sync, url_of
 from seamline.sinks.iceberg.options import LakeOptions
 from seamline.sinks.iceberg.types import storage_schema, stored, typed
 from seamline.values.arrow import require_schema
 from seamline.values.digest import segment_digest
 
 _RECEIPT = "receipt.json"
+# In a folder from which a publish was begun: its files may be those of a live table.
+_CLAIM = "claimed"
+# A staged table may wait days for somebody.
+ABANDONED_AFTER_S = 14 * 86_400
 # A file of the first load ends behind so many bytes of Arrow; Parquet makes a third of them.
 FILE_BYTES = 512 * 2**20
 _ROW_GROUP_ROWS = 500_000
@@ -111,6 +116,25 @@ def staged_files(options: LakeOptions, load: Load) -> StagedFiles:
     if rows != load.rows:
         raise _other(load, f"{rows} rows")
     return StagedFiles(location, paths, rows)
+
+
+def claim(staged: StagedFiles) -> None:
+    """Before the publish: from here on the folder is never dropped as abandoned, whatever becomes of the commit."""
+    (staged.location / _CLAIM).touch()
+    sync(staged.location)
+
+
+def drop_abandoned(options: LakeOptions, namespace: str) -> int:
+    """Drop the folders of loads that nobody has published for long, into this namespace or its incremental snapshots;
+    how many."""
+    oldest, dropped = time.time() - ABANDONED_AFTER_S, 0
+    folders = namespace_folder(options.warehouse, namespace)
+    for folder in [folders, *folders.parent.glob(f"{folders.name}_incremental_*")]:
+        for location in folder.iterdir() if folder.is_dir() else ():
+            if not (location / _CLAIM).exists() and location.stat().st_mtime < oldest:
+                shutil.rmtree(location, ignore_errors=True)
+                dropped += 1
+    return dropped
 
 
 def require_as_compared(staged: StagedFiles, load: Load) -> None:

@@ -9,7 +9,7 @@ from seamline.domain.errors import NotCaughtUp, SchemaConflict
 from seamline.ports import Joining, Load
 from seamline.sinks.iceberg.edit import replaced
 from seamline.sinks.iceberg.files import NewFiles, url_of
-from seamline.sinks.iceberg.loads import StagedFiles
+from seamline.sinks.iceberg.loads import StagedFiles, claim
 from seamline.sinks.iceberg.manifests import Head, read_head
 from seamline.sinks.iceberg.snapshot import FileChanges, new_head, staged_head
 from seamline.sinks.iceberg.types import iceberg_schema
@@ -42,6 +42,7 @@ def changes_of_join(joining: Joining, heads: _Heads, arriving: _Heads, *, mark: 
 
 
 def _of_load(load: Load, staged: StagedFiles, live: str, mark: str) -> PointerMove:
+    claim(staged)
     if live:
         before = _continued(load.table, live)
         files = NewFiles(before.metadata.location, mark)

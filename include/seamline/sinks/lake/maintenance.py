@@ -1,6 +1,6 @@
 """What maintenance reads from a lake's ledger, and what it deletes there."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import psycopg
 
@@ -18,7 +18,10 @@ from seamline.sinks.lake.postgres_store import end_incremental_snapshot
 class LakeMaintenance:
     """`DestinationMaintenance` of one destination, in a session of its publisher."""
 
-    def __init__(self, destination: DestinationPlan, catalogue: Catalogue, session: Session) -> None:
+    def __init__(
+        self, destination: DestinationPlan, catalogue: Catalogue, session: Session, drop_abandoned: Callable[[], int]
+    ) -> None:
+        self._drop_abandoned = drop_abandoned
         self._destination = destination
         self._catalogue = catalogue
         self._session = session
@@ -39,14 +42,14 @@ class LakeMaintenance:
         with translated("let go what nobody needs any more"):
             there = self._session.execute("SELECT to_regclass('seamline.lake_state')").fetchone()
             if there == (None,):
-                return LetGo(findings=0, incremental_snapshots=(), staged=0)
+                return LetGo(findings=0, incremental_snapshots=(), staged=self._drop_abandoned())
             findings = self._session.execute(
                 "DELETE FROM seamline.finding WHERE over_at < clock_timestamp() - make_interval(days => %s)",
                 (FINDINGS_KEPT_DAYS,),
             ).rowcount
             ended = tuple(stream for stream in self._dead_snapshots() if self._end(stream))
             lake_state.prune(self._session)
-        return LetGo(findings=findings, incremental_snapshots=ended, staged=0)
+        return LetGo(findings=findings, incremental_snapshots=ended, staged=self._drop_abandoned())
 
     def close(self) -> None:
         self._session.close()
@@ -77,6 +80,9 @@ class LakeMaintenance:
         return True
 
 
-def open_maintenance(destination: DestinationPlan, catalogue: Catalogue) -> LakeMaintenance:
+def open_maintenance(
+    destination: DestinationPlan, catalogue: Catalogue, *, drop_abandoned: Callable[[], int]
+) -> LakeMaintenance:
+    """`drop_abandoned`: drops what loads have staged and nobody has published for long; how many."""
     session = open_session(resolve(destination.connection), application_name="seamline maintenance")
-    return LakeMaintenance(destination, catalogue, session)
+    return LakeMaintenance(destination, catalogue, session, drop_abandoned)
