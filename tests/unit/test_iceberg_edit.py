@@ -86,7 +86,10 @@ def row_of(lake: Lake, key: int, said: str | None) -> Row:
     return (key, said, said) if lake.table is BY_NUMBER else (said, f"c{key % 3}", key)
 
 
-def test_any_history_of_a_table_with_a_key_ends_with_the_source_s_rows(keyed: Lake) -> None:
+def test_any_history_of_a_table_with_a_key_ends_with_the_source_s_rows(
+    keyed: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "MANIFESTS_MAX", 4)
     dice, expected = random.Random(7), dict[int, str | None]()
     for number in range(25):
         batches = list[ChangeBatch]()
@@ -107,6 +110,7 @@ def test_any_history_of_a_table_with_a_key_ends_with_the_source_s_rows(keyed: La
         dice.shuffle(batches)
         assert keyed.commit(*batches) == []
         assert keyed.read() == Counter(row_of(keyed, *one) for one in expected.items())
+        assert len(keyed.head.manifests) <= 6
         if dice.random() < 0.3:
             keyed.head, keyed.index = read_head(keyed.head.location), RowIndex(keyed.table)
 

@@ -123,8 +123,9 @@ def write_manifest(
     *,
     added: Sequence[DataFile] = (),
     removed: Iterable[ManifestEntry] = (),
+    kept: Iterable[ManifestEntry] = (),
 ) -> ManifestFile:
-    """One manifest with what a snapshot adds, or with what it takes away."""
+    """One manifest with what a snapshot adds, takes away, or goes on with."""
     with _Writer(metadata, path, snapshot_id, content) as writer:
         for file in added:
             entry = ManifestEntry.from_args(
@@ -133,6 +134,8 @@ def write_manifest(
             writer.add_entry(entry)
         for entry in removed:
             writer.delete(entry)
+        for entry in kept:
+            writer.existing(entry)
     return writer.to_manifest_file()
 
 

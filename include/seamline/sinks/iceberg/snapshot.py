@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2, new_table_metadata
 from pyiceberg.table.refs import MAIN_BRANCH
@@ -36,6 +36,8 @@ _PROPERTIES = {
 # A metadata file names each snapshot that is kept, and a commit writes it anew. So many are kept, but for those that a
 # tag or branch holds; they are let go of by the hundred.
 SNAPSHOTS_KEPT, _LET_GO_AT_ONCE = 500, 100
+# A snapshot's list names each manifest, and who opens the table reads them all. Beyond so many they are joined.
+MANIFESTS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +62,7 @@ def staged_head(head: Head, changes: FileChanges, files: NewFiles) -> Head:
     move there."""
     base = head.metadata
     number, sequence = secrets.randbits(62), base.last_sequence_number + 1
-    # Of what an earlier snapshot has emptied nothing is named any more.
-    live = [one for one in head.manifests if one.has_added_files() or one.has_existing_files()]
-    manifests = [] if changes.is_emptied else live
-    for content, added, before in (
-        (ManifestContent.DATA, changes.added, head.data),
-        (ManifestContent.DELETES, changes.deletes, head.deletes),
-    ):
-        gone = before if changes.is_emptied else ()
-        for parts in ({"added": added}, {"removed": gone}):
-            if any(parts.values()):
-                path = files.metadata(".avro")
-                manifests.append(write_manifest(base, path, number, content, **parts))
+    manifests = _manifests(head, changes, files, number)
     parent = base.current_snapshot_id
     listed = write_list(files.metadata(".avro"), number, parent, sequence, manifests)
     snapshot = Snapshot(
@@ -91,6 +82,28 @@ def staged_head(head: Head, changes: FileChanges, files: NewFiles) -> Head:
         for before, added in ((head.data, changes.added), (head.deletes, changes.deletes))
     )
     return Head(location, cast(TableMetadataV2, metadata), tuple(manifests), data, deletes)
+
+
+def _manifests(head: Head, changes: FileChanges, files: NewFiles, snapshot_id: int) -> list[ManifestFile]:
+    """Those of the new snapshot. Of what an earlier one has emptied nothing is named any more."""
+    manifests = [one for one in head.manifests if one.has_added_files() or one.has_existing_files()]
+    is_joined = len(manifests) > MANIFESTS_MAX and not changes.is_emptied
+    if is_joined or changes.is_emptied:
+        manifests = []
+    for content, added, before in (
+        (ManifestContent.DATA, changes.added, head.data),
+        (ManifestContent.DELETES, changes.deletes, head.deletes),
+    ):
+        parts = (
+            {"added": added},
+            {"removed": before if changes.is_emptied else ()},
+            {"kept": before if is_joined else ()},
+        )
+        for part in parts:
+            if any(part.values()):
+                path = files.metadata(".avro")
+                manifests.append(write_manifest(head.metadata, path, snapshot_id, content, **part))
+    return manifests
 
 
 def obsolete(before: Head, after: Head) -> list[Path]:
