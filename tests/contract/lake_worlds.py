@@ -149,6 +149,7 @@ class IcebergWorld(LakeWorld):
         for table in ("iceberg_tables", "iceberg_namespace_properties"):
             self.session.execute(f"DROP TABLE IF EXISTS public.{table}")
         shutil.rmtree(warehouse, ignore_errors=True)
+        warehouse.mkdir()
 
     def store(self, *, failpoints: Failpoints | None = None) -> PostgresLakeStore:
         made = PostgresLakeStore(self.destination, Catalogue(CATALOG), resolve=self._resolve, failpoints=failpoints)

@@ -43,7 +43,9 @@ class Lake:
     def __init__(self, table: Table, folder: Path) -> None:
         self.table = table
         self.index = RowIndex(table)
-        base = new_head(table, new_location(str(folder), "ns", table.name))
+        location = new_location(str(folder), "ns", table.name)
+        location.mkdir(parents=True)
+        base = new_head(table, location)
         self.location = base.metadata.location
         self.head = staged_head(base, FileChanges(), self.files())
 

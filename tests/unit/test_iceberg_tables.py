@@ -145,6 +145,23 @@ def test_a_span_that_was_committed_is_answered_before_anything_of_it_is_staged(w
     assert world.rows(AUDIT) == []
 
 
+def test_a_warehouse_that_is_away_is_waited_for_and_nothing_of_the_span_is_lost(world: MemoryCatalogueWorld) -> None:
+    stream = published(world)
+    stream.span(insert(ACCOUNT, **account(1)))
+    warehouse = Path(world.destination.options[1][1])
+    aside = warehouse.rename(warehouse.with_name("aside"))
+    warehouse.mkdir()  # as a place where nothing is mounted
+    with pytest.raises(TransientError, match="look at the warehouse"):
+        stream.span(insert(ACCOUNT, **account(2)))
+    with pytest.raises(TransientError):
+        world.sink().acquire(STREAM)
+    assert list(warehouse.iterdir()) == []
+    warehouse.rmdir()
+    aside.rename(warehouse)
+    Applying(world).span(insert(ACCOUNT, **account(2)))
+    assert world.rows(ACCOUNT) == texts(account(1), account(2))
+
+
 # ---- somebody else --------------------------------------------------------------------------------------------------
 
 

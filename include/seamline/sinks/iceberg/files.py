@@ -7,16 +7,30 @@ survives a power cut would else point to nothing.
 import os
 import re
 import secrets
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from seamline.domain.errors import TransientError
 
 FILE_IO = PyArrowFileIO()
 _SCHEME = "file://"
 _PLAIN = re.compile(r"[^A-Za-z0-9_]+")
 _READABLE_MAX = 40
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Errors of the file system leave as Seamline's: a disk that is full or away may recover."""
+    try:
+        yield
+    except OSError as exc:
+        raise TransientError(
+            f"cannot {doing}: {exc}",
+            hint="it is tried again; if it stays, look at the warehouse: is it there, is it full, may this login write",
+        ) from exc
 
 
 def url_of(path: Path) -> str:
@@ -74,7 +88,8 @@ class NewFiles:
         return self._kept(self._base / folder / f"{self._mark}-{len(self._made)}{ending}")
 
     def _kept(self, path: Path) -> Path:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        # Not the table's own folder: where that is missing, the warehouse is not mounted.
+        path.parent.mkdir(exist_ok=True)
         self._made.append(path)
         return path
 

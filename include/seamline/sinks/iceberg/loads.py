@@ -65,6 +65,10 @@ class IcebergLoadArea:
 
     def create(self, tables: Sequence[Table]) -> Mapping[str, StagedPlace]:
         places = {}
+        if not Path(self._options.warehouse).is_dir():
+            raise Refused(
+                f"the warehouse {self._options.warehouse} is no folder here", hint="make it, or mount it where it lies"
+            )
         for table in tables:
             location = new_location(self._options.warehouse, self._namespace, table.name)
             location.mkdir(parents=True)

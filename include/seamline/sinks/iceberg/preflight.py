@@ -36,6 +36,7 @@ def of_names(table: Table) -> Iterator[tuple[str, str]]:
 
 
 def _of_the_warehouse(warehouse: str) -> Iterator[tuple[str, str]]:
-    there = next(path for path in (Path(warehouse), *Path(warehouse).parents) if path.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        yield f"nothing can be written into the warehouse {warehouse}", f"let this login write into {there}"
+    if not Path(warehouse).is_dir():
+        yield f"the warehouse {warehouse} is no folder here", "make it, or mount it where it lies, on every machine"
+    elif not os.access(warehouse, os.W_OK | os.X_OK):
+        yield f"nothing can be written into the warehouse {warehouse}", "let this login write there"

@@ -13,6 +13,7 @@ from seamline.domain.errors import Refused
 from seamline.domain.position import Position
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Load
+from seamline.sinks.iceberg.files import translated
 from seamline.sinks.iceberg.loads import StagedFiles, staged_files
 from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.iceberg.types import typed
@@ -52,8 +53,9 @@ def _live(table: Table, location: str) -> Batches:
     scan = StaticTable.from_metadata(location).scan(selected_fields=tuple(column.name for column in table.columns))
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for batch in scan.to_arrow_batch_reader():
-            yield typed(table, batch)
+        with translated(f"read table {table.name}"):
+            for batch in scan.to_arrow_batch_reader():
+                yield typed(table, batch)
 
     return batches
 

@@ -20,7 +20,7 @@ from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Commit, Failpoints, Joining, Lease, Load, Progress, Publication, Staged, Unarmed
 from seamline.sinks.iceberg.chunks import ChunkFolder, StagedBatch, in_order
 from seamline.sinks.iceberg.edit import TableEdit
-from seamline.sinks.iceberg.files import NewFiles
+from seamline.sinks.iceberg.files import NewFiles, translated
 from seamline.sinks.iceberg.loads import require_as_compared, staged_files
 from seamline.sinks.iceberg.manifests import Head, read_head, read_metadata
 from seamline.sinks.iceberg.options import options_of
@@ -89,7 +89,8 @@ class IcebergSink:
         lease = self._store.acquire(stream, after_epoch=after_epoch, confirmed=confirmed)
         self._chunks.empty()
         self._heads, self._indexes, self._confirmed = {}, {}, lease.ledger
-        self._require_own(lease, self._store.look(stream, self._destination.namespace))
+        with translated("read the tables"):
+            self._require_own(lease, self._store.look(stream, self._destination.namespace))
         return lease
 
     def stage(self, lease: Lease, changes: TableChanges) -> Staged:  # noqa: ARG002 (nothing of it is anybody's yet)
@@ -97,14 +98,16 @@ class IcebergSink:
         return Staged(changes.table, self._chunks.put(batch) if batch.chunk else StagedBatch.of(batch))
 
     def commit(self, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
-        return self._repeated(lambda: self._commit(lease, staged, progress))
+        with translated("write the files of a span"):
+            return self._repeated(lambda: self._commit(lease, staged, progress))
 
     def publish(self, stream: StreamId, loads: Sequence[Load], *, publication: Publication) -> Commit:
         if self._store.published(stream, publication.run_id):
             return commit_of_publish(stream, self._store.read_ledger(stream))
-        staged = {load.table.name: staged_files(self._options, load) for load in loads}
-        for load in loads:
-            require_as_compared(staged[load.table.name], load)
+        with translated("read what is staged"):
+            staged = {load.table.name: staged_files(self._options, load) for load in loads}
+            for load in loads:
+                require_as_compared(staged[load.table.name], load)
 
         def attempt() -> Commit:
             seen = self._store.look(stream, self._destination.namespace)
@@ -115,7 +118,8 @@ class IcebergSink:
             changes = changes_of_publish(loads, staged, seen.heads, aside, mark=_mark(stream, seen))
             return Commit(self._store.publish(stream, changes, publication=publication))
 
-        return self._repeated(attempt)
+        with translated("publish tables"):
+            return self._repeated(attempt)
 
     def join(self, stream: StreamId, joining: Joining) -> Commit:
         if self._store.published(stream, joining.run_id):
@@ -134,7 +138,8 @@ class IcebergSink:
             changes = changes_of_join(joining, seen.heads, arriving.heads, mark=_mark(stream, seen))
             return Commit(self._store.join(stream, changes, joining=joining))
 
-        return self._repeated(attempt)
+        with translated("let tables join"):
+            return self._repeated(attempt)
 
     def close(self) -> None:
         self._chunks.empty()
