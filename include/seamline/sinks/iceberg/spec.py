@@ -40,7 +40,8 @@ class IcebergDestination(Destination):
         " `connection` leads to the PostgreSQL database that holds it (Iceberg's JDBC catalogue)."
     )
     warehouse: Annotated[str, AfterValidator(_warehouse)] = Field(
-        description="Folder of the tables' files, which must be there: the same absolute path on every machine of the sync."
+        description="Folder of the tables' files, which must be there: the same absolute path on every machine of the"
+        " sync."
     )
     write: Annotated[Literal["native", "spark"], AfterValidator(_write)] = Field(
         "native", description="Who writes the files: `native` in the stream's own process. `spark` is not built yet."
