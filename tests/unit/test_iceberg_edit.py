@@ -15,6 +15,7 @@ from pyiceberg.table import StaticTable
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import Finding
 from seamline.domain.errors import Diverged, Refused, SchemaConflict
+from seamline.sinks.iceberg import edit as edit_module
 from seamline.sinks.iceberg import snapshot
 from seamline.sinks.iceberg.chunks import StagedBatch, in_order
 from seamline.sinks.iceberg.edit import TableEdit
@@ -92,6 +93,8 @@ def test_any_history_of_a_table_with_a_key_ends_with_the_source_s_rows(
     keyed: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshot, "MANIFESTS_MAX", 4)
+    monkeypatch.setattr(edit_module, "FILES_JOINED", 4)
+    monkeypatch.setattr(edit_module, "DELETES_JOINED", 3)
     dice, expected = random.Random(7), dict[int, str | None]()
     for number in range(25):
         batches = list[ChangeBatch]()
@@ -113,6 +116,9 @@ def test_any_history_of_a_table_with_a_key_ends_with_the_source_s_rows(
         assert keyed.commit(*batches) == []
         assert keyed.read() == Counter(row_of(keyed, *one) for one in expected.items())
         assert len(keyed.head.manifests) <= 6
+        # Those of the head before, and a file of each chunk.
+        assert len(keyed.head.data) <= 4 + 3
+        assert len(keyed.head.deletes) <= 4
         if dice.random() < 0.3:
             keyed.head, keyed.index = read_head(keyed.head.location), RowIndex(keyed.table)
 
@@ -159,7 +165,9 @@ def test_a_change_that_lacks_a_value_takes_the_stored_one_also_from_under_the_ol
     assert lake.read() == Counter([(2, "new", "large 2"), (9, "moved", "large 2")])
 
 
-def test_any_history_of_a_table_without_a_key_keeps_every_copy(tmp_path: Path) -> None:
+def test_any_history_of_a_table_without_a_key_keeps_every_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edit_module, "FILES_JOINED", 3)
+    monkeypatch.setattr(edit_module, "DELETES_JOINED", 2)
     lake, dice, expected = Lake(KEYLESS, tmp_path), random.Random(5), Counter[Row]()
     rows = [(name, body) for name in ("a", "A", "a ", None) for body in ("", "~", None)]
     for _ in range(20):
@@ -184,7 +192,10 @@ def takes(column: Column, value: Any) -> bool:
     return True
 
 
-def test_every_kind_of_value_is_read_by_other_clients_and_given_back_to_updates_that_lack_it(tmp_path: Path) -> None:
+def test_every_kind_of_value_is_read_by_other_clients_and_given_back_to_updates_that_lack_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edit_module, "FILES_JOINED", 1)
     named = {replace(column, name=f"c{number}", nullable=True): column for number, column in enumerate(VALUES)}
     table = Table("every kind", (ID, *named), ("id",))
     kept = [[one for one in VALUES[column] if takes(column, one)] or [None] for column in named.values()]
@@ -198,7 +209,10 @@ def test_every_kind_of_value_is_read_by_other_clients_and_given_back_to_updates_
     all_of_them = [pa.array([True] * len(rows))] * len(named)
     missing = pa.RecordBatch.from_arrays(all_of_them, names=[column.name for column in named])
     lake.commit(lake.batch(bare, deleted=[False] * len(rows), met=[True] * len(rows), missing=missing))
-    found = StaticTable.from_metadata(lake.head.location).scan().to_arrow()
+    lake.commit(lake.put((len(rows), *(None for _ in named))))
+    names = {Path(entry.data_file.file_path).name.rpartition("-")[2] for entry in lake.head.data}
+    assert "joined.parquet" in names
+    found = StaticTable.from_metadata(lake.head.location).scan(row_filter=f"id < {len(rows)}").to_arrow()
     assert row_texts(table, typed(table, found.combine_chunks())).to_pylist() == expected
 
 

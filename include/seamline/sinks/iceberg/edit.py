@@ -11,15 +11,18 @@ from pyiceberg.manifest import DataFile
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding
 from seamline.domain.errors import Diverged
-from seamline.sinks.iceberg.data_files import write_deletes, write_rows
+from seamline.sinks.iceberg.data_files import write_deletes, write_parquet, write_rows, written_file
 from seamline.sinks.iceberg.files import NewFiles, path_of
 from seamline.sinks.iceberg.manifests import Head
 from seamline.sinks.iceberg.rows import FileRows, Flags, Numbers, Places, RowIndex, found_in, read_columns
 from seamline.sinks.iceberg.snapshot import FileChanges, staged_head
-from seamline.sinks.iceberg.types import identities, typed_column
+from seamline.sinks.iceberg.types import identities, storage_schema, typed_column
 from seamline.values.build import values_of
 from seamline.values.changes import ChangeBatch
 
+# So many small files become one, as far as they are JOINED_BYTES of Parquet together; so many files of deletes too.
+FILES_JOINED, DELETES_JOINED = 50, 50
+SMALL_BYTES, JOINED_BYTES = 8 * 2**20, 64 * 2**20
 _CHANGED = "somebody changed the table in the destination: reconcile it, then onboard it again"
 
 
@@ -34,7 +37,8 @@ class TableEdit:
         self._added: dict[str, DataFile] = {}
         # By path, the positions that this commit deletes.
         self._gone: dict[str, list[Numbers]] = {}
-        self._is_emptied = False
+        # Files of the head that this commit takes out of the table.
+        self._out: frozenset[str] = frozenset()
 
     def apply(self, batches: Iterable[ChangeBatch]) -> list[Finding]:
         """The batches of a span, in their order. Diverged: a row that must be there is not."""
@@ -50,16 +54,16 @@ class TableEdit:
 
     def staged(self) -> tuple[Head, dict[str, FileRows]] | None:
         """The table after it, and its rows by file; None where nothing has changed."""
-        deletes = self._written_deletes()
-        was_there = self._is_emptied and bool(self._head.data)
-        if not (self._added or deletes or was_there):
+        if not (self._added or self._gone or self._out):
             return None
-        changes = FileChanges(tuple(self._added.values()), deletes, is_emptied=self._is_emptied)
+        self._join_small_files()
+        deletes = self._written_deletes()
+        changes = FileChanges(tuple(self._added.values()), deletes, self._out)
         return staged_head(self._head, changes, self._files), self._rows
 
     def _empty(self) -> None:
         self._files.drop(path_of(path) for path in self._added)
-        self._added, self._gone, self._rows, self._is_emptied = {}, {}, {}, True
+        self._added, self._gone, self._rows, self._out = {}, {}, {}, self._head.paths
 
     # ---- tables with a key ------------------------------------------------------------------------------------------
 
@@ -181,20 +185,63 @@ class TableEdit:
         if not rows.num_rows:
             return
         file = write_rows(self._table, rows, self._files.data(".parquet"))
+        self._take(file, identities(self._table, rows))
+
+    def _take(self, file: DataFile, found: pa.Array) -> None:
         self._added[file.file_path] = file
-        found = identities(self._table, rows)
         self._rows[file.file_path] = FileRows(found, np.zeros(len(found), np.bool_))
 
     def _written_deletes(self) -> tuple[DataFile, ...]:
-        if not self._gone:
-            return ()
+        """Those of this commit; beyond some files all that there are, as one."""
         positions = {path: np.concatenate(parts) for path, parts in self._gone.items()}
-        return (write_deletes(positions, self._files.data("-deletes.parquet")),)
+        known = {entry.data_file.file_path for entry in self._head.deletes} - self._out
+        if len(known) >= DELETES_JOINED:
+            positions = {path: np.flatnonzero(rows.dead) for path, rows in self._rows.items() if rows.dead.any()}
+            self._out |= known
+        return (write_deletes(positions, self._files.data("-deletes.parquet")),) if positions else ()
+
+    def _join_small_files(self) -> None:
+        """Each commit leaves a file: where many are small, their living rows become one.
+
+        In the stream's own turn, because whoever does it beside the stream meets its deletes.
+        """
+        small = self._small_files()
+        if len(small) < FILES_JOINED:
+            return
+        schema = storage_schema(self._table)
+        alive = {path: pa.array(~self._rows[path].dead) for path in small}
+        rows = pa.concat_tables(
+            [read_columns(path, schema.names).filter(flags).cast(schema) for path, flags in alive.items()]
+        )
+        found = pa.concat_arrays([self._rows[path].identities.filter(flags) for path, flags in alive.items()])
+        for path in small:
+            del self._rows[path]
+            self._gone.pop(path, None)
+        self._out |= frozenset(small)
+        if rows.num_rows:
+            path = self._files.data("-joined.parquet")
+            write_parquet(rows, path)
+            self._take(written_file(path), found)
+
+    def _small_files(self) -> list[str]:
+        """Those of the head that are worth to be joined, the least ones first."""
+        sizes = {
+            entry.data_file.file_path: entry.data_file.file_size_in_bytes
+            for entry in self._head.data
+            if entry.data_file.file_path not in self._out
+        }
+        chosen, total = list[str](), 0
+        for path, size in sorted(sizes.items(), key=lambda one: one[1]):
+            total += size
+            if size > SMALL_BYTES or total > JOINED_BYTES:
+                break
+            chosen.append(path)
+        return chosen
 
 
 def replaced(head: Head, data: Iterable[DataFile], deletes: Iterable[DataFile], files: NewFiles) -> Head:
     """The table with other rows: those of files that lie somewhere else."""
-    return staged_head(head, FileChanges(tuple(data), tuple(deletes), is_emptied=True), files)
+    return staged_head(head, FileChanges(tuple(data), tuple(deletes), head.paths), files)
 
 
 def _kind(*, is_deleted: bool, met: bool) -> str:

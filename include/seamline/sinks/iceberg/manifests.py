@@ -60,6 +60,11 @@ class Head:
     deletes: tuple[ManifestEntry, ...]
 
     @property
+    def paths(self) -> frozenset[str]:
+        """Of all files that live."""
+        return frozenset(entry.data_file.file_path for entry in (*self.data, *self.deletes))
+
+    @property
     def snapshot_id(self) -> int | None:
         return self.metadata.current_snapshot_id
 

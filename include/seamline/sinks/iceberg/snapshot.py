@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -42,11 +42,11 @@ MANIFESTS_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class FileChanges:
-    """What a snapshot does. `is_emptied`: all that was there before it goes."""
+    """What a snapshot does. `gone`: the paths of files that were there before it and are not there any more."""
 
     added: Sequence[DataFile] = ()
     deletes: Sequence[DataFile] = ()
-    is_emptied: bool = False
+    gone: Collection[str] = frozenset()
 
 
 def new_head(table: Table, location: Path) -> Head:
@@ -78,7 +78,7 @@ def staged_head(head: Head, changes: FileChanges, files: NewFiles) -> Head:
     metadata = update_table_metadata(base, updates, metadata_location=head.location or None)
     location = write_metadata(metadata, files.versioned(_version(head.location) + 1 if head.location else 0))
     data, deletes = (
-        (*(() if changes.is_emptied else before), *(_entry(file, number, sequence) for file in added))
+        (*_divided(before, changes.gone)[0], *(_entry(file, number, sequence) for file in added))
         for before, added in ((head.data, changes.added), (head.deletes, changes.deletes))
     )
     return Head(location, cast(TableMetadataV2, metadata), tuple(manifests), data, deletes)
@@ -87,18 +87,15 @@ def staged_head(head: Head, changes: FileChanges, files: NewFiles) -> Head:
 def _manifests(head: Head, changes: FileChanges, files: NewFiles, snapshot_id: int) -> list[ManifestFile]:
     """Those of the new snapshot. Of what an earlier one has emptied nothing is named any more."""
     manifests = [one for one in head.manifests if one.has_added_files() or one.has_existing_files()]
-    is_joined = len(manifests) > MANIFESTS_MAX and not changes.is_emptied
-    if is_joined or changes.is_emptied:
+    is_rewritten = bool(changes.gone) or len(manifests) > MANIFESTS_MAX
+    if is_rewritten:
         manifests = []
     for content, added, before in (
         (ManifestContent.DATA, changes.added, head.data),
         (ManifestContent.DELETES, changes.deletes, head.deletes),
     ):
-        parts = (
-            {"added": added},
-            {"removed": before if changes.is_emptied else ()},
-            {"kept": before if is_joined else ()},
-        )
+        kept, gone = _divided(before, changes.gone)
+        parts = ({"added": added}, {"removed": gone}, {"kept": kept if is_rewritten else []})
         for part in parts:
             if any(part.values()):
                 path = files.metadata(".avro")
@@ -156,6 +153,16 @@ def _let_go(metadata: TableMetadata) -> Iterator[TableUpdate]:
         yield RemoveSnapshotsUpdate(snapshot_ids=old)
 
 
+def _divided(
+    entries: Iterable[ManifestEntry], gone: Collection[str]
+) -> tuple[list[ManifestEntry], list[ManifestEntry]]:
+    """Those that stay, and those that go."""
+    parts: tuple[list[ManifestEntry], list[ManifestEntry]] = ([], [])
+    for entry in entries:
+        parts[entry.data_file.file_path in gone].append(entry)
+    return parts
+
+
 def _entry(file: DataFile, snapshot_id: int, sequence: int) -> ManifestEntry:
     return ManifestEntry.from_args(
         status=ManifestEntryStatus.ADDED,
@@ -174,10 +181,12 @@ def _version(location: str) -> int:
 
 def _summary(head: Head, changes: FileChanges) -> Summary:
     """Its totals are what engines plan by."""
-    gone_data, gone_deletes = (head.data, head.deletes) if changes.is_emptied else ((), ())
+    (kept_data, gone_data), (kept_deletes, gone_deletes) = (
+        _divided(before, changes.gone) for before in (head.data, head.deletes)
+    )
     now_data, now_deletes = (
-        ([] if changes.is_emptied else [entry.data_file for entry in before]) + list(added)
-        for before, added in ((head.data, changes.added), (head.deletes, changes.deletes))
+        [*(entry.data_file for entry in kept), *added]
+        for kept, added in ((kept_data, changes.added), (kept_deletes, changes.deletes))
     )
     numbers = {
         "added-data-files": len(changes.added),
