@@ -219,9 +219,9 @@ class TableEdit:
             self._gone.pop(path, None)
         self._out |= frozenset(small)
         if rows.num_rows:
-            path = self._files.data("-joined.parquet")
-            write_parquet(rows, path)
-            self._take(written_file(path), found)
+            joined = self._files.data("-joined.parquet")
+            write_parquet(rows, joined)
+            self._take(written_file(joined), found)
 
     def _small_files(self) -> list[str]:
         """Those of the head that are worth to be joined, the least ones first."""
