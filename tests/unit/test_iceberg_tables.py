@@ -51,6 +51,9 @@ def test_a_load_is_done_by_its_receipt_and_a_table_without_rows_has_no_file(worl
     assert [pq.read_metadata(path).num_rows for path in found["account"]] == [2_000], "an attempt again begins anew"
     assert found["audit"] == []
     assert area.progress().written_bytes > 1_000
+    assert area.progress().open == ()
+    (location_of(options, places["account"].name) / "receipt.json").unlink()
+    assert area.progress().open == (places["account"].name,), "by the name of its place"
     area.drop()
     assert not location_of(options, places["account"].name).exists()
 

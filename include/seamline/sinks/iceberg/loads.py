@@ -80,7 +80,7 @@ class IcebergLoadArea:
         sizes = [(path.name, list((path / "data").glob("*.parquet"))) for path in self._places]
         written = sum(file.stat().st_size for _, files in sizes for file in files)
         begun = [path for path in self._places if (path / "data").exists() and not (path / _RECEIPT).exists()]
-        return LoadProgress(written, tuple(path.name for path in begun), is_working=False)
+        return LoadProgress(written, tuple(_name_of(self._options, path) for path in begun), is_working=False)
 
     def drop(self) -> None:
         for path in self._places:
