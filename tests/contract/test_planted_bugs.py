@@ -200,7 +200,7 @@ def boundaries_never_ended(patch: pytest.MonkeyPatch) -> None:
 
 
 def places_not_compared_at_a_joining(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(joining, "_require_caught_up", lambda *_: None)
+    patch.setattr(ledger_tables, "require_caught_up", lambda *_: None)
 
 
 def stream_not_fenced_at_a_joining(patch: pytest.MonkeyPatch) -> None:
