@@ -7,7 +7,7 @@ needs, and the DAG processor nothing at all.
 from seamline import settings
 from seamline.domain.changes import Finding, FindingsReported
 from seamline.kinds.found import power, sink_kind, source_kind
-from seamline.kinds.sink import CertifiesArrivals, HoldsCuts, ReadsBack
+from seamline.kinds.sink import CertifiesArrivals, CutsLiveTables, HoldsCuts, ReadsBack
 from seamline.kinds.source import Certifies, HidesSchemaChanges
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
 from seamline.platform.capture_registry import PlatformCaptureRegistry, PlatformPruningHolds
@@ -31,7 +31,7 @@ from seamline.ports import (
     Source,
 )
 from seamline.ports.certificates import ProbeDestination, ProbeSource
-from seamline.ports.cuts import Cuts, CutStore
+from seamline.ports.cuts import Cuts, CutStore, PinnedTables
 from seamline.ports.maintenance import DestinationMaintenance, LogTopics
 
 
@@ -113,6 +113,12 @@ def probed(plan: SyncPlan, destination_name: str) -> ProbeDestination:
 def cuts(destination: DestinationPlan) -> Cuts:
     """Close them after use."""
     return power(sink_kind(destination.kind), HoldsCuts, to="hold cuts").open_cuts(destination)
+
+
+def pin_live(plan: SyncPlan, destination: DestinationPlan, count: int, *, run_id: str) -> PinnedTables:
+    """Keep hold of its live tables for a run that makes a cut of them."""
+    kind = power(sink_kind(destination.kind), CutsLiveTables, to="make cuts of its live tables")
+    return kind.pin_live(plan, destination, count, run_id=run_id)
 
 
 def destination_maintenance(destination: DestinationPlan) -> DestinationMaintenance:

@@ -265,7 +265,7 @@ def test_old_snapshots_are_let_go_of_and_their_files_are_named(tmp_path: Path, m
     for number in range(20):
         before = lake.head
         lake.commit(lake.put((number, "a", "x")))
-        gone += obsolete(before, lake.head)
+        gone += obsolete(before.metadata, lake.head.metadata)
         assert len(lake.head.metadata.snapshots) <= 7
     assert lake.read() == Counter((number, "a", "x") for number in range(20))
     assert len(gone) == len(set(gone)) == 21 - len(lake.head.metadata.snapshots)

@@ -6,10 +6,12 @@ import pytest
 
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import ConfigError, Refused
+from seamline.domain.staged_cut import CutSource
 from seamline.kinds.found import sink_kind
 from seamline.kinds.logins import DestinationLogins
-from seamline.kinds.sink import HoldsCuts, ReadsBack, described
+from seamline.kinds.sink import CutsLiveTables, ReadsBack, described
 from seamline.plan.compile import compile_plan
+from seamline.plan.explain import explain
 from seamline.plan.model import DestinationPlan, plan_from_json, plan_to_json
 from seamline.sinks.iceberg.options import LakeOptions, options_of
 from seamline.sinks.iceberg.preflight import of_names
@@ -25,6 +27,7 @@ catalog: lake
 warehouse: /srv/warehouse
 """
 WITHOUT_CUTS = SYNC.partition("nightly:")[0]
+WITH_PLAIN_CUTS = SYNC.partition("  expectations:")[0]
 FILE = "destinations/warehouse.yaml"
 
 
@@ -54,15 +57,30 @@ def test_what_it_does_not_do_yet_is_refused_with_the_reason(tmp_path: Path, adde
         load_declarations(write_declarations(tmp_path, changed))
 
 
-def test_a_sync_with_a_nightly_cut_is_refused_by_the_power_that_lacks(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot hold cuts"):
+def test_what_the_nightly_cannot_do_there_is_refused_by_the_power_that_lacks(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
         load_declarations(write_declarations(tmp_path, {FILE: LAKE}))
+    said = str(refused.value)
+    assert "reconcile.expectations: destination `warehouse` (iceberg) cannot have its rows checked" in said
+    assert "cannot have derived tables computed" in said
+    assert "hold cuts" not in said
+
+
+def test_explain_says_what_its_cuts_are(tmp_path: Path) -> None:
+    folder = write_declarations(tmp_path, {FILE: LAKE, "syncs/settlement.yaml": WITH_PLAIN_CUTS})
+    plan = compile_plan(load_declarations(folder), "settlement")
+    said = " ".join(explain(plan).split())
+    assert "live tables in settlement, cuts hold these very tables, whole, as they stand at one position" in said
+    assert "for warehouse: holds the stream at an END, keeps hold of the live tables at that P" in said
+    assert "settlement_cut" not in said
+    assert "stages, digests" not in said
 
 
 def test_it_says_what_it_can_do() -> None:
     kind = sink_kind("iceberg")
     assert isinstance(kind, ReadsBack)
-    assert not isinstance(kind, HoldsCuts)
+    assert isinstance(kind, CutsLiveTables)
+    assert kind.spec().cut_source is CutSource.LIVE
     assert "one commit moves all tables of the sync and the ledger" in described(kind)
 
 

@@ -14,6 +14,11 @@ class CutKeep:
     month_ends: int
     versions_days: int
 
+    @property
+    def at_most(self) -> timedelta:
+        """No cut of a sync that is cut once a week at least stays for longer, but for the newest proven one."""
+        return timedelta(days=max(7 * self.days, 31 * (self.month_ends + 1)) + self.versions_days)
+
 
 @dataclass(frozen=True, slots=True)
 class KeptCut:

@@ -11,6 +11,13 @@ from seamline.domain.position import Position, position_from_json, position_to_j
 from seamline.domain.verdict import Verdict, worst
 
 
+class CutSource(StrEnum):
+    """What a kind of destination makes its cuts of."""
+
+    ROWS = "rows"  # rows of the source that were read for the cut and staged
+    LIVE = "live"  # its live tables, as they stand at one position; the cut holds each of them whole
+
+
 class CutMode(StrEnum):
     """What a table of a cut holds."""
 

@@ -17,7 +17,7 @@ from seamline.kinds.derived import StagedPart
 from seamline.kinds.logins import DestinationLogins
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, SyncPlan
 from seamline.ports import Load, Problem, ReadView, Sink, StagedView
-from seamline.ports.cuts import Cuts, CutStore
+from seamline.ports.cuts import Cuts, CutStore, PinnedTables
 from seamline.ports.maintenance import DestinationMaintenance
 
 if TYPE_CHECKING:
@@ -130,6 +130,14 @@ class HoldsCuts(Protocol):
 
 
 @runtime_checkable
+class CutsLiveTables(HoldsCuts, Protocol):
+    """A kind whose cuts are its live tables. Its declaration's `cut_source` is `CutSource.LIVE`."""
+
+    def pin_live(self, plan: SyncPlan, destination: DestinationPlan, count: int, *, run_id: str) -> PinnedTables:
+        """Keep hold of the live tables as they stand now, in place of what the run has held before; `count` views."""
+
+
+@runtime_checkable
 class CertifiesArrivals(Protocol):
     """A kind that can be asked how probe rows arrived."""
 
@@ -170,6 +178,7 @@ def described(kind: SinkKind) -> tuple[str, ...]:
     powers = {
         "reading back, to be compared with the source": isinstance(kind, ReadsBack),
         "cuts by business date, in versions": isinstance(kind, HoldsCuts),
+        "cuts without a second copy": isinstance(kind, CutsLiveTables),
         "checks by Great Expectations": isinstance(kind, ShowsRows),
         "derived tables": isinstance(kind, Derives),
         "certificates": isinstance(kind, CertifiesArrivals),

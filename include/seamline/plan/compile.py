@@ -53,6 +53,7 @@ def destination_plan(spec: Destination) -> DestinationPlan:
         writer_connection=spec.writer_connection or "",
         options=tuple(spec.options.items()),
         commit_every_ms=spec.commit_interval_ms,
+        cut_source=spec.cut_source,
     )
 
 

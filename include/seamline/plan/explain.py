@@ -3,8 +3,9 @@
 import textwrap
 from collections.abc import Sequence
 
+from seamline.domain.staged_cut import CutSource
 from seamline.plan.maintenance import CHORES
-from seamline.plan.model import SyncPlan
+from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.plan.stages import RunsIn, Stage, all_stages
 
 WIDTH = 118
@@ -61,8 +62,7 @@ def _head(plan: SyncPlan) -> str:
     for destination in plan.destinations:
         lines.append(
             f"  to   {destination.name} ({destination.kind}): publishes as {destination.connection}, "
-            f"streams as {destination.writer}; live tables in {destination.namespace}, "
-            f"cuts in {destination.cut_namespace}, staging in {destination.stage_namespace}"
+            f"streams as {destination.writer}; live tables in {destination.namespace}, {_beside(destination)}"
         )
     for table in plan.tables:
         lines.append(f"  table {table.name}{_from(plan, table.name)}: {_table(plan, table.name)}")
@@ -72,6 +72,12 @@ def _head(plan: SyncPlan) -> str:
         how = "not computed while its table is parked" if derived in plan.derived_of_parked else "from the staged cut"
         lines.append(f"  derived {derived.name}: sum of {derived.table}.{derived.column} by {by}, {how}")
     return "\n".join(lines)
+
+
+def _beside(destination: DestinationPlan) -> str:
+    if destination.cut_source is CutSource.LIVE:
+        return "cuts hold these very tables, whole, as they stand at one position"
+    return f"cuts in {destination.cut_namespace}, staging in {destination.stage_namespace}"
 
 
 def _place(plan: SyncPlan) -> str:
@@ -94,9 +100,10 @@ def _table(plan: SyncPlan, name: str) -> str:
             f"{key}live; the cut holds it whole, as of P, and counts for the date only within "
             f"{plan.nightly.as_of_max_s / 3600:g} h of its end"
         )
-    return (
-        f"{key}live; the cut holds the rows of the date by {entry.business_date.column} ({entry.business_date.holds})"
-    )
+    by = f"by {entry.business_date.column} ({entry.business_date.holds})"
+    if all(one.cut_source is CutSource.LIVE for one in plan.destinations):
+        return f"{key}live; the cut holds it whole, as of P: the rows of the date {by} among them"
+    return f"{key}live; the cut holds the rows of the date {by}"
 
 
 def _when(plan: SyncPlan, kind: str) -> str:

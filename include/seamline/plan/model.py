@@ -12,6 +12,7 @@ from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.names import NameLimit, NameUnit
 from seamline.domain.runs import PUBLISH, PUT_TABLES_IN_PLACE, RunKind, RunState
+from seamline.domain.staged_cut import CutSource
 from seamline.domain.table_places import TablePlaces
 from seamline.domain.verdict import TableVerdict, parked
 
@@ -96,6 +97,7 @@ class DestinationPlan:
     origins: tuple[tuple[str, str], ...] = ()
     options: tuple[tuple[str, str], ...] = ()
     commit_every_ms: int = 0
+    cut_source: CutSource = CutSource.ROWS
 
     @property
     def writer(self) -> str:
@@ -349,7 +351,8 @@ def _destination_plan(entry: dict[str, Any]) -> DestinationPlan:
     # Plans of before 0.2.0 have PostgreSQL's word for it, and say nothing of loads of one table that differ.
     named = {"namespace" if key == "schema" else key: value for key, value in entry.items()}
     pairs = {key: tuple((one, other) for one, other in entry.get(key, ())) for key in ("origins", "options")}
-    return DestinationPlan(**{**named, **pairs})
+    source = CutSource(entry.get("cut_source", CutSource.ROWS))
+    return DestinationPlan(**{**named, **pairs, "cut_source": source})
 
 
 def _table_plan(entry: dict[str, Any]) -> TablePlan:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from seamline.domain.staged_cut import CutSource
 from seamline.plan.model import SyncPlan
 
 
@@ -150,8 +151,7 @@ def nightly_stages(plan: SyncPlan) -> tuple[Stage, ...]:
         Stage(
             "cut",
             "Read, stage and compare the business date at one position",
-            f"{_dated(plan)}; stages, digests inside the same read views, compares"
-            + (f"; computes {derived} from the staged cut" if derived else ""),
+            _cut(plan) + (f"; computes {derived} from the staged cut" if derived else ""),
             RunsIn.SPARK,
             "nightly_cut",
         ),
@@ -261,6 +261,21 @@ DAG_KINDS = tuple(_STAGES)
 def all_stages(plan: SyncPlan) -> dict[str, tuple[Stage, ...]]:
     """The stages of every DAG that this plan has, by the DAG's kind; the DAG's id is `<sync>__<kind>`."""
     return {kind: stages for kind, stages_of in _STAGES.items() if (stages := stages_of(plan))}
+
+
+def _cut(plan: SyncPlan) -> str:
+    """One read for all destinations whose cuts are rows, and a barrier for each of the others."""
+    live = [one.name for one in plan.destinations if one.cut_source is CutSource.LIVE]
+    parts = []
+    if len(live) < len(plan.destinations):
+        of = f" into {', '.join(one.name for one in plan.destinations if one.name not in live)}" if live else ""
+        parts.append(f"{_dated(plan)}; stages{of}, digests inside the same read views, compares")
+    if live:
+        parts.append(
+            f"for {', '.join(live)}: holds the stream at an END, keeps hold of the live tables at that P and compares"
+            f" them whole with the source{_but_parked(plan)}"
+        )
+    return "; ".join(parts)
 
 
 def _dated(plan: SyncPlan) -> str:

@@ -1,6 +1,7 @@
 """Cuts of a destination: staged, published in versions, and let go again."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Protocol
 
@@ -8,6 +9,7 @@ from seamline.domain.catalogue import Table
 from seamline.domain.cut_keep import KeptCut
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.staged_cut import Lateness, Published, StagedCut
+from seamline.ports import ReadView
 
 
 class CutPublisher(Protocol):
@@ -31,6 +33,17 @@ class Cuts(CutPublisher, Protocol):
         """The tables by business date of the newest date before this one that is published."""
 
     def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedTables:
+    """Live tables that stay as they are for a run, whatever the stream does meanwhile.
+
+    `views` see them at the ledger's position; `staged_as`: by table what a publish finds it by.
+    """
+
+    views: Sequence[ReadView]
+    staged_as: Mapping[str, str]
 
 
 class Dropped(Protocol):

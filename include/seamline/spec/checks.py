@@ -9,10 +9,17 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pydantic import ValidationError
 
 from seamline.domain.cut_names import current_view, proven_view, table_of_partition
+from seamline.domain.staged_cut import CutSource
 from seamline.spec.document import Document, Path_
 from seamline.spec.faults import UNKNOWN_KEY, guess, nearest, shown
 from seamline.spec.fields import NAME, is_sql_name
-from seamline.spec.kinds import destination_models, kinds_with_all_powers, namespace_key, powers_lacking
+from seamline.spec.kinds import (
+    cut_source,
+    destination_models,
+    kinds_with_all_powers,
+    namespace_key,
+    powers_lacking,
+)
 from seamline.spec.source import DatabaseSource
 from seamline.spec.sync import Nightly, SyncSpec
 from seamline.spec.table_names import TABLES, check_table_names, note_names
@@ -187,11 +194,12 @@ def _check_powers(document: Document, destinations: Mapping[str, Document]) -> N
     models = destination_models()
     for place, name in document.texts("destinations[]"):
         kind = destinations[name].value(("kind",)) if name in destinations else None
-        for key, cannot in powers_lacking(kind).items() if isinstance(kind, str) and kind in models else ():
-            if not key or key in document.data:
+        for keys, cannot in powers_lacking(kind).items() if isinstance(kind, str) and kind in models else ():
+            paths: list[Path_] = [tuple(key.split(".")) for key in keys]
+            if all(document.value(path) is not None for path in paths):
                 others = f"Use a destination of kind {' or '.join(kinds_with_all_powers())}"
-                cure = f"{others}, or leave `{key}` out" if key else others
-                document.fault((key,) if key else place, f"destination `{name}` ({kind}) cannot {cannot}", cure)
+                cure = f"{others}, or leave `{keys[-1]}` out" if keys else others
+                document.fault(paths[-1] if paths else place, f"destination `{name}` ({kind}) cannot {cannot}", cure)
 
 
 def _check_nightly(document: Document) -> None:
@@ -259,8 +267,9 @@ def check_names_of_cuts(
     """Add to their documents that a table has a name which the nightly cuts of another one take for themselves. A right
     sync does not suffer for one that is broken."""
     nightly = [document for document in syncs if "nightly" in document.data]
+    with_own_tables = {name: found for name, found in destinations.items() if _cut_source(found) is CutSource.ROWS}
     live = _places(syncs, destinations, _tables)
-    cut = _places(nightly, destinations, _written)
+    cut = _places(nightly, with_own_tables, _written)
     for (schema, name), of_cuts in cut.items():
         taken = [(live.get((schema, proven_view(name))), "the view of the newest proven one")]
         taken += [(cut.get((schema, current_view(name))), "the view of those that count")]
@@ -272,6 +281,12 @@ def check_names_of_cuts(
         for found, what in taken:
             if found is not None:
                 _taken_by_cuts(found, of_cuts, what, broken)
+
+
+def _cut_source(destination: Document) -> CutSource | None:
+    """None where its kind is not known."""
+    kind = destination.value(("kind",))
+    return cut_source(kind) if isinstance(kind, str) and kind in destination_models() else None
 
 
 def _places(

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from seamline.domain.staged_cut import CutSource
 from seamline.spec.fields import ConnectionId, Declared, Name
 
 
@@ -16,6 +17,7 @@ class Destination(Declared):
     namespace_key: ClassVar[str] = ""
     # Airflow's `conn_type` of its connections; "" for a kind that takes any.
     connection_type: ClassVar[str] = ""
+    cut_source: ClassVar[CutSource] = CutSource.ROWS
 
     destination: Name = Field(description="Name of the destination; the file has the same name.")
     kind: str = Field(description="What kind of system the destination is.")

@@ -5,6 +5,7 @@ from typing import Protocol, cast
 
 from seamline.domain import installed
 from seamline.domain.names import NameLimit
+from seamline.domain.staged_cut import CutSource
 from seamline.spec.destination import Destination
 from seamline.spec.source import DatabaseSource
 
@@ -13,13 +14,13 @@ SOURCES_PLANNED = ("files", "kafka")
 DESTINATIONS_PLANNED = ("delta", "hudi", "files", "hive", "key_value", "kafka")
 
 
-# Powers that stages need: the key that asks for the stage ("" for any sync), the method by which a kind has the power,
-# and what a kind without it cannot do.
+# Powers that stages need: the keys that ask for the stage together (none: any sync), the method by which a kind has the
+# power, and what a kind without it cannot do.
 _NEEDED = (
-    ("", "open_live", "be read back, and nothing can be proven of it"),
-    ("nightly", "rows_url", "be checked by Great Expectations"),
-    ("nightly", "open_cuts", "hold cuts"),
-    ("derived", "staged_parts", "have derived tables computed"),
+    ((), "open_live", "be read back, and nothing can be proven of it"),
+    (("nightly", "reconcile.expectations"), "rows_url", "have its rows checked by Great Expectations"),
+    (("nightly",), "open_cuts", "hold cuts"),
+    (("derived",), "staged_parts", "have derived tables computed"),
 )
 
 
@@ -59,14 +60,19 @@ def namespace_key(kind: str) -> str:
     return destination_models()[kind].namespace_key
 
 
-def powers_lacking(kind: str) -> Mapping[str, str]:
-    """What a kind of destination cannot do, by the key of a sync that would need it."""
+def powers_lacking(kind: str) -> Mapping[tuple[str, ...], str]:
+    """What a kind of destination cannot do, by the keys of a sync that would need it if it has all of them."""
     found = installed.load(installed.SINKS, kind)
-    return {key: cannot for key, method, cannot in _NEEDED if not hasattr(found, method)}
+    return {keys: cannot for keys, method, cannot in _NEEDED if not hasattr(found, method)}
 
 
 def kinds_with_all_powers() -> tuple[str, ...]:
     return tuple(name for name in installed.names(installed.SINKS) if not powers_lacking(name))
+
+
+def cut_source(kind: str) -> CutSource:
+    """What a kind of destination makes its cuts of."""
+    return destination_models()[kind].cut_source
 
 
 def keeps_keyless(kind: str) -> bool:

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 from seamline.domain.date_before import DATE_BEFORE, PublishedTable, SinceCut, date_before_to_json
 from seamline.domain.digest import Segment
-from seamline.domain.errors import InvariantViolated, Refused, SeamlineError
+from seamline.domain.errors import InvariantViolated, Refused, SeamlineError, TransientError
 from seamline.domain.runs import NOT_STAGED, Receipt, Reconciliation, Scope
-from seamline.domain.staged_cut import CutMode, Lateness, StagedCut, StagedTable, cut_to_json
+from seamline.domain.staged_cut import CutMode, CutSource, Lateness, StagedCut, StagedTable, cut_to_json
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, ParkedTable, Run, SyncPlan, TablePlan
 from seamline.ports import Load, StagedView, TableRead
@@ -22,7 +22,8 @@ from seamline.sync.clock import Clock
 from seamline.sync.comparison import DIGEST, Work, compare_tables, with_whole_digests
 from seamline.sync.cut import CutRead, Selection, select, with_verdicts
 from seamline.sync.late_rows import DateBefore, OpenCut, not_looked_at, rows_since_cut
-from seamline.sync.outcomes import in_each
+from seamline.sync.live_cut import LiveCutTools, take_live_cut
+from seamline.sync.outcomes import in_each, outcome_of, require_one_done
 from seamline.sync.reconcile import not_run
 from seamline.sync.repetition import Tried, evidence_of, until_conclusive
 from seamline.sync.snapshot import ReadAtOnePosition
@@ -54,7 +55,8 @@ class CutTools:
     """The world of one cut. `open_read` opens only when called; `open_staged` gives views of staged tables.
 
     `derive` computes one derived table from its staged base; `lateness` is None where the date has no version yet.
-    `date_before` finds the published date before a date, and `open_cut` gives a view of its tables.
+    `date_before` finds the published date before a date, and `open_cut` gives a view of its tables. `live` brings what
+    a cut of live tables needs, and is asked for destinations whose cuts are made of these; the rest is for the others.
     """
 
     open_read: Callable[[Sequence[TableRead]], AbstractContextManager[ReadAtOnePosition]]
@@ -65,10 +67,51 @@ class CutTools:
     open_cut: OpenCut
     records: CutRecords
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    live: Callable[[DestinationPlan], LiveCutTools] | None = None
+
+
+def made_of(run: Run, source: CutSource) -> Run:
+    """The run in those destinations alone whose cuts are made of this."""
+    return replace(run, plan=run.plan.into([one.name for one in run.plan.destinations if one.cut_source is source]))
 
 
 def take_conclusive_cut(run: Run, tools: CutTools, *, clock: Clock | None = None) -> Mapping[str, StagedCut]:
-    """`take_cut`, and again at another P where its comparison was INCONCLUSIVE, as often as the plan allows."""
+    """The cut of the run's date in every destination, and again at another P where a comparison was INCONCLUSIVE, as
+    often as the plan allows.
+
+    What is read from the source stands at one P in all destinations that take it (`take_cut`). A destination whose cuts
+    are its live tables has a P of its own, and is taken after these; whatever happens there keeps no other from its
+    cut. Raises the first error where there is no cut at all.
+    """
+    by_rows, live = (made_of(run, source) for source in (CutSource.ROWS, CutSource.LIVE))
+    if not live.plan.destinations:
+        return _conclusive_rows(run, tools, clock)[0]
+    cuts, failed = dict[str, StagedCut](), dict[str, str]()
+    outcomes: list[object] = []
+    if by_rows.plan.destinations:
+        made = outcome_of(lambda: _conclusive_rows(by_rows, tools, clock))
+        outcomes.append(made)
+        if isinstance(made, SeamlineError):
+            failed |= dict.fromkeys((one.name for one in by_rows.plan.destinations), made.message)
+        else:
+            cuts |= made[0]
+            failed |= {one.destination: one.tables[0].reason for one in made[1] if one.destination not in cuts}
+    for one in live.plan.destinations:
+        cut = outcome_of(lambda one=one: _conclusive_live(live, one, tools, clock))  # type: ignore[misc]
+        outcomes.append(cut)
+        if isinstance(cut, SeamlineError):
+            failed[one.name] = cut.message
+        else:
+            cuts[one.name] = cut
+    require_one_done(outcomes)
+    tools.records.put_result(run.run_id, "cut", {name: cut_to_json(cut) for name, cut in cuts.items()})
+    tools.records.put_result(run.run_id, NOT_STAGED, failed)
+    return cuts
+
+
+def _conclusive_rows(
+    run: Run, tools: CutTools, clock: Clock | None
+) -> tuple[Mapping[str, StagedCut], Sequence[Reconciliation]]:
     taken: Mapping[str, StagedCut] = {}
 
     def take(tried: Sequence[Tried]) -> Sequence[Reconciliation]:
@@ -76,8 +119,29 @@ def take_conclusive_cut(run: Run, tools: CutTools, *, clock: Clock | None = None
         taken, found = take_cut(run, tools, tried=tried)
         return found
 
-    until_conclusive(take, attempts=run.plan.reconcile.attempts, clock=clock, now=tools.clock)
-    return taken
+    found = until_conclusive(take, attempts=run.plan.reconcile.attempts, clock=clock, now=tools.clock)
+    return taken, found
+
+
+def _conclusive_live(run: Run, destination: DestinationPlan, tools: CutTools, clock: Clock | None) -> StagedCut:
+    if tools.live is None:
+        raise InvariantViolated(f"nothing can make a cut of the live tables of {destination.name}", sync=run.sync)
+    with_live, taken = tools.live(destination), list[StagedCut | None]()
+
+    def take(tried: Sequence[Tried]) -> Sequence[Reconciliation]:
+        cut, found = take_live_cut(run, destination, with_live, tried=tried)
+        taken.append(cut)
+        tools.records.save_reconciliation(found)
+        return [found]
+
+    (found,) = until_conclusive(take, attempts=run.plan.reconcile.attempts, clock=clock, now=tools.clock)
+    cut = taken[-1]
+    if cut is None:
+        raise TransientError(f"no cut of {destination.name}: {found.tables[0].reason}", sync=run.sync)
+    for table in cut.tables:
+        receipt = Receipt(table.table, 0, table.staged_as, table.rows, None, cut.position)
+        tools.records.put_receipt(run.run_id, receipt)
+    return cut
 
 
 def take_cut(

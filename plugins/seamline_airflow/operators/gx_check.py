@@ -12,7 +12,7 @@ from seamline.domain.errors import GateFailed, TransientError
 from seamline.domain.runs import EXPECTATIONS, Scope
 from seamline.domain.staged_cut import cut_from_json
 from seamline.domain.verdict import Verdict
-from seamline.kinds.found import power, sink_kind
+from seamline.kinds.found import sink_kind
 from seamline.kinds.sink import ShowsRows
 from seamline.plan.model import DestinationPlan, Run
 from seamline.sync.cut import staged_in
@@ -61,14 +61,16 @@ class GXCheckOperator(BaseOperator):
     ) -> tuple[GateResult, GateFailed | TransientError | None]:
         """What was found in one destination, and why that is not good enough to go on with it."""
         found = store.reconciliation(run.run_id, Scope.CUT, destination.name)
-        kind = power(sink_kind(destination.kind), ShowsRows, to="be checked by Great Expectations")
         try:
-            outcomes = gx_engine.check(
-                result_frames(run, destination.name, found),
-                _staged(run, destination.name, checks),
-                partial(kind.rows_url, destination),
-                suite=suite_of(run),
-            )
+            frames = result_frames(run, destination.name, found)
+            staged = _staged(run, destination.name, checks)
+            kind = sink_kind(destination.kind)
+            if isinstance(kind, ShowsRows):
+                outcomes = gx_engine.check(frames, staged, partial(kind.rows_url, destination), suite=suite_of(run))
+            else:
+                # What was compared is held as it is, and its keys agree with the source's.
+                _require_no_checks(destination, checks)
+                outcomes = gx_engine.check(frames, (), str, suite=suite_of(run))
         except (GateFailed, TransientError) as trouble:
             return GateResult.impossible(destination.name, trouble.message), trouble
         result = GateResult(tuple(outcomes))
@@ -95,6 +97,14 @@ class GXCheckOperator(BaseOperator):
             f"the gate of {run.business_date} in {destination} is {result.verdict}: {what}",
             hint="see the Reconciliation page; run the task `cut` again when reconciliation did not run",
             sync=run.sync,
+        )
+
+
+def _require_no_checks(destination: DestinationPlan, checks: Sequence[gx_engine.Check]) -> None:
+    if checks:
+        raise GateFailed(
+            f"rows of {destination.name} ({destination.kind}) cannot be checked by Great Expectations",
+            hint="leave `reconcile.expectations` out of the sync, or let it go into a destination of another kind",
         )
 
 

@@ -15,12 +15,13 @@ from pyspark.sql import SparkSession
 from seamline import registry
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import SeamlineError
-from seamline.domain.staged_cut import Lateness, StagedCut
+from seamline.domain.staged_cut import CutSource, Lateness, StagedCut
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run
 from seamline.ports import Load
 from seamline.sync.late_rows import DateBefore
-from seamline.sync.nightly_cut import CutTools, Derived, take_conclusive_cut
+from seamline.sync.nightly_cut import CutTools, Derived, made_of, take_conclusive_cut
 from seamline_spark.cut.derived import derive
+from seamline_spark.cut.live import live_cut_tools
 from seamline_spark.session import open_session
 from seamline_spark.snapshot.bulk_read import SparkReader
 
@@ -50,7 +51,7 @@ def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
     the run where the comparison was INCONCLUSIVE."""
     with closing(registry.platform()) as store:
         run = store.run(run_id)
-        reader = SparkReader(session.sparkContext, run)
+        reader = SparkReader(session.sparkContext, made_of(run, CutSource.ROWS))
 
         def derived(destination: DestinationPlan, table: DerivedTablePlan, base: Load, position: str) -> Derived:
             return derive(session, destination, table, base, run_id=run_id, position=position)
@@ -63,6 +64,7 @@ def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
             date_before=_date_before(run),
             open_cut=reader.open_cut,
             records=store,
+            live=lambda destination: live_cut_tools(run, destination),
         )
         cuts = take_conclusive_cut(run, tools)
     for staged in cuts.values():

@@ -14,6 +14,7 @@ from seamline.kinds.logins import DestinationLogins
 from seamline.kinds.sink import Atomic, SinkPowers
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Load, Problem, ReadView, Sink, StagedView
+from seamline.ports.cuts import Cuts, CutStore, PinnedTables
 from seamline.ports.maintenance import DestinationMaintenance
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _NAME_CHARACTERS = 200
 
 
 class Iceberg:
-    """`kinds.sink.SinkKind` with the power `ReadsBack`."""
+    """`kinds.sink.SinkKind` with the powers `ReadsBack` and `CutsLiveTables`."""
 
     name: ClassVar[str] = "iceberg"
     powers: ClassVar[SinkPowers] = SinkPowers(Atomic.SYNC, names=NameLimit(_NAME_CHARACTERS, NameUnit.CHARACTERS))
@@ -63,17 +64,9 @@ class Iceberg:
         return load(options_of(destination), place, rows)
 
     def open_maintenance(self, destination: DestinationPlan) -> DestinationMaintenance:
-        from seamline.sinks.iceberg.loads import drop_abandoned
-        from seamline.sinks.iceberg.options import options_of
-        from seamline.sinks.lake.catalogue import Catalogue
-        from seamline.sinks.lake.maintenance import open_maintenance
+        from seamline.sinks.iceberg.maintenance import open_maintenance
 
-        options = options_of(destination)
-        return open_maintenance(
-            destination,
-            Catalogue(options.catalog),
-            drop_abandoned=lambda: drop_abandoned(options, destination.namespace),
-        )
+        return open_maintenance(destination)
 
     # ReadsBack
 
@@ -103,7 +96,10 @@ class Iceberg:
         *,
         position: Position,  # noqa: ARG002
     ) -> ReadView:
-        raise Refused(f"{destination.name} holds no cuts", hint="its kind lacks the power `HoldsCuts`")
+        raise Refused(
+            f"the cuts of {destination.name} are not held against the source again",
+            hint="read the tables by their tag, and compare them yourself",
+        )
 
     def findings(
         self, destination: DestinationPlan, stream: StreamId, *, after: FindingsReported
@@ -111,6 +107,23 @@ class Iceberg:
         from seamline.databases.postgres.findings import findings_of
 
         return findings_of(destination, stream, after=after)
+
+    # CutsLiveTables
+
+    def open_cuts(self, destination: DestinationPlan) -> Cuts:
+        from seamline.sinks.iceberg.cuts import open_cuts
+
+        return open_cuts(destination)
+
+    def open_cut_expiry(self, destination: DestinationPlan) -> CutStore:
+        from seamline.sinks.iceberg.cuts import open_cuts
+
+        return open_cuts(destination)
+
+    def pin_live(self, plan: SyncPlan, destination: DestinationPlan, count: int, *, run_id: str) -> PinnedTables:
+        from seamline.sinks.iceberg.cuts import pin_live
+
+        return pin_live(plan, destination, count, run_id=run_id)
 
 
 KIND = Iceberg()

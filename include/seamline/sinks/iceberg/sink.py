@@ -182,7 +182,7 @@ class IcebergSink:
         for name, one in tables.items():
             self._heads[name] = one.after
             self._indexes[name].keep(one.after, one.rows)
-            for path in obsolete(one.before, one.after):
+            for path in obsolete(one.before.metadata, one.after.metadata):
                 path.unlink(missing_ok=True)
 
     def _staged_tables(

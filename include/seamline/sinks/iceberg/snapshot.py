@@ -76,7 +76,7 @@ def staged_head(head: Head, changes: FileChanges, files: NewFiles) -> Head:
     )
     updates = (AddSnapshotUpdate(snapshot=snapshot), _as_main(number), *_let_go(base))
     metadata = update_table_metadata(base, updates, metadata_location=head.location or None)
-    location = write_metadata(metadata, files.versioned(_version(head.location) + 1 if head.location else 0))
+    location = write_metadata(metadata, files.versioned(version_of(head.location) + 1 if head.location else 0))
     data, deletes = (
         (*_divided(before, changes.gone)[0], *(_entry(file, number, sequence) for file in added))
         for before, added in ((head.data, changes.added), (head.deletes, changes.deletes))
@@ -103,17 +103,17 @@ def _manifests(head: Head, changes: FileChanges, files: NewFiles, snapshot_id: i
     return manifests
 
 
-def obsolete(before: Head, after: Head) -> list[Path]:
+def obsolete(before: TableMetadata, after: TableMetadata) -> list[Path]:
     """Files of the table that the commit of `after` leaves without anybody who names them: metadata files beyond the
     log's length, manifest lists of snapshots that were let go of."""
     named = [
         {
-            *(entry.metadata_file for entry in head.metadata.metadata_log),
-            *(snapshot.manifest_list for snapshot in head.metadata.snapshots),
+            *(entry.metadata_file for entry in metadata.metadata_log),
+            *(snapshot.manifest_list for snapshot in metadata.snapshots),
         }
-        for head in (before, after)
+        for metadata in (before, after)
     ]
-    folder = path_of(after.metadata.location) / "metadata"
+    folder = path_of(after.location) / "metadata"
     return [path for path in map(path_of, named[0] - named[1]) if path.parent == folder]
 
 
@@ -145,12 +145,11 @@ def _as_main(snapshot_id: int) -> TableUpdate:
 
 
 def _let_go(metadata: TableMetadata) -> Iterator[TableUpdate]:
-    if len(metadata.snapshots) < SNAPSHOTS_KEPT + _LET_GO_AT_ONCE:
-        return
     held = {ref.snapshot_id for ref in metadata.refs.values()}
-    old = [one.snapshot_id for one in metadata.snapshots[:-SNAPSHOTS_KEPT] if one.snapshot_id not in held]
-    if old:
-        yield RemoveSnapshotsUpdate(snapshot_ids=old)
+    others = [one.snapshot_id for one in metadata.snapshots if one.snapshot_id not in held]
+    kept = SNAPSHOTS_KEPT - 1  # beside the head
+    if len(others) >= kept + _LET_GO_AT_ONCE:
+        yield RemoveSnapshotsUpdate(snapshot_ids=others[:-kept])
 
 
 def _divided(
@@ -173,7 +172,7 @@ def _entry(file: DataFile, snapshot_id: int, sequence: int) -> ManifestEntry:
     )
 
 
-def _version(location: str) -> int:
+def version_of(location: str) -> int:
     """By the name of its metadata file, as every client counts."""
     number = path_of(location).name.partition("-")[0].removeprefix("v")
     return int(number) if number.isdecimal() else 0

@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
+from seamline.domain.staged_cut import CutSource
 from seamline.sinks.iceberg.options import NATIVE, SPARK
 from seamline.spec.destination import Destination
 from seamline.spec.fields import Name, SchemaName
@@ -32,6 +33,7 @@ class IcebergDestination(Destination):
     """Iceberg tables whose catalogue is a PostgreSQL database: one commit moves all tables of a sync and its ledger."""
 
     namespace_key: ClassVar[str] = "namespace"
+    cut_source: ClassVar[CutSource] = CutSource.LIVE
 
     kind: Literal["iceberg"] = Field(description="What kind of system the destination is.")
     namespace_: SchemaName = Field(alias="namespace", description="Namespace of the live tables in the catalogue.")

@@ -1,0 +1,306 @@
+"""Cuts of a lake: the live tables as they stood at one position, held by a tag on each.
+
+A nightly run pins the heads of all tables while it compares them: a tag of the run's own, so that nobody lets go of
+these snapshots until the run is published or given up. A publish gives the same snapshots the tag `cut_<date>_v<n>` and
+takes the run's tag away: the tags of all tables and the rows of the cut are one transaction of the catalogue's
+database. The stream goes on meanwhile, for a tag moves a table's pointer and nothing of its rows.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import TypeVar
+
+from seamline.adapters.connections import resolve
+from seamline.databases.postgres.client import Session, open_session, translated
+from seamline.domain.catalogue import Table
+from seamline.domain.cut_keep import KeptCut
+from seamline.domain.date_before import PublishedTable
+from seamline.domain.errors import GateFailed, InvariantViolated, Refused, TransientError
+from seamline.domain.ledger import StreamId
+from seamline.domain.staged_cut import Lateness, Published, StagedCut
+from seamline.plan.model import DestinationPlan
+from seamline.sinks.lake import cut_rows
+from seamline.sinks.lake.catalogue import Catalogue
+from seamline.sinks.lake.cut_rows import Pin, Recorded
+from seamline.sinks.lake.postgres_store import create_tables, look
+from seamline.sinks.lake.store import PointerMove, PointerMoved, Seen
+from seamline.sinks.lake.tagging import TableTags, Tag, Tagged, Tagging
+
+# A run may wait days for somebody, as staged tables do.
+PINNED_FOR = timedelta(days=14)
+# How often it is tried again because the stream has moved a pointer meanwhile.
+_ATTEMPTS = 50
+DoneT = TypeVar("DoneT")
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """What left with a date: tags. Files go with their snapshots, so no bytes are known."""
+
+    partitions: int
+    size_bytes: int = 0
+
+
+class LakeCuts:
+    """`ports.cuts.Cuts` and `ports.cuts.CutStore` of one destination, in a session of its publisher. Not safe to share
+    between threads."""
+
+    def __init__(self, destination: DestinationPlan, catalogue: Catalogue, session: Session, tags: Tagging) -> None:
+        self._destination = destination
+        self._catalogue = catalogue
+        self._session = session
+        self._tags = tags
+
+    def close(self) -> None:
+        self._session.close()
+
+    # ---- before a publish -------------------------------------------------------------------------------------------
+
+    def pin(self, stream: StreamId, tables: Sequence[str], *, run_id: str, kept_for: timedelta) -> tuple[Seen, Pin]:
+        """Hold these tables as one look finds them, in place of what an earlier attempt of the run has held.
+
+        What was seen, and what is held of it. `kept_for`: how long a cut of it may be wanted at most.
+        """
+
+        def attempt() -> tuple[Seen, Pin]:
+            seen = look(self._session, self._catalogue, stream, self._destination.namespace)
+            if seen.ledger is None:
+                raise Refused(f"{stream} was never published there", hint="onboard the sync first", sync=stream.sync)
+            snapshots = self._tags.heads(_there(seen.heads, tables))
+            pin = Pin(seen.ledger.position, snapshots, kept_for)
+            tag, until = _pin_tag(run_id), datetime.now(UTC) + PINNED_FOR
+            wanted = {name: TableTags([Tag(tag, number, until)]) for name, number in snapshots.items()}
+            with self._tagged(seen.heads, wanted, stream):
+                cut_rows.keep_pin(self._session, stream, run_id, pin)
+            return seen, pin
+
+        with translated(f"hold the tables of {stream}"), self._taking_turns(stream):
+            self._create_tables()
+            return self._repeated(attempt)
+
+    def drop_old_pins(self) -> int:
+        """Give up what nobody has published for long; how many runs."""
+        with translated("give up what no run publishes any more"):
+            old = cut_rows.old_pins(self._session, self._destination.name, older_than=PINNED_FOR)
+        for name, run_id in old:
+            sync, _, destination = name.rpartition("@")
+            self._unpin(StreamId(sync, destination), run_id)
+        return len(old)
+
+    def _unpin(self, stream: StreamId, run_id: str) -> None:
+        def attempt() -> None:
+            pin = cut_rows.read_pin(self._session, stream, run_id)
+            heads = self._heads()
+            left = {
+                name: TableTags(dropped=[_pin_tag(run_id)]) for name in (pin.snapshots if pin else ()) if name in heads
+            }
+            with self._tagged(heads, left, stream):
+                cut_rows.forget_pin(self._session, str(stream), run_id)
+
+        with translated(f"give up what run {run_id} holds"), self._taking_turns(stream):
+            self._repeated(attempt)
+
+    # ---- Cuts -------------------------------------------------------------------------------------------------------
+
+    def lateness(self, sync: str, table: str, business_date: date, *, staged_as: str) -> Lateness | None:  # noqa: ARG002
+        """Not counted: a cut holds the whole table."""
+        return None
+
+    def date_before(self, sync: str, business_date: date) -> Sequence[PublishedTable]:  # noqa: ARG002
+        """Not looked at yet."""
+        return ()
+
+    def publish(self, cut: StagedCut, *, definitions: Mapping[str, Table], signed_by: str = "") -> Published:  # noqa: ARG002
+        """Tag what the run holds, all tables and the cut's rows in one transaction. Repeat-safe by the run's id.
+
+        GateFailed: the run holds other snapshots than were compared. TransientError: pointers move all the time.
+        """
+        stream = StreamId(cut.sync, cut.destination)
+        with translated(f"publish the cut of {cut.business_date} of {cut.sync}"), self._taking_turns(stream):
+            self._create_tables()
+            known = cut_rows.recorded(self._session, stream, cut.run_id)
+            if known is not None:
+                return self._repeat_of(known, stream, cut, signed_by)
+            return self._repeated(lambda: self._publish(stream, cut, signed_by))
+
+    def _publish(self, stream: StreamId, cut: StagedCut, signed_by: str) -> Published:
+        pin = self._pin_of(stream, cut)
+        version = cut_rows.next_version(self._session, stream, cut.business_date)
+        names = {table.table for table in cut.tables}
+        heads = self._heads()
+        until = datetime.now(UTC) + pin.kept_for
+        tag, over = cut_rows.tag_of(cut.business_date, version), [_pin_tag(cut.run_id)]
+        wanted = {
+            name: TableTags([Tag(tag, number, until)] if name in names else (), over)
+            for name, number in pin.snapshots.items()
+            if name in names or name in heads
+        }
+        _there(heads, names)
+        with self._tagged(heads, wanted, stream):
+            cut_rows.write_cut(self._session, stream, cut, version, snapshots=pin.snapshots, signed_by=signed_by)
+            cut_rows.forget_pin(self._session, str(stream), cut.run_id)
+        return Published(version, is_new=True, signed_by=signed_by)
+
+    def _pin_of(self, stream: StreamId, cut: StagedCut) -> Pin:
+        pin = cut_rows.read_pin(self._session, stream, cut.run_id)
+        if pin is None:
+            raise Refused(
+                f"{cut.destination} holds no tables for run {cut.run_id} any more",
+                hint=f"they are held for {PINNED_FOR.days} days: run the task `cut` again",
+                sync=cut.sync,
+            )
+        others = [table.table for table in cut.tables if str(pin.snapshots.get(table.table)) != table.staged_as]
+        if others or pin.position != cut.position:
+            raise GateFailed(
+                f"run {cut.run_id} holds {', '.join(others) or 'its tables'} at {pin.position}, compared at"
+                f" {cut.position}: they are not what was compared",
+                hint="nothing was published: run the task `cut` again",
+                sync=cut.sync,
+            )
+        return pin
+
+    def _repeat_of(self, known: Recorded, stream: StreamId, cut: StagedCut, signed_by: str) -> Published:
+        if known.business_date != cut.business_date:
+            raise InvariantViolated(f"run {cut.run_id} had published the cut of {known.business_date} of {cut.sync}")
+        if known.has_expired:
+            raise Refused(
+                f"the cut that run {cut.run_id} made of {cut.business_date} has expired in {cut.destination}",
+                hint="trigger the date again: its cut becomes the next version",
+                sync=cut.sync,
+            )
+        if known.position != cut.position:
+            raise Refused(
+                f"run {cut.run_id} has a cut in {cut.destination} already, at {known.position} and not at"
+                f" {cut.position}: what was judged now is not what is there",
+                hint="the platform database lost that run or is a new one: trigger the date by a run of another name",
+                sync=cut.sync,
+            )
+        # Who has signed last: a later question about this very cut may have been answered by somebody else.
+        signer = signed_by or known.signed_by
+        if signer != known.signed_by:
+            with self._session.transaction():
+                cut_rows.sign(self._session, stream, known.business_date, known.version, signer)
+        return Published(known.version, is_new=False, signed_by=signer)
+
+    # ---- CutStore ---------------------------------------------------------------------------------------------------
+
+    def kept_cuts(self, sync: str) -> tuple[Sequence[KeptCut], datetime]:
+        stream = StreamId(sync, self._destination.name)
+        with translated(f"read the cuts of {sync}"):
+            row = self._session.execute("SELECT clock_timestamp()").fetchone()
+            now = row[0] if row else datetime.now(UTC)
+            return tuple(self._kept(stream)), now
+
+    def expire(self, sync: str, business_date: date, cuts: Sequence[KeptCut]) -> Dropped:
+        """Take the tags of these away, all in one transaction; a repeat finds them gone. What nobody holds any more is
+        let go of with the table's old snapshots."""
+        stream = StreamId(sync, self._destination.name)
+
+        def attempt() -> Dropped:
+            kept = self._kept(stream)
+            gone = {(cut.table, cut.version): kept[cut] for cut in cuts if cut in kept}
+            heads = self._heads()
+            tags: dict[str, list[str]] = {}
+            for table, version in gone:
+                if table in heads:
+                    tags.setdefault(table, []).append(cut_rows.tag_of(business_date, version))
+            with self._tagged(heads, {name: TableTags(dropped=over) for name, over in tags.items()}, stream):
+                cut_rows.forget_tables(self._session, stream, business_date, gone)
+            return Dropped(sum(map(len, tags.values())))
+
+        with translated(f"let the cut of {business_date} of {sync} expire"), self._taking_turns(stream):
+            return self._repeated(attempt)
+
+    def expired(self, sync: str) -> Sequence[tuple[date, int]]:
+        with translated(f"read the expired cuts of {sync}"):
+            try:
+                return cut_rows.expired(self._session, StreamId(sync, self._destination.name))
+            except cut_rows.MISSING:
+                return ()
+
+    def _kept(self, stream: StreamId) -> dict[KeptCut, int]:
+        """Each with its snapshot."""
+        try:
+            rows = cut_rows.kept(self._session, stream)
+        except cut_rows.MISSING:
+            return {}
+        # A publish is one commit: nothing is ever half done.
+        return {
+            KeptCut(table, day, version, at, at, is_current, is_proven): number
+            for table, day, version, at, is_current, is_proven, number in rows
+        }
+
+    # ---- one transaction --------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _tagged(self, heads: Mapping[str, str], wanted: Mapping[str, TableTags], stream: StreamId) -> Iterator[None]:
+        """Move the pointers of all tables to their new tags and commit, with what the caller writes inside."""
+        staged: dict[str, Tagged] = {}
+        try:
+            for name, tags in wanted.items():
+                found = self._tags.staged(name, heads[name], tags, mark=f"{stream.sync}-cut")
+                if found is not None:
+                    staged[name] = found
+            moves = [PointerMove(name, heads[name], one.location, one.snapshot_id) for name, one in staged.items()]
+            with self._session.transaction():
+                yield
+                self._catalogue.move(self._session, self._destination.namespace, moves)
+        except (PointerMoved, Refused):
+            for one in staged.values():
+                one.drop()
+            raise
+        for one in staged.values():
+            one.drop_unneeded()
+
+    @contextmanager
+    def _taking_turns(self, stream: StreamId) -> Iterator[None]:
+        """Versions are counted under it. Streams do not wait for it."""
+        lock = f"seamline cuts of {stream}"
+        self._session.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (lock,))
+        try:
+            yield
+        finally:
+            if not self._session.closed:
+                self._session.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", (lock,))
+
+    def _create_tables(self) -> None:
+        create_tables(self._session)
+        with self._session.transaction():
+            cut_rows.create_tables(self._session)
+
+    def _heads(self) -> Mapping[str, str]:
+        return self._catalogue.pointers(self._session, self._destination.namespace)
+
+    @staticmethod
+    def _repeated(attempt: Callable[[], DoneT]) -> DoneT:
+        """Again from the pointers that stand now, where one has moved."""
+        for _ in range(_ATTEMPTS):
+            try:
+                return attempt()
+            except PointerMoved as moved:
+                table = str(moved)
+        raise TransientError(
+            f"the pointer of {table} has moved {_ATTEMPTS} times while it was tagged", hint="try again", table=table
+        )
+
+
+def open_cuts(destination: DestinationPlan, catalogue: Catalogue, tags: Tagging) -> LakeCuts:
+    """In a session of their own."""
+    session = open_session(resolve(destination.connection), application_name="seamline cuts")
+    return LakeCuts(destination, catalogue, session, tags)
+
+
+def _pin_tag(run_id: str) -> str:
+    """Of the run's own, under a name that any client takes."""
+    return f"seamline_run_{hashlib.sha256(run_id.encode()).hexdigest()[:16]}"
+
+
+def _there(heads: Mapping[str, str], tables: Sequence[str] | set[str]) -> dict[str, str]:
+    """The tables with their metadata files."""
+    for table in sorted(tables):
+        if table not in heads:
+            raise Refused(f"table {table} is not in the catalogue", hint="onboard it again", table=table)
+    return {table: heads[table] for table in tables}

@@ -1,0 +1,201 @@
+"""Cuts of a lake whose catalogue is in PostgreSQL: tags of all tables and the cut's rows in one transaction."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.table import StaticTable
+
+from seamline.adapters.connections import Connection
+from seamline.domain.cut_keep import CutKeep, KeptCut, expired
+from seamline.domain.errors import GateFailed, Refused
+from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable
+from seamline.domain.verdict import Verdict
+from seamline.kinds.found import sink_kind
+from seamline.kinds.sink import CutsLiveTables
+from seamline.plan.model import NightlyPlan
+from seamline.ports.cuts import PinnedTables
+from seamline.sinks.iceberg.manifests import read_metadata
+from seamline.sinks.lake.cuts import LakeCuts
+from tests.contract.behaviours import Applying, account, published
+from tests.contract.lake_worlds import IcebergWorld
+from tests.integration.databases import either_of
+from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, insert, update
+
+DAY, RUN = date(2026, 11, 27), "settlement__nightly/2026-11-27"
+TAG = "cut_2026_11_27_v1"
+NIGHTLY = NightlyPlan(keep_days=2, keep_month_ends=0, keep_versions_days=7)
+KEEP = CutKeep(2, 0, 7)
+
+
+class Cutting:
+    """A stream that goes on, and the cuts of what it has applied."""
+
+    def __init__(self, world: IcebergWorld) -> None:
+        self.world = world
+        self.plan = replace(world.plan, nightly=NIGHTLY)
+        kind = sink_kind("iceberg")
+        assert isinstance(kind, CutsLiveTables)
+        self.kind = kind
+        opened = kind.open_cuts(world.destination)
+        assert isinstance(opened, LakeCuts)
+        self.cuts = opened
+
+    def pin(self, run: str = RUN) -> PinnedTables:
+        return self.kind.pin_live(self.plan, self.world.destination, 1, run_id=run)
+
+    def publish(self, pinned: PinnedTables, day: date = DAY, run: str = RUN, signed_by: str = "", **more: Any) -> int:
+        tables = tuple(
+            StagedTable(name, CutMode.WHOLE, number, 1, more.get("verdict", Verdict.MATCH))
+            for name, number in pinned.staged_as.items()
+        )
+        cut = StagedCut(run, STREAM.sync, STREAM.destination, day, pinned.views[0].position, datetime.now(UTC), tables)
+        return self.cuts.publish(replace(cut, **more.get("of", {})), definitions={}, signed_by=signed_by).version
+
+    def cut(self, day: date, run: str) -> int:
+        return self.publish(self.pin(run), day, run)
+
+    def tags(self, table: str = "account") -> dict[str, int]:
+        refs = read_metadata(self.world.seen().heads[table]).refs
+        return {name: ref.snapshot_id for name, ref in refs.items() if name != "main"}
+
+    def rows(self, tag: str, table: str = "account") -> pa.Table:
+        """As any client reads it."""
+        found = StaticTable.from_metadata(self.world.seen().heads[table])
+        snapshot = found.snapshot_by_name(tag)
+        assert snapshot is not None
+        return found.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
+
+
+@pytest.fixture
+def cutting(sink_database: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cutting]:
+    for module in ("sinks.iceberg.read_back", "sinks.lake.maintenance", "sinks.lake.cuts"):
+        monkeypatch.setattr(f"seamline.{module}.resolve", either_of(sink_database))
+    with closing(IcebergWorld(TABLES, sink_database, tmp_path)) as world:
+        published(world).span(insert(ACCOUNT, **account(1, "at the cut")), insert(AUDIT, actor="x", action="y"))
+        cutting = Cutting(world)
+        with closing(cutting.cuts):
+            yield cutting
+
+
+def changed(world: IcebergWorld) -> Applying:
+    stream = Applying(world)
+    stream.span(
+        update(ACCOUNT, account(1, "at the cut"), account(1, "behind it")), insert(AUDIT, actor="x", action="z")
+    )
+    return stream
+
+
+def a_cut_is_what_stood_when_it_was_compared(cutting: Cutting) -> None:
+    pinned = cutting.pin()
+    changed(cutting.world)
+    assert cutting.publish(pinned) == 1
+    assert cutting.rows(TAG).column("name").to_pylist() == ["at the cut"]
+    assert cutting.rows(TAG, "audit").num_rows == 1
+
+
+def test_a_cut_is_a_tag_on_every_table_at_the_position_that_was_compared(cutting: Cutting) -> None:
+    a_cut_is_what_stood_when_it_was_compared(cutting)
+    assert {tuple(cutting.tags(table.name)) for table in TABLES} == {(TAG,)}, "the run's own tag has gone"
+    found = cutting.world.session.execute(
+        "SELECT c.tag, c.position = (SELECT position FROM seamline.lake_state ORDER BY state_id DESC OFFSET 1 LIMIT 1),"
+        " count(*), bool_and(is_proven) FROM seamline.lake_cut c JOIN seamline.lake_cut_table USING (stream)"
+        " GROUP BY 1, 2"
+    ).fetchall()
+    assert found == [(TAG, True, 3, True)]
+    Applying(cutting.world).span(insert(ACCOUNT, **account(2)))
+    assert cutting.world.findings() == [], "nobody takes a tag for somebody else's write"
+
+
+def test_a_publish_that_is_repeated_finds_its_cut_and_another_run_s_is_the_next_version(cutting: Cutting) -> None:
+    pinned = cutting.pin()
+    assert [cutting.publish(pinned) for _ in range(2)] == [1, 1]
+    with pytest.raises(Refused, match="not at"):
+        cutting.publish(pinned, of={"position": replace(pinned.views[0].position, gtid="0-1-1")})
+    changed(cutting.world)
+    assert cutting.cut(DAY, "again") == 2
+    assert cutting.rows("cut_2026_11_27_v2").column("name").to_pylist() == ["behind it"]
+    assert cutting.rows(TAG).column("name").to_pylist() == ["at the cut"]
+    cutting.publish(pinned, signed_by="Li")
+    signed = cutting.world.session.execute("SELECT version, signed_by FROM seamline.lake_cut ORDER BY version")
+    assert signed.fetchall() == [(1, "Li"), (2, "")]
+
+
+def test_what_a_run_does_not_hold_any_more_or_holds_otherwise_is_not_published(cutting: Cutting) -> None:
+    first = cutting.pin()
+    changed(cutting.world)
+    second = cutting.pin()
+    assert len(cutting.tags()) == 1, "in place of what the attempt before has held"
+    with pytest.raises(GateFailed, match="not what was compared"):
+        cutting.publish(first)
+    with pytest.raises(Refused, match="holds no tables for run other"):
+        cutting.publish(second, run="other")
+    assert cutting.publish(second) == 1
+
+
+def test_a_pointer_that_the_stream_moves_meanwhile_is_gone_on_from(
+    cutting: Cutting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pinned, stream = cutting.pin(), Applying(cutting.world)
+    heads, left = cutting.cuts._heads, iter(range(2))  # noqa: SLF001
+
+    def heads_before_a_commit() -> Any:
+        found = heads()
+        if (number := next(left, None)) is not None:
+            stream.span(insert(ACCOUNT, **account(100 + number)))
+        return found
+
+    monkeypatch.setattr(cutting.cuts, "_heads", heads_before_a_commit)
+    assert cutting.publish(pinned) == 1
+    assert cutting.rows(TAG).num_rows == 1
+    assert len(cutting.world.rows(ACCOUNT)) == 3
+    stream.span(insert(ACCOUNT, **account(9)))
+    assert next(left, None) is None
+
+
+def test_cuts_end_by_the_rules_of_every_kind_and_runs_that_nobody_publishes_are_given_up(cutting: Cutting) -> None:
+    for number in range(4):
+        assert cutting.cut(date(2026, 11, 20 + number), f"run {number}") == 1
+    changed(cutting.world)
+    cutting.pin("nobody publishes it")
+    cutting.world.session.execute("UPDATE seamline.lake_cut SET published_at = published_at - interval '9 days'")
+    kept, now = cutting.cuts.kept_cuts("settlement")
+    gone: dict[date, list[KeptCut]] = {}
+    for cut in expired(kept, KEEP, now=now):
+        gone.setdefault(cut.business_date, []).append(cut)
+    assert [cutting.cuts.expire("settlement", day, cuts).partitions for day, cuts in sorted(gone.items())] == [3, 3]
+    assert [cutting.cuts.expire("settlement", day, cuts).partitions for day, cuts in gone.items()] == [0, 0]
+    assert set(cutting.cuts.expired("settlement")) == {(date(2026, 11, day), 1) for day in (20, 21)}
+    pinned = [tag for tag in cutting.tags() if tag.startswith("seamline_run_")]
+    assert set(cutting.tags()) == {"cut_2026_11_22_v1", "cut_2026_11_23_v1", *pinned}
+    assert len(pinned) == 1
+    with pytest.raises(Refused, match="has expired"):
+        cutting.cut(date(2026, 11, 20), "run 0")
+    cutting.world.session.execute("UPDATE seamline.lake_pin SET pinned_at = pinned_at - interval '15 days'")
+    with closing(cutting.kind.open_maintenance(cutting.world.destination)) as maintenance:
+        assert maintenance.let_go().staged == 2, "the pin of the run above, and the one before"
+    assert set(cutting.tags()) == {"cut_2026_11_22_v1", "cut_2026_11_23_v1"}
+
+
+def test_a_tag_on_what_stands_when_it_is_published_is_caught(cutting: Cutting, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = LakeCuts._pin_of  # noqa: SLF001
+
+    def wrong(self: LakeCuts, stream: Any, cut: StagedCut) -> Any:
+        return replace(right(self, stream, cut), snapshots=self._tags.heads(dict(self._heads())))
+
+    monkeypatch.setattr(LakeCuts, "_pin_of", wrong)
+    with pytest.raises(AssertionError):
+        a_cut_is_what_stood_when_it_was_compared(cutting)
+
+
+def test_a_cut_whose_tables_nobody_has_agreed_on_is_not_proven(cutting: Cutting) -> None:
+    cutting.publish(cutting.pin(), verdict=Verdict.BREAK)
+    proven = cutting.world.session.execute("SELECT bool_or(is_proven) FROM seamline.lake_cut_table").fetchone()
+    assert proven == (False,)
+    tag = read_metadata(cutting.world.seen().heads["account"]).refs[TAG]
+    assert timedelta(milliseconds=tag.max_ref_age_ms or 0) > timedelta(days=30), "as long as the rules may keep it"

@@ -1,0 +1,108 @@
+"""The cut of a destination whose cuts are its live tables: compared whole at one position, beside others or alone."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from seamline.domain.errors import Refused, TransientError
+from seamline.domain.runs import NOT_STAGED, RunKind, RunState, Scope
+from seamline.domain.staged_cut import CutMode, CutSource, StagedCut
+from seamline.domain.verdict import Verdict
+from seamline.plan.model import DestinationPlan, Run, SyncPlan
+from seamline.ports.cuts import PinnedTables
+from seamline.sync.barrier import Aligned, NotAligned
+from seamline.sync.live_cut import LiveCutTools, Pinning
+from seamline.sync.nightly_cut import take_conclusive_cut
+from tests.log_topic import ManualClock
+from tests.unit.memory_views import MemoryView, Row
+from tests.unit.test_nightly_cut import ACCOUNT, DAY, ENTRY, PLAN, ROWS, SOON, P, Views, World
+
+LAKE = DestinationPlan("lake", "iceberg", "catalogue", "settlement", cut_source=CutSource.LIVE)
+ALONE = replace(PLAN, destinations=(LAKE,), derived=())
+BESIDE = replace(PLAN, destinations=(*PLAN.destinations, LAKE), derived=())
+
+
+@dataclass
+class LakeWorld(World):
+    """A lake beside what the nightly has: `stored` are its rows."""
+
+    stored: Mapping[str, list[Row]] = field(default_factory=lambda: ROWS)
+    not_aligned: int = 0
+    pins: int = 0
+
+    def live(self, destination: DestinationPlan) -> LiveCutTools:
+        pinning = Pinning(self.pin)
+
+        @contextmanager
+        def aligned(count: int) -> Iterator[Aligned]:
+            if self.not_aligned:
+                self.not_aligned -= 1
+                raise NotAligned("the stream did not stand still")
+            yield Aligned(P, 0, [self.view(ROWS)] * count, pinning.open(count), 0.1, lambda: None)
+
+        return LiveCutTools(aligned, pinning, lambda: self.now)
+
+    def pin(self, count: int) -> PinnedTables:
+        self.pins += 1
+        return PinnedTables([self.view(self.stored)] * count, {"account": f"{self.pins}1", "entry": f"{self.pins}2"})
+
+    def view(self, rows: Mapping[str, list[Row]]) -> Any:
+        return Views({t.name: MemoryView(t, rows[t.name], position=P) for t in (ENTRY, ACCOUNT)})
+
+    def cuts(self, plan: SyncPlan, day: date = DAY) -> Mapping[str, StagedCut]:
+        run = Run("r1", "settlement", RunKind.NIGHTLY, day, plan, RunState.RUNNING)
+        return take_conclusive_cut(run, replace(self.tools(), live=self.live), clock=ManualClock())
+
+
+def test_every_table_is_compared_whole_and_what_is_held_is_handed_on() -> None:
+    world = LakeWorld()
+    cut = world.cuts(ALONE)["lake"]
+    assert [(t.table, t.mode, t.rows, t.staged_as, t.verdict) for t in cut.tables] == [
+        ("account", CutMode.WHOLE, 5, "11", Verdict.MATCH),
+        ("entry", CutMode.DATE, 10, "12", Verdict.MATCH),
+    ]
+    (saved,) = world.saved
+    assert (saved.scope, saved.mode, saved.position, saved.verdict) == (Scope.CUT, "barrier", P, Verdict.MATCH)
+    assert world.results["cut"]["lake"]["tables"][0]["staged_as"] == "11"
+    assert [receipt.staged_as for receipt in world.receipts] == ["11", "12"]
+    assert world.reads == [], "nothing is read into it a second time"
+
+
+def test_a_row_of_another_date_that_the_lake_lacks_is_a_break_too() -> None:
+    lacking = {**ROWS, "entry": ROWS["entry"][1:]}
+    assert lacking["entry"][0]["day"] == DAY
+    cut = LakeWorld(stored=lacking).cuts(ALONE)["lake"]
+    assert [table.verdict for table in cut.tables] == [Verdict.MATCH, Verdict.BREAK]
+
+
+def test_it_is_taken_again_while_the_stream_does_not_come_and_then_stands_with_its_reason() -> None:
+    world = LakeWorld(not_aligned=2)
+    assert world.cuts(ALONE)["lake"].verdict is Verdict.MATCH
+    assert [one.verdict for one in world.saved] == [Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE, Verdict.MATCH]
+    with pytest.raises(TransientError, match="did not stand still"):
+        LakeWorld(not_aligned=9).cuts(ALONE)
+
+
+def test_a_lake_that_has_no_cut_keeps_no_other_destination_from_its_own_and_the_other_way_round() -> None:
+    world = LakeWorld(not_aligned=9)
+    assert list(world.cuts(BESIDE)) == ["warehouse"]
+    assert "did not stand still" in world.results[NOT_STAGED]["lake"]
+    world = LakeWorld(away=("warehouse",))
+    assert list(world.cuts(BESIDE)) == list(world.results["cut"]) == ["lake"]
+    assert world.results[NOT_STAGED] == {"warehouse": "warehouse does not answer"}
+    world = LakeWorld()
+    assert list(world.cuts(BESIDE)) == ["warehouse", "lake"]
+    assert world.results[NOT_STAGED] == {}
+
+
+def test_a_date_that_has_not_ended_is_refused_and_an_earlier_one_leaves_out_what_has_no_history() -> None:
+    early = LakeWorld(now=datetime.fromisoformat("2026-03-05T15:59:00+00:00"))
+    with pytest.raises(Refused, match="has not ended"):
+        early.cuts(ALONE)
+    assert early.pins == 0
+    cut = LakeWorld(now=SOON).cuts(ALONE, day=DAY - timedelta(days=1))["lake"]
+    assert ([table.table for table in cut.tables], set(cut.left_out)) == (["entry"], {"account"})
