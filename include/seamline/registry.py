@@ -4,8 +4,12 @@ Clients are imported when an adapter of theirs is asked for: a Spark worker that
 needs, and the DAG processor nothing at all.
 """
 
+from collections.abc import Sequence
+
 from seamline import settings
 from seamline.domain.changes import Finding, FindingsReported
+from seamline.domain.date_before import PublishedTable
+from seamline.domain.position import Position
 from seamline.kinds.found import power, sink_kind, source_kind
 from seamline.kinds.sink import CertifiesArrivals, CutsLiveTables, HoldsCuts, ReadsBack
 from seamline.kinds.source import Certifies, HidesSchemaChanges
@@ -119,6 +123,14 @@ def pin_live(plan: SyncPlan, destination: DestinationPlan, count: int, *, run_id
     """Keep hold of its live tables for a run that makes a cut of them."""
     kind = power(sink_kind(destination.kind), CutsLiveTables, to="make cuts of its live tables")
     return kind.pin_live(plan, destination, count, run_id=run_id)
+
+
+def published_view(
+    plan: SyncPlan, destination: DestinationPlan, tables: Sequence[PublishedTable], *, position: Position
+) -> ReadView:
+    """Tables of a published cut, to be held against the source at `position`."""
+    kind = power(sink_kind(destination.kind), ReadsBack, to="be compared with the source")
+    return kind.open_published(plan, destination, tables, position=position)
 
 
 def destination_maintenance(destination: DestinationPlan) -> DestinationMaintenance:

@@ -1,31 +1,43 @@
 """Cuts of a lake whose catalogue is in PostgreSQL: tags of all tables and the cut's rows in one transaction."""
 
+import re
+import runpy
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 from pyiceberg.table import StaticTable
 
 from seamline.adapters.connections import Connection
+from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.cut_keep import CutKeep, KeptCut, expired
-from seamline.domain.errors import GateFailed, Refused
+from seamline.domain.date_before import PublishedTable
+from seamline.domain.digest import Segment
+from seamline.domain.errors import ConfigError, GateFailed, Refused
 from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable
 from seamline.domain.verdict import Verdict
+from seamline.kinds.bulk import ArrowRows
 from seamline.kinds.found import sink_kind
-from seamline.kinds.sink import CutsLiveTables
-from seamline.plan.model import NightlyPlan
+from seamline.kinds.reading import SyncTables
+from seamline.kinds.sink import CutsLiveTables, ReadsBack, SinkKind
+from seamline.plan.model import BusinessDate, NightlyPlan, TablePlan
+from seamline.ports import Load
 from seamline.ports.cuts import PinnedTables
+from seamline.sinks.iceberg.loads import IcebergLoadArea, load
 from seamline.sinks.iceberg.manifests import read_metadata
+from seamline.sinks.iceberg.options import options_of
+from seamline.sinks.iceberg.reading import open_catalogue
 from seamline.sinks.lake.cuts import LakeCuts
+from seamline.values.build import batch_of
 from tests.contract.behaviours import Applying, account, published
-from tests.contract.lake_worlds import IcebergWorld
+from tests.contract.lake_worlds import CATALOG, IcebergWorld
 from tests.integration.databases import either_of
-from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, insert, update
+from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, insert, position, publication, update
 
 DAY, RUN = date(2026, 11, 27), "settlement__nightly/2026-11-27"
 TAG = "cut_2026_11_27_v1"
@@ -41,7 +53,9 @@ class Cutting:
         self.plan = replace(world.plan, nightly=NIGHTLY)
         kind = sink_kind("iceberg")
         assert isinstance(kind, CutsLiveTables)
-        self.kind = kind
+        assert isinstance(kind, ReadsBack)
+        self.kind, self.reads = cast(CutsLiveTables, kind), cast(ReadsBack, kind)
+        self.maintained = cast(SinkKind, kind)
         opened = kind.open_cuts(world.destination)
         assert isinstance(opened, LakeCuts)
         self.cuts = opened
@@ -51,7 +65,7 @@ class Cutting:
 
     def publish(self, pinned: PinnedTables, day: date = DAY, run: str = RUN, signed_by: str = "", **more: Any) -> int:
         tables = tuple(
-            StagedTable(name, CutMode.WHOLE, number, 1, more.get("verdict", Verdict.MATCH))
+            StagedTable(name, more.get("mode", CutMode.WHOLE), number, 1, more.get("verdict", Verdict.MATCH))
             for name, number in pinned.staged_as.items()
         )
         cut = StagedCut(run, STREAM.sync, STREAM.destination, day, pinned.views[0].position, datetime.now(UTC), tables)
@@ -72,10 +86,15 @@ class Cutting:
         return found.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
 
 
+def resolved(patch: pytest.MonkeyPatch, connection: Connection) -> None:
+    """What a kind opens by connection ids leads into the test's database."""
+    for module in ("sinks.iceberg.read_back", "sinks.lake.maintenance", "sinks.lake.cuts"):
+        patch.setattr(f"seamline.{module}.resolve", either_of(connection))
+
+
 @pytest.fixture
 def cutting(sink_database: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cutting]:
-    for module in ("sinks.iceberg.read_back", "sinks.lake.maintenance", "sinks.lake.cuts"):
-        monkeypatch.setattr(f"seamline.{module}.resolve", either_of(sink_database))
+    resolved(monkeypatch, sink_database)
     with closing(IcebergWorld(TABLES, sink_database, tmp_path)) as world:
         published(world).span(insert(ACCOUNT, **account(1, "at the cut")), insert(AUDIT, actor="x", action="y"))
         cutting = Cutting(world)
@@ -83,12 +102,9 @@ def cutting(sink_database: Connection, tmp_path: Path, monkeypatch: pytest.Monke
             yield cutting
 
 
-def changed(world: IcebergWorld) -> Applying:
-    stream = Applying(world)
-    stream.span(
-        update(ACCOUNT, account(1, "at the cut"), account(1, "behind it")), insert(AUDIT, actor="x", action="z")
-    )
-    return stream
+def changed(world: IcebergWorld, before: str = "at the cut", after: str = "behind it") -> None:
+    row = update(ACCOUNT, account(1, before), account(1, after))
+    Applying(world).span(row, insert(AUDIT, actor="x", action="z"))
 
 
 def a_cut_is_what_stood_when_it_was_compared(cutting: Cutting) -> None:
@@ -177,7 +193,7 @@ def test_cuts_end_by_the_rules_of_every_kind_and_runs_that_nobody_publishes_are_
     with pytest.raises(Refused, match="has expired"):
         cutting.cut(date(2026, 11, 20), "run 0")
     cutting.world.session.execute("UPDATE seamline.lake_pin SET pinned_at = pinned_at - interval '15 days'")
-    with closing(cutting.kind.open_maintenance(cutting.world.destination)) as maintenance:
+    with closing(cutting.maintained.open_maintenance(cutting.world.destination)) as maintenance:
         assert maintenance.let_go().staged == 2, "the pin of the run above, and the one before"
     assert set(cutting.tags()) == {"cut_2026_11_22_v1", "cut_2026_11_23_v1"}
 
@@ -199,3 +215,86 @@ def test_a_cut_whose_tables_nobody_has_agreed_on_is_not_proven(cutting: Cutting)
     assert proven == (False,)
     tag = read_metadata(cutting.world.seen().heads["account"]).refs[TAG]
     assert timedelta(milliseconds=tag.max_ref_age_ms or 0) > timedelta(days=30), "as long as the rules may keep it"
+
+
+# ---- readers --------------------------------------------------------------------------------------------------------
+
+
+def uri_of(of: Connection) -> str:
+    return f"postgresql://{of.login}:{of.password}@{of.host}:{of.port}/{of.database}"
+
+
+def test_readers_see_all_tables_at_one_position_while_the_stream_goes_on(
+    cutting: Cutting, sink_database: Connection
+) -> None:
+    a_cut_is_what_stood_when_it_was_compared(cutting)
+    uri = uri_of(sink_database)
+
+    def opened(at: date | str) -> SyncTables:
+        return open_catalogue(
+            uri, sync="settlement", destination="warehouse", catalog=CATALOG, namespace="settlement", at=at
+        )
+
+    for at in (DAY, "2026-11-27", "proven"):
+        tables = opened(at)
+        assert (tables.cut, list(tables)) == (TAG, ["account", "audit", "transfer"])
+        assert tables["account"].arrow().to_pylist() == [account(1, "at the cut")]
+    live = opened("live")
+    changed(cutting.world, "behind it", "later")
+    assert {name: table.num_rows for name, table in live.arrow().items()} == {"account": 1, "audit": 2, "transfer": 0}
+    assert live["account"].arrow().to_pylist() == [account(1, "behind it")]
+    assert (live.cut, live.position.covers(tables.position)) == ("", True)
+    with pytest.raises(Refused, match="no cut of 2026-11-26"):
+        opened("2026-11-26")
+    with pytest.raises(ConfigError, match="is no place"):
+        opened("yesterday")
+    cutting.publish(cutting.pin("later"), date(2026, 11, 28), "later", verdict=Verdict.BREAK)
+    assert (opened("proven").cut, opened("2026-11-28").cut) == (TAG, "cut_2026_11_28_v1")
+
+
+def test_the_python_of_the_how_to_gets_equal_sums_of_a_cut(
+    cutting: Cutting, sink_database: Connection, checkout: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a_cut_is_what_stood_when_it_was_compared(cutting)
+    Applying(cutting.world).span(insert(ACCOUNT, **account(70)))
+    page = (checkout / "docs/how-to/read-a-lake.md").read_text(encoding="utf-8")
+    program = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
+    for theirs, ours in {
+        "postgresql://reader:secret@catalogue.example:5432/lake": uri_of(sink_database),
+        'destination="lake"': 'destination="warehouse"',
+        "ledger_entry": "account",
+        '"amount"': '"id"',
+    }.items():
+        assert theirs in program
+        program = program.replace(theirs, ours)
+    (tmp_path / "page.py").write_text(program, encoding="utf-8")
+    runpy.run_path(str(tmp_path / "page.py"))
+    said = capsys.readouterr().out.splitlines()
+    assert [said[0].split()[0], *said[1:]] == [TAG, "1", "1"]
+
+
+DATED = Table("entry", (Column("id", Kind.INTEGER, "int", length=32), Column("day", Kind.DATE, "date")), ("id",))
+
+
+def test_the_date_before_is_read_by_its_tag_and_for_its_date_alone(
+    sink_database: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolved(monkeypatch, sink_database)
+    with closing(IcebergWorld([DATED], sink_database, tmp_path)) as world:
+        rows = batch_of(DATED, [(1, DAY), (2, DAY), (3, DAY + timedelta(days=1)), (4, None)])
+        options = options_of(world.destination)
+        place = IcebergLoadArea(options, "settlement").create([DATED])["entry"]
+        load(options, place, ArrowRows(rows.schema, iter([rows])))
+        world.sink().publish(STREAM, [Load(DATED, place.name, 4)], publication=publication([DATED]))
+        cutting = Cutting(world)
+        dated = (TablePlan("entry", BusinessDate("day", "date"), DATED),)
+        plan = replace(cutting.plan, tables=dated)
+        with closing(cutting.cuts) as cuts:
+            assert list(cuts.date_before("settlement", DAY)) == []
+            for run in ("one", "two"):
+                cutting.publish(cutting.pin(run), DAY, run, mode=CutMode.DATE)
+            assert list(cuts.date_before("settlement", DAY)) == []
+            found = cuts.date_before("settlement", DAY + timedelta(days=3))
+        assert list(found) == [PublishedTable("entry", DAY, 2, "settlement", "cut_2026_11_27_v2")]
+        view = cutting.reads.open_published(plan, world.destination, found, position=position(0))
+        assert sum(one.rows for one in view.digests(Segment("entry"), run_key="k").values()) == 2

@@ -1,5 +1,6 @@
 """The gate fails closed: evidence first, then breaks, and a person's signature where one is asked for."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -175,6 +176,21 @@ def test_on_mismatch_return_leaves_breaks_to_the_gate_and_missing_evidence_red(
     with pytest.raises(AirflowFailException, match="reconciliation of this run was saved"):
         operator.execute({})
     assert set(suites) == {"settlement__reconciliation"}
+
+
+def test_of_a_kind_whose_rows_it_cannot_read_only_the_results_are_checked_and_never_fewer_than_asked(
+    platform: results.Platform,
+) -> None:
+    run = results.run()
+    (destination,) = run.plan.destinations
+    lake = replace(run.plan, destinations=(replace(destination, kind="iceberg"),))
+    platform.runs[results.RUN] = replace(run, plan=lake)
+    assert GXCheckOperator(task_id="expectations", run=results.RUN).execute({})["warehouse"]["verdict"] == "MATCH"
+    with pytest.raises(AirflowFailException, match="cannot be checked by Great Expectations"):
+        GXCheckOperator(task_id="expectations", run=results.RUN, suite="settlement").execute({})
+    platform.runs[results.RUN] = replace(run, plan=lake, result={})
+    with pytest.raises(AirflowFailException, match="reconciliation did not run"):
+        GXCheckOperator(task_id="expectations", run=results.RUN).execute({})
 
 
 def test_the_declared_suite_and_a_native_one_are_read(checkout: Any, tmp_path: Any) -> None:

@@ -1,20 +1,23 @@
 """Tags of Iceberg tables: what they hold stays, whatever the stream and its maintenance do meanwhile."""
 
+import pickle
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyiceberg.table import StaticTable
 
 from seamline.domain.errors import Refused
 from seamline.sinks.iceberg import snapshot
 from seamline.sinks.iceberg.manifests import read_metadata
+from seamline.sinks.iceberg.reading import IcebergTable
 from seamline.sinks.iceberg.tags import IcebergTags
 from seamline.sinks.lake.tagging import TableTags, Tag
 from tests.contract.behaviours import Applying, account, published
 from tests.contract.lake_worlds import MemoryCatalogueWorld
-from tests.log_topic import ACCOUNT, TABLES, insert, update
+from tests.log_topic import ACCOUNT, AUDIT, TABLES, delete, insert, update
 
 UNTIL = datetime.now(UTC) + timedelta(days=30)
 NAME = "cut_2026_11_27_v1"
@@ -113,3 +116,23 @@ def test_a_tag_s_age_counts_from_its_snapshot_and_a_snapshot_that_is_gone_is_not
     assert IcebergTags().staged("account", location(world), TableTags(dropped=["no such"]), mark="cut") is None
     with pytest.raises(Refused, match="is gone"):
         tagged(world, TableTags([Tag(NAME, 1, UNTIL)]))
+
+
+def test_a_table_at_a_snapshot_is_read_in_parts_that_leave_nothing_out(world: MemoryCatalogueWorld) -> None:
+    stream = published(world)
+    for number in range(5):
+        stream.span(insert(ACCOUNT, **account(number, f"n{number}")))
+    stream.span(delete(ACCOUNT, **account(3, "n3")), insert(AUDIT, actor="x", action="y"))
+    (head,) = IcebergTags().heads({"account": location(world)}).values()
+    table = pickle.loads(pickle.dumps(IcebergTable("account", location(world), head)))
+    stream.span(insert(ACCOUNT, **account(9)))
+    assert table.arrow().sort_by("id").to_pydict() == {"id": [0, 1, 2, 4], "name": ["n0", "n1", "n2", "n4"]}
+    assert table.parts == 5
+    found = [batch for part in range(3) for batch in table.batches(part=part, of=3)]
+    assert sorted(pa.Table.from_batches(found).column("id").to_pylist()) == [0, 1, 2, 4]
+    audit = world.database.state.heads["settlement", "audit"]
+    keyless = IcebergTable("audit", audit, read_metadata(audit).current_snapshot_id or 0)
+    assert keyless.arrow().schema.names == ["actor", "action"], "without the hash of its rows"
+    transfer = world.database.state.heads["settlement", "transfer"]
+    empty = IcebergTable("transfer", transfer, read_metadata(transfer).current_snapshot_id or 0)
+    assert (empty.parts, empty.arrow().num_rows, empty.schema.names) == (0, 0, ["tx", "leg", "amount"])

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from seamline.domain.date_before import late_in_words
 from seamline.domain.errors import Refused, TransientError
 from seamline.domain.runs import NOT_STAGED, RunKind, RunState, Scope
 from seamline.domain.staged_cut import CutMode, CutSource, StagedCut
@@ -18,8 +19,8 @@ from seamline.sync.barrier import Aligned, NotAligned
 from seamline.sync.live_cut import LiveCutTools, Pinning
 from seamline.sync.nightly_cut import take_conclusive_cut
 from tests.log_topic import ManualClock
-from tests.unit.memory_views import MemoryView, Row
-from tests.unit.test_nightly_cut import ACCOUNT, DAY, ENTRY, PLAN, ROWS, SOON, P, Views, World
+from tests.unit.memory_views import Row
+from tests.unit.test_nightly_cut import ACCOUNT, DAY, ENTRY, PLAN, ROWS, SOON, DatedView, P, Views, World
 
 LAKE = DestinationPlan("lake", "iceberg", "catalogue", "settlement", cut_source=CutSource.LIVE)
 ALONE = replace(PLAN, destinations=(LAKE,), derived=())
@@ -42,16 +43,18 @@ class LakeWorld(World):
             if self.not_aligned:
                 self.not_aligned -= 1
                 raise NotAligned("the stream did not stand still")
+            self.is_open = True
             yield Aligned(P, 0, [self.view(ROWS)] * count, pinning.open(count), 0.1, lambda: None)
+            self.is_open = False
 
-        return LiveCutTools(aligned, pinning, lambda: self.now)
+        return LiveCutTools(aligned, pinning, self.date_before, self.open_cut, lambda: self.now)
 
     def pin(self, count: int) -> PinnedTables:
         self.pins += 1
         return PinnedTables([self.view(self.stored)] * count, {"account": f"{self.pins}1", "entry": f"{self.pins}2"})
 
     def view(self, rows: Mapping[str, list[Row]]) -> Any:
-        return Views({t.name: MemoryView(t, rows[t.name], position=P) for t in (ENTRY, ACCOUNT)})
+        return Views({t.name: DatedView(t, rows[t.name], position=P) for t in (ENTRY, ACCOUNT)})
 
     def cuts(self, plan: SyncPlan, day: date = DAY) -> Mapping[str, StagedCut]:
         run = Run("r1", "settlement", RunKind.NIGHTLY, day, plan, RunState.RUNNING)
@@ -106,3 +109,10 @@ def test_a_date_that_has_not_ended_is_refused_and_an_earlier_one_leaves_out_what
     assert early.pins == 0
     cut = LakeWorld(now=SOON).cuts(ALONE, day=DAY - timedelta(days=1))["lake"]
     assert ([table.table for table in cut.tables], set(cut.left_out)) == (["entry"], {"account"})
+
+
+def test_rows_that_came_late_for_the_date_before_are_said_and_redden_nothing() -> None:
+    world = LakeWorld(cut_before=[row for row in ROWS["entry"] if row["day"] != DAY][1:])
+    assert world.cuts(ALONE)["lake"].verdict is Verdict.MATCH
+    (late,) = late_in_words(world.saved[0].evidence)
+    assert "entry of 2026-03-04: late rows: 1 since its cut, version 3" in late

@@ -54,6 +54,11 @@ def resolve(connection_id: str, *, within: Settings | None = None) -> Connection
     return _from_entry(connection_id, entry, where=where)
 
 
+def parsed(uri: str) -> Connection:
+    """The connection that a URI, or Airflow's JSON, says by itself. ConfigError as for `resolve`."""
+    return _from_text("given", uri, where="the connection")
+
+
 def known_ids(*, within: Settings | None = None) -> frozenset[str]:
     """The ids that `resolve` finds here; none where neither file nor variables are there yet."""
     known = within or settings.load()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
@@ -15,6 +16,7 @@ from seamline.domain.verdict import TableVerdict
 from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
 from seamline.kinds.derived import StagedPart
 from seamline.kinds.logins import DestinationLogins
+from seamline.kinds.reading import SyncTables
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, SyncPlan
 from seamline.ports import Load, Problem, ReadView, Sink, StagedView
 from seamline.ports.cuts import Cuts, CutStore, PinnedTables
@@ -135,6 +137,14 @@ class CutsLiveTables(HoldsCuts, Protocol):
 
     def pin_live(self, plan: SyncPlan, destination: DestinationPlan, count: int, *, run_id: str) -> PinnedTables:
         """Keep hold of the live tables as they stand now, in place of what the run has held before; `count` views."""
+
+
+@runtime_checkable
+class ReadsAtOnePosition(Protocol):
+    """A kind whose tables people can read as Arrow, all of a sync at one position."""
+
+    def open_tables(self, destination: DestinationPlan, stream: StreamId, at: date | str) -> SyncTables:
+        """`at`: a business date, `proven` or `live`. Refused: there is no such cut."""
 
 
 @runtime_checkable

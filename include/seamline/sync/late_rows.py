@@ -17,6 +17,26 @@ DateBefore = Callable[[DestinationPlan, date], Sequence[PublishedTable]]
 OpenCut = Callable[[DestinationPlan, Sequence[PublishedTable]], AbstractContextManager[ReadView]]
 
 
+def since_date_before(
+    plan: SyncPlan,
+    destination: DestinationPlan,
+    business_date: date,
+    source: ReadView,
+    date_before: DateBefore,
+    open_cut: OpenCut,
+) -> Sequence[SinceCut]:
+    """Whatever goes wrong here is reported and fails nothing: the night is for the date after it."""
+    published: Sequence[PublishedTable] = ()
+    try:
+        published = date_before(destination, business_date)
+        if not published:
+            return ()
+        with open_cut(destination, published) as cut:
+            return rows_since_cut(plan, published, source=source, cut=cut)
+    except SeamlineError as exc:
+        return not_looked_at(published, exc.message)
+
+
 def rows_since_cut(
     plan: SyncPlan, published: Sequence[PublishedTable], *, source: ReadView, cut: ReadView
 ) -> tuple[SinceCut, ...]:

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated, Refused
 from seamline.domain.runs import Reconciliation, Scope
@@ -21,6 +22,7 @@ from seamline.ports.cuts import PinnedTables
 from seamline.sync.barrier import Aligned, NotAligned
 from seamline.sync.comparison import BARRIER, DIGEST, Work, compare_tables
 from seamline.sync.cut import CutRead, Selection, ended_day, select, with_verdicts
+from seamline.sync.late_rows import DateBefore, OpenCut, since_date_before
 from seamline.sync.reconcile import inconclusive, not_run
 from seamline.sync.repetition import Tried, evidence_of
 
@@ -48,10 +50,13 @@ class Pinning:
 
 @dataclass(frozen=True, slots=True)
 class LiveCutTools:
-    """The world of one cut. `aligned(n)`: a barrier whose destination `pinning` opens."""
+    """The world of one cut. `aligned(n)`: a barrier whose destination `pinning` opens. `date_before` and `open_cut` as
+    for a cut of rows."""
 
     aligned: Callable[[int], AbstractContextManager[Aligned]]
     pinning: Pinning
+    date_before: DateBefore
+    open_cut: OpenCut
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
 
@@ -82,10 +87,13 @@ def take_live_cut(
                 check=aligned.check,
             )
             cut = with_verdicts(_cut(run, destination, selection, aligned, tools, verdicts), verdicts)
+            since = since_date_before(
+                run.plan, destination, business_date, aligned.source[0], tools.date_before, tools.open_cut
+            )
     except NotAligned as exc:
         verdicts = tuple(inconclusive(table.name, exc.message) for table in run.plan.tables)
-        return None, _found(run, destination, None, verdicts, tools, started=started, tried=tried)
-    return cut, _found(run, destination, cut, verdicts, tools, started=started, tried=tried)
+        return None, _found(run, destination, None, verdicts, (), tools, started=started, tried=tried)
+    return cut, _found(run, destination, cut, verdicts, since, tools, started=started, tried=tried)
 
 
 def _require_history(run: Run, selection: Selection) -> None:
@@ -134,6 +142,7 @@ def _found(
     destination: DestinationPlan,
     cut: StagedCut | None,
     verdicts: Sequence[TableVerdict],
+    since: Sequence[SinceCut],
     tools: LiveCutTools,
     *,
     started: datetime,
@@ -160,6 +169,7 @@ def _found(
             "digest": DIGEST,
             "config_hash": run.plan.config_hash,
             "partial": bool(left_out),
+            DATE_BEFORE: date_before_to_json(since),
             **evidence_of(tried),
         },
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any, Protocol
 
-from seamline.domain.date_before import DATE_BEFORE, PublishedTable, SinceCut, date_before_to_json
+from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated, Refused, SeamlineError, TransientError
 from seamline.domain.runs import NOT_STAGED, Receipt, Reconciliation, Scope
@@ -21,7 +21,7 @@ from seamline.ports import Load, StagedView, TableRead
 from seamline.sync.clock import Clock
 from seamline.sync.comparison import DIGEST, Work, compare_tables, with_whole_digests
 from seamline.sync.cut import CutRead, Selection, select, with_verdicts
-from seamline.sync.late_rows import DateBefore, OpenCut, not_looked_at, rows_since_cut
+from seamline.sync.late_rows import DateBefore, OpenCut, since_date_before
 from seamline.sync.live_cut import LiveCutTools, take_live_cut
 from seamline.sync.outcomes import in_each, outcome_of, require_one_done
 from seamline.sync.reconcile import not_run
@@ -174,7 +174,7 @@ def take_cut(
         # What fails here is the platform database, and no destination.
         _leave_receipts(run, selection, there.values(), tools)
         late = {
-            one.name: _late(run.plan, one, business_date, read, tools)
+            one.name: since_date_before(run.plan, one, business_date, read.views[0], tools.date_before, tools.open_cut)
             for one in run.plan.destinations
             if one.name in there
         }
@@ -250,21 +250,6 @@ def _leave_receipts(run: Run, selection: Selection, staged: Iterable[_Staged], t
             # Without a digest: the comparison has read the source once, a second time would show nothing new.
             receipt = Receipt(load.table.name, 0, load.staged_as, load.rows, None, cut.position)
             tools.records.put_receipt(run.run_id, receipt)
-
-
-def _late(
-    plan: SyncPlan, destination: DestinationPlan, business_date: date, read: ReadAtOnePosition, tools: CutTools
-) -> Sequence[SinceCut]:
-    """Whatever goes wrong here is reported and fails nothing: the night is for the date after it."""
-    published: Sequence[PublishedTable] = ()
-    try:
-        published = tools.date_before(destination, business_date)
-        if not published:
-            return ()
-        with tools.open_cut(destination, published) as cut:
-            return rows_since_cut(plan, published, source=read.views[0], cut=cut)
-    except SeamlineError as exc:
-        return not_looked_at(published, exc.message)
 
 
 def _staged_table(run: Run, destination: DestinationPlan, read: CutRead, load: Load, tools: CutTools) -> StagedTable:

@@ -1,18 +1,22 @@
 """What the cut of a destination's live tables needs: a barrier whose destination keeps hold of what it opens."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 
 from seamline import registry
+from seamline.domain.date_before import PublishedTable
+from seamline.domain.position import Position
 from seamline.plan.model import DestinationPlan, Run
-from seamline.ports import Unarmed
+from seamline.ports import ReadView, Unarmed
 from seamline.sync.barrier import Aligned, Barrier, Patience
+from seamline.sync.late_rows import DateBefore
 from seamline.sync.live_cut import LiveCutTools, Pinning
 
 
-def live_cut_tools(run: Run, destination: DestinationPlan) -> LiveCutTools:
+def live_cut_tools(run: Run, destination: DestinationPlan, *, date_before: DateBefore) -> LiveCutTools:
     plan = run.plan
     pinning = Pinning(lambda count: registry.pin_live(plan, destination, count, run_id=run.run_id))
+    aligned_at: list[Position] = []
 
     @contextmanager
     def aligned(views: int) -> Iterator[Aligned]:
@@ -27,6 +31,12 @@ def live_cut_tools(run: Run, destination: DestinationPlan) -> LiveCutTools:
                 failpoints=registry.failpoints() or Unarmed(),
             )
             with barrier.aligned(views) as both:
+                aligned_at.append(both.position)
                 yield both
 
-    return LiveCutTools(aligned, pinning)
+    @contextmanager
+    def open_cut(destination: DestinationPlan, published: Sequence[PublishedTable]) -> Iterator[ReadView]:
+        with closing(registry.published_view(plan, destination, published, position=aligned_at[-1])) as view:
+            yield view
+
+    return LiveCutTools(aligned, pinning, date_before, open_cut)

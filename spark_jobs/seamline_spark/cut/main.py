@@ -61,10 +61,10 @@ def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
             open_staged=reader.open_staged,
             derive=derived,
             lateness=_lateness(run),
-            date_before=_date_before(run),
+            date_before=date_before_of(run),
             open_cut=reader.open_cut,
             records=store,
-            live=lambda destination: live_cut_tools(run, destination),
+            live=lambda destination: live_cut_tools(run, destination, date_before=date_before_of(run)),
         )
         cuts = take_conclusive_cut(run, tools)
     for staged in cuts.values():
@@ -87,7 +87,9 @@ def _lateness(run: Run) -> Callable[[DestinationPlan, date, Load], Lateness | No
     return lateness
 
 
-def _date_before(run: Run) -> DateBefore:
+def date_before_of(run: Run) -> DateBefore:
+    """Asks a destination for what it has published of the date before."""
+
     def date_before(destination: DestinationPlan, business_date: date) -> Sequence[PublishedTable]:
         with closing(registry.cuts(destination)) as cuts:
             return cuts.date_before(run.sync, business_date)

@@ -1,16 +1,17 @@
 """Iceberg tables as a destination."""
 
 from collections.abc import Sequence
+from datetime import date
 from typing import TYPE_CHECKING, ClassVar
 
 from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.date_before import PublishedTable
-from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.names import NameLimit, NameUnit
 from seamline.domain.position import Position
 from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
 from seamline.kinds.logins import DestinationLogins
+from seamline.kinds.reading import SyncTables
 from seamline.kinds.sink import Atomic, SinkPowers
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Load, Problem, ReadView, Sink, StagedView
@@ -26,7 +27,7 @@ _NAME_CHARACTERS = 200
 
 
 class Iceberg:
-    """`kinds.sink.SinkKind` with the powers `ReadsBack` and `CutsLiveTables`."""
+    """`kinds.sink.SinkKind` with the powers `ReadsBack`, `CutsLiveTables` and `ReadsAtOnePosition`."""
 
     name: ClassVar[str] = "iceberg"
     powers: ClassVar[SinkPowers] = SinkPowers(Atomic.SYNC, names=NameLimit(_NAME_CHARACTERS, NameUnit.CHARACTERS))
@@ -89,17 +90,11 @@ class Iceberg:
         return open_staged(destination, loads, count, position=position)
 
     def open_published(
-        self,
-        plan: SyncPlan,  # noqa: ARG002
-        destination: DestinationPlan,
-        tables: Sequence[PublishedTable],  # noqa: ARG002
-        *,
-        position: Position,  # noqa: ARG002
+        self, plan: SyncPlan, destination: DestinationPlan, tables: Sequence[PublishedTable], *, position: Position
     ) -> ReadView:
-        raise Refused(
-            f"the cuts of {destination.name} are not held against the source again",
-            hint="read the tables by their tag, and compare them yourself",
-        )
+        from seamline.sinks.iceberg.read_back import open_published
+
+        return open_published(plan, destination, tables, position=position)
 
     def findings(
         self, destination: DestinationPlan, stream: StreamId, *, after: FindingsReported
@@ -124,6 +119,13 @@ class Iceberg:
         from seamline.sinks.iceberg.cuts import pin_live
 
         return pin_live(plan, destination, count, run_id=run_id)
+
+    # ReadsAtOnePosition
+
+    def open_tables(self, destination: DestinationPlan, stream: StreamId, at: date | str) -> SyncTables:
+        from seamline.sinks.iceberg.reading import open_tables
+
+        return open_tables(destination, stream, at)
 
 
 KIND = Iceberg()

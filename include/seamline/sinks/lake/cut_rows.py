@@ -14,7 +14,7 @@ import psycopg
 from seamline.databases.postgres.client import Session
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position, position_from_json, position_to_json
-from seamline.domain.staged_cut import StagedCut
+from seamline.domain.staged_cut import CutMode, StagedCut
 from seamline.domain.verdict import Verdict
 
 _TABLES = """
@@ -219,6 +219,22 @@ def sign(session: Session, stream: StreamId, business_date: date, version: int, 
 def newest_of(session: Session, stream: StreamId, business_date: date) -> PublishedCut | None:
     """The version of a date that counts."""
     return _found(session, stream, "c.business_date = %(date)s", {"date": business_date})
+
+
+def tables_of_date_before(session: Session, stream: StreamId, business_date: date) -> list[tuple[str, date, int, str]]:
+    """Of the newest date before this one: table by business date, date, the version that counts, and its tag."""
+    try:
+        rows = session.execute(
+            "SELECT DISTINCT ON (t.table_name) t.table_name, t.business_date, t.version, c.tag"
+            " FROM seamline.lake_cut_table t JOIN seamline.lake_cut c USING (stream, business_date, version)"
+            " WHERE t.stream = %(stream)s AND t.mode = %(mode)s AND t.business_date = (SELECT max(business_date)"
+            " FROM seamline.lake_cut_table WHERE stream = %(stream)s AND business_date < %(date)s)"
+            " ORDER BY t.table_name, t.version DESC",
+            {"stream": str(stream), "mode": CutMode.DATE.value, "date": business_date},
+        ).fetchall()
+    except MISSING:
+        return []
+    return [(str(table), day, int(version), str(tag)) for table, day, version, tag in rows]
 
 
 def newest_proven(session: Session, stream: StreamId) -> PublishedCut | None:

@@ -109,9 +109,11 @@ class LakeCuts:
         """Not counted: a cut holds the whole table."""
         return None
 
-    def date_before(self, sync: str, business_date: date) -> Sequence[PublishedTable]:  # noqa: ARG002
-        """Not looked at yet."""
-        return ()
+    def date_before(self, sync: str, business_date: date) -> Sequence[PublishedTable]:
+        stream, schema = StreamId(sync, self._destination.name), self._destination.namespace
+        with translated(f"look for the cut before {business_date} of {sync}"):
+            found = cut_rows.tables_of_date_before(self._session, stream, business_date)
+        return [PublishedTable(table, day, version, schema, tag) for table, day, version, tag in found]
 
     def publish(self, cut: StagedCut, *, definitions: Mapping[str, Table], signed_by: str = "") -> Published:  # noqa: ARG002
         """Tag what the run holds, all tables and the cut's rows in one transaction. Repeat-safe by the run's id.

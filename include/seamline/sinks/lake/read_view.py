@@ -105,6 +105,11 @@ class LakeView:
                 yield table, chosen
 
 
+def part_of(segment: Segment, table: Table, batches: Batches) -> Batches:
+    """The rows of a segment alone."""
+    return lambda: (_in_segment(segment, table, rows, "") for rows in batches())
+
+
 def _in_segment(segment: Segment, table: Table, rows: pa.RecordBatch, run_key: str) -> pa.RecordBatch:
     if segment.date_column:
         column = table.column(segment.date_column)

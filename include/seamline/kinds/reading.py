@@ -1,0 +1,49 @@
+"""Tables of a sync at one position, for people who read them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from seamline.domain.position import Position
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class PinnedTable(Protocol):
+    """A table that reads the same at any time, as long as its cut is kept. May be pickled."""
+
+    @property
+    def schema(self) -> "pa.Schema": ...
+
+    @property
+    def parts(self) -> int:
+        """Into how many parts its rows can be divided at most; 0 of a table without rows."""
+
+    def batches(self, *, part: int = 0, of: int = 1) -> "Iterator[pa.RecordBatch]":
+        """The rows of one part of so many, or all."""
+
+    def arrow(self) -> "pa.Table": ...
+
+
+@dataclass(frozen=True, slots=True)
+class SyncTables(Mapping[str, PinnedTable]):
+    """By name, all at `position`. `cut`: the tag that each of them has; "" of live tables."""
+
+    sync: str
+    position: Position
+    tables: Mapping[str, PinnedTable]
+    cut: str = ""
+
+    def __getitem__(self, name: str) -> PinnedTable:
+        return self.tables[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tables)
+
+    def __len__(self) -> int:
+        return len(self.tables)
+
+    def arrow(self) -> "dict[str, pa.Table]":
+        """All rows of all tables."""
+        return {name: table.arrow() for name, table in self.tables.items()}

@@ -1,0 +1,88 @@
+"""Iceberg tables of a sync at one position, as Arrow: for notebooks, and for whatever reads Arrow.
+
+    tables = open_catalogue("postgresql://reader:…@host/lake", sync="settlement", destination="lake",
+                            catalog="lake", namespace="settlement", at="2026-11-27")
+    tables["account"].arrow()
+
+The catalogue names files by their absolute paths: the warehouse must be there under the same name.
+"""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import date
+
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
+from pyiceberg.table import DataScan, StaticTable
+
+from seamline.adapters.connections import Connection, parsed
+from seamline.adapters.connections import resolve as connection_of
+from seamline.databases.postgres.client import open_session
+from seamline.domain.ledger import StreamId
+from seamline.kinds.reading import SyncTables
+from seamline.plan.model import DestinationPlan
+from seamline.sinks.iceberg.files import translated
+from seamline.sinks.iceberg.options import options_of
+from seamline.sinks.iceberg.types import ROW_HASH
+from seamline.sinks.lake.catalogue import Catalogue
+from seamline.sinks.lake.pinned import PROVEN, pinned
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergTable:
+    """`kinds.reading.PinnedTable`. `location`: its metadata file, by which any client opens it at `snapshot_id`."""
+
+    name: str
+    location: str
+    snapshot_id: int
+
+    @property
+    def schema(self) -> pa.Schema:
+        return schema_to_pyarrow(self._scan().projection(), include_field_ids=False)
+
+    @property
+    def parts(self) -> int:
+        return len(list(self._scan().plan_files()))
+
+    def batches(self, *, part: int = 0, of: int = 1) -> Iterator[pa.RecordBatch]:
+        with translated(f"read table {self.name}"):
+            scan = self._scan()
+            tasks = list(scan.plan_files())[part::of]
+            reading = ArrowScan(scan.table_metadata, scan.io, scan.projection(), AlwaysTrue())
+            for batch in reading.to_record_batches(tasks):
+                yield batch.cast(self.schema)
+
+    def arrow(self) -> pa.Table:
+        return pa.Table.from_batches(self.batches(), self.schema)
+
+    def _scan(self) -> DataScan:
+        table = StaticTable.from_metadata(self.location)
+        names = [field.name for field in table.schema().fields if field.name != ROW_HASH]
+        return table.scan(snapshot_id=self.snapshot_id, selected_fields=tuple(names))
+
+
+def open_catalogue(
+    uri: str, *, sync: str, destination: str, catalog: str, namespace: str, at: date | str = PROVEN
+) -> SyncTables:
+    """The tables of a sync by the catalogue's database alone. `uri`: as postgresql://login:password@host:port/database;
+    its login reads schema `seamline` and `public.iceberg_tables`. `at`: a business date, `proven` or `live`."""
+    return _opened(parsed(uri), Catalogue(catalog), StreamId(sync, destination), namespace, at)
+
+
+def open_tables(destination: DestinationPlan, stream: StreamId, at: date | str) -> SyncTables:
+    """`kinds.sink.ReadsAtOnePosition`."""
+    catalogue = Catalogue(options_of(destination).catalog)
+    return _opened(connection_of(destination.connection), catalogue, stream, destination.namespace, at)
+
+
+def _opened(
+    connection: Connection, catalogue: Catalogue, stream: StreamId, namespace: str, at: date | str
+) -> SyncTables:
+    with closing(open_session(connection, application_name="seamline reads a lake")) as session:
+        found = pinned(session, catalogue, stream, namespace, at)
+    tables = {
+        name: IcebergTable(name, found.locations[name], number) for name, number in sorted(found.snapshots.items())
+    }
+    return SyncTables(stream.sync, found.position, tables, cut=found.cut.tag if found.cut else "")

@@ -1,0 +1,81 @@
+"""Which snapshots a reader of a lake reads, so that all tables of a sync stand at one position.
+
+By the tag of a cut, or by one row of `seamline.lake_state`: a reader that opens one head after another may see two
+commits.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+
+import psycopg
+
+from seamline.databases.postgres import ledger
+from seamline.databases.postgres.client import Session, translated
+from seamline.domain.errors import ConfigError, Refused
+from seamline.domain.ledger import StreamId
+from seamline.domain.position import Position
+from seamline.sinks.lake import cut_rows
+from seamline.sinks.lake import state as lake_state
+from seamline.sinks.lake.catalogue import Catalogue
+from seamline.sinks.lake.cut_rows import PublishedCut
+
+# The newest cut that reconciled or was signed, and the tables as the newest commit has left them.
+PROVEN, LIVE = "proven", "live"
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """`locations`: table → metadata file; `snapshots`: table → the snapshot to read. `cut`: None of live tables."""
+
+    position: Position
+    locations: Mapping[str, str]
+    snapshots: Mapping[str, int]
+    cut: PublishedCut | None = None
+
+
+def pinned(session: Session, catalogue: Catalogue, stream: StreamId, namespace: str, at: date | str) -> Pinned:
+    """By one consistent read. `at`: a business date (also as ISO text), `proven` or `live`. Refused: there is none."""
+    with translated(f"find the tables of {stream}"):
+        session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        try:
+            locations = catalogue.pointers(session, namespace)
+            found = _live(session, stream, locations) if at == LIVE else _cut(session, stream, locations, _place(at))
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+            found = None
+        finally:
+            session.rollback()
+    if found is None:
+        what = "was never published there" if at == LIVE else f"has no cut {'proven' if at == PROVEN else f'of {at}'}"
+        raise Refused(f"{stream} {what}", hint="name a date that has one, or `live`", sync=stream.sync)
+    if gone := sorted(found.snapshots.keys() - locations.keys()):
+        raise Refused(
+            f"tables {', '.join(gone)} of {stream} are not in the catalogue's namespace {namespace}",
+            hint="is that the namespace of the destination? A table that left its sync has another name",
+            sync=stream.sync,
+        )
+    return found
+
+
+def _live(session: Session, stream: StreamId, locations: Mapping[str, str]) -> Pinned | None:
+    row = ledger.read_ledger(session, stream)
+    return None if row is None else Pinned(row.position, locations, lake_state.newest(session, stream))
+
+
+def _cut(session: Session, stream: StreamId, locations: Mapping[str, str], day: date | None) -> Pinned | None:
+    cut = cut_rows.newest_proven(session, stream) if day is None else cut_rows.newest_of(session, stream, day)
+    return None if cut is None else Pinned(cut.position, locations, cut.snapshots, cut)
+
+
+def _place(at: date | str) -> date | None:
+    """None of the newest proven one."""
+    if isinstance(at, date):
+        return at
+    if at == PROVEN:
+        return None
+    try:
+        return date.fromisoformat(at)
+    except ValueError as exc:
+        raise ConfigError(
+            f"{at!r} is no place to read a sync at", hint=f"a business date as 2026-11-27, `{PROVEN}` or `{LIVE}`"
+        ) from exc
