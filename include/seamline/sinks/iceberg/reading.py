@@ -40,7 +40,7 @@ class IcebergTable:
 
     @property
     def schema(self) -> pa.Schema:
-        return schema_to_pyarrow(self._scan().projection(), include_field_ids=False)
+        return _schema_of(self._scan())
 
     @property
     def parts(self) -> int:
@@ -49,10 +49,11 @@ class IcebergTable:
     def batches(self, *, part: int = 0, of: int = 1) -> Iterator[pa.RecordBatch]:
         with translated(f"read table {self.name}"):
             scan = self._scan()
+            schema = _schema_of(scan)
             tasks = list(scan.plan_files())[part::of]
             reading = ArrowScan(scan.table_metadata, scan.io, scan.projection(), AlwaysTrue())
             for batch in reading.to_record_batches(tasks):
-                yield batch.cast(self.schema)
+                yield batch.cast(schema)
 
     def arrow(self) -> pa.Table:
         return pa.Table.from_batches(self.batches(), self.schema)
@@ -61,6 +62,10 @@ class IcebergTable:
         table = StaticTable.from_metadata(self.location)
         names = [field.name for field in table.schema().fields if field.name != ROW_HASH]
         return table.scan(snapshot_id=self.snapshot_id, selected_fields=tuple(names))
+
+
+def _schema_of(scan: DataScan) -> pa.Schema:
+    return schema_to_pyarrow(scan.projection(), include_field_ids=False)
 
 
 def open_catalogue(
