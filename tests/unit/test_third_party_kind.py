@@ -77,6 +77,14 @@ def test_explain_says_what_it_can_and_cannot(installed_in: Path, tmp_path: Path)
     assert "no cuts by business date" in powers
 
 
+def test_grants_print_what_its_owner_runs(installed_in: Path, tmp_path: Path) -> None:
+    folder = declared(tmp_path, sync=LIVE_ONLY)
+    for name in ("warehouse", "core_bank"):
+        ended = seamline("grants", name, packages=installed_in, declarations=folder)
+        assert ended.returncode == 0, ended.stderr
+        assert "lies in memory: there is nothing to grant" in ended.stdout
+
+
 def test_its_declarations_are_in_the_schema(installed_in: Path) -> None:
     program = "import json; from seamline.spec.schema import schemas; print(json.dumps(schemas()))"
     env = {**settings.process_environment(), "PYTHONPATH": str(installed_in)}

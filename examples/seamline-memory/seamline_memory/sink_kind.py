@@ -10,7 +10,7 @@ from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position
 from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
 from seamline.kinds.logins import DestinationLogins
-from seamline.kinds.sink import Atomic, SinkPowers
+from seamline.kinds.sink import Atomic, SinkKind, SinkPowers
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Load, Problem, ReadView, Sink, StagedView
 from seamline.ports.maintenance import DestinationMaintenance
@@ -40,8 +40,8 @@ class Memory:
     def problems(self, plan: SyncPlan, destination: DestinationPlan) -> Sequence[Problem]:  # noqa: ARG002
         return ()
 
-    def grant_script(self, database: str, *, logins: DestinationLogins) -> str:  # noqa: ARG002
-        return f"-- {database} lies in memory: there is nothing to grant\n"
+    def grant_script(self, destination: DestinationPlan, database: str, *, logins: DestinationLogins) -> str:  # noqa: ARG002
+        return f"-- {destination.name} lies in memory: there is nothing to grant\n"
 
     def load_area(self, destination: DestinationPlan, *, run_id: str) -> LoadArea:  # noqa: ARG002
         from seamline_memory.loads import MemoryLoadArea
@@ -102,4 +102,4 @@ class Memory:
         return findings_of(store(destination.connection), stream, after=after)
 
 
-KIND = Memory()
+KIND: SinkKind = Memory()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from seamline.domain.errors import Refused
 from seamline.kinds.bulk import BulkRead, CopyTasks, OpenedSource, TableReaders, Wanted
 from seamline.kinds.logins import Logins
+from seamline.kinds.source import SourceKind
 from seamline.plan.model import SourcePlan
 from seamline.ports import Source
 
@@ -71,4 +72,4 @@ class Memory:
         return f"-- {source.database} lies in memory: there is nothing to grant\n"
 
 
-KIND = Memory()
+KIND: SourceKind = Memory()

@@ -12,7 +12,7 @@ from seamline.domain.position import Position
 from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
 from seamline.kinds.logins import DestinationLogins
 from seamline.kinds.reading import SyncTables
-from seamline.kinds.sink import Atomic, SinkPowers
+from seamline.kinds.sink import Atomic, SinkKind, SinkPowers
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Load, Problem, ReadView, Sink, StagedView
 from seamline.ports.cuts import Cuts, CutStore, PinnedTables
@@ -128,4 +128,4 @@ class Iceberg:
         return open_tables(destination, stream, at)
 
 
-KIND = Iceberg()
+KIND: SinkKind = Iceberg()

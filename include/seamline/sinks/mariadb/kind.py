@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
+from seamline.kinds.sink import SinkKind
 from seamline.sinks.mariadb.dialect import MARIADB
 from seamline.sinks.relational.dialect import Dialect
 from seamline.sinks.relational.kind import RelationalKind
@@ -20,4 +21,4 @@ class MariaDb(RelationalKind):
         return MariaDbDestination
 
 
-KIND = MariaDb()
+KIND: SinkKind = MariaDb()

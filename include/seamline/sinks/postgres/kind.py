@@ -12,7 +12,7 @@ from seamline.domain.verdict import TableVerdict
 from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
 from seamline.kinds.derived import StagedPart
 from seamline.kinds.logins import DestinationLogins
-from seamline.kinds.sink import Atomic, SinkPowers
+from seamline.kinds.sink import Atomic, SinkKind, SinkPowers
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, SyncPlan
 from seamline.ports import Load, Problem, ReadView, Sink, StagedView
 from seamline.ports.cuts import Cuts, CutStore
@@ -138,4 +138,4 @@ class Postgres:
         return open_probed(plan, destination)
 
 
-KIND = Postgres()
+KIND: SinkKind = Postgres()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from seamline.kinds.bulk import BulkRead, CopyTasks, OpenedSource, TableReaders, Wanted
 from seamline.kinds.logins import Logins
+from seamline.kinds.source import SourceKind
 from seamline.plan.model import SourcePlan
 from seamline.ports import Source
 
@@ -78,4 +79,4 @@ class MariaDb:
         return open_probes(source)
 
 
-KIND = MariaDb()
+KIND: SourceKind = MariaDb()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from seamline.kinds.bulk import BulkRead, CopyTasks, OpenedSource, TableReaders, Wanted
 from seamline.kinds.logins import Logins
-from seamline.kinds.source import SeenOrigins
+from seamline.kinds.source import SeenOrigins, SourceKind
 from seamline.plan.model import SourcePlan, SyncPlan
 from seamline.ports import HeartbeatPayload, SchemaGuard, Source
 
@@ -83,4 +83,4 @@ class Postgres:
         return open_probes(source)
 
 
-KIND = Postgres()
+KIND: SourceKind = Postgres()
