@@ -84,8 +84,8 @@ def _code(text: str) -> str:
 
 
 def _around(run: Run, approvers: Sequence[str]) -> Iterator[str]:
-    yield f"[The report of this date]({report_address(run)}) shows rows that differ with their values,"
-    yield "and of rows that break a rule their keys."
+    yield f"[The report of this date]({report_address(run)}) shows the rows that differ, with their values,"
+    yield "and the keys of the rows that break a rule."
     yield ""
     if approvers:
         names = " or ".join(_code(name) for name in approvers)
@@ -95,4 +95,4 @@ def _around(run: Run, approvers: Sequence[str]) -> Iterator[str]:
         yield "**Whoever may run this DAG may answer**: the sync declares no `approvers`."
     yield ""
     yield "Approve: the cut is published with your name and reason, its verdict stays what it is. Reject: it is not"
-    yield "published and the run fails. An approval without a reason is not taken."
+    yield "published and the run fails. The form takes neither without a reason."

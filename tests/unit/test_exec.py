@@ -67,7 +67,7 @@ CLIENTS = {
         {"MYSQL_PWD": "s cret"},
     ),
 }
-IN_THE_CLEAR = {"mysql": ["--get-server-public-key"]}
+UNASKED = {"mysql": ["--get-server-public-key"], "mariadb": ["--skip-ssl-verify-server-cert"]}
 
 
 @pytest.mark.parametrize("named", ["by its name", "by its connection"])
@@ -83,7 +83,7 @@ def test_a_client_opens_a_connection_and_its_password_is_in_no_argument(
     monkeypatch.setattr(os, "execve", lambda file, words, variables: ran.append((words, variables)))
     main(["exec", "--as", "place", *words_of_mine])
     ((words, variables),) = ran
-    wanted = [*(option.format(**ports) for option in options), *IN_THE_CLEAR.get(client, [])]
+    wanted = [*(option.format(**ports) for option in options), *UNASKED.get(client, [])]
     assert words == [f"/bin/{client}", *wanted, *words_of_mine[1:]]
     assert variables.items() >= more.items()
 

@@ -60,6 +60,15 @@ def test_the_packages_alone_are_made_without_the_code(launcher: Launcher) -> Non
     assert launcher.launch("doctor") == ["pip sync", "pip install"]
 
 
+def test_kinds_of_somebody_else_are_installed_with_the_code_and_again_when_their_list_changes(
+    launcher: Launcher,
+) -> None:
+    launcher.launch("doctor")
+    (launcher.root / "kinds.txt").write_text("./their-kind\n")
+    assert launcher.launch("doctor") == ["pip install", "pip install"], "the code, then the kinds"
+    assert launcher.launch("doctor") == []
+
+
 @pytest.mark.parametrize("home", ["home", "file/home", ""])
 def test_packages_are_shared_through_the_cache_of_the_user_or_lie_with_the_environment(
     launcher: Launcher, tmp_path: Path, home: str

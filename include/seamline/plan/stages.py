@@ -205,8 +205,8 @@ def _publishing_to_several(plan: SyncPlan) -> tuple[Stage, ...]:
 def _approval(plan: SyncPlan) -> tuple[Stage, ...]:
     if plan.reconcile.on_break != "ask":
         return ()
-    of_whom = " about the destinations that have them" if len(plan.destinations) > 1 else ""
-    does = f"asked only when there are breaks{of_whom}; who and why is kept"
+    of_whom = ", about the destinations concerned" if len(plan.destinations) > 1 else ""
+    does = f"asked only when tables differ or checks failed{of_whom}; who and why is kept"
     return (Stage("approve", "A person decides", does, RunsIn.PERSON),)
 
 
