@@ -19,7 +19,7 @@ from seamline.domain.decision import Decision, DecisionState
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import RunKind, RunState, Scope
 from seamline.domain.verdict import Break, BreakType, Verdict
-from seamline.plan.stages import DAG_KINDS
+from seamline.plan.stages import DAG_KINDS, all_stages
 from seamline_airflow.page import access, reports
 from seamline_airflow.page.app import app
 from seamline_airflow.page.mount import URL_PREFIX
@@ -210,6 +210,18 @@ def test_every_verdict_row_leads_to_its_report_and_from_there_to_run_log_takes_a
     assert 'href="../dags/settlement__nightly/runs/manual__1"' in text
     assert 'href="../dags/settlement__nightly/runs/manual__1/tasks/cut"' in text
     assert "run=settlement/reconcile/2026-11-19/scheduled__9" in text
+
+
+@pytest.mark.parametrize(("kind", "task"), [("onboard", "reconcile"), ("tables", "compare"), ("reconcile", "compare")])
+def test_the_log_of_a_comparison_is_that_of_the_task_that_its_dag_has_for_it(
+    signed_in: TestClient, platform: results.Platform, kind: str, task: str
+) -> None:
+    """Found by a newcomer: on the report of an onboarding it led to 404."""
+    assert task in {stage.id for stage in all_stages(results.plan())[kind]}
+    run_id = f"settlement/{kind}/-/manual__7"
+    platform.found = [results.reconciliation(results.table("account"), scope=Scope.LIVE, run_id=run_id)]
+    text = signed_in.get("/page", params={"sync": "settlement", "run": run_id}).text
+    assert f'href="../dags/settlement__{kind}/runs/manual__7/tasks/{task}"' in text
 
 
 def test_in_airflow_s_frame_the_addresses_of_run_and_log_are_shown_since_no_link_leads_out_of_it(

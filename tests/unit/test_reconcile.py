@@ -305,6 +305,18 @@ def test_unequal_control_totals_break_even_when_digests_agree() -> None:
     assert "control totals differ" in verdict.reason
 
 
+def test_one_control_total_that_differs_is_not_many() -> None:
+    class OneWrong(MemoryView):
+        def totals(self, segment: Segment, *, column: str, by: Any) -> Any:
+            found = dict(super().totals(segment, column=column, by=by))
+            group = min(found)
+            return {**found, group: (found[group][0], Decimal(-1))}
+
+    pair = sides(ENTRY, entries(9), entries(9))
+    verdict = compare_table(replace(pair, destination=OneWrong(ENTRY, entries(9))), totals=TOTALS)
+    assert "1 control total differs" in verdict.reason
+
+
 def test_bucket_counts_follow_the_table_and_stay_powers_of_two() -> None:
     limits = Limits()
     assert [bucket_count(rows, limits) for rows in (0, 1_000, 5_000, 200_000, 2_000_000, 10**9)] == [

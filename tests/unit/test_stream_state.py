@@ -94,6 +94,13 @@ def test_each_report_is_one_word_and_perhaps_an_alarm(fields: dict[str, Any], wo
     assert state.is_green == (word in (Word.STREAMING, Word.IDLE, Word.CATCHING_UP, Word.HELD))
 
 
+def test_one_record_is_not_many() -> None:
+    assert "(1 record)" in judged(report(next_offset=6)).in_words()
+    assert "(7 records)" in judged(report()).in_words()
+    asked = wanted(paused=True)
+    assert "it holds back 1 record, the first" in judged(report(state="paused", next_offset=6), asked).why
+
+
 def test_a_stream_that_never_reported_is_unknown() -> None:
     state = judged(None)
     assert (state.word, state.alarm, state.lag_s) == (Word.UNKNOWN, "stream_silent", None)

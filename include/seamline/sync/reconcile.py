@@ -170,7 +170,7 @@ def _reason(found: Found, breaks: Sequence[Break], unequal: Sequence[ControlTota
     if found.total > len(found.differences):
         parts.append(f"{found.total} rows in all")
     if unequal:
-        parts.append(f"{len(unequal)} control totals differ")
+        parts.append("1 control total differs" if len(unequal) == 1 else f"{len(unequal)} control totals differ")
     return ", ".join(parts)
 
 

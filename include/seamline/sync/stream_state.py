@@ -83,7 +83,7 @@ class StreamState:
         """One line, without the stream's name."""
         since = f" since {moment_in_words(self.since, zone)}" if self.since else ""
         lag = "lag unknown" if self.lag_s is None else f"lag {self.lag_s:.1f} s"
-        records = "" if self.records_behind is None else f" ({self.records_behind:,} records)"
+        records = "" if self.records_behind is None else f" ({_records(self.records_behind)})"
         return f"{self.word}{since}, {lag}{records}{f': {self.why}' if self.why else ''}"
 
 
@@ -248,7 +248,7 @@ def _paused(wanted: WantedStream, report: StreamReport, lag_max_s: float, now: d
     behind = _behind(report)
     if report.state != "paused":
         return replace(known, why=f"{known.why}; it stands at its next whole transaction", records_behind=behind)
-    why = f"{known.why}; it holds back {behind:,} records, the first of them for up to {report.lag_s:.0f} s"
+    why = f"{known.why}; it holds back {_records(behind)}, the first of them for up to {report.lag_s:.0f} s"
     alarm = PAUSED if report.lag_s > lag_max_s else ""
     return replace(known, why=why, lag_s=report.lag_s, records_behind=behind, alarm=alarm)
 
@@ -304,6 +304,10 @@ def _heard(report: StreamReport, lag_max_s: float, now: datetime) -> StreamState
     if report.state == "backing_off":
         return replace(known, word=Word.TRYING_AGAIN)
     return replace(known, word=Word.IDLE) if report.is_idle else known
+
+
+def _records(count: int) -> str:
+    return f"{count:,} {'record' if count == 1 else 'records'}"
 
 
 def _behind(report: StreamReport) -> int:

@@ -67,6 +67,7 @@ _pages.filters.update(
     late=late_in_words,
     check=check_in_words,
     airflow=reports.airflow_path,
+    comparing=reports.comparing_task,
 )
 _pages.globals.update(breaks_max=reports.BREAKS_MAX)
 

@@ -158,6 +158,11 @@ def airflow_path(run_id: str, task: str = "") -> str:
     return f"{path}/tasks/{quote(task, safe='')}" if task else path
 
 
+def comparing_task(run_id: str) -> str:
+    """The task that compares the live tables in the DAG behind the run."""
+    return "reconcile" if run_id.split("/")[1:2] == [RunKind.ONBOARD] else "compare"
+
+
 def tables_in_order(tables: Sequence[TableVerdict]) -> list[TableVerdict]:
     """The worst first: what a person must look at stands on top."""
     order = (Verdict.BREAK, Verdict.INCONCLUSIVE, Verdict.NOT_RUN, Verdict.MATCH)
