@@ -449,6 +449,18 @@ def test_the_exports_hold_every_table_and_total(signed_in: TestClient, platform:
     assert signed_in.get("/export.json?sync=settlement&business_date=2026-11-01").json() == []
 
 
+def test_the_files_of_a_take_hold_that_take_only(signed_in: TestClient, platform: results.Platform) -> None:
+    second = f"{results.RUN}~2"
+    platform.found = [replace(results.clean(), run_id=second), results.clean()]
+    platform.runs[second] = replace(results.published(), run_id=second)
+    for take in (results.RUN, second):
+        asked = {"sync": "settlement", "business_date": str(results.DATE), "run": take}
+        links = re.findall(r'href="(export[^"]+)"', signed_in.get("/page", params=asked).text)
+        in_json, in_csv = (signed_in.get(f"/{html.unescape(link)}") for link in links)
+        assert {one["run"] for one in in_json.json()} == {take}
+        assert {row["run"] for row in csv.DictReader(io.StringIO(in_csv.text))} == {take}
+
+
 def test_the_csv_shows_how_many_rows_differ_and_who_signed(signed_in: TestClient, platform: results.Platform) -> None:
     platform.found = [
         results.reconciliation(results.table("account", Verdict.BREAK, breaks_total=3), results.table("ledger_entry"))

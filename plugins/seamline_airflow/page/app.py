@@ -161,14 +161,16 @@ def style() -> Response:
 
 
 @app.get("/export.json")
-def export_json(user: access.User, sync: SyncName, business_date: date | None = None) -> JSONResponse:
-    found = _exported(user, sync, business_date)
+def export_json(user: access.User, sync: SyncName, business_date: date | None = None, run: str = "") -> JSONResponse:
+    found = _exported(user, sync, business_date, run)
     return JSONResponse(exports.to_json(*found), headers=_as_file(sync, business_date, "json"))
 
 
 @app.get("/export.csv")
-def export_csv(user: access.User, sync: SyncName, business_date: date | None = None) -> PlainTextResponse:
-    found = _exported(user, sync, business_date)
+def export_csv(
+    user: access.User, sync: SyncName, business_date: date | None = None, run: str = ""
+) -> PlainTextResponse:
+    found = _exported(user, sync, business_date, run)
     return PlainTextResponse(
         exports.to_csv(*found), media_type="text/csv", headers=_as_file(sync, business_date, "csv")
     )
@@ -197,15 +199,20 @@ def _run_page(visit: Visit, dag_id: str, run_id: str) -> str:
     return _render("run.html", visit, report=reports.read_sync(sync), run_id=run_id, left=reports.of_run(sync, run_id))
 
 
-def _exported(user: Any, sync: str, day: date | None) -> tuple[Sequence[CutState], Sequence[Reconciliation]]:
-    """The newest take of each date and the comparisons of live tables; of one date all its takes."""
+def _exported(user: Any, sync: str, day: date | None, run: str) -> tuple[Sequence[CutState], Sequence[Reconciliation]]:
+    """The newest take of each date and the comparisons of live tables; of one date all its takes. With `run` only what
+    is of that run."""
     access.require(user, sync)
     if sync not in reports.syncs():
         raise HTTPException(status_code=404, detail="there is no such sync")
     if day:
-        return reports.takes(sync, day), ()
-    report = reports.read_sync(sync, dates=reports.DATES_EXPORTED)
-    return report.cuts, report.live
+        cuts, live = reports.takes(sync, day), ()
+    else:
+        report = reports.read_sync(sync, dates=reports.DATES_EXPORTED)
+        cuts, live = report.cuts, report.live
+    if run:
+        return [one for one in cuts if one.run_id == run], [one for one in live if one.run_id == run]
+    return cuts, live
 
 
 def _as_file(sync: str, business_date: date | None, kind: str) -> dict[str, str]:
