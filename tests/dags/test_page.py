@@ -170,6 +170,15 @@ def test_a_cut_that_failed_a_business_rule_says_match_nowhere(
         assert text.index("CHECKS FAILED") < text.index("✓</span> MATCH")
 
 
+def test_a_cut_that_waits_for_a_person_leads_to_the_question(signed_in: TestClient, platform: results.Platform) -> None:
+    question = 'href="../dags/settlement__nightly/runs/manual__1/tasks/approve/required_actions"'
+    waiting = Decision(DecisionState.WAITING, "2026-11-20T00:00:00+00:00", ("head",)).to_json()
+    for decision, is_asked in ((waiting, True), (APPROVED, False)):
+        platform.runs = {results.RUN: results.run(result={"expectations": NEGATIVE, "decision": decision})}
+        for text in (signed_in.get("/page").text, date_page(signed_in)):
+            assert (question in text) is is_asked
+
+
 def test_a_signature_stands_beside_the_verdict_and_acts_as_little_as_other_values(
     signed_in: TestClient, platform: results.Platform
 ) -> None:

@@ -1,6 +1,7 @@
 """What `seamline demo` shows where one of its runs fails."""
 
 import io
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -45,6 +46,7 @@ def test_a_failed_run_is_reported_after_the_verdicts_and_the_way_into_airflow(
     assert main(["demo"]) == TerminalError.exit_code
     said = capsys.readouterr()
     assert "BREAK" in said.out and "1 row differs" in said.out and "approver" in said.out
+    assert re.search(r"http://127\.0\.0\.1:\d+/seamline/page\n", said.out), "the page of the reports"
     assert "demo-1 failed" in said.err
 
 

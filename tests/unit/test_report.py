@@ -1,5 +1,5 @@
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
@@ -92,6 +92,15 @@ def test_live_tables_come_first_and_newer_dates_before_older_ones() -> None:
     text = render([cut(MATCH, day=date(2026, 11, 18)), cut(MATCH, day=date(2026, 11, 20))], [reconciliation(MATCH)])
     places = [text.index(word) for word in ("live tables", "2026-11-20", "2026-11-18")]
     assert places == sorted(places)
+
+
+def test_of_two_verdicts_under_one_heading_it_is_shown_which_is_newer() -> None:
+    """Found by a newcomer: an INCONCLUSIVE has no position, so no time stood there."""
+    unknown = TableVerdict("account", Verdict.INCONCLUSIVE, reason="the destination went away")
+    newer = replace(reconciliation(unknown), position=None, position_time=None, ended_at=MOMENT + timedelta(minutes=9))
+    text = render([], [newer, reconciliation(MATCH)], zone=ZoneInfo("Asia/Shanghai"))
+    assert "at no position; compared 2026-11-21 09:11:03 +08:00" in text
+    assert "committed 2026-11-21 09:02:03 +08:00; compared 2026-11-21 09:02:03 +08:00" in text
 
 
 def test_a_difference_shows_both_totals_the_rows_and_the_breaks() -> None:

@@ -82,7 +82,8 @@ def _title(headline: Headline, sync: str, destination: str, what: str, *, is_par
 def _compared(found: Reconciliation, zone: tzinfo) -> Iterator[str]:
     moment = found.position_time
     committed = f", committed {moment_in_words(moment, zone)}" if moment else ""
-    yield f"{'':<{_VERDICT}}at {found.position or 'no position'}{committed}"
+    compared = f"compared {moment_in_words(found.ended_at, zone)}"
+    yield f"{'':<{_VERDICT}}at {found.position or 'no position'}{committed}; {compared}"
     if hollow := nothing_compared(found.tables):
         yield f"{'':<{_VERDICT}}{hollow}"
     width = max((len(table.table) for table in found.tables), default=0)

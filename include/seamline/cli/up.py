@@ -27,9 +27,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def print_airflow(layout: Layout) -> None:
-    """Say where Airflow is and who may enter."""
+    """Say where Airflow and its page of reports are, and who may enter."""
     made = credentials.load_or_make(layout)
-    print(f"\n  Airflow  http://127.0.0.1:{layout.settings.ports.airflow}")
+    address = f"http://127.0.0.1:{layout.settings.ports.airflow}"
+    print(f"\n  Airflow  {address}")
+    print(f"  reports  {address}/seamline/page")
     for user, may in (("viewer", "look"), ("operator", "run"), ("approver", "run and approve")):
         print(f"           {user:<9} {made[f'airflow_user_{user}']:<14} may {may}")
 

@@ -157,6 +157,11 @@ class CutState:
         return self.headline in (Headline.MATCH, Headline.PARTIAL)
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether a person is asked, and has not answered yet."""
+        return self.is_running and self.decision is not None and self.decision.state is DecisionState.WAITING
+
+    @property
     def is_open(self) -> bool:
         """Whether it is not clean, and nobody has signed for it as it is published."""
         return not self.is_green and not (self.signed_by and self.publication.version is not None)

@@ -146,7 +146,8 @@ def caused_by(sync: str, day: date) -> tuple[Reconciliation, ...]:
 
 
 def airflow_path(run_id: str, task: str = "") -> str:
-    """Where Airflow shows the run behind ours, or one of its tasks; "" for a run that Airflow has not."""
+    """Where Airflow shows the run behind ours, or one of its tasks, or a tab of that; "" for a run that Airflow has
+    not."""
     sync, _, rest = run_id.partition("/")
     kind, _, rest = rest.partition("/")
     _, _, name = rest.partition("/")
@@ -155,7 +156,7 @@ def airflow_path(run_id: str, task: str = "") -> str:
     # A run that was taken again bears a number behind its name.
     name = re.sub(r"~\d+$", "", name)
     path = f"dags/{quote(f'{sync}__{kind}', safe='')}/runs/{quote(name, safe='')}"
-    return f"{path}/tasks/{quote(task, safe='')}" if task else path
+    return f"{path}/tasks/{quote(task)}" if task else path
 
 
 def comparing_task(run_id: str) -> str:
