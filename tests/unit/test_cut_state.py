@@ -166,6 +166,8 @@ def test_a_date_that_is_taken_again_is_no_better_meanwhile_than_the_version_that
     assert state(in_force=flagged, in_force_found=compared(BREAK), **running).headline is Headline.BREAK
     again = state(in_force=flagged, in_force_found=compared(MATCH), **running)
     assert again.headline is Headline.CHECKS_FAILED, "its tables matched, and a rule was broken"
+    assert (again.shown, again.lines()[0]) == (Headline.RUNNING, "compared: RUNNING"), "of this take nothing is known"
+    assert state(compared(BREAK), in_force=flagged, in_force_found=compared(MATCH), **running).shown is Headline.BREAK
     assert any(line.endswith("version 1 stays in force, which is CHECKS FAILED") for line in again.lines())
 
 

@@ -65,7 +65,7 @@ def _live(found: Reconciliation, zone: tzinfo) -> Iterator[str]:
 
 def _cut(state: CutState, zone: tzinfo) -> Iterator[str]:
     what = f"business date {state.business_date}"
-    yield _title(state.headline, state.sync, state.destination, what, is_partial=state.partial)
+    yield _title(state.shown, state.sync, state.destination, what, is_partial=state.partial)
     if state.is_green:
         yield f"{'':<{_VERDICT}}{' · '.join(state.lines(zone))}"
     else:

@@ -150,7 +150,21 @@ class CutState:
 
     @property
     def headline(self) -> Headline:
-        return worst_headline(self._words())
+        return worst_headline([*self._words(), *self._words_of_the_version()])
+
+    @property
+    def shown(self) -> Headline:
+        """What stands above this take. While it runs the version that readers see meanwhile has a line of its own; in
+        `headline` it counts."""
+        return worst_headline(self._words()) if self.is_running else self.headline
+
+    @property
+    def compared_in_words(self) -> str:
+        return Headline.RUNNING.value if self._is_early else self.compared.value
+
+    @property
+    def _is_early(self) -> bool:
+        return self.compared is Verdict.NOT_RUN and self.is_running
 
     @property
     def is_green(self) -> bool:
@@ -176,8 +190,7 @@ class CutState:
     def _words(self) -> list[Headline]:
         words = [Headline.PARTIAL if self.partial else Headline.MATCH]
         if self.compared is not Verdict.MATCH:
-            is_early = self.compared is Verdict.NOT_RUN and self.is_running
-            words.append(Headline.RUNNING if is_early else Headline(self.compared.value))
+            words.append(Headline.RUNNING if self._is_early else Headline(self.compared.value))
         if self.checks.failed:
             words.append(Headline.CHECKS_FAILED)
         elif self.checks.checked is None and not self.is_running:
@@ -188,10 +201,11 @@ class CutState:
             words.append(Headline.RUNNING)
         elif self.publication.version is None and not self._leaves_a_version():
             words.append(Headline.NOT_PUBLISHED)
-        if self.is_running or self._leaves_a_version():
-            # Readers see the version in force meanwhile: another run makes it no better.
-            words.append(self.publication.in_force_is)
         return words
+
+    def _words_of_the_version(self) -> list[Headline]:
+        """Readers see the version in force meanwhile: another run makes it no better."""
+        return [self.publication.in_force_is] if self.is_running or self._leaves_a_version() else []
 
     def _leaves_a_version(self) -> bool:
         """A run that was only to compare takes nothing from the version that readers see."""
@@ -199,7 +213,7 @@ class CutState:
 
     def lines(self, zone: tzinfo = UTC) -> list[str]:
         """The four parts and what ended the run, in words, in the order in which they come about."""
-        out = [f"compared: {self.compared.value}", self._checks_in_words()]
+        out = [f"compared: {self.compared_in_words}", self._checks_in_words()]
         out += [self.decision_in_words(zone), self.publication.in_words(zone)]
         return out + (self.failure.lines(zone) if self.failure else [])
 
