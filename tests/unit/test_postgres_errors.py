@@ -4,7 +4,8 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from seamline.databases.postgres.client import seamline_error
+from seamline.adapters.connections import Connection
+from seamline.databases.postgres.client import cannot_connect, seamline_error
 from seamline.domain.errors import InvariantViolated, Refused, SchemaConflict, SeamlineError, TransientError
 
 
@@ -62,3 +63,14 @@ def test_each_limit_of_the_server_has_its_own_cure(said: str, cure: str) -> None
     hint = seamline_error(errors.ProgramLimitExceeded(said), "apply a span", table="account").hint
     assert cure in hint and "parked: <why>" in hint
     assert ("index" in hint) == said.startswith("index")
+
+
+def test_a_login_that_its_owner_has_closed_is_called_refused_and_is_tried_again() -> None:
+    """Found by a newcomer: the cure spoke of a server that cannot be reached."""
+    connection = Connection("warehouse", "postgres", "127.0.0.1", 5432)
+    error = cannot_connect(connection, psycopg.OperationalError('FATAL:  role "writer" is not permitted to log in'))
+    assert type(error) is TransientError
+    assert "refuses the session" in error.message
+    assert "its owner allows it" in error.hint and "./seamline grants" in error.hint
+    away = cannot_connect(connection, psycopg.OperationalError("Connection refused"))
+    assert "cannot be reached" in away.message

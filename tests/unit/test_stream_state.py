@@ -94,6 +94,19 @@ def test_each_report_is_one_word_and_perhaps_an_alarm(fields: dict[str, Any], wo
     assert state.is_green == (word in (Word.STREAMING, Word.IDLE, Word.CATCHING_UP, Word.HELD))
 
 
+def test_a_stream_that_tries_in_vain_says_so_in_plain_words_and_since_when_whatever_the_age_of_its_report() -> None:
+    """Found by a newcomer: the start of the outage moved with every look."""
+    for age_s in (1.0, 9.0):
+        fields = {"state": "backing_off", "error": "TransientError: no route", "age_s": age_s}
+        tried = judged(report(**fields, still_s=400 - age_s))
+        assert tried.in_words().startswith("still since 2026-11-19 11:53:20 +00:00")
+        assert tried.why.startswith("trying again: no route; it has not come further for 400 s: it tries in vain")
+        assert judged(report(**fields)).why == "no route"
+        assert judged(report(lag_s=45.0, silent_s=45 - age_s, age_s=age_s)).since == NOW - timedelta(seconds=45)
+    unheard = judged(report(state="backing_off", error="TransientError: no route", age_s=SILENCE_MAX_S + 1))
+    assert unheard.why.startswith("no word for 61 s, the last was trying again: no route")
+
+
 def test_one_record_is_not_many() -> None:
     assert "(1 record)" in judged(report(next_offset=6)).in_words()
     assert "(7 records)" in judged(report()).in_words()

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Protocol, TypeVar
 
 from seamline.domain.calendar import moment_in_words
-from seamline.domain.errors import Fenced
+from seamline.domain.errors import Fenced, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import plan_from_json
 from seamline.ports import StreamReport, WantedStream
@@ -259,8 +259,8 @@ def _by_whom(wanted: WantedStream) -> str:
 
 
 def _not_heard(report: StreamReport, host: HostLike | None, now: datetime) -> StreamState:
-    last_report = f"no word for {report.age_s:.0f} s, the last was {report.state}"
-    why = "; ".join(part for part in (last_report, report.error, _of_host(host)) if part)
+    last_report = f"no word for {report.age_s:.0f} s, the last was {_called(report)}"
+    why = "; ".join(part for part in (last_report, _of_host(host)) if part)
     since = now - timedelta(seconds=report.age_s)
     alarm = SILENT if report.age_s > SILENCE_MAX_S else ""
     return StreamState(report.stream, Word.UNKNOWN, why, since, alarm=alarm)
@@ -273,12 +273,14 @@ def _of_host(host: HostLike | None) -> str:
 
 
 def _heard(report: StreamReport, lag_max_s: float, now: datetime) -> StreamState:
-    detail = f" ({report.error})" if report.error else ""
+    detail = f" ({_error(report)})" if report.error else ""
+    # As of its last report.
+    silent_s, still_s = report.silent_s + report.age_s, report.still_s + report.age_s
     # What the host says of a stream without a worker has no figures.
     known = StreamState(
         report.stream,
         _MOVING.get(report.state, Word.STARTING),
-        report.error,
+        _error(report),
         report.since,
         report.lag_s if report.epoch else None,
         _behind(report) if report.epoch else None,
@@ -288,22 +290,32 @@ def _heard(report: StreamReport, lag_max_s: float, now: datetime) -> StreamState
     if report.silent_s:
         why = f"nothing has come through the log for {report.silent_s:.0f} s, not even the source's heartbeat"
         alarm = LATE if report.silent_s > lag_max_s else ""
-        since = now - timedelta(seconds=report.silent_s)
+        since = now - timedelta(seconds=silent_s)
         return replace(known, word=Word.NO_HEARTBEAT, why=why, since=since, lag_s=None, alarm=alarm)
     if report.lag_s > lag_max_s:
         why = f"it is {report.lag_s:.0f} s behind, {lag_max_s:g} s are allowed{detail}"
         return replace(known, word=Word.LATE, why=why, since=None, alarm=LATE)
     if report.still_s > STILL_MAX_S and report.state != "paused":
         why = (
-            f"it is {report.state}{detail} and has not come further for {report.still_s:.0f} s: it tries in vain, or"
-            " its destination does not answer, or nothing comes from its source, or one very large transaction is on"
-            " its way"
+            f"{_called(report)}; it has not come further for {still_s:.0f} s: it tries in vain, or its destination does"
+            " not answer, or nothing comes from its source, or one very large transaction is on its way"
         )
-        since = now - timedelta(seconds=report.still_s)
+        since = now - timedelta(seconds=still_s)
         return replace(known, word=Word.STILL, why=why, since=since, alarm=STILL)
     if report.state == "backing_off":
         return replace(known, word=Word.TRYING_AGAIN)
     return replace(known, word=Word.IDLE) if report.is_idle else known
+
+
+def _called(report: StreamReport) -> str:
+    """What it reported, in words for people."""
+    word = Word.TRYING_AGAIN if report.state == "backing_off" else report.state.replace("_", " ")
+    return f"{word}: {_error(report)}" if report.error else word
+
+
+def _error(report: StreamReport) -> str:
+    """That it may pass is said by the state already."""
+    return report.error.removeprefix(f"{TransientError.__name__}: ")
 
 
 def _records(count: int) -> str:

@@ -120,6 +120,10 @@ def cannot_connect(connection: Connection, exc: psycopg.Error) -> SeamlineError:
         return ConfigError(
             f"{where} refuses the session: {text}", hint="check login, password and database of the connection"
         )
+    if "is not permitted to log in" in text:
+        # A login that its owner has closed for a while is no mistake of the connection: it may be opened again.
+        cure = "the login is refused: its owner allows it; `./seamline grants NAME` of the destination shows how"
+        return TransientError(f"{where} refuses the session: {text}", hint=cure)
     return TransientError(f"{where} cannot be reached: {text}", hint="check that the server runs and can be reached")
 
 
