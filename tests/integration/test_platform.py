@@ -502,6 +502,23 @@ def test_a_stream_that_tries_in_vain_is_known_to_stand_still(server: Server, dir
     assert reported("streaming", 11) < 60, "its host was away meanwhile"
 
 
+def test_a_stream_that_tries_again_does_so_since_its_first_failure(
+    server: Server, director: PlatformStreamDirector
+) -> None:
+    """Found by a newcomer: each attempt moved the start of the outage."""
+
+    def since(state: str) -> datetime | None:
+        Database(server.open).transact(lambda session: put_report(session, StreamReport(STREAM, state)))
+        return director.latest_reports()[STREAM].since
+
+    for ended_by in ("streaming", "catching_up"):
+        first = since("backing_off")
+        assert since("starting") != first
+        assert since("backing_off") == since("backing_off") == first
+        assert since(ended_by) != first
+        assert since("backing_off") != first
+
+
 def test_a_stream_that_is_not_wanted_cannot_be_held(director: PlatformStreamDirector) -> None:
     with pytest.raises(Refused, match="not wanted"):
         director.hold(STREAM, lease_s=30)

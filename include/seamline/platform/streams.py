@@ -43,13 +43,19 @@ select sync, destination, plan_json, want_number, is_paused, final_want, final_e
     case when is_paused then pause_reason else '' end
 from stream where is_wanted
 """
-# Each change of state is an event, so the newest one is when the stream came into the state of now.
+# Each change of state is an event, so the newest one is when the stream came into the state of now. The attempts of a
+# stream that tries again are one state: it began with the first that failed.
 _REPORTS = """
 select sync, destination, document, extract(epoch from clock_timestamp() - reported_at),
     extract(epoch from reported_at - moved_at),
-    (select max(at) from stream_event as event
-        where event.sync = stream_report.sync and event.destination = stream_report.destination)
-from stream_report
+    (select case when stream_report.state = 'backing_off' then min(at) filter (
+            where state = 'backing_off' and event_id > coalesce(other.event_id, 0)) else max(at) end
+        from stream_event where (sync, destination) = (stream_report.sync, stream_report.destination))
+from stream_report, lateral (
+    select max(event_id) as event_id from stream_event
+    where (sync, destination) = (stream_report.sync, stream_report.destination)
+        and state not in ('backing_off', 'starting')
+) as other
 """
 _NOT_PAUSED = "is_paused = false, paused_by = '', paused_at = null, pause_reason = ''"
 
