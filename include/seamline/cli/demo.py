@@ -118,8 +118,20 @@ class Demo:
         print_airflow(self.layout)
         took = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in self.times)
         sys.stdout.write(f"\n{'All agree.' if is_green else 'NOT everything agrees.'} {took}.\n")
+        if is_green and (left_out := left_out_in_words(cuts)):
+            sys.stdout.write(f"{left_out}\n")
         sys.stdout.write("The stack stays up: ./seamline status looks again, ./seamline down stops it.\n")
         return 0 if is_green else 1
+
+
+def left_out_in_words(cuts: Sequence[CutState]) -> str:
+    """Why some of the dates are partial, though nothing is wrong; "" where none is."""
+    left_out = [(one.business_date, table) for one in cuts if one.found for table in one.found.tables]
+    left_out = [(day, table) for day, table in left_out if table.is_left_out]
+    days = ", ".join(str(day) for day in sorted({day for day, _ in left_out}))
+    tables = ", ".join(sorted({table.table for _, table in left_out}))
+    reasons = "; ".join(dict.fromkeys(table.reason for _, table in left_out))
+    return f"PARTIAL is as designed: {days} without {tables} ({reasons})." if left_out else ""
 
 
 def is_complete(cuts: Sequence[CutState], live: Sequence[Reconciliation], dates: list[date], tables: Set[str]) -> bool:
