@@ -44,9 +44,11 @@ class OwnStack:
         answer = self.run("up", *(["--only", ",".join(parts)] if parts else []))
         assert answer.returncode == 0, answer.stdout + answer.stderr
 
-    def down(self) -> None:
+    def down(self) -> str:
+        """What it said."""
         answer = self.run("down")
         assert answer.returncode == 0, answer.stdout + answer.stderr
+        return answer.stdout
 
     def pids(self, program: str) -> set[int]:
         return {one.pid for one in leftovers.processes(self.layout) if one.program == program}

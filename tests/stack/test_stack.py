@@ -227,7 +227,7 @@ def test_down_leaves_no_process_not_even_a_detached_one(running: OwnStack) -> No
             what="the detached process to be known by its marks",
         )
         assert found.is_detached
-        running.down()
+        assert "stopping postgres" in running.down()
         assert detached.wait(timeout=20) != 0
     finally:
         detached.kill()

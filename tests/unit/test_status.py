@@ -13,6 +13,7 @@ from seamline.cli import status
 from seamline.cli.main import main
 from seamline.domain.cut_state import CutState
 from seamline.domain.decision import Decision, DecisionState
+from seamline.domain.errors import TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation, RunKind, RunState, SyncState
 from seamline.domain.verdict import TableVerdict, Verdict
@@ -85,6 +86,23 @@ def status_of(
     monkeypatch.setattr(status.registry, "platform", lambda: platform)
     monkeypatch.setattr(status.registry, "director", lambda: director)
     return main(["status", *arguments])
+
+
+def test_after_down_the_cure_is_up(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Found by a newcomer: it said to check that the server runs."""
+
+    def away() -> None:
+        raise TransientError("PostgreSQL cannot be reached", hint="check that the server runs")
+
+    monkeypatch.setattr(status.registry, "platform", away)
+    for is_running, cure in (
+        (False, "→ `./seamline up` starts the local stack"),
+        (True, "→ check that the server runs"),
+    ):
+        monkeypatch.setattr(status.keeper, "is_running", lambda _, answer=is_running: answer)
+        monkeypatch.setattr(status.keeper, "states", lambda _: {})
+        assert main(["status"]) == TransientError.exit_code
+        assert cure in capsys.readouterr().out
 
 
 def test_a_match_is_zero_and_a_break_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

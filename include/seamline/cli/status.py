@@ -18,7 +18,7 @@ from seamline import registry, settings
 from seamline.cli import report
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.cut_state import CutState, Headline, newest_of_live
-from seamline.domain.errors import ConfigError, SeamlineError
+from seamline.domain.errors import ConfigError, SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation
 from seamline.platform.store import Alarm, PlatformStore
@@ -48,6 +48,9 @@ def run(args: argparse.Namespace) -> int:
         with closing(registry.platform()) as store:
             is_red = _show(store, {name: outcomes[name] for name in names})
     except SeamlineError as error:
+        if isinstance(error, TransientError) and is_down(layout):
+            # Its servers are down with it, and the error's own cure would send people to look for them.
+            error.hint = "`./seamline up` starts the local stack"
         sys.stdout.write(f"\nno verdicts can be shown: {error}\n")
         return error.exit_code
     return 1 if is_red else 0
@@ -126,11 +129,15 @@ def look_at_streams(store: PlatformStore) -> Streams:
     return Streams(wanted, states, findings, holds, [one for one in alarms if one in over])
 
 
+def is_down(layout: Layout) -> bool:
+    return layout.settings.are_servers_here and not keeper.is_running(layout)
+
+
 def processes(layout: Layout) -> str:
     """One line about the stack's programs; those that do not run are named."""
     if not layout.settings.are_servers_here:
         return "the servers run in containers of their own (docker compose ps)"
-    if not keeper.is_running(layout):
+    if is_down(layout):
         return "the local stack is down (./seamline up)"
     states = keeper.states(layout).values()
     running = [one.name for one in states if one.is_running]

@@ -33,6 +33,8 @@ from seamline.stack.waiting import wait_until
 _LOG_LINES = 15
 # How many processes a program may use up while it starts; 0, seen while it waits to be tried again, counts as one.
 _LIVES_MAX = 4
+# How often `down` says what it waits for: of a Connect worker up to 45 s.
+_STILL_WAITING_S = 5.0
 
 
 def prepare(layout: Layout, progress: Progress, *, configurations: Iterable[str] = ()) -> None:
@@ -93,12 +95,22 @@ def down(layout: Layout, progress: Progress) -> int:
     with lock_or_refuse(layout, "stack", what="`seamline up` or `down`"):
         if keeper.is_running(layout):
             for wave in _waves():
-                keeper.stop_programs(layout, [program.name for part in wave for program in part.programs])
+                _stop(layout, [program.name for part in wave for program in part.programs], progress)
             keeper.shut_down(layout)
         swept = leftovers.end(leftovers.processes(layout))
         layout.supervisor_socket.unlink(missing_ok=True)
         progress.say("everything is stopped" + (f"; {swept} more processes were ended" if swept else ""))
         return swept
+
+
+def _stop(layout: Layout, names: list[str], progress: Progress) -> None:
+    def alive() -> str:
+        return ", ".join(name for name, one in keeper.states(layout).items() if name in names and one.pid)
+
+    if first := alive():
+        progress.say(f"stopping {first}")
+    with progress.saying(lambda: f"waiting for {alive() or 'the last of them'} to stop", every_s=_STILL_WAITING_S):
+        keeper.stop_programs(layout, names)
 
 
 def _waves() -> list[list[Component]]:
