@@ -19,7 +19,7 @@ from seamline.domain.decision import Decision, DecisionState
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import RunKind, RunState, Scope
 from seamline.domain.verdict import Break, BreakType, Verdict
-from seamline.plan.stages import DAG_KINDS, all_stages
+from seamline.plan.stages import DAG_KINDS
 from seamline_airflow.page import access, reports
 from seamline_airflow.page.app import app
 from seamline_airflow.page.mount import URL_PREFIX
@@ -170,15 +170,6 @@ def test_a_cut_that_failed_a_business_rule_says_match_nowhere(
         assert text.index("CHECKS FAILED") < text.index("✓</span> MATCH")
 
 
-def test_a_cut_that_waits_for_a_person_leads_to_the_question(signed_in: TestClient, platform: results.Platform) -> None:
-    question = 'href="../dags/settlement__nightly/runs/manual__1/tasks/approve/required_actions"'
-    waiting = Decision(DecisionState.WAITING, "2026-11-20T00:00:00+00:00", ("head",)).to_json()
-    for decision, is_asked in ((waiting, True), (APPROVED, False)):
-        platform.runs = {results.RUN: results.run(result={"expectations": NEGATIVE, "decision": decision})}
-        for text in (signed_in.get("/page").text, date_page(signed_in)):
-            assert (question in text) is is_asked
-
-
 def test_a_signature_stands_beside_the_verdict_and_acts_as_little_as_other_values(
     signed_in: TestClient, platform: results.Platform
 ) -> None:
@@ -219,18 +210,6 @@ def test_every_verdict_row_leads_to_its_report_and_from_there_to_run_log_takes_a
     assert 'href="../dags/settlement__nightly/runs/manual__1"' in text
     assert 'href="../dags/settlement__nightly/runs/manual__1/tasks/cut"' in text
     assert "run=settlement/reconcile/2026-11-19/scheduled__9" in text
-
-
-@pytest.mark.parametrize(("kind", "task"), [("onboard", "reconcile"), ("tables", "compare"), ("reconcile", "compare")])
-def test_the_log_of_a_comparison_is_that_of_the_task_that_its_dag_has_for_it(
-    signed_in: TestClient, platform: results.Platform, kind: str, task: str
-) -> None:
-    """Found by a newcomer: on the report of an onboarding it led to 404."""
-    assert task in {stage.id for stage in all_stages(results.plan())[kind]}
-    run_id = f"settlement/{kind}/-/manual__7"
-    platform.found = [results.reconciliation(results.table("account"), scope=Scope.LIVE, run_id=run_id)]
-    text = signed_in.get("/page", params={"sync": "settlement", "run": run_id}).text
-    assert f'href="../dags/settlement__{kind}/runs/manual__7/tasks/{task}"' in text
 
 
 def test_in_airflow_s_frame_the_addresses_of_run_and_log_are_shown_since_no_link_leads_out_of_it(
@@ -456,18 +435,6 @@ def test_the_exports_hold_every_table_and_total(signed_in: TestClient, platform:
     assert rows[1]["source_sum"] == "0.0000"
     assert rows[0]["version"] == "1"
     assert signed_in.get("/export.json?sync=settlement&business_date=2026-11-01").json() == []
-
-
-def test_the_files_of_a_take_hold_that_take_only(signed_in: TestClient, platform: results.Platform) -> None:
-    second = f"{results.RUN}~2"
-    platform.found = [replace(results.clean(), run_id=second), results.clean()]
-    platform.runs[second] = replace(results.published(), run_id=second)
-    for take in (results.RUN, second):
-        asked = {"sync": "settlement", "business_date": str(results.DATE), "run": take}
-        links = re.findall(r'href="(export[^"]+)"', signed_in.get("/page", params=asked).text)
-        in_json, in_csv = (signed_in.get(f"/{html.unescape(link)}") for link in links)
-        assert {one["run"] for one in in_json.json()} == {take}
-        assert {row["run"] for row in csv.DictReader(io.StringIO(in_csv.text))} == {take}
 
 
 def test_the_csv_shows_how_many_rows_differ_and_who_signed(signed_in: TestClient, platform: results.Platform) -> None:
