@@ -18,7 +18,7 @@ from seamline.demo import story
 from seamline.demo.story import Story
 from seamline.domain.errors import TerminalError
 from seamline.domain.verdict import TableVerdict, Verdict
-from seamline.plan.model import TablePlan
+from seamline.plan.model import NightlyPlan, SyncPlan, TablePlan
 from seamline.stack.layout import Layout
 from seamline.stack.progress import Progress
 from tests.log_topic import sync_plan
@@ -72,14 +72,26 @@ ACCOUNT = TableVerdict("account", Verdict.MATCH)
 LIVE = [reconciliation(ACCOUNT)]
 
 
+def plan_of(*tables: str) -> SyncPlan:
+    """Of a sync with nightly cuts."""
+    return replace(sync_plan(), tables=tuple(TablePlan(name) for name in tables), nightly=NightlyPlan())
+
+
 def test_a_demo_is_complete_with_live_tables_and_three_different_dates() -> None:
-    account, cuts = {"account"}, [cut(ACCOUNT, day=one) for one in DATES]
-    assert demo.is_complete(cuts, LIVE, DATES, account)
-    assert not demo.is_complete(cuts, [], DATES, account), "live tables were not compared"
-    assert not demo.is_complete(cuts[:2], LIVE, DATES, account), "a date has no verdict"
-    assert not demo.is_complete(cuts[:2], LIVE, DATES[:2], account), "a date was not cut"
-    assert not demo.is_complete(cuts[:2], LIVE, [*DATES[:2], DATES[0]], account), "one date was cut twice"
-    assert not demo.is_complete(cuts, LIVE, DATES, {"account", "entry"}), "a table has no verdict"
+    plan, cuts = plan_of("account"), [cut(ACCOUNT, day=one) for one in DATES]
+    assert demo.is_complete(plan, cuts, LIVE, DATES)
+    assert not demo.is_complete(plan, cuts, [], DATES), "live tables were not compared"
+    assert not demo.is_complete(plan, cuts[:2], LIVE, DATES), "a date has no verdict"
+    assert not demo.is_complete(plan, cuts[:2], LIVE, DATES[:2]), "a date was not cut"
+    assert not demo.is_complete(plan, cuts[:2], LIVE, [*DATES[:2], DATES[0]]), "one date was cut twice"
+    assert not demo.is_complete(plan_of("account", "entry"), cuts, LIVE, DATES), "a table has no verdict"
+
+
+def test_a_sync_without_cuts_is_complete_with_its_live_tables() -> None:
+    plan = replace(plan_of("account"), nightly=None)
+    assert demo.is_complete(plan, [], LIVE, [])
+    assert not demo.is_complete(plan, [], [], [])
+    assert not demo.is_complete(plan, [], [reconciliation()], [])
 
 
 NOT_RUN = TableVerdict("entry", Verdict.NOT_RUN, reason="no history")
@@ -109,13 +121,12 @@ def test_a_demo_ends_with_0_only_if_every_table_agrees_or_says_why_it_did_not_ru
     cuts = [OF_BEFORE]
     for day, verdict in zip(DATES, (Verdict.MATCH, Verdict.MATCH, account), strict=True):
         cuts.append(cut(TableVerdict("account", verdict), entry, day=day))
-    tables = tuple(TablePlan(name) for name in ("account", "entry"))
     monkeypatch.setenv("SEAMLINE_DATA", str(tmp_path))
     monkeypatch.setattr(demo.status, "newest_verdicts", lambda *_: demo.status.Newest(cuts, live, ZoneInfo("UTC"), ()))
     monkeypatch.setattr(demo.status, "look_at_streams", lambda _: demo.status.Streams((), {}, {}, (), ()))
     monkeypatch.setattr(demo, "print_airflow", lambda _: None)
-    monkeypatch.setattr(demo.Demo, "plan", lambda _: replace(sync_plan(), tables=tables))
-    assert demo.Demo(Layout(settings.load())).show(DATES) == code
+    monkeypatch.setattr(demo.Demo, "plan", lambda *_: plan_of("account", "entry"))
+    assert demo.Demo(Layout(settings.load())).show({"settlement": DATES}) == code
     said = capsys.readouterr().out
     assert ("All agree." in said) == (code == 0)
     partial = ", ".join(map(str, sorted(DATES)))
@@ -142,6 +153,28 @@ def test_a_cut_that_waits_for_a_person_says_who_decides_and_where() -> None:
     said = out.getvalue().splitlines()
     assert said[0].endswith("gate success")
     assert "the cut is not clean" in said[1] and "as `approver` and decide under Required Actions" in said[1]
+
+
+class Listing:
+    """Airflow that has read the DAGs of a sync without cuts."""
+
+    def __init__(self) -> None:
+        self.unpaused: list[str] = []
+
+    def import_errors(self) -> list[str]:
+        return []
+
+    def dag_ids(self) -> set[str]:
+        return {f"settlement__{kind}" for kind in ("onboard", "stream", "tables", "reconcile")}
+
+    def unpause(self, dag_id: str) -> None:
+        self.unpaused.append(dag_id)
+
+
+def test_a_sync_without_cuts_is_not_waited_for_its_nights() -> None:
+    airflow = Listing()
+    Story(airflow, sync_plan(), Progress(out=io.StringIO())).wait_for_dags()  # type: ignore[arg-type]
+    assert airflow.unpaused == ["settlement__onboard", "settlement__reconcile", "settlement__stream"]
 
 
 class Slow(Asking):

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
@@ -12,6 +12,7 @@ from seamline.adapters.airflow_rest import AirflowRest
 from seamline.cli import report, status
 from seamline.cli.up import print_airflow
 from seamline.demo import bank
+from seamline.demo.extras import EXTRAS, Extra, chosen
 from seamline.demo.fill import SIZES, fill_bank
 from seamline.demo.story import EARLIER_DATES, Story
 from seamline.domain.cut_state import CutState
@@ -31,10 +32,14 @@ WRITERS = "bank_writers"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", choices=sorted(SIZES), default="full", help="how much the demo bank holds at first")
+    names = ", ".join(EXTRAS)
+    parser.add_argument(
+        "--with", dest="extras", default="", metavar="NAMES", help=f"also, by a sync of its own: {names}"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    demo = Demo(Layout(settings.load()))
+    demo = Demo(Layout(settings.load()), chosen(args.extras.replace(",", " ").split()))
     # A second onboarding beside the first would take the sync from it in mid-way.
     with lock_or_refuse(demo.layout, "demo", what="`seamline demo`"):
         try:
@@ -49,6 +54,7 @@ class Demo:
     """What the phases share, and how long each of them took."""
 
     layout: Layout
+    extras: Sequence[Extra] = ()
     progress: Progress = field(default_factory=Progress)
     times: list[tuple[str, float]] = field(default_factory=list)
 
@@ -60,68 +66,89 @@ class Demo:
 
     def play(self, size: bank.BankSize) -> int:
         with self.phase("stack"):
+            for extra in self.extras:
+                extra.declare(self.layout)
             boot.up(self.layout, components.choose(), self.progress)
         with self.phase("bank"):
             self.fill_bank(size)
+            for extra in self.extras:
+                extra.provision(self.layout)
             boot.up(self.layout, components.choose(only=[WRITERS]), self.progress)
         try:
-            with self.phase("runs"):
-                dates = self.say_what_to_look_at()
+            dates = self.say_what_to_look_at()
         except SeamlineError:
             self.show_state()
             raise
         return self.show(dates)
 
-    def plan(self) -> SyncPlan:
-        return compile_plan(load_declarations(self.layout.settings.declarations), SYNC)
+    def plan(self, sync: str) -> SyncPlan:
+        return compile_plan(load_declarations(self.layout.settings.declarations), sync)
 
     def fill_bank(self, size: bank.BankSize) -> None:
-        nightly = self.plan().nightly
+        nightly = self.plan(SYNC).nightly
         fill_bank(size, timezone=nightly.timezone if nightly else "UTC", say=self.progress.say)
 
-    def say_what_to_look_at(self) -> list[date]:
-        """Run the DAGs; return the business dates that were cut."""
+    def say_what_to_look_at(self) -> dict[str, list[date]]:
+        """Run the DAGs; return the business dates that were cut, by sync."""
         made = credentials.load_or_make(self.layout)
         address = f"http://127.0.0.1:{self.layout.settings.ports.airflow}"
+        dates = {}
         with AirflowRest(address, "operator", made["airflow_user_operator"]) as airflow:
-            story = Story(airflow, self.plan(), self.progress)
-            story.wait_for_dags()
-            if self.sync_state() is SyncState.ENABLED:
-                self.progress.say(f"{SYNC} is enabled already: comparing its live tables")
-                story.reconcile()
-            else:
-                story.onboard()
-            newest = story.nightly()
-            earlier = story.backfill()
+            for name, sync in (("runs", SYNC), *((extra.name, extra.sync) for extra in self.extras)):
+                with self.phase(name):
+                    dates[sync] = self.run_sync(Story(airflow, self.plan(sync), self.progress))
+        return dates
+
+    def run_sync(self, story: Story) -> list[date]:
+        sync = story.plan.sync
+        story.wait_for_dags()
+        if self.sync_state(sync) is SyncState.ENABLED:
+            self.progress.say(f"{sync} is enabled already: comparing its live tables")
+            story.reconcile()
+        else:
+            story.onboard()
+        if story.plan.nightly is None:
+            return []
+        newest = story.nightly()
+        earlier = story.backfill()
         return [date.fromisoformat(run.partition_key) for run in [newest, *earlier] if run.partition_key]
 
-    def sync_state(self) -> SyncState | None:
+    def sync_state(self, sync: str) -> SyncState | None:
         with closing(registry.platform()) as store:
-            return store.sync_state(SYNC)
+            return store.sync_state(sync)
 
     def show_state(self) -> None:
         """What is known where a run failed, before the error: a break is shown with its rows."""
-        with suppress(SeamlineError), closing(registry.platform()) as store:
-            found = status.newest_verdicts(store, SYNC)
-            sys.stdout.write(f"\n{report.render(found.cuts, found.live, zone=found.zone)}\n")
+        for sync in (SYNC, *(extra.sync for extra in self.extras)):
+            with suppress(SeamlineError), closing(registry.platform()) as store:
+                found = status.newest_verdicts(store, sync)
+                sys.stdout.write(f"\n{report.render(found.cuts, found.live, zone=found.zone)}\n")
         print_airflow(self.layout)
 
-    def show(self, dates: list[date]) -> int:
-        with closing(registry.platform()) as store:
-            found, streams = status.newest_verdicts(store, SYNC), status.look_at_streams(store)
-        cuts, tables = [one for one in found.cuts if one.business_date in dates], {t.name for t in self.plan().tables}
-        is_green = is_complete(cuts, found.live, dates, tables) and report.is_green(cuts, found.live)
-        text = report.render(
-            cuts, found.live, streams.of(SYNC, found.destinations), findings=streams.findings, zone=found.zone
-        )
-        sys.stdout.write(f"\n{text}\n")
+    def show(self, dates: Mapping[str, list[date]]) -> int:
+        is_green = all([self.show_sync(sync, of_sync) for sync, of_sync in dates.items()])
+        for extra in self.extras:
+            sys.stdout.write("\n" + "".join(f"{line}\n" for line in extra.describe(self.plan(extra.sync))))
         print_airflow(self.layout)
         took = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in self.times)
         sys.stdout.write(f"\n{'All agree.' if is_green else 'NOT everything agrees.'} {took}.\n")
-        if is_green and (left_out := left_out_in_words(cuts)):
-            sys.stdout.write(f"{left_out}\n")
         sys.stdout.write("The stack stays up: ./seamline status looks again, ./seamline down stops it.\n")
         return 0 if is_green else 1
+
+    def show_sync(self, sync: str, dates: list[date]) -> bool:
+        """Write what was found of it; whether all of it agrees."""
+        plan = self.plan(sync)
+        with closing(registry.platform()) as store:
+            found, streams = status.newest_verdicts(store, sync), status.look_at_streams(store)
+        cuts = [one for one in found.cuts if one.business_date in dates]
+        text = report.render(
+            cuts, found.live, streams.of(sync, found.destinations), findings=streams.findings, zone=found.zone
+        )
+        sys.stdout.write(f"\n{text}\n")
+        agrees = is_complete(plan, cuts, found.live, dates) and report.is_green(cuts, found.live)
+        if agrees and (left_out := left_out_in_words(cuts)):
+            sys.stdout.write(f"{left_out}\n")
+        return agrees
 
 
 def left_out_in_words(cuts: Sequence[CutState]) -> str:
@@ -134,11 +161,13 @@ def left_out_in_words(cuts: Sequence[CutState]) -> str:
     return f"PARTIAL is as designed: {days} without {tables} ({reasons})." if left_out else ""
 
 
-def is_complete(cuts: Sequence[CutState], live: Sequence[Reconciliation], dates: list[date], tables: Set[str]) -> bool:
+def is_complete(plan: SyncPlan, cuts: Sequence[CutState], live: Sequence[Reconciliation], dates: list[date]) -> bool:
     """Whether all dates were cut, there is a verdict of the live tables and one of each date, and each is about all
     tables."""
     dated = {one.business_date for one in cuts}
-    is_dated = len(set(dates)) == 1 + EARLIER_DATES and dated == set(dates)
+    wanted = 1 + EARLIER_DATES if plan.nightly else 0
+    is_dated = len(set(dates)) == wanted and dated == set(dates)
     compared = [*live, *(one.found for one in cuts if one.found)]
+    tables = {table.name for table in plan.tables}
     is_about_all = all(tables <= {table.table for table in one.tables} for one in compared)
     return is_dated and is_about_all and bool(live)

@@ -12,6 +12,8 @@ from seamline.stack.waiting import wait_until
 
 EARLIER_DATES = 2
 RUN_TIMEOUT_S = 900.0
+# A stack that is up looks for new declarations every 90 s.
+DAGS_WITHIN_S = 240.0
 QUIET_S = 30.0
 # Of a task that waits for a person.
 ASKS = "awaiting_input"
@@ -32,7 +34,8 @@ class Story:
 
     def wait_for_dags(self) -> None:
         """Until Airflow has read the sync's DAGs; an import error ends the wait with its text."""
-        wanted = {f"{self.plan.sync}__{kind}" for kind in ("onboard", "nightly", "stream", "reconcile")}
+        kinds = ("onboard", "stream", "reconcile", *(["nightly"] if self.plan.nightly else []))
+        wanted = {f"{self.plan.sync}__{kind}" for kind in kinds}
 
         def are_known() -> bool:
             errors = self.airflow.import_errors()
@@ -41,7 +44,7 @@ class Story:
             return wanted <= self.airflow.dag_ids()
 
         with self.progress.saying(lambda: "Airflow is still reading the DAGs"):
-            is_read = wait_until(are_known, timeout_s=120)
+            is_read = wait_until(are_known, timeout_s=DAGS_WITHIN_S)
         if not is_read:
             raise TransientError("Airflow has not read the DAGs", hint="./seamline logs airflow-dags")
         for dag_id in sorted({*wanted, "seamline__streams"} & self.airflow.dag_ids()):

@@ -52,15 +52,32 @@ def write_files(layout: Layout, made: dict[str, str]) -> None:
 
     Connections that a person added to the file stay.
     """
-    path = layout.settings.connections
-    entries: dict[str, Any] = {}
-    if path.exists():
-        entries = json.loads(path.read_text(encoding="utf-8"))
-    entries.update(_connections(layout, made))
-    write_private(path, json.dumps(entries, indent=2) + "\n")
+    entries = _add_connections(layout, _connections(layout, made))
     write_airflow_passwords(layout, made)
     captures = (resolve(name, within=layout.settings) for name in sorted(entries) if name.endswith(CAPTURE_SUFFIX))
     hand_over(layout.connect / "secrets.properties", *captures)
+
+
+def add_postgres_login(layout: Layout, connection_id: str, *, login: str, database: str) -> None:
+    """Keep one more login of the stack's PostgreSQL as a connection. Its password is made once."""
+    made = load_or_make(layout)
+    if connection_id not in made:
+        made[connection_id] = secrets.token_urlsafe(18)
+        write_private(layout.secrets, json.dumps(made, indent=1) + "\n")
+    port, password = layout.settings.ports.postgres, made[connection_id]
+    entry = _entry("postgres", port, login=login, password=password, schema=database)
+    _add_connections(layout, {connection_id: entry})
+
+
+def _add_connections(layout: Layout, added: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return all that are in the file then."""
+    path = layout.settings.connections
+    entries: dict[str, dict[str, Any]] = {}
+    if path.exists():
+        entries = json.loads(path.read_text(encoding="utf-8"))
+    entries.update(added)
+    write_private(path, json.dumps(entries, indent=2) + "\n")
+    return entries
 
 
 def write_airflow_passwords(layout: Layout, made: dict[str, str]) -> None:

@@ -74,6 +74,11 @@ class Layout:
         return self.data / "mariadb"
 
     @property
+    def lake(self) -> Path:
+        """The warehouse of Iceberg tables, where somebody has asked for them."""
+        return self.data / "lake"
+
+    @property
     def kafka(self) -> Path:
         return self.data / "kafka"
 

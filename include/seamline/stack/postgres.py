@@ -1,6 +1,7 @@
 """The local PostgreSQL 18: made from the wheel that carries the server, with one role and one database per use."""
 
 import importlib.util
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -89,11 +90,18 @@ def provision(known: Settings) -> None:
             _ensure_database(session, owner.database, owner=owner.login)
         publisher, writer = (resolve(connection_id, within=known) for connection_id in (PUBLISHER, WRITER))
         _keep_owner(session, publisher.login, known_before_as=writer.login)
+    grants = grant_statements(publisher.database, publisher=publisher.login, writer=writer.login)
+    provision_destination(known, publisher, writer, grants=grants)
+
+
+def provision_destination(known: Settings, publisher: Connection, writer: Connection, *, grants: Sequence[str]) -> None:
+    """Make the publisher's database and both roles, which get these grants and own nothing."""
+    with _root(known) as session:
         _ensure_role(session, publisher)
         _ensure_role(session, writer)
         _ensure_database(session, publisher.database, owner=session.info.user)
     with _root(known, database=publisher.database) as session:
-        for statement in grant_statements(publisher.database, publisher=publisher.login, writer=writer.login):
+        for statement in grants:
             session.execute(statement.encode())
 
 
