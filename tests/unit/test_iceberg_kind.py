@@ -15,6 +15,7 @@ from seamline.plan.explain import explain
 from seamline.plan.model import DestinationPlan, plan_from_json, plan_to_json
 from seamline.sinks.iceberg.options import LakeOptions, options_of
 from seamline.sinks.iceberg.preflight import of_names
+from seamline.sinks.lake.grants import grant_script
 from seamline.spec.load import load_declarations
 from tests.unit.declared import SYNC, write_declarations
 
@@ -92,6 +93,11 @@ def test_the_grants_of_the_catalogue_are_two_roles_or_one() -> None:
     alone = sink_kind("iceberg").grant_script(destination, "lake", logins=DestinationLogins("p", "p"))
     assert alone.count("CREATE ROLE") == 1
     assert "DEFAULT PRIVILEGES" not in alone
+
+
+def test_the_page_of_grants_shows_what_the_script_prints(checkout: Path) -> None:
+    page = (checkout / "docs" / "reference" / "grants.md").read_text(encoding="utf-8")
+    assert f"```sql\n{grant_script('lake', logins=DestinationLogins())}```" in page
 
 
 def test_a_plan_without_its_options_is_of_an_earlier_version() -> None:
