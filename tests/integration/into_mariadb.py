@@ -70,7 +70,10 @@ def synced(
     # given the source's.
     (source,) = bank.source.open_views(1)
     with closing(source), closing((there or _in_mariadb)(run.plan, destination, source.position)) as found:
-        return {one.table: one.verdict for one in compare_tables(work, source=[source], destination=[found])}
+        verdicts = compare_tables(work, source=[source], destination=[found])
+    # A verdict alone would not say why it is one.
+    assert not {one.table: one.reason for one in verdicts if one.verdict is not Verdict.MATCH}
+    return {one.table: one.verdict for one in verdicts}
 
 
 def _in_mariadb(plan: SyncPlan, destination: DestinationPlan, at: Position) -> ReadView:
