@@ -150,6 +150,8 @@ class _SpanLoop:
         self._reporter = StreamReporter(self._stream, control, reader, clock)
         self._committed_at = -math.inf
         self._every_s = max(plan.stream.commit_every_ms, plan.destination(destination).commit_every_ms) / 1000
+        # What lies before this offset waited when the interval was over.
+        self._due_before = 0
         # When it last had nothing to do but wait.
         self._free_at = self._changed_at = self._clock.now()
         self._reached_hold = ""
@@ -360,6 +362,8 @@ class _SpanLoop:
             self._wait_for_source()
             return
         if self._buffer and self._wait_for_interval_s() <= 0:
+            if self._buffer.first.start >= self._due_before:
+                self._due_before = self._buffer.last.end
             self._apply(self._next_span())
         elif not self._buffer:
             self._settle()
@@ -396,8 +400,12 @@ class _SpanLoop:
         return min(self._pace.idle_wait_s, max(0.001, wait_s)) if wait_s > 0 else 0.0
 
     def _wait_for_interval_s(self) -> float:
-        """Seconds until `commit_every_ms` allows the next commit; what lets nothing more be read does not wait."""
-        if not self._every_s or self._buffer.is_full:
+        """Seconds until `commit_every_ms` allows the next commit; what lets nothing more be read does not wait.
+
+        Nor does what waited when the interval was over: some of it stands alone, as every heartbeat, and a stream that
+        waited for each would never come to the end of the log.
+        """
+        if not self._every_s or self._buffer.is_full or self._buffer.first.start < self._due_before:
             return 0.0
         return self._committed_at + self._every_s - self._clock.now()
 

@@ -59,6 +59,10 @@ class TransactionBuffer:
         return self._transactions[0]
 
     @property
+    def last(self) -> Transaction:
+        return self._transactions[-1]
+
+    @property
     def waiting(self) -> Iterator[Transaction]:
         """All whole transactions, in log order."""
         return iter(self._transactions)
