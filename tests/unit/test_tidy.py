@@ -26,8 +26,8 @@ FOLDERS = (
     "tests",
 )
 PACKAGES = ("include/seamline", "plugins/seamline_airflow", "spark_jobs/seamline_spark")
-# Written by machines, read by machines.
-GENERATED = ("requirements.txt", "jars/jars.lock")
+# Written by machines, read by machines; the last one by a demo of this checkout.
+GENERATED = ("requirements.txt", "jars/jars.lock", "include/destinations/lake.yaml")
 
 
 def files_of(checkout: Path) -> list[File]:
