@@ -6,6 +6,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import psycopg
 import pytest
 from pyiceberg.table import StaticTable
 
@@ -16,11 +17,14 @@ from seamline.kinds.found import sink_kind
 from seamline.kinds.sink import ReadsBack
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import ReadView
+from seamline.stack.lake import PUBLISHER, WRITER, provision
+from seamline.stack.layout import Layout
 from tests.conftest import RunningStack
 from tests.integration.databases import postgres, postgres_database
 from tests.integration.into_mariadb import synced
 from tests.integration.known import destination_known_by_id
 from tests.integration.test_mariadb_destination import AFTER, BEFORE, SOURCES
+from tests.log_topic import sync_plan
 
 CATALOGUE = "ice_catalogue"
 
@@ -60,3 +64,15 @@ def test_a_sync_into_iceberg_is_loaded_published_streamed_and_agrees_with_its_so
     ]
     memos = Counter(audits.column("memo").to_pylist())
     assert memos == {"same": 3, "same ": 1, None: 1}
+
+
+def test_the_stack_s_own_lake_lets_a_sync_in_and_its_writer_makes_nothing(stack: RunningStack) -> None:
+    layout = Layout(stack.settings)
+    for _ in range(2):
+        provision(layout)
+    options = (("catalog", "lake"), ("warehouse", str(layout.lake)), ("write", "native"))
+    destination = DestinationPlan("lake", "iceberg", PUBLISHER, "settlement", writer_connection=WRITER, options=options)
+    plan = replace(sync_plan(), destinations=(destination,))
+    assert sink_kind("iceberg").problems(plan, destination) == ()
+    with closing(postgres(resolve(WRITER))) as session, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        session.execute("CREATE TABLE public.mine ()")
