@@ -42,5 +42,5 @@ def test_the_menu_opens_the_page_from_which_links_lead_to_the_run_and_in_the_run
     page.get_by_role("link", name=f"settlement/reconcile/-/{run_id}").first.click()
     expect(page).to_have_url(re.compile(f"{run}(/|$)"))
     tab = person.look_at(f"{run}/plugin/reconciliation-run").frame_locator("iframe")
-    expect(tab.get_by_text(f"{person.office.address}{run}", exact=True)).to_be_visible(timeout=_SHOWN_MS)
+    expect(tab.get_by_text(f"{person.office.address}{run}", exact=True).first).to_be_visible(timeout=_SHOWN_MS)
     assert tab.locator(f'a[href*="{run}"]').count() == 0
