@@ -47,6 +47,17 @@ def test_validate_refuses_a_folder_in_which_nothing_is_declared(
     assert "SEAMLINE_DECLARATIONS" in said
 
 
+def test_a_destination_that_no_sync_names_yet_is_declared_and_has_its_grants(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mirror = DESTINATION.replace("destination: warehouse", "destination: mirror")
+    write_declarations(folder, {"destinations/mirror.yaml": mirror})
+    assert main(["validate"]) == 0
+    assert "destinations 2" in capsys.readouterr().out
+    assert main(["grants", "mirror"]) == 0
+    assert "CREATE ROLE" in capsys.readouterr().out
+
+
 def test_validate_names_a_connection_that_is_not_known_here(
     folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -58,8 +69,9 @@ def test_validate_names_a_connection_that_is_not_known_here(
     assert main(["validate"]) == 2
     said = capsys.readouterr().err
     assert "1 mistake" in said
-    assert "core_bank.yaml:3  connection: there is no connection `core_bank_capture` here" in said
-    assert "Did you mean `core_bank`?" in said
+    assert "core_bank.yaml:3  connection: there is no connection `core_bank_capture` here. Add it" in said
+    assert "SEAMLINE_CONNECTION_CORE_BANK_CAPTURE" in said
+    assert "Did you mean" not in said, "another login of the same server is no slip of the pen"
     file.write_text('{"core_bank": {}, "core_bank_capture": {}, "warehouse": {}}')
     assert main(["validate"]) == 0
     write_declarations(folder, {"destinations/warehouse.yaml": f"{DESTINATION}writer_connection: warehose\n"})

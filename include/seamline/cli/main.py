@@ -28,7 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("init", "write a first declaration from a live database"),
     "validate": ("validate", "check the declarations"),
     "explain": ("explain", "the stages that a sync will run"),
-    "grants": ("grants", "the statements that the owner of a source's database runs once"),
+    "grants": ("grants", "the statements that the owner of a source's or destination's database runs once"),
     "schema": ("schema", "JSON Schema of the declarations, for editors"),
     "exec": ("exec", "run a program with the variables of the stack, for example `exec airflow dags list`"),
     "lock": ("lock", "refresh requirements.txt and jars/jars.lock"),

@@ -4,6 +4,7 @@ Documents are read here, not specs: what is wrong of one value must not hide wha
 reported once: what follows from a name that is wrong, or cannot be read, waits until that one is mended.
 """
 
+import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from pydantic import ValidationError
@@ -57,10 +58,20 @@ def check_connections(
     for place, connection in places:
         # What is no id may be an address with a password.
         if NAME.fullmatch(connection) and connection not in known:
-            _add(document, place, f"there is no connection `{connection}` here", guess(connection, sorted(known)))
+            cure = (
+                f"{_meant(connection, known)}Add it to the connections (docs/reference/connections.md), or set"
+                f" SEAMLINE_CONNECTION_{connection.upper()} to a URI"
+            )
+            _add(document, place, f"there is no connection `{connection}` here", cure)
         elif wanted and (found := known.get(connection)) and found != wanted:
             cause = f"connection `{connection}` is of type {found}; kind {document.data['kind']} needs type {wanted}"
             _add(document, place, cause, "Name another connection, or another kind")
+
+
+def _meant(connection: str, known: Iterable[str]) -> str:
+    """Ids of one server's logins resemble each other: only a slip of the pen is guessed."""
+    near = difflib.get_close_matches(connection, sorted(known), n=1, cutoff=0.85)
+    return f"Did you mean `{near[0]}`? " if near else ""
 
 
 def source_connections(document: Document) -> list[tuple[Path_, str]]:

@@ -34,21 +34,26 @@ class Declared(BaseModel):
 
 
 def _name(value: str) -> str:
-    if not NAME.fullmatch(value) or len(value) > NAME_LENGTH_MAX:
+    if not NAME.fullmatch(value):
         # Names become topics, DAG ids (`<sync>__nightly`), connectors and files: one form that all of them take.
         raise ValueError(
-            f"a name has lower case letters, digits and single underscores, begins with a letter and has at most "
-            f"{NAME_LENGTH_MAX} characters, got {redacted(value)}"
+            "a name has lower case letters a to z, digits and single underscores, and begins with a letter, got"
+            f" {redacted(value)}"
         )
-    return value
+    return _of_length(value, NAME_LENGTH_MAX, "a name")
 
 
 def _identifier(value: str) -> str:
-    if not IDENTIFIER.fullmatch(value) or len(value) > IDENTIFIER_LENGTH_MAX:
+    if not IDENTIFIER.fullmatch(value):
         raise ValueError(
-            f"an identifier has letters, digits and underscores, begins with no digit and has at most "
-            f"{IDENTIFIER_LENGTH_MAX} characters, got {redacted(value)}"
+            f"an identifier has letters a to z, digits and underscores, and begins with no digit, got {redacted(value)}"
         )
+    return _of_length(value, IDENTIFIER_LENGTH_MAX, "an identifier")
+
+
+def _of_length(value: str, most: int, what: str) -> str:
+    if len(value) > most:
+        raise ValueError(f"{what} has at most {most} characters, got {len(value)}: {redacted(value)}")
     return value
 
 
@@ -58,10 +63,11 @@ def is_sql_name(value: str) -> bool:
 
 
 def _sql_name(value: str) -> str:
+    _of_length(value, SQL_NAME_LENGTH_MAX, "a name of a table or column")
     if not is_sql_name(value):
         raise ValueError(
             "a column, or a table at a destination, is named by letters and digits of any script, `_`, `$`, `-`, quotes"
-            f" and blanks inside, of at most {SQL_NAME_LENGTH_MAX} characters, got {redacted(value)}"
+            f" and blanks inside, got {redacted(value)}"
         )
     return value
 
@@ -79,14 +85,20 @@ def is_table_place(value: str) -> bool:
 
 
 def _table_place(value: str) -> str:
-    if not is_table_place(value):
-        raise ValueError(
+    longest = max(map(len, value.split(SEPARATOR)))
+    if longest > SQL_NAME_LENGTH_MAX:
+        said = f"a table or schema has a name of at most {SQL_NAME_LENGTH_MAX} characters, not {longest}"
+    elif not is_table_place(value):
+        said = (
             "a table is named `table`, or `schema.table` (in MariaDB `database.table`), each by letters and digits of"
-            f" any script, `_`, `$`, `-`, quotes and blanks inside, of at most {SQL_NAME_LENGTH_MAX} characters, got"
-            f" {redacted(value)}. Rename it at the source; for a table, leave a view under the old"
-            " name to those who use it"
+            " any script, `_`, `$`, `-`, quotes and blanks inside"
         )
-    return value
+    else:
+        return value
+    raise ValueError(
+        f"{said}, got {redacted(value)}. Rename it at the source; for a table, leave a view under the old name to those"
+        " who use it"
+    )
 
 
 def _connection(value: str) -> str:
@@ -133,7 +145,7 @@ def duration_text(duration: timedelta) -> str:
 
 def _time_of_day(value: str) -> str:
     if not _TIME_OF_DAY.fullmatch(value):
-        raise ValueError(f'a time of day is written "HH:MM" in quotes, got {redacted(value)}')
+        raise ValueError(f'a time of day is written "HH:MM" in quotes, from 00:00 to 23:59, got {redacted(value)}')
     return value
 
 

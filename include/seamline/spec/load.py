@@ -5,7 +5,7 @@
 broken file does not take the other syncs away. Reading does nothing but read these files.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -100,7 +100,13 @@ def load_declarations(folder: Path, *, connections: Mapping[str, str] | None = N
     faults = [*read.strays, *(fault for document in _documents(read) for fault in document.faults)]
     if faults:
         raise DeclarationsInvalid(faults)
-    return _declarations(read, list(read.syncs))
+    return _declarations(
+        read,
+        syncs=list(read.syncs),
+        sources=list(read.sources),
+        destinations=list(read.destinations),
+        suites=list(read.expectations),
+    )
 
 
 def load_sync(file: Path) -> Declarations:
@@ -260,7 +266,15 @@ def _one(read: Folder, name: str) -> Declarations:
     faults = _faults_of(read, read.syncs[name].document)
     if faults:
         raise DeclarationsInvalid(faults)
-    return _declarations(read, [name])
+    spec = read.syncs[name].spec
+    assert spec is not None, "a file without faults has its model"
+    return _declarations(
+        read,
+        syncs=[name],
+        sources=[spec.source],
+        destinations=spec.destinations,
+        suites=[spec.reconcile.expectations] if spec.reconcile.expectations else [],
+    )
 
 
 def _faults_of(read: Folder, sync: Document) -> list[Fault]:
@@ -277,21 +291,17 @@ def _faults_of(read: Folder, sync: Document) -> list[Fault]:
     return faults
 
 
-def _declarations(read: Folder, names: Sequence[str]) -> Declarations:
-    syncs = {name: spec for name in names if (spec := read.syncs[name].spec)}
-    sources = {spec.source for spec in syncs.values()} if len(names) == 1 else set(read.sources)
-    destinations = (
-        {d for spec in syncs.values() for d in spec.destinations} if len(names) == 1 else set(read.destinations)
-    )
-    suites = {spec.reconcile.expectations for spec in syncs.values()} if len(names) == 1 else set(read.expectations)
+def _declarations(
+    read: Folder, *, syncs: Sequence[str], sources: Sequence[str], destinations: Sequence[str], suites: Sequence[str]
+) -> Declarations:
     return Declarations(
         sources=_frozen(read.sources, sources),
         destinations=_frozen(read.destinations, destinations),
-        syncs=MappingProxyType(syncs),
+        syncs=_frozen(read.syncs, syncs),
         expectations=_frozen(read.expectations, suites),
-        documents=MappingProxyType({name: read.syncs[name].document for name in names}),
+        documents=MappingProxyType({name: read.syncs[name].document for name in syncs}),
     )
 
 
-def _frozen(group: Mapping[str, OneFile[SpecT]], names: set[str] | set[str | None]) -> Mapping[str, SpecT]:
+def _frozen(group: Mapping[str, OneFile[SpecT]], names: Collection[str]) -> Mapping[str, SpecT]:
     return MappingProxyType({name: d.spec for name, d in group.items() if d.spec is not None and name in names})

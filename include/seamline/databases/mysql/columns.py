@@ -11,6 +11,8 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
 from seamline.ports import Problem, Survey
 
+# Without a right on it a table is not listed.
+_CURE = "correct `tables` of the sync; where the table is there, grant SELECT (./seamline grants SOURCE)"
 _INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 32, "int": 32, "bigint": 64}
 # An unsigned integer is kept as the next larger signed one.
 _UNSIGNED_BITS = {"tinyint": 16, "smallint": 32, "mediumint": 32, "int": 64}
@@ -82,10 +84,7 @@ class Catalogue:
         """Which of these tables are there and can be kept."""
         listed = listed_tables(session, database)
         missing = {name: fault for name in tables if (fault := table_fault(name, listed))}
-        problems = [
-            Problem(f"database {database}: {fault}", "correct `tables` of the sync", table=name)
-            for name, fault in missing.items()
-        ]
+        problems = [Problem(f"database {database}: {fault}", _CURE, table=name) for name, fault in missing.items()]
         there = [name for name in tables if name not in missing]
         columns, keys = self.columns(session, database, there), primary_keys(session, database)
         found = []
