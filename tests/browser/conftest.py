@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from seamline import registry, settings
 from seamline.adapters.airflow_rest import AirflowRest
-from seamline.cli.demo import Demo
+from seamline.cli.demo import SYNC, Demo
 from seamline.demo import bank
 from seamline.demo.story import Story
 from seamline.domain.runs import SyncState
@@ -50,9 +50,9 @@ def _opened(demo: Demo) -> Office:
     passwords = {user: made[f"airflow_user_{user}"] for user in ("viewer", "operator", "approver")}
     one = Office(f"http://127.0.0.1:{settings.load().ports.airflow}", passwords)
     with one.api("operator") as airflow:
-        story = Story(airflow, demo.plan(), demo.progress)
+        story = Story(airflow, demo.plan(SYNC), demo.progress)
         story.wait_for_dags()
-        if registry.platform().sync_state("settlement") is not SyncState.ENABLED:
+        if registry.platform().sync_state(SYNC) is not SyncState.ENABLED:
             story.onboard()
     return one
 
