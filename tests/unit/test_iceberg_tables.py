@@ -48,7 +48,7 @@ def test_a_load_is_done_by_its_receipt_and_a_table_without_rows_has_no_file(worl
         assert load(options, places["account"], ArrowRows(rows.schema, iter([rows, rows.slice(0, 0), rows]))) == 2_000
     assert load(options, places["audit"], ArrowRows(batch_of(AUDIT, []).schema, iter([]))) == 0
     found = {name: list(location_of(options, place.name).rglob("*.parquet")) for name, place in places.items()}
-    assert [pq.read_metadata(path).num_rows for path in found["account"]] == [2_000], "an attempt again begins anew"
+    assert [pq.read_metadata(path).num_rows for path in found["account"]] == [2_000], "another attempt starts over"
     assert found["audit"] == []
     assert area.progress().written_bytes > 1_000
     assert area.progress().open == ()

@@ -21,7 +21,7 @@ from seamline.values.digest import row_texts
 from seamline.values.special import special_mask
 from tests.contract.every_kind import VALUES
 
-# A key of each kind that is told apart by its hash, and one that is not.
+# A key of each kind that is identified by its hash, and one by its value.
 KEYS = [column for column in VALUES if column.kind in (Kind.INTEGER, Kind.STRING, Kind.UUID, Kind.DECIMAL)]
 
 

@@ -187,8 +187,8 @@ AHEAD: set[str] = set()
 
 
 def dead_modules(files: list[File]) -> set[str]:
-    """Modules of the packages that no other module outside the tests imports or names in a text, and no how-to tells
-    people to import. A contract of import-linter that names one does not use it."""
+    """Modules of the packages that no other module outside the tests imports or names in a text, and no how-to
+    imports. A contract of import-linter that names one does not use it."""
     modules = {module_name(file.path): file for file in files if file.is_python and file.path.startswith(PACKAGES)}
     used: set[str] = set()
     for file in files:

@@ -152,7 +152,7 @@ class Demo:
 
 
 def left_out_in_words(cuts: Sequence[CutState]) -> str:
-    """Why some of the dates are partial, though nothing is wrong; "" where none is."""
+    """Why some of the dates are partial, though nothing is wrong; "" where all are whole."""
     left_out = [(one.business_date, table) for one in cuts if one.found for table in one.found.tables]
     left_out = [(day, table) for day, table in left_out if table.is_left_out]
     days = ", ".join(str(day) for day in sorted({day for day, _ in left_out}))

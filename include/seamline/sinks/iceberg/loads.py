@@ -167,7 +167,7 @@ def _other(load: Load, what: str) -> GateFailed:
 
 
 def _written(table: Table, batches: Iterable[pa.RecordBatch], files: NewFiles) -> Iterator[tuple[Path, int]]:
-    """Files of some hundred MB and the rows of each. None is without rows: that breaks Spark's reader."""
+    """Files of some hundred MB and the rows of each. A file without rows is not written: it breaks Spark's reader."""
     schema = storage_schema(table)
     writer: pq.ParquetWriter | None = None
     path, rows, size = Path(), 0, 0

@@ -24,7 +24,7 @@ def problems(plan: SyncPlan, destination: DestinationPlan) -> tuple[Problem, ...
 
 
 def of_names(table: Table) -> Iterator[tuple[str, str]]:
-    """Engines as Spark tell columns apart without their case."""
+    """Spark and other engines ignore the case of column names."""
     cure = "rename the column at the source, or leave the table out of the sync: a column has the same name everywhere"
     known: dict[str, str] = {}
     for column in table.columns:

@@ -1,4 +1,4 @@
-"""Where the rows of a table stand: file by file what tells them apart, and which of them are deleted."""
+"""Where the rows of a table stand: the identity of each row by file, and which rows are deleted."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,7 +38,7 @@ class FileRows:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Of each wanted row the number of its file among `paths`, and its position there; -1 where there is none."""
+    """Of each wanted row the number of its file among `paths`, and its position there; -1 where the row is missing."""
 
     paths: Sequence[str]
     file: Numbers
@@ -98,7 +98,7 @@ class RowIndex:
 
 
 def identities_in(table: Table, path: str) -> pa.Array:
-    """What tells the rows of a data file apart, in its order."""
+    """The identities of the rows of a data file, in its order."""
     if not table.is_keyed:
         found = read_columns(path, [ROW_HASH]).column(ROW_HASH).combine_chunks()
         return found

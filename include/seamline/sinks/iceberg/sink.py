@@ -210,7 +210,7 @@ class IcebergSink:
         return tables, findings
 
     def _confirmed_of(self, lease: Lease) -> LedgerRow:
-        """The ledger as it was when this lease last heard of it."""
+        """The ledger as this lease read or wrote it last."""
         return self._confirmed if self._confirmed and self._confirmed.epoch == lease.epoch else lease.ledger
 
     def _repeated(self, attempt: Callable[[], DoneT]) -> DoneT:

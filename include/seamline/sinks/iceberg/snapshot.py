@@ -33,8 +33,8 @@ _PROPERTIES = {
     "write.update.mode": "merge-on-read",
     "write.merge.mode": "merge-on-read",
 }
-# A metadata file names each snapshot that is kept, and a commit writes it anew. So many are kept, but for those that a
-# tag or branch holds; they are let go of by the hundred.
+# A metadata file names each snapshot that is kept, and each commit writes a new file. So many are kept, beside those
+# that a tag or branch holds; they are let go of by the hundred.
 SNAPSHOTS_KEPT, _LET_GO_AT_ONCE = 500, 100
 # A snapshot's list names each manifest, and who opens the table reads them all. Beyond so many they are joined.
 MANIFESTS_MAX = 200

@@ -144,7 +144,7 @@ def typed_column(column: Column, values: pa.Array | pa.ChunkedArray) -> pa.Array
 
 
 def identities(table: Table, rows: pa.RecordBatch) -> pa.Array:
-    """What tells the rows apart: the key itself where it is one whole number, else 128 bits of the hash of the key's
+    """The identity of a row: the key itself where it is one whole number, else 128 bits of the hash of the key's
     canonical text; of a table without a key, of the whole row's.
 
     `rows` has the table's columns; of a keyed table those of the key are enough (`key_table`).
@@ -158,7 +158,7 @@ def identities(table: Table, rows: pa.RecordBatch) -> pa.Array:
 
 
 def has_whole_key(table: Table) -> bool:
-    """Whether a row is told apart by one number of 64 bits."""
+    """Whether one number of 64 bits identifies a row."""
     return len(table.key) == 1 and table.column(table.key[0]).kind in (Kind.INTEGER, Kind.YEAR)
 
 

@@ -35,7 +35,7 @@ class Pinned:
 
 
 def pinned(session: Session, catalogue: Catalogue, stream: StreamId, namespace: str, at: date | str) -> Pinned:
-    """By one consistent read. `at`: a business date (also as ISO text), `proven` or `live`. Refused: there is none."""
+    """By one consistent read. `at`: a business date (also as ISO text), `proven` or `live`. Refused: no such cut."""
     with translated(f"find the tables of {stream}"):
         session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         try:

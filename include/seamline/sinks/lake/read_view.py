@@ -16,7 +16,7 @@ from seamline.ports import RowHash
 from seamline.values import digest
 from seamline.values.build import values_of
 
-# The rows of a table in the typed form, read anew by each call.
+# The rows of a table in the typed form; each call reads them again.
 Batches = Callable[[], Iterator[pa.RecordBatch]]
 
 
