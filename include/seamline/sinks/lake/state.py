@@ -52,7 +52,9 @@ def forget(session: Session, stream: StreamId) -> None:
 
 
 def prune(session: Session) -> int:
-    """Delete what is old, but for each stream's newest; how many rows."""
+    """Delete what is old, but for each stream's newest; how many rows. 0 where nothing was ever published."""
+    if session.execute("SELECT to_regclass('seamline.lake_state')").fetchone() == (None,):
+        return 0
     return session.execute(
         "DELETE FROM seamline.lake_state s WHERE committed_at < clock_timestamp() - make_interval(days => %s)"
         " AND EXISTS (SELECT FROM seamline.lake_state n WHERE n.stream = s.stream AND n.state_id > s.state_id)",
