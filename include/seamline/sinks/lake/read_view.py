@@ -2,19 +2,19 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from seamline.domain.canonical import FloatSummary, group_key, row_hash, row_text
-from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.position import Position
 from seamline.ports import RowHash
 from seamline.values import digest
 from seamline.values.build import values_of
+from seamline.values.segments import bucket_digests, in_segment, narrowed, texts_of
 
 # The rows of a table in the typed form; each call reads them again.
 Batches = Callable[[], Iterator[pa.RecordBatch]]
@@ -37,7 +37,7 @@ class LakeView:
     def digests(self, segment: Segment, *, run_key: str) -> Mapping[int, SegmentDigest]:
         found: dict[int, SegmentDigest] = defaultdict(SegmentDigest)
         for table, rows in self._selected(segment, run_key):
-            for bucket, one in _bucket_digests(segment, table, rows, run_key).items():
+            for bucket, one in bucket_digests(segment, table, rows, run_key=run_key).items():
                 found[bucket] += one
         return dict(found)
 
@@ -45,7 +45,7 @@ class LakeView:
         found, batches = self._tables[table]
         total = SegmentDigest()
         for rows in batches():
-            for texts in _texts(found.columns, rows):
+            for texts in texts_of(found.columns, rows):
                 hashed = row_hash(row_text(found.columns, texts), run_key=run_key)
                 total += SegmentDigest(1, 1, int(hashed[:15], 16), int(hashed[15:30], 16))
         return total
@@ -58,7 +58,7 @@ class LakeView:
     def row_hashes(self, segment: Segment, *, run_key: str) -> Sequence[RowHash]:
         found = list[RowHash]()
         for table, rows in self._selected(segment, run_key):
-            hashes = digest.row_hashes(*_narrowed(segment, table, rows), run_key=run_key)
+            hashes = digest.row_hashes(*narrowed(segment, table, rows), run_key=run_key)
             pairs = zip(_names(table, rows).to_pylist(), hashes.to_pylist(), strict=True)
             found += [RowHash(*both) for both in pairs]
         return found
@@ -70,7 +70,7 @@ class LakeView:
         for rows in batches():
             of_row = _names(definition, rows)
             wanted = pc.is_in(of_row, pa.array(keys, of_row.type))
-            texts = _texts(definition.columns, rows.filter(wanted))
+            texts = texts_of(definition.columns, rows.filter(wanted))
             for key, one in zip(of_row.filter(wanted).to_pylist(), texts, strict=True):
                 found[key] = dict(zip(names, one, strict=True))
         return found
@@ -81,7 +81,7 @@ class LakeView:
         found = dict[tuple[str, ...], tuple[int, Decimal | None]]()
         for table, rows in self._selected(segment, ""):
             values = values_of(table.column(column), rows.column(column)) if column else [None] * rows.num_rows
-            groups = _texts([table.column(name) for name in by], rows)
+            groups = texts_of([table.column(name) for name in by], rows)
             for group, value in zip(map(group_key, groups), values, strict=True):
                 count, total = found.get(group, (0, None))
                 found[group] = count + 1, total if value is None else (total or Decimal(0)) + value
@@ -100,63 +100,16 @@ class LakeView:
     def _selected(self, segment: Segment, run_key: str) -> Iterator[tuple[Table, pa.RecordBatch]]:
         table, batches = self._tables[segment.table]
         for rows in batches():
-            chosen = _in_segment(segment, table, rows, run_key)
+            chosen = in_segment(segment, table, rows, run_key=run_key)
             if chosen.num_rows:
                 yield table, chosen
 
 
 def part_of(segment: Segment, table: Table, batches: Batches) -> Batches:
     """The rows of a segment alone."""
-    return lambda: (_in_segment(segment, table, rows, "") for rows in batches())
-
-
-def _in_segment(segment: Segment, table: Table, rows: pa.RecordBatch, run_key: str) -> pa.RecordBatch:
-    if segment.date_column:
-        column = table.column(segment.date_column)
-        dates = _comparable(column, digest.canonical_texts(column, rows.column(column.name)))
-        first, end = _comparable(column, pa.array([segment.date_from, segment.date_to], pa.large_utf8()))
-        rows = rows.filter(pc.and_(pc.greater_equal(dates, first), pc.less(dates, end)))
-    if segment.key_from is not None:
-        rows = rows.filter(pc.greater_equal(rows.column(table.key[0]), segment.key_from))
-    if segment.key_below is not None:
-        rows = rows.filter(pc.less(rows.column(table.key[0]), segment.key_below))
-    if segment.selection is not None:
-        buckets, among = segment.selection
-        of_row = digest.bucket_numbers(table, rows, buckets=buckets, run_key=run_key)
-        rows = rows.filter(pc.is_in(pa.array(of_row), pa.array(among, pa.uint64())))
-    return rows
-
-
-def _bucket_digests(segment: Segment, table: Table, rows: pa.RecordBatch, run_key: str) -> Mapping[int, SegmentDigest]:
-    if not segment.columns:
-        return digest.bucket_digests(table, rows, buckets=segment.buckets, run_key=run_key)
-    # The bucket comes from the key, also where the digest leaves it out.
-    of_row = digest.bucket_numbers(table, rows, buckets=segment.buckets, run_key=run_key)
-    narrow, rows = _narrowed(segment, table, rows)
-    return {
-        int(bucket): digest.segment_digest(narrow, rows.filter(pa.array(of_row == bucket)), run_key=run_key)
-        for bucket in set(of_row.tolist())
-    }
-
-
-def _narrowed(segment: Segment, table: Table, rows: pa.RecordBatch) -> tuple[Table, pa.RecordBatch]:
-    if not segment.columns:
-        return table, rows
-    columns = tuple(column for column in table.columns if column.name in segment.columns)
-    return replace(table, columns=columns, key=()), rows.select([column.name for column in columns])
+    return lambda: (in_segment(segment, table, rows, run_key="") for rows in batches())
 
 
 def _names(table: Table, rows: pa.RecordBatch) -> pa.Array:
     """By what a comparison names each row."""
     return digest.key_texts(table, rows) if table.is_keyed else digest.row_texts(table, rows)
-
-
-def _texts(columns: Sequence[Column], rows: pa.RecordBatch) -> list[tuple[str | None, ...]]:
-    """The canonical texts of each row."""
-    found = (digest.canonical_texts(column, rows.column(column.name)).to_pylist() for column in columns)
-    return list(zip(*found, strict=True)) if columns else [()] * rows.num_rows
-
-
-def _comparable(column: Column, texts: pa.Array) -> pa.Array:
-    """Dates are ordered as their texts are, moments as numbers."""
-    return texts if column.kind is Kind.DATE else texts.cast(pa.int64())
