@@ -13,11 +13,9 @@ import pytest
 from pyiceberg.table import StaticTable
 from pyiceberg.table.snapshots import Operation, Summary
 
-from seamline.adapters.connections import Connection, resolve
-from seamline.databases.postgres.client import Session
+from seamline.adapters.connections import Connection
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding
-from seamline.domain.errors import CommitUnknown
 from seamline.domain.ledger import LedgerRow
 from seamline.domain.position import position_to_json
 from seamline.kinds.bulk import ArrowRows
@@ -35,7 +33,7 @@ from seamline.sinks.lake.postgres_store import PostgresLakeStore
 from seamline.sinks.lake.store import LakeStore, Seen
 from seamline.values.build import rows_of
 from tests.bank_history import text_of
-from tests.contract.worlds import Row
+from tests.contract.worlds import Row, end_postgres_session, lose_one_answer
 from tests.integration.databases import either_of, postgres
 from tests.lake_store import LakeDatabase, MemoryLakeStore
 from tests.log_topic import STREAM, sync_plan
@@ -158,22 +156,7 @@ class IcebergWorld(LakeWorld):
 
     def sink_losing_its_answer(self, lost: LostAnswer) -> Sink:
         store = self.store()
-        send = store._send_commit  # noqa: SLF001 (only there does not knowing begin)
-        lost_before: list[LostAnswer] = []
-
-        def send_and_lose(session: Session, failpoint: str) -> None:
-            if lost_before:
-                send(session, failpoint)
-                return
-            lost_before.append(lost)
-            if lost is LostAnswer.NOT_APPLIED:
-                with postgres(resolve("postgres_root")) as root:
-                    root.execute("SELECT pg_terminate_backend(%s, 5000)", (session.info.backend_pid,))
-            send(session, failpoint)
-            session.close()
-            raise CommitUnknown("the answer is lost")
-
-        store._send_commit = send_and_lose  # type: ignore[method-assign]  # noqa: SLF001
+        lose_one_answer(store, lost, end_at_server=end_postgres_session, close=psycopg.Connection.close)
         return self.sink_over(store)
 
     def findings(self) -> list[Finding]:

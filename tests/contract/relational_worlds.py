@@ -15,7 +15,6 @@ from seamline.adapters.connections import Connection
 from seamline.databases.mysql.canonical import quoted
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding
-from seamline.domain.errors import CommitUnknown
 from seamline.domain.ledger import LedgerRow
 from seamline.domain.position import position_to_json
 from seamline.kinds.found import source_kind
@@ -28,7 +27,7 @@ from seamline.sinks.relational.sink import RelationalSink
 from seamline.sinks.relational.staging import index_rows, rows_document
 from seamline.sinks.relational.statements import create_table, load_table
 from tests.bank_history import text_of
-from tests.contract.worlds import Row
+from tests.contract.worlds import Row, lose_one_answer
 from tests.integration.databases import mariadb, mariadb_writer_of
 from tests.log_topic import sync_plan
 from tests.memory_sink import LostAnswer
@@ -79,24 +78,13 @@ class MariaDbWorld:
 
     def sink_losing_its_answer(self, lost: LostAnswer) -> Sink:
         made = self.sink()
-        send = made._send_commit  # noqa: SLF001 (only there does not knowing begin)
-        lost_before: list[LostAnswer] = []
-
-        def send_and_lose(session: Session, failpoint: str) -> None:
-            if lost_before:
-                send(session, failpoint)
-                return
-            lost_before.append(lost)
-            if lost is LostAnswer.NOT_APPLIED:
-                (number,) = session.server_thread_id  # type: ignore[attr-defined]
-                with closing(mariadb(replace(self.root, database=""))) as root:
-                    root.cursor().execute(f"KILL CONNECTION {number}")
-            send(session, failpoint)
-            close(session)
-            raise CommitUnknown("the answer is lost")
-
-        made._send_commit = send_and_lose  # type: ignore[method-assign]  # noqa: SLF001
+        lose_one_answer(made, lost, end_at_server=self._end_at_server, close=close)
         return made
+
+    def _end_at_server(self, session: Session) -> None:
+        (number,) = session.server_thread_id  # type: ignore[attr-defined]
+        with closing(mariadb(replace(self.root, database=""))) as root:
+            root.cursor().execute(f"KILL CONNECTION {number}")
 
     def load(self, table: Table, rows: Sequence[Row]) -> Load:
         self._staged += 1

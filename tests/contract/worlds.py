@@ -28,6 +28,33 @@ from tests.opened_sink import decoder_of
 Row = dict[str, Any]
 
 
+def lose_one_answer(
+    sender: Any, lost: LostAnswer, *, end_at_server: Callable[[Any], None], close: Callable[[Any], None]
+) -> None:
+    """The next COMMIT that `sender` sends ends in CommitUnknown; where it is not to be applied, its session is ended
+    at the server before."""
+    send = sender._send_commit  # noqa: SLF001 (only there does not knowing begin)
+    lost_before: list[LostAnswer] = []
+
+    def send_and_lose(session: Any, failpoint: str) -> None:
+        if lost_before:
+            send(session, failpoint)
+            return
+        lost_before.append(lost)
+        if lost is LostAnswer.NOT_APPLIED:
+            end_at_server(session)
+        send(session, failpoint)
+        close(session)
+        raise CommitUnknown("the answer is lost")
+
+    sender._send_commit = send_and_lose  # noqa: SLF001
+
+
+def end_postgres_session(session: "psycopg.Connection[Any]") -> None:
+    with postgres(resolve("postgres_root")) as root:
+        root.execute("SELECT pg_terminate_backend(%s, 5000)", (session.info.backend_pid,))
+
+
 class World(Protocol):
     plan: SyncPlan
 
@@ -128,22 +155,7 @@ class PostgresWorld:
 
     def sink_losing_its_answer(self, lost: LostAnswer) -> Sink:
         made = self.sink()
-        send = made._send_commit  # noqa: SLF001 (only there does not knowing begin)
-        lost_before: list[LostAnswer] = []
-
-        def send_and_lose(session: "psycopg.Connection[Any]", failpoint: str) -> None:
-            if lost_before:
-                send(session, failpoint)
-                return
-            lost_before.append(lost)
-            if lost is LostAnswer.NOT_APPLIED:
-                with postgres(resolve("postgres_root")) as root:
-                    root.execute("SELECT pg_terminate_backend(%s, 5000)", (session.info.backend_pid,))
-            send(session, failpoint)
-            session.close()
-            raise CommitUnknown("the answer is lost")
-
-        made._send_commit = send_and_lose  # type: ignore[method-assign]  # noqa: SLF001
+        lose_one_answer(made, lost, end_at_server=end_postgres_session, close=psycopg.Connection.close)
         return made
 
     def load(self, table: Table, rows: Sequence[Row]) -> Load:
