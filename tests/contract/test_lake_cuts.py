@@ -12,6 +12,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 from pyiceberg.table import StaticTable
+from pyiceberg.view.metadata import ViewMetadata
 
 from seamline.adapters.connections import Connection
 from seamline.domain.catalogue import Column, Kind, Table
@@ -28,10 +29,12 @@ from seamline.kinds.sink import CutsLiveTables, ReadsBack, SinkKind
 from seamline.plan.model import BusinessDate, NightlyPlan, TablePlan
 from seamline.ports import Load
 from seamline.ports.cuts import PinnedTables
+from seamline.sinks.iceberg.files import path_of
 from seamline.sinks.iceberg.loads import IcebergLoadArea, load
 from seamline.sinks.iceberg.manifests import read_metadata
 from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.iceberg.reading import open_catalogue
+from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.cuts import LakeCuts
 from seamline.values.build import batch_of
 from tests.contract.behaviours import Applying, account, published
@@ -215,6 +218,46 @@ def test_a_cut_whose_tables_nobody_has_agreed_on_is_not_proven(cutting: Cutting)
     assert proven == (False,)
     tag = read_metadata(cutting.world.seen().heads["account"]).refs[TAG]
     assert timedelta(milliseconds=tag.max_ref_age_ms or 0) > timedelta(days=30), "as long as the rules may keep it"
+
+
+# ---- views ----------------------------------------------------------------------------------------------------------
+
+
+def views(cutting: Cutting) -> dict[str, str]:
+    """View → the tag that its statement reads."""
+    found = Catalogue(CATALOG).views(cutting.world.session, "settlement_cuts")
+    shown = {name: ViewMetadata.model_validate_json(path_of(one).read_bytes()) for name, one in found.items()}
+    statements = {name: one.versions[0].representations[0].root.sql for name, one in shown.items()}
+    return {name: statement.split("VERSION AS OF ")[1].strip("'") for name, statement in statements.items()}
+
+
+def test_views_show_the_newest_proven_cut_and_the_version_of_each_date_that_counts(cutting: Cutting) -> None:
+    cutting.cut(DAY, "first")
+    assert set(views(cutting)) == {f"{table.name}_{end}" for table in TABLES for end in ("proven", "2026_11_27")}, (
+        "each in the transaction of its cut"
+    )
+    cutting.publish(cutting.pin("second"), DAY, "second", verdict=Verdict.BREAK)
+    assert {name: views(cutting)[name] for name in ("account_proven", "account_2026_11_27")} == {
+        "account_proven": TAG,
+        "account_2026_11_27": "cut_2026_11_27_v2",
+    }
+    cutting.publish(cutting.pin("third"), date(2026, 11, 28), "third", verdict=Verdict.BREAK)
+    assert views(cutting)["account_proven"] == TAG
+    cutting.publish(cutting.pin("second"), DAY, "second", verdict=Verdict.BREAK, signed_by="Li")
+    assert views(cutting)["account_proven"] == "cut_2026_11_27_v2", "a person has signed for it"
+    kept, _ = cutting.cuts.kept_cuts("settlement")
+    cutting.cuts.expire("settlement", DAY, [cut for cut in kept if cut.business_date == DAY])
+    assert set(views(cutting)) == {f"{table.name}_2026_11_28" for table in TABLES}
+    files = list(Path(options_of(cutting.world.destination).warehouse).glob("settlement_cuts/*"))
+    assert len(files) == len(TABLES), "what no view has any more is deleted"
+
+
+def test_a_view_of_somebody_else_s_stays_under_its_name(cutting: Cutting) -> None:
+    Catalogue(CATALOG).add_view(cutting.world.session, "settlement_cuts", "account_proven", "file:///theirs.json")
+    cutting.cut(DAY, "first")
+    found = Catalogue(CATALOG).views(cutting.world.session, "settlement_cuts")
+    assert found["account_proven"] == "file:///theirs.json"
+    assert "audit_proven" in found
 
 
 # ---- readers --------------------------------------------------------------------------------------------------------

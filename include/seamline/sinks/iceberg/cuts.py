@@ -1,4 +1,4 @@
-"""Cuts of Iceberg tables: `lake.cuts` with Iceberg's tags."""
+"""Cuts of Iceberg tables: `lake.cuts` with Iceberg's tags and views."""
 
 from contextlib import closing
 
@@ -9,13 +9,16 @@ from seamline.ports.cuts import PinnedTables
 from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.iceberg.read_back import view_of
 from seamline.sinks.iceberg.tags import IcebergTags
+from seamline.sinks.iceberg.views import IcebergViewFiles
 from seamline.sinks.lake import cuts as lake_cuts
 from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.cuts import LakeCuts
 
 
 def open_cuts(destination: DestinationPlan) -> LakeCuts:
-    return lake_cuts.open_cuts(destination, Catalogue(options_of(destination).catalog), IcebergTags())
+    options = options_of(destination)
+    views = IcebergViewFiles(options, destination.namespace)
+    return lake_cuts.open_cuts(destination, Catalogue(options.catalog), IcebergTags(), views)
 
 
 def pin_live(plan: SyncPlan, destination: DestinationPlan, count: int, *, run_id: str) -> PinnedTables:

@@ -31,6 +31,7 @@ CREATE TABLE IF NOT EXISTS public.iceberg_namespace_properties (
 """
 # Views have rows of their own there.
 _IS_TABLE = "catalog_name = %s AND table_namespace = %s AND (iceberg_type = 'TABLE' OR iceberg_type IS NULL)"
+_IS_VIEW = "catalog_name = %s AND table_namespace = %s AND iceberg_type = 'VIEW'"
 
 
 def create_tables(session: Session) -> None:
@@ -83,6 +84,27 @@ class Catalogue:
     def drop_namespace(self, session: Session, namespace: str) -> None:
         """The rows alone: files of them may be those of live tables."""
         session.execute(f"DELETE FROM public.iceberg_tables WHERE {_IS_TABLE}", (self.name, namespace))
+
+    def views(self, session: Session, namespace: str) -> dict[str, str]:
+        """View → metadata file."""
+        rows = session.execute(
+            f"SELECT table_name, metadata_location FROM public.iceberg_tables WHERE {_IS_VIEW}", (self.name, namespace)
+        ).fetchall()
+        return {str(view): str(location) for view, location in rows}
+
+    def drop_view(self, session: Session, namespace: str, view: str) -> None:
+        session.execute(
+            f"DELETE FROM public.iceberg_tables WHERE {_IS_VIEW} AND table_name = %s", (self.name, namespace, view)
+        )
+
+    def add_view(self, session: Session, namespace: str, view: str, location: str) -> None:
+        """A table of somebody else's under that name stays what it is."""
+        session.execute(
+            "INSERT INTO public.iceberg_tables"
+            " (catalog_name, table_namespace, table_name, metadata_location, iceberg_type)"
+            " VALUES (%s, %s, %s, %s, 'VIEW') ON CONFLICT DO NOTHING",
+            (self.name, namespace, view, location),
+        )
 
     def _update(self, session: Session, namespace: str, move: PointerMove) -> None:
         moved = session.execute(

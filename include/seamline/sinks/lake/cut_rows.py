@@ -242,6 +242,17 @@ def newest_proven(session: Session, stream: StreamId) -> PublishedCut | None:
     return _found(session, stream, "t.is_proven", {})
 
 
+def tags_that_count(session: Session, stream: StreamId) -> list[tuple[str, date, str]]:
+    """Of each table and date that are kept, the tag of the newest version."""
+    rows = session.execute(
+        "SELECT DISTINCT ON (t.table_name, t.business_date) t.table_name, t.business_date, c.tag"
+        " FROM seamline.lake_cut_table t JOIN seamline.lake_cut c USING (stream, business_date, version)"
+        " WHERE t.stream = %s ORDER BY t.table_name, t.business_date, t.version DESC",
+        (str(stream),),
+    ).fetchall()
+    return [(str(table), day, str(tag)) for table, day, tag in rows]
+
+
 def forget_tables(session: Session, stream: StreamId, business_date: date, gone: Mapping[tuple[str, int], int]) -> None:
     """`gone`: (table, version) → snapshot id. A cut of which no table is left says when it expired."""
     for table, version in sorted(gone):

@@ -25,6 +25,7 @@ from seamline.plan.model import DestinationPlan
 from seamline.sinks.lake import cut_rows
 from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.cut_rows import Pin, Recorded
+from seamline.sinks.lake.cut_views import CutViews, Followed, ViewFiles
 from seamline.sinks.lake.postgres_store import create_tables, look
 from seamline.sinks.lake.store import PointerMove, PointerMoved, Seen
 from seamline.sinks.lake.tagging import TableTags, Tag, Tagged, Tagging
@@ -48,11 +49,14 @@ class LakeCuts:
     """`ports.cuts.Cuts` and `ports.cuts.CutStore` of one destination, in a session of its publisher. Not safe to share
     between threads."""
 
-    def __init__(self, destination: DestinationPlan, catalogue: Catalogue, session: Session, tags: Tagging) -> None:
+    def __init__(
+        self, destination: DestinationPlan, catalogue: Catalogue, session: Session, tags: Tagging, views: CutViews
+    ) -> None:
         self._destination = destination
         self._catalogue = catalogue
         self._session = session
         self._tags = tags
+        self._views = views
 
     def close(self) -> None:
         self._session.close()
@@ -141,9 +145,10 @@ class LakeCuts:
             if name in names or name in heads
         }
         _there(heads, names)
-        with self._tagged(heads, wanted, stream):
+        with self._viewed(stream) as follow, self._tagged(heads, wanted, stream) as tagged:
             cut_rows.write_cut(self._session, stream, cut, version, snapshots=pin.snapshots, signed_by=signed_by)
             cut_rows.forget_pin(self._session, str(stream), cut.run_id)
+            follow(tagged)
         return Published(version, is_new=True, signed_by=signed_by)
 
     def _pin_of(self, stream: StreamId, cut: StagedCut) -> Pin:
@@ -183,8 +188,9 @@ class LakeCuts:
         # Who has signed last: a later question about this very cut may have been answered by somebody else.
         signer = signed_by or known.signed_by
         if signer != known.signed_by:
-            with self._session.transaction():
+            with self._viewed(stream) as follow, self._session.transaction():
                 cut_rows.sign(self._session, stream, known.business_date, known.version, signer)
+                follow(self._heads())
         return Published(known.version, is_new=False, signed_by=signer)
 
     # ---- CutStore ---------------------------------------------------------------------------------------------------
@@ -209,8 +215,10 @@ class LakeCuts:
             for table, version in gone:
                 if table in heads:
                     tags.setdefault(table, []).append(cut_rows.tag_of(business_date, version))
-            with self._tagged(heads, {name: TableTags(dropped=over) for name, over in tags.items()}, stream):
+            dropped = {name: TableTags(dropped=over) for name, over in tags.items()}
+            with self._viewed(stream) as follow, self._tagged(heads, dropped, stream) as tagged:
                 cut_rows.forget_tables(self._session, stream, business_date, gone)
+                follow(tagged)
             return Dropped(sum(map(len, tags.values())))
 
         with translated(f"let the cut of {business_date} of {sync} expire"), self._taking_turns(stream):
@@ -238,8 +246,13 @@ class LakeCuts:
     # ---- one transaction --------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _tagged(self, heads: Mapping[str, str], wanted: Mapping[str, TableTags], stream: StreamId) -> Iterator[None]:
-        """Move the pointers of all tables to their new tags and commit, with what the caller writes inside."""
+    def _tagged(
+        self, heads: Mapping[str, str], wanted: Mapping[str, TableTags], stream: StreamId
+    ) -> Iterator[Mapping[str, str]]:
+        """Move the pointers of all tables to their new tags and commit, with what the caller writes inside.
+
+        Yields where the pointers of all tables lead once this is committed.
+        """
         staged: dict[str, Tagged] = {}
         try:
             for name, tags in wanted.items():
@@ -248,7 +261,7 @@ class LakeCuts:
                     staged[name] = found
             moves = [PointerMove(name, heads[name], one.location, one.snapshot_id) for name, one in staged.items()]
             with self._session.transaction():
-                yield
+                yield {**heads, **{move.table: move.new for move in moves}}
                 self._catalogue.move(self._session, self._destination.namespace, moves)
         except (PointerMoved, Refused):
             for one in staged.values():
@@ -256,6 +269,17 @@ class LakeCuts:
             raise
         for one in staged.values():
             one.drop_unneeded()
+
+    @contextmanager
+    def _viewed(self, stream: StreamId) -> Iterator[Callable[[Mapping[str, str]], None]]:
+        """What lets the views follow, once, inside a transaction that ends within this one."""
+        followed: list[Followed] = []
+        try:
+            yield lambda heads: followed.append(self._views.follow(self._session, stream, heads))
+        except (PointerMoved, Refused):
+            self._views.drop_files(location for one in followed for location in one.added)
+            raise
+        self._views.drop_files(location for one in followed for location in one.unneeded)
 
     @contextmanager
     def _taking_turns(self, stream: StreamId) -> Iterator[None]:
@@ -289,10 +313,10 @@ class LakeCuts:
         )
 
 
-def open_cuts(destination: DestinationPlan, catalogue: Catalogue, tags: Tagging) -> LakeCuts:
+def open_cuts(destination: DestinationPlan, catalogue: Catalogue, tags: Tagging, views: ViewFiles) -> LakeCuts:
     """In a session of their own."""
     session = open_session(resolve(destination.connection), application_name="seamline cuts")
-    return LakeCuts(destination, catalogue, session, tags)
+    return LakeCuts(destination, catalogue, session, tags, CutViews(catalogue, destination.namespace, views))
 
 
 def _pin_tag(run_id: str) -> str:

@@ -1,0 +1,97 @@
+"""Views over the cuts of a lake, for people who ask by name: `<table>_proven` and `<table>_<date>` in a namespace of
+their own.
+
+Which views there are follows from the rows of the cuts alone: whoever changes these rows lets the views follow in the
+same transaction.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from seamline.databases.postgres.client import Session
+from seamline.domain.ledger import StreamId
+from seamline.sinks.lake import cut_rows
+from seamline.sinks.lake.catalogue import Catalogue
+
+
+@dataclass(frozen=True, slots=True)
+class CutView:
+    """What a view shows: `table` as its tag `tag` holds it. `stream`: whose cut that is."""
+
+    stream: str
+    table: str
+    tag: str
+
+
+class ViewFiles(Protocol):
+    """How a format of tables writes views down."""
+
+    def read(self, location: str) -> CutView | None:
+        """What the view of a metadata file shows; None where somebody else has written it."""
+
+    def write(self, name: str, view: CutView, table_location: str) -> str:
+        """The metadata file of a new view over the table of that metadata file."""
+
+    def drop(self, location: str) -> None:
+        """No view has this metadata file any more. A repeat changes nothing."""
+
+
+def namespace_of(namespace: str) -> str:
+    """Of the views over the tables of a namespace."""
+    return f"{namespace}_cuts"
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """Metadata files: those of new views, and those that no view has once the transaction is committed."""
+
+    added: Sequence[str] = ()
+    unneeded: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CutViews:
+    """The views of one destination."""
+
+    catalogue: Catalogue
+    namespace: str
+    files: ViewFiles
+
+    def follow(self, session: Session, stream: StreamId, heads: Mapping[str, str]) -> "Followed":
+        """Let the stream's views show what the rows of its cuts say now, inside the caller's transaction.
+
+        `heads`: table → metadata file. A view of somebody else's stays, also under a name that is wanted.
+        """
+        namespace = namespace_of(self.namespace)
+        found = self.catalogue.views(session, namespace)
+        shown = {name: self.files.read(location) for name, location in found.items()}
+        wanted = {name: view for name, view in _wanted(session, stream).items() if view.table in heads}
+        unneeded = [
+            name for name, view in shown.items() if view and view.stream == str(stream) and view != wanted.get(name)
+        ]
+        for name in unneeded:
+            self.catalogue.drop_view(session, namespace, name)
+        added = {
+            name: self.files.write(name, wanted[name], heads[wanted[name].table])
+            for name in sorted(wanted.keys() - (found.keys() - unneeded))
+        }
+        for name, location in added.items():
+            self.catalogue.add_view(session, namespace, name, location)
+        return Followed(list(added.values()), [found[name] for name in unneeded])
+
+    def drop_files(self, locations: Iterable[str]) -> None:
+        for location in locations:
+            self.files.drop(location)
+
+
+def _wanted(session: Session, stream: StreamId) -> dict[str, CutView]:
+    """By name: each table's newest proven cut, and of each date the version that counts."""
+    shown = {
+        f"{table}_{day:%Y_%m_%d}": CutView(str(stream), table, tag)
+        for table, day, tag in cut_rows.tags_that_count(session, stream)
+    }
+    proven = cut_rows.newest_proven(session, stream)
+    if proven is None:
+        return shown
+    return shown | {f"{table}_proven": CutView(str(stream), table, proven.tag) for table in proven.snapshots}
