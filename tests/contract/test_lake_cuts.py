@@ -225,7 +225,7 @@ def test_a_cut_whose_tables_nobody_has_agreed_on_is_not_proven(cutting: Cutting)
 
 def views(cutting: Cutting) -> dict[str, str]:
     """View → the tag that its statement reads."""
-    found = Catalogue(CATALOG).views(cutting.world.session, "settlement_cuts")
+    found = Catalogue(CATALOG).views(cutting.world.session, "settlement_cut")
     shown = {name: ViewMetadata.model_validate_json(path_of(one).read_bytes()) for name, one in found.items()}
     statements = {name: one.versions[0].representations[0].root.sql for name, one in shown.items()}
     return {name: statement.split("VERSION AS OF ")[1].strip("'") for name, statement in statements.items()}
@@ -248,14 +248,14 @@ def test_views_show_the_newest_proven_cut_and_the_version_of_each_date_that_coun
     kept, _ = cutting.cuts.kept_cuts("settlement")
     cutting.cuts.expire("settlement", DAY, [cut for cut in kept if cut.business_date == DAY])
     assert set(views(cutting)) == {f"{table.name}_2026_11_28" for table in TABLES}
-    files = list(Path(options_of(cutting.world.destination).warehouse).glob("settlement_cuts/*"))
+    files = list(Path(options_of(cutting.world.destination).warehouse).glob("settlement_cut/*"))
     assert len(files) == len(TABLES), "what no view has any more is deleted"
 
 
 def test_a_view_of_somebody_else_s_stays_under_its_name(cutting: Cutting) -> None:
-    Catalogue(CATALOG).add_view(cutting.world.session, "settlement_cuts", "account_proven", "file:///theirs.json")
+    Catalogue(CATALOG).add_view(cutting.world.session, "settlement_cut", "account_proven", "file:///theirs.json")
     cutting.cut(DAY, "first")
-    found = Catalogue(CATALOG).views(cutting.world.session, "settlement_cuts")
+    found = Catalogue(CATALOG).views(cutting.world.session, "settlement_cut")
     assert found["account_proven"] == "file:///theirs.json"
     assert "audit_proven" in found
 

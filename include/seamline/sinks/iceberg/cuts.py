@@ -17,7 +17,7 @@ from seamline.sinks.lake.cuts import LakeCuts
 
 def open_cuts(destination: DestinationPlan) -> LakeCuts:
     options = options_of(destination)
-    views = IcebergViewFiles(options, destination.namespace)
+    views = IcebergViewFiles(options, destination)
     return lake_cuts.open_cuts(destination, Catalogue(options.catalog), IcebergTags(), views)
 
 

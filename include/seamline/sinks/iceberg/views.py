@@ -17,21 +17,22 @@ from pyiceberg.view.metadata import (
     ViewVersion,
 )
 
+from seamline.plan.model import DestinationPlan
 from seamline.sinks.iceberg.files import NewFiles, new_location, path_of, url_of
 from seamline.sinks.iceberg.manifests import read_metadata
 from seamline.sinks.iceberg.options import LakeOptions
 from seamline.sinks.iceberg.types import ROW_HASH
-from seamline.sinks.lake.cut_views import CutView, namespace_of
+from seamline.sinks.lake.cut_views import CutView
 
 _STREAM, _TABLE, _TAG = "seamline.stream", "seamline.table", "seamline.tag"
 
 
 @dataclass(frozen=True, slots=True)
 class IcebergViewFiles:
-    """`lake.cut_views.ViewFiles`. `namespace`: of the tables."""
+    """`lake.cut_views.ViewFiles`."""
 
     options: LakeOptions
-    namespace: str
+    destination: DestinationPlan
 
     def read(self, location: str) -> CutView | None:
         try:
@@ -41,7 +42,7 @@ class IcebergViewFiles:
             return None
 
     def write(self, name: str, view: CutView, table_location: str) -> str:
-        folder = new_location(self.options.warehouse, namespace_of(self.namespace), name)
+        folder = new_location(self.options.warehouse, self.destination.cut_namespace, name)
         (folder / "metadata").mkdir(parents=True, exist_ok=True)
         files = NewFiles(url_of(folder), f"{view.stream}-{view.tag}")
         path = files.versioned(1)
@@ -64,7 +65,7 @@ class IcebergViewFiles:
         known = schemas.get(snapshot.schema_id if snapshot and snapshot.schema_id is not None else -1)
         fields = [field for field in (known or metadata.schema()).fields if field.name != ROW_HASH]
         columns = ", ".join(_quoted(field.name) for field in fields)
-        table = ".".join(_quoted(part) for part in (self.options.catalog, self.namespace, view.table))
+        table = ".".join(_quoted(part) for part in (self.options.catalog, self.destination.namespace, view.table))
         sql = f"SELECT {columns} FROM {table} VERSION AS OF '{view.tag}'"
         now = int(time.time() * 1000)
         shown = SQLViewRepresentation(type="sql", sql=sql, dialect="spark")
@@ -76,7 +77,7 @@ class IcebergViewFiles:
                 "summary": {"engine-name": "seamline"},
                 "representations": [ViewRepresentation(shown)],
                 "default-catalog": self.options.catalog,
-                "default-namespace": (self.namespace,),
+                "default-namespace": (self.destination.namespace,),
             }
         )
         return ViewMetadata.model_validate(

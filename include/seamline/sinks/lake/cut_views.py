@@ -37,11 +37,6 @@ class ViewFiles(Protocol):
         """No view has this metadata file any more. A repeat changes nothing."""
 
 
-def namespace_of(namespace: str) -> str:
-    """Of the views over the tables of a namespace."""
-    return f"{namespace}_cuts"
-
-
 @dataclass(frozen=True, slots=True)
 class Followed:
     """Metadata files: those of new views, and those that no view has once the transaction is committed."""
@@ -52,7 +47,7 @@ class Followed:
 
 @dataclass(frozen=True, slots=True)
 class CutViews:
-    """The views of one destination."""
+    """The views of one destination, in a namespace of their own."""
 
     catalogue: Catalogue
     namespace: str
@@ -63,21 +58,20 @@ class CutViews:
 
         `heads`: table → metadata file. A view of somebody else's stays, also under a name that is wanted.
         """
-        namespace = namespace_of(self.namespace)
-        found = self.catalogue.views(session, namespace)
+        found = self.catalogue.views(session, self.namespace)
         shown = {name: self.files.read(location) for name, location in found.items()}
         wanted = {name: view for name, view in _wanted(session, stream).items() if view.table in heads}
         unneeded = [
             name for name, view in shown.items() if view and view.stream == str(stream) and view != wanted.get(name)
         ]
         for name in unneeded:
-            self.catalogue.drop_view(session, namespace, name)
+            self.catalogue.drop_view(session, self.namespace, name)
         added = {
             name: self.files.write(name, wanted[name], heads[wanted[name].table])
             for name in sorted(wanted.keys() - (found.keys() - unneeded))
         }
         for name, location in added.items():
-            self.catalogue.add_view(session, namespace, name, location)
+            self.catalogue.add_view(session, self.namespace, name, location)
         return Followed(list(added.values()), [found[name] for name in unneeded])
 
     def drop_files(self, locations: Iterable[str]) -> None:

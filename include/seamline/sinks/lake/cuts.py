@@ -316,7 +316,7 @@ class LakeCuts:
 def open_cuts(destination: DestinationPlan, catalogue: Catalogue, tags: Tagging, views: ViewFiles) -> LakeCuts:
     """In a session of their own."""
     session = open_session(resolve(destination.connection), application_name="seamline cuts")
-    return LakeCuts(destination, catalogue, session, tags, CutViews(catalogue, destination.namespace, views))
+    return LakeCuts(destination, catalogue, session, tags, CutViews(catalogue, destination.cut_namespace, views))
 
 
 def _pin_tag(run_id: str) -> str:
