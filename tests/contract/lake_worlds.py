@@ -22,13 +22,13 @@ from seamline.kinds.bulk import ArrowRows
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Failpoints, Load, Sink
 from seamline.sinks.iceberg import snapshot
-from seamline.sinks.iceberg.files import NewFiles
 from seamline.sinks.iceberg.loads import IcebergLoadArea, load
 from seamline.sinks.iceberg.manifests import Head
 from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.iceberg.sink import IcebergSink
 from seamline.sinks.iceberg.types import typed
 from seamline.sinks.lake.catalogue import Catalogue
+from seamline.sinks.lake.files import NewFiles
 from seamline.sinks.lake.postgres_store import PostgresLakeStore
 from seamline.sinks.lake.store import LakeStore, Seen
 from seamline.values.build import rows_of

@@ -29,13 +29,13 @@ from seamline.kinds.sink import CutsLiveTables, ReadsBack, SinkKind
 from seamline.plan.model import BusinessDate, NightlyPlan, TablePlan
 from seamline.ports import Load
 from seamline.ports.cuts import PinnedTables
-from seamline.sinks.iceberg.files import path_of
 from seamline.sinks.iceberg.loads import IcebergLoadArea, load
 from seamline.sinks.iceberg.manifests import read_metadata
 from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.iceberg.reading import open_catalogue
 from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.cuts import LakeCuts
+from seamline.sinks.lake.files import path_of
 from seamline.values.build import batch_of
 from tests.contract.behaviours import Applying, account, published
 from tests.contract.lake_worlds import CATALOG, IcebergWorld

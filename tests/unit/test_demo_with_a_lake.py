@@ -13,8 +13,8 @@ from seamline.demo import lake
 from seamline.demo.extras import EXTRAS
 from seamline.domain.errors import ConfigError
 from seamline.plan.compile import compile_plan
-from seamline.sinks.iceberg.files import path_of
 from seamline.sinks.iceberg.options import options_of
+from seamline.sinks.lake.files import path_of
 from seamline.spec.load import Declarations, load_declarations
 from seamline.stack import credentials
 from seamline.stack.lake import PUBLISHER, WRITER

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from seamline.domain.errors import SeamlineError
-from seamline.sinks.iceberg import sink
 from seamline.sinks.iceberg.edit import TableEdit
+from seamline.sinks.lake import sink
 from tests.contract.behaviours import BEHAVIOURS, Behaviour
 from tests.contract.going_back_behaviours import GOING_BACK_BEHAVIOURS
 from tests.contract.joining_behaviours import JOINING_BEHAVIOURS

@@ -14,12 +14,12 @@ from seamline.domain.digest import KeyedDigest, Segment, SegmentDigest
 from seamline.domain.errors import Diverged, GateFailed, Refused, SchemaConflict, TransientError
 from seamline.kinds.bulk import ArrowRows
 from seamline.sinks.iceberg.edit import TableEdit
-from seamline.sinks.iceberg.files import NewFiles
 from seamline.sinks.iceberg.loads import IcebergLoadArea, drop_abandoned, load, location_of
 from seamline.sinks.iceberg.manifests import Head, read_head
 from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.iceberg.read_back import open_staged, view_of
 from seamline.sinks.iceberg.rows import RowIndex
+from seamline.sinks.lake.files import NewFiles
 from seamline.sinks.lake.store import PointerMove, Seen
 from seamline.values.build import batch_of
 from seamline.values.changes import ChangeBatch

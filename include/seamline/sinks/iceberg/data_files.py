@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile, DataFileContent
 
 from seamline.domain.catalogue import Table
-from seamline.sinks.iceberg.files import url_of
 from seamline.sinks.iceberg.manifests import DELETED_FILE_ID, DELETED_POSITION_ID, Bounds, data_file
 from seamline.sinks.iceberg.rows import Numbers
 from seamline.sinks.iceberg.types import stored
+from seamline.sinks.lake.files import url_of
 
 COMPRESSION, LEVEL = "zstd", 1
 _FIELD_ID = "PARQUET:field_id"

@@ -12,11 +12,11 @@ from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding
 from seamline.domain.errors import Diverged
 from seamline.sinks.iceberg.data_files import write_deletes, write_parquet, write_rows, written_file
-from seamline.sinks.iceberg.files import NewFiles, path_of
 from seamline.sinks.iceberg.manifests import Head
 from seamline.sinks.iceberg.rows import FileRows, Flags, Numbers, Places, RowIndex, found_in, read_columns
 from seamline.sinks.iceberg.snapshot import FileChanges, staged_head
 from seamline.sinks.iceberg.types import identities, storage_schema, typed_column
+from seamline.sinks.lake.files import NewFiles, path_of
 from seamline.values.build import values_of
 from seamline.values.changes import ChangeBatch
 

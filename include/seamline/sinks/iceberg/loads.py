@@ -20,9 +20,9 @@ from seamline.domain.errors import GateFailed, Refused
 from seamline.kinds.bulk import ArrowRows, LoadProgress, StagedPlace, TableRows
 from seamline.ports import Load
 from seamline.sinks.iceberg.data_files import COMPRESSION, LEVEL, written_file
-from seamline.sinks.iceberg.files import NewFiles, namespace_folder, new_location, sync, url_of
 from seamline.sinks.iceberg.options import LakeOptions
 from seamline.sinks.iceberg.types import storage_schema, stored, typed
+from seamline.sinks.lake.files import NewFiles, namespace_folder, new_location, sync, url_of
 from seamline.values.arrow import require_schema
 from seamline.values.digest import segment_digest
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
@@ -24,8 +25,9 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 from pyiceberg.typedef import Record
 
 from seamline.domain.errors import Refused
-from seamline.sinks.iceberg.files import FILE_IO, url_of
+from seamline.sinks.lake.files import url_of
 
+FILE_IO = PyArrowFileIO()
 FORMAT: Final = 2
 _COMPRESSION: Final = "deflate"
 # Reserved by Iceberg for the columns of position deletes.

@@ -8,11 +8,11 @@ from seamline.domain.catalogue import Table
 from seamline.domain.errors import NotCaughtUp, SchemaConflict
 from seamline.ports import Joining, Load
 from seamline.sinks.iceberg.edit import replaced
-from seamline.sinks.iceberg.files import NewFiles, url_of
 from seamline.sinks.iceberg.loads import StagedFiles, claim
 from seamline.sinks.iceberg.manifests import Head, read_head
 from seamline.sinks.iceberg.snapshot import FileChanges, new_head, staged_head
 from seamline.sinks.iceberg.types import iceberg_schema
+from seamline.sinks.lake.files import NewFiles, url_of
 from seamline.sinks.lake.store import CatalogueChanges, PointerMove
 
 _Heads = Mapping[str, str]
@@ -52,23 +52,23 @@ def _of_load(load: Load, staged: StagedFiles, live: str, mark: str) -> PointerMo
         files = NewFiles(url_of(staged.location), mark)
         after = staged_head(before, FileChanges(staged.data_files()), files)
     files.synced()
-    return _move(load.table, before, after)
+    return move_of(load.table.name, before, after)
 
 
 def _of_snapshot(table: Table, found: Head, live: str, mark: str) -> PointerMove:
     if not live:
-        return _move(table, Head("", found.metadata, (), (), ()), found)
+        return move_of(table.name, Head("", found.metadata, (), (), ()), found)
     before = _continued(table, live)
     files = NewFiles(before.metadata.location, mark)
     data, deletes = ([entry.data_file for entry in entries] for entries in (found.data, found.deletes))
     after = replaced(before, data, deletes, files)
     files.synced()
-    return _move(table, before, after)
+    return move_of(table.name, before, after)
 
 
-def _move(table: Table, before: Head, after: Head) -> PointerMove:
+def move_of(table: str, before: Head, after: Head) -> PointerMove:
     assert after.snapshot_id is not None, "each table has a snapshot, also one without rows"
-    return PointerMove(table.name, before.location, after.location, after.snapshot_id)
+    return PointerMove(table, before.location, after.location, after.snapshot_id)
 
 
 def _continued(table: Table, live: str) -> Head:

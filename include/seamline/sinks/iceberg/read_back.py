@@ -15,11 +15,11 @@ from seamline.domain.errors import Refused
 from seamline.domain.position import Position
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Load
-from seamline.sinks.iceberg.files import translated
 from seamline.sinks.iceberg.loads import StagedFiles, staged_files
 from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.iceberg.types import typed
 from seamline.sinks.lake.catalogue import Catalogue
+from seamline.sinks.lake.files import translated
 from seamline.sinks.lake.postgres_store import look
 from seamline.sinks.lake.read_view import Batches, LakeView, part_of
 from seamline.sinks.lake.store import Seen

@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from seamline.domain.catalogue import Table
-from seamline.sinks.iceberg.files import path_of
 from seamline.sinks.iceberg.manifests import Head
 from seamline.sinks.iceberg.types import ROW_HASH, identities, typed
+from seamline.sinks.lake.files import path_of
 
 Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]

@@ -22,9 +22,9 @@ from pyiceberg.table.update import (
 )
 
 from seamline.domain.catalogue import Table
-from seamline.sinks.iceberg.files import NewFiles, path_of, url_of
 from seamline.sinks.iceberg.manifests import FORMAT, Head, write_list, write_manifest, write_metadata
 from seamline.sinks.iceberg.types import iceberg_schema
+from seamline.sinks.lake.files import NewFiles, path_of, url_of
 
 _PROPERTIES = {
     "format-version": str(FORMAT),

@@ -9,9 +9,9 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import RemoveSnapshotRefUpdate, SetSnapshotRefUpdate, TableUpdate, update_table_metadata
 
 from seamline.domain.errors import Refused
-from seamline.sinks.iceberg.files import NewFiles
 from seamline.sinks.iceberg.manifests import read_metadata, write_metadata
 from seamline.sinks.iceberg.snapshot import obsolete, version_of
+from seamline.sinks.lake.files import NewFiles
 from seamline.sinks.lake.tagging import TableTags, Tag, Tagged
 
 

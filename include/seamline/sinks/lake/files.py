@@ -11,11 +11,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pyiceberg.io.pyarrow import PyArrowFileIO
-
 from seamline.domain.errors import TransientError
 
-FILE_IO = PyArrowFileIO()
 _SCHEME = "file://"
 _PLAIN = re.compile(r"[^A-Za-z0-9_]+")
 _READABLE_MAX = 40

@@ -1,0 +1,111 @@
+"""The Iceberg tables of one stream: `LakeTables` by data files and position deletes."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from seamline.domain.catalogue import Table
+from seamline.domain.changes import Finding
+from seamline.domain.errors import SeamlineError
+from seamline.ports import Joining, Load
+from seamline.sinks.iceberg.edit import TableEdit
+from seamline.sinks.iceberg.loads import require_as_compared, staged_files
+from seamline.sinks.iceberg.manifests import Head, read_head, read_metadata
+from seamline.sinks.iceberg.options import LakeOptions
+from seamline.sinks.iceberg.placing import changes_of_join, changes_of_publish, move_of
+from seamline.sinks.iceberg.rows import FileRows, RowIndex
+from seamline.sinks.iceberg.snapshot import obsolete, own_snapshot
+from seamline.sinks.lake.files import NewFiles
+from seamline.sinks.lake.store import CatalogueChanges, PointerMove, Seen
+from seamline.values.changes import ChangeBatch
+
+
+class IcebergTables:
+    """`lake.sink.LakeTables`."""
+
+    def __init__(self, definitions: Sequence[Table], options: LakeOptions) -> None:
+        self._definitions = {table.name: table for table in definitions}
+        self._options = options
+        self._heads: dict[str, Head] = {}
+        self._indexes: dict[str, RowIndex] = {}
+
+    def forget(self) -> None:
+        self._heads, self._indexes = {}, {}
+
+    def foreign(self, table: str, seen: Seen) -> str:
+        known = self._heads.get(table)
+        if known is not None and known.location == seen.heads[table]:
+            return ""
+        return own_snapshot(read_metadata(seen.heads[table]), seen.snapshots.get(table))
+
+    def edited(
+        self, name: str, seen: Seen, batches: Iterable[ChangeBatch], *, mark: str
+    ) -> tuple["_StagedTable | None", list[Finding]]:
+        head = self._head_of(name, seen)
+        files = NewFiles(head.metadata.location, mark)
+        index = self._indexes.setdefault(name, RowIndex(self._definitions[name]))
+        edit = TableEdit(self._definitions[name], head, index, files)
+        try:
+            findings = edit.apply(batches)
+            staged = edit.staged()
+        except SeamlineError:
+            files.drop()
+            raise
+        if staged is None:
+            return None, findings
+        after, rows = staged
+        return _StagedTable(self, name, head, after, rows, files), findings
+
+    def go_on_from(self, name: str, head: Head, rows: Mapping[str, FileRows]) -> None:
+        """What is committed: nothing of it is read again."""
+        self._heads[name] = head
+        self._indexes[name].keep(head, rows)
+
+    def require_staged(self, loads: Sequence[Load]) -> None:
+        staged = [(staged_files(self._options, load), load) for load in loads]
+        for files, load in staged:
+            require_as_compared(files, load)
+
+    def changes_of_publish(
+        self, loads: Sequence[Load], heads: Mapping[str, str], aside: Mapping[str, str], *, mark: str
+    ) -> CatalogueChanges:
+        staged = {load.table.name: staged_files(self._options, load) for load in loads}
+        return changes_of_publish(loads, staged, heads, aside, mark=mark)
+
+    def changes_of_join(
+        self, joining: Joining, heads: Mapping[str, str], arriving: Mapping[str, str], *, mark: str
+    ) -> CatalogueChanges:
+        return changes_of_join(joining, heads, arriving, mark=mark)
+
+    def _head_of(self, table: str, seen: Seen) -> Head:
+        known = self._heads.get(table)
+        if known is None or known.location != seen.heads[table]:
+            known = self._heads[table] = read_head(seen.heads[table])
+        return known
+
+
+@dataclass(frozen=True, slots=True)
+class _StagedTable:
+    """`lake.sink.StagedTable`. `rows`: by file, for the index."""
+
+    tables: IcebergTables
+    name: str
+    before: Head
+    after: Head
+    rows: Mapping[str, FileRows]
+    files: NewFiles
+
+    @property
+    def move(self) -> PointerMove:
+        return move_of(self.name, self.before, self.after)
+
+    def land(self) -> None:
+        self.files.synced()
+
+    def drop(self) -> None:
+        self.files.drop()
+
+    def keep(self) -> None:
+        self.tables.go_on_from(self.name, self.after, self.rows)
+        # What nobody names any more goes.
+        for path in obsolete(self.before.metadata, self.after.metadata):
+            path.unlink(missing_ok=True)
