@@ -21,14 +21,14 @@ from seamline.domain.position import position_to_json
 from seamline.kinds.bulk import ArrowRows
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Failpoints, Load, Sink
-from seamline.sinks.iceberg import snapshot
-from seamline.sinks.iceberg.loads import IcebergLoadArea, load
+from seamline.sinks.iceberg import snapshot, types
 from seamline.sinks.iceberg.manifests import Head
 from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.iceberg.sink import IcebergSink
 from seamline.sinks.iceberg.types import typed
 from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.files import NewFiles
+from seamline.sinks.lake.loads import LakeLoadArea, load
 from seamline.sinks.lake.postgres_store import PostgresLakeStore
 from seamline.sinks.lake.store import LakeStore, Seen
 from seamline.values.build import rows_of
@@ -85,8 +85,8 @@ class LakeWorld:
     def load(self, table: Table, rows: Sequence[Row]) -> Load:
         batch, _ = decoder_of(self.plan).rows(table, [json.dumps(row).encode() for row in rows])
         options = options_of(self.destination)
-        place = IcebergLoadArea(options, self.destination.namespace).create([table])[table.name]
-        count = load(options, place, ArrowRows(batch.schema, iter([batch])))
+        place = LakeLoadArea(options.warehouse, self.destination.namespace).create([table])[table.name]
+        count = load(options.warehouse, place, ArrowRows(batch.schema, iter([batch])), types)
         return Load(table, place.name, count)
 
     def seen(self) -> Seen:

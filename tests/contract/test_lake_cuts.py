@@ -29,13 +29,14 @@ from seamline.kinds.sink import CutsLiveTables, ReadsBack, SinkKind
 from seamline.plan.model import BusinessDate, NightlyPlan, TablePlan
 from seamline.ports import Load
 from seamline.ports.cuts import PinnedTables
-from seamline.sinks.iceberg.loads import IcebergLoadArea, load
+from seamline.sinks.iceberg import types
 from seamline.sinks.iceberg.manifests import read_metadata
 from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.iceberg.reading import open_catalogue
 from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.cuts import LakeCuts
 from seamline.sinks.lake.files import path_of
+from seamline.sinks.lake.loads import LakeLoadArea, load
 from seamline.values.build import batch_of
 from tests.contract.behaviours import Applying, account, published
 from tests.contract.lake_worlds import CATALOG, IcebergWorld
@@ -326,8 +327,8 @@ def test_the_date_before_is_read_by_its_tag_and_for_its_date_alone(
     with closing(IcebergWorld([DATED], sink_database, tmp_path)) as world:
         rows = batch_of(DATED, [(1, DAY), (2, DAY), (3, DAY + timedelta(days=1)), (4, None)])
         options = options_of(world.destination)
-        place = IcebergLoadArea(options, "settlement").create([DATED])["entry"]
-        load(options, place, ArrowRows(rows.schema, iter([rows])))
+        place = LakeLoadArea(options.warehouse, "settlement").create([DATED])["entry"]
+        load(options.warehouse, place, ArrowRows(rows.schema, iter([rows])), types)
         world.sink().publish(STREAM, [Load(DATED, place.name, 4)], publication=publication([DATED]))
         cutting = Cutting(world)
         dated = (TablePlan("entry", BusinessDate("day", "date"), DATED),)

@@ -22,6 +22,7 @@ from seamline.sinks.iceberg.manifests import Head, read_head, read_metadata
 from seamline.sinks.iceberg.rows import RowIndex
 from seamline.sinks.iceberg.snapshot import FileChanges, new_head, obsolete, own_snapshot, staged_head
 from seamline.sinks.iceberg.types import refuse_special, typed
+from seamline.sinks.lake import edit as lake_edit
 from seamline.sinks.lake.chunks import StagedBatch, in_order
 from seamline.sinks.lake.files import NewFiles, new_location, path_of
 from seamline.values.arrow import schema_of
@@ -93,7 +94,7 @@ def test_any_history_of_a_table_with_a_key_ends_with_the_source_s_rows(
     keyed: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshot, "MANIFESTS_MAX", 4)
-    monkeypatch.setattr(edit_module, "FILES_JOINED", 4)
+    monkeypatch.setattr(lake_edit, "FILES_JOINED", 4)
     monkeypatch.setattr(edit_module, "DELETES_JOINED", 3)
     dice, expected = random.Random(7), dict[int, str | None]()
     for number in range(25):
@@ -166,7 +167,7 @@ def test_a_change_that_lacks_a_value_takes_the_stored_one_also_from_under_the_ol
 
 
 def test_any_history_of_a_table_without_a_key_keeps_every_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edit_module, "FILES_JOINED", 3)
+    monkeypatch.setattr(lake_edit, "FILES_JOINED", 3)
     monkeypatch.setattr(edit_module, "DELETES_JOINED", 2)
     lake, dice, expected = Lake(KEYLESS, tmp_path), random.Random(5), Counter[Row]()
     rows = [(name, body) for name in ("a", "A", "a ", None) for body in ("", "~", None)]
@@ -195,7 +196,7 @@ def takes(column: Column, value: Any) -> bool:
 def test_every_kind_of_value_is_read_by_other_clients_and_given_back_to_updates_that_lack_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(edit_module, "FILES_JOINED", 1)
+    monkeypatch.setattr(lake_edit, "FILES_JOINED", 1)
     named = {replace(column, name=f"c{number}", nullable=True): column for number, column in enumerate(VALUES)}
     table = Table("every kind", (ID, *named), ("id",))
     kept = [[one for one in VALUES[column] if takes(column, one)] or [None] for column in named.values()]

@@ -13,13 +13,14 @@ from seamline.domain.changes import Finding
 from seamline.domain.digest import KeyedDigest, Segment, SegmentDigest
 from seamline.domain.errors import Diverged, GateFailed, Refused, SchemaConflict, TransientError
 from seamline.kinds.bulk import ArrowRows
+from seamline.sinks.iceberg import types
 from seamline.sinks.iceberg.edit import TableEdit
-from seamline.sinks.iceberg.loads import IcebergLoadArea, drop_abandoned, load, location_of
 from seamline.sinks.iceberg.manifests import Head, read_head
 from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.iceberg.read_back import open_staged, view_of
 from seamline.sinks.iceberg.rows import RowIndex
 from seamline.sinks.lake.files import NewFiles
+from seamline.sinks.lake.loads import LakeLoadArea, drop_abandoned, load, location_of
 from seamline.sinks.lake.store import PointerMove, Seen
 from seamline.values.build import batch_of
 from seamline.values.changes import ChangeBatch
@@ -41,31 +42,41 @@ def world(tmp_path: Path) -> MemoryCatalogueWorld:
 
 def test_a_load_is_done_by_its_receipt_and_a_table_without_rows_has_no_file(world: MemoryCatalogueWorld) -> None:
     options = options_of(world.destination)
-    area = IcebergLoadArea(options, "settlement")
+    area = LakeLoadArea(options.warehouse, "settlement")
     places = area.create([ACCOUNT, AUDIT])
     rows = batch_of(ACCOUNT, [(number, "ü") for number in range(1_000)])
     for _ in range(2):
-        assert load(options, places["account"], ArrowRows(rows.schema, iter([rows, rows.slice(0, 0), rows]))) == 2_000
-    assert load(options, places["audit"], ArrowRows(batch_of(AUDIT, []).schema, iter([]))) == 0
-    found = {name: list(location_of(options, place.name).rglob("*.parquet")) for name, place in places.items()}
+        assert (
+            load(
+                options.warehouse,
+                places["account"],
+                ArrowRows(rows.schema, iter([rows, rows.slice(0, 0), rows])),
+                types,
+            )
+            == 2_000
+        )
+    assert load(options.warehouse, places["audit"], ArrowRows(batch_of(AUDIT, []).schema, iter([])), types) == 0
+    found = {
+        name: list(location_of(options.warehouse, place.name).rglob("*.parquet")) for name, place in places.items()
+    }
     assert [pq.read_metadata(path).num_rows for path in found["account"]] == [2_000], "another attempt starts over"
     assert found["audit"] == []
     assert area.progress().written_bytes > 1_000
     assert area.progress().open == ()
-    (location_of(options, places["account"].name) / "receipt.json").unlink()
+    (location_of(options.warehouse, places["account"].name) / "receipt.json").unlink()
     assert area.progress().open == (places["account"].name,), "by the name of its place"
     area.drop()
-    assert not location_of(options, places["account"].name).exists()
+    assert not location_of(options.warehouse, places["account"].name).exists()
 
 
 def test_a_large_load_is_several_files(world: MemoryCatalogueWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seamline.sinks.iceberg.loads.FILE_BYTES", 10_000)
+    monkeypatch.setattr("seamline.sinks.lake.loads.FILE_BYTES", 10_000)
     rows = [account(number, "x" * 100) for number in range(500)]
     options = options_of(world.destination)
-    place = IcebergLoadArea(options, "settlement").create([ACCOUNT])["account"]
+    place = LakeLoadArea(options.warehouse, "settlement").create([ACCOUNT])["account"]
     batches = [batch_of(ACCOUNT, [tuple(row.values()) for row in rows[at : at + 50]]) for at in range(0, 500, 50)]
-    assert load(options, place, ArrowRows(batches[0].schema, iter(batches))) == 500
-    assert len(list(location_of(options, place.name).rglob("*.parquet"))) == 5
+    assert load(options.warehouse, place, ArrowRows(batches[0].schema, iter(batches)), types) == 500
+    assert len(list(location_of(options.warehouse, place.name).rglob("*.parquet"))) == 5
 
 
 def test_staged_rows_are_read_back_and_held_against_what_was_compared(world: MemoryCatalogueWorld) -> None:
@@ -91,9 +102,9 @@ def test_a_load_that_nobody_publishes_is_dropped_and_one_that_a_publish_has_begu
     replaced_by = [world.load(table, [account(3)] if table is ACCOUNT else []) for table in TABLES]
     world.sink().publish(STREAM, replaced_by, publication=publication(run_id="run-2"))
     world.load(ACCOUNT, [account(1)])
-    assert drop_abandoned(options, "settlement") == 0
-    monkeypatch.setattr("seamline.sinks.iceberg.loads.ABANDONED_AFTER_S", -60)
-    assert drop_abandoned(options, "settlement") == 1
+    assert drop_abandoned(options.warehouse, "settlement") == 0
+    monkeypatch.setattr("seamline.sinks.lake.loads.ABANDONED_AFTER_S", -60)
+    assert drop_abandoned(options.warehouse, "settlement") == 1
     Applying(world).span(insert(ACCOUNT, **account(4)))
     assert world.rows(ACCOUNT) == texts(account(3), account(4))
 

@@ -9,13 +9,11 @@ import pytest
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
 from seamline.sinks.iceberg.types import (
-    HASH_BYTES,
-    ROW_HASH,
     iceberg_schema,
-    identities,
     stored,
     typed,
 )
+from seamline.sinks.lake.identity import HASH_BYTES, ROW_HASH, identities
 from seamline.values.build import batch_of, values_of
 from seamline.values.digest import row_texts
 from seamline.values.special import special_mask

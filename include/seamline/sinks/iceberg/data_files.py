@@ -9,13 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile, DataFileContent
 
-from seamline.domain.catalogue import Table
 from seamline.sinks.iceberg.manifests import DELETED_FILE_ID, DELETED_POSITION_ID, Bounds, data_file
-from seamline.sinks.iceberg.rows import Numbers
-from seamline.sinks.iceberg.types import stored
 from seamline.sinks.lake.files import url_of
+from seamline.sinks.lake.loads import StagedFiles
+from seamline.sinks.lake.rows import Numbers
+from seamline.sinks.lake.storage import write_parquet
 
-COMPRESSION, LEVEL = "zstd", 1
 _FIELD_ID = "PARQUET:field_id"
 _DELETES = pa.schema(
     [
@@ -26,20 +25,15 @@ _DELETES = pa.schema(
 _PACKED = {pa.int32(): "<i", pa.int64(): "<q"}
 
 
-def write_rows(table: Table, rows: pa.RecordBatch, path: Path) -> DataFile:
-    """Rows of the typed form as one data file. At least one row: a Parquet file without any breaks Spark's reader."""
-    write_parquet(stored(table, rows), path)
-    return written_file(path)
-
-
-def write_parquet(rows: pa.Table, path: Path) -> None:
-    pq.write_table(rows, path, compression=COMPRESSION, compression_level=LEVEL)
-
-
 def written_file(path: Path) -> DataFile:
     """A data file that lies there, as a manifest lists it."""
     found = pq.ParquetFile(path)
     return _file_of(path, found.metadata.num_rows, _bounds_of(found), content=DataFileContent.DATA)
+
+
+def data_files(staged: StagedFiles) -> list[DataFile]:
+    """Those of a load."""
+    return [written_file(path) for path in staged.paths]
 
 
 def write_deletes(positions: Mapping[str, Numbers], path: Path) -> DataFile:

@@ -1,56 +1,35 @@
 """What the changes of one commit do to one table: new data files, and position deletes of the rows that go."""
 
-import json
 from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.manifest import DataFile
 
 from seamline.domain.catalogue import Table
-from seamline.domain.changes import Finding
-from seamline.domain.errors import Diverged
-from seamline.sinks.iceberg.data_files import write_deletes, write_parquet, write_rows, written_file
+from seamline.sinks.iceberg import types
+from seamline.sinks.iceberg.data_files import write_deletes, written_file
 from seamline.sinks.iceberg.manifests import Head
-from seamline.sinks.iceberg.rows import FileRows, Flags, Numbers, Places, RowIndex, found_in, read_columns
+from seamline.sinks.iceberg.rows import RowIndex
 from seamline.sinks.iceberg.snapshot import FileChanges, staged_head
-from seamline.sinks.iceberg.types import identities, storage_schema, typed_column
+from seamline.sinks.lake.edit import RowEdit
 from seamline.sinks.lake.files import NewFiles, path_of
-from seamline.values.build import values_of
-from seamline.values.changes import ChangeBatch
+from seamline.sinks.lake.rows import FileRows
+from seamline.sinks.lake.storage import write_parquet
 
-# So many small files become one, as far as they are JOINED_BYTES of Parquet together; so many files of deletes too.
-FILES_JOINED, DELETES_JOINED = 50, 50
-SMALL_BYTES, JOINED_BYTES = 8 * 2**20, 64 * 2**20
-_CHANGED = "somebody changed the table in the destination: reconcile it, then onboard it again"
+# So many files of deletes become one.
+DELETES_JOINED = 50
 
 
-class TableEdit:
-    """Over one head of the table. Nothing that it does is seen by anybody, and it changes nothing of the index."""
+class TableEdit(RowEdit):
+    """Over one head of the table, and it changes nothing of the index."""
 
     def __init__(self, table: Table, head: Head, index: RowIndex, files: NewFiles) -> None:
-        self._table = table
+        sizes = {entry.data_file.file_path: entry.data_file.file_size_in_bytes for entry in head.data}
+        super().__init__(table, types, index.of(head), sizes)
         self._head = head
         self._files = files
-        self._rows = index.of(head)
         self._added: dict[str, DataFile] = {}
-        # By path, the positions that this commit deletes.
-        self._gone: dict[str, list[Numbers]] = {}
-        # Files of the head that this commit takes out of the table.
-        self._out: frozenset[str] = frozenset()
-
-    def apply(self, batches: Iterable[ChangeBatch]) -> list[Finding]:
-        """The batches of a span, in their order. Diverged: a row that must be there is not."""
-        findings: list[Finding] = []
-        for batch in batches:
-            if batch.truncate_first:
-                self._empty()
-            if batch.rows.num_rows and self._table.is_keyed:
-                findings += self._apply_keyed(batch)
-            elif batch.rows.num_rows:
-                self._apply_keyless(batch)
-        return findings
 
     def staged(self) -> tuple[Head, dict[str, FileRows]] | None:
         """The table after it, and its rows by file; None where nothing has changed."""
@@ -61,135 +40,20 @@ class TableEdit:
         changes = FileChanges(tuple(self._added.values()), deletes, self._out)
         return staged_head(self._head, changes, self._files), self._rows
 
-    def _empty(self) -> None:
-        self._files.drop(path_of(path) for path in self._added)
-        self._added, self._gone, self._rows, self._out = {}, {}, {}, self._head.paths
-
-    # ---- tables with a key ------------------------------------------------------------------------------------------
-
-    def _apply_keyed(self, batch: ChangeBatch) -> list[Finding]:
-        places = found_in(self._rows, identities(self._table, batch.rows))
-        findings = self._findings(batch, places.is_there)
-        rows = self._filled(batch, places)
-        for path, positions in places.by_file():
-            self._remove(path, positions)
-        self._add(rows.filter(pc.invert(batch.deleted)))
-        return findings
-
-    def _findings(self, batch: ChangeBatch, is_there: Flags) -> list[Finding]:
-        assert batch.deleted is not None and batch.met is not None and batch.offset is not None
-        odd = np.flatnonzero(batch.met.to_numpy(zero_copy_only=False) != is_there)
-        if not len(odd):
-            return []
-        taken = pa.array(odd)
-        keys = [values_of(column, batch.rows.column(column.name).take(taken)) for column in self._table.key_columns]
-        texts = [
-            json.dumps(dict(zip(self._table.key, key, strict=True)), default=str) for key in zip(*keys, strict=True)
-        ]
-        beside = (values.take(taken).to_pylist() for values in (batch.deleted, batch.met, batch.offset))
-        return [
-            Finding(self._table.name, _kind(is_deleted=is_deleted, met=met), text, offset)
-            for text, is_deleted, met, offset in zip(texts, *beside, strict=True)
-        ]
-
-    def _filled(self, batch: ChangeBatch, places: Places) -> pa.RecordBatch:
-        """The rows, with the stored values of what the log left out."""
-        if batch.missing is None:
-            return batch.rows
-        places = self._origins(batch, places)
-        rows = batch.rows
-        for name in batch.missing.schema.names:
-            lacking = np.flatnonzero(batch.is_missing(name).to_numpy(zero_copy_only=False))
-            if not len(lacking):
-                continue
-            orphans = int((places.file[lacking] < 0).sum())
-            if orphans:
-                raise Diverged(
-                    f"{orphans} changes of {self._table.name} leave out values that did not change, of rows that the"
-                    " destination does not have",
-                    hint=_CHANGED,
-                    table=self._table.name,
-                )
-            rows = rows.set_column(
-                rows.schema.get_field_index(name),
-                rows.schema.field(name),
-                self._with_stored(rows, name, places, lacking),
-            )
-        return rows
-
-    def _origins(self, batch: ChangeBatch, places: Places) -> Places:
-        """Where the stored values are: under the old key of a row that has one."""
-        if batch.old_key is None:
-            return places
-        is_given = batch.old_key.column(0).is_valid()
-        moved = np.flatnonzero(is_given.to_numpy(zero_copy_only=False))
-        key_alone = Table(self._table.name, self._table.key_columns, self._table.key)
-        found = found_in(self._rows, identities(key_alone, batch.old_key.filter(is_given)))
-        file, position = places.file.copy(), places.position.copy()
-        file[moved], position[moved] = found.file, found.position
-        return Places(places.paths, file, position)
-
-    def _with_stored(self, rows: pa.RecordBatch, name: str, places: Places, lacking: Numbers) -> pa.Array:
-        """A column with the stored values in the rows that lack them."""
-        column = self._table.column(name)
-        parts, values = [np.arange(rows.num_rows)], [rows.column(name)]
-        taken, start = parts[0], rows.num_rows
-        for number in np.unique(places.file[lacking]):
-            here = lacking[places.file[lacking] == number]
-            found = read_columns(places.paths[int(number)], [name]).column(name).take(pa.array(places.position[here]))
-            values.append(typed_column(column, found))
-            taken[here] = start + np.arange(len(here))
-            start += len(here)
-        return pa.concat_arrays(values).take(pa.array(taken))
-
-    # ---- tables without a key ---------------------------------------------------------------------------------------
-
-    def _apply_keyless(self, batch: ChangeBatch) -> None:
-        """Copies of one identity are added up first: a row may stand in a batch twice, written differently."""
-        assert batch.copies is not None
-        encoded = identities(self._table, batch.rows).dictionary_encode()
-        which = encoded.indices.to_numpy()
-        net = np.zeros(len(encoded.dictionary), np.int64)
-        np.add.at(net, which, batch.copies.to_numpy())
-        _, first = np.unique(which, return_index=True)
-        self._remove_copies(encoded.dictionary, np.maximum(-net, 0))
-        self._add(batch.rows.take(pa.array(np.repeat(first, np.maximum(net, 0)))))
-
-    def _remove_copies(self, wanted: pa.Array, copies: Numbers) -> None:
-        """Exactly so many of each, the first ones in the order of files and positions."""
-        left = copies.copy()
-        for path in list(self._rows):
-            if not left.any():
-                return
-            positions, which = self._rows[path].places_of(wanted)
-            is_chosen = _rank(which) < left[which]
-            if is_chosen.any():
-                left -= np.bincount(which[is_chosen], minlength=len(left))
-                self._remove(path, positions[is_chosen])
-        if left.any():
-            total = int(copies.sum())
-            raise Diverged(
-                f"{total} rows of {self._table.name} should go, the destination holds only {total - int(left.sum())} of"
-                " them",
-                hint=_CHANGED,
-                table=self._table.name,
-            )
-
-    # ---- files ------------------------------------------------------------------------------------------------------
-
-    def _remove(self, path: str, positions: Numbers) -> None:
-        self._rows[path] = self._rows[path].without(positions)
-        self._gone.setdefault(path, []).append(positions)
-
-    def _add(self, rows: pa.RecordBatch) -> None:
-        if not rows.num_rows:
-            return
-        file = write_rows(self._table, rows, self._files.data(".parquet"))
-        self._take(file, identities(self._table, rows))
-
-    def _take(self, file: DataFile, found: pa.Array) -> None:
+    def _write(self, rows: pa.Table, *, ending: str) -> str:
+        path = self._files.data(ending)
+        write_parquet(rows, path)
+        file = written_file(path)
         self._added[file.file_path] = file
-        self._rows[file.file_path] = FileRows(found, np.zeros(len(found), np.bool_))
+        return file.file_path
+
+    def _drop_added(self) -> None:
+        self._files.drop(path_of(path) for path in self._added)
+        self._added = {}
+
+    def _empty(self) -> None:
+        super()._empty()
+        self._out = self._head.paths
 
     def _written_deletes(self) -> tuple[DataFile, ...]:
         """Those of this commit; beyond some files all that there are, as one."""
@@ -200,62 +64,7 @@ class TableEdit:
             self._out |= known
         return (write_deletes(positions, self._files.data("-deletes.parquet")),) if positions else ()
 
-    def _join_small_files(self) -> None:
-        """Each commit leaves a file: where many are small, their living rows become one.
-
-        In the stream's own turn, because whoever does it beside the stream meets its deletes.
-        """
-        small = self._small_files()
-        if len(small) < FILES_JOINED:
-            return
-        schema = storage_schema(self._table)
-        alive = {path: pa.array(~self._rows[path].dead) for path in small}
-        rows = pa.concat_tables(
-            [read_columns(path, schema.names).filter(flags).cast(schema) for path, flags in alive.items()]
-        )
-        found = pa.concat_arrays([self._rows[path].identities.filter(flags) for path, flags in alive.items()])
-        for path in small:
-            del self._rows[path]
-            self._gone.pop(path, None)
-        self._out |= frozenset(small)
-        if rows.num_rows:
-            joined = self._files.data("-joined.parquet")
-            write_parquet(rows, joined)
-            self._take(written_file(joined), found)
-
-    def _small_files(self) -> list[str]:
-        """Those of the head that are worth to be joined, the least ones first."""
-        sizes = {
-            entry.data_file.file_path: entry.data_file.file_size_in_bytes
-            for entry in self._head.data
-            if entry.data_file.file_path not in self._out
-        }
-        chosen, total = list[str](), 0
-        for path, size in sorted(sizes.items(), key=lambda one: one[1]):
-            total += size
-            if size > SMALL_BYTES or total > JOINED_BYTES:
-                break
-            chosen.append(path)
-        return chosen
-
 
 def replaced(head: Head, data: Iterable[DataFile], deletes: Iterable[DataFile], files: NewFiles) -> Head:
     """The table with other rows: those of files that lie somewhere else."""
     return staged_head(head, FileChanges(tuple(data), tuple(deletes), head.paths), files)
-
-
-def _kind(*, is_deleted: bool, met: bool) -> str:
-    if not met:
-        return "insert met a row"
-    return "delete met no row" if is_deleted else "update met no row"
-
-
-def _rank(which: Numbers) -> Numbers:
-    """Of each the number of equal ones before it."""
-    order = np.argsort(which, kind="stable")
-    ordered = which[order]
-    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(ordered) else np.zeros(0, np.int64)
-    counts = np.diff(np.r_[starts, len(ordered)])
-    rank = np.empty(len(which), np.int64)
-    rank[order] = np.arange(len(ordered)) - np.repeat(starts, counts)
-    return rank

@@ -53,16 +53,17 @@ class Iceberg:
         return grant_script(database or f"<database of {destination.name}>", logins=logins)
 
     def load_area(self, destination: DestinationPlan, *, run_id: str) -> LoadArea:  # noqa: ARG002
-        from seamline.sinks.iceberg.loads import IcebergLoadArea
         from seamline.sinks.iceberg.options import options_of
+        from seamline.sinks.lake.loads import LakeLoadArea
 
-        return IcebergLoadArea(options_of(destination), destination.namespace)
+        return LakeLoadArea(options_of(destination).warehouse, destination.namespace)
 
     def load(self, destination: DestinationPlan, place: StagedPlace, rows: TableRows) -> int:
-        from seamline.sinks.iceberg.loads import load
+        from seamline.sinks.iceberg import types
         from seamline.sinks.iceberg.options import options_of
+        from seamline.sinks.lake.loads import load
 
-        return load(options_of(destination), place, rows)
+        return load(options_of(destination).warehouse, place, rows, types)
 
     def open_maintenance(self, destination: DestinationPlan) -> DestinationMaintenance:
         from seamline.sinks.iceberg.maintenance import open_maintenance

@@ -4,10 +4,10 @@ from contextlib import closing
 
 from seamline.plan.model import DestinationPlan
 from seamline.sinks.iceberg.cuts import open_cuts
-from seamline.sinks.iceberg.loads import drop_abandoned
 from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.lake import maintenance
 from seamline.sinks.lake.catalogue import Catalogue
+from seamline.sinks.lake.loads import drop_abandoned
 from seamline.sinks.lake.maintenance import LakeMaintenance
 
 
@@ -16,6 +16,6 @@ def open_maintenance(destination: DestinationPlan) -> LakeMaintenance:
 
     def drop() -> int:
         with closing(open_cuts(destination)) as cuts:
-            return drop_abandoned(options, destination.namespace) + cuts.drop_old_pins()
+            return drop_abandoned(options.warehouse, destination.namespace) + cuts.drop_old_pins()
 
     return maintenance.open_maintenance(destination, Catalogue(options.catalog), drop_abandoned=drop)

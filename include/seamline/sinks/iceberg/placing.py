@@ -7,12 +7,13 @@ from pyiceberg.types import NestedField
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import NotCaughtUp, SchemaConflict
 from seamline.ports import Joining, Load
+from seamline.sinks.iceberg.data_files import data_files
 from seamline.sinks.iceberg.edit import replaced
-from seamline.sinks.iceberg.loads import StagedFiles, claim
 from seamline.sinks.iceberg.manifests import Head, read_head
 from seamline.sinks.iceberg.snapshot import FileChanges, new_head, staged_head
 from seamline.sinks.iceberg.types import iceberg_schema
 from seamline.sinks.lake.files import NewFiles, url_of
+from seamline.sinks.lake.loads import StagedFiles, claim
 from seamline.sinks.lake.store import CatalogueChanges, PointerMove
 
 _Heads = Mapping[str, str]
@@ -46,11 +47,11 @@ def _of_load(load: Load, staged: StagedFiles, live: str, mark: str) -> PointerMo
     if live:
         before = _continued(load.table, live)
         files = NewFiles(before.metadata.location, mark)
-        after = replaced(before, staged.data_files(), (), files)
+        after = replaced(before, data_files(staged), (), files)
     else:
         before = new_head(load.table, staged.location)
         files = NewFiles(url_of(staged.location), mark)
-        after = staged_head(before, FileChanges(staged.data_files()), files)
+        after = staged_head(before, FileChanges(data_files(staged)), files)
     files.synced()
     return move_of(load.table.name, before, after)
 

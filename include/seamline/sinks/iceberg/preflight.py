@@ -8,8 +8,8 @@ from seamline.domain.catalogue import Table
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Problem
 from seamline.sinks.iceberg.options import options_of
-from seamline.sinks.iceberg.types import ROW_HASH
 from seamline.sinks.lake.catalogue import Catalogue
+from seamline.sinks.lake.identity import ROW_HASH
 from seamline.sinks.lake.preflight import problems as problems_of_the_catalogue
 
 

@@ -15,11 +15,11 @@ from seamline.domain.errors import Refused
 from seamline.domain.position import Position
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Load
-from seamline.sinks.iceberg.loads import StagedFiles, staged_files
+from seamline.sinks.iceberg import types
 from seamline.sinks.iceberg.options import options_of
-from seamline.sinks.iceberg.types import typed
 from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.files import translated
+from seamline.sinks.lake.loads import StagedFiles, staged_files
 from seamline.sinks.lake.postgres_store import look
 from seamline.sinks.lake.read_view import Batches, LakeView, part_of
 from seamline.sinks.lake.store import Seen
@@ -44,8 +44,8 @@ def view_of(plan: SyncPlan, seen: Seen) -> LakeView:
 def open_staged(
     destination: DestinationPlan, loads: Sequence[Load], count: int, *, position: Position
 ) -> list[LakeView]:
-    options = options_of(destination)
-    tables = {load.table: _staged(load.table, staged_files(options, load)) for load in loads}
+    warehouse = options_of(destination).warehouse
+    tables = {load.table: _staged(load.table, staged_files(warehouse, load)) for load in loads}
     return [LakeView(position, tables)] * count
 
 
@@ -85,10 +85,10 @@ def _live(table: Table, location: str, snapshot_id: int | None = None) -> Batche
     def batches() -> Iterator[pa.RecordBatch]:
         with translated(f"read table {table.name}"):
             for batch in scan.to_arrow_batch_reader():
-                yield typed(table, batch)
+                yield types.typed(table, batch)
 
     return batches
 
 
 def _staged(table: Table, staged: StagedFiles) -> Batches:
-    return lambda: staged.batches(table)
+    return lambda: staged.batches(table, types)

@@ -24,9 +24,9 @@ from seamline.domain.ledger import StreamId
 from seamline.kinds.reading import SyncTables
 from seamline.plan.model import DestinationPlan
 from seamline.sinks.iceberg.options import options_of
-from seamline.sinks.iceberg.types import ROW_HASH
 from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.files import translated
+from seamline.sinks.lake.identity import ROW_HASH
 from seamline.sinks.lake.pinned import PROVEN, pinned
 
 

@@ -7,14 +7,16 @@ from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding
 from seamline.domain.errors import SeamlineError
 from seamline.ports import Joining, Load
+from seamline.sinks.iceberg import types
 from seamline.sinks.iceberg.edit import TableEdit
-from seamline.sinks.iceberg.loads import require_as_compared, staged_files
 from seamline.sinks.iceberg.manifests import Head, read_head, read_metadata
 from seamline.sinks.iceberg.options import LakeOptions
 from seamline.sinks.iceberg.placing import changes_of_join, changes_of_publish, move_of
-from seamline.sinks.iceberg.rows import FileRows, RowIndex
+from seamline.sinks.iceberg.rows import RowIndex
 from seamline.sinks.iceberg.snapshot import obsolete, own_snapshot
 from seamline.sinks.lake.files import NewFiles
+from seamline.sinks.lake.loads import StagedFiles, require_as_compared, staged_files
+from seamline.sinks.lake.rows import FileRows
 from seamline.sinks.lake.store import CatalogueChanges, PointerMove, Seen
 from seamline.values.changes import ChangeBatch
 
@@ -61,20 +63,21 @@ class IcebergTables:
         self._indexes[name].keep(head, rows)
 
     def require_staged(self, loads: Sequence[Load]) -> None:
-        staged = [(staged_files(self._options, load), load) for load in loads]
-        for files, load in staged:
-            require_as_compared(files, load)
+        for staged, load in zip(self._staged(loads).values(), loads, strict=True):
+            require_as_compared(staged, load, types)
 
     def changes_of_publish(
         self, loads: Sequence[Load], heads: Mapping[str, str], aside: Mapping[str, str], *, mark: str
     ) -> CatalogueChanges:
-        staged = {load.table.name: staged_files(self._options, load) for load in loads}
-        return changes_of_publish(loads, staged, heads, aside, mark=mark)
+        return changes_of_publish(loads, self._staged(loads), heads, aside, mark=mark)
 
     def changes_of_join(
         self, joining: Joining, heads: Mapping[str, str], arriving: Mapping[str, str], *, mark: str
     ) -> CatalogueChanges:
         return changes_of_join(joining, heads, arriving, mark=mark)
+
+    def _staged(self, loads: Sequence[Load]) -> dict[str, StagedFiles]:
+        return {load.table.name: staged_files(self._options.warehouse, load) for load in loads}
 
     def _head_of(self, table: str, seen: Seen) -> Head:
         known = self._heads.get(table)

@@ -18,9 +18,7 @@ is found. Values that the lake's type does not have (infinite dates and moments,
 """
 
 import re
-from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -43,16 +41,14 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from seamline.domain.canonical import FLOAT_KINDS
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
+from seamline.sinks.lake.identity import HASH_BYTES, ROW_HASH, identities
 from seamline.values.arrow import arrow_type, is_exact_text, schema_of
 from seamline.values.build import array_of
-from seamline.values.digest import canonical_texts, row_hashes
+from seamline.values.digest import canonical_texts
 from seamline.values.special import special_mask
 
-ROW_HASH = "seamline_row_hash"
-HASH_BYTES = 16
 _DECIMAL_DIGITS = 38
 _WHOLE_TEXTS = DecimalType(20, 0)
 _INTERVAL = re.compile(r"(-?\d+)m(-?\d+)d(-?\d+)")
@@ -143,30 +139,6 @@ def typed_column(column: Column, values: pa.Array | pa.ChunkedArray) -> pa.Array
             return values.cast(of)
 
 
-def identities(table: Table, rows: pa.RecordBatch) -> pa.Array:
-    """The identity of a row: the key itself where it is one whole number, else 128 bits of the hash of the key's
-    canonical text; of a table without a key, of the whole row's.
-
-    `rows` has the table's columns; of a keyed table those of the key are enough (`key_table`).
-    """
-    if has_whole_key(table):
-        return rows.column(_place(table, table.key[0])).cast(pa.int64())
-    hashed = key_table(table) if table.is_keyed else _exact(table)
-    columns = [rows.column(_place(table, column.name)) for column in hashed.columns]
-    batch = pa.RecordBatch.from_arrays(columns, names=[column.name for column in hashed.columns])
-    return _halves(row_hashes(hashed, batch, run_key=""))
-
-
-def has_whole_key(table: Table) -> bool:
-    """Whether one number of 64 bits identifies a row."""
-    return len(table.key) == 1 and table.column(table.key[0]).kind in (Kind.INTEGER, Kind.YEAR)
-
-
-def key_table(table: Table) -> Table:
-    """The key alone, in its declared order, every column of it exact."""
-    return _exact(replace(table, columns=table.key_columns))
-
-
 def refuse_special(table: Table, column: Column, values: pa.Array) -> None:
     """SchemaConflict for a value that the lake's type does not have."""
     if column.kind not in _SPECIAL_REFUSED or isinstance(iceberg_type(column), StringType):
@@ -210,24 +182,3 @@ def _interval(text: str | None) -> tuple[int, ...] | float | None:
         return None
     found = _INTERVAL.fullmatch(text)
     return tuple(map(int, found.groups())) if found else float(text)
-
-
-def _exact(table: Table) -> Table:
-    """With every column in the row text: that of an inexact one is another server's, and still the row's own here."""
-    columns = tuple(
-        replace(column, source_type="double precision") if column.kind in FLOAT_KINDS else column
-        for column in table.columns
-    )
-    return replace(table, columns=columns, key=())
-
-
-def _place(table: Table, name: str) -> int:
-    return next(number for number, column in enumerate(table.columns) if column.name == name)
-
-
-def _halves(hashes: pa.Array) -> pa.Array:
-    """The first 128 bits of hashes in lower hex."""
-    digits = "".join(hashes.to_pylist())
-    whole = np.frombuffer(bytes.fromhex(digits), np.uint8).reshape(-1, 2 * HASH_BYTES)
-    content = np.ascontiguousarray(whole[:, :HASH_BYTES]).tobytes()
-    return pa.Array.from_buffers(pa.binary(HASH_BYTES), len(hashes), [None, pa.py_buffer(content)])

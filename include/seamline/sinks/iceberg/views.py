@@ -20,9 +20,9 @@ from pyiceberg.view.metadata import (
 from seamline.plan.model import DestinationPlan
 from seamline.sinks.iceberg.manifests import read_metadata
 from seamline.sinks.iceberg.options import LakeOptions
-from seamline.sinks.iceberg.types import ROW_HASH
 from seamline.sinks.lake.cut_views import CutView
 from seamline.sinks.lake.files import NewFiles, new_location, path_of, url_of
+from seamline.sinks.lake.identity import ROW_HASH
 
 _STREAM, _TABLE, _TAG = "seamline.stream", "seamline.table", "seamline.tag"
 

@@ -12,17 +12,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.manifest import DataFile
 
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import SegmentDigest
 from seamline.domain.errors import GateFailed, Refused
 from seamline.kinds.bulk import ArrowRows, LoadProgress, StagedPlace, TableRows
 from seamline.ports import Load
-from seamline.sinks.iceberg.data_files import COMPRESSION, LEVEL, written_file
-from seamline.sinks.iceberg.options import LakeOptions
-from seamline.sinks.iceberg.types import storage_schema, stored, typed
 from seamline.sinks.lake.files import NewFiles, namespace_folder, new_location, sync, url_of
+from seamline.sinks.lake.storage import COMPRESSION, LEVEL, RowStorage
 from seamline.values.arrow import require_schema
 from seamline.values.digest import segment_digest
 
@@ -44,69 +41,65 @@ class StagedFiles:
     paths: tuple[Path, ...]
     rows: int
 
-    def batches(self, table: Table) -> Iterator[pa.RecordBatch]:
+    def batches(self, table: Table, storage: RowStorage) -> Iterator[pa.RecordBatch]:
         """All rows in the typed form."""
         for path in self.paths:
             for batch in pq.ParquetFile(path).iter_batches(columns=[column.name for column in table.columns]):
-                yield typed(table, batch)
-
-    def data_files(self) -> list[DataFile]:
-        """As a manifest lists them."""
-        return [written_file(path) for path in self.paths]
+                yield storage.typed(table, batch)
 
 
-class IcebergLoadArea:
+class LakeLoadArea:
     """`LoadArea` of one attempt: its folders have names that no other attempt has."""
 
-    def __init__(self, options: LakeOptions, namespace: str) -> None:
-        self._options = options
+    def __init__(self, warehouse: str, namespace: str) -> None:
+        self._warehouse = warehouse
         self._namespace = namespace
         self._places: list[Path] = []
 
     def create(self, tables: Sequence[Table]) -> Mapping[str, StagedPlace]:
         places = {}
-        if not Path(self._options.warehouse).is_dir():
+        if not Path(self._warehouse).is_dir():
             raise Refused(
-                f"the warehouse {self._options.warehouse} is no folder here", hint="make it, or mount it where it lies"
+                f"the warehouse {self._warehouse} is no folder here", hint="make it, or mount it where it lies"
             )
         for table in tables:
-            location = new_location(self._options.warehouse, self._namespace, table.name)
+            location = new_location(self._warehouse, self._namespace, table.name)
             location.mkdir(parents=True)
             self._places.append(location)
-            places[table.name] = StagedPlace(table, self._namespace, _name_of(self._options, location))
+            places[table.name] = StagedPlace(table, self._namespace, _name_of(self._warehouse, location))
         return places
 
     def progress(self) -> LoadProgress:
         sizes = [(path.name, list((path / "data").glob("*.parquet"))) for path in self._places]
         written = sum(file.stat().st_size for _, files in sizes for file in files)
         begun = [path for path in self._places if (path / "data").exists() and not (path / _RECEIPT).exists()]
-        return LoadProgress(written, tuple(_name_of(self._options, path) for path in begun), is_working=False)
+        return LoadProgress(written, tuple(_name_of(self._warehouse, path) for path in begun), is_working=False)
 
     def drop(self) -> None:
         for path in self._places:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def load(options: LakeOptions, place: StagedPlace, rows: TableRows) -> int:
+def load(warehouse: str, place: StagedPlace, rows: TableRows, storage: RowStorage) -> int:
     """`SinkKind.load`."""
     if not isinstance(rows, ArrowRows):
         raise Refused("a lake takes no native copy", table=place.table.name)
     require_schema(place.table, rows.schema)
-    location = location_of(options, place.name)
+    location = location_of(warehouse, place.name)
     # What an attempt of this very task has left.
     shutil.rmtree(location / "data", ignore_errors=True)
     (location / _RECEIPT).unlink(missing_ok=True)
     files = NewFiles(url_of(location), "load")
-    written = [(path.name, count) for path, count in _written(place.table, rows.batches, files)]
+    written = [(path.name, count) for path, count in _written(place.table, rows.batches, files, storage)]
     total = sum(count for _, count in written)
     files.synced()
     _write_receipt(location, {"rows": total, "files": [name for name, _ in written]})
     return total
 
 
-def staged_files(options: LakeOptions, load: Load) -> StagedFiles:
+def staged_files(warehouse: str, load: Load) -> StagedFiles:
     """Refused where the staged table is gone; GateFailed where it does not hold what was staged or compared."""
-    location = location_of(options, load.staged_as)
+    location = location_of(warehouse, load.staged_as)
     try:
         receipt = json.loads((location / _RECEIPT).read_text(encoding="utf-8"))
         paths = tuple(location / "data" / name for name in receipt["files"])
@@ -128,11 +121,11 @@ def claim(staged: StagedFiles) -> None:
     sync(staged.location)
 
 
-def drop_abandoned(options: LakeOptions, namespace: str) -> int:
+def drop_abandoned(warehouse: str, namespace: str) -> int:
     """Drop the folders of loads that nobody has published for long, into this namespace or its incremental snapshots;
     how many."""
     oldest, dropped = time.time() - ABANDONED_AFTER_S, 0
-    folders = namespace_folder(options.warehouse, namespace)
+    folders = namespace_folder(warehouse, namespace)
     for folder in [folders, *folders.parent.glob(f"{folders.name}_incremental_*")]:
         for location in folder.iterdir() if folder.is_dir() else ():
             if not (location / _CLAIM).exists() and location.stat().st_mtime < oldest:
@@ -141,21 +134,23 @@ def drop_abandoned(options: LakeOptions, namespace: str) -> int:
     return dropped
 
 
-def require_as_compared(staged: StagedFiles, load: Load) -> None:
+def require_as_compared(staged: StagedFiles, load: Load, storage: RowStorage) -> None:
     """GateFailed where the staged rows are others than were compared with the source."""
     if load.digest is None:
         return
-    digests = (segment_digest(load.table, batch, run_key=load.digest.run_key) for batch in staged.batches(load.table))
+    digests = (
+        segment_digest(load.table, batch, run_key=load.digest.run_key) for batch in staged.batches(load.table, storage)
+    )
     if sum(digests, SegmentDigest()) != load.digest.digest:
         raise _other(load, "other values")
 
 
-def location_of(options: LakeOptions, name: str) -> Path:
-    return Path(options.warehouse).absolute() / name
+def location_of(warehouse: str, name: str) -> Path:
+    return Path(warehouse).absolute() / name
 
 
-def _name_of(options: LakeOptions, location: Path) -> str:
-    return str(location.relative_to(Path(options.warehouse).absolute()))
+def _name_of(warehouse: str, location: Path) -> str:
+    return str(location.relative_to(Path(warehouse).absolute()))
 
 
 def _other(load: Load, what: str) -> GateFailed:
@@ -166,9 +161,11 @@ def _other(load: Load, what: str) -> GateFailed:
     )
 
 
-def _written(table: Table, batches: Iterable[pa.RecordBatch], files: NewFiles) -> Iterator[tuple[Path, int]]:
+def _written(
+    table: Table, batches: Iterable[pa.RecordBatch], files: NewFiles, storage: RowStorage
+) -> Iterator[tuple[Path, int]]:
     """Files of some hundred MB and the rows of each. A file without rows is not written: it breaks Spark's reader."""
-    schema = storage_schema(table)
+    schema = storage.storage_schema(table)
     writer: pq.ParquetWriter | None = None
     path, rows, size = Path(), 0, 0
     try:
@@ -178,7 +175,7 @@ def _written(table: Table, batches: Iterable[pa.RecordBatch], files: NewFiles) -
             if writer is None:
                 path, rows, size = files.data(".parquet"), 0, 0
                 writer = pq.ParquetWriter(path, schema, compression=COMPRESSION, compression_level=LEVEL)
-            writer.write_table(stored(table, batch), row_group_size=_ROW_GROUP_ROWS)
+            writer.write_table(storage.stored(table, batch), row_group_size=_ROW_GROUP_ROWS)
             rows, size = rows + batch.num_rows, size + batch.nbytes
             if size >= FILE_BYTES:
                 writer.close()

@@ -1,0 +1,238 @@
+"""What the changes of one commit do to the rows of one table of a lake: new data files, and rows that go from old ones.
+
+How a format writes down which rows are gone is its own matter.
+"""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from seamline.domain.catalogue import Table
+from seamline.domain.changes import Finding
+from seamline.domain.errors import Diverged
+from seamline.sinks.lake.identity import identities
+from seamline.sinks.lake.rows import FileRows, Flags, Numbers, Places, found_in
+from seamline.sinks.lake.storage import RowStorage, read_columns
+from seamline.values.build import values_of
+from seamline.values.changes import ChangeBatch
+
+# So many small files become one, as far as they are JOINED_BYTES of Parquet together.
+FILES_JOINED = 50
+SMALL_BYTES, JOINED_BYTES = 8 * 2**20, 64 * 2**20
+_CHANGED = "somebody changed the table in the destination: reconcile it, then onboard it again"
+
+
+class RowEdit(ABC):
+    """Over one state of the table: `sizes` has the bytes of its data files, `rows` what lives in them. Nothing that it
+    does is seen by anybody."""
+
+    def __init__(self, table: Table, storage: RowStorage, rows: dict[str, FileRows], sizes: Mapping[str, int]) -> None:
+        self._table = table
+        self._storage = storage
+        self._rows = rows
+        self._sizes = sizes
+        # By path, the positions that this commit deletes.
+        self._gone: dict[str, list[Numbers]] = {}
+        # Data files that this commit takes out of the table.
+        self._out: frozenset[str] = frozenset()
+
+    def apply(self, batches: Iterable[ChangeBatch]) -> list[Finding]:
+        """The batches of a span, in their order. Diverged: a row that must be there is not."""
+        findings: list[Finding] = []
+        for batch in batches:
+            if batch.truncate_first:
+                self._empty()
+            if batch.rows.num_rows and self._table.is_keyed:
+                findings += self._apply_keyed(batch)
+            elif batch.rows.num_rows:
+                self._apply_keyless(batch)
+        return findings
+
+    @abstractmethod
+    def _write(self, rows: pa.Table, *, ending: str) -> str:
+        """Stored rows, at least one, as one new data file; its path. `ending`: of its name."""
+
+    @abstractmethod
+    def _drop_added(self) -> None:
+        """The data files that were written leave again."""
+
+    def _empty(self) -> None:
+        self._drop_added()
+        self._gone, self._rows, self._out = {}, {}, frozenset(self._sizes)
+
+    # ---- tables with a key ------------------------------------------------------------------------------------------
+
+    def _apply_keyed(self, batch: ChangeBatch) -> list[Finding]:
+        places = found_in(self._rows, identities(self._table, batch.rows))
+        findings = self._findings(batch, places.is_there)
+        rows = self._filled(batch, places)
+        for path, positions in places.by_file():
+            self._remove(path, positions)
+        self._add(rows.filter(pc.invert(batch.deleted)))
+        return findings
+
+    def _findings(self, batch: ChangeBatch, is_there: Flags) -> list[Finding]:
+        assert batch.deleted is not None and batch.met is not None and batch.offset is not None
+        odd = np.flatnonzero(batch.met.to_numpy(zero_copy_only=False) != is_there)
+        if not len(odd):
+            return []
+        taken = pa.array(odd)
+        keys = [values_of(column, batch.rows.column(column.name).take(taken)) for column in self._table.key_columns]
+        texts = [
+            json.dumps(dict(zip(self._table.key, key, strict=True)), default=str) for key in zip(*keys, strict=True)
+        ]
+        beside = (values.take(taken).to_pylist() for values in (batch.deleted, batch.met, batch.offset))
+        return [
+            Finding(self._table.name, _kind(is_deleted=is_deleted, met=met), text, offset)
+            for text, is_deleted, met, offset in zip(texts, *beside, strict=True)
+        ]
+
+    def _filled(self, batch: ChangeBatch, places: Places) -> pa.RecordBatch:
+        """The rows, with the stored values of what the log left out."""
+        if batch.missing is None:
+            return batch.rows
+        places = self._origins(batch, places)
+        rows = batch.rows
+        for name in batch.missing.schema.names:
+            lacking = np.flatnonzero(batch.is_missing(name).to_numpy(zero_copy_only=False))
+            if not len(lacking):
+                continue
+            orphans = int((places.file[lacking] < 0).sum())
+            if orphans:
+                raise Diverged(
+                    f"{orphans} changes of {self._table.name} leave out values that did not change, of rows that the"
+                    " destination does not have",
+                    hint=_CHANGED,
+                    table=self._table.name,
+                )
+            rows = rows.set_column(
+                rows.schema.get_field_index(name),
+                rows.schema.field(name),
+                self._with_stored(rows, name, places, lacking),
+            )
+        return rows
+
+    def _origins(self, batch: ChangeBatch, places: Places) -> Places:
+        """Where the stored values are: under the old key of a row that has one."""
+        if batch.old_key is None:
+            return places
+        is_given = batch.old_key.column(0).is_valid()
+        moved = np.flatnonzero(is_given.to_numpy(zero_copy_only=False))
+        key_alone = Table(self._table.name, self._table.key_columns, self._table.key)
+        found = found_in(self._rows, identities(key_alone, batch.old_key.filter(is_given)))
+        file, position = places.file.copy(), places.position.copy()
+        file[moved], position[moved] = found.file, found.position
+        return Places(places.paths, file, position)
+
+    def _with_stored(self, rows: pa.RecordBatch, name: str, places: Places, lacking: Numbers) -> pa.Array:
+        """A column with the stored values in the rows that lack them."""
+        column = self._table.column(name)
+        parts, values = [np.arange(rows.num_rows)], [rows.column(name)]
+        taken, start = parts[0], rows.num_rows
+        for number in np.unique(places.file[lacking]):
+            here = lacking[places.file[lacking] == number]
+            found = read_columns(places.paths[int(number)], [name]).column(name).take(pa.array(places.position[here]))
+            values.append(self._storage.typed_column(column, found))
+            taken[here] = start + np.arange(len(here))
+            start += len(here)
+        return pa.concat_arrays(values).take(pa.array(taken))
+
+    # ---- tables without a key ---------------------------------------------------------------------------------------
+
+    def _apply_keyless(self, batch: ChangeBatch) -> None:
+        """Copies of one identity are added up first: a row may stand in a batch twice, written differently."""
+        assert batch.copies is not None
+        encoded = identities(self._table, batch.rows).dictionary_encode()
+        which = encoded.indices.to_numpy()
+        net = np.zeros(len(encoded.dictionary), np.int64)
+        np.add.at(net, which, batch.copies.to_numpy())
+        _, first = np.unique(which, return_index=True)
+        self._remove_copies(encoded.dictionary, np.maximum(-net, 0))
+        self._add(batch.rows.take(pa.array(np.repeat(first, np.maximum(net, 0)))))
+
+    def _remove_copies(self, wanted: pa.Array, copies: Numbers) -> None:
+        """Exactly so many of each, the first ones in the order of files and positions."""
+        left = copies.copy()
+        for path in list(self._rows):
+            if not left.any():
+                return
+            positions, which = self._rows[path].places_of(wanted)
+            is_chosen = _rank(which) < left[which]
+            if is_chosen.any():
+                left -= np.bincount(which[is_chosen], minlength=len(left))
+                self._remove(path, positions[is_chosen])
+        if left.any():
+            total = int(copies.sum())
+            raise Diverged(
+                f"{total} rows of {self._table.name} should go, the destination holds only {total - int(left.sum())} of"
+                " them",
+                hint=_CHANGED,
+                table=self._table.name,
+            )
+
+    # ---- files ------------------------------------------------------------------------------------------------------
+
+    def _remove(self, path: str, positions: Numbers) -> None:
+        self._rows[path] = self._rows[path].without(positions)
+        self._gone.setdefault(path, []).append(positions)
+
+    def _add(self, rows: pa.RecordBatch) -> None:
+        if rows.num_rows:
+            path = self._write(self._storage.stored(self._table, rows), ending=".parquet")
+            self._take(path, identities(self._table, rows))
+
+    def _take(self, path: str, found: pa.Array) -> None:
+        self._rows[path] = FileRows(found, np.zeros(len(found), np.bool_))
+
+    def _join_small_files(self) -> None:
+        """Each commit leaves a file: where many are small, their living rows become one.
+
+        In the stream's own turn, because whoever does it beside the stream meets its deletes.
+        """
+        small = self._small_files()
+        if len(small) < FILES_JOINED:
+            return
+        schema = self._storage.storage_schema(self._table)
+        alive = {path: pa.array(~self._rows[path].dead) for path in small}
+        rows = pa.concat_tables(
+            [read_columns(path, schema.names).filter(flags).cast(schema) for path, flags in alive.items()]
+        )
+        found = pa.concat_arrays([self._rows[path].identities.filter(flags) for path, flags in alive.items()])
+        for path in small:
+            del self._rows[path]
+            self._gone.pop(path, None)
+        self._out |= frozenset(small)
+        if rows.num_rows:
+            self._take(self._write(rows, ending="-joined.parquet"), found)
+
+    def _small_files(self) -> list[str]:
+        """Those of before that are worth to be joined, the least ones first."""
+        sizes = {path: size for path, size in self._sizes.items() if path not in self._out}
+        chosen, total = list[str](), 0
+        for path, size in sorted(sizes.items(), key=lambda one: one[1]):
+            total += size
+            if size > SMALL_BYTES or total > JOINED_BYTES:
+                break
+            chosen.append(path)
+        return chosen
+
+
+def _kind(*, is_deleted: bool, met: bool) -> str:
+    if not met:
+        return "insert met a row"
+    return "delete met no row" if is_deleted else "update met no row"
+
+
+def _rank(which: Numbers) -> Numbers:
+    """Of each the number of equal ones before it."""
+    order = np.argsort(which, kind="stable")
+    ordered = which[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(ordered) else np.zeros(0, np.int64)
+    counts = np.diff(np.r_[starts, len(ordered)])
+    rank = np.empty(len(which), np.int64)
+    rank[order] = np.arange(len(ordered)) - np.repeat(starts, counts)
+    return rank

@@ -1,0 +1,37 @@
+"""How rows of the typed form lie in the Parquet files of a lake's table, and the way back."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from seamline.domain.catalogue import Column, Table
+from seamline.sinks.lake.files import path_of
+
+COMPRESSION, LEVEL = "zstd", 1
+
+
+class RowStorage(Protocol):
+    """The types of one format of tables. A module may be one."""
+
+    def storage_schema(self, table: Table) -> pa.Schema:
+        """Of the Parquet files, the row hash of tables without a key with it."""
+
+    def stored(self, table: Table, rows: pa.RecordBatch) -> pa.Table:
+        """Rows of the typed form as they lie there. SchemaConflict for a value that the lake's type does not have."""
+
+    def typed_column(self, column: Column, values: pa.Array | pa.ChunkedArray) -> pa.Array:
+        """Stored values of one column in the typed form."""
+
+    def typed(self, table: Table, rows: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
+        """The inverse of `stored`: all columns of the table, by their names."""
+
+
+def write_parquet(rows: pa.Table, path: Path) -> None:
+    pq.write_table(rows, path, compression=COMPRESSION, compression_level=LEVEL)
+
+
+def read_columns(path: str, names: Sequence[str]) -> pa.Table:
+    return pq.read_table(path_of(path), columns=list(names), partitioning=None)
