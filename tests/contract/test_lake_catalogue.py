@@ -38,7 +38,7 @@ def world(sink_database: Connection, tmp_path: Path) -> Iterator[IcebergWorld]:
 @pytest.fixture
 def resolved(monkeypatch: pytest.MonkeyPatch, sink_database: Connection) -> None:
     """What a kind opens by connection ids leads into the test's database."""
-    for module in ("sinks.iceberg.read_back", "sinks.lake.maintenance", "sinks.lake.preflight"):
+    for module in ("sinks.iceberg.read_back", "sinks.lake.read_back", "sinks.lake.maintenance", "sinks.lake.preflight"):
         monkeypatch.setattr(f"seamline.{module}.resolve", either_of(sink_database))
 
 

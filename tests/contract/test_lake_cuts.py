@@ -92,7 +92,7 @@ class Cutting:
 
 def resolved(patch: pytest.MonkeyPatch, connection: Connection) -> None:
     """What a kind opens by connection ids leads into the test's database."""
-    for module in ("sinks.iceberg.read_back", "sinks.lake.maintenance", "sinks.lake.cuts"):
+    for module in ("sinks.iceberg.read_back", "sinks.lake.read_back", "sinks.lake.maintenance", "sinks.lake.cuts"):
         patch.setattr(f"seamline.{module}.resolve", either_of(connection))
 
 

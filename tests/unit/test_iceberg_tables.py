@@ -17,10 +17,11 @@ from seamline.sinks.iceberg import types
 from seamline.sinks.iceberg.edit import TableEdit
 from seamline.sinks.iceberg.manifests import Head, read_head
 from seamline.sinks.iceberg.options import options_of
-from seamline.sinks.iceberg.read_back import open_staged, view_of
+from seamline.sinks.iceberg.read_back import live
 from seamline.sinks.iceberg.rows import RowIndex
 from seamline.sinks.lake.files import NewFiles
 from seamline.sinks.lake.loads import LakeLoadArea, drop_abandoned, load, location_of
+from seamline.sinks.lake.read_back import open_staged, view_of
 from seamline.sinks.lake.store import PointerMove, Seen
 from seamline.values.build import batch_of
 from seamline.values.changes import ChangeBatch
@@ -82,7 +83,8 @@ def test_a_large_load_is_several_files(world: MemoryCatalogueWorld, monkeypatch:
 def test_staged_rows_are_read_back_and_held_against_what_was_compared(world: MemoryCatalogueWorld) -> None:
     rows = batch_of(ACCOUNT, [(number, f"n{number}") for number in range(7)])
     staged = world.load(ACCOUNT, [account(number, f"n{number}") for number in range(7)])
-    (view,) = open_staged(world.destination, [staged], 1, position=position(3))
+    warehouse = options_of(world.destination).warehouse
+    (view,) = open_staged(warehouse, [staged], 1, position=position(3), storage=types)
     digest = segment_digest(ACCOUNT, rows, run_key=KEY)
     assert sum(view.digests(Segment("account", buckets=4), run_key=KEY).values(), SegmentDigest()) == digest
     assert view.position == position(3)
@@ -118,7 +120,7 @@ def test_live_tables_are_digested_as_the_source_s_rows_are(world: MemoryCatalogu
     stream.span(delete(ACCOUNT, **account(4, "n4")), update(ACCOUNT, account(1, "n1"), account(1, None)))
     stream.span(*[insert(AUDIT, actor="x", action="y")] * 3)
     rows = batch_of(ACCOUNT, [(n, None if n == 1 else f"n{n}") for n in range(9) if n != 4])
-    view = view_of(world.plan, world.seen())
+    view = view_of(world.plan, world.seen(), live)
     assert sum(view.digests(Segment("account", buckets=3), run_key=KEY).values(), SegmentDigest()) == segment_digest(
         ACCOUNT, rows, run_key=KEY
     )
@@ -138,11 +140,11 @@ def test_live_tables_are_digested_as_the_source_s_rows_are(world: MemoryCatalogu
 def test_a_view_shows_what_stood_when_it_was_opened(world: MemoryCatalogueWorld) -> None:
     stream = published(world)
     stream.span(insert(ACCOUNT, **account(1)))
-    view = view_of(world.plan, world.seen())
+    view = view_of(world.plan, world.seen(), live)
     stream.span(delete(ACCOUNT, **account(1)))
     assert [one.rows for one in view.digests(Segment("account"), run_key=KEY).values()] == [1]
     with pytest.raises(Refused, match="never published"):
-        view_of(world.plan, Seen())
+        view_of(world.plan, Seen(), live)
 
 
 # ---- repeats --------------------------------------------------------------------------------------------------------

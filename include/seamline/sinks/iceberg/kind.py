@@ -86,9 +86,11 @@ class Iceberg:
         *,
         position: Position,
     ) -> Sequence[StagedView]:
-        from seamline.sinks.iceberg.read_back import open_staged
+        from seamline.sinks.iceberg import types
+        from seamline.sinks.iceberg.options import options_of
+        from seamline.sinks.lake.read_back import open_staged
 
-        return open_staged(destination, loads, count, position=position)
+        return open_staged(options_of(destination).warehouse, loads, count, position=position, storage=types)
 
     def open_published(
         self, plan: SyncPlan, destination: DestinationPlan, tables: Sequence[PublishedTable], *, position: Position

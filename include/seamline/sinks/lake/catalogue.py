@@ -34,18 +34,16 @@ _IS_TABLE = "catalog_name = %s AND table_namespace = %s AND (iceberg_type = 'TAB
 _IS_VIEW = "catalog_name = %s AND table_namespace = %s AND iceberg_type = 'VIEW'"
 
 
-def create_tables(session: Session) -> None:
-    session.execute(_TABLES)
-
-
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """The rows of one catalogue, by its name. All but `pointers` inside the caller's transaction."""
+    """The rows of one catalogue, by its name: `lake.pointers.Pointers`."""
 
     name: str
 
+    def create_tables(self, session: Session) -> None:
+        session.execute(_TABLES)
+
     def pointers(self, session: Session, namespace: str) -> dict[str, str]:
-        """By one statement: hence as one commit has left them."""
         rows = session.execute(
             f"SELECT table_name, metadata_location FROM public.iceberg_tables WHERE {_IS_TABLE}", (self.name, namespace)
         ).fetchall()
@@ -59,8 +57,6 @@ class Catalogue:
         *,
         between: Callable[[], None] = lambda: None,
     ) -> None:
-        """In the order of names, so that two who move the same tables wait for each other and never cross. `between` is
-        called once, after the first."""
         for number, move in enumerate(sorted(moves, key=lambda move: move.table)):
             put = self._update if move.old else self._insert
             put(session, namespace, move)
@@ -68,7 +64,6 @@ class Catalogue:
                 between()
 
     def apply(self, session: Session, namespace: str, changes: CatalogueChanges) -> None:
-        """What leaves first: others may need its names."""
         self._rename(session, namespace, changes.set_aside)
         for table, location in sorted(changes.taken.items()):
             self._require_one(
@@ -82,7 +77,6 @@ class Catalogue:
         self.move(session, namespace, changes.moves)
 
     def drop_namespace(self, session: Session, namespace: str) -> None:
-        """The rows alone: files of them may be those of live tables."""
         session.execute(f"DELETE FROM public.iceberg_tables WHERE {_IS_TABLE}", (self.name, namespace))
 
     def views(self, session: Session, namespace: str) -> dict[str, str]:

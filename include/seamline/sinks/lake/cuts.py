@@ -7,7 +7,7 @@ database. The stream goes on meanwhile, for a tag moves a table's pointer and no
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -16,17 +16,19 @@ from typing import TypeVar
 from seamline.adapters.connections import resolve
 from seamline.databases.postgres.client import Session, open_session, translated
 from seamline.domain.catalogue import Table
-from seamline.domain.cut_keep import KeptCut
+from seamline.domain.cut_keep import CutKeep, KeptCut
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import GateFailed, InvariantViolated, Refused, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.staged_cut import Lateness, Published, StagedCut
-from seamline.plan.model import DestinationPlan
+from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.ports.cuts import PinnedTables
 from seamline.sinks.lake import cut_rows
-from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.cut_rows import Pin, Recorded
-from seamline.sinks.lake.cut_views import CutViews, Followed, ViewFiles
+from seamline.sinks.lake.cut_views import CutViews, Followed
+from seamline.sinks.lake.pointers import Pointers
 from seamline.sinks.lake.postgres_store import create_tables, look
+from seamline.sinks.lake.read_back import Live, view_of
 from seamline.sinks.lake.store import PointerMove, PointerMoved, Seen
 from seamline.sinks.lake.tagging import TableTags, Tag, Tagged, Tagging
 
@@ -47,10 +49,10 @@ class Dropped:
 
 class LakeCuts:
     """`ports.cuts.Cuts` and `ports.cuts.CutStore` of one destination, in a session of its publisher. Not safe to share
-    between threads."""
+    between threads. Without `views` people ask for a cut by its tag."""
 
     def __init__(
-        self, destination: DestinationPlan, catalogue: Catalogue, session: Session, tags: Tagging, views: CutViews
+        self, destination: DestinationPlan, catalogue: Pointers, session: Session, tags: Tagging, views: CutViews | None
     ) -> None:
         self._destination = destination
         self._catalogue = catalogue
@@ -274,12 +276,21 @@ class LakeCuts:
     def _viewed(self, stream: StreamId) -> Iterator[Callable[[Mapping[str, str]], None]]:
         """What lets the views follow, once, inside a transaction that ends within this one."""
         followed: list[Followed] = []
+
+        def follow(heads: Mapping[str, str]) -> None:
+            if self._views is not None:
+                followed.append(self._views.follow(self._session, stream, heads))
+
         try:
-            yield lambda heads: followed.append(self._views.follow(self._session, stream, heads))
+            yield follow
         except (PointerMoved, Refused):
-            self._views.drop_files(location for one in followed for location in one.added)
+            self._drop_views(location for one in followed for location in one.added)
             raise
-        self._views.drop_files(location for one in followed for location in one.unneeded)
+        self._drop_views(location for one in followed for location in one.unneeded)
+
+    def _drop_views(self, locations: Iterable[str]) -> None:
+        if self._views is not None:
+            self._views.drop_files(locations)
 
     @contextmanager
     def _taking_turns(self, stream: StreamId) -> Iterator[None]:
@@ -293,7 +304,7 @@ class LakeCuts:
                 self._session.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", (lock,))
 
     def _create_tables(self) -> None:
-        create_tables(self._session)
+        create_tables(self._session, self._catalogue)
         with self._session.transaction():
             cut_rows.create_tables(self._session)
 
@@ -313,10 +324,25 @@ class LakeCuts:
         )
 
 
-def open_cuts(destination: DestinationPlan, catalogue: Catalogue, tags: Tagging, views: ViewFiles) -> LakeCuts:
+def open_cuts(
+    destination: DestinationPlan, catalogue: Pointers, tags: Tagging, views: CutViews | None = None
+) -> LakeCuts:
     """In a session of their own."""
     session = open_session(resolve(destination.connection), application_name="seamline cuts")
-    return LakeCuts(destination, catalogue, session, tags, CutViews(catalogue, destination.cut_namespace, views))
+    return LakeCuts(destination, catalogue, session, tags, views)
+
+
+def pin_live(
+    cuts: LakeCuts, plan: SyncPlan, destination: DestinationPlan, count: int, *, run_id: str, live: Live
+) -> PinnedTables:
+    """`kinds.sink.CutsLiveTables`. `live` reads a table where its pointer leads."""
+    if plan.nightly is None:
+        raise Refused(f"sync {plan.sync} declares no nightly cut", hint="add `nightly:` to the sync", sync=plan.sync)
+    keep = CutKeep(plan.nightly.keep_days, plan.nightly.keep_month_ends, plan.nightly.keep_versions_days)
+    stream, tables = plan.stream_id(destination.name), [table.name for table in plan.tables]
+    seen, pin = cuts.pin(stream, tables, run_id=run_id, kept_for=keep.at_most)
+    staged_as = {name: str(number) for name, number in pin.snapshots.items()}
+    return PinnedTables([view_of(plan, seen, live)] * count, staged_as)
 
 
 def _pin_tag(run_id: str) -> str:

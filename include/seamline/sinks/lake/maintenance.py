@@ -10,7 +10,7 @@ from seamline.domain.log_floor import LedgerPlace
 from seamline.plan.model import DestinationPlan
 from seamline.ports.maintenance import LetGo
 from seamline.sinks.lake import state as lake_state
-from seamline.sinks.lake.catalogue import Catalogue
+from seamline.sinks.lake.pointers import Pointers
 from seamline.sinks.lake.postgres_store import end_incremental_snapshot
 
 
@@ -18,7 +18,7 @@ class LakeMaintenance:
     """`DestinationMaintenance` of one destination, in a session of its publisher."""
 
     def __init__(
-        self, destination: DestinationPlan, catalogue: Catalogue, session: Session, drop_abandoned: Callable[[], int]
+        self, destination: DestinationPlan, catalogue: Pointers, session: Session, drop_abandoned: Callable[[], int]
     ) -> None:
         self._drop_abandoned = drop_abandoned
         self._destination = destination
@@ -44,7 +44,7 @@ class LakeMaintenance:
 
 
 def open_maintenance(
-    destination: DestinationPlan, catalogue: Catalogue, *, drop_abandoned: Callable[[], int]
+    destination: DestinationPlan, catalogue: Pointers, *, drop_abandoned: Callable[[], int]
 ) -> LakeMaintenance:
     """`drop_abandoned`: drops what loads have staged and nobody has published for long; how many."""
     session = open_session(resolve(destination.connection), application_name="seamline maintenance")

@@ -17,8 +17,8 @@ from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position
 from seamline.sinks.lake import cut_rows
 from seamline.sinks.lake import state as lake_state
-from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.cut_rows import PublishedCut
+from seamline.sinks.lake.pointers import Pointers
 
 # The newest cut that reconciled or was signed, and the tables as the newest commit has left them.
 PROVEN, LIVE = "proven", "live"
@@ -34,7 +34,7 @@ class Pinned:
     cut: PublishedCut | None = None
 
 
-def pinned(session: Session, catalogue: Catalogue, stream: StreamId, namespace: str, at: date | str) -> Pinned:
+def pinned(session: Session, catalogue: Pointers, stream: StreamId, namespace: str, at: date | str) -> Pinned:
     """By one consistent read. `at`: a business date (also as ISO text), `proven` or `live`. Refused: no such cut."""
     with translated(f"find the tables of {stream}"):
         session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")

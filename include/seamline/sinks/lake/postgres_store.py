@@ -18,9 +18,8 @@ from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.kinds.ledger_rules import advanced, fenced_or, resolved
 from seamline.plan.model import INCREMENTAL, DestinationPlan
 from seamline.ports import Failpoints, Joining, Lease, Progress, Publication, Unarmed
-from seamline.sinks.lake import catalogue as catalogue_tables
 from seamline.sinks.lake import state as lake_state
-from seamline.sinks.lake.catalogue import Catalogue
+from seamline.sinks.lake.pointers import Pointers
 from seamline.sinks.lake.store import CatalogueChanges, Outcome, PointerMove, Seen
 
 # Long enough for a compaction to move its pointer, short enough not to queue a stream behind us.
@@ -33,7 +32,7 @@ class PostgresLakeStore:
     def __init__(
         self,
         destination: DestinationPlan,
-        catalogue: Catalogue,
+        catalogue: Pointers,
         *,
         resolve: Callable[[str], Connection] = connections.resolve,
         failpoints: Failpoints | None = None,
@@ -205,7 +204,7 @@ class PostgresLakeStore:
             with translated("publish tables"):
                 lock = f"seamline publish {self._destination.namespace}"
                 session.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (lock,))
-                create_tables(session)
+                create_tables(session, self._catalogue)
             yield session
         finally:
             close(session)
@@ -234,15 +233,15 @@ class PostgresLakeStore:
             self._session = None
 
 
-def create_tables(session: Session) -> None:
+def create_tables(session: Session, catalogue: Pointers) -> None:
     """The ledger's, the catalogue's and `lake_state`, where they are missing."""
     ledger_tables.create_tables(session)
     with session.transaction():
-        catalogue_tables.create_tables(session)
+        catalogue.create_tables(session)
         lake_state.create_table(session)
 
 
-def look(session: Session, catalogue: Catalogue, stream: StreamId, namespace: str) -> Seen:
+def look(session: Session, catalogue: Pointers, stream: StreamId, namespace: str) -> Seen:
     """Ledger, pointers and newest state in one consistent read; nothing where nothing was ever published."""
     with translated("read ledger and catalogue"):
         session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
@@ -281,7 +280,7 @@ def keep_foreign(session: Session, lease: Lease, findings: Sequence[Finding]) ->
 
 
 def end_incremental_snapshot(
-    session: Session, catalogue: Catalogue, destination: DestinationPlan, stream: StreamId
+    session: Session, catalogue: Pointers, destination: DestinationPlan, stream: StreamId
 ) -> None:
     """Inside the caller's transaction. Its files stay: those of tables that joined are live."""
     ledger_tables.forget(session, stream)

@@ -9,7 +9,7 @@ from seamline.databases.postgres.client import Session, open_session, translated
 from seamline.domain.errors import ConfigError, Refused
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Problem
-from seamline.sinks.lake.catalogue import Catalogue
+from seamline.sinks.lake.pointers import Pointers
 from seamline.sinks.lake.postgres_store import look
 
 _RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
@@ -24,7 +24,7 @@ _TABLES = (
 )
 
 
-def problems(plan: SyncPlan, destination: DestinationPlan, catalogue: Catalogue) -> tuple[Problem, ...]:
+def problems(plan: SyncPlan, destination: DestinationPlan, catalogue: Pointers) -> tuple[Problem, ...]:
     """TransientError where the server does not answer; a refused login is a problem like any other."""
     name = f"destination {destination.name}"
     with ExitStack() as opened:
@@ -72,7 +72,7 @@ def _of_the_publisher(session: Session, destination: DestinationPlan) -> Iterato
 
 
 def _of_live_tables(
-    session: Session, plan: SyncPlan, destination: DestinationPlan, catalogue: Catalogue
+    session: Session, plan: SyncPlan, destination: DestinationPlan, catalogue: Pointers
 ) -> Iterator[tuple[str, str]]:
     seen = look(session, catalogue, plan.stream_id(destination.name), destination.namespace)
     carried = {boundary.table for boundary in seen.ledger.boundaries} if seen.ledger else set()

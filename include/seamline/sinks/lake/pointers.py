@@ -1,0 +1,34 @@
+"""Where the rows of a lake's tables are found: a pointer per table, in the database that holds the ledger."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from seamline.databases.postgres.client import Session
+from seamline.sinks.lake.store import CatalogueChanges, PointerMove
+
+
+class Pointers(Protocol):
+    """The pointers of one catalogue. All but `pointers` inside the caller's transaction."""
+
+    def create_tables(self, session: Session) -> None:
+        """Where they are missing."""
+
+    def pointers(self, session: Session, namespace: str) -> dict[str, str]:
+        """Table → where its pointer leads. By one statement: hence as one commit has left them."""
+
+    def move(
+        self,
+        session: Session,
+        namespace: str,
+        moves: Sequence[PointerMove],
+        *,
+        between: Callable[[], None] = lambda: None,
+    ) -> None:
+        """In the order of names, so that two who move the same tables wait for each other and never cross. `between` is
+        called once, after the first. PointerMoved."""
+
+    def apply(self, session: Session, namespace: str, changes: CatalogueChanges) -> None:
+        """What leaves first: others may need its names. PointerMoved."""
+
+    def drop_namespace(self, session: Session, namespace: str) -> None:
+        """The pointers alone: files of them may be those of live tables."""
