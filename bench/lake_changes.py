@@ -1,0 +1,209 @@
+"""Changes into an Iceberg table of 2 M rows: Seamline's native path beside pyiceberg's own upsert.
+
+Each commit is a batch of changes, 80 % updates, 10 % deletes, 10 % inserts, spread over the whole table. Seamline
+stages and commits what its span loop hands over (rows as a capture logs them), with its ledger in the same transaction.
+Its peer gets the same rows as Arrow: `Table.upsert` of what is there behind the batch, `Table.delete` of what is not;
+it keeps no progress, so the bench keeps it beside. Each writer is a process of its own. At the end both tables are read
+by pyiceberg and held against the expected rows. With `--kill` each writer is killed (SIGKILL) so often, at any moment,
+and goes on from its own progress.
+Goal: at least 150,000 changes a second at 100,000 a commit.
+
+On the servers of the local stack: `./seamline exec python -m bench.lake_changes`, and `--kill 5 --size 2000`.
+"""
+
+import argparse
+import multiprocessing
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
+
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+
+from bench.lake_table import TABLE, History, rows_of, table_changes
+from seamline import registry
+from seamline.adapters.connections import Connection, resolve
+from seamline.domain.log import Span
+from seamline.kinds.bulk import ArrowRows
+from seamline.plan.model import DestinationPlan, SyncPlan, plan_from_json, plan_to_json
+from seamline.ports import Load, Progress
+from seamline.sinks.iceberg.loads import IcebergLoadArea, load
+from seamline.sinks.iceberg.options import options_of
+from seamline.sinks.iceberg.reading import open_tables
+from seamline.sinks.iceberg.types import typed
+from tests.checkout import day_and_commit
+from tests.integration.databases import postgres_database
+from tests.integration.known import destination_known_by_id
+from tests.log_topic import STREAM, position, publication, sync_plan
+
+NAME = "bench_lake"
+GOAL = 150_000
+OURS, PEER = "seamline, native", "pyiceberg upsert"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a writer is to do: batches up to `batches`, exclusive, from its own progress on."""
+
+    plan: str
+    warehouse: str
+    rows: int
+    size: int
+    batches: int
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--size", type=int, default=100_000, help="changes of a commit")
+    parser.add_argument("--batches", type=int, default=20)
+    parser.add_argument("--peer-size", type=int, default=2_000, help="changes of a commit of the peer, which is slower")
+    parser.add_argument("--peer-batches", type=int, default=3)
+    parser.add_argument("--kill", type=int, default=0, help="how often each writer is killed")
+    chosen = parser.parse_args()
+    with lake() as (plan, warehouse):
+        ours = Job(plan_to_json(plan), warehouse, chosen.rows, chosen.size, chosen.batches)
+        theirs = replace(ours, size=chosen.peer_size, batches=chosen.peer_batches)
+        publish_first(plan, ours)
+        create_peer(theirs)
+        rates = {}
+        for name, job, write, read in ((OURS, ours, by_seamline, read_ours), (PEER, theirs, by_upsert, read_peer)):
+            seconds = written(job, write, kills=chosen.kill)
+            expected = History(job.rows, job.size)
+            for _ in range(job.batches):
+                expected.next()
+            expected.require(read(job))
+            rates[name] = job.size / statistics.median(seconds)
+            spread = f"{statistics.median(seconds):.3f} s ({min(seconds):.3f} to {max(seconds):.3f})"
+            print(f"{name:18s} {job.size:8,} changes a commit  {spread}  {rates[name]:10,.0f} changes/s", flush=True)
+    print(f"Seamline is {rates[OURS] / rates[PEER]:.0f}×; all rows as expected; goal ≥ {GOAL:,}/s", flush=True)
+    return 0 if rates[OURS] >= GOAL else 1
+
+
+@contextmanager
+def lake() -> Iterator[tuple[SyncPlan, str]]:
+    with (
+        postgres_database(NAME) as owner,
+        destination_known_by_id(owner, NAME),
+        tempfile.TemporaryDirectory(prefix=NAME) as warehouse,
+    ):
+        options = (("catalog", "lake"), ("warehouse", warehouse), ("write", "native"))
+        destination = DestinationPlan(
+            "warehouse", "iceberg", NAME, "bank", writer_connection=f"{NAME}_writer", options=options
+        )
+        yield replace(sync_plan([TABLE]), destinations=(destination,)), warehouse
+
+
+def publish_first(plan: SyncPlan, job: Job) -> None:
+    (destination,) = plan.destinations
+    options = options_of(destination)
+    place = IcebergLoadArea(options, destination.namespace).create([TABLE])[TABLE.name]
+    batches = [typed(TABLE, batch) for batch in History(job.rows, 0).first().to_batches(max_chunksize=100_000)]
+    count = load(options, place, ArrowRows(batches[0].schema, iter(batches)))
+    with closing(registry.sink(plan, destination.name)) as sink:
+        sink.publish(STREAM, [Load(TABLE, place.name, count)], publication=publication([TABLE]))
+
+
+# ---- writers, each in a process of its own --------------------------------------------------------------------------
+
+
+def by_seamline(job: Job, reports: Pipe) -> None:
+    """`next_offset` of the ledger is the number of the next batch."""
+    plan = plan_from_json(job.plan)
+    history = History(job.rows, job.size)
+    with closing(registry.sink(plan, plan.destinations[0].name)) as sink:
+        lease = sink.acquire(STREAM)
+        for number in range(job.batches):
+            batch = history.next()
+            if number < lease.ledger.next_offset:
+                continue
+            changes = table_changes(batch, offset=number)
+            began = time.perf_counter()
+            staged = [sink.stage(lease, changes)]
+            span = Span(number, number + 1, 1, position(number + 1), 1_700_000_000_000)
+            sink.commit(lease, staged, progress=Progress(span))
+            reports.send(time.perf_counter() - began)
+
+
+def by_upsert(job: Job, reports: Pipe) -> None:
+    done = Path(job.warehouse, "peer.progress")
+    history = History(job.rows, job.size)
+    table = peer_catalogue(job).load_table("bank.entry")
+    for number in range(job.batches):
+        batch = history.next()
+        if number < int(done.read_text()):
+            continue
+        rows = batch.written
+        began = time.perf_counter()
+        table.upsert(rows, join_cols=["id"])
+        table.delete(f"id IN ({', '.join(map(str, batch.deleted.tolist()))})")
+        reports.send(time.perf_counter() - began)
+        done.write_text(str(number + 1))
+
+
+def written(job: Job, write: Callable[[Job, Pipe], None], *, kills: int) -> list[float]:
+    """Seconds of each commit that was reported."""
+    spawn = multiprocessing.get_context("spawn")
+    rng, seconds = random.Random(7), list[float]()
+    for left in range(kills, -1, -1):
+        here, there = spawn.Pipe(duplex=False)
+        process = spawn.Process(target=write, args=(job, there))
+        process.start()
+        there.close()
+        until = time.monotonic() + rng.uniform(0, 1) if left else float("inf")
+        reported = 0
+        while True:
+            # A kill counts only where the writer is at work: from its first commit on.
+            if reported and time.monotonic() > until:
+                process.kill()
+                break
+            if here.poll(0.005):
+                try:
+                    seconds.append(here.recv())
+                except EOFError:
+                    break
+                if not reported:
+                    until = time.monotonic() + rng.uniform(0, 1) if left else float("inf")
+                reported += 1
+        process.join()
+        if not left and process.exitcode != 0:
+            raise RuntimeError(f"the writer ended with {process.exitcode}")
+    return seconds
+
+
+# ---- pyiceberg's own ------------------------------------------------------------------------------------------------
+
+
+def peer_catalogue(job: Job) -> SqlCatalog:
+    of: Connection = resolve(plan_from_json(job.plan).destinations[0].connection)
+    uri = f"postgresql+psycopg2://{of.login}:{of.password}@{of.host}:{of.port}/{of.database}"
+    return SqlCatalog("peer", uri=uri, warehouse=f"file://{job.warehouse}/peer")
+
+
+def create_peer(job: Job) -> None:
+    catalogue = peer_catalogue(job)
+    catalogue.create_namespace("bank")
+    first = rows_of(range(job.rows), [0] * job.rows)
+    catalogue.create_table("bank.entry", first.schema).append(first)
+    Path(job.warehouse, "peer.progress").write_text("0")
+
+
+def read_peer(job: Job) -> pa.Table:
+    return peer_catalogue(job).load_table("bank.entry").scan().to_arrow()
+
+
+def read_ours(job: Job) -> pa.Table:
+    (destination,) = plan_from_json(job.plan).destinations
+    return open_tables(destination, STREAM, "live")[TABLE.name].arrow()
+
+
+if __name__ == "__main__":
+    print(day_and_commit(), flush=True)
+    sys.exit(main())
