@@ -30,7 +30,7 @@ PARTED = {"partitionColumn": "id", "lowerBound": "1", "numPartitions": "2", "fet
 @dataclass(frozen=True, slots=True)
 class Bench:
     """`settle` is called before each case; `drop` ends its table. `goals`: how many times as long each case is to take
-    as Seamline's."""
+    as Seamline's. `check` is for results that have no typed digest."""
 
     spark: SparkSession
     plan: SyncPlan
@@ -41,6 +41,7 @@ class Bench:
     goals: Mapping[str, float]
     settle: Callable[[], None]
     drop: Callable[[StagedPlace], None]
+    check: Callable[[StagedPlace], None] | None = None
 
     @property
     def table(self) -> Table:
@@ -62,11 +63,16 @@ def source_plan(kind: str) -> SourcePlan:
     return SourcePlan(NAME, kind, NAME, login, login, login, "log", "connector")
 
 
-def spark_session() -> SparkSession:
-    jars = ",".join(str(jar) for jar in sorted((settings.load().env / "jars" / "jdbc").glob("*.jar")))
+def spark_session(*more_jars: str, **conf: str) -> SparkSession:
+    """`more_jars`: groups of jars beside the JDBC drivers."""
+    groups = [settings.load().env / "jars" / group for group in ("jdbc", *more_jars)]
+    jars = ",".join(str(jar) for group in groups for jar in sorted(group.glob("*.jar")))
+    settings_of = " ".join(f"--conf {name}={value}" for name, value in conf.items())
     began = time.monotonic()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_SUBMIT_ARGS", f"--master local[2] --driver-memory 2g --jars {jars} pyspark-shell")
+        patch.setenv(
+            "PYSPARK_SUBMIT_ARGS", f"--master local[2] --driver-memory 2g --jars {jars} {settings_of} pyspark-shell"
+        )
         session = open_session("bench")
     for name, value in settings.process_environment().items():
         if name.startswith(f"SEAMLINE_CONNECTION_{NAME.upper()}"):
@@ -106,6 +112,9 @@ def copy_by_spark_jdbc(spark: SparkSession, source: JdbcTable, into: JdbcTable) 
 
 def check(bench: Bench, place: StagedPlace) -> None:
     """The typed digest of every exact column, and the floats within their precision."""
+    if bench.check is not None:
+        bench.check(place)
+        return
     segment, (destination,) = Segment(TABLE), bench.plan.destinations
     (mine,) = registry.source(bench.plan).open_views(1)
     with closing(mine):

@@ -32,10 +32,9 @@ from seamline import registry
 from seamline.adapters.connections import Connection, resolve
 from seamline.domain.log import Span
 from seamline.kinds.bulk import ArrowRows
+from seamline.kinds.found import sink_kind
 from seamline.plan.model import DestinationPlan, SyncPlan, plan_from_json, plan_to_json
 from seamline.ports import Load, Progress
-from seamline.sinks.iceberg.loads import IcebergLoadArea, load
-from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.iceberg.reading import open_tables
 from seamline.sinks.iceberg.types import typed
 from tests.checkout import day_and_commit
@@ -71,7 +70,7 @@ def main() -> int:
     with lake() as (plan, warehouse):
         ours = Job(plan_to_json(plan), warehouse, chosen.rows, chosen.size, chosen.batches)
         theirs = replace(ours, size=chosen.peer_size, batches=chosen.peer_batches)
-        publish_first(plan, ours)
+        publish_first(plan, chosen.rows)
         create_peer(theirs)
         rates = {}
         for name, job, write, read in ((OURS, ours, by_seamline, read_ours), (PEER, theirs, by_upsert, read_peer)):
@@ -101,12 +100,12 @@ def lake() -> Iterator[tuple[SyncPlan, str]]:
         yield replace(sync_plan([TABLE]), destinations=(destination,)), warehouse
 
 
-def publish_first(plan: SyncPlan, job: Job) -> None:
+def publish_first(plan: SyncPlan, rows: int) -> None:
     (destination,) = plan.destinations
-    options = options_of(destination)
-    place = IcebergLoadArea(options, destination.namespace).create([TABLE])[TABLE.name]
-    batches = [typed(TABLE, batch) for batch in History(job.rows, 0).first().to_batches(max_chunksize=100_000)]
-    count = load(options, place, ArrowRows(batches[0].schema, iter(batches)))
+    kind = sink_kind(destination.kind)
+    place = kind.load_area(destination, run_id=NAME).create([TABLE])[TABLE.name]
+    batches = [typed(TABLE, batch) for batch in History(rows, 0).first().to_batches(max_chunksize=100_000)]
+    count = kind.load(destination, place, ArrowRows(batches[0].schema, iter(batches)))
     with closing(registry.sink(plan, destination.name)) as sink:
         sink.publish(STREAM, [Load(TABLE, place.name, count)], publication=publication([TABLE]))
 

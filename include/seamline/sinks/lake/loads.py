@@ -7,6 +7,7 @@ import json
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -164,28 +165,41 @@ def _other(load: Load, what: str) -> GateFailed:
 def _written(
     table: Table, batches: Iterable[pa.RecordBatch], files: NewFiles, storage: RowStorage
 ) -> Iterator[tuple[Path, int]]:
-    """Files of some hundred MB and the rows of each. A file without rows is not written: it breaks Spark's reader."""
+    """Files of some hundred MB and the rows of each. A file without rows is not written: it breaks Spark's reader.
+
+    A batch is written while the next one is read: both are work of C++ that Python does not hold up.
+    """
     schema = storage.storage_schema(table)
     writer: pq.ParquetWriter | None = None
     path, rows, size = Path(), 0, 0
-    try:
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            if writer is None:
-                path, rows, size = files.data(".parquet"), 0, 0
-                writer = pq.ParquetWriter(path, schema, compression=COMPRESSION, compression_level=LEVEL)
-            writer.write_table(storage.stored(table, batch), row_group_size=_ROW_GROUP_ROWS)
-            rows, size = rows + batch.num_rows, size + batch.nbytes
-            if size >= FILE_BYTES:
+    with ThreadPoolExecutor(1) as beside:
+        writing = Future[None]()
+        writing.set_result(None)
+        try:
+            for batch in batches:
+                writing.result()
+                if writer is not None and size >= FILE_BYTES:
+                    writer.close()
+                    writer = None
+                    yield path, rows
+                if not batch.num_rows:
+                    continue
+                if writer is None:
+                    path, rows, size = files.data(".parquet"), 0, 0
+                    writer = pq.ParquetWriter(path, schema, compression=COMPRESSION, compression_level=LEVEL)
+                writing = beside.submit(_write, writer, table, batch, storage)
+                rows, size = rows + batch.num_rows, size + batch.nbytes
+            writing.result()
+        finally:
+            wait([writing])
+            if writer is not None:
                 writer.close()
-                writer = None
-                yield path, rows
-    finally:
-        if writer is not None:
-            writer.close()
     if writer is not None:
         yield path, rows
+
+
+def _write(writer: pq.ParquetWriter, table: Table, batch: pa.RecordBatch, storage: RowStorage) -> None:
+    writer.write_table(storage.stored(table, batch), row_group_size=_ROW_GROUP_ROWS)
 
 
 def _write_receipt(location: Path, receipt: Mapping[str, object]) -> None:
