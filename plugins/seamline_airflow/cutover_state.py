@@ -102,7 +102,7 @@ def _why_not_now(report: StreamReport | None) -> str:
     if report is not None and report.state == "backing_off":
         return f"is tried again and again: {report.error}"
     if report is not None and report.still_s > STILL_MAX_S:
-        return f"has not come further for {report.still_s:.0f} s"
+        return f"has not come further for {report.still_s + report.age_s:.0f} s"
     return ""
 
 

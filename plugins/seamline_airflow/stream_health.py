@@ -74,5 +74,5 @@ def in_words(state: StreamState, report: StreamReport | None) -> str:
     return (
         f"{state.stream}: {state.in_words()}; at {report.position}, {report.transactions} transactions,"
         f" {report.changes} changes,"
-        f" {report.findings} findings, heard {report.age_s:.0f} s ago"
+        f" {report.findings} findings, reported {report.age_s:.0f} s ago"
     )

@@ -191,7 +191,7 @@ def test_the_wait_for_a_stream_with_much_before_it_is_reported_with_its_rate(cap
         assert world.time >= 70
     logged = [record.getMessage() for record in caplog.records]
     assert logged[0].endswith(
-        "it is streaming, 0 s and 10,000 records behind, and applies 100 records/s: about 100 s (heard 0 s ago);"
+        "it is streaming, 0 s and 10,000 records behind, and applies 100 records/s: about 100 s (reported 0 s ago);"
         " near is 30 s, waited 0 of 600 s"
     )
     assert len([line for line in logged if line.startswith("waiting until")]) == 5, "again every 15 s"
@@ -210,7 +210,7 @@ def test_a_stream_that_never_comes_near_is_inconclusive_with_its_numbers_and_was
 
 def test_a_stream_that_is_not_heard_is_not_taken_for_near() -> None:
     world = World(age_s=11.0)
-    assert "heard 11 s ago" in refused(world)
+    assert "reported 11 s ago" in refused(world)
     assert not world.leases
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from seamline.domain.ledger import StreamId
 from seamline.ports import StreamDirector, StreamReport
 from seamline.sync.clock import Clock
+from seamline.sync.stream_state import state_in_words
 
 # Of a stream that has not been measured: what even a slow one applies.
 _RECORDS_PER_S_AT_LEAST = 100.0
@@ -40,8 +41,8 @@ class Distance:
     def in_words(self) -> str:
         rate = f"applies {self.records_per_s:,.0f} records/s" if self.records_per_s else "was not measured yet"
         return (
-            f"it is {self.state}, {self.lag_s:.0f} s and {self.records:,} records behind, and {rate}:"
-            f" about {self.seconds:.0f} s (heard {self.age_s:.0f} s ago)"
+            f"it is {state_in_words(self.state)}, {self.lag_s:.0f} s and {self.records:,} records behind, and {rate}:"
+            f" about {self.seconds:.0f} s (reported {self.age_s:.0f} s ago)"
         )
 
 

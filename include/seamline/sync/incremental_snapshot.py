@@ -35,6 +35,7 @@ from seamline.sync.hold import Hold
 from seamline.sync.onboard import publish, staged_snapshot
 from seamline.sync.pace import Pace
 from seamline.sync.span_loop import run_stream
+from seamline.sync.stream_state import state_in_words
 
 _STANDS = ("failed", "stopped", "paused")
 _SILENT_S = 60.0
@@ -217,7 +218,7 @@ class _TargetStream:
         report = self._director.latest_report(self.stream)
         if report is not None and (report.age_s > _SILENT_S or report.state == "no_slot"):
             raise TransientError(
-                f"{self.stream} does not move: {report.state}, last heard {report.age_s:.0f} s ago",
+                f"{self.stream} does not move: {state_in_words(report.state)}, reported {report.age_s:.0f} s ago",
                 hint="see `seamline status`; once it moves, run the task again",
                 sync=self.stream.sync,
             )

@@ -309,8 +309,13 @@ def _heard(report: StreamReport, lag_max_s: float, now: datetime) -> StreamState
 
 def _called(report: StreamReport) -> str:
     """What it reported, in words for people."""
-    word = Word.TRYING_AGAIN if report.state == "backing_off" else report.state.replace("_", " ")
+    word = state_in_words(report.state)
     return f"{word}: {_error(report)}" if report.error else word
+
+
+def state_in_words(state: str) -> str:
+    """A state as streams report it, for people."""
+    return Word.TRYING_AGAIN if state == "backing_off" else state.replace("_", " ")
 
 
 def _error(report: StreamReport) -> str:
