@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding
 from seamline.domain.errors import SeamlineError
+from seamline.domain.ledger import StreamId
 from seamline.ports import Joining, Load
 from seamline.sinks.iceberg import types
 from seamline.sinks.iceberg.edit import TableEdit
@@ -17,6 +18,7 @@ from seamline.sinks.iceberg.snapshot import obsolete, own_snapshot
 from seamline.sinks.lake.files import NewFiles
 from seamline.sinks.lake.loads import StagedFiles, require_as_compared, staged_files
 from seamline.sinks.lake.rows import FileRows
+from seamline.sinks.lake.sink import Mark
 from seamline.sinks.lake.store import CatalogueChanges, PointerMove, Seen
 from seamline.values.changes import ChangeBatch
 
@@ -33,17 +35,20 @@ class IcebergTables:
     def forget(self) -> None:
         self._heads, self._indexes = {}, {}
 
-    def foreign(self, table: str, seen: Seen) -> str:
+    def take_over(self, tables: Sequence[str], seen: Seen, *, mark: Mark) -> None:
+        """Nothing to do: what leads to files is in the catalogue, and moves with the ledger."""
+
+    def foreign(self, table: str, seen: Seen, stream: StreamId) -> str:  # noqa: ARG002
         known = self._heads.get(table)
         if known is not None and known.location == seen.heads[table]:
             return ""
         return own_snapshot(read_metadata(seen.heads[table]), seen.snapshots.get(table))
 
     def edited(
-        self, name: str, seen: Seen, batches: Iterable[ChangeBatch], *, mark: str
+        self, name: str, seen: Seen, batches: Iterable[ChangeBatch], *, mark: Mark
     ) -> tuple["_StagedTable | None", list[Finding]]:
         head = self._head_of(name, seen)
-        files = NewFiles(head.metadata.location, mark)
+        files = NewFiles(head.metadata.location, str(mark))
         index = self._indexes.setdefault(name, RowIndex(self._definitions[name]))
         edit = TableEdit(self._definitions[name], head, index, files)
         try:
@@ -67,14 +72,14 @@ class IcebergTables:
             require_as_compared(staged, load, types)
 
     def changes_of_publish(
-        self, loads: Sequence[Load], heads: Mapping[str, str], aside: Mapping[str, str], *, mark: str
+        self, loads: Sequence[Load], heads: Mapping[str, str], aside: Mapping[str, str], *, mark: Mark
     ) -> CatalogueChanges:
-        return changes_of_publish(loads, self._staged(loads), heads, aside, mark=mark)
+        return changes_of_publish(loads, self._staged(loads), heads, aside, mark=str(mark))
 
     def changes_of_join(
-        self, joining: Joining, heads: Mapping[str, str], arriving: Mapping[str, str], *, mark: str
+        self, joining: Joining, heads: Mapping[str, str], arriving: Mapping[str, str], *, mark: Mark
     ) -> CatalogueChanges:
-        return changes_of_join(joining, heads, arriving, mark=mark)
+        return changes_of_join(joining, heads, arriving, mark=str(mark))
 
     def _staged(self, loads: Sequence[Load]) -> dict[str, StagedFiles]:
         return {load.table.name: staged_files(self._options.warehouse, load) for load in loads}

@@ -5,6 +5,7 @@ move in one transaction of the catalogue's database. What the files are is the m
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeVar, cast
 
 from seamline.domain.catalogue import Table
@@ -26,6 +27,17 @@ _FOREIGN = "foreign write"
 DoneT = TypeVar("DoneT")
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Who writes: a stream at an epoch of its ledger. Its text stands in names of files."""
+
+    stream: StreamId
+    epoch: int
+
+    def __str__(self) -> str:
+        return f"{self.stream.sync}-e{self.epoch}"
+
+
 class StagedTable(Protocol):
     """A table as a commit would leave it."""
 
@@ -43,16 +55,19 @@ class StagedTable(Protocol):
 
 
 class LakeTables(Protocol):
-    """The tables of one stream in one format. `mark` says of which stream and epoch files are."""
+    """The tables of one stream in one format."""
 
     def forget(self) -> None:
         """A new owner begins: nothing of what is known of the tables is sure any more."""
 
-    def foreign(self, table: str, seen: Seen) -> str:
+    def take_over(self, tables: Sequence[str], seen: Seen, *, mark: Mark) -> None:
+        """Let no commit of an older epoch come to these tables any more, and undo what one has left half done."""
+
+    def foreign(self, table: str, seen: Seen, stream: StreamId) -> str:
         """What somebody else has done to a table of the catalogue, in words; "" for nothing."""
 
     def edited(
-        self, name: str, seen: Seen, batches: Iterable[ChangeBatch], *, mark: str
+        self, name: str, seen: Seen, batches: Iterable[ChangeBatch], *, mark: Mark
     ) -> tuple[StagedTable | None, list[Finding]]:
         """A table with the changes of a span; None where nothing changes. Nothing of it is seen before `land`.
 
@@ -60,7 +75,7 @@ class LakeTables(Protocol):
         """
 
     def changes_of_publish(
-        self, loads: Sequence[Load], heads: Mapping[str, str], aside: Mapping[str, str], *, mark: str
+        self, loads: Sequence[Load], heads: Mapping[str, str], aside: Mapping[str, str], *, mark: Mark
     ) -> CatalogueChanges:
         """New tables, and other rows for those that `heads` has already. `aside`: table → the name of one that leaves.
 
@@ -68,7 +83,7 @@ class LakeTables(Protocol):
         """
 
     def changes_of_join(
-        self, joining: Joining, heads: Mapping[str, str], arriving: Mapping[str, str], *, mark: str
+        self, joining: Joining, heads: Mapping[str, str], arriving: Mapping[str, str], *, mark: Mark
     ) -> CatalogueChanges:
         """The tables of an incremental snapshot, `arriving`, become the stream's. NotCaughtUp: one is not there yet."""
 
@@ -110,7 +125,10 @@ class LakeSink:
         self._tables.forget()
         self._confirmed = lease.ledger
         with translated("read the tables"):
-            self._require_own(lease, self._store.look(stream, self._destination.namespace))
+            seen = self._store.look(stream, self._destination.namespace)
+            carried = [boundary.table for boundary in lease.ledger.boundaries]
+            self._require_own(lease, seen, tables=carried)
+            self._tables.take_over(carried, seen, mark=Mark(stream, lease.epoch))
         return lease
 
     def stage(self, lease: Lease, changes: TableChanges) -> Staged:  # noqa: ARG002 (nothing of it is anybody's yet)
@@ -201,7 +219,7 @@ class LakeSink:
             for number, name in enumerate(dict.fromkeys(one.table for one in staged)):
                 self._require_own(lease, seen, tables=[name])
                 batches = in_order(_batches(staged, of=name))
-                table, found = self._tables.edited(name, seen, batches, mark=_mark(lease.stream, seen))
+                table, found = self._tables.edited(name, seen, batches, mark=Mark(lease.stream, lease.epoch))
                 findings += found
                 if table is not None:
                     tables.append(table)
@@ -233,10 +251,9 @@ class LakeSink:
 
     # ---- other writers ----------------------------------------------------------------------------------------------
 
-    def _require_own(self, lease: Lease, seen: Seen, *, tables: Sequence[str] | None = None) -> None:
-        """Diverged, and a finding, where somebody else has changed rows of the stream's tables."""
-        carried = [boundary.table for boundary in lease.ledger.boundaries] if tables is None else tables
-        foreign = {name: said for name in carried if (said := self._foreign(name, seen))}
+    def _require_own(self, lease: Lease, seen: Seen, *, tables: Sequence[str]) -> None:
+        """Diverged, and a finding, where somebody else has changed rows of these tables."""
+        foreign = {name: said for name in tables if (said := self._foreign(name, seen, lease.stream))}
         if not foreign:
             return
         found = [Finding(name, _FOREIGN, said, lease.ledger.next_offset) for name, said in foreign.items()]
@@ -250,8 +267,8 @@ class LakeSink:
             table=",".join(foreign),
         )
 
-    def _foreign(self, table: str, seen: Seen) -> str:
-        return self._tables.foreign(table, seen) if table in seen.heads else "it is gone from the catalogue"
+    def _foreign(self, table: str, seen: Seen, stream: StreamId) -> str:
+        return self._tables.foreign(table, seen, stream) if table in seen.heads else "it is gone from the catalogue"
 
     def _require_not_of_others(
         self, stream: StreamId, tables: Sequence[Table], seen: Seen, carried: Collection[str]
@@ -280,6 +297,6 @@ def _begins_here(ledger: LedgerRow | None, lease: Lease, progress: Progress) -> 
     )
 
 
-def _mark(stream: StreamId, seen: Seen) -> str:
-    """Stands in the names of files: of which stream and epoch they are."""
-    return f"{stream.sync}-e{seen.ledger.epoch if seen.ledger else 0}"
+def _mark(stream: StreamId, seen: Seen) -> Mark:
+    """Of what is written before there is a lease."""
+    return Mark(stream, seen.ledger.epoch if seen.ledger else 0)
