@@ -21,9 +21,10 @@ from seamline.sinks.iceberg.edit import TableEdit
 from seamline.sinks.iceberg.manifests import Head, read_head, read_metadata
 from seamline.sinks.iceberg.rows import RowIndex
 from seamline.sinks.iceberg.snapshot import FileChanges, new_head, obsolete, own_snapshot, staged_head
-from seamline.sinks.iceberg.types import refuse_special, typed
+from seamline.sinks.iceberg.types import typed
 from seamline.sinks.lake import edit as lake_edit
 from seamline.sinks.lake.chunks import StagedBatch, in_order
+from seamline.sinks.lake.columns import refuse_special
 from seamline.sinks.lake.files import NewFiles, new_location, path_of
 from seamline.values.arrow import schema_of
 from seamline.values.build import array_of, batch_of, rows_of
