@@ -11,6 +11,7 @@ from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.position import Position
 from seamline.kinds.found import power, sink_kind, source_kind
+from seamline.kinds.frames import Frames, WritesFrames
 from seamline.kinds.sink import CertifiesArrivals, CutsLiveTables, HoldsCuts, ReadsBack
 from seamline.kinds.source import Certifies, HidesSchemaChanges
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
@@ -57,11 +58,22 @@ def heartbeat_payload(source: SourcePlan) -> HeartbeatPayload | None:
     return kind.open_payload(source) if isinstance(kind, HidesSchemaChanges) else None
 
 
-def sink(plan: SyncPlan, destination_name: str) -> Sink:
+def sink(plan: SyncPlan, destination_name: str, *, frames: Frames | None = None) -> Sink:
+    """`frames`: for a stream into a destination that needs them."""
     destination = plan.destination(destination_name)
     kind = sink_kind(destination.kind)
     decoder = source_kind(plan.source.kind).change_decoder(plan.source)
-    return kind.open_sink(plan, destination, decoder=decoder)
+    if frames is None:
+        return kind.open_sink(plan, destination, decoder=decoder)
+    writing = power(kind, WritesFrames, to="be written through DataFrames")
+    return writing.open_sink_over(plan, destination, decoder=decoder, frames=frames)
+
+
+def needs_frames(plan: SyncPlan, destination_name: str) -> bool:
+    """Whether the stream into this destination runs where a session of Spark is."""
+    destination = plan.destination(destination_name)
+    kind = sink_kind(destination.kind)
+    return isinstance(kind, WritesFrames) and kind.needs_frames(destination)
 
 
 def log_reader(plan: SyncPlan) -> LogReader:

@@ -8,7 +8,7 @@ import pytest
 
 from seamline.domain.errors import SeamlineError
 from seamline.sinks.iceberg.edit import TableEdit
-from seamline.sinks.lake import sink
+from seamline.sinks.lake import edit, sink
 from tests.contract.behaviours import BEHAVIOURS, Behaviour
 from tests.contract.going_back_behaviours import GOING_BACK_BEHAVIOURS
 from tests.contract.joining_behaviours import JOINING_BEHAVIOURS
@@ -50,7 +50,7 @@ PLANTED: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {
         "a_truncate_between_chunks_undoes_those_before_it",
     ),
     "nothing is a finding": (
-        lambda patch: patch.setattr(TableEdit, "_findings", lambda *_: []),
+        lambda patch: patch.setattr(edit, "findings_of", lambda *_: []),
         "what_meets_the_unexpected_is_applied_counted_and_kept",
     ),
     "chunks come in the order of their staging": (

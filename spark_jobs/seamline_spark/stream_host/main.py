@@ -29,7 +29,7 @@ from seamline.sync.source_watch import SOURCE_ALARMS
 from seamline.sync.stream_host import ROSTER_ALARMS, StreamRoster
 from seamline.sync.stream_state import alarms_over_now
 from seamline_spark.stream_host.host import StopAsked, StreamHost, WatchSource, watch_source_with
-from seamline_spark.stream_host.spark_streams import Partition, SparkStreams, configured
+from seamline_spark.stream_host.spark_streams import Partition, SparkStreams, configured, iceberg_jars
 from seamline_spark.stream_host.task import stream_partition
 
 log = logging.getLogger("seamline_spark.stream_host")
@@ -144,13 +144,14 @@ def _start_spark(pool: str, *, slots: int) -> SparkContext:
     # Whoever stops this process may signal its whole group. The JVM must outlive that until the streams have stopped,
     # and a JVM that is born with an ignored signal goes on ignoring it.
     handlers = _on_stop_signals(signal.SIG_IGN)
+    jars = iceberg_jars()
     try:
-        gateway = launch_gateway(configured(SparkConf(), pool, slots=slots))  # type: ignore[no-untyped-call]
+        gateway = launch_gateway(configured(SparkConf(), pool, slots=slots, jars=jars))  # type: ignore[no-untyped-call]
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
     # Once more: what spark-submit or spark-defaults say is known to the JVM alone.
-    conf = configured(SparkConf(_jvm=gateway.jvm), pool, slots=slots)
+    conf = configured(SparkConf(_jvm=gateway.jvm), pool, slots=slots, jars=jars)
     context = SparkContext(conf=conf, gateway=gateway)
     # The end of each task is reported by this driver in one line; Spark would add a hundred of Java to it.
     context.setLogLevel("FATAL")

@@ -1,21 +1,31 @@
-"""Streams as Spark jobs: one task, one job group, one thread of the driver each."""
+"""Streams as Spark jobs: one job group and one thread of the driver each.
+
+Most are one long-running task. A stream that writes through DataFrames runs in its thread on the driver, where the
+session is, and its statements are jobs of its group. It holds a slot like any other: so its statements find a place.
+"""
 
 import logging
 import math
 import re
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import InheritableThread, SparkConf, SparkContext
+from pyspark.sql import SparkSession
 
+from seamline import registry, settings
 from seamline.domain.errors import TransientError
 from seamline.domain.ledger import StreamId
+from seamline.plan.model import plan_from_json
 from seamline.sync.stream_host import Cancel, Outcome, Start, TaskEnd
-from seamline_spark.stream_host.task import Ended, StreamTask
+from seamline_spark.frames import SparkFrames
+from seamline_spark.stream_host.task import Ended, StreamTask, run_one
 
 log = logging.getLogger(__name__)
 
@@ -46,19 +56,28 @@ _DEFAULTS = {
 }
 
 
-def configured(conf: SparkConf, pool: str, *, slots: int) -> SparkConf:
-    """Spark's settings of the host: where `conf` says nothing, local."""
+def configured(conf: SparkConf, pool: str, *, slots: int, jars: Sequence[Path] = ()) -> SparkConf:
+    """Spark's settings of the host: where `conf` says nothing, local. `jars`: what destinations need of Spark beside
+    its own."""
     conf.setIfMissing("spark.master", f"local[{slots}]").setIfMissing("spark.app.name", f"streams {pool}")
     for name, value in _DEFAULTS.items():
         conf.setIfMissing(name, value)
     if is_local(str(conf.get("spark.master"))):
         conf.setIfMissing("spark.driver.host", "127.0.0.1").setIfMissing("spark.driver.bindAddress", "127.0.0.1")
+        # There is one JVM, which need not get them as a copy.
+        conf.setIfMissing("spark.driver.extraClassPath", ":".join(map(str, jars)))
     else:
         # A host keeps its cores for good: it takes no more than it was given, and serves once it knows how many it has.
         conf.setIfMissing("spark.cores.max", str(slots)).setIfMissing(_ALL_REGISTERED, "1.0")
+        conf.setIfMissing("spark.jars", ",".join(map(str, jars)))
     for name, value in _FIXED.items():
         conf.set(name, value)
     return conf
+
+
+def iceberg_jars() -> list[Path]:
+    """Iceberg for Spark, as jars/jars.lock pins it; nothing where `./seamline setup` was not asked for it."""
+    return sorted((settings.load().env / "jars" / "spark").glob("iceberg-spark-runtime-*.jar"))
 
 
 def is_local(master: str) -> bool:
@@ -83,6 +102,8 @@ class SparkStreams:
         self._idle_after_s = idle_after_s
         self._ends = ends
         self._partition = partition
+        self._session: SparkSession | None = None
+        self._opening = threading.Lock()
         if is_local(str(context.master)):
             # Workers are started as `python3` of PATH otherwise, which need not be this environment.
             context.pythonExec = sys.executable
@@ -106,7 +127,7 @@ class SparkStreams:
 
     def _run(self, action: Start) -> None:
         wanted, attempt = action.wanted, action.attempt
-        outcome, error, next_offset = Outcome.LOST, "its Spark job ended without a word", 0
+        outcome, error, next_offset = Outcome.LOST, "it ended without a word: the host's log may have the reason", 0
         try:
             outcome, error, next_offset = self._run_job(action)
         except Py4JJavaError as exc:
@@ -141,10 +162,20 @@ class SparkStreams:
             is_paused=wanted.paused,
             idle_after_s=self._idle_after_s,
         )
-        [(outcome, error, next_offset)] = (
-            self._context.parallelize([task.to_json()], 1).mapPartitions(self._partition).collect()
-        )
+        if registry.needs_frames(plan_from_json(wanted.plan_json), wanted.stream.destination):
+            outcome, error, next_offset = run_one(task, frames=SparkFrames(self._opened()))
+        else:
+            [(outcome, error, next_offset)] = (
+                self._context.parallelize([task.to_json()], 1).mapPartitions(self._partition).collect()
+            )
         return Outcome(outcome), error, next_offset
+
+    def _opened(self) -> SparkSession:
+        """The application's session, from which each stream has its own."""
+        with self._opening:
+            if self._session is None:
+                self._session = SparkSession(self._context)
+            return self._session
 
 
 def _group(stream: StreamId, attempt: int) -> str:

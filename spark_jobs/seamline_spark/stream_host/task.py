@@ -1,4 +1,7 @@
-"""One stream as the code of one Spark task. Runs in a Python worker; knows nothing of Spark but that."""
+"""One stream as the code of one Spark task. Runs in a Python worker; knows nothing of Spark but that.
+
+A stream that writes through DataFrames runs on the driver instead, in a thread of its own.
+"""
 
 import ctypes
 import json
@@ -14,6 +17,7 @@ from dataclasses import asdict, dataclass
 from seamline import registry
 from seamline.domain.errors import CommitUnknown, ConfigError, SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
+from seamline.kinds.frames import Frames
 from seamline.plan.model import plan_from_json
 from seamline.platform.control import PlatformStreamControl
 from seamline.ports import Orders, StreamReport
@@ -53,10 +57,13 @@ def stream_partition(tasks: Iterable[str]) -> Iterator[Ended]:
         yield run_one(StreamTask(**json.loads(text)))
 
 
-def run_one(task: StreamTask) -> Ended:
-    """Stream until asked to stop or until trouble. An error that is not ours is a bug: it fails the task itself."""
+def run_one(task: StreamTask, *, frames: Frames | None = None) -> Ended:
+    """Stream until asked to stop or until trouble. An error that is not ours is a bug: it fails the task itself.
+
+    `frames`: on the driver, for a destination that needs them.
+    """
     try:
-        last = _stream(task)
+        last = _stream(task, frames)
     except SeamlineError as exc:
         outcome = outcome_of(exc)
         log.log(
@@ -78,7 +85,7 @@ def outcome_of(error: SeamlineError) -> Outcome:
     return Outcome.FINAL
 
 
-def _stream(task: StreamTask) -> StreamReport:
+def _stream(task: StreamTask, frames: Frames | None) -> StreamReport:
     """Returns its last report: `stopped` or `idle`."""
     plan = plan_from_json(task.plan_json)
     stream = StreamId(task.sync, task.destination)
@@ -95,7 +102,7 @@ def _stream(task: StreamTask) -> StreamReport:
                 plan,
                 task.destination,
                 reader=opened.enter_context(closing(registry.log_reader(plan))),
-                sink=opened.enter_context(closing(registry.sink(plan, task.destination))),
+                sink=opened.enter_context(closing(registry.sink(plan, task.destination, frames=frames))),
                 control=control,
                 schema_guard=schema_guard,
                 open_log=lambda: registry.log_reader(plan),

@@ -10,6 +10,7 @@ from seamline.domain.ledger import StreamId
 from seamline.domain.names import NameLimit, NameUnit
 from seamline.domain.position import Position
 from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
+from seamline.kinds.frames import Frames
 from seamline.kinds.logins import DestinationLogins
 from seamline.kinds.reading import SyncTables
 from seamline.kinds.sink import Atomic, SinkKind, SinkPowers
@@ -27,7 +28,7 @@ _NAME_CHARACTERS = 200
 
 
 class Iceberg:
-    """`kinds.sink.SinkKind` with the powers `ReadsBack`, `CutsLiveTables` and `ReadsAtOnePosition`."""
+    """`kinds.sink.SinkKind` with the powers `ReadsBack`, `CutsLiveTables`, `ReadsAtOnePosition` and `WritesFrames`."""
 
     name: ClassVar[str] = "iceberg"
     powers: ClassVar[SinkPowers] = SinkPowers(Atomic.SYNC, names=NameLimit(_NAME_CHARACTERS, NameUnit.CHARACTERS))
@@ -41,6 +42,20 @@ class Iceberg:
         from seamline.sinks.iceberg.sink import open_sink
 
         return open_sink(plan, destination, decoder=decoder)
+
+    # WritesFrames
+
+    def needs_frames(self, destination: DestinationPlan) -> bool:
+        from seamline.sinks.iceberg.options import SPARK, options_of
+
+        return options_of(destination).write == SPARK
+
+    def open_sink_over(
+        self, plan: SyncPlan, destination: DestinationPlan, *, decoder: "ChangeDecoder", frames: Frames
+    ) -> Sink:
+        from seamline.sinks.iceberg.sink import open_sink
+
+        return open_sink(plan, destination, decoder=decoder, frames=frames)
 
     def problems(self, plan: SyncPlan, destination: DestinationPlan) -> Sequence[Problem]:
         from seamline.sinks.iceberg.preflight import problems

@@ -20,9 +20,9 @@ from pyiceberg.manifest import (
     ManifestWriterV2,
     write_manifest_list,
 )
-from pyiceberg.serializers import FromInputFile, ToOutputFile
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
-from pyiceberg.typedef import Record
+from pyiceberg.typedef import IcebergBaseModel, Record
 
 from seamline.domain.errors import Refused
 from seamline.sinks.lake.files import url_of
@@ -77,8 +77,13 @@ def read_metadata(location: str) -> TableMetadata:
 
 def write_metadata(metadata: TableMetadata, path: Path) -> str:
     """Where it lies now."""
-    ToOutputFile.table_metadata(metadata, FILE_IO.new_output(url_of(path)))
+    path.write_text(metadata_json(metadata), encoding="utf-8")
     return url_of(path)
+
+
+def metadata_json(metadata: TableMetadata) -> str:
+    """Of any format: pyiceberg 0.12 reads format 3 whole, but refuses to write it."""
+    return IcebergBaseModel.model_dump_json(metadata)
 
 
 def read_head(location: str) -> Head:

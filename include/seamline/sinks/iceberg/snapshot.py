@@ -74,7 +74,7 @@ def staged_head(head: Head, changes: FileChanges, files: NewFiles) -> Head:
         summary=_summary(head, changes),
         schema_id=base.current_schema_id,
     )
-    updates = (AddSnapshotUpdate(snapshot=snapshot), _as_main(number), *_let_go(base))
+    updates = (AddSnapshotUpdate(snapshot=snapshot), _as_main(number), *let_go(base))
     metadata = update_table_metadata(base, updates, metadata_location=head.location or None)
     location = write_metadata(metadata, files.versioned(version_of(head.location) + 1 if head.location else 0))
     data, deletes = (
@@ -144,7 +144,8 @@ def _as_main(snapshot_id: int) -> TableUpdate:
     )
 
 
-def _let_go(metadata: TableMetadata) -> Iterator[TableUpdate]:
+def let_go(metadata: TableMetadata) -> Iterator[TableUpdate]:
+    """Of snapshots beyond those that are kept, where one more comes."""
     held = {ref.snapshot_id for ref in metadata.refs.values()}
     others = [one.snapshot_id for one in metadata.snapshots if one.snapshot_id not in held]
     kept = SNAPSHOTS_KEPT - 1  # beside the head

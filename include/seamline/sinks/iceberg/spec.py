@@ -6,7 +6,6 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from seamline.domain.staged_cut import CutSource
-from seamline.sinks.iceberg.options import NATIVE, SPARK
 from seamline.spec.destination import Destination
 from seamline.spec.fields import Name, SchemaName
 
@@ -18,15 +17,6 @@ def _warehouse(value: str) -> str:
             " built yet"
         )
     return value.rstrip("/") or value
-
-
-def _write(value: str) -> str:
-    if value == SPARK:
-        raise ValueError(
-            "`write: spark` is not built yet: it merges in a staging branch by Spark, for tables with partitions."
-            f" `write: {NATIVE}` writes tables without partitions"
-        )
-    return value
 
 
 class IcebergDestination(Destination):
@@ -45,8 +35,10 @@ class IcebergDestination(Destination):
         description="Folder of the tables' files, which must be there: the same absolute path on every machine of the"
         " sync."
     )
-    write: Annotated[Literal["native", "spark"], AfterValidator(_write)] = Field(
-        "native", description="Who writes the files: `native` in the stream's own process. `spark` is not built yet."
+    write: Literal["native", "spark"] = Field(
+        "native",
+        description="Who writes changes: `native` in the stream's own process, a commit in a fraction of a second; or"
+        " `spark` by statements of the stream host's Spark session, a commit in seconds.",
     )
 
     commit_every_ms: int = Field(

@@ -18,7 +18,7 @@ from seamline.sinks.iceberg.snapshot import obsolete, own_snapshot
 from seamline.sinks.lake.files import NewFiles
 from seamline.sinks.lake.loads import StagedFiles, require_as_compared, staged_files
 from seamline.sinks.lake.rows import FileRows
-from seamline.sinks.lake.sink import Mark
+from seamline.sinks.lake.sink import Mark, StagedTable
 from seamline.sinks.lake.store import CatalogueChanges, PointerMove, Seen
 from seamline.values.changes import ChangeBatch
 
@@ -35,6 +35,9 @@ class IcebergTables:
     def forget(self) -> None:
         self._heads, self._indexes = {}, {}
 
+    def close(self) -> None:
+        return
+
     def take_over(self, tables: Sequence[str], seen: Seen, *, mark: Mark) -> None:
         """Nothing to do: what leads to files is in the catalogue, and moves with the ledger."""
 
@@ -46,7 +49,7 @@ class IcebergTables:
 
     def edited(
         self, name: str, seen: Seen, batches: Iterable[ChangeBatch], *, mark: Mark
-    ) -> tuple["_StagedTable | None", list[Finding]]:
+    ) -> tuple[StagedTable | None, list[Finding]]:
         head = self._head_of(name, seen)
         files = NewFiles(head.metadata.location, str(mark))
         index = self._indexes.setdefault(name, RowIndex(self._definitions[name]))

@@ -17,6 +17,8 @@ A table without a key has one column more: `seamline_row_hash`, 128 bits of the 
 is found. Values that the lake's type does not have (infinite dates and moments, NaN in a decimal) are refused by name.
 """
 
+from uuid import UUID
+
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
@@ -42,6 +44,7 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.sinks.lake.columns import WHOLE_DIGITS, is_text, stored_column, typed_column
 from seamline.sinks.lake.identity import HASH_BYTES, ROW_HASH, identities
 from seamline.values.arrow import arrow_type, schema_of
+from seamline.values.digest import canonical_texts
 
 _WHOLE_TEXTS = DecimalType(WHOLE_DIGITS, 0)
 
@@ -109,6 +112,23 @@ def typed(table: Table, rows: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [typed_column(column, rows.column(column.name)) for column in table.columns], schema=schema_of(table)
     )
+
+
+def framed(table: Table, rows: pa.RecordBatch) -> list[pa.Array]:
+    """The columns of `stored` as Spark takes them: it has no type for a uuid, and none for bytes of one length."""
+    found = stored(table, rows)
+    arrays = [values.combine_chunks() for values in found.columns]
+    for place, column in enumerate(table.columns):
+        if column.kind is Kind.UUID:
+            arrays[place] = canonical_texts(column, rows.column(place))
+    return [values.cast(pa.binary()) if pa.types.is_fixed_size_binary(values.type) else values for values in arrays]
+
+
+def from_frame(column: Column, values: pa.ChunkedArray) -> pa.Array:
+    """What Spark answers, in the typed form."""
+    if column.kind is Kind.UUID:
+        return pa.array([None if text is None else UUID(text).bytes for text in values.to_pylist()], pa.binary(16))
+    return typed_column(column, values)
 
 
 def _as_type(values: pa.Array, of: pa.DataType) -> pa.Array:

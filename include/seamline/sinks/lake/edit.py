@@ -3,7 +3,6 @@
 How a format writes down which rows are gone is its own matter.
 """
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 
@@ -13,17 +12,15 @@ import pyarrow.compute as pc
 
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding
-from seamline.domain.errors import Diverged
+from seamline.sinks.lake.batches import findings_of, net_copies, require_copies, require_stored
 from seamline.sinks.lake.identity import identities
-from seamline.sinks.lake.rows import FileRows, Flags, Numbers, Places, found_in
+from seamline.sinks.lake.rows import FileRows, Numbers, Places, found_in
 from seamline.sinks.lake.storage import RowStorage, read_columns
-from seamline.values.build import values_of
 from seamline.values.changes import ChangeBatch
 
 # So many small files become one, as far as they are JOINED_BYTES of Parquet together.
 FILES_JOINED = 50
 SMALL_BYTES, JOINED_BYTES = 8 * 2**20, 64 * 2**20
-_CHANGED = "somebody changed the table in the destination: reconcile it, then onboard it again"
 
 
 class RowEdit(ABC):
@@ -68,28 +65,12 @@ class RowEdit(ABC):
 
     def _apply_keyed(self, batch: ChangeBatch) -> list[Finding]:
         places = found_in(self._rows, identities(self._table, batch.rows))
-        findings = self._findings(batch, places.is_there)
+        findings = findings_of(self._table, batch, places.is_there)
         rows = self._filled(batch, places)
         for path, positions in places.by_file():
             self._remove(path, positions)
         self._add(rows.filter(pc.invert(batch.deleted)))
         return findings
-
-    def _findings(self, batch: ChangeBatch, is_there: Flags) -> list[Finding]:
-        assert batch.deleted is not None and batch.met is not None and batch.offset is not None
-        odd = np.flatnonzero(batch.met.to_numpy(zero_copy_only=False) != is_there)
-        if not len(odd):
-            return []
-        taken = pa.array(odd)
-        keys = [values_of(column, batch.rows.column(column.name).take(taken)) for column in self._table.key_columns]
-        texts = [
-            json.dumps(dict(zip(self._table.key, key, strict=True)), default=str) for key in zip(*keys, strict=True)
-        ]
-        beside = (values.take(taken).to_pylist() for values in (batch.deleted, batch.met, batch.offset))
-        return [
-            Finding(self._table.name, _kind(is_deleted=is_deleted, met=met), text, offset)
-            for text, is_deleted, met, offset in zip(texts, *beside, strict=True)
-        ]
 
     def _filled(self, batch: ChangeBatch, places: Places) -> pa.RecordBatch:
         """The rows, with the stored values of what the log left out."""
@@ -101,14 +82,7 @@ class RowEdit(ABC):
             lacking = np.flatnonzero(batch.is_missing(name).to_numpy(zero_copy_only=False))
             if not len(lacking):
                 continue
-            orphans = int((places.file[lacking] < 0).sum())
-            if orphans:
-                raise Diverged(
-                    f"{orphans} changes of {self._table.name} leave out values that did not change, of rows that the"
-                    " destination does not have",
-                    hint=_CHANGED,
-                    table=self._table.name,
-                )
+            require_stored(self._table, lacking=int((places.file[lacking] < 0).sum()))
             rows = rows.set_column(
                 rows.schema.get_field_index(name),
                 rows.schema.field(name),
@@ -144,15 +118,9 @@ class RowEdit(ABC):
     # ---- tables without a key ---------------------------------------------------------------------------------------
 
     def _apply_keyless(self, batch: ChangeBatch) -> None:
-        """Copies of one identity are added up first: a row may stand in a batch twice, written differently."""
-        assert batch.copies is not None
-        encoded = identities(self._table, batch.rows).dictionary_encode()
-        which = encoded.indices.to_numpy()
-        net = np.zeros(len(encoded.dictionary), np.int64)
-        np.add.at(net, which, batch.copies.to_numpy())
-        _, first = np.unique(which, return_index=True)
-        self._remove_copies(encoded.dictionary, np.maximum(-net, 0))
-        self._add(batch.rows.take(pa.array(np.repeat(first, np.maximum(net, 0)))))
+        net = net_copies(self._table, batch)
+        self._remove_copies(net.identities, net.removed)
+        self._add(net.added)
 
     def _remove_copies(self, wanted: pa.Array, copies: Numbers) -> None:
         """Exactly so many of each, the first ones in the order of files and positions."""
@@ -165,14 +133,8 @@ class RowEdit(ABC):
             if is_chosen.any():
                 left -= np.bincount(which[is_chosen], minlength=len(left))
                 self._remove(path, positions[is_chosen])
-        if left.any():
-            total = int(copies.sum())
-            raise Diverged(
-                f"{total} rows of {self._table.name} should go, the destination holds only {total - int(left.sum())} of"
-                " them",
-                hint=_CHANGED,
-                table=self._table.name,
-            )
+        total = int(copies.sum())
+        require_copies(self._table, total, found=total - int(left.sum()))
 
     # ---- files ------------------------------------------------------------------------------------------------------
 
@@ -219,12 +181,6 @@ class RowEdit(ABC):
                 break
             chosen.append(path)
         return chosen
-
-
-def _kind(*, is_deleted: bool, met: bool) -> str:
-    if not met:
-        return "insert met a row"
-    return "delete met no row" if is_deleted else "update met no row"
 
 
 def _rank(which: Numbers) -> Numbers:

@@ -69,9 +69,15 @@ class NewFiles:
         path = self._base / "metadata" / f"{version:05d}-{self._mark}.metadata.json"
         return self._kept(path)
 
+    def written(self, paths: Iterable[Path]) -> None:
+        """Files that somebody else has written for this attempt."""
+        self._made += paths
+
     def synced(self) -> None:
         """Return once all that was written is on the disk."""
-        for path in (*self._made, *dict.fromkeys(path.parent for path in self._made)):
+        # Also the folders above: one of a partition may be new.
+        folders = (parent for path in self._made for parent in path.relative_to(self._base).parents)
+        for path in (*self._made, *(self._base / folder for folder in dict.fromkeys(folders))):
             sync(path)
 
     def drop(self, paths: Iterable[Path] | None = None) -> None:

@@ -60,6 +60,8 @@ class LakeTables(Protocol):
     def forget(self) -> None:
         """A new owner begins: nothing of what is known of the tables is sure any more."""
 
+    def close(self) -> None: ...
+
     def take_over(self, tables: Sequence[str], seen: Seen, *, mark: Mark) -> None:
         """Let no commit of an older epoch come to these tables any more, and undo what one has left half done."""
 
@@ -179,6 +181,7 @@ class LakeSink:
 
     def close(self) -> None:
         self._chunks.empty()
+        self._tables.close()
         self._store.close()
 
     # ---- one span ---------------------------------------------------------------------------------------------------
