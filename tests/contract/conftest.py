@@ -5,10 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from seamline.adapters.connections import Connection
+from tests.contract.spark_session import frames, spark
 from tests.integration.conftest import mysql_root
 from tests.integration.databases import PUBLISHER, mariadb_destination, mysql_destination, postgres_database
 
-__all__ = ["mysql_root"]
+__all__ = ["frames", "mysql_root", "spark"]
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ from seamline.domain.changes import Finding
 from seamline.domain.ledger import LedgerRow
 from seamline.domain.position import position_to_json
 from seamline.kinds.bulk import ArrowRows
+from seamline.kinds.frames import Frames
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Failpoints, Load, Sink
 from seamline.sinks.iceberg import snapshot, types
@@ -53,9 +54,18 @@ def compacted(head: Head) -> Head:
 class LakeWorld:
     """What both have in common. A plan that a test puts in place of the first gets the destination of a lake too."""
 
-    def __init__(self, tables: Sequence[Table], warehouse: Path, kind: type[IcebergSink] = IcebergSink) -> None:
+    def __init__(
+        self,
+        tables: Sequence[Table],
+        warehouse: Path,
+        kind: type[IcebergSink] = IcebergSink,
+        *,
+        frames: Frames | None = None,
+    ) -> None:
         self._warehouse = warehouse
         self._kind = kind
+        # With them, Spark writes the changes.
+        self._frames = frames
         self.plan = sync_plan(tables)
 
     @property
@@ -64,7 +74,8 @@ class LakeWorld:
 
     @plan.setter
     def plan(self, plan: SyncPlan) -> None:
-        options = (("catalog", CATALOG), ("warehouse", str(self._warehouse)), ("write", "native"))
+        write = "native" if self._frames is None else "spark"
+        options = (("catalog", CATALOG), ("warehouse", str(self._warehouse)), ("write", write))
         lakes = tuple(replace(one, kind="iceberg", options=options) for one in plan.destinations)
         self._plan = replace(plan, destinations=lakes)
 
@@ -80,7 +91,9 @@ class LakeWorld:
 
     def sink_over(self, store: LakeStore, *, failpoints: Failpoints | None = None) -> IcebergSink:
         decoder = decoder_of(self.plan)
-        return self._kind(self.plan, self.destination, decoder=decoder, store=store, failpoints=failpoints)
+        return self._kind(
+            self.plan, self.destination, decoder=decoder, store=store, frames=self._frames, failpoints=failpoints
+        )
 
     def load(self, table: Table, rows: Sequence[Row]) -> Load:
         batch, _ = decoder_of(self.plan).rows(table, [json.dumps(row).encode() for row in rows])
@@ -106,8 +119,15 @@ class LakeWorld:
 
 
 class MemoryCatalogueWorld(LakeWorld):
-    def __init__(self, tables: Sequence[Table], warehouse: Path, *, kind: type[IcebergSink] = IcebergSink) -> None:
-        super().__init__(tables, warehouse, kind)
+    def __init__(
+        self,
+        tables: Sequence[Table],
+        warehouse: Path,
+        *,
+        kind: type[IcebergSink] = IcebergSink,
+        frames: Frames | None = None,
+    ) -> None:
+        super().__init__(tables, warehouse, kind, frames=frames)
         self.database = LakeDatabase()
 
     def store(self, *, failpoints: Failpoints | None = None) -> LakeStore:

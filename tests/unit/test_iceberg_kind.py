@@ -44,7 +44,6 @@ def test_a_declaration_becomes_a_plan_that_says_where_files_and_pointers_lie(tmp
 @pytest.mark.parametrize(
     ("added", "said"),
     [
-        ("write: spark", "`write: spark` is not built yet"),
         ("write: java", "got 'java'"),
         ("warehouse: s3://bucket/x", "S3 and HDFS are not built yet"),
         ("warehouse: there", "absolute path"),

@@ -114,7 +114,7 @@ def _serve(
     # From here on the lease is kept alive: Spark takes longer to start than the lease lasts on a busy machine.
     coordinator.start()
     try:
-        context = _start_spark(chosen.pool, slots=chosen.slots)
+        context = start_spark(chosen.pool, slots=chosen.slots)
         try:
             slots = context.defaultParallelism
             host = StreamHost(
@@ -133,14 +133,14 @@ def _serve(
             log.info("serving: pool=%s slots=%d", chosen.pool, slots)
             host.run()
         finally:
-            _end_spark(context)
+            end_spark(context)
     finally:
         coordinator.close()
     log.info("stopped: pool=%s", chosen.pool)
     return 0
 
 
-def _start_spark(pool: str, *, slots: int) -> SparkContext:
+def start_spark(pool: str, *, slots: int) -> SparkContext:
     # Whoever stops this process may signal its whole group. The JVM must outlive that until the streams have stopped,
     # and a JVM that is born with an ignored signal goes on ignoring it.
     handlers = _on_stop_signals(signal.SIG_IGN)
@@ -158,7 +158,7 @@ def _start_spark(pool: str, *, slots: int) -> SparkContext:
     return context
 
 
-def _end_spark(context: SparkContext) -> None:
+def end_spark(context: SparkContext) -> None:
     """Stop Spark and wait for its JVM, if it is ours."""
     gateway: Any = context._gateway  # noqa: SLF001 (PySpark offers no other way to wait for its own child)
     process = getattr(gateway, "proc", None)

@@ -186,7 +186,7 @@ class TableMerge:
 
     def _require_done(self, removed: int, added: int) -> None:
         """What Spark says it has done, against what it was given."""
-        said = self._span.added[-1].summary or {}
+        said: Mapping[str, str | None] = self._span.added[-1].summary or {}
         numbers = (int(said.get(name) or 0) for name in ("spark.merge-into.num-target-rows-deleted", "added-records"))
         for what, wanted, found in zip(("deleted", "written"), (removed, added), numbers, strict=True):
             if found != wanted:
