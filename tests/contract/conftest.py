@@ -12,6 +12,10 @@ from tests.integration.databases import PUBLISHER, mariadb_destination, mysql_de
 __all__ = ["frames", "mysql_root", "spark"]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--histories", type=int, default=6, help="histories that both writers of a lake write")
+
+
 @pytest.fixture(scope="session")
 def sink_database(stack: object) -> Iterator[Connection]:
     with postgres_database("stream_contract") as connection:

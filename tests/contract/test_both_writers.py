@@ -1,0 +1,162 @@
+"""The same history of a table, written without Spark and by Spark: equal rows, equal findings, and whoever reads them
+reads the same. `--histories 200` takes as many seeds.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.table import StaticTable
+
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.changes import Finding
+from seamline.domain.digest import SegmentDigest
+from seamline.domain.errors import SchemaConflict
+from seamline.domain.ledger import StreamId
+from seamline.sinks.iceberg.options import LakeOptions
+from seamline.sinks.iceberg.snapshot import FileChanges, new_head, staged_head
+from seamline.sinks.iceberg.span_catalogue import NAMESPACE, SpanCatalogue, SpanTable
+from seamline.sinks.iceberg.spark_tables import SparkTables
+from seamline.sinks.iceberg.tables import IcebergTables
+from seamline.sinks.iceberg.types import from_frame, stored, typed
+from seamline.sinks.lake.chunks import StagedBatch, in_order
+from seamline.sinks.lake.files import NewFiles
+from seamline.sinks.lake.sink import Mark
+from seamline.sinks.lake.store import Seen
+from seamline.values.arrow import schema_of
+from seamline.values.build import batch_of
+from seamline.values.changes import ChangeBatch
+from seamline.values.digest import segment_digest
+from seamline_spark.frames import SparkFrames
+from tests.contract.every_kind import VALUES
+
+SPANS, KEYS, COLUMNS = 3, 30, 9
+NUMBER = Column("number", Kind.INTEGER, "bigint", nullable=False, length=64)
+CODE = Column("code", Kind.STRING, "varchar(9)", nullable=False, length=9)
+MARK = Mark(StreamId("s", "lake"), 1)
+Row = tuple[Any, ...]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "seed" in metafunc.fixturenames:
+        metafunc.parametrize("seed", range(metafunc.config.getoption("--histories")))
+
+
+class OneTable:
+    """Kept by one writer, without a catalogue: `location` is where its pointer would lead."""
+
+    def __init__(self, table: Table, folder: Path, tables: IcebergTables) -> None:
+        folder.mkdir()
+        base = new_head(table, folder)
+        files = NewFiles(base.metadata.location, str(MARK))
+        self.table = table
+        self.tables = tables
+        self.location = staged_head(base, FileChanges(), files).location
+
+    def commit(self, batches: Sequence[ChangeBatch]) -> list[Finding]:
+        seen = Seen(heads={self.table.name: self.location})
+        ordered = in_order(map(StagedBatch.of, batches))
+        staged, findings = self.tables.edited(self.table.name, seen, ordered, mark=MARK)
+        if staged is not None:
+            staged.land()
+            self.location = staged.move.new
+            staged.keep()
+        return findings
+
+    def digest(self) -> SegmentDigest:
+        found = StaticTable.from_metadata(self.location).scan().to_arrow()
+        return digest_of(self.table, typed(self.table, found))
+
+    def digest_by(self, frames: SparkFrames, catalog: str) -> SegmentDigest:
+        """As Spark reads it; `catalog` is a name that the session has not had."""
+        with closing(SpanCatalogue()) as catalogue:
+            catalogue.serve("read", SpanTable(self.location, str(MARK)))
+            frames.configure(catalogue.settings(catalog))
+            rows = frames.run(f"SELECT * FROM {catalog}.{NAMESPACE}.read")
+        columns = [from_frame(column, rows.column(column.name)) for column in self.table.columns]
+        return digest_of(self.table, pa.RecordBatch.from_arrays(columns, schema=schema_of(self.table)))
+
+
+def digest_of(table: Table, rows: pa.RecordBatch) -> SegmentDigest:
+    return segment_digest(table, rows, run_key="")
+
+
+def values_in_a_lake(column: Column) -> list[Any]:
+    """NULL, and those that it does not refuse."""
+    table, kept = Table("t", (column,)), [None]
+    for value in VALUES[column]:
+        try:
+            stored(table, batch_of(table, [(value,)]))
+        except SchemaConflict:
+            continue
+        kept.append(value)
+    return kept
+
+
+class History:
+    """What a source does to one table, drawn by a seed; `spans` are the batches of each commit."""
+
+    def __init__(self, seed: int) -> None:
+        self._dice = random.Random(seed)
+        chosen = self._dice.sample(list(VALUES), COLUMNS)
+        self._values = [values_in_a_lake(column) for column in chosen]
+        is_keyed = seed % 2 == 0
+        columns = (NUMBER, CODE, *chosen) if is_keyed else tuple(chosen)
+        self.table = Table("t x", columns, ("code", "number") if is_keyed else ())
+        self._there: dict[int, Row] = {}
+        self._rows = list[Row]()
+
+    def spans(self) -> Iterator[list[ChangeBatch]]:
+        for _ in range(SPANS):
+            parts = self._dice.choice([1, 1, 2])
+            batches = [self._batch(part if part < parts else 0) for part in range(1, parts + 1)]
+            self._dice.shuffle(batches)
+            yield batches
+
+    def _batch(self, chunk: int) -> ChangeBatch:
+        is_emptied = self._dice.random() < 0.15
+        if is_emptied:
+            self._there, self._rows = {}, []
+        make = self._keyed if self.table.is_keyed else self._keyless
+        return make(chunk=chunk, truncate_first=is_emptied)
+
+    def _keyed(self, **more: Any) -> ChangeBatch:
+        keys = self._dice.sample(range(KEYS), self._dice.randrange(1, 12))
+        gone = [self._dice.random() < 0.3 for _ in keys]
+        # Now and then a change meets what it does not expect.
+        met = [(key in self._there) ^ (self._dice.random() < 0.1) for key in keys]
+        rows = [(key, f"c{key % 3}", *self._drawn()) for key in keys]
+        for key, row, is_gone in zip(keys, rows, gone, strict=True):
+            self._there.pop(key, None) if is_gone else self._there.update({key: row})
+        offsets = pa.array(range(len(keys)), pa.int64())
+        deleted, expected = (pa.array(flags, pa.bool_()) for flags in (gone, met))
+        return ChangeBatch(self.table, batch_of(self.table, rows), deleted, offsets, None, expected, **more)
+
+    def _keyless(self, **more: Any) -> ChangeBatch:
+        new = [self._drawn() for _ in range(4)]
+        copies = [self._dice.randrange(1, 4) for _ in new]
+        self._dice.shuffle(self._rows)
+        removed, self._rows = self._rows[:5], self._rows[5:]
+        self._rows += [row for row, count in zip(new, copies, strict=True) for _ in range(count)]
+        counts = pa.array([*copies, *(-1 for _ in removed)], pa.int64())
+        return ChangeBatch(self.table, batch_of(self.table, [*new, *removed]), copies=counts, **more)
+
+    def _drawn(self) -> Row:
+        return tuple(self._dice.choice(values) for values in self._values)
+
+
+def test_both_writers_leave_the_same_rows_and_findings(seed: int, frames: SparkFrames, tmp_path: Path) -> None:
+    history = History(seed)
+    options = LakeOptions("lake", str(tmp_path), "spark")
+    with closing(SparkTables([history.table], options, frames)) as tables:
+        by_spark = OneTable(history.table, tmp_path / "spark", tables)
+        native = OneTable(history.table, tmp_path / "native", IcebergTables([history.table], options))
+        for batches in history.spans():
+            assert by_spark.commit(batches) == native.commit(batches)
+            assert by_spark.digest() == native.digest()
+    assert native.digest_by(frames, "first") == by_spark.digest_by(frames, "second") == native.digest()
+    assert native.digest().rows > 0
