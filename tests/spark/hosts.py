@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -27,6 +28,8 @@ from tests.integration.databases import postgres, postgres_database
 from tests.waiting import wait_until
 
 START_S = 90.0
+# How Spark starts the daemon of its Python workers; the JVM's own command line has the module's name as a setting.
+DAEMON = "-m seamline_spark.stream_host.daemon"
 
 
 @dataclasses.dataclass
@@ -157,6 +160,29 @@ def session_of(leader: int) -> list[psutil.Process]:
         except (ProcessLookupError, psutil.NoSuchProcess):
             continue
     return found
+
+
+def processes_of(host: "subprocess.Popen[bytes]", of: str) -> list[psutil.Process]:
+    """Living processes of a host whose command line says this, the oldest first."""
+    found = []
+    for process in session_of(host.pid):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if of in " ".join(process.cmdline()):
+                found.append((process.create_time(), process))
+    return [process for _, process in sorted(found, key=lambda one: one[0])]
+
+
+def tasks_of(host: "subprocess.Popen[bytes]") -> list[psutil.Process]:
+    """The Python processes of its tasks, forked by Spark's daemon, which is the oldest of them."""
+    return processes_of(host, DAEMON)[1:]
+
+
+def kill_host(host: "subprocess.Popen[bytes]") -> None:
+    """The driver; its JVM, its daemon and its tasks follow it."""
+    everything = [process.pid for process in session_of(host.pid)]
+    os.kill(host.pid, signal.SIGKILL)
+    wait_until(lambda: all(map(is_gone, everything)), timeout_s=20, what="every process of the host to be gone")
+    host.wait(timeout=10)
 
 
 def is_gone(pid: int) -> bool:

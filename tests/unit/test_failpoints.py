@@ -27,11 +27,21 @@ def test_each_kind_of_place_has_its_cases_and_each_bank_of_cases_is_held_against
 ) -> None:
     texts = [file.read_text(encoding="utf-8") for file in (checkout / "tests/fault/real").glob("test_*.py")]
     cases = [text for text in texts if "bank.disturb_" in text]
-    assert len(cases) == 4
+    assert len(cases) == 5
     assert all("assert_all_is_right_at_the_end(bank, tally)" in text for text in cases)
     met = re.findall(r'parametrize\("failpoint", (\w+)\)|disturb_onboarding\((SLOT), mode\)', "".join(cases))
     named = {one or other for one, other in met}
-    assert named == {"STREAM", "SLOT", "ONBOARDING", "JOINING", "COMPARING", "CAPTURING"}
+    assert named == {
+        "STREAM",
+        "SLOT",
+        "ONBOARDING",
+        "JOINING",
+        "COMPARING",
+        "CAPTURING",
+        "LAKE_STREAM",
+        "LAKE_ONBOARDING",
+        "LAKE_CUTTING",
+    }
     assert set().union(*(placed(name) for name in named)) == MET_HERE
 
 

@@ -54,6 +54,12 @@ NAMES = frozenset(
         "snap.chunk_read",
         "snap.chunk_staged",
         "snap.manifest_written",
+        "lake.span_written",
+        "lake.publish_written",
+        "lake.tags_written",
+        "lake.cut_recorded",
+        "lake.cut_half",
+        "lake.cut_committed",
     }
 )
 _ENTRY = re.compile(r"([a-z_.]+)=([a-z0-9]+)(?:@(\d+))?")

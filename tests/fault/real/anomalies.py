@@ -67,6 +67,8 @@ class Commit:
     has_ledger: bool = True
     has_rows: bool = False
     is_catching_up: bool = False
+    # Of a lake: tables whose pointers are not those of the ledger's state, in words.
+    apart: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,8 @@ def _state(commit: Commit) -> Iterator[Found]:
         yield Found(Anomaly.TORN, f"commit {commit.number} changed rows and not the ledger")
     elif commit.owner_epoch not in (None, commit.epoch):
         yield Found(Anomaly.STALE_EPOCH, f"{where} was made by epoch {commit.owner_epoch}, the ledger's {commit.epoch}")
+    if commit.apart:
+        yield Found(Anomaly.TORN, f"{where}: {'; '.join(commit.apart)}")
     if commit.wrong_sums:
         yield Found(Anomaly.TORN, f"{where}: balances of {', '.join(commit.wrong_sums)} do not sum up")
     if commit.torn:

@@ -63,6 +63,8 @@ _ENDS_OF_TWO = {
     "join": (0, TRANSIENT, FENCED),
     "compare": (0, TRANSIENT),
     "capture": (0, TRANSIENT),
+    "pin": (0, TRANSIENT),
+    "cut": (0, TRANSIENT),
 }
 # An error of a COMMIT that was sent is a lost answer, which ends no stream.
 _SURVIVED = "app.commit_sent"
@@ -499,8 +501,8 @@ def bank_under_fire(kind: str, *, folder: Path, seed: str, pause_s_max: float = 
     with ExitStack() as opened:
         pair = PAIRS[kind]
         one: Captured = opened.enter_context(pair.source())
-        opened.enter_context(pair.destination())
-        one.plan = replace(one.with_tables(*TABLES), destinations=(pair.plan,))
+        destination = opened.enter_context(pair.destination())
+        one.plan = replace(one.with_tables(*TABLES), destinations=(destination,))
         one.ensure()
         definitions = tuple(TablePlan(table.name, table=table) for table in one.source.catalogue(TABLES))
         one.plan = replace(one.plan, tables=definitions)
@@ -521,7 +523,7 @@ def bank_under_fire(kind: str, *, folder: Path, seed: str, pause_s_max: float = 
                 pause_s_max=pause_s_max,
             )
         )
-        warehouse = opened.enter_context(closing(pair.warehouse(one.plan.stream_id(DESTINATION))))
+        warehouse = opened.enter_context(closing(pair.warehouse(one.plan.stream_id(DESTINATION), destination)))
         bank = BankUnderFire(kind, one, warehouse, writers, log, folder)
         opened.callback(bank.close)
         wait_until(lambda: writers.committed > 50, timeout_s=60, what="writers at work")

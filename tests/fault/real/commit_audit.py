@@ -169,10 +169,11 @@ def commits(session: "psycopg.Connection[Any]", *, after: int = 0) -> list[Commi
 
 def _commit(*, position: Any, committer: str, **columns: Any) -> Commit:
     plain = {name: tuple(value) if isinstance(value, list) else value for name, value in columns.items()}
-    return Commit(place=place(position_from_json(position)), owner_epoch=_owner_epoch(committer), **plain)
+    return Commit(place=place(position_from_json(position)), owner_epoch=owner_epoch_of(committer), **plain)
 
 
-def _owner_epoch(committer: str) -> int | None:
+def owner_epoch_of(committer: str) -> int | None:
+    """None where it was no session of a stream's owner."""
     named = _OWNER.fullmatch(committer)
     return int(named[1]) if named else None
 

@@ -15,12 +15,21 @@ from tests.fault.real.bank_under_fire import RECOVERY_MAX_S, BankUnderFire
 from tests.fault.real.worker import DESTINATION
 from tests.fault.real.workers import Worker
 from tests.spark.chains import SCRIPT
-from tests.spark.hosts import START_S, Failpoints, Hosts, hosts_of, is_gone, session_of
+from tests.spark.hosts import (
+    DAEMON,
+    START_S,
+    Failpoints,
+    Hosts,
+    hosts_of,
+    is_gone,
+    kill_host,
+    processes_of,
+    session_of,
+    tasks_of,
+)
 from tests.waiting import wait_until
 
 _ENDS_WITHIN_S = 60.0
-# How Spark starts it; the JVM's own command line has the module's name as a setting.
-_DAEMON = "-m seamline_spark.stream_host.daemon"
 
 
 @dataclass(kw_only=True)
@@ -40,27 +49,16 @@ class HostedBank(BankUnderFire):
 
     def processes(self, of: str) -> list[psutil.Process]:
         """Living processes of the host whose command line says this."""
-        found = []
-        for process in session_of(self.host.pid):
-            try:
-                if of in " ".join(process.cmdline()):
-                    found.append(process)
-            except psutil.NoSuchProcess:
-                continue
-        return found
+        return processes_of(self.host, of)
 
     @property
     def daemon(self) -> psutil.Process:
         """The one of Spark's that forks the workers: they follow it."""
-        return min(self.processes(_DAEMON), key=lambda process: process.create_time())
+        return self.processes(DAEMON)[0]
 
     def worker(self) -> psutil.Process:
         """The stream's own process, once there is one."""
-
-        def forked() -> list[psutil.Process]:
-            return sorted(self.processes(_DAEMON), key=lambda process: process.create_time())[1:]
-
-        return wait_until(forked, timeout_s=RECOVERY_MAX_S, what="a worker of the stream")[-1]
+        return wait_until(lambda: tasks_of(self.host), timeout_s=RECOVERY_MAX_S, what="a worker of the stream")[-1]
 
     def come_to(self, place: str, mode: str, *, within_s: float = 60) -> None:
         """A worker comes to this failpoint, and whatever takes its place goes on."""
@@ -120,12 +118,8 @@ def hosted(bank: BankUnderFire, **environment: str) -> Iterator[HostedBank]:
 # ---- what happens to it ---------------------------------------------------------------------------------------------
 
 
-def kill_host(bank: HostedBank) -> None:
-    """Its JVM, its daemon and its workers follow it."""
-    everything = [process.pid for process in session_of(bank.host.pid)]
-    os.kill(bank.host.pid, signal.SIGKILL)
-    wait_until(lambda: all(map(is_gone, everything)), timeout_s=20, what="every process of the host to be gone")
-    bank.host.wait(timeout=10)
+def kill_its_host(bank: HostedBank) -> None:
+    kill_host(bank.host)
 
 
 def kill_jvm(bank: HostedBank) -> None:
@@ -169,7 +163,7 @@ def overtake_host(bank: HostedBank) -> None:
 
 
 TROUBLES = {
-    "stream host killed": kill_host,
+    "stream host killed": kill_its_host,
     "JVM of the stream host killed": kill_jvm,
     "daemon of Spark's workers killed": kill_daemon,
     "Python worker killed in mid-commit, and behind a COMMIT": kill_worker_twice,

@@ -1,21 +1,25 @@
 """The pairs of a source and a destination that a bank may have, and a writer's session in each source.
 
-A pair is called by its source. Neither side knows the other, so one pair with MySQL in front and MariaDB behind meets
-the code of both that PostgreSQL and MariaDB in front of PostgreSQL do not.
+Neither side knows the other, so one pair with MySQL in front and MariaDB behind meets the code of both that PostgreSQL
+and MariaDB in front of PostgreSQL do not; one with Iceberg tables behind meets that of lakes.
 """
 
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from seamline.adapters.connections import Connection, resolve
 from seamline.domain.ledger import StreamId
+from seamline.domain.staged_cut import CutSource
 from seamline.plan.model import DestinationPlan
 from seamline.settings import load
 from tests import mysql_server
 from tests.fault.real.bank_plus import SCHEMA_MARIADB, SCHEMA_MYSQL, SCHEMA_POSTGRES, TABLES
 from tests.fault.real.warehouse import Warehouse
+from tests.fault.real.warehouse_lake import LakeWarehouse
 from tests.fault.real.warehouse_mariadb import LIVE, MariaDbWarehouse
 from tests.fault.real.warehouse_postgres import PostgresWarehouse
 from tests.integration.bank_writers import in_mariadb, in_postgres
@@ -28,17 +32,19 @@ from tests.integration.known import destination_known_by_id, destination_plan, k
 NAME = "t1_warehouse"
 POSTGRES = destination_plan(NAME, "live")
 MARIADB = DestinationPlan("warehouse", "mariadb", NAME, LIVE, writer_connection=f"{NAME}_writer")
+ICEBERG = DestinationPlan(
+    "warehouse", "iceberg", NAME, LIVE, writer_connection=f"{NAME}_writer", cut_source=CutSource.LIVE
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """`destination` is there as long as it is entered, and known by its connection ids."""
+    """The destination is there as long as it is entered, and known by its connection ids."""
 
     name: str
     source: Callable[[], AbstractContextManager[Captured]]
-    plan: DestinationPlan
-    destination: Callable[[], AbstractContextManager[Any]]
-    warehouse: Callable[[StreamId], Warehouse]
+    destination: Callable[[], AbstractContextManager[DestinationPlan]]
+    warehouse: Callable[[StreamId, DestinationPlan], Warehouse]
 
 
 @contextmanager
@@ -49,8 +55,8 @@ def _of_mariadb() -> Iterator[Captured]:
 
 
 @contextmanager
-def _of_postgres() -> Iterator[Captured]:
-    with captured_postgres("t1_postgres", create=SCHEMA_POSTGRES, tables=TABLES) as one:
+def _of_postgres(name: str = "t1_postgres") -> Iterator[Captured]:
+    with captured_postgres(name, create=SCHEMA_POSTGRES, tables=TABLES) as one:
         yield one
 
 
@@ -62,27 +68,38 @@ def _of_mysql() -> Iterator[Captured]:
 
 
 @contextmanager
-def _in_postgres() -> Iterator[None]:
+def _in_postgres() -> Iterator[DestinationPlan]:
     with postgres_database(NAME) as database, destination_known_by_id(database, NAME):
-        yield
+        yield POSTGRES
 
 
 @contextmanager
-def _in_mariadb() -> Iterator[None]:
+def _in_iceberg() -> Iterator[DestinationPlan]:
+    """Its catalogue in PostgreSQL, its files in a folder of this machine."""
+    with _in_postgres(), tempfile.TemporaryDirectory(prefix="t1-lake-") as warehouse:
+        yield replace(ICEBERG, options=(("catalog", "lake"), ("warehouse", warehouse), ("write", "native")))
+
+
+@contextmanager
+def _in_mariadb() -> Iterator[DestinationPlan]:
     with (
         mariadb_destination(LIVE) as publisher,
         known_by_id(publisher, NAME, "mysql"),
         known_by_id(mariadb_writer_of(publisher), f"{NAME}_writer", "mysql"),
     ):
-        yield
+        yield MARIADB
 
 
-def _postgres_warehouse(stream: StreamId) -> Warehouse:
+def _postgres_warehouse(stream: StreamId, _: DestinationPlan) -> Warehouse:
     return PostgresWarehouse(resolve(NAME), stream)
 
 
-def _mariadb_warehouse(stream: StreamId) -> Warehouse:
+def _mariadb_warehouse(stream: StreamId, _: DestinationPlan) -> Warehouse:
     return MariaDbWarehouse(resolve(NAME), resolve("core_bank_root"), stream)
+
+
+def _lake_warehouse(stream: StreamId, plan: DestinationPlan) -> Warehouse:
+    return LakeWarehouse(resolve(NAME), stream, plan)
 
 
 def _binlog_session(root: Connection) -> Any:
@@ -103,9 +120,10 @@ def _mysql_session(root: Connection) -> Any:
 
 
 PAIRS: dict[str, Pair] = {
-    "mariadb": Pair("mariadb", _of_mariadb, POSTGRES, _in_postgres, _postgres_warehouse),
-    "postgres": Pair("postgres", _of_postgres, POSTGRES, _in_postgres, _postgres_warehouse),
-    "mysql": Pair("mysql into mariadb", _of_mysql, MARIADB, _in_mariadb, _mariadb_warehouse),
+    "mariadb": Pair("mariadb", _of_mariadb, _in_postgres, _postgres_warehouse),
+    "postgres": Pair("postgres", _of_postgres, _in_postgres, _postgres_warehouse),
+    "mysql": Pair("mysql into mariadb", _of_mysql, _in_mariadb, _mariadb_warehouse),
+    "lake": Pair("postgres into iceberg", partial(_of_postgres, "t1_lake"), _in_iceberg, _lake_warehouse),
 }
 # Those that go over every failpoint in every mode.
 KINDS = ("mariadb", "postgres")
@@ -113,4 +131,5 @@ SESSIONS: dict[str, Callable[[Connection], Any]] = {
     "mariadb": _binlog_session,
     "postgres": in_postgres,
     "mysql": _mysql_session,
+    "lake": in_postgres,
 }

@@ -51,5 +51,30 @@ SINK_OF_A_JOINING = (
 )
 SINK_OF_A_COMPARISON = (*product(("rec.pair_opened",), HARD_MODES), ("rec.digest_done", Mode.KILL9))
 
+# The places that only a lake has, in every mode: of a stream, of a publish, and of a cut, while a run takes hold of the
+# tables and while it gives what it holds the cut's name.
+LAKE_STREAM = ("lake.span_written",)
+LAKE_ONBOARDING = ("lake.publish_written",)
+LAKE_CUTTING = ("lake.tags_written", "lake.cut_recorded", "lake.cut_half", "lake.cut_committed")
+# And those that every sink has, at which a lake moves pointers instead of rows. Half of the rows: one table's files are
+# written and another's are not, or one pointer has moved, by turns.
+SINK_OF_A_LAKE = (
+    *product(("app.dest_begin", "app.position_written", "app.dml_half", "app.dml_done", "app.commit_sent"), HARD_MODES),
+    ("app.dml_half", Mode.WAIT),
+    ("app.epoch_taken", Mode.KILL9),
+    ("app.commit_acked", Mode.KILL9),
+    ("app.chunk_staged", Mode.KILL9),
+    ("cut.overlap_ended", Mode.KILL9),
+)
+PUBLISH_OF_A_LAKE = tuple(product(("pub.swapped", "pub.commit_sent", "pub.commit_acked"), HARD_MODES))
+FIRST_PUBLISH_OF_A_LAKE = (
+    ("lake.publish_written", Mode.KILL9),
+    ("pub.swapped", Mode.KILL9),
+    ("pub.commit_sent", Mode.KILL9),
+    ("pub.commit_sent", Mode.ERROR),
+)
+JOINING_OF_A_LAKE = (*product(("addtable.joined",), HARD_MODES), ("app.commit_sent", Mode.KILL9))
+
 # With those that `tests/dags` meets they are all that there are (tests/unit/test_failpoints.py).
-MET_HERE = frozenset({*STREAM, SLOT, *ONBOARDING, *JOINING, *COMPARING, *CAPTURING})
+LAKE = (*LAKE_STREAM, *LAKE_ONBOARDING, *LAKE_CUTTING)
+MET_HERE = frozenset({*STREAM, SLOT, *ONBOARDING, *JOINING, *COMPARING, *CAPTURING, *LAKE})

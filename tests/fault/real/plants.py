@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,6 +23,11 @@ from seamline.domain.errors import CommitUnknown, TransientError
 from seamline.domain.log import LogRecord, Transaction
 from seamline.domain.position import Position
 from seamline.ports import Commit, Lease, Progress, Staged
+from seamline.sinks.iceberg import sink as iceberg_sink
+from seamline.sinks.iceberg.edit import TableEdit
+from seamline.sinks.iceberg.sink import IcebergSink
+from seamline.sinks.lake.postgres_store import PostgresLakeStore
+from seamline.sinks.lake.store import Outcome, PointerMove
 from seamline.sinks.postgres.sink import PostgresSink
 from seamline.sinks.relational import ledger as relational_ledger
 from seamline.sinks.relational.session import execute
@@ -66,6 +72,21 @@ def offset_before_data() -> None:
     relational_ledger.compare_and_set = compare_and_set_in_mariadb
 
 
+def pointers_before_ledger() -> None:
+    """The pointers of a lake's tables move in a transaction of their own, before that of the ledger."""
+    right = PostgresLakeStore._commit
+
+    def commit(
+        store: PostgresLakeStore, session: Any, lease: Lease, moves: Sequence[PointerMove], *more: Any
+    ) -> Outcome:
+        session.execute("BEGIN")
+        store._catalogue.move(session, store._destination.namespace, moves)
+        session.execute("COMMIT")
+        return right(store, session, lease, [], *more)
+
+    PostgresLakeStore._commit = commit  # type: ignore[method-assign]
+
+
 def epoch_ignored() -> None:
     """A new owner leaves the sessions of the one before alone, and a commit does not ask whose the ledger is."""
     postgres_epoch.end_older_sessions = lambda *_, **__: None  # type: ignore[assignment]
@@ -76,6 +97,9 @@ def lost_answer_taken_for_a_failure() -> None:
     """The span is sent again without a look at the ledger, wherever that stands."""
     _sent_again(PostgresSink)
     _sent_again(RelationalSink)
+    # Of a lake: what was staged goes on top of wherever the tables stand.
+    _sent_again(IcebergSink)
+    iceberg_sink._begins_here = lambda *_: True
     _compare_instead("next_offset = %s AND", "%s >= 0 AND")
     right = relational_ledger.compare_and_set
 
@@ -87,7 +111,7 @@ def lost_answer_taken_for_a_failure() -> None:
     relational_ledger.compare_and_set = compare_and_set
 
 
-def _sent_again(kind: type[PostgresSink] | type[RelationalSink]) -> None:
+def _sent_again(kind: type[PostgresSink] | type[RelationalSink] | type[IcebergSink]) -> None:
     right: Any = kind.commit
 
     def commit(sink: Any, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
@@ -175,6 +199,14 @@ def deletes_dropped() -> None:
     _stage_instead(lambda changes: replace(changes, keyed=[one for one in changes.keyed if not one.is_delete]))
 
 
+def one_copy_too_few_removed() -> None:
+    """Of equal rows in a lake."""
+    right = TableEdit._remove_copies
+    TableEdit._remove_copies = lambda edit, wanted, copies: right(  # type: ignore[method-assign]
+        edit, wanted, np.maximum(copies - 1, 0)
+    )
+
+
 def equal_rows_joined() -> None:
     """A set where there should be a multiset."""
     _stage_instead(lambda changes: replace(changes, net={row: max(-1, min(1, n)) for row, n in changes.net.items()}))
@@ -218,6 +250,7 @@ PLANTS: Mapping[str, Plant] = {
     plant.__name__: plant
     for plant in (
         offset_before_data,
+        pointers_before_ledger,
         epoch_ignored,
         lost_answer_taken_for_a_failure,
         commit_error_swallowed,
@@ -225,6 +258,7 @@ PLANTS: Mapping[str, Plant] = {
         boundary_by_the_lsn_of_rows,
         repeats_not_dropped,
         deletes_dropped,
+        one_copy_too_few_removed,
         equal_rows_joined,
         instants_shifted,
         decimals_cut,

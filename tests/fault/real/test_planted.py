@@ -39,6 +39,13 @@ def killed_with_half_of_the_rows(bank: PlantedBank) -> None:
     bank.stream_on()
 
 
+def killed_behind_the_pointers(bank: PlantedBank) -> None:
+    """Before the ledger's transaction has done anything."""
+    bank.load()
+    bank.killed_at("app.dest_begin", 7)
+    bank.stream_on()
+
+
 def answers_lost(bank: PlantedBank) -> None:
     """Of every commit: not each of them adds rows without a key."""
     bank.load()
@@ -79,12 +86,14 @@ Scene = Callable[[PlantedBank], None]
 # What happens, and the checks each of which must find the bug; others may.
 CAUGHT_BY: Mapping[Plant, tuple[Scene, set[str]]] = {
     plants.offset_before_data: (killed_with_half_of_the_rows, {TORN, REORDERED, LOST, STATE}),
+    plants.pointers_before_ledger: (killed_behind_the_pointers, {TORN, STOPPED}),
     plants.epoch_ignored: (overtaken, {STALE_EPOCH, STOPPED}),
     plants.lost_answer_taken_for_a_failure: (answers_lost, {REORDERED, DUPLICATED, STATE}),
     plants.commit_error_swallowed: (error_in_a_commit, {STOPPED}),
     plants.boundary_off_by_one: (commits_behind_the_views, {REORDERED, LOST, STATE}),
     plants.boundary_by_the_lsn_of_rows: (open_transactions_at_the_views, {REORDERED, LOST, STATE}),
     plants.deletes_dropped: (nothing, {TORN, DUPLICATED, STATE}),
+    plants.one_copy_too_few_removed: (nothing, {DUPLICATED, STATE}),
     plants.equal_rows_joined: (nothing, {LOST, STATE}),
     plants.instants_shifted: (nothing, {STATE, TYPED}),
     plants.decimals_cut: (nothing, {TORN, STATE, TYPED}),
@@ -111,6 +120,13 @@ OF_SOURCE = {
     ),
     # Of the destination, which is of another kind here.
     "mysql": (plants.offset_before_data, plants.lost_answer_taken_for_a_failure),
+    "lake": (
+        plants.offset_before_data,
+        plants.lost_answer_taken_for_a_failure,
+        plants.one_copy_too_few_removed,
+        # The last: its stream stops for good.
+        plants.pointers_before_ledger,
+    ),
 }
 CASES = [(source, plant) for source, here in OF_SOURCE.items() for plant in here]
 

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, replace
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,12 @@ from seamline.domain.errors import CommitUnknown, Fenced, SeamlineError, Transie
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position, position_from_json, position_to_json
 from seamline.domain.runs import Receipt, Reconciliation, RunKind, RunState
+from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable
 from seamline.domain.verdict import Verdict
+from seamline.kinds.found import sink_kind
+from seamline.kinds.sink import CutsLiveTables
 from seamline.plan.list_change import ListChange, entering_only
-from seamline.plan.model import Run, TablePlan, plan_from_json
+from seamline.plan.model import DestinationPlan, NightlyPlan, Run, SyncPlan, TablePlan, plan_from_json
 from seamline.ports import Failpoints, Orders, StreamReport
 from seamline.sync.capture_lifecycle import ensure_capture
 from seamline.sync.incremental_snapshot import JoinTools, join_stream
@@ -272,6 +276,35 @@ def capture(folder: Path) -> None:
     )
 
 
+def pin(folder: Path) -> None:
+    """What a nightly run compares is held; nothing is compared."""
+    run, plan, destination, kind = _cutting(folder)
+    held = kind.pin_live(plan, destination, 1, run_id=run.id)
+    document = {"position": position_to_json(held.views[0].position), "staged_as": dict(held.staged_as)}
+    write_whole(folder / "pinned.json", json.dumps(document))
+
+
+def cut(folder: Path) -> None:
+    """The cut of the date in `business_date`, of what the run holds."""
+    run, _, destination, kind = _cutting(folder)
+    held = json.loads((folder / "pinned.json").read_text(encoding="utf-8"))
+    day = date.fromisoformat((folder / "business_date").read_text(encoding="utf-8"))
+    tables = tuple(StagedTable(name, CutMode.WHOLE, at, 1, Verdict.MATCH) for name, at in held["staged_as"].items())
+    staged = StagedCut(
+        run.id, run.plan.sync, DESTINATION, day, position_from_json(held["position"]), datetime.now(UTC), tables
+    )
+    with closing(kind.open_cuts(destination)) as cuts:
+        cuts.publish(staged, definitions={})
+
+
+def _cutting(folder: Path) -> tuple[Run, SyncPlan, DestinationPlan, CutsLiveTables]:
+    run = run_of(folder)
+    destination = run.plan.destination(DESTINATION)
+    kind = sink_kind(destination.kind)
+    assert isinstance(kind, CutsLiveTables)
+    return run, replace(run.plan, nightly=NightlyPlan()), destination, kind
+
+
 def endpoint_from_json(document: dict[str, Any]) -> CaptureEndpoint:
     return CaptureEndpoint(**{**document, "tls": Tls(**document["tls"])})
 
@@ -287,6 +320,8 @@ WORK: dict[str, Callable[[Path], None]] = {
     "join": join,
     "compare": compare,
     "capture": capture,
+    "pin": pin,
+    "cut": cut,
 }
 
 

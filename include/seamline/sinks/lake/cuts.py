@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TypeVar
 
+from seamline import settings
+from seamline.adapters import failpoints as armed_failpoints
 from seamline.adapters.connections import resolve
 from seamline.databases.postgres.client import Session, open_session, translated
 from seamline.domain.catalogue import Table
@@ -22,6 +24,7 @@ from seamline.domain.errors import GateFailed, InvariantViolated, Refused, Trans
 from seamline.domain.ledger import StreamId
 from seamline.domain.staged_cut import Lateness, Published, StagedCut
 from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.ports import Failpoints, Unarmed
 from seamline.ports.cuts import PinnedTables
 from seamline.sinks.lake import cut_rows
 from seamline.sinks.lake.cut_rows import Pin, Recorded
@@ -52,13 +55,21 @@ class LakeCuts:
     between threads. Without `views` people ask for a cut by its tag."""
 
     def __init__(
-        self, destination: DestinationPlan, catalogue: Pointers, session: Session, tags: Tagging, views: CutViews | None
+        self,
+        destination: DestinationPlan,
+        catalogue: Pointers,
+        session: Session,
+        tags: Tagging,
+        views: CutViews | None,
+        *,
+        failpoints: Failpoints | None = None,
     ) -> None:
         self._destination = destination
         self._catalogue = catalogue
         self._session = session
         self._tags = tags
         self._views = views
+        self._failpoints = failpoints or Unarmed()
 
     def close(self) -> None:
         self._session.close()
@@ -262,9 +273,17 @@ class LakeCuts:
                 if found is not None:
                     staged[name] = found
             moves = [PointerMove(name, heads[name], one.location, one.snapshot_id) for name, one in staged.items()]
+            self._failpoints.reach("lake.tags_written")
             with self._session.transaction():
                 yield {**heads, **{move.table: move.new for move in moves}}
-                self._catalogue.move(self._session, self._destination.namespace, moves)
+                self._failpoints.reach("lake.cut_recorded")
+                self._catalogue.move(
+                    self._session,
+                    self._destination.namespace,
+                    moves,
+                    between=lambda: self._failpoints.reach("lake.cut_half"),
+                )
+            self._failpoints.reach("lake.cut_committed")
         except (PointerMoved, Refused):
             for one in staged.values():
                 one.drop()
@@ -329,7 +348,8 @@ def open_cuts(
 ) -> LakeCuts:
     """In a session of their own."""
     session = open_session(resolve(destination.connection), application_name="seamline cuts")
-    return LakeCuts(destination, catalogue, session, tags, views)
+    armed = armed_failpoints.from_environment(settings.process_environment())
+    return LakeCuts(destination, catalogue, session, tags, views, failpoints=armed)
 
 
 def pin_live(

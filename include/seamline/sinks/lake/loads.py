@@ -122,17 +122,21 @@ def claim(staged: StagedFiles) -> None:
     sync(staged.location)
 
 
-def drop_abandoned(warehouse: str, namespace: str) -> int:
-    """Drop the folders of loads that nobody has published for long, into this namespace or its incremental snapshots;
-    how many."""
-    oldest, dropped = time.time() - ABANDONED_AFTER_S, 0
+def unclaimed(warehouse: str, namespace: str) -> list[Path]:
+    """The folders of loads whose publish was not begun, into this namespace or its incremental snapshots."""
     folders = namespace_folder(warehouse, namespace)
-    for folder in [folders, *folders.parent.glob(f"{folders.name}_incremental_*")]:
-        for location in folder.iterdir() if folder.is_dir() else ():
-            if not (location / _CLAIM).exists() and location.stat().st_mtime < oldest:
-                shutil.rmtree(location, ignore_errors=True)
-                dropped += 1
-    return dropped
+    both = [folders, *folders.parent.glob(f"{folders.name}_incremental_*")]
+    found = [location for folder in both if folder.is_dir() for location in folder.iterdir()]
+    return [location for location in found if not (location / _CLAIM).exists()]
+
+
+def drop_abandoned(warehouse: str, namespace: str) -> int:
+    """Drop the folders of loads that nobody has published for long; how many."""
+    oldest = time.time() - ABANDONED_AFTER_S
+    abandoned = [location for location in unclaimed(warehouse, namespace) if location.stat().st_mtime < oldest]
+    for location in abandoned:
+        shutil.rmtree(location, ignore_errors=True)
+    return len(abandoned)
 
 
 def require_as_compared(staged: StagedFiles, load: Load, storage: RowStorage) -> None:

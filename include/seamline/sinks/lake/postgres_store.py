@@ -84,6 +84,7 @@ class PostgresLakeStore:
     ) -> Outcome:
         session = self._session_of(lease)
         try:
+            self._failpoints.reach("lake.span_written")
             with translated("commit a span"):
                 return self._commit(session, lease, moves, findings, progress, confirmed)
         except TransientError as exc:
@@ -108,6 +109,7 @@ class PostgresLakeStore:
     def publish(self, stream: StreamId, changes: CatalogueChanges, *, publication: Publication) -> LedgerRow:
         with self._publishing(stream) as session, translated("publish tables"):
             if not ledger_tables.is_published(session, stream, publication.run_id):
+                self._failpoints.reach("lake.publish_written")
                 self._begin(session)
                 # First: from here on a stream of the old epoch cannot commit between our statements.
                 ledger_tables.end_epoch(session, stream)
