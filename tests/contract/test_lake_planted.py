@@ -1,7 +1,7 @@
 """What a lake's commit must never do is planted, one bug at a time, and a named check must catch it.
 
 Beside these: a tag on the wrong snapshot (`test_lake_cuts.py`), and one copy too few that is removed
-(`tests/unit/test_iceberg_sink.py`). In a stream's own process, under kills: `tests/fault/real/test_planted.py`.
+(`tests/unit/test_lake_sink.py`). In a stream's own process, under kills: `tests/fault/real/test_planted.py`.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,8 +17,8 @@ from seamline.adapters.connections import Connection
 from seamline.databases.postgres import ledger as ledger_tables
 from seamline.domain.errors import CommitUnknown, SeamlineError
 from seamline.ports import Lease
-from seamline.sinks.iceberg import sink as iceberg_sink
 from seamline.sinks.iceberg import snapshot
+from seamline.sinks.lake import sink as lake_sink
 from seamline.sinks.lake.postgres_store import PostgresLakeStore
 from tests.contract.behaviours import Behaviour, a_lost_answer_of_an_applied_commit_is_found_again, account, published
 from tests.contract.lake_worlds import IcebergWorld
@@ -56,8 +56,8 @@ def a_staged_head_promoted_twice(patch: pytest.MonkeyPatch) -> None:
     statement = ledger_tables._COMPARE_AND_SET  # noqa: SLF001
     assert "next_offset = %s AND" in statement
     patch.setattr(ledger_tables, "_COMPARE_AND_SET", statement.replace("next_offset = %s AND", "%s >= 0 AND"))
-    patch.setattr(iceberg_sink, "_begins_here", lambda *_: True)
-    right = iceberg_sink.IcebergSink.commit
+    patch.setattr(lake_sink, "_begins_here", lambda *_: True)
+    right = lake_sink.LakeSink.commit
 
     def commit(self: Any, *staged: Any, **more: Any) -> Any:
         try:
@@ -65,7 +65,7 @@ def a_staged_head_promoted_twice(patch: pytest.MonkeyPatch) -> None:
         except CommitUnknown:
             return right(self, *staged, **more)
 
-    patch.setattr(iceberg_sink.IcebergSink, "commit", commit)
+    patch.setattr(lake_sink.LakeSink, "commit", commit)
 
 
 PLANTED: list[tuple[Plant, Behaviour]] = [

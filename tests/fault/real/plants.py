@@ -23,10 +23,10 @@ from seamline.domain.errors import CommitUnknown, TransientError
 from seamline.domain.log import LogRecord, Transaction
 from seamline.domain.position import Position
 from seamline.ports import Commit, Lease, Progress, Staged
-from seamline.sinks.iceberg import sink as iceberg_sink
-from seamline.sinks.iceberg.edit import TableEdit
-from seamline.sinks.iceberg.sink import IcebergSink
+from seamline.sinks.lake import sink as lake_sink
+from seamline.sinks.lake.edit import RowEdit
 from seamline.sinks.lake.postgres_store import PostgresLakeStore
+from seamline.sinks.lake.sink import LakeSink
 from seamline.sinks.lake.store import Outcome, PointerMove
 from seamline.sinks.postgres.sink import PostgresSink
 from seamline.sinks.relational import ledger as relational_ledger
@@ -98,8 +98,8 @@ def lost_answer_taken_for_a_failure() -> None:
     _sent_again(PostgresSink)
     _sent_again(RelationalSink)
     # Of a lake: what was staged goes on top of wherever the tables stand.
-    _sent_again(IcebergSink)
-    iceberg_sink._begins_here = lambda *_: True
+    _sent_again(LakeSink)
+    lake_sink._begins_here = lambda *_: True
     _compare_instead("next_offset = %s AND", "%s >= 0 AND")
     right = relational_ledger.compare_and_set
 
@@ -111,7 +111,7 @@ def lost_answer_taken_for_a_failure() -> None:
     relational_ledger.compare_and_set = compare_and_set
 
 
-def _sent_again(kind: type[PostgresSink] | type[RelationalSink] | type[IcebergSink]) -> None:
+def _sent_again(kind: type[PostgresSink] | type[RelationalSink] | type[LakeSink]) -> None:
     right: Any = kind.commit
 
     def commit(sink: Any, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
@@ -201,8 +201,8 @@ def deletes_dropped() -> None:
 
 def one_copy_too_few_removed() -> None:
     """Of equal rows in a lake."""
-    right = TableEdit._remove_copies
-    TableEdit._remove_copies = lambda edit, wanted, copies: right(  # type: ignore[method-assign]
+    right = RowEdit._remove_copies
+    RowEdit._remove_copies = lambda edit, wanted, copies: right(  # type: ignore[method-assign]
         edit, wanted, np.maximum(copies - 1, 0)
     )
 

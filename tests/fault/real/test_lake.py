@@ -40,8 +40,6 @@ WRONG_CATALOGUES = (
     "DELETE FROM public.iceberg_tables WHERE table_name = 'typ'",
     "DELETE FROM seamline.lake_state WHERE state_id = (SELECT max(state_id) FROM seamline.lake_state)",
     "UPDATE public.iceberg_tables SET metadata_location = metadata_location || '.gone' WHERE table_name = 'audit'",
-    "UPDATE public.iceberg_tables a SET metadata_location = b.metadata_location FROM public.iceberg_tables b"
-    " WHERE a.table_name = 'entry' AND b.table_name = 'seq'",
 )
 
 

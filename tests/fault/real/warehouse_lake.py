@@ -19,10 +19,10 @@ from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position, position_from_json
 from seamline.plan.model import DestinationPlan
 from seamline.ports import ReadView
-from seamline.sinks.iceberg.loads import unclaimed
 from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.iceberg.reading import IcebergTable
 from seamline.sinks.iceberg.types import typed
+from seamline.sinks.lake.loads import unclaimed
 from seamline.sinks.lake.read_view import LakeView
 from tests.fault.real import lake_audit
 from tests.fault.real.anomalies import Commit, Dump, Leg
@@ -146,7 +146,10 @@ class LakeWarehouse(PostgresWarehouse):
         with self.session() as session:
             exists = session.execute("SELECT to_regclass('seamline.lake_pin') IS NOT NULL").fetchone()
             pins = session.execute("SELECT run_id FROM seamline.lake_pin").fetchall() if exists == (True,) else []
-        return [*(str(run) for (run,) in pins), *map(str, unclaimed(options_of(self._plan), self._plan.namespace))]
+        return [
+            *(str(run) for (run,) in pins),
+            *map(str, unclaimed(options_of(self._plan).warehouse, self._plan.namespace)),
+        ]
 
     def state(self) -> tuple[int, Rows]:
         found = self.pinned()
