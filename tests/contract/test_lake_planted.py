@@ -15,12 +15,17 @@ from pyiceberg.table.update import RemoveSnapshotsUpdate
 
 from seamline.adapters.connections import Connection
 from seamline.databases.postgres import ledger as ledger_tables
-from seamline.domain.errors import CommitUnknown, SeamlineError
+from seamline.domain.errors import SeamlineError
 from seamline.ports import Lease
 from seamline.sinks.iceberg import snapshot
 from seamline.sinks.lake import sink as lake_sink
 from seamline.sinks.lake.postgres_store import PostgresLakeStore
-from tests.contract.behaviours import Behaviour, a_lost_answer_of_an_applied_commit_is_found_again, account, published
+from tests.contract.behaviours import (
+    Behaviour,
+    account,
+    my_own_commit_repeated_after_its_answer_was_lost_is_answered_from_the_ledger,
+    published,
+)
 from tests.contract.lake_worlds import IcebergWorld
 from tests.contract.test_lake_catalogue import an_owner_that_is_over_leaves_nothing, client
 from tests.contract.test_lake_cuts import TAG, Cutting, resolved
@@ -52,25 +57,16 @@ def pointers_before_ledger(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_staged_head_promoted_twice(patch: pytest.MonkeyPatch) -> None:
-    """A lost answer is taken for a failure, and what was staged goes on top of wherever the table stands."""
+    """A span is committed wherever the ledger stands: behind a lost answer it is there already."""
     statement = ledger_tables._COMPARE_AND_SET  # noqa: SLF001
     assert "next_offset = %s AND" in statement
     patch.setattr(ledger_tables, "_COMPARE_AND_SET", statement.replace("next_offset = %s AND", "%s >= 0 AND"))
     patch.setattr(lake_sink, "_begins_here", lambda *_: True)
-    right = lake_sink.LakeSink.commit
-
-    def commit(self: Any, *staged: Any, **more: Any) -> Any:
-        try:
-            return right(self, *staged, **more)
-        except CommitUnknown:
-            return right(self, *staged, **more)
-
-    patch.setattr(lake_sink.LakeSink, "commit", commit)
 
 
 PLANTED: list[tuple[Plant, Behaviour]] = [
     (pointers_before_ledger, an_owner_that_is_over_leaves_nothing),
-    (a_staged_head_promoted_twice, a_lost_answer_of_an_applied_commit_is_found_again),
+    (a_staged_head_promoted_twice, my_own_commit_repeated_after_its_answer_was_lost_is_answered_from_the_ledger),
 ]
 
 

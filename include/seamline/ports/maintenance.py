@@ -14,11 +14,13 @@ INCREMENTAL_KEPT_DAYS = 7
 
 @dataclass(frozen=True, slots=True)
 class LetGo:
-    """What left a destination: findings, the streams of incremental snapshots, and staged tables."""
+    """What left a destination: findings, the streams of incremental snapshots, staged tables, and files of a lake that
+    nothing names."""
 
     findings: int
     incremental_snapshots: tuple[str, ...]
     staged: int
+    orphan_files: int = 0
 
 
 class LogTopics(Protocol):

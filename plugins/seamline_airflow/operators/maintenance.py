@@ -138,10 +138,11 @@ class ClearDestinationsOperator(BaseOperator):
                     failed.append(exc)
                     continue
                 self.log.info(
-                    "destination %s: %d staging tables of dead runs, %d incremental snapshots (%s), %d findings that"
-                    " were over",
+                    "destination %s: %d staging tables of dead runs, %d orphan files, %d incremental snapshots (%s), %d"
+                    " findings that were over",
                     destination.name,
                     gone.staged,
+                    gone.orphan_files,
                     len(gone.incremental_snapshots),
                     ", ".join(gone.incremental_snapshots) or "none",
                     gone.findings,

@@ -12,7 +12,7 @@ from seamline.sinks.iceberg.edit import replaced
 from seamline.sinks.iceberg.manifests import Head, read_head
 from seamline.sinks.iceberg.snapshot import FileChanges, new_head, staged_head
 from seamline.sinks.iceberg.types import iceberg_schema
-from seamline.sinks.lake.files import NewFiles, url_of
+from seamline.sinks.lake.files import NewFiles, path_of, url_of
 from seamline.sinks.lake.loads import StagedFiles, claim
 from seamline.sinks.lake.store import CatalogueChanges, PointerMove
 
@@ -43,12 +43,13 @@ def changes_of_join(joining: Joining, heads: _Heads, arriving: _Heads, *, mark: 
 
 
 def _of_load(load: Load, staged: StagedFiles, live: str, mark: str) -> PointerMove:
-    claim(staged)
     if live:
         before = _continued(load.table, live)
+        claim(staged.location, table=path_of(before.metadata.location))
         files = NewFiles(before.metadata.location, mark)
         after = replaced(before, data_files(staged), (), files)
     else:
+        claim(staged.location)
         before = new_head(load.table, staged.location)
         files = NewFiles(url_of(staged.location), mark)
         after = staged_head(before, FileChanges(data_files(staged)), files)
@@ -60,6 +61,7 @@ def _of_snapshot(table: Table, found: Head, live: str, mark: str) -> PointerMove
     if not live:
         return move_of(table.name, Head("", found.metadata, (), (), ()), found)
     before = _continued(table, live)
+    claim(path_of(found.metadata.location), table=path_of(before.metadata.location))
     files = NewFiles(before.metadata.location, mark)
     data, deletes = ([entry.data_file for entry in entries] for entries in (found.data, found.deletes))
     after = replaced(before, data, deletes, files)

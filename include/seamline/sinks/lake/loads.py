@@ -116,18 +116,39 @@ def staged_files(warehouse: str, load: Load) -> StagedFiles:
     return StagedFiles(location, paths, rows)
 
 
-def claim(staged: StagedFiles) -> None:
-    """Before the publish: from here on the folder is never dropped as abandoned, whatever becomes of the commit."""
-    (staged.location / _CLAIM).touch()
-    sync(staged.location)
+def claim(location: Path, *, table: Path | None = None) -> None:
+    """Before the publish: from here on the folder is never dropped as abandoned, whatever becomes of the commit.
+
+    `table`: the folder of another table, whose files these become. It is noted here, for nothing else says it once
+    that table has let go of them.
+    """
+    with (location / _CLAIM).open("a", encoding="utf-8") as file:
+        file.write(f"{table or location}\n")
+    sync(location / _CLAIM)
+    sync(location)
+
+
+def claimed(warehouse: str, namespace: str, *, before_s: float) -> dict[Path, set[Path]]:
+    """Folders of loads whose publish was begun before this time, seconds since 1970, each with the folders of the
+    tables whose files it holds."""
+    found = {}
+    for location in _folders(warehouse, namespace):
+        note = location / _CLAIM
+        if note.exists() and note.stat().st_mtime < before_s:
+            found[location] = {location, *map(Path, note.read_text(encoding="utf-8").split("\n")[:-1])}
+    return found
 
 
 def unclaimed(warehouse: str, namespace: str) -> list[Path]:
-    """The folders of loads whose publish was not begun, into this namespace or its incremental snapshots."""
+    """The folders of loads whose publish was not begun."""
+    return [location for location in _folders(warehouse, namespace) if not (location / _CLAIM).exists()]
+
+
+def _folders(warehouse: str, namespace: str) -> list[Path]:
+    """Of loads into this namespace or its incremental snapshots."""
     folders = namespace_folder(warehouse, namespace)
     both = [folders, *folders.parent.glob(f"{folders.name}_incremental_*")]
-    found = [location for folder in both if folder.is_dir() for location in folder.iterdir()]
-    return [location for location in found if not (location / _CLAIM).exists()]
+    return [location for folder in both if folder.is_dir() for location in folder.iterdir()]
 
 
 def drop_abandoned(warehouse: str, namespace: str) -> int:

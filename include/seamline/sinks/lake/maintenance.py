@@ -18,9 +18,15 @@ class LakeMaintenance:
     """`DestinationMaintenance` of one destination, in a session of its publisher."""
 
     def __init__(
-        self, destination: DestinationPlan, catalogue: Pointers, session: Session, drop_abandoned: Callable[[], int]
+        self,
+        destination: DestinationPlan,
+        catalogue: Pointers,
+        session: Session,
+        drop_abandoned: Callable[[], int],
+        drop_orphans: Callable[[Session], int],
     ) -> None:
         self._drop_abandoned = drop_abandoned
+        self._drop_orphans = drop_orphans
         self._destination = destination
         self._catalogue = catalogue
         self._session = session
@@ -29,12 +35,14 @@ class LakeMaintenance:
         return ledger_places(self._session)
 
     def let_go(self) -> LetGo:
-        """Findings that are long over, incremental snapshots that nobody goes on with, and old rows of `lake_state`."""
+        """Findings that are long over, incremental snapshots that nobody goes on with, old rows of `lake_state`, and
+        files that nothing names any more."""
         with translated("let go what nobody needs any more"):
             findings = delete_old_findings(self._session)
             ended = end_dead_snapshots(self._session, self._destination.name, self._end)
             lake_state.prune(self._session)
-        return LetGo(findings=findings, incremental_snapshots=ended, staged=self._drop_abandoned())
+        staged = self._drop_abandoned()
+        return LetGo(findings, ended, staged, orphan_files=self._drop_orphans(self._session))
 
     def close(self) -> None:
         self._session.close()
@@ -44,8 +52,13 @@ class LakeMaintenance:
 
 
 def open_maintenance(
-    destination: DestinationPlan, catalogue: Pointers, *, drop_abandoned: Callable[[], int]
+    destination: DestinationPlan,
+    catalogue: Pointers,
+    *,
+    drop_abandoned: Callable[[], int],
+    drop_orphans: Callable[[Session], int] = lambda _: 0,
 ) -> LakeMaintenance:
-    """`drop_abandoned`: drops what loads have staged and nobody has published for long; how many."""
+    """`drop_abandoned`: drops what loads have staged and nobody has published for long; how many. `drop_orphans`: drops
+    files that nothing in the catalogue leads to; how many."""
     session = open_session(resolve(destination.connection), application_name="seamline maintenance")
-    return LakeMaintenance(destination, catalogue, session, drop_abandoned)
+    return LakeMaintenance(destination, catalogue, session, drop_abandoned, drop_orphans)

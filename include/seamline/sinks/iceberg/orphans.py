@@ -1,0 +1,107 @@
+"""Files of tables that nothing leads to any more: what attempts have left that died between their files and their
+commit, and what tables have let go of.
+
+A file goes when it is older than a day and no snapshot, tag, branch or log entry of any table of the catalogue names
+it. It must lie in the folder of a table that the catalogue has, or in that of a load whose files such a table took: a
+warehouse may hold tables of other catalogues too.
+"""
+
+import time
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.table.metadata import TableMetadata
+
+from seamline.databases.postgres.client import Session
+from seamline.domain.errors import TransientError
+from seamline.sinks.iceberg.manifests import FILE_IO, read_metadata
+from seamline.sinks.lake.catalogue import Catalogue
+from seamline.sinks.lake.files import path_of
+from seamline.sinks.lake.loads import claimed
+
+# No commit takes so long: a younger file may be one that somebody is about to commit.
+GUARD_S = 86_400
+_FOLDERS = ("data", "metadata")
+_ENDINGS = (".parquet", ".avro", ".metadata.json", ".puffin")
+# A stream lets go of snapshots while they are read here.
+_ATTEMPTS = 5
+
+
+def drop_orphans(session: Session, catalogue: Catalogue, warehouse: str, namespace: str) -> int:
+    """How many. TransientError: what is named cannot be read, so nothing was dropped."""
+    oldest, warehouse_folder = time.time() - GUARD_S, _there(Path(warehouse).absolute())
+    # Listed before the pointers are read: what is committed meanwhile is named by then, or too young to be listed.
+    found = {
+        folder: ({*map(_there, tables)}, list(_old_files(folder, oldest)))
+        for folder, tables in claimed(warehouse, namespace, before_s=oldest).items()
+    }
+    if not any(files for _, files in found.values()):
+        return 0
+    locations, named = _named(session, catalogue, warehouse_folder)
+    dropped = 0
+    for tables, files in found.values():
+        for path in files if tables & locations else ():
+            if _there(path) not in named:
+                path.unlink(missing_ok=True)
+                dropped += 1
+    return dropped
+
+
+def _old_files(folder: Path, oldest: float) -> Iterator[Path]:
+    for part in _FOLDERS:
+        for path in (folder / part).glob("*"):
+            if path.name.endswith(_ENDINGS) and path.stat().st_mtime < oldest:
+                yield path
+
+
+def _named(session: Session, catalogue: Catalogue, warehouse: Path) -> tuple[set[Path], set[Path]]:
+    """The folders of all tables that lie in this warehouse, and every file that one of them names."""
+    for attempt in range(_ATTEMPTS):
+        manifests = dict[str, ManifestFile]()
+        locations, named = set[Path](), set[Path]()
+        try:
+            for pointer in catalogue.all_pointers(session):
+                if _lies_at(pointer).is_relative_to(warehouse):
+                    metadata = read_metadata(pointer)
+                    locations.add(_lies_at(metadata.location))
+                    named |= {_lies_at(pointer), *_named_by(metadata, manifests)}
+            for manifest in manifests.values():
+                entries = manifest.fetch_manifest_entry(FILE_IO, discard_deleted=True)
+                named |= {_lies_at(entry.data_file.file_path) for entry in entries}
+        except FileNotFoundError as exc:
+            if attempt == _ATTEMPTS - 1:
+                raise TransientError(
+                    f"a table names a file that is not there: {exc}",
+                    hint="no orphan file was dropped. Is the warehouse mounted? If it is, somebody has deleted the"
+                    " file: onboard that table again",
+                ) from exc
+        else:
+            return locations, named
+    raise AssertionError("the last attempt has ended it")
+
+
+def _named_by(metadata: TableMetadata, manifests: dict[str, ManifestFile]) -> Iterator[Path]:
+    """Its files but those of rows, whose manifests are added here, each once."""
+    yield from (_lies_at(entry.metadata_file) for entry in metadata.metadata_log)
+    yield from (_lies_at(one.statistics_path) for one in (*metadata.statistics, *metadata.partition_statistics))
+    for snapshot in metadata.snapshots:
+        yield _lies_at(snapshot.manifest_list)
+        for manifest in snapshot.manifests(FILE_IO):
+            manifests.setdefault(manifest.manifest_path, manifest)
+            yield _lies_at(manifest.manifest_path)
+
+
+def _lies_at(url: str) -> Path:
+    return _there(path_of(url))
+
+
+def _there(path: Path) -> Path:
+    """By the name that its folder really has: a client may come to the warehouse by another one."""
+    return _real(path.parent) / path.name
+
+
+@lru_cache(maxsize=10_000)
+def _real(folder: Path) -> Path:
+    return folder.resolve()
