@@ -17,7 +17,7 @@ from seamline.sinks.lake.files import NewFiles, path_of
 from seamline.sinks.lake.rows import FileRows
 from seamline.sinks.lake.storage import write_parquet
 
-# So many files of deletes become one.
+# So many files of deletes become one. So do fewer ones, where they name more rows of files that are gone than live.
 DELETES_JOINED = 50
 
 
@@ -58,10 +58,12 @@ class TableEdit(RowEdit):
     def _written_deletes(self) -> tuple[DataFile, ...]:
         """Those of this commit; beyond some files all that there are, as one."""
         positions = {path: np.concatenate(parts) for path, parts in self._gone.items()}
-        known = {entry.data_file.file_path for entry in self._head.deletes} - self._out
-        if len(known) >= DELETES_JOINED:
+        files = [entry.data_file for entry in self._head.deletes if entry.data_file.file_path not in self._out]
+        named = sum(file.record_count for file in files) + sum(map(len, positions.values()))
+        living, dead = self._counts()
+        if len(files) >= DELETES_JOINED or (files and named - dead > living):
             positions = {path: np.flatnonzero(rows.dead) for path, rows in self._rows.items() if rows.dead.any()}
-            self._out |= known
+            self._out |= {file.file_path for file in files}
         return (write_deletes(positions, self._files.data("-deletes.parquet")),) if positions else ()
 
 

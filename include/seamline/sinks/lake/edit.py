@@ -4,7 +4,7 @@ How a format writes down which rows are gone is its own matter.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,11 @@ from seamline.values.changes import ChangeBatch
 # So many small files become one, as far as they are JOINED_BYTES of Parquet together.
 FILES_JOINED = 50
 SMALL_BYTES, JOINED_BYTES = 8 * 2**20, 64 * 2**20
+# A scan reads the dead rows of all files too. Where there are more than the first share of the living ones, the
+# emptiest files are written again until there are less than the second: so a row that is written again is paid for by
+# one that goes. In one commit up to so many bytes, or one file.
+DEAD_MAX, DEAD_LEFT = 1.0, 0.5
+REWRITTEN_BYTES = 64 * 2**20
 
 
 class RowEdit(ABC):
@@ -151,25 +156,36 @@ class RowEdit(ABC):
         self._rows[path] = FileRows(found, np.zeros(len(found), np.bool_))
 
     def _join_small_files(self) -> None:
-        """Each commit leaves a file: where many are small, their living rows become one.
+        """Each commit leaves a file, and each change a dead row: where many files are small, or many rows dead, the
+        living rows of some files become one.
 
         In the stream's own turn, because whoever does it beside the stream meets its deletes.
         """
         small = self._small_files()
-        if len(small) < FILES_JOINED:
-            return
+        if len(small) >= FILES_JOINED:
+            self._write_again(small)
+        if sparse := self._sparse_files():
+            self._write_again(sparse)
+
+    def _write_again(self, chosen: Sequence[str]) -> None:
+        """The living rows of these files as one."""
         schema = self._storage.storage_schema(self._table)
-        alive = {path: pa.array(~self._rows[path].dead) for path in small}
+        alive = {path: pa.array(~self._rows[path].dead) for path in chosen}
         rows = pa.concat_tables(
             [read_columns(path, schema.names).filter(flags).cast(schema) for path, flags in alive.items()]
         )
         found = pa.concat_arrays([self._rows[path].identities.filter(flags) for path, flags in alive.items()])
-        for path in small:
+        for path in chosen:
             del self._rows[path]
             self._gone.pop(path, None)
-        self._out |= frozenset(small)
+        self._out |= frozenset(chosen)
         if rows.num_rows:
             self._take(self._write(rows, ending="-joined.parquet"), found)
+
+    def _counts(self) -> tuple[int, int]:
+        """How many rows live in the files, and how many are dead."""
+        dead = sum(int(np.count_nonzero(rows.dead)) for rows in self._rows.values())
+        return sum(len(rows.dead) for rows in self._rows.values()) - dead, dead
 
     def _small_files(self) -> list[str]:
         """Those of before that are worth to be joined, the least ones first."""
@@ -180,6 +196,21 @@ class RowEdit(ABC):
             if size > SMALL_BYTES or total > JOINED_BYTES:
                 break
             chosen.append(path)
+        return chosen
+
+    def _sparse_files(self) -> list[str]:
+        """Those of before that are worth to be written again because of their dead rows, the emptiest first."""
+        living, left = self._counts()
+        if left <= living * DEAD_MAX:
+            return []
+        dead = {path: int(np.count_nonzero(self._rows[path].dead)) for path in self._rows.keys() & self._sizes.keys()}
+        chosen, total = list[str](), 0
+        for path in sorted(dead, key=lambda path: (-dead[path] / len(self._rows[path].dead), path)):
+            total += self._sizes[path]
+            if left <= living * DEAD_LEFT or (chosen and total > REWRITTEN_BYTES):
+                break
+            chosen.append(path)
+            left -= dead[path]
         return chosen
 
 
