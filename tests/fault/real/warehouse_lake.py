@@ -33,6 +33,7 @@ from tests.fault.real.lake_files import LakeFiles, State
 from tests.fault.real.log_replay import Rows
 from tests.fault.real.warehouse import counted
 from tests.fault.real.warehouse_postgres import PostgresWarehouse
+from tests.integration.databases import postgres
 from tests.lake_heads import LakeHeads, lake_heads
 
 
@@ -65,14 +66,14 @@ class LakeWarehouse(PostgresWarehouse):
 
     def last_marker(self) -> str:
         # Whoever waits looks at the commits meanwhile: metadata files are kept for a hundred of them.
-        with suppress(psycopg.errors.UndefinedTable):
+        # Before the first publish nobody looks yet.
+        with suppress(psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
             self.commits_seen()
         return super().last_marker()
 
     def commits_seen(self) -> int:
-        with self.session() as session:
-            found = lake_audit.noted(session, after=self._noted)
-        for one in found:
+        self._asking = self._asking or postgres(self._database)
+        for one in lake_audit.noted(self._asking, after=self._noted):
             self._noted = one.commit_id
             commit, now = self._looked_at(one, len(self._seen) + 1)
             # A tag moves a pointer, and nothing of the rows or the ledger.
