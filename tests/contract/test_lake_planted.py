@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import RemoveSnapshotsUpdate
 
 from seamline.adapters.connections import Connection
@@ -131,8 +130,7 @@ def test_an_expiry_that_ignores_tags_is_caught(
     cutting: Cutting, sink_database: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def let_go(metadata: Any) -> Iterator[RemoveSnapshotsUpdate]:
-        head = metadata.refs[MAIN_BRANCH].snapshot_id
-        others = [one.snapshot_id for one in metadata.snapshots if one.snapshot_id != head]
+        others = [one.snapshot_id for one in metadata.snapshots if one.snapshot_id != metadata.current_snapshot_id]
         if len(others) > snapshot.SNAPSHOTS_KEPT:
             yield RemoveSnapshotsUpdate(snapshot_ids=others[: -snapshot.SNAPSHOTS_KEPT])
 

@@ -119,6 +119,9 @@ class Dance:
     expected: DancingTables = field(default_factory=DancingTables)
     # What was done so far.
     kills: Counter[str] = field(default_factory=Counter)
+    # How long it took at most, from a kill, until another commit was seen.
+    slowest_s: float = 0.0
+    _killed_at: float = 0.0
 
     @property
     def destination(self) -> DestinationPlan:
@@ -141,6 +144,9 @@ class Dance:
         self.host_is_up()
         limit = START_S if before == 1 else _GOES_ON_S
         wait_until(lambda: self.commits() >= before + commits, timeout_s=limit, what=f"{commits} commits")
+        if self._killed_at:
+            self.slowest_s = max(self.slowest_s, time.monotonic() - self._killed_at)
+            self._killed_at = 0.0
 
     # ---- kills ----------------------------------------------------------------------------------------------------
 
@@ -155,6 +161,7 @@ class Dance:
             host = self.hosts.started[-1]
             wait_until(lambda: tasks_of(host), timeout_s=_GOES_ON_S, what="the stream's task")[-1].kill()
         self.kills["driver" if driver else "task"] += 1
+        self._killed_at = time.monotonic()
 
     def wrong(self) -> list[str]:
         """By one read of the catalogue."""
