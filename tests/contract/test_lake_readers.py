@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -42,37 +43,32 @@ class Running:
     def __init__(self, world: IcebergWorld) -> None:
         self._stream = published(world)
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._error: BaseException | None = None
         self.commits = 0
 
     def _run(self) -> None:
-        try:
-            while not self._stop.is_set():
-                number = self.commits
-                self._stream.span(
-                    insert(ACCOUNT, **account(number)),
-                    insert(TRANSFER, tx=number, leg=1, amount="1.0000"),
-                    insert(AUDIT, actor="x", action="same"),
-                )
-                self.commits += 1
-        except BaseException as exc:
-            self._error = exc
+        while not self._stop.is_set():
+            number = self.commits
+            self._stream.span(
+                insert(ACCOUNT, **account(number)),
+                insert(TRANSFER, tx=number, leg=1, amount="1.0000"),
+                insert(AUDIT, actor="x", action="same"),
+            )
+            self.commits += 1
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        with ThreadPoolExecutor(1) as pool:
+            self._running = pool.submit(self._run)
+            try:
+                self.goes_on()
+                yield
+            finally:
+                self._stop.set()
+            self._running.result()
 
     def goes_on(self) -> None:
         before = self.commits
-        wait_until(lambda: self._error or self.commits > before, timeout_s=30, what="a commit of the stream")
-
-    @contextmanager
-    def running(self) -> Iterator["Running"]:
-        self._thread.start()
-        try:
-            self.goes_on()
-            yield self
-        finally:
-            self._stop.set()
-            self._thread.join()
-        assert self._error is None
+        wait_until(lambda: self._running.done() or self.commits > before, timeout_s=30, what="a commit of the stream")
 
 
 def test_a_reader_that_opens_tables_one_after_another_straddles_and_one_that_pins_them_never_does(
@@ -80,7 +76,8 @@ def test_a_reader_that_opens_tables_one_after_another_straddles_and_one_that_pin
 ) -> None:
     catalogue = client(sink_database, tmp_path)
     straddled, seen = 0, set[int]()
-    with Running(world).running() as stream:
+    stream = Running(world)
+    with stream.running():
         for _ in range(3):
             first = catalogue.load_table("settlement.account").scan().to_arrow().num_rows
             stream.goes_on()
