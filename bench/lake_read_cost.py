@@ -6,7 +6,7 @@ be joined, the table is scanned by pyiceberg, and beside it the same rows in one
 Goal: never more than three times the scan of one file, by rows, by bytes and by the clock; the table is right at the
 end.
 
-`./seamline exec python -m bench.lake_read_cost`; `--commits 864` for a tenth of a day.
+No server takes part: `.seamline/env/venv/bin/python -m bench.lake_read_cost`; `--commits 864` for a tenth of a day.
 """
 
 import argparse
@@ -132,7 +132,7 @@ def main() -> int:
                 worst = Cost(*(max(getattr(worst, name), getattr(now, name)) for name in Cost.__slots__))
                 print(
                     f"after {number:,}: {now.rows:.2f} × rows, {now.bytes:.2f} × bytes, {now.clock:.2f} × clock,"
-                    f" {now.files} files; commit p50 {statistics.median(took) * 1000:.0f} ms, longest {max(took):.2f} s",
+                    f" {now.files} files; commit p50 {statistics.median(took):.3f} s, at most {max(took):.2f} s",
                     flush=True,
                 )
                 took.clear()

@@ -145,6 +145,18 @@ def test_rows_without_a_key_are_read_at_most_three_times_too(tmp_path: Path) -> 
     assert worst <= BOUND
 
 
+def test_files_of_which_few_fit_into_one_are_joined_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edit, "SMALL_BYTES", 3_000)
+    monkeypatch.setattr(edit, "JOINED_BYTES", 4_500)
+    lake = Lake(BY_NUMBER, tmp_path)
+    for number in range(40):
+        lake.commit(lake.put((number, "a", "x" * 40)))
+        sizes = [entry.data_file.file_size_in_bytes for entry in lake.head.data]
+        assert sum(size <= 3_000 for size in sizes) <= 10
+    assert min(sizes) > 1_000, "or more than four fit"
+    assert lake.read() == Counter((number, "a", "x" * 40) for number in range(40))
+
+
 def test_a_commit_writes_no_more_again_than_it_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One large file, or smaller ones up to so many bytes; what is left is done by the commits after it."""
     monkeypatch.setattr(edit, "REWRITTEN_BYTES", 1)

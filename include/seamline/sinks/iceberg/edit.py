@@ -18,7 +18,7 @@ from seamline.sinks.lake.rows import FileRows
 from seamline.sinks.lake.storage import write_parquet
 
 # So many files of deletes become one. So do fewer ones, where they name more rows of files that are gone than live.
-DELETES_JOINED = 50
+DELETES_JOINED = 20
 
 
 class TableEdit(RowEdit):

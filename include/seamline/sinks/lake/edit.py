@@ -5,6 +5,7 @@ How a format writes down which rows are gone is its own matter.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +19,8 @@ from seamline.sinks.lake.rows import FileRows, Numbers, Places, found_in
 from seamline.sinks.lake.storage import RowStorage, read_columns
 from seamline.values.changes import ChangeBatch
 
-# So many small files become one, as far as they are JOINED_BYTES of Parquet together.
-FILES_JOINED = 50
+# Where there are so many small files, as many as are JOINED_BYTES of Parquet together become one.
+FILES_JOINED = 20
 SMALL_BYTES, JOINED_BYTES = 8 * 2**20, 64 * 2**20
 # A scan reads the dead rows of all files too. Where there are more than the first share of the living ones, the
 # emptiest files are written again until there are less than the second: so a row that is written again is paid for by
@@ -161,8 +162,7 @@ class RowEdit(ABC):
 
         In the stream's own turn, because whoever does it beside the stream meets its deletes.
         """
-        small = self._small_files()
-        if len(small) >= FILES_JOINED:
+        if small := self._small_files():
             self._write_again(small)
         if sparse := self._sparse_files():
             self._write_again(sparse)
@@ -189,14 +189,13 @@ class RowEdit(ABC):
 
     def _small_files(self) -> list[str]:
         """Those of before that are worth to be joined, the least ones first."""
-        sizes = {path: size for path, size in self._sizes.items() if path not in self._out}
-        chosen, total = list[str](), 0
-        for path, size in sorted(sizes.items(), key=lambda one: one[1]):
-            total += size
-            if size > SMALL_BYTES or total > JOINED_BYTES:
-                break
-            chosen.append(path)
-        return chosen
+        sizes = sorted(
+            (size, path) for path, size in self._sizes.items() if path not in self._out and size <= SMALL_BYTES
+        )
+        if len(sizes) < FILES_JOINED:
+            return []
+        totals = accumulate(size for size, _ in sizes)
+        return [path for total, (_, path) in zip(totals, sizes, strict=True) if total <= JOINED_BYTES]
 
     def _sparse_files(self) -> list[str]:
         """Those of before that are worth to be written again because of their dead rows, the emptiest first."""
