@@ -157,6 +157,13 @@ def test_files_of_which_few_fit_into_one_are_joined_too(tmp_path: Path, monkeypa
     assert lake.read() == Counter((number, "a", "x" * 40) for number in range(40))
 
 
+def test_rows_that_are_written_again_are_held_part_by_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edit, "PART_BYTES", 2_000)
+    day = spent(any_rows, tmp_path)
+    assert day.worst["rows"] <= BOUND
+    assert day.lake.read() == Counter((key, value, f"row {key}") for key, value in day.expected.items())
+
+
 def test_a_commit_writes_no_more_again_than_it_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One large file, or smaller ones up to so many bytes; what is left is done by the commits after it."""
     monkeypatch.setattr(edit, "REWRITTEN_BYTES", 1)

@@ -4,7 +4,7 @@ How a format writes down which rows are gone is its own matter.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 import numpy as np
@@ -16,7 +16,7 @@ from seamline.domain.changes import Finding
 from seamline.sinks.lake.batches import findings_of, net_copies, require_copies, require_stored
 from seamline.sinks.lake.identity import identities
 from seamline.sinks.lake.rows import FileRows, Numbers, Places, found_in
-from seamline.sinks.lake.storage import RowStorage, read_columns
+from seamline.sinks.lake.storage import RowStorage, read_columns, read_parts
 from seamline.values.changes import ChangeBatch
 
 # Where there are so many small files, as many as are JOINED_BYTES of Parquet together become one.
@@ -27,6 +27,8 @@ SMALL_BYTES, JOINED_BYTES = 8 * 2**20, 64 * 2**20
 # one that goes. In one commit up to so many bytes, or one file.
 DEAD_MAX, DEAD_LEFT = 1.0, 0.5
 REWRITTEN_BYTES = 64 * 2**20
+# So much of Arrow makes one file of them.
+PART_BYTES = 192 * 2**20
 
 
 class RowEdit(ABC):
@@ -168,19 +170,24 @@ class RowEdit(ABC):
             self._write_again(sparse)
 
     def _write_again(self, chosen: Sequence[str]) -> None:
-        """The living rows of these files as one."""
-        schema = self._storage.storage_schema(self._table)
-        alive = {path: pa.array(~self._rows[path].dead) for path in chosen}
-        rows = pa.concat_tables(
-            [read_columns(path, schema.names).filter(flags).cast(schema) for path, flags in alive.items()]
-        )
-        found = pa.concat_arrays([self._rows[path].identities.filter(flags) for path, flags in alive.items()])
+        """The living rows of these files as few ones."""
+        for rows, found in _in_parts(self._living(chosen)):
+            self._take(self._write(rows, ending="-joined.parquet"), found)
         for path in chosen:
             del self._rows[path]
             self._gone.pop(path, None)
         self._out |= frozenset(chosen)
-        if rows.num_rows:
-            self._take(self._write(rows, ending="-joined.parquet"), found)
+
+    def _living(self, chosen: Sequence[str]) -> Iterator[tuple[pa.Table, pa.Array]]:
+        """Living rows as they are stored, with their identities; of a large file one row group at a time."""
+        schema = self._storage.storage_schema(self._table)
+        for path in chosen:
+            known, start = self._rows[path], 0
+            for rows in read_parts(path, schema.names):
+                alive = pa.array(~known.dead[start : start + rows.num_rows])
+                found = known.identities.slice(start, rows.num_rows).filter(alive)
+                start += rows.num_rows
+                yield rows.filter(alive).cast(schema), found
 
     def _counts(self) -> tuple[int, int]:
         """How many rows live in the files, and how many are dead."""
@@ -211,6 +218,24 @@ class RowEdit(ABC):
             chosen.append(path)
             left -= dead[path]
         return chosen
+
+
+def _in_parts(living: Iterable[tuple[pa.Table, pa.Array]]) -> Iterator[tuple[pa.Table, pa.Array]]:
+    """As many together as are PART_BYTES in memory, at least one row."""
+    held, size = list[tuple[pa.Table, pa.Array]](), 0
+    for rows, found in living:
+        if rows.num_rows:
+            held.append((rows, found))
+            size += rows.nbytes
+        if size >= PART_BYTES:
+            yield _together(held)
+            held, size = [], 0
+    if held:
+        yield _together(held)
+
+
+def _together(held: Sequence[tuple[pa.Table, pa.Array]]) -> tuple[pa.Table, pa.Array]:
+    return pa.concat_tables([rows for rows, _ in held]), pa.concat_arrays([found for _, found in held])
 
 
 def _rank(which: Numbers) -> Numbers:

@@ -1,6 +1,6 @@
 """How rows of the typed form lie in the Parquet files of a lake's table, and the way back."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -35,3 +35,10 @@ def write_parquet(rows: pa.Table, path: Path) -> None:
 
 def read_columns(path: str, names: Sequence[str]) -> pa.Table:
     return pq.read_table(path_of(path), columns=list(names), partitioning=None)
+
+
+def read_parts(path: str, names: Sequence[str]) -> Iterator[pa.Table]:
+    """The same, one row group at a time."""
+    with pq.ParquetFile(path_of(path)) as file:
+        for number in range(file.num_row_groups):
+            yield file.read_row_group(number, columns=list(names)).select(list(names))
