@@ -8,7 +8,7 @@ import psycopg
 import pyarrow as pa
 from pyiceberg.table import StaticTable
 
-from seamline.sinks.iceberg.types import ROW_HASH
+from seamline.sinks.lake.identity import ROW_HASH
 
 _HEADS = (
     "SELECT table_name, metadata_location FROM public.iceberg_tables"

@@ -221,8 +221,8 @@ _PLACE = {"account": 2, "audit": 0, "booking": 2, "day": 1, "wide": 1}
 
 
 @contextmanager
-def dance_of(name: str, folder: Path, **environment: str) -> Iterator[Dance]:
-    """Published empty, wanted, and under its writer; the host is not started yet. `environment` is the host's."""
+def dance_of(name: str, folder: Path, *, commit_every_ms: int = 0) -> Iterator[Dance]:
+    """Published empty, wanted, and under its writer; the host is not started yet."""
     with ExitStack() as opened:
         bank = opened.enter_context(captured_postgres(name, create=SCHEMA, tables=TABLES))
         catalogue = opened.enter_context(postgres_database(f"{name}_catalogue"))
@@ -238,10 +238,11 @@ def dance_of(name: str, folder: Path, **environment: str) -> Iterator[Dance]:
             _NAMESPACE,
             writer_connection=f"{catalogue.database}_writer",
             options=options,
+            commit_every_ms=commit_every_ms,
         )
         plan = publish_empty_into(bank, lake, sync=bank.plan.sync, tables=TABLES)
         bank.plan = plan
-        hosts = opened.enter_context(hosts_of(SCRIPT, folder, name=f"{name}_platform", **environment))
+        hosts = opened.enter_context(hosts_of(SCRIPT, folder, name=f"{name}_platform"))
         patch.setenv("SEAMLINE_CONNECTION_SEAMLINE_DB", uri(hosts.platform))
         hosts.director.want(plan.stream_id("warehouse"), plan_json=plan_to_json(plan))
         newest = Newest(bank.open_log(), bank.kafka.offsets(plan.source.log_topic)[0])

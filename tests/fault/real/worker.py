@@ -279,7 +279,7 @@ def capture(folder: Path) -> None:
 def pin(folder: Path) -> None:
     """What a nightly run compares is held; nothing is compared."""
     run, plan, destination, kind = _cutting(folder)
-    held = kind.pin_live(plan, destination, 1, run_id=run.id)
+    held = kind.pin_live(plan, destination, 1, run_id=run.run_id)
     document = {"position": position_to_json(held.views[0].position), "staged_as": dict(held.staged_as)}
     write_whole(folder / "pinned.json", json.dumps(document))
 
@@ -291,10 +291,10 @@ def cut(folder: Path) -> None:
     day = date.fromisoformat((folder / "business_date").read_text(encoding="utf-8"))
     tables = tuple(StagedTable(name, CutMode.WHOLE, at, 1, Verdict.MATCH) for name, at in held["staged_as"].items())
     staged = StagedCut(
-        run.id, run.plan.sync, DESTINATION, day, position_from_json(held["position"]), datetime.now(UTC), tables
+        run.run_id, run.plan.sync, DESTINATION, day, position_from_json(held["position"]), datetime.now(UTC), tables
     )
     with closing(kind.open_cuts(destination)) as cuts:
-        cuts.publish(staged, definitions={})
+        cuts.publish(staged, definitions={}, signed_by="")
 
 
 def _cutting(folder: Path) -> tuple[Run, SyncPlan, DestinationPlan, CutsLiveTables]:
