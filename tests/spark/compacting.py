@@ -1,4 +1,4 @@
-"""Spark as somebody runs it beside a stream: `rewrite_data_files` of Iceberg tables again and again, by its own catalogue.
+"""Spark as somebody runs it beside a stream: `rewrite_data_files` of Iceberg tables again and again.
 
 Run as `python -m tests.spark.compacting FOLDER`. The folder holds `lake.json`, and `done.jsonl` afterwards: a line for
 each call, with how many files it has rewritten, or what it said. It ends once `stop` lies there.

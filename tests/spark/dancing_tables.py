@@ -2,7 +2,8 @@
 says what each row of each table must be.
 
 `account`: keyed; its balances sum up to the same at all times. `booking`: its key changes. `audit`: without a key, with
-rows that are alike. `day`: emptied by TRUNCATE in each transaction. `wide`: a column of each type.
+rows that are alike. `day`: all of it is new in each transaction, now and then behind a TRUNCATE. `wide`: a column of each
+type.
 """
 
 import random
@@ -19,6 +20,8 @@ ACCOUNTS, WIDE_ROWS, DAY_ROWS = 20, 8, 3
 OPENING = Decimal("1000.0000")
 # A booking's key changes behind so many transactions, and the row goes behind so many.
 _MOVES_AFTER, _GOES_AFTER, _MOVED_BY = 5, 40, 1_000_000
+# A transaction with a TRUNCATE is a span of its own, hence a commit.
+_TRUNCATED_EVERY = 25
 _WIDE = postgres_kinds.rows(postgres_kinds.fits_a_lake)
 SCHEMA = (
     *postgres_kinds.TYPES,
@@ -103,7 +106,7 @@ class DancingTables:
             yield f"DELETE FROM audit WHERE tx = {gone}"
 
     def _days(self) -> Iterator[str]:
-        yield "TRUNCATE day"
+        yield "TRUNCATE day" if self.number % _TRUNCATED_EVERY == 0 else "DELETE FROM day"
         values = ", ".join(f"({number}, {self.number})" for number in range(DAY_ROWS))
         yield f"INSERT INTO day VALUES {values}"
 
