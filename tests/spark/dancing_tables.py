@@ -2,8 +2,8 @@
 says what each row of each table must be.
 
 `account`: keyed; its balances sum up to the same at all times. `booking`: its key changes. `audit`: without a key, with
-rows that are alike. `day`: all of it is new in each transaction, now and then behind a TRUNCATE. `wide`: a column of each
-type.
+rows that are alike. `day`: all of it is new in each transaction, now and then behind a TRUNCATE. `wide`: a column of
+each type.
 """
 
 import random
