@@ -14,7 +14,7 @@ from pathlib import Path
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table.metadata import TableMetadata
 
-from seamline.databases.postgres.client import Session
+from seamline.databases.postgres.client import Session, translated
 from seamline.domain.errors import TransientError
 from seamline.sinks.iceberg.manifests import FILE_IO, read_metadata
 from seamline.sinks.lake.catalogue import Catalogue
@@ -62,7 +62,9 @@ def _named(session: Session, catalogue: Catalogue, warehouse: Path) -> tuple[set
         manifests = dict[str, ManifestFile]()
         locations, named = set[Path](), set[Path]()
         try:
-            for pointer in catalogue.all_pointers(session):
+            with translated("read the pointers of all tables"):
+                pointers = catalogue.all_pointers(session)
+            for pointer in pointers:
                 if _lies_at(pointer).is_relative_to(warehouse):
                     metadata = read_metadata(pointer)
                     locations.add(_lies_at(metadata.location))
