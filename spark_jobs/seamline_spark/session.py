@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from seamline import settings
+from seamline.cluster.spark_conf import for_executors, is_local
+
 _LOCAL = "local[2]"
 # Values mean the same everywhere: UTC, and an error instead of a NULL where a cast or a sum does not fit.
 _ALWAYS = {
@@ -15,12 +18,26 @@ _ALWAYS = {
     "spark.sql.ansi.enabled": "true",
     # A second copy of a task that writes would write twice.
     "spark.speculation": "false",
+    # What a lost executor has read is gone with its sessions: only another attempt of the whole job can read it again.
+    "spark.stage.maxConsecutiveAttempts": "1",
+    # The tasks of a read run all at once, or not at all.
+    "spark.dynamicAllocation.enabled": "false",
 }
 _UNLESS_SAID = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
+    # So often Spark looks for the slots of a read's tasks before it gives up; ten minutes by its own default.
+    "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
+    "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "30",
 }
+# A job has as many tasks as on one machine. It begins when it knows its cores, after 30 s with those that it has.
+_ON_A_CLUSTER = {
+    "spark.cores.max": "4",
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+}
+# A Python worker, and the process that reads a table: 90 and 214 MB were seen for small tables, 300 for wide ones.
+_TASK_MB = 512
 
 
 def submitted_conf(name: str) -> SparkConf:
@@ -36,13 +53,15 @@ def submitted_conf(name: str) -> SparkConf:
 def open_session(name: str) -> SparkSession:
     """The session of this process; made at the first call."""
     conf = submitted_conf(name)
-    for key, value in _UNLESS_SAID.items():
+    unless_said = _UNLESS_SAID if is_local(conf.get("spark.master", "")) else {**_UNLESS_SAID, **_ON_A_CLUSTER}
+    for key, value in unless_said.items():
         conf.setIfMissing(key, value)
-    for key, value in _ALWAYS.items():
+    for_tasks = for_executors(dict(conf.getAll()), settings.load(), task_mb=_TASK_MB)
+    for key, value in {**_ALWAYS, **for_tasks}.items():
         conf.set(key, value)
     session = SparkSession.builder.config(conf=conf).getOrCreate()
     context = session.sparkContext
-    if (context.master or "").startswith("local"):
+    if is_local(str(context.master)):
         # Without it workers are whatever `python3` the PATH has; on a cluster its own settings name the interpreter.
         context.pythonExec = sys.executable
     context.setLogLevel("WARN")

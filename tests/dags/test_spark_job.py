@@ -1,14 +1,18 @@
 """A Spark job of a run starts once, is found again by whoever comes next, and runs again when it is cleared."""
 
+import json
 import stat
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from seamline import settings
+from seamline.cluster import spark_conf
 from seamline.domain.driver_run import DriverStatus
 from seamline_airflow import parts
 from seamline_airflow.operators.spark_job import SparkJobOperator
@@ -212,6 +216,52 @@ def test_the_rendered_arguments_are_the_reviewed_ones(folder: Path, checkout: Pa
     _operator().execute(_context(state_store))
     shown = (folder / "argv").read_text().replace(str(checkout), "<checkout>")
     assert shown == (Path(__file__).parent / "argv" / "nightly_cut.txt").read_text()
+
+
+CLUSTERS = {
+    "standalone": {"host": "spark://spark-master", "port": 7077},
+    "yarn": {"host": "yarn", "extra": {"queue": "nightly"}},
+    "yarn_cluster": {"host": "yarn", "extra": {"queue": "nightly", "deploy-mode": "cluster"}},
+    "kubernetes": {"host": "k8s://https://kubernetes", "port": 6443, "extra": {"namespace": "spark"}},
+    "kubernetes_cluster": {
+        "host": "k8s://https://kubernetes",
+        "port": 6443,
+        "extra": {"namespace": "spark", "deploy-mode": "cluster"},
+    },
+}
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_what_is_submitted_to_a_cluster_is_what_was_reviewed(
+    name: str, checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The arguments, and what a driver beside Airflow adds to them for its executors."""
+    monkeypatch.setenv("SEAMLINE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SEAMLINE_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps({"conn_type": "spark", **CLUSTERS[name]}))
+    # Without Airflow's provider for Kubernetes the hook refuses such a master before it renders anything.
+    monkeypatch.setattr(spark_submit, "kube_client", object(), raising=False)
+    hook = _operator(conn_id="cluster")._get_hook()
+    argv = hook._build_spark_submit_command(str(checkout / "spark_jobs" / "nightly_cut.py"))
+    confs = [argv[at + 1].partition("=") for at, one in enumerate(argv) if one == "--conf"]
+    said = {name: value for name, _, value in confs} | {
+        "spark.master": argv[argv.index("--master") + 1],
+        "spark.submit.deployMode": argv[argv.index("--deploy-mode") + 1] if "--deploy-mode" in argv else "client",
+    }
+    added = spark_conf.for_executors(said, settings.load(), task_mb=512)
+    lines = [*argv, "", "and by the driver:", *(f"{key}={value}" for key, value in added.items())]
+    (archive,) = (tmp_path / "home" / "code").iterdir()
+    shown = "".join(f"{line}\n" for line in lines)
+    for place, words in (
+        (archive.stem, "seamline-<version>-<hash>"),
+        (str(tmp_path / "home"), "<SEAMLINE_HOME>"),
+        (str(tmp_path / "data"), "<SEAMLINE_DATA>"),
+        (sys.executable, "<python>"),
+        (str(checkout), "<checkout>"),
+    ):
+        shown = shown.replace(place, words)
+    reviewed = Path(__file__).parent / "argv" / f"{name}.txt"
+    assert shown == reviewed.read_text()
 
 
 def _status(handle: Any) -> DriverStatus:

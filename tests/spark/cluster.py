@@ -1,76 +1,167 @@
-"""A Spark cluster of a test's own: a standalone master and one worker on loopback."""
+"""A Spark cluster of a test's own: a standalone master and workers, each a machine of its own as far as Spark sees.
+
+A worker has an address of its own on loopback, a work folder, and an environment of variables that knows nothing of the
+checkout: the packages of `requirements.txt`, Java, and what the owner of the machine says. Network namespaces would
+part them further, but the servers of the tests listen on loopback alone, which another namespace does not have.
+"""
 
 import re
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import pyspark
 
 from seamline import settings
 from tests.waiting import wait_until
 
-LOOPBACK = "127.0.0.1"
 PROGRAMS = Path(pyspark.__file__).parent / "bin"
+_INHERITED = ("PATH", "LANG", "TZ", "JAVA_HOME", "JDK_JAVA_OPTIONS")
+_EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
-@dataclass(frozen=True)
+@dataclass
+class Worker:
+    """One machine. `folder` holds what Spark puts there: an `app-*/N` for each executor."""
+
+    host: str
+    folder: Path
+    daemon: "subprocess.Popen[bytes]"
+    page: str
+
+    def at_work(self) -> list[psutil.Process]:
+        """The JVMs of executors in which a table is read or a stream runs: Spark's daemon there has forked."""
+        return [one for one in psutil.process_iter() if self._is_at_work(one)]
+
+    def kill(self) -> None:
+        """As if the machine lost its power: the daemon and everything that it has started."""
+        living = [self.daemon.pid, *(one.pid for one in psutil.Process(self.daemon.pid).children(recursive=True))]
+        for pid in living:
+            kill_tree(pid)
+        self.daemon.wait()
+
+    def _is_at_work(self, process: psutil.Process) -> bool:
+        try:
+            is_mine = _EXECUTOR in process.cmdline() and self.folder in Path(process.cwd()).parents
+            return is_mine and any(daemon.children() for daemon in process.children())
+        except psutil.Error:
+            return False  # it ends just now
+
+
+@dataclass
 class Cluster:
     host: str
     port: int
-    work: Path
+    page: str
+    folder: Path
+    python: Path
+    workers: list[Worker] = field(default_factory=list)
 
-    def executors(self) -> list[Path]:
-        """The folders of all executors that it ever ran, one `app-*/N` each."""
-        return sorted(self.work.glob("app-*/*/"))
+    @property
+    def master(self) -> str:
+        return f"spark://{self.host}:{self.port}"
+
+    def add_worker(self, **variables: str) -> Worker:
+        """One more machine, registered; its owner has set these variables."""
+        number = len(self.workers) + 2
+        host, folder = f"127.0.0.{number}", self.folder / f"machine{number}"
+        folder.mkdir()
+        arguments = ("--cores", "4", "--memory", "2g", "--work-dir", str(folder), self.master)
+        daemon, page, _ = _started(folder / "daemon.log", host, "worker.Worker", *arguments, variables=variables)
+        self.workers.append(Worker(host, folder, daemon, page))
+        return self.workers[-1]
+
+    def at_work(self) -> list[psutil.Process]:
+        """The executors of all machines in which something runs."""
+        return [one for worker in self.living_workers for one in worker.at_work()]
+
+    def pages(self) -> list[str]:
+        return [self.page, *(worker.page for worker in self.living_workers)]
+
+    @property
+    def living_workers(self) -> list[Worker]:
+        return [worker for worker in self.workers if worker.daemon.poll() is None]
+
+    def executor_folders(self) -> list[Path]:
+        """Of all executors that it ever ran."""
+        return sorted(folder for worker in self.workers for folder in worker.folder.glob("app-*/*/"))
 
 
 @contextmanager
 def standalone_cluster(folder: Path) -> Iterator[Cluster]:
-    work = folder / "work"
+    """A master; its workers are added by the test, and gone at the end."""
     with ExitStack() as stack:
-        announced = stack.enter_context(
-            _daemon(
-                folder / "master.log",
-                "master.Master",
-                "--port",
-                "0",
-                announced_by=r"Spark master at (spark://(.+):(\d+))",
-            )
-        )
-        stack.enter_context(
-            _daemon(
-                folder / "worker.log", "worker.Worker", "--cores", "4", "--memory", "1g", "--work-dir", str(work),
-                announced[1], announced_by="Successfully registered with master",
-            )
-        )  # fmt: skip
-        yield Cluster(announced[2], int(announced[3]), work)
+        log = folder / "master.log"
+        daemon, page, url = _started(log, "127.0.0.1", "master.Master", "--port", "0", variables={})
+        stack.callback(_end, daemon)
+        host, _, port = url.removeprefix("spark://").rpartition(":")
+        cluster = Cluster(host, int(port), page, folder, python_without_the_project(folder / "environment"))
+        stack.callback(lambda: [_end(worker.daemon) for worker in cluster.workers])
+        yield cluster
 
 
-@contextmanager
-def _daemon(log: Path, name: str, *arguments: str, announced_by: str) -> Iterator["re.Match[str]"]:
-    """Running, from the moment that its log says so (`announced_by`)."""
+def python_without_the_project(folder: Path) -> Path:
+    """An interpreter with every package of this one, but not the project itself, which is installed as a checkout."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    (ours,) = (Path(one) for one in sys.path if one.endswith("site-packages"))
+    (theirs,) = folder.glob("lib/python*/site-packages")
+    for one in ours.iterdir():
+        if not one.name.startswith(("seamline", "_seamline")):
+            (theirs / one.name).symlink_to(one)
+    return folder / "bin" / "python"
+
+
+def kill_tree(pid: int) -> None:
+    """The process and all that descend from it, at once."""
+    try:
+        process = psutil.Process(pid)
+        for one in [process, *process.children(recursive=True)]:
+            one.kill()
+    except psutil.NoSuchProcess:
+        return
+
+
+_ANNOUNCED = {
+    "master.Master": r"Spark master at (spark://\S+)",
+    "worker.Worker": r"Successfully registered with master (\S+)",
+}
+_PAGE = re.compile(r"WebUI.* started at (http://\S+)")
+
+
+def _started(
+    log: Path, host: str, name: str, *arguments: str, variables: Mapping[str, str]
+) -> "tuple[subprocess.Popen[bytes], str, str]":
+    """Running, from the moment that its log says so; its page, and the master's URL."""
+    own = settings.process_environment()
+    inherited = {name: own[name] for name in _INHERITED if name in own}
+    command = [str(PROGRAMS / "spark-class"), f"org.apache.spark.deploy.{name}", "--host", host, "--webui-port", "0"]
     with log.open("wb") as output:
         daemon = subprocess.Popen(
-            [
-                str(PROGRAMS / "spark-class"), f"org.apache.spark.deploy.{name}",
-                "--host", LOOPBACK, "--webui-port", "0", *arguments,
-            ],
-            env={**settings.process_environment(), "SPARK_LOCAL_IP": LOOPBACK},
+            [*command, *arguments],
+            env={**inherited, "SPARK_LOCAL_IP": host, **variables},
+            cwd=log.parent,
             stdout=output,
             stderr=output,
-        )  # fmt: skip
+        )
 
-    def announced() -> "re.Match[str] | None":
+    def announced() -> tuple[str, str] | None:
         text = log.read_text(encoding="utf-8")
         assert daemon.poll() is None, text
-        return re.search(announced_by, text)
+        page, master = _PAGE.search(text), re.search(_ANNOUNCED[name], text)
+        return (page[1], master[1]) if page and master else None
 
     try:
-        yield wait_until(announced, timeout_s=60, what=f"Spark's {name}")
-    finally:
-        # It has nothing to save, and its executors end without it.
-        daemon.kill()
-        daemon.wait()
+        return daemon, *wait_until(announced, timeout_s=60, what=f"Spark's {name}")  # type: ignore[misc]
+    except BaseException:
+        _end(daemon)
+        raise
+
+
+def _end(daemon: "subprocess.Popen[bytes]") -> None:
+    # It has nothing to save.
+    kill_tree(daemon.pid)
+    daemon.wait()

@@ -1,6 +1,5 @@
 """The job `snapshot_load.py --run R` as a process: from a run in the platform database to tables ready to publish."""
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,7 +23,6 @@ from tests.integration.captured import Captured, captured
 from tests.integration.databases import postgres, postgres_database
 from tests.integration.known import destination_known_by_id, destination_plan, known_by_id
 from tests.opened_sink import postgres_sink
-from tests.spark.cluster import PROGRAMS, standalone_cluster
 
 NAME = "snap_load"
 WAREHOUSE = destination_plan(f"{NAME}_warehouse", "bank")
@@ -105,28 +103,6 @@ def test_a_run_is_staged_with_receipts_and_can_be_published(
     with postgres(warehouse) as session:
         left = session.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'bank_stage'").fetchone()
         assert left == (0,)
-
-
-def test_an_airflow_task_runs_the_job_on_the_cluster_that_its_connection_names(
-    store: PlatformStore, bank: Captured, warehouse: Connection, tmp_path: Path
-) -> None:
-    plan = plan_of(bank)
-    run_id = f"{plan.sync}/onboard/-/cluster"
-    store.start_run(run_id=run_id, sync=plan.sync, kind="onboard", plan_json=plan_to_json(plan))
-    bank.execute("DELETE FROM account", "INSERT INTO account SELECT seq, 1, 'x' FROM seq_1_to_1000")
-    with standalone_cluster(tmp_path) as cluster:
-        connection = {"conn_type": "spark", "host": f"spark://{cluster.host}", "port": cluster.port}
-        done = run(
-            ["-m", "tests.spark.submit", "spark_jobs/snapshot_load.py", run_id, "cluster"],
-            PATH=f"{PROGRAMS}:{settings.search_path()}",
-            AIRFLOW_HOME=str(tmp_path / "airflow"),
-            AIRFLOW_CONN_CLUSTER=json.dumps(connection),
-        )
-        executors = cluster.executors()
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert executors, "no executor of the cluster was asked"
-    rows = {receipt.table: receipt.rows for receipt in store.receipts(run_id)}
-    assert rows["account"] == 1000
 
 
 def test_an_unknown_run_is_reported_by_its_id(store: PlatformStore) -> None:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from seamline import settings
 from seamline.adapters.connections import Connection
-from seamline.bulk.read import SourceAtOnePosition
+from seamline.bulk.read import RunReader, SourceAtOnePosition
 from seamline.databases.mysql.client import query
 from seamline.demo.bank import SMALL, connect, fill
 from seamline.demo.writers import PAUSE_S_MIN, Writer, write_until
@@ -28,7 +28,7 @@ from seamline.ports import Load, TableRead
 from seamline.sources.mariadb.catalogue import read_catalogue
 from seamline.sync.comparison import Work, compare_tables
 from seamline_spark.session import open_session
-from seamline_spark.snapshot.bulk_read import SparkReader
+from seamline_spark.snapshot.bulk_read import SparkCopying, SparkReader
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
 from tests.waiting import wait_until
 
@@ -69,6 +69,8 @@ def spark(bank: Connection, warehouse: Connection, tmp_path_factory: pytest.Temp
     folder: Path = tmp_path_factory.mktemp("spark")
     with pytest.MonkeyPatch.context() as patch:
         said = "--master local[2,3] --driver-memory 512m"
+        # Spark looks once more for slots that are missing.
+        said += " --conf spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures=2"
         patch.setenv("PYSPARK_SUBMIT_ARGS", f"{said} --conf spark.sql.warehouse.dir={folder} pyspark-shell")
         session = open_session("snapshot test")
     for name, value in settings.process_environment().items():
@@ -281,3 +283,18 @@ def test_a_source_without_enough_connections_is_refused_before_anything_waits(
         SparkReader(spark.sparkContext, run).open_read(reads_of(run)),
     ):
         pytest.fail("it opened")
+
+
+def test_a_read_that_needs_more_slots_than_spark_has_ends_with_both_numbers(
+    spark: SparkSession, bank: Connection, warehouse: Connection
+) -> None:
+    run = run_of(bank, lock="none")
+    reader = RunReader(
+        run, tasks=3, copying_of=lambda groups, name: SparkCopying(spark.sparkContext, groups, name=name)
+    )
+    with (
+        pytest.raises(TransientError, match="needs 3 slots of Spark at the same time, and it has 2") as caught,
+        reader.open_read(reads_of(run)),
+    ):
+        pytest.fail("it opened")
+    assert "spark.cores.max" in caught.value.hint

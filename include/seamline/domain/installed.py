@@ -12,6 +12,7 @@ from seamline.domain.errors import ConfigError
 SOURCES, SINKS, POSITIONS = "seamline.sources", "seamline.sinks", "seamline.positions"
 CLIENTS = "seamline.clients"
 _WORDS = {SOURCES: "source", SINKS: "destination", POSITIONS: "position", CLIENTS: "client"}
+GROUPS = frozenset(_WORDS)
 
 
 def names(group: str) -> tuple[str, ...]:

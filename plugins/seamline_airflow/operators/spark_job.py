@@ -12,6 +12,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from seamline import settings
+from seamline.cluster import spark_conf
 from seamline.domain.driver_run import DriverId, DriverRun, DriverStatus
 from seamline.domain.errors import HINT, SeamlineError, TransientError
 from seamline_airflow import parts
@@ -61,10 +62,18 @@ class SparkJobOperator(SparkSubmitOperator):
 
     def _get_hook(self) -> SparkSubmitHook:
         hook = super()._get_hook()
+        master = hook._connection["master"]
         if _is_detached(hook):
+            if not spark_conf.is_local(master):
+                # Unless it is said, the driver would take the interpreter that the cluster's machines have.
+                hook._conf = {"spark.pyspark.driver.python": sys.executable, **hook._conf}
             # The one branch that differs: `execute` of the provider (6.3.4) takes the resumable way for a hook whose
             # driver is tracked, and waits for a child process otherwise.
             hook._should_track_driver_status = True
+        else:
+            ours = spark_conf.travelling(settings.load())
+            hook._archives = ",".join(filter(None, [hook._archives, ours.archive]))
+            hook._conf = {**hook._conf, **spark_conf.for_driver_on_cluster(master, ours, hook._conf)}
         return hook
 
     def submit_job(self, context: Any) -> Any:

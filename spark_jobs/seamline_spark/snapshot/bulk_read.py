@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 
 from seamline.bulk.copy import Copied, CopyGroup
@@ -12,6 +12,8 @@ from seamline.bulk.read import STILL_S, RunReader
 from seamline.domain.errors import InvariantViolated, TransientError
 from seamline.plan.model import Run
 from seamline_spark.snapshot.task import Outcome, copy_partition
+
+_TOO_FEW_SLOTS = "SPARK-24819"
 
 
 class SparkReader(RunReader):
@@ -53,7 +55,7 @@ class SparkCopying:
         try:
             outcomes = self._future.result()
         except Py4JError as exc:
-            raise TransientError(f"Spark ended the copy: {_last_words(exc)}", hint="the job's log says more") from None
+            raise self._why_it_ended(exc) from None
         for outcome in outcomes:
             if outcome.error is not None:
                 raise outcome.error
@@ -68,9 +70,25 @@ class SparkCopying:
     def _run(self) -> list[Outcome]:
         tables = [item.read.table.name for group in self._groups for items in group.participants for item in items]
         self._context.setJobGroup(self._name, f"copy {', '.join(tables)}"[:200], interruptOnCancel=True)
-        return self._context.parallelize(self._groups, len(self._groups)).mapPartitions(copy_partition).collect()
+        # Their sessions open together, so they run together: Spark starts all of them, or says that it cannot.
+        tasks = self._context.parallelize(self._groups, len(self._groups)).barrier()
+        return tasks.mapPartitions(copy_partition).collect()
+
+    def _why_it_ended(self, exc: Py4JError) -> TransientError:
+        if isinstance(exc, Py4JJavaError) and _TOO_FEW_SLOTS in str(exc):
+            return TransientError(
+                f"the read needs {len(self._groups)} slots of Spark at the same time, and it has"
+                f" {exc.java_exception.maxConcurrentTasks()}",
+                hint="give the application more cores (spark.cores.max, spark.executor.instances), or wait until other"
+                " applications let go of theirs",
+            )
+        return TransientError(
+            f"Spark ended the copy: {_last_words(exc)}",
+            hint="nothing of it was published; the next attempt reads all tables again, at a new position",
+        )
 
 
 def _last_words(exc: Py4JError) -> str:
-    """The end of the worker's own traceback, which stands before the JVM's frames."""
-    return " ".join(str(exc).split("\n\tat ")[0].split())[-400:]
+    """Why a barrier task ended, else the end of the worker's own traceback. Both stand before the JVM's frames."""
+    words = " ".join(str(exc).split("\n\tat ")[0].split())
+    return words.rpartition("finished unsuccessfully. ")[2][-400:]

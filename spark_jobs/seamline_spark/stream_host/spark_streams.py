@@ -20,6 +20,7 @@ from pyspark import InheritableThread, SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from seamline import registry, settings
+from seamline.cluster.spark_conf import for_executors, is_local
 from seamline.domain.errors import TransientError
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import plan_from_json
@@ -47,6 +48,11 @@ _FIXED = {
     "spark.locality.wait": "0",
 }
 _ALL_REGISTERED = "spark.scheduler.minRegisteredResourcesRatio"
+# Spark gives up an executor that is silent before the roster gives up its streams: a stream that was started again
+# there would be silent too.
+_ON_A_CLUSTER = {"spark.network.timeout": "45s", "spark.network.timeoutInterval": "5s"}
+# A stream's worker with spans of 64 MB: 507 MB were seen.
+_STREAM_MB = 640
 _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -70,6 +76,10 @@ def configured(conf: SparkConf, pool: str, *, slots: int, jars: Sequence[Path] =
         # A host keeps its cores for good: it takes no more than it was given, and serves once it knows how many it has.
         conf.setIfMissing("spark.cores.max", str(slots)).setIfMissing(_ALL_REGISTERED, "1.0")
         conf.setIfMissing("spark.jars", ",".join(map(str, jars)))
+        for name, value in _ON_A_CLUSTER.items():
+            conf.setIfMissing(name, value)
+        for name, value in for_executors(dict(conf.getAll()), settings.load(), task_mb=_STREAM_MB).items():
+            conf.set(name, value)
     for name, value in _FIXED.items():
         conf.set(name, value)
     return conf
@@ -78,11 +88,6 @@ def configured(conf: SparkConf, pool: str, *, slots: int, jars: Sequence[Path] =
 def iceberg_jars() -> list[Path]:
     """Iceberg for Spark, as jars/jars.lock pins it; nothing where `./seamline setup` was not asked for it."""
     return sorted((settings.load().env / "jars" / "spark").glob("iceberg-spark-runtime-*.jar"))
-
-
-def is_local(master: str) -> bool:
-    """Whether driver and tasks share one JVM of this machine."""
-    return master == "local" or master.startswith("local[")
 
 
 class SparkStreams:

@@ -1,0 +1,95 @@
+"""The project's code, and that of every kind somebody else has installed, as one file for the workers of a cluster.
+
+Spark unpacks it in an executor's own folder. So a worker needs the packages of `requirements.txt` and no checkout, and
+all executors of an application run the code of its driver, whatever is installed where they are.
+"""
+
+import hashlib
+import importlib.util
+import re
+import secrets
+import zipfile
+from collections.abc import Iterator, Mapping
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+
+from seamline.domain import installed
+from seamline.domain.errors import ConfigError
+
+_PROJECT = "seamline"
+# It has no entry point: nothing but Spark's own programs import it.
+_BESIDE = {_PROJECT: ("seamline_spark",)}
+# The oldest time that a zip can say: the archive of the same code is the same file.
+_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+def code_archive(folder: Path) -> Path:
+    """The archive of the code as it is now, `<folder>/seamline-<version>-<hash of what is in it>.zip`.
+
+    Made where it is missing; repeat-safe, also for several processes. Nothing deletes it: a driver hands it out for as
+    long as it runs.
+    """
+    files = dict(_files())
+    path = folder / f"{_PROJECT}-{_version()}-{_hash_of(files)}.zip"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        new = path.with_suffix(f".{secrets.token_hex(4)}.new")
+        _write(new, files)
+        new.rename(path)
+    return path
+
+
+def _files() -> Iterator[tuple[str, bytes]]:
+    for name, package in sorted(_distributions().items()):
+        folder = f"{re.sub(r'[-.]+', '_', name)}-{package.version}.dist-info"
+        for what in ("METADATA", "entry_points.txt"):
+            yield f"{folder}/{what}", (package.read_text(what) or "").encode()
+        for module in sorted({*_modules(package), *_BESIDE.get(name, ())}):
+            yield from _sources(module, package=name)
+
+
+def _distributions() -> dict[str, Distribution]:
+    """Those that bring a kind, by their names. The one that Python finds first counts, as it does for an import."""
+    found: dict[str, Distribution] = {}
+    for package in distributions():
+        if _modules(package):
+            found.setdefault(package.name.lower(), package)
+    return found
+
+
+def _modules(package: Distribution) -> set[str]:
+    """The outermost modules of its kinds."""
+    return {one.module.partition(".")[0] for one in package.entry_points if one.group in installed.GROUPS}
+
+
+def _sources(module: str, *, package: str) -> Iterator[tuple[str, bytes]]:
+    spec = importlib.util.find_spec(module)
+    folders = list(spec.submodule_search_locations or ()) if spec is not None else []
+    if len(folders) != 1:
+        raise ConfigError(
+            f"{module} of the package {package} is not one folder, so it cannot travel to a cluster's workers",
+            hint="make it a package with an __init__.py, or remove the package",
+        )
+    folder = Path(folders[0])
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            yield f"{module}/{path.relative_to(folder).as_posix()}", path.read_bytes()
+
+
+def _version() -> str:
+    return _distributions()[_PROJECT].version
+
+
+def _hash_of(files: Mapping[str, bytes]) -> str:
+    """Of what is in the archive, not of its bytes: those depend on the compressor."""
+    digest = hashlib.sha256()
+    for name, content in sorted(files.items()):
+        digest.update(f"{name}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()[:16]
+
+
+def _write(path: Path, files: Mapping[str, bytes]) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in sorted(files.items()):
+            archive.writestr(zipfile.ZipInfo(name, _TIME), content, zipfile.ZIP_DEFLATED)
