@@ -84,6 +84,13 @@ def test_a_kind_that_is_a_single_file_is_refused_by_its_package(
         code_archive(tmp_path / "code")
 
 
+def test_a_home_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "code").write_text("no folder")
+    with pytest.raises(ConfigError, match="cannot be packed into .*/code/seamline-.*: ") as caught:
+        code_archive(tmp_path / "code")
+    assert "SEAMLINE_HOME" in caught.value.hint
+
+
 def _with_the_example(tmp_path: Path) -> Path:
     packages = tmp_path / "packages"
     install(EXAMPLE, packages)

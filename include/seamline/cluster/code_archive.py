@@ -27,15 +27,18 @@ def code_archive(folder: Path) -> Path:
     """The archive of the code as it is now, `<folder>/seamline-<version>-<hash of what is in it>.zip`.
 
     Made where it is missing; repeat-safe, also for several processes. Nothing deletes it: a driver hands it out for as
-    long as it runs.
+    long as it runs. ConfigError: it cannot be written there, or a package cannot travel.
     """
     files = dict(_files())
     path = folder / f"{_PROJECT}-{_version()}-{_hash_of(files)}.zip"
     if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        new = path.with_suffix(f".{secrets.token_hex(4)}.new")
-        _write(new, files)
-        new.rename(path)
+        try:
+            _write(path, files)
+        except OSError as exc:
+            raise ConfigError(
+                f"the code for a cluster's workers cannot be packed into {path}: {exc.strerror}",
+                hint="SEAMLINE_HOME must be a folder that the driver's account may write to",
+            ) from exc
     return path
 
 
@@ -90,6 +93,9 @@ def _hash_of(files: Mapping[str, bytes]) -> str:
 
 
 def _write(path: Path, files: Mapping[str, bytes]) -> None:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_suffix(f".{secrets.token_hex(4)}.new")
+    with zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in sorted(files.items()):
             archive.writestr(zipfile.ZipInfo(name, _TIME), content, zipfile.ZIP_DEFLATED)
+    new.rename(path)
