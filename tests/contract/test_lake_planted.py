@@ -134,6 +134,6 @@ def test_an_expiry_that_ignores_tags_is_caught(
         if len(others) > snapshot.SNAPSHOTS_KEPT:
             yield RemoveSnapshotsUpdate(snapshot_ids=others[: -snapshot.SNAPSHOTS_KEPT])
 
-    monkeypatch.setattr(snapshot, "_let_go", let_go)
+    monkeypatch.setattr(snapshot, "let_go", let_go)
     with pytest.raises(AssertionError):
         what_a_cut_holds_outlives_the_expiry_of_the_stream_and_of_other_clients(cutting, sink_database, tmp_path)
