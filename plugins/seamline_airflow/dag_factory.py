@@ -21,7 +21,7 @@ from seamline.domain.errors import ConfigError, SeamlineError
 from seamline.domain.runs import RunKind
 from seamline.plan.maintenance import CHORES
 from seamline.plan.model import SyncPlan
-from seamline.plan.stages import Stage, all_stages
+from seamline.plan.stages import Stage, all_stages, concerned
 from seamline_airflow import stage_tasks
 from seamline_airflow.deadline import verdict_deadline
 from seamline_airflow.nightly_form import form
@@ -214,7 +214,7 @@ def _schedule(plan: SyncPlan, kind: str) -> dict[str, Any]:
     timezone = plan.nightly.timezone if plan.nightly else "UTC"
     # What only a person starts waits for nobody else.
     if kind == "onboard":
-        parameters = {"params": {"destinations": _DESTINATIONS}} if len(plan.destinations) > 1 else {}
+        parameters = {"params": {"destinations": _DESTINATIONS}} if len(plan.streamed.destinations) > 1 else {}
         return {"schedule": None, "is_paused_upon_creation": False, **parameters}
     if kind == "tables":
         return {"schedule": None, "is_paused_upon_creation": False, "params": {"again": _AGAIN}}
@@ -256,7 +256,7 @@ def _run_kind(kind: str) -> RunKind:
 
 def _chain_stages(plan: SyncPlan, kind: str, stages: Sequence[Stage]) -> None:
     build = _BUILDERS[kind]
-    tasks = {stage.id: build(plan, stage, **_task_arguments(plan, stage)) for stage in stages}
+    tasks = {stage.id: build(plan, stage, **_task_arguments(concerned(plan, kind), stage)) for stage in stages}
     if "check" in tasks:
         # Beside the watch: what it finds must not end it.
         chain(tasks["want"], [tasks["check"], tasks["watch"]], tasks["report"])
@@ -285,7 +285,7 @@ def _task_arguments(plan: SyncPlan, stage: Stage) -> dict[str, Any]:
 
 def _doc(plan: SyncPlan, kind: str, stages: Sequence[Stage]) -> str:
     steps = "\n".join(f"{number}. **{stage.title}** – {stage.does}" for number, stage in enumerate(stages, 1))
-    destinations = ", ".join(f"`{destination.name}`" for destination in plan.destinations)
+    destinations = ", ".join(f"`{destination.name}`" for destination in concerned(plan, kind).destinations)
     tables = ", ".join(f"`{table.name}`" for table in plan.tables)
     tables += "".join(f"; `{table.name}` is parked" for table in plan.parked)
     return f"""{_ABOUT[kind]}

@@ -7,14 +7,15 @@ from typing import Any
 from seamline import settings
 from seamline.domain.errors import TransientError
 from seamline.domain.ledger import LedgerRow
-from seamline.plan.model import Run, SyncPlan
+from seamline.plan.model import DestinationPlan, Run, SyncPlan
 from seamline.ports import Commit, Problem, Survey
 from seamline_airflow import parts
 
 
-def preflight(plan: SyncPlan) -> tuple[SyncPlan, Sequence[Problem]]:
+def preflight(plan: SyncPlan, *, beside: Sequence[DestinationPlan] = ()) -> tuple[SyncPlan, Sequence[Problem]]:
     """The plan with the source's catalogue, and every problem: of the declarations, each with file and line, of the
-    source, the capture and the destinations. A plan without a catalogue comes only beside a fatal problem."""
+    source, the capture and the destinations, also of those `beside` the plan's. A plan without a catalogue comes only
+    beside a fatal problem."""
     from seamline import registry
     from seamline.plan.compile import compile_plan
     from seamline.spec.faults import DeclarationsInvalid
@@ -23,9 +24,11 @@ def preflight(plan: SyncPlan) -> tuple[SyncPlan, Sequence[Problem]]:
     with parts.source(plan) as source:
         found = source.survey([table.name for table in plan.tables])
         problems = list(source.preflight(found.tables))
-    problems += _of_capture(plan, behind=problems)
-    for destination in plan.destinations:
-        problems += registry.destination_problems(_with_definitions(plan, found), destination.name)
+    if plan.streamed.destinations:
+        problems += _of_capture(plan, behind=problems)
+    whole = replace(_with_definitions(plan, found), destinations=(*plan.destinations, *beside))
+    for destination in whole.destinations:
+        problems += registry.destination_problems(whole, destination.name)
     declared = load_sync(settings.load().declarations / "syncs" / f"{plan.sync}.yaml")
     try:
         return compile_plan(declared, plan.sync, found).into([one.name for one in plan.destinations]), problems

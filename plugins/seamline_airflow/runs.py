@@ -171,9 +171,12 @@ def _refuse_altered(known: Iterable[SyncPlan], plan: SyncPlan, change: ListChang
 
 
 def into_onboarded(records: Records, plan: SyncPlan) -> SyncPlan:
-    """The plan without the destinations that are declared and not onboarded yet."""
-    there = plan.destination_names & records.published_into(plan.sync).keys()
-    return plan.into(there or plan.destination_names)
+    """The plan without the destinations that are declared and not onboarded yet. Those of cuts only need not be."""
+    published = records.published_into(plan.sync)
+    there = plan.streamed.destination_names & published.keys()
+    if not there and not (plan.cuts_only and published):
+        return plan
+    return plan.into(there | {one.name for one in plan.cuts_only})
 
 
 def watched(records: Records, sync: str, declared: Sequence[str]) -> tuple[str, ...]:
@@ -245,7 +248,7 @@ def open_reconcile(context: Mapping[str, Any], records: Records, plan: SyncPlan,
     """Write the reconcile run down. The date is a label here: what is compared are the live tables of now."""
     require_enabled(records, plan.sync)
     day = optional_business_date(context)
-    _start(records, onboarded_plan(records, plan), run_id, RunKind.RECONCILE, day)
+    _start(records, onboarded_plan(records, plan).streamed, run_id, RunKind.RECONCILE, day)
 
 
 def require_enabled(records: Records, sync: str) -> None:
@@ -290,9 +293,10 @@ def onboarded_plan(records: Records, plan: SyncPlan) -> SyncPlan:
             before = replace(before.only(everywhere), parked=before.parked)
         return replace(before, destinations=plan.destinations)
     differing = ", ".join(sorted(plan.table_names ^ everywhere))
+    how = "tables" if plan.streamed.destinations else "onboard"
     raise Refused(
         f"the tables of sync {plan.sync} differ from those that were onboarded: {differing}",
-        hint=f"run {plan.sync}__tables, or take the change back",
+        hint=f"run {plan.sync}__{how}, or take the change back",
         sync=plan.sync,
     )
 

@@ -131,7 +131,7 @@ def _judging_task(plan: SyncPlan, stage: Stage, run: str, cut: Asset, **task: An
 
 
 def stream_task(plan: SyncPlan, stage: Stage, **task: Any) -> Any:
-    destinations = [destination.name for destination in plan.destinations]
+    destinations = [destination.name for destination in plan.streamed.destinations]
     timezone = plan.nightly.timezone if plan.nightly else "UTC"
     match stage.id:
         case "want":

@@ -13,6 +13,7 @@ from seamline.plan.model import Run, SyncPlan, TablePlan, plan_from_json, plan_t
 from seamline.ports import WantedStream
 from seamline_airflow import runs
 from seamline_airflow.operators.step import (
+    EnableOperator,
     PreflightOperator,
     PublishOperator,
     StartStreamOperator,
@@ -37,7 +38,7 @@ def with_archive(**changes: Any) -> SyncPlan:
 def onboarded(platform: results.Platform, monkeypatch: pytest.MonkeyPatch) -> None:
     platform.start_run(run_id=FIRST, sync="settlement", kind=RunKind.ONBOARD, plan_json=plan_to_json(results.plan()))
     platform.put_result(FIRST, PUBLISH, {"warehouse": "p"})
-    monkeypatch.setattr("seamline_airflow.onboarding.preflight", lambda plan: (plan, ()))
+    monkeypatch.setattr("seamline_airflow.onboarding.preflight", lambda plan, **_: (plan, ()))
 
 
 def publish(run: Run, records: results.Platform) -> dict[str, str]:
@@ -83,11 +84,11 @@ def test_a_retry_goes_where_its_first_attempt_went_whatever_was_declared_since(
     with pytest.raises(AirflowFailException, match=r"archive: not declared any more(?s:.*)run \w+__onboard again"):
         preflight(results.plan())
     # Or it is gone from the file that preflight reads, and Airflow has not seen it yet.
-    monkeypatch.setattr("seamline_airflow.onboarding.preflight", lambda plan: (results.plan(), ()))
+    monkeypatch.setattr("seamline_airflow.onboarding.preflight", lambda plan, **_: (results.plan(), ()))
     with pytest.raises(AirflowFailException, match="archive: not declared any more"):
         preflight(with_archive())
     assert PUBLISH not in platform.runs[LATE].result
-    monkeypatch.setattr("seamline_airflow.onboarding.preflight", lambda plan: (plan, ()))
+    monkeypatch.setattr("seamline_airflow.onboarding.preflight", lambda plan, **_: (plan, ()))
     mart = replace(ARCHIVE, name="mart", namespace="mart")
     run = platform.runs[preflight(replace(with_archive(), destinations=(*with_archive().destinations, mart)))]
     assert (sorted(run.plan.destination_names), run.result[INTO]) == (["archive"], ["archive"])
@@ -102,7 +103,7 @@ def test_a_run_that_is_cleared_after_it_published_goes_into_the_same_destination
 
 
 def fail_the_first_attempt(monkeypatch: pytest.MonkeyPatch, plan: SyncPlan) -> None:
-    def fail(_: SyncPlan) -> Any:
+    def fail(_: SyncPlan, **__: Any) -> Any:
         raise TransientError("the destination does not answer")
 
     with monkeypatch.context() as patch:
@@ -214,3 +215,45 @@ def test_what_a_destination_that_was_taken_out_has_carried_keeps_no_later_one_ou
     platform.start_run(run_id="gone", sync="settlement", kind=RunKind.ONBOARD, plan_json=plan_to_json(before))
     platform.put_result("gone", PUBLISH, {"vault": "p"})
     assert platform.runs[preflight(with_archive())].result[INTO] == ["archive"]
+
+
+def test_a_destination_of_cuts_only_is_checked_and_neither_loaded_nor_streamed_to(
+    platform: results.Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuts_only = replace(ARCHIVE, cuts_only=True)
+    declared = results.plan(destinations=(*results.plan().destinations, cuts_only), config_hash="new")
+    checked: list[str] = []
+
+    def looked_at(plan: SyncPlan, *, beside: Any = ()) -> Any:
+        checked.extend(one.name for one in (*plan.destinations, *beside))
+        return plan, ()
+
+    monkeypatch.setattr("seamline_airflow.onboarding.preflight", looked_at)
+    run = platform.runs[preflight(declared)]
+    assert checked == ["warehouse", "archive"]
+    assert ([one.name for one in run.plan.destinations], run.result[INTO]) == (["warehouse"], [])
+    assert runs.onboarded_plan(platform, declared).destination_names == {"warehouse", "archive"}, "of nights"
+    WantStreamOperator(task_id="want", plan_json=plan_to_json(declared)).execute({})
+    assert {str(stream) for stream, _ in platform.wants} == {"settlement@warehouse"}
+
+
+def test_a_sync_without_live_tables_is_enabled_by_its_preflight_s_tables(platform: results.Platform) -> None:
+    platform.runs.clear()
+    platform.state = None
+    declared = results.plan(destinations=(replace(ARCHIVE, cuts_only=True),))
+    with pytest.raises(Refused, match="was never onboarded"):
+        runs.onboarded_plan(platform, declared)
+    run = platform.runs[preflight(declared)]
+    assert [one.name for one in run.plan.destinations] == ["archive"]
+    assert platform.state is SyncState.ONBOARDING
+    assert EnableOperator(task_id="enable", run=LATE).execute({}) == SyncState.ENABLED
+    assert platform.state is SyncState.ENABLED
+    nights = runs.onboarded_plan(platform, declared)
+    assert (nights.destination_names, nights.table_names) == ({"archive"}, declared.table_names)
+    both = results.plan(destinations=(*results.plan().destinations, *declared.destinations))
+    assert runs.onboarded_plan(platform, both).destination_names == {"archive"}, "one with live tables is to be loaded"
+    assert runs.to_onboard(platform, both.streamed, ()) == ("warehouse",)
+    other = replace(declared, tables=declared.tables[:1])
+    with pytest.raises(Refused) as refused:
+        runs.onboarded_plan(platform, other)
+    assert "settlement__onboard" in refused.value.hint

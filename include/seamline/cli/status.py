@@ -24,7 +24,7 @@ from seamline.domain.runs import Reconciliation
 from seamline.platform.store import Alarm, PlatformStore
 from seamline.ports import WantedStream
 from seamline.spec.faults import DeclarationsInvalid, guess
-from seamline.spec.load import declared_destinations, load_each
+from seamline.spec.load import declared_destinations, load_each, onboarded_destinations
 from seamline.stack import supervisor as keeper
 from seamline.stack.layout import Layout
 from seamline.sync import headline, under_way
@@ -68,7 +68,7 @@ def _show(store: PlatformStore, outcomes: Mapping[str, object]) -> bool:
         alarms = [one for one in streams.alarms if one.about in headline.concerns(name, streams.wanted)]
         word = headline.of_sync(cuts, live, mine, alarms)
         sys.stdout.write(f"\n{name}: {state or 'not onboarded yet'}, {word}\n")
-        sys.stdout.write(report.noted(_notes(store, name, destinations, zone)))
+        sys.stdout.write(report.noted(_notes(store, name, zone)))
         if isinstance(outcome, DeclarationsInvalid):
             is_red = True
             sys.stdout.write(f"{outcome}\n")
@@ -84,11 +84,11 @@ def _show(store: PlatformStore, outcomes: Mapping[str, object]) -> bool:
     return is_red
 
 
-def _notes(store: PlatformStore, sync: str, declared: Sequence[str], zone: tzinfo) -> list[under_way.Note]:
+def _notes(store: PlatformStore, sync: str, zone: tzinfo) -> list[under_way.Note]:
     return under_way.notes(
         sync,
         [store.latest_run(sync, kind) for kind in under_way.KINDS],
-        declared=declared,
+        declared=onboarded_destinations(settings.load().declarations, sync),
         onboarded=store.published_into(sync),
         zone=zone,
     )

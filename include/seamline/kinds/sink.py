@@ -38,12 +38,21 @@ class Atomic(StrEnum):
     NONE = "none"
 
 
+_PUBLISHES = {
+    Atomic.SYNC: "a publish shows all tables of a date at once",
+    Atomic.TABLE: "a publish shows each table at once; all tables of a date stand at one position by the cut's rows",
+    Atomic.NONE: "a publish shows its tables bit by bit; a date is whole once its cut says so",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class SinkPowers:
     """What a kind of destination can do.
 
     `keyless`: it keeps a table without a key as a multiset. `deletes`, `truncates`: it applies them; one that does not
     raises Refused at the first. `native_copy`: it takes `PostgresCopy`. `names`: how long its tables' names may be.
+    `streams`: it has live tables that a stream keeps current; one without takes cuts only (`open_sink` and `open_live`
+    raise Refused), is neither loaded nor streamed to by an onboarding, and its `atomic` is that of a publish.
     """
 
     atomic: Atomic
@@ -52,9 +61,13 @@ class SinkPowers:
     truncates: bool = True
     native_copy: bool = False
     names: NameLimit = NameLimit(NAME_BYTES_MAX, NameUnit.BYTES)
+    streams: bool = True
 
     def described(self) -> tuple[str, ...]:
         """For people, one line each."""
+        limit = f"the name of a table has at most {self.names}"
+        if not self.streams:
+            return ("no live tables and no stream: cuts only", _PUBLISHES[self.atomic], limit)
         commits = {
             Atomic.SYNC: "one commit moves all tables of the sync and the ledger",
             Atomic.TABLE: "one commit moves one table; all stand at one position in the versions that the ledger names",
@@ -65,7 +78,6 @@ class SinkPowers:
             "deletes are refused": self.deletes,
             "TRUNCATE is refused": self.truncates,
         }
-        limit = f"the name of a table has at most {self.names}"
         return (commits[self.atomic], *(words for words, can in cannot.items() if not can), limit)
 
 

@@ -27,7 +27,7 @@ from seamline.spec.checks import seconds_of
 from seamline.spec.destination import Destination
 from seamline.spec.document import Path_
 from seamline.spec.faults import DeclarationsInvalid, guess
-from seamline.spec.kinds import keeps_keyless, name_limit
+from seamline.spec.kinds import keeps_keyless, name_limit, takes_streams
 from seamline.spec.load import Declarations
 from seamline.spec.source import DatabaseSource
 from seamline.spec.sync import Nightly, SyncSpec
@@ -54,6 +54,7 @@ def destination_plan(spec: Destination) -> DestinationPlan:
         options=tuple(spec.options.items()),
         commit_every_ms=spec.commit_interval_ms,
         cut_source=spec.cut_source,
+        cuts_only=not takes_streams(spec.kind),
     )
 
 

@@ -60,10 +60,7 @@ def _head(plan: SyncPlan) -> str:
         f"the capture stops at {plan.source.log_max_gb:g} GB",
     ]
     for destination in plan.destinations:
-        lines.append(
-            f"  to   {destination.name} ({destination.kind}): publishes as {destination.connection}, "
-            f"streams as {destination.writer}; live tables in {destination.namespace}, {_beside(destination)}"
-        )
+        lines.append(f"  to   {destination.name} ({destination.kind}): {_into(destination)}")
     for table in plan.tables:
         lines.append(f"  table {table.name}{_from(plan, table.name)}: {_table(plan, table.name)}")
     lines += [f"  table {table.name}: not carried, {table.verdict.reason}" for table in plan.parked]
@@ -72,6 +69,15 @@ def _head(plan: SyncPlan) -> str:
         how = "not computed while its table is parked" if derived in plan.derived_of_parked else "from the staged cut"
         lines.append(f"  derived {derived.name}: sum of {derived.table}.{derived.column} by {by}, {how}")
     return "\n".join(lines)
+
+
+def _into(destination: DestinationPlan) -> str:
+    if destination.cuts_only:
+        return f"publishes as {destination.connection}; cuts in {destination.namespace}, no live tables and no stream"
+    return (
+        f"publishes as {destination.connection}, streams as {destination.writer}; live tables in"
+        f" {destination.namespace}, {_beside(destination)}"
+    )
 
 
 def _beside(destination: DestinationPlan) -> str:

@@ -85,7 +85,8 @@ class DestinationPlan:
     `connection` is of the login that makes all of these and owns them, `writer_connection` of one that streams write
     their rows with; "" where that is the same. `origins`: by table the `Table.origin` of its load into this
     destination, where that is another than the plan's. `options`: what the kind's own keys say, by their names.
-    `commit_every_ms`: the least time between two commits here, where the stream's own is less.
+    `commit_every_ms`: the least time between two commits here, where the stream's own is less. `cuts_only`: it has no
+    live tables and no stream.
     """
 
     name: str
@@ -98,6 +99,7 @@ class DestinationPlan:
     options: tuple[tuple[str, str], ...] = ()
     commit_every_ms: int = 0
     cut_source: CutSource = CutSource.ROWS
+    cuts_only: bool = False
 
     @property
     def writer(self) -> str:
@@ -273,6 +275,16 @@ class SyncPlan:
         """The plan of these destinations alone."""
         kept = tuple(one for one in self.destinations if one.name in destinations)
         return dataclasses.replace(self, destinations=kept)
+
+    @property
+    def streamed(self) -> "SyncPlan":
+        """The plan of the destinations that have live tables and a stream: what is onboarded, joined and reconciled."""
+        return self.into([one.name for one in self.destinations if not one.cuts_only])
+
+    @property
+    def cuts_only(self) -> tuple[DestinationPlan, ...]:
+        """The destinations that nights alone write to."""
+        return tuple(one for one in self.destinations if one.cuts_only)
 
     def of_stream(self, destination: str) -> "SyncPlan":
         """What a stream runs by: nothing that another destination, or an edit which does not concern it, changes. Its

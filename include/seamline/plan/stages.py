@@ -30,6 +30,8 @@ class Stage:
 
 def onboard_stages(plan: SyncPlan) -> tuple[Stage, ...]:
     tables = _counted(len(plan.tables), "table")
+    if not plan.streamed.destinations:
+        return _onboard_for_cuts_only(tables)
     return (
         Stage(
             "preflight",
@@ -86,6 +88,19 @@ def onboard_stages(plan: SyncPlan) -> tuple[Stage, ...]:
                 else ""
             ),
         ),
+    )
+
+
+def _onboard_for_cuts_only(tables: str) -> tuple[Stage, ...]:
+    """Without live tables there is nothing to capture, to load or to stream."""
+    return (
+        Stage(
+            "preflight",
+            "Check the source and the destinations",
+            f"reads the catalogue of {tables}, checks logins, types and destinations; refuses with the cure before"
+            " anything is changed",
+        ),
+        Stage("enable", "Enable the sync", "nights may run, by the tables as preflight has found them"),
     )
 
 
@@ -263,7 +278,15 @@ DAG_KINDS = tuple(_STAGES)
 
 def all_stages(plan: SyncPlan) -> dict[str, tuple[Stage, ...]]:
     """The stages of every DAG that this plan has, by the DAG's kind; the DAG's id is `<sync>__<kind>`."""
-    return {kind: stages for kind, stages_of in _STAGES.items() if (stages := stages_of(plan))}
+    found = ((kind, stages_of, concerned(plan, kind)) for kind, stages_of in _STAGES.items())
+    return {kind: stages for kind, stages_of, about in found if about.destinations and (stages := stages_of(about))}
+
+
+def concerned(plan: SyncPlan, kind: str) -> SyncPlan:
+    """The plan of the destinations that a DAG of this kind is about. Those of cuts only have nights and no more; where
+    there are no others, an onboarding finds out what their nights go by."""
+    has_live_tables = bool(plan.streamed.destinations)
+    return plan if kind == "nightly" or (kind == "onboard" and not has_live_tables) else plan.streamed
 
 
 def _cut(plan: SyncPlan) -> str:

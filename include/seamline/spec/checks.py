@@ -20,6 +20,7 @@ from seamline.spec.kinds import (
     kinds_with_all_powers,
     namespace_key,
     powers_lacking,
+    takes_streams,
 )
 from seamline.spec.source import DatabaseSource
 from seamline.spec.sync import Nightly, SyncSpec
@@ -47,6 +48,7 @@ def check_sync(
     _check_places(document, destinations)
     _check_guarantee(document, destinations)
     _check_powers(document, destinations)
+    _check_cuts_only(document, destinations)
     _check_nightly(document)
 
 
@@ -211,6 +213,22 @@ def _check_powers(document: Document, destinations: Mapping[str, Document]) -> N
                 others = f"Use a destination of kind {' or '.join(kinds_with_all_powers())}"
                 cure = f"{others}, or leave `{keys[-1]}` out" if keys else others
                 document.fault(paths[-1] if paths else place, f"destination `{name}` ({kind}) cannot {cannot}", cure)
+
+
+def _check_cuts_only(document: Document, destinations: Mapping[str, Document]) -> None:
+    """A destination without live tables has its nights."""
+    if "nightly" in document.data or _has_unknown_key(document):
+        return
+    for place, name in document.texts("destinations[]"):
+        if (kind := _kind_of(destinations.get(name))) and not takes_streams(kind):
+            cause = f"destination `{name}` ({kind}) takes cuts only, and this sync makes none"
+            _add(document, place, cause, "Declare `nightly`, or take the destination out")
+
+
+def _kind_of(destination: Document | None) -> str:
+    """ "" where it is not known."""
+    kind = destination.value(("kind",)) if destination else None
+    return kind if isinstance(kind, str) and kind in destination_models() else ""
 
 
 def _check_nightly(document: Document) -> None:

@@ -17,6 +17,8 @@ class Destination(Declared):
     namespace_key: ClassVar[str] = ""
     # Airflow's `conn_type` of its connections; "" for a kind that takes any.
     connection_type: ClassVar[str] = ""
+    # What other keys name connections, and of what type.
+    other_connections: ClassVar[Mapping[str, str]] = {}
     cut_source: ClassVar[CutSource] = CutSource.ROWS
 
     destination: Name = Field(description="Name of the destination; the file has the same name.")

@@ -11,7 +11,7 @@ from seamline.spec.source import DatabaseSource
 
 # Named in messages: what people ask for and nobody can have yet.
 SOURCES_PLANNED = ("files", "kafka")
-DESTINATIONS_PLANNED = ("delta", "hudi", "files", "hive", "key_value", "kafka")
+DESTINATIONS_PLANNED = ("delta", "hudi", "files", "key_value", "kafka")
 
 
 # Powers that stages need: the keys that ask for the stage together (none: any sync), the method by which a kind has the
@@ -34,6 +34,9 @@ class _Powers(Protocol):
 
     @property
     def names(self) -> NameLimit: ...
+
+    @property
+    def streams(self) -> bool: ...
 
 
 class _Sink(Protocol):
@@ -73,6 +76,11 @@ def kinds_with_all_powers() -> tuple[str, ...]:
 def cut_source(kind: str) -> CutSource:
     """What a kind of destination makes its cuts of."""
     return destination_models()[kind].cut_source
+
+
+def takes_streams(kind: str) -> bool:
+    """Whether a kind of destination has live tables; one without takes cuts only."""
+    return cast(_Sink, installed.load(installed.SINKS, kind)).powers.streams
 
 
 def keeps_keyless(kind: str) -> bool:

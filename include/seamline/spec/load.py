@@ -26,7 +26,13 @@ from seamline.spec.document import Document, Path_, read_document
 from seamline.spec.expectations import ExpectationsSpec, NativeSuite
 from seamline.spec.faults import UNKNOWN_KEY, DeclarationsInvalid, Fault, guess, nearest, redacted
 from seamline.spec.fields import NAME
-from seamline.spec.kinds import DESTINATIONS_PLANNED, SOURCES_PLANNED, destination_models, source_models
+from seamline.spec.kinds import (
+    DESTINATIONS_PLANNED,
+    SOURCES_PLANNED,
+    destination_models,
+    source_models,
+    takes_streams,
+)
 from seamline.spec.source import DatabaseSource
 from seamline.spec.sync import SyncSpec
 from seamline.spec.translate import add_empty_faults, add_faults, add_secret_faults, take_as_meant
@@ -97,6 +103,8 @@ def load_declarations(folder: Path, *, connections: Mapping[str, str] | None = N
             named = destination.document.texts("connection", "writer_connection")
             wanted = destination.spec.connection_type if destination.spec else ""
             check_connections(destination.document, named, connections, wanted=wanted)
+            for key, of in destination.spec.other_connections.items() if destination.spec else ():
+                check_connections(destination.document, destination.document.texts(key), connections, wanted=of)
     faults = [*read.strays, *(fault for document in _documents(read) for fault in document.faults)]
     if faults:
         raise DeclarationsInvalid(faults)
@@ -139,6 +147,14 @@ def declared_destinations(folder: Path, sync: str) -> tuple[str, ...]:
     if not file.is_file():
         return ()
     return tuple(dict.fromkeys(name for _, name in read_document(file).texts("destinations[]")))
+
+
+def onboarded_destinations(folder: Path, sync: str) -> tuple[str, ...]:
+    """Those of them that an onboarding goes into: not what takes cuts only."""
+    files = {name: folder / "destinations" / f"{name}.yaml" for name in declared_destinations(folder, sync)}
+    kinds = {name: read_document(file).value(("kind",)) for name, file in files.items() if file.is_file()}
+    known = destination_models()
+    return tuple(name for name in files if (kind := kinds.get(name)) not in known or takes_streams(str(kind)))
 
 
 def read_folder(folder: Path) -> Folder:

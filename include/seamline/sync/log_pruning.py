@@ -66,7 +66,7 @@ def log_users(
     """By log topic: all destinations of all syncs, whether declared, wanted, paused or neither.
 
     A sync that was published and not yet wanted has a ledger too. The keep is the declared one; of a source that no
-    declaration has any more, the longest that was heard of.
+    declaration has any more, the longest that was heard of. Destinations of cuts only read no log.
     """
     plans = [*declared, *wanted.values(), *published]
     sources: dict[str, SourcePlan] = {}
@@ -76,7 +76,11 @@ def log_users(
     return [
         LogUsers(
             source,
-            tuple(dict.fromkeys(one for plan in plans if plan.source.log_topic == topic for one in plan.destinations)),
+            tuple(
+                dict.fromkeys(
+                    one for plan in plans if plan.source.log_topic == topic for one in plan.streamed.destinations
+                )
+            ),
             frozenset(str(stream) for stream, plan in wanted.items() if plan.source.log_topic == topic),
         )
         for topic, source in sorted(sources.items())

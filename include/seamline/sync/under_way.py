@@ -36,7 +36,8 @@ def notes(
     onboarded: Collection[str],
     zone: tzinfo = UTC,
 ) -> list[Note]:
-    """`newest`: of each of `KINDS` the run that started last. `onboarded`: the destinations that have the tables.
+    """`newest`: of each of `KINDS` the run that started last. `declared`: the destinations that an onboarding goes
+    into, in order; `onboarded`: those that have the tables.
 
     Before any has them, the sync as a whole is said not to be onboarded.
     """

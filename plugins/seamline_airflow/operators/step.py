@@ -15,6 +15,7 @@ from seamline.domain.ledger import StreamId
 from seamline.domain.runs import GATE, INTO, PUBLISH, TABLES, Reconciliation, RunState, Scope, SyncState
 from seamline.domain.verdict import TableVerdict, Verdict, nothing_compared
 from seamline.plan.model import Run, SyncPlan, plan_from_json, plan_to_json
+from seamline.plan.stages import concerned
 from seamline.ports import Problem, StreamReport
 from seamline.spec.load import declared_destinations
 from seamline.sync import onboard
@@ -61,7 +62,8 @@ def log_problems(log: Any, problems: Sequence[Problem]) -> None:
 class PreflightOperator(StepOperator):
     """Read the catalogue, check everything, and write the run down with its plan. Changes nothing outside.
 
-    Into which destinations it goes is written down before that, by its first attempt.
+    Into which destinations it goes is written down before that, by its first attempt. Those of cuts only are checked
+    with the others, and nothing more is done to them.
     """
 
     def __init__(self, *, plan_json: str, **kwargs: Any) -> None:
@@ -69,7 +71,10 @@ class PreflightOperator(StepOperator):
         self.plan_json = plan_json
 
     def step(self, context: Any, store: Any) -> str:
-        plan, problems = onboarding.preflight(self.concerned(context, store, plan_from_json(self.plan_json)))
+        declared = plan_from_json(self.plan_json)
+        onboarded = concerned(declared, "onboard")
+        beside = tuple(one for one in declared.cuts_only if one not in onboarded.destinations)
+        plan, problems = onboarding.preflight(self.concerned(context, store, onboarded), beside=beside)
         log_problems(self.log, problems)
         refuse_fatal(problems, sync=plan.sync)
         run_id = runs.take_of(store, self.run)
@@ -86,7 +91,7 @@ class PreflightOperator(StepOperator):
         if (fixed := runs.newest_take(store, self.run)) is not None:
             runs.require_declared(plan, fixed.plan.destination_names, run_id)
         names = plan.destination_names
-        beside = plan_from_json(self.plan_json).destination_names - names
+        beside = concerned(plan_from_json(self.plan_json), "onboard").destination_names - names
         runs.open_onboarding(store, plan, run_id, beside=beside)
         self.log.info("into: %s", ", ".join(sorted(names)))
 
@@ -95,7 +100,7 @@ class TablesPreflightOperator(PreflightOperator):
     """The same for a change of the tables: what has to enter and to leave is found and written down."""
 
     def concerned(self, context: Any, store: Any, declared: SyncPlan) -> SyncPlan:
-        return runs.into_onboarded(store, declared)
+        return runs.into_onboarded(store, declared).streamed
 
     def open_run(self, context: Any, store: Any, plan: SyncPlan, run_id: str) -> None:
         again = list(context["params"].get("again") or ())
@@ -148,10 +153,17 @@ class StartStreamOperator(StepOperator):
 
 class EnableOperator(StepOperator):
     """Enable the sync, when every live table of a destination matched the source at one position. Red behind that where
-    another one did not, or lacks the tables: that one counts as not onboarded yet."""
+    another one did not, or lacks the tables: that one counts as not onboarded yet. Where no destination has live
+    tables, there is nothing to match."""
 
     def step(self, context: Any, store: Any) -> str:
         run = store.run(self.run)
+        if not run.plan.streamed.destinations:
+            # From here on nights go by the tables of this run.
+            store.put_result(run.run_id, PUBLISH, dict.fromkeys(sorted(run.plan.destination_names), ""))
+            store.set_sync_state(run.sync, SyncState.ENABLED)
+            store.finish_run(run.run_id, state=RunState.SUCCEEDED)
+            return str(SyncState.ENABLED)
         found = _require_reconciled(run.where_published, store, Scope.LIVE)
         for one in found:
             _warn_if_hollow(self.log, one)
@@ -235,7 +247,7 @@ class WantStreamOperator(BaseOperator):
         with task_errors(), parts.platform() as store, parts.director() as director:
             if store.sync_state(declared.sync) is not SyncState.ENABLED:
                 raise AirflowSkipException(f"sync {declared.sync} is not enabled: no stream stands for this date yet")
-            plan = runs.into_onboarded(store, declared)
+            plan = runs.into_onboarded(store, declared).streamed
             known = {each.stream: each for each in director.wanted(plan.stream.pool)}
             reports = director.latest_reports()
             asked = []

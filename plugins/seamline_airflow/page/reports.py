@@ -13,7 +13,7 @@ from seamline.domain.cut_state import CutState, newest_of_live
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import FAILURE, Reconciliation, RunKind
 from seamline.domain.verdict import TableVerdict, Verdict
-from seamline.spec.load import declared_destinations
+from seamline.spec.load import declared_destinations, onboarded_destinations
 from seamline.sync import headline, under_way
 from seamline.sync.shown_order import by_destination, by_run, streams_in_order
 from seamline.sync.stream_state import StreamState, alarms_over
@@ -80,6 +80,7 @@ def destinations_of(sync: str) -> tuple[str, ...]:
 def read_sync(sync: str, *, dates: int = headline.DATES) -> SyncReport:
     """The sync with its newest `dates` dates."""
     seen, declared = look(sync), destinations_of(sync)
+    to_onboard = onboarded_destinations(settings.load().declarations, sync)
     names = headline.concerns(sync, seen.wanted)
     over = alarms_over(seen.alarms, seen.states, seen.hosts)
     with parts.platform() as store:
@@ -90,7 +91,7 @@ def read_sync(sync: str, *, dates: int = headline.DATES) -> SyncReport:
             state=state.value if state else NOT_ONBOARDED,
             zone=zone,
             notes=tuple(
-                under_way.notes(sync, newest, declared=declared, onboarded=store.published_into(sync), zone=zone)
+                under_way.notes(sync, newest, declared=to_onboard, onboarded=store.published_into(sync), zone=zone)
             ),
             cuts=tuple(by_run(store.cut_states(sync, dates), declared)),
             live=tuple(store.live_reconciliations(sync, LIVE_SHOWN)),
