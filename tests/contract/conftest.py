@@ -1,10 +1,13 @@
 """Destinations of the behaviour suite: in memory, and databases of its own on servers of the test session."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 
 from seamline.adapters.connections import Connection
+from tests import hive_metastore
+from tests.conftest import RunningStack
 from tests.contract.spark_session import frames, spark
 from tests.integration.conftest import mysql_root
 from tests.integration.databases import PUBLISHER, mariadb_destination, mysql_destination, postgres_database
@@ -39,3 +42,21 @@ def mariadb_publisher(stack: object) -> Iterator[Connection]:
 def mysql_publisher(mysql_root: Connection) -> Iterator[Connection]:
     with mysql_destination(mysql_root, "settlement") as connection:
         yield connection
+
+
+@dataclass(frozen=True)
+class Hive:
+    """A metastore, and the database of its own tables and of the cuts' rows."""
+
+    metastore: Connection
+    database: Connection
+
+
+@pytest.fixture(scope="session")
+def hive(stack: RunningStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hive]:
+    folder = tmp_path_factory.mktemp("hive")
+    with (
+        postgres_database("hive_contract") as database,
+        hive_metastore.running(stack.settings, database, folder) as metastore,
+    ):
+        yield Hive(metastore, database)

@@ -24,6 +24,8 @@ _KNOWN: dict[str, tuple[str, ...]] = {
     "postgres": _DATABASE,
     "mysql": _DATABASE,
     "http": _CONNECT,
+    # Its service is asked without a login and in the clear.
+    "hive_metastore": (),
     "https": (*_CONNECT, "sslrootcert", "sslcert", "sslkey"),
 }
 # What Airflow's and other clients call it.

@@ -117,8 +117,8 @@ def _unknown(connection_id: str, known: Settings, entries: Mapping[str, Any]) ->
     )
 
 
-# Airflow's own other names.
-_KINDS = {"postgresql": "postgres", "mariadb": "mysql"}
+# Airflow's own other names; no scheme of a URI has an underscore.
+_KINDS = {"postgresql": "postgres", "mariadb": "mysql", "hive-metastore": "hive_metastore"}
 
 
 def _from_text(connection_id: str, text: str, *, where: str) -> Connection:

@@ -1,0 +1,158 @@
+"""A night into PostgreSQL and Hive tables by one read, and what Spark then reads of the metastore."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from seamline import registry
+from seamline.adapters.connections import Connection
+from seamline.demo.bank import SMALL, connect, fill
+from seamline.domain.calendar import last_ended
+from seamline.domain.runs import EXPECTATIONS
+from seamline.domain.staged_cut import StagedCut
+from seamline.domain.verdict import Verdict
+from seamline.plan.model import (
+    DestinationPlan,
+    NightlyPlan,
+    SourcePlan,
+    SyncPlan,
+    TablePlan,
+    plan_to_json,
+)
+from seamline.platform import migrate
+from seamline.sources.mariadb.catalogue import read_catalogue
+from seamline.sync.cut import publish_cut
+from seamline_spark.cut.main import cut
+from seamline_spark.session import open_session
+from tests import hive_metastore
+from tests.conftest import RunningStack
+from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
+from tests.spark.test_nightly_cut import DATES, NAMES, TIMEZONE, known
+
+NAME = "hive_nightly"
+SOURCE, WAREHOUSE, ROWS, METASTORE = (f"{NAME}_{what}" for what in ("source", "warehouse", "rows", "metastore"))
+SUM = "SELECT count(*), sum(amount) FROM {}.ledger_entry WHERE {} = DATE '{}'"
+
+
+@contextmanager
+def submitted(**settings: str) -> Iterator[None]:
+    """As `spark-submit --conf` says it to the JVM, which other tests of the session may have started."""
+    SparkContext._ensure_initialized()
+    system = SparkContext._jvm.java.lang.System  # type: ignore[union-attr]
+    for name, value in settings.items():
+        system.setProperty(name, value)
+    try:
+        yield
+    finally:
+        for name in settings:
+            system.clearProperty(name)
+
+
+@dataclass(frozen=True)
+class Night:
+    plan: SyncPlan
+    bank: Connection
+    warehouse: Connection
+    store: Any
+    spark: SparkSession
+
+    def take(self, number: int, day: date) -> StagedCut:
+        """Stage and compare, then publish in both destinations; that of Hive."""
+        run_id = f"settlement/nightly/{day}/{number}"
+        document = plan_to_json(self.plan)
+        self.store.start_run(run_id=run_id, sync="settlement", kind="nightly", plan_json=document, business_date=day)
+        staged = cut(self.spark, run_id)
+        self.store.put_result(run_id, EXPECTATIONS, {"verdict": "MATCH"})
+        run = self.store.run(run_id)
+        for destination in run.plan.destinations:
+            with closing(registry.cuts(destination)) as cuts:
+                publish_cut(run, destination.name, publisher=cuts, records=self.store)
+        return staged["archive"]
+
+    def sums(self, day: date) -> list[Any]:
+        """Of the date's entries, as PostgreSQL and as Spark adds them up."""
+        with postgres(self.warehouse) as session:
+            row = session.execute(SUM.format("settlement_cut", "cut_business_date", day).encode()).fetchone()
+        query = SUM.format("settlement", "cut_business_date", day)
+        return [row, tuple(self.spark.sql(query).collect()[0])]
+
+
+@pytest.fixture
+def night(stack: RunningStack, tmp_path: Path) -> Iterator[Night]:
+    with ExitStack() as around:
+        bank = around.enter_context(mariadb_database(NAME))
+        warehouse, rows = (around.enter_context(postgres_database(name)) for name in (WAREHOUSE, ROWS))
+        platform = around.enter_context(postgres_database(f"{NAME}_platform"))
+        metastore = around.enter_context(hive_metastore.running(stack.settings, rows, tmp_path / "metastore"))
+        service = Connection(METASTORE, "hive_metastore", metastore.host, metastore.port)
+        for connection, connection_id, kind in (
+            (bank, SOURCE, "mysql"),
+            (warehouse, WAREHOUSE, "postgres"),
+            (rows, ROWS, "postgres"),
+            (service, METASTORE, "hive-metastore"),
+            (platform, "seamline_db", "postgres"),
+        ):
+            around.enter_context(known(connection, connection_id, kind))
+        migrate.upgrade()
+        with closing(connect(bank)) as session:
+            fill(session, SMALL, now=datetime.now(UTC), timezone=TIMEZONE)
+        folder = tmp_path / "tables"
+        folder.mkdir()
+        plan = plan_of(bank, folder)
+        hive = {
+            "spark.sql.catalogImplementation": "hive",
+            "spark.hadoop.hive.metastore.uris": f"thrift://{metastore.host}:{metastore.port}",
+            "spark.sql.warehouse.dir": str(tmp_path / "spark"),
+        }
+        with submitted(**hive):
+            spark = open_session("hive nightly test")
+        around.callback(spark.stop)
+        spark.sparkContext.pythonExec = sys.executable
+        store = around.enter_context(closing(registry.platform()))
+        yield Night(plan, bank, warehouse, store, spark)
+
+
+def plan_of(bank: Connection, folder: Path) -> SyncPlan:
+    source = SourcePlan(
+        NAME, "mariadb", bank.database, SOURCE, SOURCE, SOURCE, "log", "connector", snapshot_lock="brief"
+    )
+    with closing(mariadb(bank)) as session:
+        definitions = read_catalogue(session, bank.database, NAMES)
+    options = (("metastore", METASTORE), ("warehouse", str(folder)))
+    return SyncPlan(
+        "settlement",
+        source,
+        (
+            DestinationPlan("warehouse", "postgres", WAREHOUSE, "settlement"),
+            DestinationPlan("archive", "hive", ROWS, "settlement", options=options, cuts_only=True),
+        ),
+        tuple(TablePlan(one.name, DATES.get(one.name), one) for one in definitions),
+        nightly=NightlyPlan(timezone=TIMEZONE, as_of_max_s=26 * 3600),
+    )
+
+
+def test_spark_reads_of_a_night_in_hive_what_the_other_destination_has(night: Night) -> None:
+    day = last_ended(datetime.now(UTC), timezone=TIMEZONE)
+    first = night.take(1, day)
+    assert {table.table: table.verdict for table in first.tables} == dict.fromkeys(NAMES, Verdict.MATCH)
+    theirs, ours = night.sums(day)
+    assert theirs == ours
+    assert (ours[0] > 0, ours[1]) == (True, Decimal(0))
+    noon = datetime(day.year, day.month, day.day, 4)  # noqa: DTZ001 - UTC noon of Shanghai, naive for the driver
+    with closing(mariadb(night.bank)) as session, session.cursor() as cursor:
+        cursor.execute("INSERT INTO ledger_entry VALUES (-1, -1, 1, 'CNY', 5, %s, 'late')", (noon,))
+    second = night.take(2, day)
+    assert {table.table: table.late_rows for table in second.tables}["ledger_entry"] == 1
+    night.spark.catalog.refreshTable("settlement.ledger_entry")
+    assert night.sums(day)[1] == (ours[0] + 1, Decimal(5))
+    found = night.spark.sql("SHOW PARTITIONS settlement.account").collect()
+    assert [row[0] for row in found] == [f"cut_business_date={day}"]
