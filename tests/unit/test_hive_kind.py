@@ -61,10 +61,12 @@ def test_nights_alone_are_about_it(plan: SyncPlan) -> None:
 
 def test_a_sync_without_live_tables_has_an_onboarding_of_two_steps_and_nights(tmp_path: Path) -> None:
     folder = declared(tmp_path, BOTH.replace("[warehouse, archive]", "[archive]"))
-    stages = all_stages(compile_plan(load_declarations(folder), "settlement"))
+    plan = compile_plan(load_declarations(folder), "settlement")
+    stages = all_stages(plan)
     assert set(stages) == {"onboard", "nightly"}
     assert [stage.id for stage in stages["onboard"]] == ["preflight", "enable"]
     assert [stage.id for stage in stages["nightly"]][-1] == "publish"
+    assert not {"live;", "connector"} & set(explain(plan).partition("settlement__onboard")[0].split())
 
 
 def test_the_log_waits_for_no_ledger_of_it(plan: SyncPlan) -> None:

@@ -50,13 +50,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _plan(name: str, owner: str) -> SyncPlan:
-    """With the definitions of the tables as the source's catalogue has them."""
+    """With the definitions of the tables as the source's catalogue has them, into the destinations with live tables."""
     declarations = load_declarations(settings.load().declarations)
     if name not in declarations.syncs:
         raise ConfigError(f"there is no sync `{name}`", hint=guess(name, sorted(declarations.syncs)))
     resolve(owner)
     plan = compile_plan(declarations, name)
-    return compile_plan(declarations, name, registry.source(plan).survey([table.name for table in plan.tables]))
+    if not plan.streamed.destinations:
+        raise ConfigError(f"sync `{name}` takes cuts only", hint="a certificate is about what streams and loads store")
+    survey = registry.source(plan).survey([table.name for table in plan.tables])
+    return compile_plan(declarations, name, survey).streamed
 
 
 @contextmanager

@@ -56,9 +56,12 @@ def _head(plan: SyncPlan) -> str:
         f"sync {plan.sync}: {plan.guarantee.replace('_', ' ')}, declarations {plan.config_hash[:12]}",
         f"  from {plan.source.name} ({plan.source.kind}, database {_place(plan)}): "
         f"reads as {plan.source.reader}, log as {plan.source.capture}, markers as {plan.source.marker}",
-        f"  log  {plan.source.log_topic}, filled by connector {plan.source.connector}; "
-        f"the capture stops at {plan.source.log_max_gb:g} GB",
     ]
+    if plan.streamed.destinations:
+        lines.append(
+            f"  log  {plan.source.log_topic}, filled by connector {plan.source.connector}; "
+            f"the capture stops at {plan.source.log_max_gb:g} GB"
+        )
     for destination in plan.destinations:
         lines.append(f"  to   {destination.name} ({destination.kind}): {_into(destination)}")
     for table in plan.tables:
@@ -101,15 +104,16 @@ def _table(plan: SyncPlan, name: str) -> str:
     key = "" if entry.table is None else "keyed, " if entry.table.is_keyed else "no key: an exact multiset, "
     if plan.nightly is None:
         return f"{key}live only"
+    held = f"{key}live; the cut holds" if plan.streamed.destinations else f"{key}the cut holds"
     if entry.business_date is None:
         return (
-            f"{key}live; the cut holds it whole, as of P, and counts for the date only within "
+            f"{held} it whole, as of P, and counts for the date only within "
             f"{plan.nightly.as_of_max_s / 3600:g} h of its end"
         )
     by = f"by {entry.business_date.column} ({entry.business_date.holds})"
     if all(one.cut_source is CutSource.LIVE for one in plan.destinations):
-        return f"{key}live; the cut holds it whole, as of P: the rows of the date {by} among them"
-    return f"{key}live; the cut holds the rows of the date {by}"
+        return f"{held} it whole, as of P: the rows of the date {by} among them"
+    return f"{held} the rows of the date {by}"
 
 
 def _when(plan: SyncPlan, kind: str) -> str:

@@ -133,7 +133,8 @@ class HiveCuts:
         if not path.is_dir():
             raise Refused(
                 f"the files of version {version} of {business_date} of {folder.table} are gone: {path}",
-                hint="put them back, or trigger the date again under another run after removing that version's rows",
+                hint="put them back; where they are lost, set `expired_at` of that version in seamline.hive_cut:"
+                " the next cut of the date then goes on without it",
                 table=folder.table,
             )
         # Whoever has lost this session has lost its turn too.

@@ -3,6 +3,7 @@ where they are somebody else's or a column has another type."""
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from seamline.domain.catalogue import Table
 from seamline.domain.cut_names import DATE_COLUMN
@@ -10,7 +11,6 @@ from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.sinks.hive.metastore import HiveTable, Metastore
 from seamline.sinks.hive.types import hive_columns
-from seamline.sinks.lake.files import namespace_folder
 
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 _RENAME = "rename it at the source or by `as`, or leave the table out of the sync"
@@ -18,13 +18,15 @@ _RENAME = "rename it at the source or by `as`, or leave the table out of the syn
 
 def ready(metastore: Metastore, table: Table, stream: StreamId, warehouse: str) -> None:
     """The table is there afterwards, with all columns of this one. Refused where it cannot be."""
-    folder = namespace_folder(warehouse, metastore.database)
+    # By Hive's custom, and apart from the folders of attempts, which are all that has files.
+    folder = Path(warehouse) / f"{metastore.database}.db"
     name, columns = table.name.lower(), hive_columns(table)
     found = metastore.table(name)
     if found is None:
+        # Where they are there, the service needs no right to write.
+        (folder / name).mkdir(parents=True, exist_ok=True)
         if not metastore.has_database():
             metastore.make_database(folder)
-        # Of the table's own only its partitions have files, each in its folder.
         metastore.make_table(name, columns, folder / name, owner=str(stream))
         found = metastore.table(name)
     if found is not None:
