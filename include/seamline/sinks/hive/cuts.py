@@ -109,7 +109,7 @@ class HiveCuts:
         # Of a table without rows there are no files: its partition leads to an empty folder.
         (found.location / "data").mkdir(exist_ok=True)
         sync(found.location)
-        claim(found)
+        claim(found.location)
         return Folder(staged.table, staged.staged_as, hive_columns(definition), staged.rows)
 
     def _finish(self, stream: StreamId, business_date: date, version: int) -> None:
