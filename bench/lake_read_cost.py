@@ -3,8 +3,8 @@
 Each changes rows all over the table, 80 % updates, 10 % deletes, 10 % inserts, and is written as a stream writes it,
 with what it joins and writes again by itself; there is no catalogue. Before each hour is over, when most is waiting to
 be joined, the table is scanned by pyiceberg, and beside it the same rows in one file.
-Goal: never more than three times the scan of one file, by rows and by bytes; the table is right at the end. The clock is
-pyiceberg's own: to it a file of which a single row is deleted may cost as much as several without deletes.
+Goal: never more than three times the scan of one file, by rows and by bytes; the table is right at the end. The clock
+is pyiceberg's own: to it a file of which a single row is deleted may cost as much as several without deletes.
 
 No server takes part: `.seamline/env/venv/bin/python -m bench.lake_read_cost`; `--commits 864` for a tenth of a day.
 """
