@@ -257,7 +257,7 @@ def test_a_pointer_that_moves_meanwhile_lets_the_table_be_staged_again(world: Me
     assert (world.rows(ACCOUNT), world.rows(AUDIT)) == (texts(account(1, "b")), [])
     assert (commit.findings_total, store.times) == (0, 0)
     made = set(Path(world.destination.options[1][1]).rglob("*.parquet")) - before
-    assert len(made) == 3, "a new row, and two files of deletes: those of the attempts before are gone"
+    assert len(made) == 2, "a new row and the delete of the old one; `audit` lets go of a file without living rows"
     store.times = 1_000
     with pytest.raises(TransientError, match="has moved 20 times"):
         stream.span(insert(ACCOUNT, **account(9)))
