@@ -90,8 +90,8 @@ def _on_the_head(patch: pytest.MonkeyPatch) -> None:
 
 
 def _held_by_nobody(patch: pytest.MonkeyPatch) -> None:
-    right = snapshot._let_go  # noqa: SLF001
-    patch.setattr(snapshot, "_let_go", lambda metadata: right(metadata.model_copy(update={"refs": {}})))
+    right = snapshot.let_go
+    patch.setattr(snapshot, "let_go", lambda metadata: right(metadata.model_copy(update={"refs": {}})))
 
 
 @pytest.mark.parametrize("plant", [_on_the_head, _held_by_nobody])
