@@ -1,5 +1,6 @@
 """Cuts in a real Hive metastore: what each partition leads to, whatever was killed between."""
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -52,6 +53,7 @@ AUDIT = Table("audit", (Column("actor", Kind.STRING, "text"),))
 MOVED = Table("movement", (Column("id", Kind.INTEGER, "int", nullable=False, length=32),), ("id",))
 TABLES = (ACCOUNT, AUDIT, MOVED)
 Rows = Sequence[tuple[Any, ...]]
+NUMBERS = itertools.count()
 
 
 class Killed(BaseException):
@@ -143,9 +145,7 @@ def marked(mark: str) -> dict[str, set[Any]]:
 
 
 @pytest.fixture
-def night(
-    hive: Hive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> Iterator[Night]:
+def night(hive: Hive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Night]:
     def resolve(connection_id: str) -> Connection:
         return hive.metastore if connection_id == "hive_metastore" else hive.database
 
@@ -153,9 +153,8 @@ def night(
         monkeypatch.setattr(f"seamline.sinks.hive.{module}.resolve", resolve)
     with postgres(hive.database) as session:
         session.execute("DROP SCHEMA IF EXISTS seamline CASCADE")
-    # A metastore keeps its databases for the session.
-    name = f"h{abs(hash(request.node.name)) % 10**12}"
-    with closing(Night(hive, tmp_path, name)) as night:
+    # The metastore keeps its databases for the session.
+    with closing(Night(hive, tmp_path, f"night_{next(NUMBERS)}")) as night:
         yield night
 
 
