@@ -16,7 +16,7 @@ __all__ = ["frames", "mysql_root", "spark"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--histories", type=int, default=6, help="histories that both writers of a lake write")
+    parser.addoption("--histories", type=int, default=4, help="histories that both writers of a lake write")
 
 
 @pytest.fixture(scope="session")

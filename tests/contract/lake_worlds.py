@@ -3,7 +3,7 @@ PostgreSQL."""
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,15 @@ from seamline.kinds.bulk import ArrowRows
 from seamline.kinds.frames import Frames
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Failpoints, Load, Sink
-from seamline.sinks.iceberg import snapshot, types
+from seamline.sinks.iceberg import snapshot
 from seamline.sinks.iceberg.manifests import Head
 from seamline.sinks.iceberg.options import options_of
+from seamline.sinks.iceberg.partitions import load
 from seamline.sinks.iceberg.sink import IcebergSink
 from seamline.sinks.iceberg.types import typed
 from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.files import NewFiles
-from seamline.sinks.lake.loads import LakeLoadArea, load
+from seamline.sinks.lake.loads import LakeLoadArea
 from seamline.sinks.lake.postgres_store import PostgresLakeStore
 from seamline.sinks.lake.store import LakeStore, Seen
 from seamline.values.build import rows_of
@@ -61,8 +62,10 @@ class LakeWorld:
         kind: type[IcebergSink] = IcebergSink,
         *,
         frames: Frames | None = None,
+        options: Mapping[str, str] | None = None,
     ) -> None:
         self._warehouse = warehouse
+        self._options = options or {}
         self._kind = kind
         # With them, Spark writes the changes.
         self._frames = frames
@@ -75,7 +78,8 @@ class LakeWorld:
     @plan.setter
     def plan(self, plan: SyncPlan) -> None:
         write = "native" if self._frames is None else "spark"
-        options = (("catalog", CATALOG), ("warehouse", str(self._warehouse)), ("write", write))
+        said = {"catalog": CATALOG, "warehouse": str(self._warehouse), "write": write, **self._options}
+        options = tuple(said.items())
         lakes = tuple(replace(one, kind="iceberg", options=options) for one in plan.destinations)
         self._plan = replace(plan, destinations=lakes)
 
@@ -99,7 +103,7 @@ class LakeWorld:
         batch, _ = decoder_of(self.plan).rows(table, [json.dumps(row).encode() for row in rows])
         options = options_of(self.destination)
         place = LakeLoadArea(options.warehouse, self.destination.namespace).create([table])[table.name]
-        count = load(options.warehouse, place, ArrowRows(batch.schema, iter([batch])), types)
+        count = load(options, place, ArrowRows(batch.schema, iter([batch])))
         return Load(table, place.name, count)
 
     def seen(self) -> Seen:
@@ -126,8 +130,9 @@ class MemoryCatalogueWorld(LakeWorld):
         *,
         kind: type[IcebergSink] = IcebergSink,
         frames: Frames | None = None,
+        options: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(tables, warehouse, kind, frames=frames)
+        super().__init__(tables, warehouse, kind, frames=frames, options=options)
         self.database = LakeDatabase()
 
     def store(self, *, failpoints: Failpoints | None = None) -> LakeStore:

@@ -1,5 +1,5 @@
-"""The same history of a table, written without Spark and by Spark: equal rows, equal findings, and whoever reads them
-reads the same. `--histories 200` takes as many seeds.
+"""The same history of a table, written without Spark and by Spark, there with partitions, an order and either format:
+equal rows, equal findings, and whoever reads them reads the same. `--histories 200` takes as many seeds.
 """
 
 import random
@@ -9,22 +9,33 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyiceberg.manifest import FileFormat
 from pyiceberg.table import StaticTable
+from pyiceberg.table.snapshots import Operation
 
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import Finding
 from seamline.domain.digest import SegmentDigest
 from seamline.domain.errors import SchemaConflict
 from seamline.domain.ledger import StreamId
+from seamline.ports import Joining
+from seamline.sinks.iceberg import spark_tables
+from seamline.sinks.iceberg.data_files import written_file
+from seamline.sinks.iceberg.layout import TAKEN, TableLayout
+from seamline.sinks.iceberg.manifests import read_head, read_metadata
 from seamline.sinks.iceberg.options import LakeOptions
+from seamline.sinks.iceberg.partitions import Division
+from seamline.sinks.iceberg.placing import Placing
 from seamline.sinks.iceberg.snapshot import FileChanges, new_head, staged_head
 from seamline.sinks.iceberg.span_catalogue import NAMESPACE, SpanCatalogue, SpanTable
 from seamline.sinks.iceberg.spark_tables import SparkTables
 from seamline.sinks.iceberg.tables import IcebergTables
 from seamline.sinks.iceberg.types import from_frame, stored, typed
 from seamline.sinks.lake.chunks import StagedBatch, in_order
-from seamline.sinks.lake.files import NewFiles
+from seamline.sinks.lake.files import NewFiles, path_of
+from seamline.sinks.lake.loads import written_apart
 from seamline.sinks.lake.sink import Mark
 from seamline.sinks.lake.store import Seen
 from seamline.values.arrow import schema_of
@@ -49,13 +60,35 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 class OneTable:
     """Kept by one writer, without a catalogue: `location` is where its pointer would lead."""
 
-    def __init__(self, table: Table, folder: Path, tables: IcebergTables) -> None:
+    def __init__(
+        self,
+        table: Table,
+        folder: Path,
+        tables: IcebergTables,
+        *,
+        loaded: pa.RecordBatch,
+        layout: TableLayout | None = None,
+        format_version: int = 2,
+    ) -> None:
         folder.mkdir()
-        base = new_head(table, folder)
+        base = new_head(table, folder, layout=layout, format_version=format_version)
         files = NewFiles(base.metadata.location, str(MARK))
         self.table = table
         self.tables = tables
-        self.location = staged_head(base, FileChanges(), files).location
+        self.division = Division(table, layout or TableLayout())
+        paths = [path for path, _ in written_apart([stored(table, loaded)], files, self.division.parts)]
+        made = [written_file(path, partition=self.division.partition_of(path)) for path in paths]
+        self.location = staged_head(base, FileChanges(made), files).location
+
+    def misplaced(self) -> list[str]:
+        """Files that lie in another partition than their rows, or whose rows are of several."""
+        found = list[str]()
+        for entry in read_head(self.location).data:
+            path = path_of(entry.data_file.file_path)
+            (*others, _) = self.division.parts(pq.read_table(path, partitioning=None))
+            if others or self.division.partition_of(path) != entry.data_file.partition:
+                found.append(f"{path.name}: {entry.data_file.partition}")
+        return found
 
     def commit(self, batches: Sequence[ChangeBatch]) -> list[Finding]:
         seen = Seen(heads={self.table.name: self.location})
@@ -107,8 +140,26 @@ class History:
         is_keyed = seed % 2 == 0
         columns = (NUMBER, CODE, *chosen) if is_keyed else tuple(chosen)
         self.table = Table("t x", columns, ("code", "number") if is_keyed else ())
+        self.layout = TableLayout.of({"partitioned_by": self._partitions(), "sorted_by": [f"{columns[1].name} desc"]})
+        self.format_version = self._dice.choice([2, 3])
         self._there: dict[int, Row] = {}
         self._rows = list[Row]()
+
+    def _partitions(self) -> list[str]:
+        """One or two, of columns that can have them."""
+        forms = {"bucket": "bucket(3, {})", "truncate": "truncate(2, {})", "day": "days({})", "identity": "{}"}
+        columns = self._dice.sample(self.table.columns, len(self.table.columns))
+        able = [(one.name, [form for form, kinds in TAKEN.items() if one.kind in kinds]) for one in columns]
+        found = [forms[self._dice.choice(taken)].format(name) for name, taken in able if taken]
+        return found[: self._dice.choice([1, 2])]
+
+    def loaded(self) -> pa.RecordBatch:
+        """What the table begins with."""
+        if self.table.is_keyed:
+            self._there = {key: (key, f"c{key % 3}", *self._drawn()) for key in range(0, KEYS, 2)}
+            return batch_of(self.table, list(self._there.values()))
+        self._rows = [self._drawn() for _ in range(10)]
+        return batch_of(self.table, self._rows)
 
     def spans(self) -> Iterator[list[ChangeBatch]]:
         for _ in range(SPANS):
@@ -153,10 +204,62 @@ def test_both_writers_leave_the_same_rows_and_findings(seed: int, frames: SparkF
     history = History(seed)
     options = LakeOptions("lake", str(tmp_path), "spark")
     with closing(SparkTables([history.table], options, frames)) as tables:
-        by_spark = OneTable(history.table, tmp_path / "spark", tables)
-        native = OneTable(history.table, tmp_path / "native", IcebergTables([history.table], options))
+        loaded, plain = history.loaded(), IcebergTables([history.table], options)
+        native = OneTable(history.table, tmp_path / "native", plain, loaded=loaded)
+        layout, version = history.layout, history.format_version
+        by_spark = OneTable(
+            history.table, tmp_path / "spark", tables, loaded=loaded, layout=layout, format_version=version
+        )
         for batches in history.spans():
             assert by_spark.commit(batches) == native.commit(batches)
             assert by_spark.digest() == native.digest()
     assert native.digest_by(frames, "first") == by_spark.digest_by(frames, "second") == native.digest()
     assert native.digest().rows > 0
+    assert by_spark.misplaced() == []
+
+
+def test_rows_behind_deletion_vectors_take_the_place_of_a_live_table_s(frames: SparkFrames, tmp_path: Path) -> None:
+    table = Table("t", (NUMBER, CODE), ("number",))
+    layout = TableLayout.of({"partitioned_by": ["bucket(2, number)"]})
+    options = LakeOptions("lake", str(tmp_path), "spark", 3, {"t": layout})
+    loaded = batch_of(table, [(number, "c") for number in range(6)])
+    gone, met = (pa.array([flag] * 2, pa.bool_()) for flag in (True, True))
+    deletes = ChangeBatch(table, batch_of(table, [(1, "c"), (4, "c")]), gone, pa.array([1, 2], pa.int64()), None, met)
+    with closing(SparkTables([table], options, frames)) as tables:
+        live, arriving = (
+            OneTable(table, tmp_path / name, tables, loaded=loaded, layout=layout, format_version=3)
+            for name in ("live", "arriving")
+        )
+        arriving.commit([deletes])
+        found = read_head(arriving.location)
+        assert {entry.data_file.file_format for entry in found.deletes} == {FileFormat.PUFFIN}
+        joining = Joining("run", (table,), StreamId("s_incremental_1", "lake"), "ns_incremental_1")
+        placed = Placing(options, "m").of_join(joining, {"t": live.location}, {"t": arriving.location})
+    (move,) = placed.moves
+    live.location = move.new
+    assert live.digest() == live.digest_by(frames, "joined") == arriving.digest()
+    assert live.misplaced() == []
+    assert live.digest().rows == 4
+
+
+def test_small_files_are_joined_in_the_stream_s_own_turn(
+    frames: SparkFrames, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_tables, "FILES_JOINED", 6)
+    table = Table("t x", (NUMBER, CODE), ("number",))
+    options = LakeOptions("lake", str(tmp_path), "spark")
+    counts = list[int]()
+    with closing(SparkTables([table], options, frames)) as tables:
+        one = OneTable(table, tmp_path / "t", tables, loaded=batch_of(table, [(0, "0")]))
+        for number in range(1, 8):
+            rows = batch_of(table, [(number, "c"), (number - 1, "d")])
+            flags = [pa.array(values, pa.bool_()) for values in ([False, False], [False, True])]
+            batch = ChangeBatch(table, rows, flags[0], pa.array([1, 2], pa.int64()), None, flags[1])
+            assert one.commit([batch]) == []
+            counts.append(len(read_head(one.location).paths))
+    assert max(counts) < 12, counts
+    assert min(counts[3:]) <= 3, counts
+    expected = batch_of(table, [*((number, "d") for number in range(7)), (7, "c")])
+    assert one.digest() == one.digest_by(frames, "compacted") == digest_of(table, expected)
+    operations = [snapshot.summary.operation for snapshot in read_metadata(one.location).snapshots if snapshot.summary]
+    assert Operation.REPLACE in operations

@@ -2,6 +2,7 @@
 it is about rows, and the same history written by both writers.
 """
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from seamline.domain.errors import SeamlineError
 from seamline.sinks.iceberg import merging
+from seamline.sinks.iceberg.manifests import read_metadata
 from seamline.sinks.iceberg.merging import TableMerge
 from seamline_spark.frames import SparkFrames
 from tests.contract.behaviours import BEHAVIOURS, Behaviour
@@ -45,6 +47,16 @@ ABOUT_MISSING_VALUES = (
     "a_change_that_lacks_values_of_a_row_that_is_not_there_stops_and_applies_nothing",
     "chunks_of_a_large_transaction_take_what_they_lack_from_chunks_before_them",
 )
+ABOUT_PLACES = (
+    "a_second_publish_replaces_rows_fences_the_stream_and_begins_a_generation",
+    "a_table_enters_a_stream_that_stands_where_its_incremental_snapshot_does_and_the_others_are_untouched",
+    "a_table_that_is_loaded_again_becomes_what_its_snapshot_says_and_begins_a_generation",
+)
+LAYOUTS = {
+    "account": {"partitioned_by": ["bucket(2, id)"], "sorted_by": ["name desc"]},
+    "transfer": {"partitioned_by": ["tx", "leg"], "sorted_by": []},
+    "audit": {"partitioned_by": ["truncate(1, actor)"], "sorted_by": ["action"]},
+}
 KNOWN: dict[str, Behaviour] = {
     one.__name__: one for one in (*BEHAVIOURS, *TRUNCATE_BEHAVIOURS, *JOINING_BEHAVIOURS, *LEFT_OUT_BEHAVIOURS)
 }
@@ -53,6 +65,20 @@ KNOWN: dict[str, Behaviour] = {
 @pytest.mark.parametrize("name", ABOUT_ROWS)
 def test_spark_s_statements_keep_the_contract(name: str, frames: SparkFrames, tmp_path: Path) -> None:
     KNOWN[name](MemoryCatalogueWorld(TABLES, tmp_path, frames=frames))
+
+
+@pytest.mark.parametrize("format_version", ["2", "3"])
+@pytest.mark.parametrize("name", ABOUT_PLACES)
+def test_tables_with_partitions_are_loaded_replaced_and_joined(
+    name: str, format_version: str, frames: SparkFrames, tmp_path: Path
+) -> None:
+    options = {"format_version": format_version, "layouts": json.dumps(LAYOUTS)}
+    world = MemoryCatalogueWorld(TABLES, tmp_path, frames=frames, options=options)
+    KNOWN[name](world)
+    for table, location in world.seen().heads.items():
+        metadata = read_metadata(location)
+        assert metadata.format_version == int(format_version)
+        assert len(metadata.spec().fields) == len(LAYOUTS[table]["partitioned_by"])
 
 
 @pytest.mark.parametrize("name", ABOUT_MISSING_VALUES)

@@ -172,6 +172,10 @@ def _check_survey(declarations: Declarations, sync: SyncSpec, survey: Survey) ->
     ]
     misfits = (*_misfits(sync, survey, carried), *_keyless_misfits(survey, kinds, carried))
     faults = [declarations.fault(sync.sync, path, cause, cure) for path, cause, cure in misfits]
+    definitions = {table.name: table for table in survey.tables}
+    for name in sync.destinations:
+        found = declarations.destinations[name].misfits(definitions)
+        faults += [declarations.destination_fault(name, path, cause, cure) for path, cause, cure in found]
     if faults:
         raise DeclarationsInvalid(faults)
 

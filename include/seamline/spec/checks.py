@@ -312,6 +312,17 @@ def check_names_of_cuts(
                 _taken_by_cuts(found, of_cuts, what, broken)
 
 
+def check_tables_of_destinations(syncs: Sequence[Document], destinations: Mapping[str, Document]) -> None:
+    """Add to their documents that a destination says something of a table that no sync brings there."""
+    for name, destination in destinations.items():
+        bringing = [sync for sync in syncs if name in (called for _, called in sync.texts("destinations[]"))]
+        brought = [table for sync in bringing for _, table in _tables(sync)]
+        for place, table in destination.texts("tables[].name") if bringing else ():
+            if table not in brought:
+                cause = f"no sync brings a table `{table}` to destination `{name}`"
+                _add(destination, place, cause, guess(table, brought))
+
+
 def _cut_source(destination: Document) -> CutSource | None:
     """None where its kind is not known."""
     kind = destination.value(("kind",))

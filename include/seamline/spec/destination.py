@@ -1,12 +1,17 @@
 """`include/destinations/<destination>.yaml`: where tables land. Each kind adds its own keys."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from pydantic import Field
 
+from seamline.domain.catalogue import Table
 from seamline.domain.staged_cut import CutSource
+from seamline.spec.document import Path_
 from seamline.spec.fields import ConnectionId, Declared, Name
+
+Misfit = tuple[Path_, str, str]
+"""Place in the file, cause and cure."""
 
 
 class Destination(Declared):
@@ -37,6 +42,10 @@ class Destination(Declared):
     def options(self) -> Mapping[str, str]:
         """What the kind needs of its own keys when it opens the destination, as its plan carries it."""
         return {}
+
+    def misfits(self, tables: Mapping[str, Table]) -> Iterator[Misfit]:  # noqa: ARG002 (a kind's own keys may name them)
+        """What its own keys say of tables of a sync, by their names there, and the source denies."""
+        return iter(())
 
     @property
     def commit_interval_ms(self) -> int:

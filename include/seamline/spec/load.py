@@ -19,6 +19,7 @@ from seamline.spec.checks import (
     check_names_of_cuts,
     check_one_writer_per_table,
     check_sync,
+    check_tables_of_destinations,
     source_connections,
 )
 from seamline.spec.destination import Destination
@@ -73,6 +74,7 @@ class Declarations:
     syncs: Mapping[str, SyncSpec]
     expectations: Mapping[str, ExpectationsSpec]
     documents: Mapping[str, Document] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    destination_documents: Mapping[str, Document] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
     def sync(self, name: str) -> SyncSpec:
         if name not in self.syncs:
@@ -81,11 +83,19 @@ class Declarations:
 
     def fault(self, sync: str, path: Path_, cause: str, cure: str = "") -> Fault:
         """A fault found later, as against the source's catalogue, at its place in the sync's file."""
-        scratch = Document(Path(f"{sync}.yaml"))
-        known = self.documents.get(sync, scratch)
+        return _later(self.documents.get(sync), f"{sync}.yaml", path, cause, cure)
+
+    def destination_fault(self, destination: str, path: Path_, cause: str, cure: str = "") -> Fault:
+        """The same in a destination's file."""
+        return _later(self.destination_documents.get(destination), f"{destination}.yaml", path, cause, cure)
+
+
+def _later(known: Document | None, name: str, path: Path_, cause: str, cure: str) -> Fault:
+    scratch = Document(Path(name))
+    if known is not None:
         scratch.file, scratch.lines = known.file, known.lines
-        scratch.fault(path, cause, cure)
-        return scratch.faults[0]
+    scratch.fault(path, cause, cure)
+    return scratch.faults[0]
 
 
 def load_declarations(folder: Path, *, connections: Mapping[str, str] | None = None) -> Declarations:
@@ -184,6 +194,7 @@ def read_folder(folder: Path) -> Folder:
     broken = {name for name, declared in read.syncs.items() if _faults_of(read, declared.document)}
     check_one_writer_per_table(syncs, destinations, broken=broken)
     check_names_of_cuts(syncs, destinations, broken=broken)
+    check_tables_of_destinations(syncs, destinations)
     return read
 
 
@@ -316,6 +327,7 @@ def _declarations(
         syncs=_frozen(read.syncs, syncs),
         expectations=_frozen(read.expectations, suites),
         documents=MappingProxyType({name: read.syncs[name].document for name in syncs}),
+        destination_documents=MappingProxyType({name: read.destinations[name].document for name in destinations}),
     )
 
 

@@ -8,8 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile, DataFileContent
+from pyiceberg.typedef import Record
 
 from seamline.sinks.iceberg.manifests import DELETED_FILE_ID, DELETED_POSITION_ID, Bounds, data_file
+from seamline.sinks.iceberg.partitions import Division
 from seamline.sinks.lake.files import url_of
 from seamline.sinks.lake.loads import StagedFiles
 from seamline.sinks.lake.rows import Numbers
@@ -25,15 +27,16 @@ _DELETES = pa.schema(
 _PACKED = {pa.int32(): "<i", pa.int64(): "<q"}
 
 
-def written_file(path: Path) -> DataFile:
+def written_file(path: Path, *, partition: Record | None = None) -> DataFile:
     """A data file that lies there, as a manifest lists it."""
     found = pq.ParquetFile(path)
-    return _file_of(path, found.metadata.num_rows, _bounds_of(found), content=DataFileContent.DATA)
+    rows, bounds = found.metadata.num_rows, _bounds_of(found)
+    return _file_of(path, rows, bounds, content=DataFileContent.DATA, partition=partition)
 
 
-def data_files(staged: StagedFiles) -> list[DataFile]:
+def data_files(staged: StagedFiles, division: Division) -> list[DataFile]:
     """Those of a load."""
-    return [written_file(path) for path in staged.paths]
+    return [written_file(path, partition=division.partition_of(path)) for path in staged.paths]
 
 
 def write_deletes(positions: Mapping[str, Numbers], path: Path) -> DataFile:
@@ -52,8 +55,11 @@ def write_deletes(positions: Mapping[str, Numbers], path: Path) -> DataFile:
     return _file_of(path, rows.num_rows, bounds, content=DataFileContent.POSITION_DELETES)
 
 
-def _file_of(path: Path, rows: int, bounds: Bounds, *, content: DataFileContent) -> DataFile:
-    return data_file(url_of(path), rows=rows, size=path.stat().st_size, content=content, bounds=bounds)
+def _file_of(
+    path: Path, rows: int, bounds: Bounds, *, content: DataFileContent, partition: Record | None = None
+) -> DataFile:
+    size, where = path.stat().st_size, partition or Record()
+    return data_file(url_of(path), rows=rows, size=size, content=content, bounds=bounds, partition=where)
 
 
 def _bounds_of(file: pq.ParquetFile) -> Bounds:

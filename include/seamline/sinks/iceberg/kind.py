@@ -74,11 +74,10 @@ class Iceberg:
         return LakeLoadArea(options_of(destination).warehouse, destination.namespace)
 
     def load(self, destination: DestinationPlan, place: StagedPlace, rows: TableRows) -> int:
-        from seamline.sinks.iceberg import types
         from seamline.sinks.iceberg.options import options_of
-        from seamline.sinks.lake.loads import load
+        from seamline.sinks.iceberg.partitions import load
 
-        return load(options_of(destination).warehouse, place, rows, types)
+        return load(options_of(destination), place, rows)
 
     def open_maintenance(self, destination: DestinationPlan) -> DestinationMaintenance:
         from seamline.sinks.iceberg.maintenance import open_maintenance

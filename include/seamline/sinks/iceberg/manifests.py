@@ -1,6 +1,6 @@
-"""Manifests, manifest lists and metadata of a table of format 2, read and written by pyiceberg.
+"""Manifests, manifest lists and metadata of a table, read and written by pyiceberg.
 
-pyiceberg 0.12 writes no manifest of deletes; that is all that is added here.
+pyiceberg 0.12 writes no manifest of deletes, and nothing of format 3: that is added here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import (
+    MANIFEST_LIST_FILE_SCHEMAS,
     DataFile,
     DataFileContent,
     FileFormat,
@@ -17,30 +19,37 @@ from pyiceberg.manifest import (
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
+    ManifestListWriter,
+    ManifestListWriterV2,
     ManifestWriterV2,
-    write_manifest_list,
 )
 from pyiceberg.serializers import FromInputFile
-from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
-from pyiceberg.typedef import IcebergBaseModel, Record
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetadataV2, TableMetadataV3
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.typedef import IcebergBaseModel, Record, TableVersion
 
 from seamline.domain.errors import Refused
 from seamline.sinks.lake.files import url_of
 
 FILE_IO = PyArrowFileIO()
-FORMAT: Final = 2
+_WITH_ROW_IDS: Final = 3
 _COMPRESSION: Final = "deflate"
 # Reserved by Iceberg for the columns of position deletes.
 DELETED_FILE_ID, DELETED_POSITION_ID = 2147483546, 2147483545
 
 
 class _Writer(ManifestWriterV2):
-    """Of either content: pyiceberg's own writes data alone."""
+    """Of either content and of format 3: pyiceberg's own writes data of format 2 alone."""
 
     def __init__(self, metadata: TableMetadata, path: Path, snapshot_id: int, content: ManifestContent) -> None:
         output = FILE_IO.new_output(url_of(path))
         super().__init__(metadata.spec(), metadata.schema(), output, snapshot_id, _COMPRESSION)
         self._content = content
+        self._version = metadata.format_version
+
+    @property
+    def version(self) -> TableVersion:
+        return self._version
 
     def content(self) -> ManifestContent:
         return self._content
@@ -50,13 +59,51 @@ class _Writer(ManifestWriterV2):
         return {**super()._meta, "content": "data" if self._content is ManifestContent.DATA else "deletes"}
 
 
+class _ListWriter(ManifestListWriterV2):
+    """Of format 3 too, where a manifest of rows says the id of the first."""
+
+    def __init__(self, path: Path, snapshot: Snapshot) -> None:
+        assert snapshot.sequence_number is not None, "every snapshot here has one"
+        output = FILE_IO.new_output(url_of(path))
+        super().__init__(
+            output, snapshot.snapshot_id, snapshot.parent_snapshot_id, snapshot.sequence_number, _COMPRESSION
+        )
+        self._row_id = snapshot.first_row_id
+        if self._row_id is not None:
+            self._format_version = _WITH_ROW_IDS
+            self._meta = {**self._meta, "format-version": str(_WITH_ROW_IDS), "first-row-id": str(self._row_id)}
+
+    def __enter__(self) -> ManifestListWriter:
+        schema = MANIFEST_LIST_FILE_SCHEMAS[self._format_version]
+        self._writer = AvroOutputFile[ManifestFile](
+            self._output_file, schema, "manifest_file", record_schema=schema, metadata=self._meta
+        )
+        self._writer.__enter__()
+        return self
+
+    def prepare_manifest(self, manifest_file: ManifestFile) -> ManifestFile:
+        found = super().prepare_manifest(manifest_file)
+        if self._row_id is None:
+            return found
+        first = self._row_id if found.content is ManifestContent.DATA else None
+        self._row_id += rows_with_ids(found)
+        return ManifestFile(*found._data, first)  # noqa: SLF001 (pyiceberg binds no field beyond format 2)
+
+
+def rows_with_ids(manifest: ManifestFile) -> int:
+    """How many row ids a manifest takes: those of its living rows."""
+    if manifest.content is not ManifestContent.DATA:
+        return 0
+    return (manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Head:
     """A table as one metadata file says it is. `manifests` are those of its current snapshot; `data` and `deletes` what
     lives of them."""
 
     location: str
-    metadata: TableMetadataV2
+    metadata: TableMetadataV2 | TableMetadataV3
     manifests: tuple[ManifestFile, ...]
     data: tuple[ManifestEntry, ...]
     deletes: tuple[ManifestEntry, ...]
@@ -87,13 +134,13 @@ def metadata_json(metadata: TableMetadata) -> str:
 
 
 def read_head(location: str) -> Head:
-    """Refused: a table that this writer cannot continue (another format, partitions)."""
+    """Refused: a table that somebody else has changed beyond what is continued here."""
     metadata = read_metadata(location)
-    if not isinstance(metadata, TableMetadataV2) or metadata.spec().fields:
+    if isinstance(metadata, TableMetadataV1) or len(metadata.partition_specs) > 1:
         raise Refused(
-            f"the table at {metadata.location} has format {metadata.format_version} and the partitions"
-            f" {[field.name for field in metadata.spec().fields]}",
-            hint=f"`write: native` continues tables of format {FORMAT} without partitions: undo that, or onboard again",
+            f"the table at {metadata.location} has format {metadata.format_version} and"
+            f" {len(metadata.partition_specs)} ways of partitions",
+            hint="somebody has altered it: onboard its sync again, after the table is renamed or dropped",
         )
     snapshot = metadata.current_snapshot()
     manifests = tuple(snapshot.manifests(FILE_IO)) if snapshot is not None else ()
@@ -109,14 +156,16 @@ def read_head(location: str) -> Head:
     return Head(location, metadata, manifests, data, deletes)
 
 
-def data_file(path: str, *, rows: int, size: int, content: DataFileContent, bounds: "Bounds") -> DataFile:
+def data_file(
+    path: str, *, rows: int, size: int, content: DataFileContent, bounds: "Bounds", partition: Record
+) -> DataFile:
     """A Parquet file as a manifest lists it."""
     lower, upper = bounds
     return DataFile.from_args(
         content=content,
         file_path=path,
         file_format=FileFormat.PARQUET,
-        partition=Record(),
+        partition=partition,
         record_count=rows,
         file_size_in_bytes=size,
         lower_bounds=lower,
@@ -151,11 +200,7 @@ def write_manifest(
     return writer.to_manifest_file()
 
 
-def write_list(
-    path: Path, snapshot_id: int, parent: int | None, sequence_number: int, manifests: Sequence[ManifestFile]
-) -> str:
-    """The manifest list of a snapshot; where it lies now."""
-    output = FILE_IO.new_output(url_of(path))
-    with write_manifest_list(FORMAT, output, snapshot_id, parent, sequence_number, _COMPRESSION) as writer:
+def write_list(path: Path, snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> None:
+    """The manifest list of a snapshot. One that has a first row id gives each manifest of rows its own, in order."""
+    with _ListWriter(path, snapshot) as writer:
         writer.add_manifests(list(manifests))
-    return url_of(path)

@@ -35,6 +35,7 @@ _WANTED, _CHANGES = "seamline_wanted", "seamline_changes"
 # Columns of these views, beside k0, k1 … of a key and c0, c1 … of a row: names of the table's own never meet them.
 _NUMBER, _FILE, _POSITION = "number", "file", "position"
 _BYTES_OF_A_FILE = 128 * 2**20
+_JOINING = {"min-input-files": "5", "delete-file-threshold": "5", "remove-dangling-deletes": "true"}
 
 
 class TableMerge:
@@ -57,6 +58,20 @@ class TableMerge:
             elif batch.rows.num_rows:
                 self._apply_keyless(batch)
         return findings
+
+    @property
+    def files(self) -> int:
+        """How many there are now, of rows and of deletes."""
+        snapshot = self._span.now.current_snapshot()
+        said: Mapping[str, str | None] = (snapshot.summary if snapshot else None) or {}
+        return sum(int(said.get(name) or 0) for name in ("total-data-files", "total-delete-files"))
+
+    def join_small_files(self) -> None:
+        """In the stream's own turn: who does it beside the stream meets its deletes. Partition by partition, where
+        enough small files or deletes are."""
+        options = ", ".join(f"'{name}', '{value}'" for name, value in _JOINING.items())
+        table = self._name.replace("'", "\\'")
+        self._frames.run(f"CALL {CATALOG}.system.rewrite_data_files(table => '{table}', options => map({options}))")
 
     def staged(self) -> SpanTable | None:
         """The table behind them, whose files are known by name; None where nothing has changed."""

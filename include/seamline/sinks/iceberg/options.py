@@ -1,26 +1,43 @@
 """What a declaration says of an Iceberg destination beyond connections and namespace, as its plan carries it."""
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
 
 from seamline.domain.errors import Refused
 from seamline.plan.model import DestinationPlan
+from seamline.sinks.iceberg.layout import TableLayout
 
 NATIVE, SPARK = "native", "spark"
+FORMAT: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class LakeOptions:
-    """`catalog`: the catalogue's name, by which all its clients call it. `warehouse`: a folder."""
+    """`catalog`: the catalogue's name, by which all its clients call it. `warehouse`: a folder. `layouts`: of tables
+    with partitions or an order."""
 
     catalog: str
     warehouse: str
     write: str = NATIVE
+    format_version: int = FORMAT
+    layouts: Mapping[str, TableLayout] = field(default_factory=dict)
+
+    def layout(self, table: str) -> TableLayout:
+        return self.layouts.get(table, TableLayout())
 
 
 def options_of(destination: DestinationPlan) -> LakeOptions:
     found = dict(destination.options)
     try:
-        return LakeOptions(found["catalog"], found["warehouse"], found.get("write", NATIVE))
+        return LakeOptions(
+            found["catalog"],
+            found["warehouse"],
+            found.get("write", NATIVE),
+            int(found.get("format_version", FORMAT)),
+            {name: TableLayout.of(said) for name, said in json.loads(found.get("layouts", "{}")).items()},
+        )
     except KeyError as exc:
         raise Refused(
             f"the plan of destination {destination.name} does not say its {exc.args[0]}",

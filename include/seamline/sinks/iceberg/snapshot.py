@@ -5,14 +5,11 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
-from pyiceberg.table.metadata import TableMetadata, TableMetadataV2, new_table_metadata
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetadataV3, new_table_metadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     RemoveSnapshotsUpdate,
@@ -22,12 +19,14 @@ from pyiceberg.table.update import (
 )
 
 from seamline.domain.catalogue import Table
-from seamline.sinks.iceberg.manifests import FORMAT, Head, write_list, write_manifest, write_metadata
+from seamline.sinks.iceberg.layout import TableLayout
+from seamline.sinks.iceberg.manifests import Head, rows_with_ids, write_list, write_manifest, write_metadata
+from seamline.sinks.iceberg.options import FORMAT
+from seamline.sinks.iceberg.partitions import order_of, spec_of
 from seamline.sinks.iceberg.types import iceberg_schema
 from seamline.sinks.lake.files import NewFiles, path_of, url_of
 
 _PROPERTIES = {
-    "format-version": str(FORMAT),
     # Engines that change rows beside us, as a compaction, keep to position deletes too.
     "write.delete.mode": "merge-on-read",
     "write.update.mode": "merge-on-read",
@@ -49,12 +48,17 @@ class FileChanges:
     gone: Collection[str] = frozenset()
 
 
-def new_head(table: Table, location: Path) -> Head:
+def new_head(table: Table, location: Path, *, layout: TableLayout | None = None, format_version: int = FORMAT) -> Head:
     """A table that does not exist yet; its first snapshot is staged on top."""
+    schema, laid_out = iceberg_schema(table), layout or TableLayout()
+    properties = {**_PROPERTIES, "format-version": str(format_version)}
     metadata = new_table_metadata(
-        iceberg_schema(table), UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, url_of(location), dict(_PROPERTIES)
+        schema, spec_of(laid_out, schema), order_of(laid_out, schema), url_of(location), properties
     )
-    return Head("", cast(TableMetadataV2, metadata), (), (), ())
+    assert not isinstance(metadata, TableMetadataV1), "the properties say the format"
+    if isinstance(metadata, TableMetadataV3):
+        metadata = metadata.model_copy(update={"next_row_id": 0})
+    return Head("", metadata, (), (), ())
 
 
 def staged_head(head: Head, changes: FileChanges, files: NewFiles) -> Head:
@@ -63,17 +67,20 @@ def staged_head(head: Head, changes: FileChanges, files: NewFiles) -> Head:
     base = head.metadata
     number, sequence = secrets.randbits(62), base.last_sequence_number + 1
     manifests = _manifests(head, changes, files, number)
-    parent = base.current_snapshot_id
-    listed = write_list(files.metadata(".avro"), number, parent, sequence, manifests)
+    listed = files.metadata(".avro")
+    row_id = base.next_row_id if isinstance(base, TableMetadataV3) else None
     snapshot = Snapshot(
         snapshot_id=number,
-        parent_snapshot_id=parent,
+        parent_snapshot_id=base.current_snapshot_id,
         sequence_number=sequence,
         timestamp_ms=max(int(time.time() * 1000), base.last_updated_ms),
-        manifest_list=listed,
+        manifest_list=url_of(listed),
         summary=_summary(head, changes),
         schema_id=base.current_schema_id,
+        first_row_id=row_id,
+        added_rows=sum(map(rows_with_ids, manifests)) if row_id is not None else None,
     )
+    write_list(listed, snapshot, manifests)
     updates = (AddSnapshotUpdate(snapshot=snapshot), _as_main(number), *let_go(base))
     metadata = update_table_metadata(base, updates, metadata_location=head.location or None)
     location = write_metadata(metadata, files.versioned(version_of(head.location) + 1 if head.location else 0))
@@ -81,7 +88,8 @@ def staged_head(head: Head, changes: FileChanges, files: NewFiles) -> Head:
         (*_divided(before, changes.gone)[0], *(_entry(file, number, sequence) for file in added))
         for before, added in ((head.data, changes.added), (head.deletes, changes.deletes))
     )
-    return Head(location, cast(TableMetadataV2, metadata), tuple(manifests), data, deletes)
+    assert not isinstance(metadata, TableMetadataV1), "no update makes a format older"
+    return Head(location, metadata, tuple(manifests), data, deletes)
 
 
 def _manifests(head: Head, changes: FileChanges, files: NewFiles, snapshot_id: int) -> list[ManifestFile]:

@@ -18,6 +18,8 @@ from seamline.sinks.lake.sink import Mark, StagedTable
 from seamline.sinks.lake.store import PointerMove, Seen
 from seamline.values.changes import ChangeBatch
 
+# So many files more than then, and small ones are joined again.
+FILES_JOINED = 50
 _SETTINGS = {
     # Values mean the same everywhere: UTC, and an error instead of a NULL where one does not fit.
     "spark.sql.session.timeZone": "UTC",
@@ -36,10 +38,12 @@ class SparkTables(IcebergTables):
         self._catalogue: SpanCatalogue | None = None
         # Where the pointers of tables stand by commits of this very owner.
         self._own: dict[str, str] = {}
+        # How many files a table had when small ones were last joined.
+        self._files: dict[str, int] = {}
 
     def forget(self) -> None:
         super().forget()
-        self._own = {}
+        self._own, self._files = {}, {}
 
     def close(self) -> None:
         if self._catalogue is not None:
@@ -60,6 +64,9 @@ class SparkTables(IcebergTables):
             undone.callback(merge.drop)
             try:
                 findings = merge.apply(batches)
+                if merge.files >= self._files.get(name, 0) + FILES_JOINED:
+                    merge.join_small_files()
+                    self._files[name] = merge.files
             finally:
                 # A statement that was given up may still run: from here on it commits nothing.
                 catalogue.forget(name)

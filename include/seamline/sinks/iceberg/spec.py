@@ -1,13 +1,17 @@
 """The declaration of a destination of Iceberg tables."""
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+import json
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
+from seamline.domain.catalogue import Table
 from seamline.domain.staged_cut import CutSource
-from seamline.spec.destination import Destination
-from seamline.spec.fields import Name, SchemaName
+from seamline.sinks.iceberg.layout import Ordered, Partitioned, TableLayout
+from seamline.sinks.iceberg.options import FORMAT, NATIVE, SPARK
+from seamline.spec.destination import Destination, Misfit
+from seamline.spec.fields import Declared, Name, SchemaName, SqlName
 
 
 def _warehouse(value: str) -> str:
@@ -17,6 +21,36 @@ def _warehouse(value: str) -> str:
             " built yet"
         )
     return value.rstrip("/") or value
+
+
+def _partition(value: str) -> str:
+    Partitioned.parse(value)
+    return value
+
+
+def _order(value: str) -> str:
+    Ordered.parse(value)
+    return value
+
+
+class TableLayoutEntry(Declared):
+    """How the files of a table are laid out."""
+
+    name: SqlName = Field(description="Name of the table in its sync.")
+    partitioned_by: list[Annotated[str, AfterValidator(_partition)]] = Field(
+        default_factory=list,
+        description="Partitions, as Spark's DDL says them: `column`, `bucket(16, column)`, `truncate(4, column)` or"
+        " `days(column)`.",
+    )
+    sorted_by: list[Annotated[str, AfterValidator(_order)]] = Field(
+        default_factory=list,
+        description="Order of the rows in files, as Spark's `WRITE ORDERED BY` says it: `column`, `column desc` or"
+        " `column desc nulls last`.",
+    )
+
+    @property
+    def layout(self) -> dict[str, list[str]]:
+        return {"partitioned_by": self.partitioned_by, "sorted_by": self.sorted_by}
 
 
 class IcebergDestination(Destination):
@@ -48,13 +82,39 @@ class IcebergDestination(Destination):
         " changes. Where `stream.commit_every_ms` of the sync is more, that counts.",
     )
 
+    format_version: Literal[2, 3] = Field(
+        FORMAT,
+        description="Format of new tables. 3, whose deletes are vectors and whose rows have ids, needs `write: spark`.",
+    )
+    tables: list[TableLayoutEntry] = Field(
+        default_factory=list, description="Tables with partitions or an order, which need `write: spark`."
+    )
+
+    @field_validator("format_version", "tables")
+    @classmethod
+    def _as_written(cls, value: Any, info: ValidationInfo) -> Any:
+        if value not in (FORMAT, []) and info.data.get("write") == NATIVE:
+            raise ValueError(f"`write: {NATIVE}` writes tables of format {FORMAT} without partitions: `write: {SPARK}`")
+        return value
+
+    def misfits(self, tables: Mapping[str, Table]) -> Iterator[Misfit]:
+        for number, entry in enumerate(self.tables):
+            if entry.name in tables:
+                for place, cause, cure in TableLayout.of(entry.layout).misfits(tables[entry.name]):
+                    yield ("tables", number, *place), cause, cure
+
     @property
     def namespace(self) -> str:
         return self.namespace_
 
     @property
     def options(self) -> Mapping[str, str]:
-        return {"catalog": self.catalog, "warehouse": self.warehouse, "write": self.write}
+        said = {"catalog": self.catalog, "warehouse": self.warehouse, "write": self.write}
+        if self.format_version != FORMAT:
+            said["format_version"] = str(self.format_version)
+        if self.tables:
+            said["layouts"] = json.dumps({entry.name: entry.layout for entry in self.tables}, sort_keys=True)
+        return said
 
     @property
     def commit_interval_ms(self) -> int:

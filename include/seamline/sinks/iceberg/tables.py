@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding
-from seamline.domain.errors import SeamlineError
+from seamline.domain.errors import Refused, SeamlineError
 from seamline.domain.ledger import StreamId
 from seamline.ports import Joining, Load
 from seamline.sinks.iceberg import types
 from seamline.sinks.iceberg.edit import TableEdit
 from seamline.sinks.iceberg.manifests import Head, read_head, read_metadata
-from seamline.sinks.iceberg.options import LakeOptions
-from seamline.sinks.iceberg.placing import changes_of_join, changes_of_publish, move_of
+from seamline.sinks.iceberg.options import FORMAT, LakeOptions
+from seamline.sinks.iceberg.placing import Placing, move_of
 from seamline.sinks.iceberg.rows import RowIndex
 from seamline.sinks.iceberg.snapshot import obsolete, own_snapshot
 from seamline.sinks.lake.files import NewFiles
@@ -77,12 +77,12 @@ class IcebergTables:
     def changes_of_publish(
         self, loads: Sequence[Load], heads: Mapping[str, str], aside: Mapping[str, str], *, mark: Mark
     ) -> CatalogueChanges:
-        return changes_of_publish(loads, self._staged(loads), heads, aside, mark=str(mark))
+        return Placing(self._options, str(mark)).of_publish(loads, self._staged(loads), heads, aside)
 
     def changes_of_join(
         self, joining: Joining, heads: Mapping[str, str], arriving: Mapping[str, str], *, mark: Mark
     ) -> CatalogueChanges:
-        return changes_of_join(joining, heads, arriving, mark=str(mark))
+        return Placing(self._options, str(mark)).of_join(joining, heads, arriving)
 
     def _staged(self, loads: Sequence[Load]) -> dict[str, StagedFiles]:
         return {load.table.name: staged_files(self._options.warehouse, load) for load in loads}
@@ -90,8 +90,20 @@ class IcebergTables:
     def _head_of(self, table: str, seen: Seen) -> Head:
         known = self._heads.get(table)
         if known is None or known.location != seen.heads[table]:
-            known = self._heads[table] = read_head(seen.heads[table])
+            known = self._heads[table] = require_plain(read_head(seen.heads[table]))
         return known
+
+
+def require_plain(head: Head) -> Head:
+    """Refused: a table that only Spark writes."""
+    metadata = head.metadata
+    if metadata.format_version != FORMAT or metadata.spec().fields:
+        raise Refused(
+            f"the table at {metadata.location} has format {metadata.format_version} and the partitions"
+            f" {[field.name for field in metadata.spec().fields]}",
+            hint=f"`write: native` continues tables of format {FORMAT} without partitions: undo that, or onboard again",
+        )
+    return head
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,11 @@
 The folder becomes the table's when it is published. Until then nobody but its attempt knows it.
 """
 
+import itertools
 import json
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from seamline.domain.errors import GateFailed, Refused
 from seamline.kinds.bulk import ArrowRows, LoadProgress, StagedPlace, TableRows
 from seamline.ports import Load
 from seamline.sinks.lake.files import NewFiles, namespace_folder, new_location, sync, url_of
-from seamline.sinks.lake.storage import COMPRESSION, LEVEL, RowStorage
+from seamline.sinks.lake.storage import COMPRESSION, LEVEL, RowStorage, write_parquet
 from seamline.values.arrow import require_schema
 from seamline.values.digest import segment_digest
 
@@ -32,6 +33,8 @@ ABANDONED_AFTER_S = 14 * 86_400
 # A file of the first load ends behind so many bytes of Arrow; Parquet makes a third of them.
 FILE_BYTES = 512 * 2**20
 _ROW_GROUP_ROWS = 500_000
+# So many bytes of Arrow are held and then divided by partitions.
+HELD_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +84,14 @@ class LakeLoadArea:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def load(warehouse: str, place: StagedPlace, rows: TableRows, storage: RowStorage) -> int:
-    """`SinkKind.load`."""
+Parts = Callable[[pa.Table], Iterable[pa.Table]]
+"""Divides stored rows into those of one file each."""
+
+
+def load(
+    warehouse: str, place: StagedPlace, rows: TableRows, storage: RowStorage, *, parts: Parts | None = None
+) -> int:
+    """`SinkKind.load`. `parts`: where not every row may lie in a file with any other."""
     if not isinstance(rows, ArrowRows):
         raise Refused("a lake takes no native copy", table=place.table.name)
     require_schema(place.table, rows.schema)
@@ -91,7 +100,11 @@ def load(warehouse: str, place: StagedPlace, rows: TableRows, storage: RowStorag
     shutil.rmtree(location / "data", ignore_errors=True)
     (location / _RECEIPT).unlink(missing_ok=True)
     files = NewFiles(url_of(location), "load")
-    written = [(path.name, count) for path, count in _written(place.table, rows.batches, files, storage)]
+    if parts is None:
+        made = _written(place.table, rows.batches, files, storage)
+    else:
+        made = written_apart((storage.stored(place.table, batch) for batch in rows.batches), files, parts)
+    written = [(path.name, count) for path, count in made]
     total = sum(count for _, count in written)
     files.synced()
     _write_receipt(location, {"rows": total, "files": [name for name, _ in written]})
@@ -225,6 +238,23 @@ def _written(
 
 def _write(writer: pq.ParquetWriter, table: Table, batch: pa.RecordBatch, storage: RowStorage) -> None:
     writer.write_table(storage.stored(table, batch), row_group_size=_ROW_GROUP_ROWS)
+
+
+def written_apart(
+    stored: Iterable[pa.Table | pa.RecordBatch], files: NewFiles, parts: Parts
+) -> Iterator[tuple[Path, int]]:
+    """A file for each part of as many rows as are held in memory, and the rows of each."""
+    held, size = list[pa.Table](), 0
+    for rows in itertools.chain(stored, [None]):
+        if rows is not None and rows.num_rows:
+            held.append(rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows]))
+            size += rows.nbytes
+        if held and (rows is None or size >= HELD_BYTES):
+            for part in parts(pa.concat_tables(held)):
+                path = files.data(".parquet")
+                write_parquet(part, path)
+                yield path, part.num_rows
+            held, size = [], 0
 
 
 def _write_receipt(location: Path, receipt: Mapping[str, object]) -> None:
