@@ -105,8 +105,9 @@ def test_a_plan_without_its_options_is_of_an_earlier_version() -> None:
 
 
 def test_names_that_are_one_to_an_engine_are_found_before_anything_is_written() -> None:
-    columns = [Column(name, Kind.STRING, "text") for name in ("a", "A", "seamline_row_hash", "b")]
+    columns = [Column(name, Kind.STRING, "text") for name in ("a", "A", "seamline_row_hash", "_file", "b")]
     assert [what for what, _ in of_names(Table("t", tuple(columns)))] == [
         "columns a and A of table t are one to Spark",
         "column seamline_row_hash of table t has the name of the hash of rows without a key",
+        "column _file of table t has a name that Iceberg's clients keep for themselves",
     ]

@@ -178,14 +178,10 @@ class TableMerge:
         else:
             self._frames.show(_CHANGES, _joined(arrays, added.num_rows, gone))
             inserted = ", ".join(f"s.{name}" for name in values)
+            insert = f" WHEN NOT MATCHED AND s.{_FILE} IS NULL THEN INSERT ({columns}) VALUES ({inserted})"
             self._run(
                 f"MERGE INTO {self._name} t USING {_CHANGES} s ON t._file = s.{_FILE} AND t._pos = s.{_POSITION}"
-                " WHEN MATCHED THEN DELETE"
-                + (
-                    f" WHEN NOT MATCHED AND s.{_FILE} IS NULL THEN INSERT ({columns}) VALUES ({inserted})"
-                    if arrays
-                    else ""
-                )
+                f" WHEN MATCHED THEN DELETE{insert if arrays else ''}"
             )
         self._require_done(removed, added.num_rows)
 

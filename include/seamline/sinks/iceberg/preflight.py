@@ -12,6 +12,22 @@ from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.identity import ROW_HASH
 from seamline.sinks.lake.preflight import problems as problems_of_the_catalogue
 
+# Iceberg's metadata columns (`MetadataColumns`, Iceberg 1.12): Spark opens no table that has one of its own.
+_OF_ICEBERG = frozenset(
+    {
+        "_file",
+        "_pos",
+        "_deleted",
+        "_spec_id",
+        "_partition",
+        "_change_type",
+        "_change_ordinal",
+        "_commit_snapshot_id",
+        "_row_id",
+        "_last_updated_sequence_number",
+    }
+)
+
 
 def problems(plan: SyncPlan, destination: DestinationPlan) -> tuple[Problem, ...]:
     options = options_of(destination)
@@ -31,6 +47,11 @@ def of_names(table: Table) -> Iterator[tuple[str, str]]:
         other = known.setdefault(column.name.lower(), column.name)
         if other != column.name:
             yield f"columns {other} and {column.name} of table {table.name} are one to Spark", cure
+        if column.name.lower() in _OF_ICEBERG:
+            yield (
+                f"column {column.name} of table {table.name} has a name that Iceberg's clients keep for themselves",
+                cure,
+            )
         if column.name.lower() == ROW_HASH:
             yield f"column {column.name} of table {table.name} has the name of the hash of rows without a key", cure
 

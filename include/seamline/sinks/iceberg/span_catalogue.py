@@ -21,9 +21,9 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 
-from seamline.sinks.iceberg.manifests import metadata_json, read_metadata, write_metadata
+from seamline.sinks.iceberg.manifests import metadata_json, read_metadata
 from seamline.sinks.iceberg.snapshot import version_of
-from seamline.sinks.lake.files import NewFiles
+from seamline.sinks.lake.files import NewFiles, url_of
 
 SPARK_CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
 NAMESPACE: Final = "staged"
@@ -40,6 +40,8 @@ class SpanTable:
     def __init__(self, pointer: str, mark: str) -> None:
         self.before = self.now = read_metadata(pointer)
         self.pointer = self.location = pointer
+        # A statement asks for it several times, and with its snapshots it may be large.
+        self.text = metadata_json(self.now)
         self.files = NewFiles(self.before.location, mark)
         self._updates: tuple[TableUpdate, ...] = ()
         self._written: list[Path] = []
@@ -61,8 +63,9 @@ class SpanTable:
         log = [one for one in after.snapshot_log if one.snapshot_id in {*known, after.current_snapshot_id}]
         after = after.model_copy(update={"snapshot_log": log})
         path = self.files.versioned(version_of(self.pointer) + len(self._written) + 1)
-        self.location = write_metadata(after, path)
-        self.now, self._updates = after, updates
+        self.text = metadata_json(after)
+        path.write_text(self.text, encoding="utf-8")
+        self.location, self.now, self._updates = url_of(path), after, updates
         self._written.append(path)
 
     def keep_last(self) -> None:
@@ -143,9 +146,7 @@ class SpanCatalogue:
                     return refusal(HTTPStatus.CONFLICT, "CommitFailedException", str(exc))
                 except (KeyError, ValueError) as exc:
                     return refusal(HTTPStatus.BAD_REQUEST, "BadRequestException", str(exc))
-            # A metadata file may be large: its text is spliced in.
-            found = f'{{"metadata-location": {json.dumps(table.location)}, "metadata": {metadata_json(table.now)}}}'
-        return HTTPStatus.OK, found
+            return HTTPStatus.OK, f'{{"metadata-location": {json.dumps(table.location)}, "metadata": {table.text}}}'
 
 
 def refusal(status: HTTPStatus, kind: str, message: str) -> _Answer:

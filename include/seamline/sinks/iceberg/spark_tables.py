@@ -25,7 +25,6 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "true",
-    "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
 
 
