@@ -5,6 +5,7 @@ fake.
 """
 
 import dataclasses
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -48,7 +49,9 @@ def failpoints(tmp_path_factory: pytest.TempPathFactory) -> Failpoints:
 def chain(stack: RunningStack, failpoints: Failpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakeChain]:
     folder = tmp_path_factory.mktemp("lake")
     (folder / "warehouse").mkdir()
-    options = (("catalog", "lake"), ("warehouse", str(folder / "warehouse")), ("write", "spark"))
+    layouts = {"account": {"partitioned_by": ["bucket(2, id)"], "sorted_by": ["id desc"]}}
+    said = {"catalog": "lake", "warehouse": str(folder / "warehouse"), "write": "spark", "layouts": json.dumps(layouts)}
+    options = tuple(said.items())
     with (
         captured(NAME) as bank,
         postgres_database(f"{NAME}_catalogue") as catalogue,
@@ -88,6 +91,7 @@ def test_a_host_that_writes_a_lake_and_is_killed_in_mid_commit_loses_nothing_and
         chain.assert_equal_in_the_end()
     chain.assert_no_surprise()
     assert len(chain.destination_rows("account")) > 50
+    assert [field.name for field in chain.head("account").spec().fields] == ["id_bucket"]
     for table in TABLES:
         summaries = [snapshot.summary for snapshot in chain.head(table).snapshots()]
         assert {summary["engine-name"] for summary in summaries if summary} == {"seamline", "spark"}
