@@ -5,7 +5,7 @@ The tables are those that Iceberg's own clients make and look for: in schema `pu
 row's key.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from seamline.databases.postgres.client import Session
@@ -46,6 +46,14 @@ class Catalogue:
     def pointers(self, session: Session, namespace: str) -> dict[str, str]:
         rows = session.execute(
             f"SELECT table_name, metadata_location FROM public.iceberg_tables WHERE {_IS_TABLE}", (self.name, namespace)
+        ).fetchall()
+        return {str(table): str(location) for table, location in rows}
+
+    def held(self, session: Session, namespace: str, tables: Collection[str]) -> dict[str, str]:
+        rows = session.execute(
+            f"SELECT table_name, metadata_location FROM public.iceberg_tables WHERE {_IS_TABLE}"
+            " AND table_name = ANY(%s) ORDER BY table_name FOR UPDATE",
+            (self.name, namespace, list(tables)),
         ).fetchall()
         return {str(table): str(location) for table, location in rows}
 

@@ -3,7 +3,7 @@
 A nightly run pins the heads of all tables while it compares them: a tag of the run's own, so that nobody lets go of
 these snapshots until the run is published or given up. A publish gives the same snapshots the tag `cut_<date>_v<n>` and
 takes the run's tag away: the tags of all tables and the rows of the cut are one transaction of the catalogue's
-database. The stream goes on meanwhile, for a tag moves a table's pointer and nothing of its rows.
+database. The stream waits for that moment and goes on, for a tag moves a table's pointer and nothing of its rows.
 """
 
 import hashlib
@@ -264,18 +264,21 @@ class LakeCuts:
     ) -> Iterator[Mapping[str, str]]:
         """Move the pointers of all tables to their new tags and commit, with what the caller writes inside.
 
-        Yields where the pointers of all tables lead once this is committed.
+        Yields where the pointers of all tables lead once this is committed. `heads` may be older. PointerMoved: a table
+        is not there any more.
         """
         staged: dict[str, Tagged] = {}
         try:
-            for name, tags in wanted.items():
-                found = self._tags.staged(name, heads[name], tags, mark=f"{stream.sync}-cut")
-                if found is not None:
-                    staged[name] = found
-            moves = [PointerMove(name, heads[name], one.location, one.snapshot_id) for name, one in staged.items()]
-            self._failpoints.reach("lake.tags_written")
             with self._session.transaction():
-                yield {**heads, **{move.table: move.new for move in moves}}
+                # The stream waits for us: one that commits all the time would be ahead of each attempt.
+                held = self._catalogue.held(self._session, self._destination.namespace, wanted)
+                for name, tags in wanted.items():
+                    found = self._tags.staged(name, _held(held, name), tags, mark=f"{stream.sync}-cut")
+                    if found is not None:
+                        staged[name] = found
+                moves = [PointerMove(name, held[name], one.location, one.snapshot_id) for name, one in staged.items()]
+                self._failpoints.reach("lake.tags_written")
+                yield {**heads, **held, **{move.table: move.new for move in moves}}
                 self._failpoints.reach("lake.cut_recorded")
                 self._catalogue.move(
                     self._session,
@@ -368,6 +371,12 @@ def pin_live(
 def _pin_tag(run_id: str) -> str:
     """Of the run's own, under a name that any client takes."""
     return f"seamline_run_{hashlib.sha256(run_id.encode()).hexdigest()[:16]}"
+
+
+def _held(held: Mapping[str, str], table: str) -> str:
+    if table not in held:
+        raise PointerMoved(table)
+    return held[table]
 
 
 def _there(heads: Mapping[str, str], tables: Sequence[str] | set[str]) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Where the rows of a lake's tables are found: a pointer per table, in the database that holds the ledger."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from seamline.databases.postgres.client import Session
@@ -15,6 +15,10 @@ class Pointers(Protocol):
 
     def pointers(self, session: Session, namespace: str) -> dict[str, str]:
         """Table → where its pointer leads. By one statement: hence as one commit has left them."""
+
+    def held(self, session: Session, namespace: str, tables: Collection[str]) -> dict[str, str]:
+        """The same of these tables, those that are there: nobody else moves them until the transaction ends. They are
+        locked in the order of names, as `move` does."""
 
     def move(
         self,
