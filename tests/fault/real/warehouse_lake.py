@@ -2,6 +2,7 @@
 rows of all tables are read at the snapshots that the commit has left.
 """
 
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -49,13 +50,36 @@ class LakeWarehouse(PostgresWarehouse):
         self.snapshots: list[dict[str, int]] = []
         self._noted = 0
         self._before: tuple[dict[str, int], dict[str, State]] = ({}, {})
+        self._watching: psycopg.Connection[Any] | None = None
+        self._one_looks = threading.Lock()
+        self._stop = threading.Event()
+        self._watch = threading.Thread(target=self._go_on_looking, daemon=True)
 
     def audit(self) -> None:
-        with self.session() as session:
-            lake_audit.install(session, self._stream, self._plan.namespace)
-        self._seen, self.snapshots, self._noted = [], [], 0
-        # Each commit is held against the one before.
-        self._before = self._states(self.pinned().heads)
+        with self._one_looks:
+            self._seen, self.snapshots, self._noted = [], [], 0
+            # Each commit is held against the one before.
+            self._before = self._states(self.pinned().heads)
+            with self.session() as session:
+                lake_audit.install(session, self._stream, self._plan.namespace)
+        if not self._watch.is_alive():
+            self._watch.start()
+
+    def _go_on_looking(self) -> None:
+        """Also while nobody asks: metadata files are kept for a hundred commits."""
+        while not self._stop.wait(0.2):
+            # Before a first publish there is nothing to look at.
+            with suppress(psycopg.errors.UndefinedTable):
+                self.commits_seen()
+
+    def close(self) -> None:
+        self._stop.set()
+        if self._watch.is_alive():
+            self._watch.join()
+        if self._watching is not None:
+            self._watching.close()
+            self._watching = None
+        super().close()
 
     def forget_all(self) -> None:
         with self.session() as session:
@@ -64,16 +88,14 @@ class LakeWarehouse(PostgresWarehouse):
 
     # ---- its commits ----------------------------------------------------------------------------------------------
 
-    def last_marker(self) -> str:
-        # Whoever waits looks at the commits meanwhile: metadata files are kept for a hundred of them.
-        # Before the first publish nobody looks yet.
-        with suppress(psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
-            self.commits_seen()
-        return super().last_marker()
-
     def commits_seen(self) -> int:
-        self._asking = self._asking or postgres(self._database)
-        for one in lake_audit.noted(self._asking, after=self._noted):
+        with self._one_looks:
+            self._look_on()
+        return len(self._seen)
+
+    def _look_on(self) -> None:
+        self._watching = self._watching or postgres(self._database)
+        for one in lake_audit.noted(self._watching, after=self._noted):
             self._noted = one.commit_id
             commit, now = self._looked_at(one, len(self._seen) + 1)
             # A tag moves a pointer, and nothing of the rows or the ledger.
@@ -81,7 +103,6 @@ class LakeWarehouse(PostgresWarehouse):
                 self._seen.append(commit)
                 self.snapshots.append(now[0])
             self._before = now
-        return len(self._seen)
 
     def commits(self, *, after: int = 0) -> list[Commit]:
         self.commits_seen()
