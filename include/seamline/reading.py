@@ -6,7 +6,7 @@
     tables.position, tables["account"].arrow()
 
 What a sync is, and where, is asked of the platform database. Who reaches the catalogue alone takes
-`seamline.sinks.iceberg.reading.open_catalogue`.
+`seamline.sinks.iceberg.reading.open_catalogue`, or `seamline.sinks.delta.reading.open_lake`.
 """
 
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""One commit of a stream into Iceberg tables, for a process of its own that a failpoint may end at once."""
+"""One commit of a stream into tables of a lake, for a process of its own that a failpoint may end at once."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,10 +7,9 @@ from seamline.adapters.connections import Connection
 from seamline.adapters.failpoints import ArmedFailpoints
 from seamline.domain.catalogue import Table
 from seamline.ports import Failpoints
-from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.postgres_store import PostgresLakeStore
 from tests.contract.behaviours import Applying, account
-from tests.contract.lake_worlds import CATALOG, LakeWorld
+from tests.contract.lake_worlds import LAKES, Lake, LakeWorld
 from tests.integration.databases import either_of
 from tests.log_topic import ACCOUNT, AUDIT, TABLES, TRANSFER, Change, delete, insert, update
 
@@ -27,15 +26,16 @@ CHANGES: Sequence[Change] = (
 class WorkerWorld(LakeWorld):
     """Of a process that finds catalogue and tables there."""
 
-    def __init__(self, tables: Sequence[Table], warehouse: Path, connection: Connection) -> None:
-        super().__init__(tables, warehouse)
+    def __init__(self, tables: Sequence[Table], warehouse: Path, connection: Connection, lake: Lake) -> None:
+        super().__init__(tables, warehouse, lake)
         self._connection = connection
 
     def store(self, *, failpoints: Failpoints | None = None) -> PostgresLakeStore:
         resolve = either_of(self._connection)
-        return PostgresLakeStore(self.destination, Catalogue(CATALOG), resolve=resolve, failpoints=failpoints)
+        catalogue = self._lake.catalogue(self.destination)
+        return PostgresLakeStore(self.destination, catalogue, resolve=resolve, failpoints=failpoints)
 
 
-def commit(warehouse: Path, connection: Connection, failpoint: str) -> None:
-    world = WorkerWorld(TABLES, warehouse, connection)
+def commit(warehouse: Path, connection: Connection, failpoint: str, lake: str = "iceberg") -> None:
+    world = WorkerWorld(TABLES, warehouse, connection, LAKES[lake])
     Applying(world, sink=world.sink(failpoints=ArmedFailpoints(failpoint))).span(*CHANGES)  # type: ignore[arg-type]

@@ -1,16 +1,16 @@
-"""Iceberg tables as a destination that the behaviour suite runs over: real files, and a catalogue in memory or in
+"""Tables of a lake as a destination that the behaviour suite runs over: real files, and a catalogue in memory or in
 PostgreSQL."""
 
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 import pytest
-from pyiceberg.table import StaticTable
 from pyiceberg.table.snapshots import Operation, Summary
 
 from seamline.adapters.connections import Connection
@@ -19,20 +19,28 @@ from seamline.domain.changes import Finding
 from seamline.domain.ledger import LedgerRow
 from seamline.domain.position import position_to_json
 from seamline.kinds.bulk import ArrowRows
+from seamline.kinds.found import sink_kind
 from seamline.kinds.frames import Frames
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Failpoints, Load, Sink
+from seamline.sinks.delta import types as delta_types
+from seamline.sinks.delta.catalogue import DeltaCatalogue
+from seamline.sinks.delta.read_back import live as delta_live
+from seamline.sinks.delta.sink import DeltaSink
 from seamline.sinks.iceberg import snapshot
+from seamline.sinks.iceberg import types as iceberg_types
 from seamline.sinks.iceberg.manifests import Head
-from seamline.sinks.iceberg.options import options_of
-from seamline.sinks.iceberg.partitions import load
+from seamline.sinks.iceberg.read_back import live as iceberg_live
 from seamline.sinks.iceberg.sink import IcebergSink
-from seamline.sinks.iceberg.types import typed
 from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.files import NewFiles
-from seamline.sinks.lake.loads import LakeLoadArea
+from seamline.sinks.lake.pointers import Pointers
 from seamline.sinks.lake.postgres_store import PostgresLakeStore
+from seamline.sinks.lake.read_back import Live
+from seamline.sinks.lake.sink import LakeSink
+from seamline.sinks.lake.storage import RowStorage
 from seamline.sinks.lake.store import LakeStore, Seen
+from seamline.values.arrow import schema_of
 from seamline.values.build import rows_of
 from tests.bank_history import text_of
 from tests.contract.worlds import Row, end_postgres_session, lose_one_answer
@@ -52,6 +60,37 @@ def compacted(head: Head) -> Head:
         return snapshot.staged_head(head, snapshot.FileChanges(), NewFiles(head.metadata.location, "theirs"))
 
 
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """A format of tables. `live` reads a table where its pointer leads."""
+
+    name: str
+    sink: type[IcebergSink] | type[DeltaSink]
+    storage: RowStorage
+    catalogue: Callable[[DestinationPlan], Pointers]
+    live: Live
+    options: tuple[tuple[str, str], ...] = ()
+
+
+ICEBERG = Lake(
+    "iceberg",
+    IcebergSink,
+    iceberg_types,
+    lambda destination: Catalogue(CATALOG),
+    iceberg_live,
+    (("catalog", CATALOG),),
+)
+DELTA = Lake(
+    "delta",
+    DeltaSink,
+    delta_types,
+    lambda destination: DeltaCatalogue(dict(destination.options)["warehouse"]),
+    delta_live,
+)
+
+LAKES = {lake.name: lake for lake in (ICEBERG, DELTA)}
+
+
 class LakeWorld:
     """What both have in common. A plan that a test puts in place of the first gets the destination of a lake too."""
 
@@ -59,14 +98,14 @@ class LakeWorld:
         self,
         tables: Sequence[Table],
         warehouse: Path,
-        kind: type[IcebergSink] = IcebergSink,
+        lake: Lake = ICEBERG,
         *,
         frames: Frames | None = None,
         options: Mapping[str, str] | None = None,
     ) -> None:
         self._warehouse = warehouse
         self._options = options or {}
-        self._kind = kind
+        self._lake = lake
         # With them, Spark writes the changes.
         self._frames = frames
         self.plan = sync_plan(tables)
@@ -78,9 +117,9 @@ class LakeWorld:
     @plan.setter
     def plan(self, plan: SyncPlan) -> None:
         write = "native" if self._frames is None else "spark"
-        said = {"catalog": CATALOG, "warehouse": str(self._warehouse), "write": write, **self._options}
+        said = {**dict(self._lake.options), "warehouse": str(self._warehouse), "write": write, **self._options}
         options = tuple(said.items())
-        lakes = tuple(replace(one, kind="iceberg", options=options) for one in plan.destinations)
+        lakes = tuple(replace(one, kind=self._lake.name, options=options) for one in plan.destinations)
         self._plan = replace(plan, destinations=lakes)
 
     @property
@@ -93,32 +132,32 @@ class LakeWorld:
     def sink(self, *, failpoints: Failpoints | None = None) -> Sink:
         return self.sink_over(self.store(failpoints=failpoints), failpoints=failpoints)
 
-    def sink_over(self, store: LakeStore, *, failpoints: Failpoints | None = None) -> IcebergSink:
+    def sink_over(self, store: LakeStore, *, failpoints: Failpoints | None = None) -> LakeSink:
         decoder = decoder_of(self.plan)
-        return self._kind(
-            self.plan, self.destination, decoder=decoder, store=store, frames=self._frames, failpoints=failpoints
-        )
+        more = {} if self._frames is None else {"frames": self._frames}
+        return self._lake.sink(self.plan, self.destination, decoder=decoder, store=store, failpoints=failpoints, **more)
 
     def load(self, table: Table, rows: Sequence[Row]) -> Load:
         batch, _ = decoder_of(self.plan).rows(table, [json.dumps(row).encode() for row in rows])
-        options = options_of(self.destination)
-        place = LakeLoadArea(options.warehouse, self.destination.namespace).create([table])[table.name]
-        count = load(options, place, ArrowRows(batch.schema, iter([batch])))
+        kind = sink_kind(self._lake.name)
+        place = kind.load_area(self.destination, run_id="a run").create([table])[table.name]
+        count = kind.load(self.destination, place, ArrowRows(batch.schema, iter([batch])))
         return Load(table, place.name, count)
 
     def seen(self) -> Seen:
         return self.store().look(STREAM, "settlement")
 
     def rows(self, table: Table) -> list[str]:
-        """As pyiceberg reads them, written as the log writes them; only for the plain test tables."""
+        """As other clients read them, written as the log writes them; only for the plain test tables."""
         location = self.seen().heads.get(table.name)
         if location is None:
             return []
-        found = typed(table, StaticTable.from_metadata(location).scan().to_arrow().combine_chunks())
+        found = pa.Table.from_batches(self._lake.live(table, location)(), schema_of(table)).combine_chunks()
         names = [column.name for column in table.columns]
         return sorted(
             text_of({name: as_logged(value) for name, value in zip(names, row, strict=True)})
-            for row in rows_of(table, found)
+            for batch in found.to_batches()
+            for row in rows_of(table, batch)
         )
 
 
@@ -128,11 +167,11 @@ class MemoryCatalogueWorld(LakeWorld):
         tables: Sequence[Table],
         warehouse: Path,
         *,
-        kind: type[IcebergSink] = IcebergSink,
+        lake: Lake = ICEBERG,
         frames: Frames | None = None,
         options: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(tables, warehouse, kind, frames=frames, options=options)
+        super().__init__(tables, warehouse, lake, frames=frames, options=options)
         self.database = LakeDatabase()
 
     def store(self, *, failpoints: Failpoints | None = None) -> LakeStore:
@@ -152,7 +191,7 @@ class MemoryCatalogueWorld(LakeWorld):
         return
 
 
-class IcebergWorld(LakeWorld):
+class PostgresLakeWorld(LakeWorld):
     """Its catalogue in a database of the test session, whose publisher `connection` is."""
 
     def __init__(
@@ -161,10 +200,10 @@ class IcebergWorld(LakeWorld):
         connection: Connection,
         warehouse: Path,
         *,
-        kind: type[IcebergSink] = IcebergSink,
+        lake: Lake = ICEBERG,
         resolve: Callable[[str], Connection] | None = None,
     ) -> None:
-        super().__init__(tables, warehouse, kind)
+        super().__init__(tables, warehouse, lake)
         self._resolve = resolve or either_of(connection)
         self._stores: list[PostgresLakeStore] = []
         self.session: psycopg.Connection[Any] = postgres(connection)
@@ -175,7 +214,8 @@ class IcebergWorld(LakeWorld):
         warehouse.mkdir()
 
     def store(self, *, failpoints: Failpoints | None = None) -> PostgresLakeStore:
-        made = PostgresLakeStore(self.destination, Catalogue(CATALOG), resolve=self._resolve, failpoints=failpoints)
+        catalogue = self._lake.catalogue(self.destination)
+        made = PostgresLakeStore(self.destination, catalogue, resolve=self._resolve, failpoints=failpoints)
         self._stores.append(made)
         return made
 
@@ -200,3 +240,7 @@ class IcebergWorld(LakeWorld):
         for store in self._stores:
             store.close()
         self.session.close()
+
+
+class PostgresLakeWorld(PostgresLakeWorld):
+    """With Iceberg tables."""

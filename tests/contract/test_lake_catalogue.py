@@ -22,7 +22,7 @@ from seamline.sinks.iceberg.manifests import read_head
 from seamline.sinks.lake.store import Outcome
 from tests.contract import lake_worker
 from tests.contract.behaviours import Applying, account, published, texts
-from tests.contract.lake_worlds import CATALOG, IcebergWorld, compacted
+from tests.contract.lake_worlds import CATALOG, PostgresLakeWorld, compacted
 from tests.integration.databases import either_of, postgres
 from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, TRANSFER, insert
 
@@ -30,8 +30,8 @@ Rows = list[list[str]]
 
 
 @pytest.fixture
-def world(sink_database: Connection, tmp_path: Path) -> Iterator[IcebergWorld]:
-    with closing(IcebergWorld(TABLES, sink_database, tmp_path)) as world:
+def world(sink_database: Connection, tmp_path: Path) -> Iterator[PostgresLakeWorld]:
+    with closing(PostgresLakeWorld(TABLES, sink_database, tmp_path)) as world:
         yield world
 
 
@@ -42,7 +42,7 @@ def resolved(monkeypatch: pytest.MonkeyPatch, sink_database: Connection) -> None
         monkeypatch.setattr(f"seamline.{module}.resolve", either_of(sink_database))
 
 
-def rows_of(world: IcebergWorld) -> Rows:
+def rows_of(world: PostgresLakeWorld) -> Rows:
     return [world.rows(table) for table in TABLES]
 
 
@@ -68,7 +68,7 @@ AFTER = [
     ],
 )
 def test_a_worker_that_is_killed_leaves_all_tables_and_the_ledger_or_none(
-    world: IcebergWorld, sink_database: Connection, tmp_path: Path, place: str, is_applied: bool | None
+    world: PostgresLakeWorld, sink_database: Connection, tmp_path: Path, place: str, is_applied: bool | None
 ) -> None:
     published(world).span(*(insert(ACCOUNT, **account(n)) for n in (1, 2)), insert(AUDIT, actor="x", action="y"))
     connection = replace(sink_database, extra={})
@@ -89,7 +89,7 @@ def test_a_worker_that_is_killed_leaves_all_tables_and_the_ledger_or_none(
 # ---- between the files of a span and its commit ---------------------------------------------------------------------
 
 
-def beside(world: IcebergWorld, happens: Callable[[], object]) -> Applying:
+def beside(world: PostgresLakeWorld, happens: Callable[[], object]) -> Applying:
     """A stream each of whose commits begins when this has happened."""
     store = world.store()
     commit = store.commit
@@ -102,7 +102,7 @@ def beside(world: IcebergWorld, happens: Callable[[], object]) -> Applying:
     return Applying(world, sink=world.sink_over(store))
 
 
-def an_owner_that_is_over_leaves_nothing(world: IcebergWorld) -> None:
+def an_owner_that_is_over_leaves_nothing(world: PostgresLakeWorld) -> None:
     published(world).span(*(insert(ACCOUNT, **account(n)) for n in (1, 2)), insert(AUDIT, actor="x", action="y"))
     over = beside(world, lambda: world.session.execute("UPDATE seamline.ledger SET epoch = epoch + 1"))
     with pytest.raises(Fenced):
@@ -110,14 +110,14 @@ def an_owner_that_is_over_leaves_nothing(world: IcebergWorld) -> None:
     assert rows_of(world) == BEFORE
 
 
-def test_an_owner_whose_stream_is_taken_while_it_writes_files_leaves_nothing(world: IcebergWorld) -> None:
+def test_an_owner_whose_stream_is_taken_while_it_writes_files_leaves_nothing(world: PostgresLakeWorld) -> None:
     an_owner_that_is_over_leaves_nothing(world)
     Applying(world).span(*lake_worker.CHANGES)
     assert rows_of(world) == AFTER
 
 
 def test_a_ledger_that_is_not_asked_for_its_epoch_is_caught(
-    world: IcebergWorld, monkeypatch: pytest.MonkeyPatch
+    world: PostgresLakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     statement = ledger_tables._COMPARE_AND_SET  # noqa: SLF001
     assert "AND epoch = %s" in statement
@@ -126,7 +126,7 @@ def test_a_ledger_that_is_not_asked_for_its_epoch_is_caught(
         an_owner_that_is_over_leaves_nothing(world)
 
 
-def test_a_compaction_meanwhile_lets_its_table_be_staged_again(world: IcebergWorld) -> None:
+def test_a_compaction_meanwhile_lets_its_table_be_staged_again(world: PostgresLakeWorld) -> None:
     published(world).span(*(insert(ACCOUNT, **account(n)) for n in (1, 2)), insert(AUDIT, actor="x", action="y"))
     left = iter(range(2))
 
@@ -156,7 +156,7 @@ def client(connection: Connection, warehouse: Path) -> SqlCatalog:
 
 
 def test_another_client_of_the_catalogue_reads_the_tables_and_is_stopped_from_writing_them(
-    world: IcebergWorld, sink_database: Connection, tmp_path: Path
+    world: PostgresLakeWorld, sink_database: Connection, tmp_path: Path
 ) -> None:
     stream = published(world)
     stream.span(*(insert(ACCOUNT, **account(number, "ü")) for number in range(3)))
@@ -172,7 +172,7 @@ def test_another_client_of_the_catalogue_reads_the_tables_and_is_stopped_from_wr
     assert [(one.table, one.kind) for one in world.findings()] == [("account", "foreign write")]
 
 
-def test_each_commit_names_the_snapshots_that_belong_together(world: IcebergWorld, resolved: None) -> None:
+def test_each_commit_names_the_snapshots_that_belong_together(world: PostgresLakeWorld, resolved: None) -> None:
     stream = published(world)
     stream.span(insert(ACCOUNT, **account(1)))
     stream.span(insert(AUDIT, actor="x", action="y"))
@@ -193,7 +193,7 @@ def test_each_commit_names_the_snapshots_that_belong_together(world: IcebergWorl
 
 
 def test_preflight_finds_what_would_stop_a_sync_and_nothing_else(
-    world: IcebergWorld, sink_database: Connection, resolved: None
+    world: PostgresLakeWorld, sink_database: Connection, resolved: None
 ) -> None:
     kind = sink_kind("iceberg")
     assert kind.problems(world.plan, world.destination) == ()
@@ -209,7 +209,7 @@ def test_preflight_finds_what_would_stop_a_sync_and_nothing_else(
         assert "settlement.account exists in the catalogue" in found.what
 
 
-def test_maintenance_keeps_what_is_new_and_lets_go_of_old_states(world: IcebergWorld, resolved: None) -> None:
+def test_maintenance_keeps_what_is_new_and_lets_go_of_old_states(world: PostgresLakeWorld, resolved: None) -> None:
     stream = published(world)
     stream.span(insert(ACCOUNT, **account(1)))
     world.session.execute("UPDATE seamline.lake_state SET committed_at = now() - interval '8 days'")

@@ -41,7 +41,7 @@ from seamline.sinks.lake.files import path_of
 from seamline.sinks.lake.loads import LakeLoadArea, load
 from seamline.values.build import batch_of
 from tests.contract.behaviours import Applying, account, published
-from tests.contract.lake_worlds import CATALOG, IcebergWorld
+from tests.contract.lake_worlds import CATALOG, PostgresLakeWorld
 from tests.integration.databases import either_of
 from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, insert, position, publication, update
 
@@ -54,7 +54,7 @@ KEEP = CutKeep(2, 0, 7)
 class Cutting:
     """A stream that goes on, and the cuts of what it has applied."""
 
-    def __init__(self, world: IcebergWorld) -> None:
+    def __init__(self, world: PostgresLakeWorld) -> None:
         self.world = world
         self.plan = replace(world.plan, nightly=NIGHTLY)
         kind = sink_kind("iceberg")
@@ -101,14 +101,14 @@ def resolved(patch: pytest.MonkeyPatch, connection: Connection) -> None:
 @pytest.fixture
 def cutting(sink_database: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cutting]:
     resolved(monkeypatch, sink_database)
-    with closing(IcebergWorld(TABLES, sink_database, tmp_path)) as world:
+    with closing(PostgresLakeWorld(TABLES, sink_database, tmp_path)) as world:
         published(world).span(insert(ACCOUNT, **account(1, "at the cut")), insert(AUDIT, actor="x", action="y"))
         cutting = Cutting(world)
         with closing(cutting.cuts):
             yield cutting
 
 
-def changed(world: IcebergWorld, before: str = "at the cut", after: str = "behind it") -> None:
+def changed(world: PostgresLakeWorld, before: str = "at the cut", after: str = "behind it") -> None:
     row = update(ACCOUNT, account(1, before), account(1, after))
     Applying(world).span(row, insert(AUDIT, actor="x", action="z"))
 
@@ -348,7 +348,7 @@ def test_the_date_before_is_read_by_its_tag_and_for_its_date_alone(
     sink_database: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resolved(monkeypatch, sink_database)
-    with closing(IcebergWorld([DATED], sink_database, tmp_path)) as world:
+    with closing(PostgresLakeWorld([DATED], sink_database, tmp_path)) as world:
         rows = batch_of(DATED, [(1, DAY), (2, DAY), (3, DAY + timedelta(days=1)), (4, None)])
         options = options_of(world.destination)
         place = LakeLoadArea(options.warehouse, "settlement").create([DATED])["entry"]

@@ -19,7 +19,7 @@ from seamline.sinks.lake import edit
 from seamline.sinks.lake.files import path_of
 from seamline.sinks.lake.loads import claim
 from tests.contract.behaviours import Applying, account, published
-from tests.contract.lake_worlds import IcebergWorld
+from tests.contract.lake_worlds import PostgresLakeWorld
 from tests.contract.test_lake_cuts import DAY, TAG, Cutting, changed, resolved
 from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, TRANSFER, insert, publication, update
 
@@ -34,7 +34,7 @@ class Lake:
     warehouse: Path
 
     @property
-    def world(self) -> IcebergWorld:
+    def world(self) -> PostgresLakeWorld:
         return self.cutting.world
 
     def location(self, table: str) -> Path:
@@ -67,7 +67,7 @@ def lake(sink_database: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     resolved(monkeypatch, sink_database)
     monkeypatch.setattr(snapshot, "SNAPSHOTS_KEPT", 2)
     monkeypatch.setattr(snapshot, "_LET_GO_AT_ONCE", 1)
-    with closing(IcebergWorld(TABLES, sink_database, tmp_path)) as world:
+    with closing(PostgresLakeWorld(TABLES, sink_database, tmp_path)) as world:
         published(world).span(insert(ACCOUNT, **account(1, "at the cut")), insert(AUDIT, actor="x", action="y"))
         cutting = Cutting(world)
         with closing(cutting.cuts):

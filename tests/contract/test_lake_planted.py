@@ -25,7 +25,7 @@ from tests.contract.behaviours import (
     my_own_commit_repeated_after_its_answer_was_lost_is_answered_from_the_ledger,
     published,
 )
-from tests.contract.lake_worlds import IcebergWorld
+from tests.contract.lake_worlds import PostgresLakeWorld
 from tests.contract.test_lake_catalogue import an_owner_that_is_over_leaves_nothing, client
 from tests.contract.test_lake_cuts import TAG, Cutting, resolved
 from tests.log_topic import ACCOUNT, AUDIT, TABLES, insert, update
@@ -34,8 +34,8 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 @pytest.fixture
-def world(sink_database: Connection, tmp_path: Path) -> Iterator[IcebergWorld]:
-    with closing(IcebergWorld(TABLES, sink_database, tmp_path)) as world:
+def world(sink_database: Connection, tmp_path: Path) -> Iterator[PostgresLakeWorld]:
+    with closing(PostgresLakeWorld(TABLES, sink_database, tmp_path)) as world:
         yield world
 
 
@@ -71,7 +71,7 @@ PLANTED: list[tuple[Plant, Behaviour]] = [
 
 @pytest.mark.parametrize(("plant", "check"), PLANTED, ids=[plant.__name__ for plant, _ in PLANTED])
 def test_a_bug_of_a_commit_is_caught(
-    world: IcebergWorld, plant: Plant, check: Behaviour, monkeypatch: pytest.MonkeyPatch
+    world: PostgresLakeWorld, plant: Plant, check: Behaviour, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
     with pytest.raises((AssertionError, SeamlineError)):
@@ -79,7 +79,7 @@ def test_a_bug_of_a_commit_is_caught(
 
 
 @pytest.mark.parametrize("check", [check for _, check in PLANTED], ids=[check.__name__ for _, check in PLANTED])
-def test_without_a_bug_the_check_of_a_commit_passes(world: IcebergWorld, check: Behaviour) -> None:
+def test_without_a_bug_the_check_of_a_commit_passes(world: PostgresLakeWorld, check: Behaviour) -> None:
     check(world)
 
 
@@ -91,7 +91,7 @@ def cutting(sink_database: Connection, tmp_path: Path, monkeypatch: pytest.Monke
     resolved(monkeypatch, sink_database)
     monkeypatch.setattr(snapshot, "SNAPSHOTS_KEPT", 3)
     monkeypatch.setattr(snapshot, "_LET_GO_AT_ONCE", 1)
-    with closing(IcebergWorld(TABLES, sink_database, tmp_path)) as world:
+    with closing(PostgresLakeWorld(TABLES, sink_database, tmp_path)) as world:
         cutting = Cutting(world)
         with closing(cutting.cuts):
             yield cutting

@@ -19,7 +19,7 @@ from seamline.sinks.iceberg.reading import open_catalogue
 from seamline.sinks.lake.files import NewFiles
 from seamline.sinks.lake.storage import write_parquet
 from tests.contract.behaviours import Applying, account, published
-from tests.contract.lake_worlds import CATALOG, IcebergWorld
+from tests.contract.lake_worlds import CATALOG, PostgresLakeWorld
 from tests.contract.test_lake_catalogue import beside, client
 from tests.contract.test_lake_cuts import uri_of
 from tests.log_topic import ACCOUNT, AUDIT, TABLES, TRANSFER, Change, delete, insert, update
@@ -29,8 +29,8 @@ READS = 60
 
 
 @pytest.fixture
-def world(sink_database: Connection, tmp_path: Path) -> Iterator[IcebergWorld]:
-    with closing(IcebergWorld(TABLES, sink_database, tmp_path)) as world:
+def world(sink_database: Connection, tmp_path: Path) -> Iterator[PostgresLakeWorld]:
+    with closing(PostgresLakeWorld(TABLES, sink_database, tmp_path)) as world:
         yield world
 
 
@@ -40,7 +40,7 @@ def world(sink_database: Connection, tmp_path: Path) -> Iterator[IcebergWorld]:
 class Running:
     """A stream each of whose spans adds one row to all three tables: of every state of the source they have as many."""
 
-    def __init__(self, world: IcebergWorld) -> None:
+    def __init__(self, world: PostgresLakeWorld) -> None:
         self._stream = published(world)
         self._stop = threading.Event()
         self.commits = 0
@@ -72,7 +72,7 @@ class Running:
 
 
 def test_a_reader_that_opens_tables_one_after_another_straddles_and_one_that_pins_them_never_does(
-    world: IcebergWorld, sink_database: Connection, tmp_path: Path
+    world: PostgresLakeWorld, sink_database: Connection, tmp_path: Path
 ) -> None:
     catalogue = client(sink_database, tmp_path)
     straddled, seen = 0, set[int]()
@@ -113,7 +113,7 @@ def rewritten(head: Head) -> Head:
         return snapshot.staged_head(head, snapshot.FileChanges([written_file(path)], gone=head.paths), files)
 
 
-def compact(world: IcebergWorld, *tables: str) -> None:
+def compact(world: PostgresLakeWorld, *tables: str) -> None:
     for name in tables:
         head = rewritten(read_head(world.seen().heads[name]))
         moved = world.session.execute(
@@ -126,7 +126,7 @@ def compact(world: IcebergWorld, *tables: str) -> None:
 
 @pytest.mark.parametrize("tables", [("account",), ("account", "audit")])
 def test_tables_that_are_compacted_between_the_files_of_a_span_and_its_commit_keep_every_change(
-    world: IcebergWorld, tables: tuple[str, ...]
+    world: PostgresLakeWorld, tables: tuple[str, ...]
 ) -> None:
     first = published(world)
     first.span(

@@ -11,7 +11,7 @@ from seamline.domain.catalogue import Table
 from tests.contract.behaviours import BEHAVIOURS, Behaviour
 from tests.contract.going_back_behaviours import GOING_BACK_BEHAVIOURS
 from tests.contract.joining_behaviours import JOINING_BEHAVIOURS
-from tests.contract.lake_worlds import IcebergWorld
+from tests.contract.lake_worlds import LAKES, PostgresLakeWorld
 from tests.contract.relational_worlds import RELATIONAL, relational_maker
 from tests.contract.truncate_behaviours import TRUNCATE_BEHAVIOURS
 from tests.contract.unavailable_value_behaviours import LEFT_OUT_BEHAVIOURS
@@ -20,15 +20,15 @@ from tests.log_topic import TABLES
 from tests.toast_log import NOTE
 
 
-@pytest.fixture(params=["memory", "postgres", *RELATIONAL, "iceberg"])
+@pytest.fixture(params=["memory", "postgres", *RELATIONAL, *LAKES])
 def make_world(request: pytest.FixtureRequest, tmp_path: Path) -> WorldMaker:
     if request.param == "memory":
         return MemoryWorld
     if request.param in RELATIONAL:
         return relational_maker(request.param, request)
     database = request.getfixturevalue("sink_database")
-    if request.param == "iceberg":
-        return lambda tables: IcebergWorld(tables, database, tmp_path)
+    if request.param in LAKES:
+        return lambda tables: PostgresLakeWorld(tables, database, tmp_path, lake=LAKES[request.param])
     return lambda tables: PostgresWorld(tables, database)
 
 

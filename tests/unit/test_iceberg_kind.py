@@ -14,8 +14,8 @@ from seamline.plan.compile import compile_plan
 from seamline.plan.explain import explain
 from seamline.plan.model import DestinationPlan, plan_from_json, plan_to_json
 from seamline.sinks.iceberg.options import LakeOptions, options_of
-from seamline.sinks.iceberg.preflight import of_names
 from seamline.sinks.lake.grants import grant_script
+from seamline.sinks.lake.warehouse import of_names
 from seamline.spec.load import load_declarations
 from tests.unit.declared import SYNC, write_declarations
 

@@ -164,7 +164,7 @@ def test_a_span_that_was_committed_is_answered_before_anything_of_it_is_staged(w
 def test_a_warehouse_that_is_away_is_waited_for_and_nothing_of_the_span_is_lost(world: MemoryCatalogueWorld) -> None:
     stream = published(world)
     stream.span(insert(ACCOUNT, **account(1)))
-    warehouse = Path(world.destination.options[1][1])
+    warehouse = Path(dict(world.destination.options)["warehouse"])
     aside = warehouse.rename(warehouse.with_name("aside"))
     warehouse.mkdir()  # as a place where nothing is mounted
     with pytest.raises(TransientError, match="look at the warehouse"):
@@ -252,11 +252,11 @@ def test_a_pointer_that_moves_meanwhile_lets_the_table_be_staged_again(world: Me
     published(world).span(insert(ACCOUNT, **account(1)), insert(AUDIT, actor="x", action="y"))
     store = Interrupted(world, 3)
     stream = Applying(world, sink=world.sink_over(store))  # type: ignore[arg-type]
-    before = set(Path(world.destination.options[1][1]).rglob("*.parquet"))
+    before = set(Path(dict(world.destination.options)["warehouse"]).rglob("*.parquet"))
     commit = stream.span(update(ACCOUNT, account(1), account(1, "b")), delete(AUDIT, actor="x", action="y"))
     assert (world.rows(ACCOUNT), world.rows(AUDIT)) == (texts(account(1, "b")), [])
     assert (commit.findings_total, store.times) == (0, 0)
-    made = set(Path(world.destination.options[1][1]).rglob("*.parquet")) - before
+    made = set(Path(dict(world.destination.options)["warehouse"]).rglob("*.parquet")) - before
     assert len(made) == 2, "a new row and the delete of the old one; `audit` lets go of a file without living rows"
     store.times = 1_000
     with pytest.raises(TransientError, match="has moved 20 times"):
@@ -273,7 +273,7 @@ def test_a_table_that_somebody_else_has_made_is_not_taken_over(world: MemoryCata
 def test_a_live_table_of_another_schema_is_not_written(world: MemoryCatalogueWorld) -> None:
     published(world)
     wider = replace(ACCOUNT, columns=(*ACCOUNT.columns, replace(ACCOUNT.columns[1], name="more")))
-    other = MemoryCatalogueWorld((wider, TRANSFER, AUDIT), Path(world.destination.options[1][1]))
+    other = MemoryCatalogueWorld((wider, TRANSFER, AUDIT), Path(dict(world.destination.options)["warehouse"]))
     other.database = world.database
     loads = [other.load(table, []) for table in (wider, TRANSFER, AUDIT)]
     with pytest.raises(SchemaConflict, match="column more"):

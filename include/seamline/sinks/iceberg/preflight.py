@@ -1,16 +1,13 @@
 """What keeps Iceberg tables from taking a sync's: the catalogue's database, the warehouse, names of columns."""
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
-from seamline.domain.catalogue import Table
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Problem
 from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.lake.catalogue import Catalogue
-from seamline.sinks.lake.identity import ROW_HASH
 from seamline.sinks.lake.preflight import problems as problems_of_the_catalogue
+from seamline.sinks.lake.warehouse import CURE_OF_NAMES, of_all_names, of_namespace, of_warehouse
 
 # Iceberg's metadata columns (`MetadataColumns`, Iceberg 1.12): Spark opens no table that has one of its own.
 _OF_ICEBERG = frozenset(
@@ -31,33 +28,19 @@ _OF_ICEBERG = frozenset(
 
 def problems(plan: SyncPlan, destination: DestinationPlan) -> tuple[Problem, ...]:
     options = options_of(destination)
-    found = [*_of_the_warehouse(options.warehouse)]
-    found += [one for table in plan.tables if table.table is not None for one in of_names(table.table)]
+    found = [*of_warehouse(options.warehouse), *of_all_names(plan), *of_reserved_names(plan)]
+    found += of_namespace(options.warehouse, destination.namespace, others="_delta_log")
     return (
         *(Problem(f"destination {destination.name}: {what}", cure) for what, cure in found),
         *problems_of_the_catalogue(plan, destination, Catalogue(options.catalog)),
     )
 
 
-def of_names(table: Table) -> Iterator[tuple[str, str]]:
-    """Spark and other engines ignore the case of column names."""
-    cure = "rename the column at the source, or leave the table out of the sync: a column has the same name everywhere"
-    known: dict[str, str] = {}
-    for column in table.columns:
-        other = known.setdefault(column.name.lower(), column.name)
-        if other != column.name:
-            yield f"columns {other} and {column.name} of table {table.name} are one to Spark", cure
-        if column.name.lower() in _OF_ICEBERG:
-            yield (
-                f"column {column.name} of table {table.name} has a name that Iceberg's clients keep for themselves",
-                cure,
-            )
-        if column.name.lower() == ROW_HASH:
-            yield f"column {column.name} of table {table.name} has the name of the hash of rows without a key", cure
-
-
-def _of_the_warehouse(warehouse: str) -> Iterator[tuple[str, str]]:
-    if not Path(warehouse).is_dir():
-        yield f"the warehouse {warehouse} is no folder here", "make it, or mount it where it lies, on every machine"
-    elif not os.access(warehouse, os.W_OK | os.X_OK):
-        yield f"nothing can be written into the warehouse {warehouse}", "let this login write there"
+def of_reserved_names(plan: SyncPlan) -> Iterator[tuple[str, str]]:
+    for table in (entry.table for entry in plan.tables if entry.table is not None):
+        for column in table.columns:
+            if column.name.lower() in _OF_ICEBERG:
+                yield (
+                    f"column {column.name} of table {table.name} has a name that Iceberg's clients keep for themselves",
+                    CURE_OF_NAMES,
+                )

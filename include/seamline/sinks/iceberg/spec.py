@@ -10,17 +10,9 @@ from seamline.domain.catalogue import Table
 from seamline.domain.staged_cut import CutSource
 from seamline.sinks.iceberg.layout import Ordered, Partitioned, TableLayout
 from seamline.sinks.iceberg.options import FORMAT, NATIVE, SPARK
+from seamline.sinks.lake.spec import Warehouse
 from seamline.spec.destination import Destination, Misfit
 from seamline.spec.fields import Declared, Name, SchemaName, SqlName
-
-
-def _warehouse(value: str) -> str:
-    if not value.startswith("/"):
-        raise ValueError(
-            "the warehouse is an absolute path of a folder that every worker has under this name; S3 and HDFS are not"
-            " built yet"
-        )
-    return value.rstrip("/") or value
 
 
 def _partition(value: str) -> str:
@@ -65,7 +57,7 @@ class IcebergDestination(Destination):
         description="Name of the catalogue: all its clients must call it so, as Spark does below `spark.sql.catalog`."
         " `connection` leads to the PostgreSQL database that holds it (Iceberg's JDBC catalogue)."
     )
-    warehouse: Annotated[str, AfterValidator(_warehouse)] = Field(
+    warehouse: Warehouse = Field(
         description="Folder of the tables' files, which must be there: the same absolute path on every machine of the"
         " sync."
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding
@@ -25,6 +26,8 @@ from seamline.values.changes import ChangeBatch
 
 class IcebergTables:
     """`lake.sink.LakeTables`."""
+
+    undoing: ClassVar[str] = "rollback_to_snapshot of Spark, to the snapshot of before"
 
     def __init__(self, definitions: Sequence[Table], options: LakeOptions) -> None:
         self._definitions = {table.name: table for table in definitions}

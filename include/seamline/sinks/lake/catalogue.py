@@ -7,6 +7,7 @@ row's key.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from seamline.databases.postgres.client import Session
 from seamline.sinks.lake.store import CatalogueChanges, PointerMove, PointerMoved
@@ -39,6 +40,7 @@ class Catalogue:
     """The rows of one catalogue, by its name: `lake.pointers.Pointers`."""
 
     name: str
+    names: ClassVar[Sequence[str]] = ("public.iceberg_tables",)
 
     def create_tables(self, session: Session) -> None:
         session.execute(_TABLES)

@@ -12,6 +12,7 @@ from datetime import date, datetime, timedelta
 import psycopg
 
 from seamline.databases.postgres.client import Session
+from seamline.domain.date_before import PublishedTable
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position, position_from_json, position_to_json
 from seamline.domain.staged_cut import CutMode, StagedCut
@@ -237,6 +238,16 @@ def tables_of_date_before(session: Session, stream: StreamId, business_date: dat
     return [(str(table), day, int(version), str(tag)) for table, day, version, tag in rows]
 
 
+def snapshot_of(session: Session, stream: StreamId, published: PublishedTable) -> int | None:
+    """None of a table of a cut that has expired."""
+    row = session.execute(
+        "SELECT snapshot_id FROM seamline.lake_cut_table"
+        " WHERE stream = %s AND table_name = %s AND business_date = %s AND version = %s",
+        (str(stream), published.table, published.business_date, published.version),
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
 def newest_proven(session: Session, stream: StreamId) -> PublishedCut | None:
     """The newest date that reconciled or that a person signed."""
     return _found(session, stream, "t.is_proven", {})
@@ -280,6 +291,20 @@ def kept(session: Session, stream: StreamId) -> list[tuple[str, date, int, datet
         " WHERE t.stream = %s",
         (str(stream),),
     ).fetchall()
+
+
+def held(session: Session, destination: str) -> list[tuple[str, str, int]]:
+    """(stream, table, snapshot id) of what cuts and runs hold in a destination."""
+    if session.execute("SELECT to_regclass('seamline.lake_cut_table')").fetchone() == (None,):
+        return []
+    rows = session.execute(
+        "SELECT stream, table_name, snapshot_id FROM seamline.lake_cut_table"
+        " WHERE right(stream, length(%(tail)s)) = %(tail)s"
+        " UNION SELECT stream, one.key, one.value::bigint FROM seamline.lake_pin, jsonb_each_text(snapshots) one"
+        " WHERE right(stream, length(%(tail)s)) = %(tail)s",
+        {"tail": f"@{destination}"},
+    ).fetchall()
+    return [(str(stream), str(table), int(number)) for stream, table, number in rows]
 
 
 def expired(session: Session, stream: StreamId) -> list[tuple[date, int]]:

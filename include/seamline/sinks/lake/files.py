@@ -64,6 +64,12 @@ class NewFiles:
     def metadata(self, ending: str) -> Path:
         return self._new("metadata", ending)
 
+    def beside(self, name: str) -> Path:
+        """In the table's own folder, under a name that is unique by itself."""
+        path = self._base / name
+        self._made.append(path)
+        return path
+
     def versioned(self, version: int) -> Path:
         """The name of a metadata file: clients read the version from its beginning."""
         path = self._base / "metadata" / f"{version:05d}-{self._mark}.metadata.json"

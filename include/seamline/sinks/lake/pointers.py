@@ -8,7 +8,11 @@ from seamline.sinks.lake.store import CatalogueChanges, PointerMove
 
 
 class Pointers(Protocol):
-    """The pointers of one catalogue. All but `pointers` inside the caller's transaction."""
+    """The pointers of one catalogue. All but `pointers` inside the caller's transaction. `names`: of its own tables,
+    with their schema."""
+
+    @property
+    def names(self) -> Sequence[str]: ...
 
     def create_tables(self, session: Session) -> None:
         """Where they are missing."""

@@ -15,7 +15,6 @@ from seamline.sinks.lake.postgres_store import look
 _RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 # Once they are there, both logins read and write them.
 _TABLES = (
-    "public.iceberg_tables",
     "seamline.ledger",
     "seamline.boundary",
     "seamline.finding",
@@ -37,14 +36,14 @@ def problems(plan: SyncPlan, destination: DestinationPlan, catalogue: Pointers) 
             sessions[connection_id] = opened.enter_context(closing(session))
         publisher = sessions[destination.connection]
         with translated(f"check {name}"):
-            found = dict(one for session in sessions.values() for one in _of_each(session, destination))
-            found.update(_of_the_publisher(publisher, destination))
+            found = dict(one for session in sessions.values() for one in _of_each(session, destination, catalogue))
+            found.update(_of_the_publisher(publisher, destination, catalogue))
             if not found:
                 found.update(_of_live_tables(publisher, plan, destination, catalogue))
     return tuple(Problem(f"{name}: {what}", cure) for what, cure in found.items())
 
 
-def _of_each(session: Session, destination: DestinationPlan) -> Iterator[tuple[str, str]]:
+def _of_each(session: Session, destination: DestinationPlan, catalogue: Pointers) -> Iterator[tuple[str, str]]:
     row = session.execute(
         "SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only')::boolean"
     ).fetchone()
@@ -53,17 +52,19 @@ def _of_each(session: Session, destination: DestinationPlan) -> Iterator[tuple[s
     found = session.execute(
         "SELECT name FROM unnest(%s::text[]) AS name WHERE to_regclass(name) IS NOT NULL AND NOT"
         " (SELECT bool_and(has_table_privilege(to_regclass(name), one)) FROM unnest(%s::text[]) AS one)",
-        (list(_TABLES), list(_RIGHTS)),
+        ([*catalogue.names, *_TABLES], list(_RIGHTS)),
     ).fetchall()
     if found:
         names = ", ".join(str(table) for (table,) in found)
         yield f"{session.info.user} may not read and write {names}", _script(destination)
 
 
-def _of_the_publisher(session: Session, destination: DestinationPlan) -> Iterator[tuple[str, str]]:
+def _of_the_publisher(session: Session, destination: DestinationPlan, catalogue: Pointers) -> Iterator[tuple[str, str]]:
     row = session.execute(
         "SELECT has_database_privilege(current_database(), 'CREATE') OR to_regnamespace('seamline') IS NOT NULL,"
-        " to_regclass('public.iceberg_tables') IS NOT NULL OR has_schema_privilege('public', 'CREATE')"
+        " NOT EXISTS (SELECT FROM unnest(%s::text[]) AS name WHERE name LIKE 'public.%%' AND to_regclass(name) IS NULL)"
+        " OR has_schema_privilege('public', 'CREATE')",
+        (list(catalogue.names),),
     ).fetchone()
     if row is not None and not row[0]:
         yield f"{session.info.user} may not make schema seamline", _script(destination)

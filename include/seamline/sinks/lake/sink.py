@@ -55,7 +55,10 @@ class StagedTable(Protocol):
 
 
 class LakeTables(Protocol):
-    """The tables of one stream in one format."""
+    """The tables of one stream in one format. `undoing`: by what people put a table back that somebody else wrote."""
+
+    @property
+    def undoing(self) -> str: ...
 
     def forget(self) -> None:
         """A new owner begins: nothing of what is known of the tables is sure any more."""
@@ -264,8 +267,8 @@ class LakeSink:
         described = "; ".join(f"{name}: {said}" for name, said in foreign.items())
         raise Diverged(
             f"somebody else has written tables of {lease.stream} in {self._destination.name}: {described}",
-            hint="only the stream writes its tables (a compaction may): put them back to the snapshot of before, as"
-            " rollback_to_snapshot of Spark does, or onboard the sync again",
+            hint="only the stream writes its tables (a compaction may): put them back by"
+            f" {self._tables.undoing}, or onboard the sync again",
             sync=lease.stream.sync,
             table=",".join(foreign),
         )

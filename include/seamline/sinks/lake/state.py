@@ -47,6 +47,18 @@ def keep(session: Session, stream: StreamId, moved: Mapping[str, int], *, gone: 
     )
 
 
+def all_of(session: Session, destination: str) -> list[tuple[str, str, int]]:
+    """(stream, table, snapshot id) of every row of the streams into a destination; none where nothing was published."""
+    if session.execute("SELECT to_regclass('seamline.lake_state')").fetchone() == (None,):
+        return []
+    rows = session.execute(
+        "SELECT DISTINCT stream, one.key, one.value::bigint FROM seamline.lake_state, jsonb_each_text(snapshots) one"
+        " WHERE right(stream, length(%(tail)s)) = %(tail)s",
+        {"tail": f"@{destination}"},
+    ).fetchall()
+    return [(str(stream), str(table), int(number)) for stream, table, number in rows]
+
+
 def forget(session: Session, stream: StreamId) -> None:
     session.execute("DELETE FROM seamline.lake_state WHERE stream = %s", (str(stream),))
 

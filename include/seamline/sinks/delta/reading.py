@@ -1,0 +1,95 @@
+"""Delta tables of a sync at one position, as Arrow: for notebooks, and for whatever reads Arrow.
+
+    tables = open_lake("postgresql://reader:…@host/lake", sync="settlement", destination="delta",
+                       warehouse="/lake", namespace="settlement", at="2026-11-27")
+    tables["account"].arrow()
+
+The ledger names folders by their absolute paths: the warehouse must be there under the same name.
+"""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+
+from seamline.adapters.connections import Connection, parsed
+from seamline.adapters.connections import resolve as connection_of
+from seamline.databases.postgres.client import open_session
+from seamline.domain.ledger import StreamId
+from seamline.kinds.reading import SyncTables
+from seamline.plan.model import DestinationPlan
+from seamline.sinks.delta.catalogue import DeltaCatalogue
+from seamline.sinks.delta.log import DeltaLog
+from seamline.sinks.delta.options import options_of
+from seamline.sinks.delta.pointer import Pointer
+from seamline.sinks.delta.read_back import living_rows
+from seamline.sinks.delta.state import TableState
+from seamline.sinks.delta.types import arrow_schema
+from seamline.sinks.lake.files import translated
+from seamline.sinks.lake.identity import ROW_HASH
+from seamline.sinks.lake.pinned import PROVEN, pinned
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaTable:
+    """`kinds.reading.PinnedTable`. `folder` and `version`: by these any client reads it, as Spark by VERSION AS OF."""
+
+    name: str
+    folder: str
+    version: int
+
+    @property
+    def schema(self) -> pa.Schema:
+        return _schema_of(self._state())
+
+    @property
+    def parts(self) -> int:
+        return len(self._state().files)
+
+    def batches(self, *, part: int = 0, of: int = 1) -> Iterator[pa.RecordBatch]:
+        with translated(f"read table {self.name}"):
+            state = self._state()
+            schema = _schema_of(state)
+            for file in list(state.files.values())[part::of]:
+                for batch in living_rows(file, Path(self.folder), schema.names):
+                    yield batch.select(schema.names).cast(schema)
+
+    def arrow(self) -> pa.Table:
+        return pa.Table.from_batches(self.batches(), self.schema)
+
+    def _state(self) -> TableState:
+        return DeltaLog(Path(self.folder)).at(self.version)
+
+
+def _schema_of(state: TableState) -> pa.Schema:
+    schema = arrow_schema(state.metadata["schemaString"])
+    return pa.schema([field for field in schema if field.name != ROW_HASH])
+
+
+def open_lake(
+    uri: str, *, sync: str, destination: str, warehouse: str, namespace: str, at: date | str = PROVEN
+) -> SyncTables:
+    """The tables of a sync by the ledger's database alone. `uri`: as postgresql://login:password@host:port/database;
+    its login reads schema `seamline`. `at`: a business date, `proven` or `live`."""
+    return _opened(parsed(uri), DeltaCatalogue(warehouse), StreamId(sync, destination), namespace, at)
+
+
+def open_tables(destination: DestinationPlan, stream: StreamId, at: date | str) -> SyncTables:
+    """`kinds.sink.ReadsAtOnePosition`."""
+    catalogue = DeltaCatalogue(options_of(destination).warehouse)
+    return _opened(connection_of(destination.connection), catalogue, stream, destination.namespace, at)
+
+
+def _opened(
+    connection: Connection, catalogue: DeltaCatalogue, stream: StreamId, namespace: str, at: date | str
+) -> SyncTables:
+    with closing(open_session(connection, application_name="seamline reads a lake")) as session:
+        found = pinned(session, catalogue, stream, namespace, at)
+    tables = {}
+    for name, number in sorted(found.snapshots.items()):
+        pointer = Pointer.parsed(found.locations[name]).at_number(number)
+        tables[name] = DeltaTable(name, str(pointer.folder), pointer.version)
+    return SyncTables(stream.sync, found.position, tables, cut=found.cut.tag if found.cut else "")

@@ -1,0 +1,51 @@
+"""What keeps a folder from being a warehouse, and the names of a table's columns from lying in any lake."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from seamline.domain.catalogue import Table
+from seamline.plan.model import SyncPlan
+from seamline.sinks.lake.files import namespace_folder
+from seamline.sinks.lake.identity import ROW_HASH
+
+CURE_OF_NAMES = (
+    "rename the column at the source, or leave the table out of the sync: a column has the same name everywhere"
+)
+
+
+def of_warehouse(warehouse: str) -> Iterator[tuple[str, str]]:
+    if not Path(warehouse).is_dir():
+        yield f"the warehouse {warehouse} is no folder here", "make it, or mount it where it lies, on every machine"
+    elif not os.access(warehouse, os.W_OK | os.X_OK):
+        yield f"nothing can be written into the warehouse {warehouse}", "let this login write there"
+
+
+def of_namespace(warehouse: str, namespace: str, *, others: str) -> Iterator[tuple[str, str]]:
+    """Two formats in one folder would sweep each other's files. `others`: what a folder of the other has in it."""
+    folder = namespace_folder(warehouse, namespace)
+    found = sorted(path.parent for path in folder.glob(f"*/{others}"))
+    if found:
+        yield f"{found[0]} is a table of another format", "choose another namespace or another warehouse"
+
+
+def of_names(table: Table, *, refused: str = "") -> Iterator[tuple[str, str]]:
+    """Spark and other engines ignore the case of column names. `refused`: characters that the format does not have."""
+    known: dict[str, str] = {}
+    for column in table.columns:
+        other = known.setdefault(column.name.lower(), column.name)
+        if other != column.name:
+            yield f"columns {other} and {column.name} of table {table.name} are one to Spark", CURE_OF_NAMES
+        if column.name.lower() == ROW_HASH:
+            yield (
+                f"column {column.name} of table {table.name} has the name of the hash of rows without a key",
+                CURE_OF_NAMES,
+            )
+        if found := [letter for letter in refused if letter in column.name]:
+            yield f"column {column.name!r} of table {table.name} has {found[0]!r} in its name", CURE_OF_NAMES
+
+
+def of_all_names(plan: SyncPlan, *, refused: str = "") -> Iterator[tuple[str, str]]:
+    for entry in plan.tables:
+        if entry.table is not None:
+            yield from of_names(entry.table, refused=refused)
