@@ -294,6 +294,19 @@ def test_rows_of_somebody_else_stop_the_stream_also_where_a_version_of_its_own_i
         Applying(world)
 
 
+def test_rows_that_somebody_else_writes_behind_the_look_at_the_table_are_not_gone_on_from(
+    world: MemoryCatalogueWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = begun(world)
+    monkeypatch.setattr(DeltaTables, "foreign", lambda *_: "")
+    written_by_somebody(world, data_change=True)
+    with pytest.raises(TransientError, match="somebody else has just written account"):
+        stream.span(insert(ACCOUNT, **account(2)))
+    monkeypatch.undo()
+    with pytest.raises(Diverged, match="DELETE of version"):
+        Applying(world)
+
+
 def test_a_load_mends_what_somebody_else_has_done(world: MemoryCatalogueWorld) -> None:
     begun(world)
     written_by_somebody(world, data_change=True)

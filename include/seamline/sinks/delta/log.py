@@ -41,7 +41,9 @@ class DeltaLog:
         return self._path.is_dir()
 
     def make(self) -> None:
+        """Where it is there already, it is young from now on: nobody drops it as abandoned."""
         self._path.mkdir(parents=True, exist_ok=True)
+        os.utime(self._path)
         sync(self.folder)
 
     def put(self, version: int, actions: Sequence[Action]) -> None:

@@ -119,7 +119,7 @@ def beginning(before: TableState, table: Table, stream: StreamId) -> list[Action
             names = sorted({one["name"] for one in [*found, *wanted] if not (one in found and one in wanted)})
             raise SchemaConflict(
                 f"table {table.name} differs from the source now: columns {', '.join(names)} (types, NULL, order)",
-                hint=f"rename or drop {table.name} in the catalogue, then run the onboarding again",
+                hint="give its row in seamline.delta_table another table_name, then run the onboarding again",
                 table=table.name,
             )
         return []

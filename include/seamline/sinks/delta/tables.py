@@ -121,12 +121,17 @@ class DeltaTables:
     # ---- versions that the ledger does not name ---------------------------------------------------------------------
 
     def _settled(self, name: str, seen: Seen, mark: Mark, *, takes_number: bool = False) -> TableState:
-        """The head, once its rows are those of the ledger's version. TransientError: a later owner writes."""
+        """The head, once its rows are those of the ledger's version.
+
+        TransientError: a later owner writes, or somebody has just written who is nobody of this stream.
+        """
         pointer = Pointer.parsed(seen.heads[name])
         for _ in range(_ATTEMPTS):
             ahead = self._ahead(name, seen, mark.stream)
             if epoch_of(ahead.head, mark.stream) > mark.epoch:
                 raise TransientError(f"table {name} is written by a later owner of {mark.stream}", table=name)
+            if ahead.foreign:
+                raise TransientError(f"somebody else has just written {name}: {ahead.foreign}", table=name)
             if ahead.own is None and not takes_number:
                 self._heads[name] = pointer, ahead.head
                 return ahead.head
@@ -142,7 +147,8 @@ class DeltaTables:
         raise TransientError(f"somebody writes {name} all the time", hint="let that end", table=name)
 
     def _ahead(self, name: str, seen: Seen, stream: StreamId) -> _Ahead:
-        pointer, log = Pointer.parsed(seen.heads[name]), DeltaLog(Pointer.parsed(seen.heads[name]).folder)
+        pointer = Pointer.parsed(seen.heads[name])
+        log = DeltaLog(pointer.folder)
         known = self._heads.get(name)
         if known is not None and known[0] == pointer:
             head = log.newest(known[1])
