@@ -1,6 +1,7 @@
 """What changes do to a Delta table, as its log has it: each version is read back from its own files."""
 
 import json
+import pickle
 import random
 from collections import Counter
 from dataclasses import replace
@@ -15,6 +16,7 @@ import pytest
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import Diverged, Refused, SchemaConflict
 from seamline.sinks.delta.log import DeltaLog, VersionTaken
+from seamline.sinks.delta.reading import DeltaTable
 from seamline.sinks.delta.rows import RowIndex
 from seamline.sinks.delta.types import delta_schema, stored, typed
 from seamline.sinks.delta.vectors import Vector, VectorFile
@@ -179,6 +181,19 @@ def test_a_folder_without_a_log_is_no_table(tmp_path: Path) -> None:
     DeltaLog(tmp_path).make()
     with pytest.raises(Refused, match="holds no Delta table"):
         DeltaLog(tmp_path).newest()
+
+
+def test_a_table_is_read_in_parts_by_whoever_it_is_handed_to(tmp_path: Path) -> None:
+    lake = DeltaLake(KEYLESS, tmp_path)
+    for number in range(3):
+        lake.commit(lake.copies(Counter({("a", f"{number}"): 2})))
+    lake.commit(lake.copies(Counter({("a", "0"): -1})))
+    found = pickle.loads(pickle.dumps(DeltaTable("keyless", str(lake.folder), lake.state.version)))
+    assert found.schema.names == ["name", "body"], "without the hash of its rows"
+    assert found.parts == 3
+    parts = [row["body"] for part in range(2) for one in found.batches(part=part, of=2) for row in one.to_pylist()]
+    assert sorted(parts) == sorted(found.arrow().column("body").to_pylist()) == ["0", "1", "1", "2", "2"]
+    assert DeltaTable("keyless", str(lake.folder), 1).arrow().num_rows == 2
 
 
 # ---- deletion vectors -----------------------------------------------------------------------------------------------
