@@ -14,6 +14,7 @@ from seamline.plan.compile import compile_plan
 from seamline.plan.explain import explain
 from seamline.plan.model import DestinationPlan, plan_from_json, plan_to_json
 from seamline.sinks.iceberg.options import LakeOptions, options_of
+from seamline.sinks.iceberg.preflight import OF_ICEBERG
 from seamline.sinks.lake.grants import grant_script
 from seamline.sinks.lake.warehouse import of_names
 from seamline.spec.load import load_declarations
@@ -106,8 +107,8 @@ def test_a_plan_without_its_options_is_of_an_earlier_version() -> None:
 
 def test_names_that_are_one_to_an_engine_are_found_before_anything_is_written() -> None:
     columns = [Column(name, Kind.STRING, "text") for name in ("a", "A", "seamline_row_hash", "_file", "b")]
-    assert [what for what, _ in of_names(Table("t", tuple(columns)))] == [
+    assert [what for what, _ in of_names(Table("t", tuple(columns)), reserved=OF_ICEBERG)] == [
         "columns a and A of table t are one to Spark",
         "column seamline_row_hash of table t has the name of the hash of rows without a key",
-        "column _file of table t has a name that Iceberg's clients keep for themselves",
+        "column _file of table t has a name that clients keep for themselves",
     ]

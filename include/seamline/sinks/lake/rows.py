@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from seamline.domain.catalogue import Table
-from seamline.sinks.lake.identity import ROW_HASH, identities
+from seamline.sinks.lake.identity import HASH_BYTES, ROW_HASH, identities
 from seamline.sinks.lake.storage import RowStorage, read_columns
 
 Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -64,7 +64,7 @@ def found_in(files: Mapping[str, FileRows], wanted: pa.Array) -> Places:
 def identities_in(table: Table, path: str, storage: RowStorage) -> pa.Array:
     """The identities of the rows of a data file, in its order."""
     if not table.is_keyed:
-        found = read_columns(path, [ROW_HASH]).column(ROW_HASH).combine_chunks()
-        return found
+        # Not every format has bytes of one length.
+        return read_columns(path, [ROW_HASH]).column(ROW_HASH).combine_chunks().cast(pa.binary(HASH_BYTES))
     alone = replace(table, columns=table.key_columns)
     return identities(alone, storage.typed(alone, read_columns(path, list(table.key))))

@@ -1,7 +1,7 @@
 """What keeps a folder from being a warehouse, and the names of a table's columns from lying in any lake."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from seamline.domain.catalogue import Table
@@ -9,9 +9,7 @@ from seamline.plan.model import SyncPlan
 from seamline.sinks.lake.files import namespace_folder
 from seamline.sinks.lake.identity import ROW_HASH
 
-CURE_OF_NAMES = (
-    "rename the column at the source, or leave the table out of the sync: a column has the same name everywhere"
-)
+_CURE = "rename the column at the source, or leave the table out of the sync: a column has the same name everywhere"
 
 
 def of_warehouse(warehouse: str) -> Iterator[tuple[str, str]]:
@@ -29,23 +27,26 @@ def of_namespace(warehouse: str, namespace: str, *, others: str) -> Iterator[tup
         yield f"{found[0]} is a table of another format", "choose another namespace or another warehouse"
 
 
-def of_names(table: Table, *, refused: str = "") -> Iterator[tuple[str, str]]:
-    """Spark and other engines ignore the case of column names. `refused`: characters that the format does not have."""
+def of_names(table: Table, *, refused: str = "", reserved: Collection[str] = ()) -> Iterator[tuple[str, str]]:
+    """Spark and other engines ignore the case of column names. `refused`: characters that the format does not have;
+    `reserved`: names, in lower case, that its clients keep for themselves."""
     known: dict[str, str] = {}
     for column in table.columns:
         other = known.setdefault(column.name.lower(), column.name)
         if other != column.name:
-            yield f"columns {other} and {column.name} of table {table.name} are one to Spark", CURE_OF_NAMES
+            yield f"columns {other} and {column.name} of table {table.name} are one to Spark", _CURE
         if column.name.lower() == ROW_HASH:
             yield (
                 f"column {column.name} of table {table.name} has the name of the hash of rows without a key",
-                CURE_OF_NAMES,
+                _CURE,
             )
+        if column.name.lower() in reserved:
+            yield f"column {column.name} of table {table.name} has a name that clients keep for themselves", _CURE
         if found := [letter for letter in refused if letter in column.name]:
-            yield f"column {column.name!r} of table {table.name} has {found[0]!r} in its name", CURE_OF_NAMES
+            yield f"column {column.name!r} of table {table.name} has {found[0]!r} in its name", _CURE
 
 
-def of_all_names(plan: SyncPlan, *, refused: str = "") -> Iterator[tuple[str, str]]:
+def of_all_names(plan: SyncPlan, *, refused: str = "", reserved: Collection[str] = ()) -> Iterator[tuple[str, str]]:
     for entry in plan.tables:
         if entry.table is not None:
-            yield from of_names(entry.table, refused=refused)
+            yield from of_names(entry.table, refused=refused, reserved=reserved)
