@@ -33,6 +33,7 @@ from seamline.sinks.delta.log import DeltaLog
 from seamline.sinks.delta.pointer import Pointer
 from seamline.sinks.delta.reading import open_lake
 from seamline.sinks.lake.cuts import LakeCuts
+from seamline.sinks.lake.loads import ABANDONED_AFTER_S
 from seamline.values.build import batch_of
 from tests.contract import lake_worker
 from tests.contract.behaviours import Applying, account, published, texts
@@ -275,7 +276,7 @@ def test_folders_that_no_row_leads_to_go_once_they_are_old(
     over = DeltaLog(tmp_path / "settlement" / "over")
     over.make()
     over.put(0, [{"txn": {"appId": "a", "version": 1}}])
-    for age, is_there in ((0, True), (retention.ABANDONED_AFTER_S + 60, False)):
+    for age, is_there in ((0, True), (ABANDONED_AFTER_S + 60, False)):
         for path in (over.folder / "_delta_log", *(over.folder / "_delta_log").iterdir()):
             os.utime(path, (path.stat().st_mtime - age,) * 2)
         with closing(KIND.open_maintenance(world.destination)) as maintenance:

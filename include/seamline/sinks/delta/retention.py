@@ -19,11 +19,10 @@ from seamline.sinks.delta.state import DataFile, TableState
 from seamline.sinks.lake import cut_rows
 from seamline.sinks.lake import state as lake_state
 from seamline.sinks.lake.files import namespace_folder
+from seamline.sinks.lake.loads import ABANDONED_AFTER_S
 
 # What is younger may be of a commit on its way, or read by somebody who has just looked.
 YOUNG_S = 86_400
-# A publish that failed may be repeated after days.
-ABANDONED_AFTER_S = 14 * 86_400
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from seamline.sinks.iceberg.partitions import Division
 from seamline.sinks.lake.files import url_of
 from seamline.sinks.lake.loads import StagedFiles
 from seamline.sinks.lake.rows import Numbers
-from seamline.sinks.lake.storage import write_parquet
+from seamline.sinks.lake.storage import whole_bounds, write_parquet
 
 _FIELD_ID = "PARQUET:field_id"
 _DELETES = pa.schema(
@@ -63,15 +63,9 @@ def _file_of(
 
 
 def _bounds_of(file: pq.ParquetFile) -> Bounds:
-    """Of the columns of whole numbers, by which readers pass over files. Parquet itself has those of the others."""
+    """Parquet itself has those of the columns that are not whole numbers."""
     lower, upper = dict[int, bytes](), dict[int, bytes]()
-    groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
-    for place, field in enumerate(file.schema_arrow):
-        found = [group.column(place).statistics for group in groups] if field.type in _PACKED else []
-        known = [one for one in found if one is not None and one.has_min_max]
-        # A group of NULLs alone has none; one without statistics may hold anything.
-        if known and all(one is not None for one in found):
-            number, packed = int(field.metadata[_FIELD_ID.encode()]), _PACKED[field.type]
-            lower[number] = struct.pack(packed, min(one.min for one in known))
-            upper[number] = struct.pack(packed, max(one.max for one in known))
+    for field, least, greatest in whole_bounds(file):
+        number, packed = int(field.metadata[_FIELD_ID.encode()]), _PACKED[field.type]
+        lower[number], upper[number] = struct.pack(packed, least), struct.pack(packed, greatest)
     return lower, upper

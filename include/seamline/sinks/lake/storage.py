@@ -11,6 +11,7 @@ from seamline.domain.catalogue import Column, Table
 from seamline.sinks.lake.files import path_of
 
 COMPRESSION, LEVEL = "zstd", 1
+_WHOLE = frozenset({pa.int32(), pa.int64()})
 
 
 class RowStorage(Protocol):
@@ -31,6 +32,17 @@ class RowStorage(Protocol):
 
 def write_parquet(rows: pa.Table, path: Path) -> None:
     pq.write_table(rows, path, compression=COMPRESSION, compression_level=LEVEL)
+
+
+def whole_bounds(file: pq.ParquetFile) -> Iterator[tuple[pa.Field, int, int]]:
+    """Of each column of whole numbers the least and the greatest, by which readers pass over files."""
+    groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+    for place, field in enumerate(file.schema_arrow):
+        found = [group.column(place).statistics for group in groups] if field.type in _WHOLE else []
+        known = [one for one in found if one is not None and one.has_min_max]
+        # A group of NULLs alone has none; one without statistics may hold anything.
+        if known and all(one is not None for one in found):
+            yield field, min(one.min for one in known), max(one.max for one in known)
 
 
 def read_columns(path: str, names: Sequence[str]) -> pa.Table:
