@@ -11,6 +11,7 @@ import pytest
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import Refused, TransientError
 from seamline.sinks.delta import retention
+from seamline.sinks.delta.log import hadoop_checksum
 from seamline.sinks.delta.pointer import Pointer
 from seamline.sinks.delta.retention import Kept, sweep_table
 from seamline.sinks.lake import edit as lake_edit
@@ -106,6 +107,25 @@ def test_files_that_somebody_has_left_there_go(lake: DeltaLake) -> None:
     assert not (lake.folder / "data" / "of-nobody.parquet").exists()
     for version in range(41):
         assert lake.read(version) == rows_at(version)
+
+
+def test_what_spark_keeps_beside_its_files_goes_with_them_and_never_belies_ours(lake: DeltaLake) -> None:
+    """Its checksums: of each file on a local disk, and of each version of a log."""
+    log = lake.log.commit_file(0).parent
+    kept_file = next(iter(lake.state.files.values())).path_in(lake.folder)
+    for path in (kept_file, log / "_last_checkpoint", lake.log.commit_file(3), lake.log.commit_file(39)):
+        hadoop_checksum(path).write_bytes(b"x")
+    for number in (3, 39):
+        (log / f"{number:020d}.crc").write_bytes(b"x")
+    lake.log.write_checkpoint(lake.log.at(38))
+    assert not hadoop_checksum(log / "_last_checkpoint").exists()
+    sweep_table(kept(lake, recent=(38,)))
+    left = {path.name for path in lake.folder.rglob("*.crc")}
+    assert left == {
+        f".{kept_file.name}.crc",
+        f".{39:020d}.json.crc",
+        f"{39:020d}.crc",
+    }
 
 
 def test_the_test_finds_a_sweep_that_forgets_what_cuts_hold(lake: DeltaLake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,11 +98,11 @@ class DeltaLog:
         draft = self._path / f".{state.version:020d}.{secrets.token_hex(8)}.parquet"
         size = checkpoint.write(state, draft)
         sync(draft)
-        draft.replace(self.checkpoint_file(state.version))
+        _replace(draft, self.checkpoint_file(state.version))
         last = self._path / f".last.{secrets.token_hex(8)}.json"
         last.write_text(json.dumps({"version": state.version, "size": size}), encoding="utf-8")
         if state.version >= max(self.checkpoints()):
-            last.replace(self._path / "_last_checkpoint")
+            _replace(last, self._path / "_last_checkpoint")
         last.unlink(missing_ok=True)
         sync(self._path)
 
@@ -117,6 +117,11 @@ class DeltaLog:
     def commit_file(self, version: int) -> Path:
         return self._path / f"{version:020d}.json"
 
+    def drop(self, path: Path) -> None:
+        """A commit or a checkpoint, with what other clients keep beside it."""
+        for one in (path, hadoop_checksum(path), path.with_suffix(".crc"), hadoop_checksum(path.with_suffix(".crc"))):
+            one.unlink(missing_ok=True)
+
     def checkpoint_file(self, version: int) -> Path:
         return self._path / f"{version:020d}.checkpoint.parquet"
 
@@ -130,6 +135,17 @@ class DeltaLog:
     def _numbers(self, pattern: re.Pattern[str]) -> list[int]:
         found = (pattern.fullmatch(path.name) for path in self._path.iterdir())
         return sorted(int(one[1]) for one in found if one)
+
+
+def hadoop_checksum(path: Path) -> Path:
+    """Where Hadoop, and with it Spark, keeps the checksum of a file that it has written to a local disk."""
+    return path.with_name(f".{path.name}.crc")
+
+
+def _replace(draft: Path, path: Path) -> None:
+    """Spark would hold the new content against the checksum of its own: without one it holds it against nothing."""
+    hadoop_checksum(path).unlink(missing_ok=True)
+    draft.replace(path)
 
 
 def understood(state: TableState, folder: Path) -> TableState:

@@ -13,7 +13,7 @@ from pathlib import Path
 from seamline.databases.postgres.client import Session
 from seamline.plan.model import INCREMENTAL, DestinationPlan
 from seamline.sinks.delta.catalogue import DeltaCatalogue
-from seamline.sinks.delta.log import DeltaLog
+from seamline.sinks.delta.log import DeltaLog, hadoop_checksum
 from seamline.sinks.delta.pointer import Pointer, folder_of_number, version_of
 from seamline.sinks.delta.state import DataFile, TableState
 from seamline.sinks.lake import cut_rows
@@ -79,6 +79,7 @@ def sweep_table(kept: Kept) -> int:
             log.write_checkpoint(state)
     named = {path for state in (*states, oldest) for path in _files_of(state, log.folder)}
     named |= set(_files_since(log, oldest))
+    named |= {hadoop_checksum(path) for path in named}
     return _drop_files(log.folder, named) + _drop_entries(log, oldest, held=set(older))
 
 
@@ -125,7 +126,7 @@ def _drop_entries(log: DeltaLog, oldest: TableState, *, held: set[int]) -> int:
     unneeded += [log.checkpoint_file(number) for number in checkpoints if number < begins and number not in held]
     old = [path for path in unneeded if not _is_young(path)]
     for path in old:
-        path.unlink(missing_ok=True)
+        log.drop(path)
     return len(old)
 
 
