@@ -104,12 +104,12 @@ class OneTable:
         found = StaticTable.from_metadata(self.location).scan().to_arrow()
         return digest_of(self.table, typed(self.table, found))
 
-    def digest_by(self, frames: SparkFrames, catalog: str) -> SegmentDigest:
-        """As Spark reads it; `catalog` is a name that the session has not had."""
+    def digest_by(self, frames: SparkFrames) -> SegmentDigest:
+        """As Spark reads it."""
         with closing(SpanCatalogue()) as catalogue:
             catalogue.serve("read", SpanTable(self.location, str(MARK)))
-            frames.configure(catalogue.settings(catalog))
-            rows = frames.run(f"SELECT * FROM {catalog}.{NAMESPACE}.read")
+            frames.configure(catalogue.settings())
+            rows = frames.run(f"SELECT * FROM {catalogue.name}.{NAMESPACE}.read")
         columns = [from_frame(column, rows.column(column.name)) for column in self.table.columns]
         return digest_of(self.table, pa.RecordBatch.from_arrays(columns, schema=schema_of(self.table)))
 
@@ -213,7 +213,7 @@ def test_both_writers_leave_the_same_rows_and_findings(seed: int, frames: SparkF
         for batches in history.spans():
             assert by_spark.commit(batches) == native.commit(batches)
             assert by_spark.digest() == native.digest()
-    assert native.digest_by(frames, "first") == by_spark.digest_by(frames, "second") == native.digest()
+    assert native.digest_by(frames) == by_spark.digest_by(frames) == native.digest()
     assert native.digest().rows > 0
     assert by_spark.misplaced() == []
 
@@ -237,7 +237,7 @@ def test_rows_behind_deletion_vectors_take_the_place_of_a_live_table_s(frames: S
         placed = Placing(options, "m").of_join(joining, {"t": live.location}, {"t": arriving.location})
     (move,) = placed.moves
     live.location = move.new
-    assert live.digest() == live.digest_by(frames, "joined") == arriving.digest()
+    assert live.digest() == live.digest_by(frames) == arriving.digest()
     assert live.misplaced() == []
     assert live.digest().rows == 4
 
@@ -260,6 +260,6 @@ def test_small_files_are_joined_in_the_stream_s_own_turn(
     assert max(counts) < 12, counts
     assert min(counts[3:]) <= 3, counts
     expected = batch_of(table, [*((number, "d") for number in range(7)), (7, "c")])
-    assert one.digest() == one.digest_by(frames, "compacted") == digest_of(table, expected)
+    assert one.digest() == one.digest_by(frames) == digest_of(table, expected)
     operations = [snapshot.summary.operation for snapshot in read_metadata(one.location).snapshots if snapshot.summary]
     assert Operation.REPLACE in operations

@@ -87,18 +87,18 @@ def test_spark_s_statements_find_the_values_that_a_log_left_out(name: str, frame
 
 
 def _insert_again(patch: pytest.MonkeyPatch) -> None:
-    right = TableMerge._change  # noqa: SLF001
+    right = TableMerge._add  # noqa: SLF001
 
-    def change(self: TableMerge, gone: pa.Table | None, added: pa.RecordBatch) -> None:
-        right(self, gone, added)
-        right(self, None, added)
+    def add(self: TableMerge, rows: pa.RecordBatch) -> None:
+        right(self, rows)
+        right(self, rows)
 
-    patch.setattr(TableMerge, "_change", change)
+    patch.setattr(TableMerge, "_add", add)
 
 
 def _a_delete_is_dropped(patch: pytest.MonkeyPatch) -> None:
-    right = merging._joined  # noqa: SLF001
-    patch.setattr(merging, "_joined", lambda added, count, gone: right(added, count, gone.slice(1)))
+    right = TableMerge._remove  # noqa: SLF001
+    patch.setattr(TableMerge, "_remove", lambda self, places: right(self, places.slice(1)))
 
 
 PLANTED: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {

@@ -39,9 +39,9 @@ def catalogue() -> Iterator[SpanCatalogue]:
 def asked(
     catalogue: SpanCatalogue, method: str, table: str, body: object = None, *, token: str | None = None
 ) -> Answer:
-    said = catalogue.settings("c")
-    address = said["spark.sql.catalog.c.uri"].removeprefix("http://")
-    headers = {"Authorization": f"Bearer {said['spark.sql.catalog.c.token'] if token is None else token}"}
+    said, prefix = catalogue.settings(), f"spark.sql.catalog.{catalogue.name}"
+    address = said[f"{prefix}.uri"].removeprefix("http://")
+    headers = {"Authorization": f"Bearer {said[f'{prefix}.token'] if token is None else token}"}
     with closing(http.client.HTTPConnection(address, timeout=5)) as session:
         content = None if body is None else json.dumps(body)
         session.request(method, f"/v1/namespaces/{NAMESPACE}/tables/{table}", content, headers)

@@ -1,5 +1,5 @@
-"""A table staged by Spark: the batches of a commit as DataFrames, and one MERGE of each into a catalogue that moves no
-pointer.
+"""A table staged by Spark: the batches of a commit as DataFrames, and a MERGE and an INSERT of each into a catalogue
+that moves no pointer.
 
 Where the rows stand is looked up first, so that what a batch meets is known before anything is written: findings,
 values that the log left out, copies that are too few. What follows names rows by file and position.
@@ -8,7 +8,6 @@ values that the log left out, copies that are too few. What follows names rows b
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +29,6 @@ from seamline.sinks.lake.identity import ROW_HASH
 from seamline.values.arrow import schema_of
 from seamline.values.changes import ChangeBatch
 
-CATALOG: Final = "seamline_span"
 _WANTED, _CHANGES = "seamline_wanted", "seamline_changes"
 # Columns of these views, beside k0, k1 … of a key and c0, c1 … of a row: names of the table's own never meet them.
 _NUMBER, _FILE, _POSITION = "number", "file", "position"
@@ -39,13 +37,14 @@ _JOINING = {"min-input-files": "5", "delete-file-threshold": "5", "remove-dangli
 
 
 class TableMerge:
-    """The statements of one commit over one table."""
+    """The statements of one commit over one table. `catalog`: the name of the catalogue that serves it."""
 
-    def __init__(self, table: Table, span: SpanTable, frames: Frames) -> None:
+    def __init__(self, table: Table, span: SpanTable, frames: Frames, *, catalog: str) -> None:
         self._table = table
         self._span = span
         self._frames = frames
-        self._name = ".".join(quoted(part) for part in (CATALOG, NAMESPACE, table.name))
+        self._catalog = catalog
+        self._name = ".".join(quoted(part) for part in (catalog, NAMESPACE, table.name))
 
     def apply(self, batches: Iterable[ChangeBatch]) -> list[Finding]:
         """The batches of a span, in their order. Diverged: a row that must be there is not."""
@@ -71,7 +70,9 @@ class TableMerge:
         enough small files or deletes are."""
         options = ", ".join(f"'{name}', '{value}'" for name, value in _JOINING.items())
         table = self._name.replace("'", "\\'")
-        self._frames.run(f"CALL {CATALOG}.system.rewrite_data_files(table => '{table}', options => map({options}))")
+        self._frames.run(
+            f"CALL {self._catalog}.system.rewrite_data_files(table => '{table}', options => map({options}))"
+        )
 
     def staged(self) -> SpanTable | None:
         """The table behind them, whose files are known by name; None where nothing has changed."""
@@ -102,7 +103,9 @@ class TableMerge:
         is_there = np.zeros(batch.rows.num_rows, np.bool_)
         is_there[found.column(_NUMBER).to_numpy()] = True
         findings = findings_of(self._table, batch, is_there)
-        self._change(found, self._filled(batch).filter(pc.invert(batch.deleted)))
+        rows = self._filled(batch)
+        self._remove(found)
+        self._add(rows.filter(pc.invert(batch.deleted)))
         return findings
 
     def _found(self, rows: pa.RecordBatch, *, columns: Sequence[str] = ()) -> pa.Table:
@@ -144,7 +147,9 @@ class TableMerge:
         wanted = pa.table(
             {"hash": net.identities.filter(going).cast(pa.binary()), "copies": pa.array(net.removed).filter(going)}
         )
-        self._change(self._copies(wanted) if wanted.num_rows else None, net.added)
+        if wanted.num_rows:
+            self._remove(self._copies(wanted))
+        self._add(net.added)
 
     def _copies(self, wanted: pa.Table) -> pa.Table:
         """Where so many copies of each row stand, the first ones in the order of files and positions."""
@@ -159,31 +164,30 @@ class TableMerge:
 
     # ---- statements -------------------------------------------------------------------------------------------------
 
-    def _change(self, gone: pa.Table | None, added: pa.RecordBatch) -> None:
-        """One snapshot in which rows go, by their places, and others come."""
-        removed = gone.num_rows if gone is not None else 0
-        if not removed and not added.num_rows:
+    def _remove(self, places: pa.Table) -> None:
+        """The rows that stand there. Each task gets all places: a MERGE that inserted too would be an outer join, which
+        sorts the whole table."""
+        if not places.num_rows:
+            return
+        self._frames.show(_CHANGES, places.select([_FILE, _POSITION]))
+        self._run(
+            f"MERGE INTO {self._name} t USING (SELECT /*+ BROADCAST({_CHANGES}) */ * FROM {_CHANGES}) s"
+            f" ON t._file = s.{_FILE} AND t._pos = s.{_POSITION} WHEN MATCHED THEN DELETE"
+        )
+        self._require_said("spark.merge-into.num-target-rows-deleted", places.num_rows)
+
+    def _add(self, rows: pa.RecordBatch) -> None:
+        if not rows.num_rows:
             return
         names = storage_schema(self._table).names
-        values = [f"c{number}" for number in range(len(names))]
-        columns = ", ".join(map(quoted, names))
-        arrays = dict(zip(values, framed(self._table, added), strict=True)) if added.num_rows else {}
-        if gone is None or not removed:
-            self._frames.show(_CHANGES, pa.table(arrays))
-            files = -(-added.nbytes // _BYTES_OF_A_FILE)
-            self._run(
-                f"INSERT INTO {self._name} ({columns})"
-                f" SELECT /*+ COALESCE({files}) */ {', '.join(values)} FROM {_CHANGES}"
-            )
-        else:
-            self._frames.show(_CHANGES, _joined(arrays, added.num_rows, gone))
-            inserted = ", ".join(f"s.{name}" for name in values)
-            insert = f" WHEN NOT MATCHED AND s.{_FILE} IS NULL THEN INSERT ({columns}) VALUES ({inserted})"
-            self._run(
-                f"MERGE INTO {self._name} t USING {_CHANGES} s ON t._file = s.{_FILE} AND t._pos = s.{_POSITION}"
-                f" WHEN MATCHED THEN DELETE{insert if arrays else ''}"
-            )
-        self._require_done(removed, added.num_rows)
+        columns = [f"c{number}" for number in range(len(names))]
+        self._frames.show(_CHANGES, pa.table(framed(self._table, rows), columns))
+        files = -(-rows.nbytes // _BYTES_OF_A_FILE)
+        self._run(
+            f"INSERT INTO {self._name} ({', '.join(map(quoted, names))})"
+            f" SELECT /*+ COALESCE({files}) */ {', '.join(columns)} FROM {_CHANGES}"
+        )
+        self._require_said("added-records", rows.num_rows)
 
     def _run(self, statement: str) -> None:
         """A statement that changes the table: one snapshot."""
@@ -195,15 +199,14 @@ class TableMerge:
                 table=self._table.name,
             )
 
-    def _require_done(self, removed: int, added: int) -> None:
-        """What Spark says it has done, against what it was given."""
+    def _require_said(self, number: str, wanted: int) -> None:
+        """What Spark says of its newest snapshot, against what it was given."""
         said: Mapping[str, str | None] = self._span.added[-1].summary or {}
-        numbers = (int(said.get(name) or 0) for name in ("spark.merge-into.num-target-rows-deleted", "added-records"))
-        for what, wanted, found in zip(("deleted", "written"), (removed, added), numbers, strict=True):
-            if found != wanted:
-                raise InvariantViolated(
-                    f"{wanted} rows of {self._table.name} should be {what}, Spark says {found}", table=self._table.name
-                )
+        if int(said.get(number) or 0) != wanted:
+            raise InvariantViolated(
+                f"Spark was given {wanted} rows of {self._table.name}, its snapshot says {number} {said.get(number)}",
+                table=self._table.name,
+            )
 
 
 def quoted(name: str) -> str:
@@ -221,16 +224,6 @@ def _origins(table: Table, batch: ChangeBatch) -> pa.RecordBatch:
     if batch.old_key is not None:
         keys = [pc.coalesce(old, new) for old, new in zip(batch.old_key.columns, keys, strict=True)]
     return pa.RecordBatch.from_arrays(keys, schema=schema_of(replace(table, columns=table.key_columns)))
-
-
-def _joined(added: Mapping[str, pa.Array], count: int, gone: pa.Table) -> pa.Table:
-    """Rows that come, and behind them the places of rows that go."""
-    removed = gone.num_rows
-    columns = {name: pa.concat_arrays([values, pa.nulls(removed, values.type)]) for name, values in added.items()}
-    for name in (_FILE, _POSITION):
-        places = gone.column(name).combine_chunks()
-        columns[name] = pa.concat_arrays([pa.nulls(count, places.type), places])
-    return pa.table(columns)
 
 
 def _files_of(snapshot: Snapshot) -> Iterator[Path]:

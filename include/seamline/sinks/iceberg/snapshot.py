@@ -32,6 +32,8 @@ _PROPERTIES = {
     "write.update.mode": "merge-on-read",
     "write.merge.mode": "merge-on-read",
 }
+# Else Spark names folders by the values of partitions, and a long text is no name of a folder.
+_OF_PARTITIONS = {"write.object-storage.enabled": "true", "write.object-storage.partitioned-paths": "false"}
 # A metadata file names each snapshot that is kept, and each commit writes a new file. So many are kept, beside those
 # that a tag or branch holds; they are let go of by the hundred.
 SNAPSHOTS_KEPT, _LET_GO_AT_ONCE = 500, 100
@@ -51,7 +53,8 @@ class FileChanges:
 def new_head(table: Table, location: Path, *, layout: TableLayout | None = None, format_version: int = FORMAT) -> Head:
     """A table that does not exist yet; its first snapshot is staged on top."""
     schema, laid_out = iceberg_schema(table), layout or TableLayout()
-    properties = {**_PROPERTIES, "format-version": str(format_version)}
+    properties = {**_PROPERTIES, **(_OF_PARTITIONS if laid_out.partitioned_by else {})}
+    properties["format-version"] = str(format_version)
     metadata = new_table_metadata(
         schema, spec_of(laid_out, schema), order_of(laid_out, schema), url_of(location), properties
     )

@@ -75,9 +75,10 @@ class SpanTable:
 
 
 class SpanCatalogue:
-    """Served until it is closed."""
+    """Served until it is closed, to a session that knows it as `name`: no session has two of one name."""
 
     def __init__(self) -> None:
+        self.name = f"seamline_{secrets.token_hex(4)}"
         self._tables: dict[str, SpanTable] = {}
         self._token = secrets.token_urlsafe(32)
         self._lock = threading.Lock()
@@ -85,9 +86,9 @@ class SpanCatalogue:
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, name="span catalogue", daemon=True).start()
 
-    def settings(self, catalog: str) -> dict[str, str]:
-        """What a session of Spark is given, so that it finds this catalogue under a name."""
-        prefix = f"spark.sql.catalog.{catalog}"
+    def settings(self) -> dict[str, str]:
+        """What a session of Spark is given, so that it finds this catalogue by its name."""
+        prefix = f"spark.sql.catalog.{self.name}"
         url = f"http://{_LOOPBACK}:{self._server.server_port}"
         options = {
             "type": "rest",

@@ -9,7 +9,7 @@ from seamline.domain.changes import Finding
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.kinds.frames import Frames
-from seamline.sinks.iceberg.merging import CATALOG, TableMerge
+from seamline.sinks.iceberg.merging import TableMerge
 from seamline.sinks.iceberg.options import LakeOptions
 from seamline.sinks.iceberg.snapshot import obsolete
 from seamline.sinks.iceberg.span_catalogue import SPARK_CATALOG, SpanCatalogue, SpanTable
@@ -57,7 +57,7 @@ class SparkTables(IcebergTables):
     ) -> tuple[StagedTable | None, list[Finding]]:
         frames, catalogue = self._opened(name)
         span = SpanTable(seen.heads[name], str(mark))
-        merge = TableMerge(self._definitions[name], span, frames)
+        merge = TableMerge(self._definitions[name], span, frames, catalog=catalogue.name)
         catalogue.serve(name, span)
         with ExitStack() as undone:
             undone.callback(merge.drop)
@@ -93,7 +93,7 @@ class SparkTables(IcebergTables):
                     table=table,
                 )
             self._catalogue = SpanCatalogue()
-            self._frames.configure({**_SETTINGS, **self._catalogue.settings(CATALOG)})
+            self._frames.configure({**_SETTINGS, **self._catalogue.settings()})
         return self._frames, self._catalogue
 
 
