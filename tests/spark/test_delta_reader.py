@@ -100,7 +100,7 @@ def test_spark_reads_every_version_that_is_kept_and_its_compaction_is_gone_on_fr
             at = Pointer.parsed(world.seen().heads[table.name])
             expected[table.name, at.version] = logged(table, world)
 
-    for number in range(4):
+    for number in range(2):
         stream.span(
             *[insert(ACCOUNT, **account(key, f"n{key}")) for key in range(number * 10, number * 10 + 10)],
             insert(TRANSFER, tx=number, leg=1, amount=f"{number}.2500"),
@@ -113,7 +113,7 @@ def test_spark_reads_every_version_that_is_kept_and_its_compaction_is_gone_on_fr
             delete(AUDIT, actor="x", action=None),
         )
         keep()
-        if number == 1:
+        if number == 0:
             stream = Applying(world)
     every = DeltaLake(EVERY_KIND, tmp_path)
     every.commit(every.put(*KEPT_ROWS))
