@@ -13,7 +13,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from seamline import registry
+from seamline import registry, settings
 from seamline.adapters.connections import Connection
 from seamline.demo.bank import SMALL, connect, fill
 from seamline.domain.calendar import last_ended
@@ -117,6 +117,10 @@ def night(stack: RunningStack, tmp_path: Path) -> Iterator[Night]:
             spark = open_session("hive nightly test")
         around.callback(spark.stop)
         spark.sparkContext.pythonExec = sys.executable
+        # The JVM may be that of an earlier test: its environment has no connection of this one.
+        for name, value in settings.process_environment().items():
+            if name.startswith("SEAMLINE_CONNECTION_"):
+                spark.sparkContext.environment[name] = value
         store = around.enter_context(closing(registry.platform()))
         yield Night(plan, bank, warehouse, store, spark)
 
