@@ -52,7 +52,7 @@ def opened(rows: int) -> Iterator[Bench]:
         destination = DestinationPlan("lake", "iceberg", f"{NAME}_lake", "bank", options=options)
         plan = SyncPlan(NAME, SOURCE, (destination,), (TablePlan(TABLE, table=table),))
         spark = spark_session(
-            "iceberg",
+            "spark",
             **{
                 f"spark.sql.catalog.{PEER}": "org.apache.iceberg.spark.SparkCatalog",
                 f"spark.sql.catalog.{PEER}.type": "hadoop",
