@@ -240,7 +240,3 @@ class PostgresLakeWorld(LakeWorld):
         for store in self._stores:
             store.close()
         self.session.close()
-
-
-class PostgresLakeWorld(PostgresLakeWorld):
-    """With Iceberg tables."""
