@@ -39,6 +39,7 @@ from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.cuts import LakeCuts
 from seamline.sinks.lake.files import path_of
 from seamline.sinks.lake.loads import LakeLoadArea, load
+from seamline.sources.mariadb.position import BinlogPosition
 from seamline.values.build import batch_of
 from tests.contract.behaviours import Applying, account, published
 from tests.contract.lake_worlds import CATALOG, PostgresLakeWorld
@@ -158,6 +159,15 @@ def test_what_a_run_does_not_hold_any_more_or_holds_otherwise_is_not_published(c
     with pytest.raises(Refused, match="holds no tables for run other"):
         cutting.publish(second, run="other")
     assert cutting.publish(second) == 1
+
+
+def test_a_cut_is_published_that_was_compared_at_another_address_of_the_same_place(cutting: Cutting) -> None:
+    pinned = cutting.pin()
+    at = pinned.views[0].position
+    assert isinstance(at, BinlogPosition)
+    assert cutting.publish(pinned, of={"position": replace(at, offset=at.offset + 269)}) == 1
+    with pytest.raises(GateFailed, match="not what was compared"):
+        cutting.publish(cutting.pin("again"), run="again", of={"position": replace(at, gtid="0-1-999999")})
 
 
 def test_a_pointer_that_the_stream_moves_meanwhile_is_gone_on_from(

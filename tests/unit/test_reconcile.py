@@ -12,12 +12,13 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import Finding
 from seamline.domain.digest import Segment
 from seamline.domain.errors import SchemaConflict, TransientError
+from seamline.domain.position import is_same_place
 from seamline.domain.verdict import BreakType, TableVerdict, Verdict
 from seamline.plan.model import ControlTotalPlan
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sources.postgres.position import PostgresPosition
 from seamline.sync.bucket_search import Limits, Sides, bucket_count
-from seamline.sync.reconcile import compare_table, is_same_place
+from seamline.sync.reconcile import compare_table
 from tests.unit.memory_views import AUDIT, ENTRY, RATE, MemoryView, Row, entries
 
 # Small numbers, so that few rows already take every turn of the search.

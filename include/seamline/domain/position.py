@@ -86,3 +86,10 @@ def position_from_json(document: dict[str, Any]) -> Position:
     if kind not in installed.names(installed.POSITIONS):
         raise InvariantViolated(f"unknown kind of position: {kind!r}")
     return cast(type[Position], installed.load(installed.POSITIONS, kind)).from_json(fields)
+
+
+def is_same_place(one: Position, other: Position) -> bool:
+    """Whether two positions include exactly the same transactions."""
+    if type(one) is not type(other):
+        return False
+    return one.covers(other) and other.covers(one)

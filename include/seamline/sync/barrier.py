@@ -22,12 +22,11 @@ from dataclasses import dataclass, field
 
 from seamline.domain.errors import SeamlineError
 from seamline.domain.ledger import LedgerRow, StreamId
-from seamline.domain.position import Position
+from seamline.domain.position import Position, is_same_place
 from seamline.plan.model import SyncPlan
 from seamline.ports import Failpoints, Marker, ReadView, Sink, Source, StreamDirector, StreamReport, Unarmed
 from seamline.sync.clock import Clock, SystemClock
 from seamline.sync.hold import Distance, Hold, Taken, lease_for
-from seamline.sync.reconcile import is_same_place
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from seamline.domain.catalogue import Column, Table
 from seamline.domain.changes import Finding
 from seamline.domain.digest import KeyedDigest, Segment
 from seamline.domain.errors import SchemaConflict, SeamlineError
-from seamline.domain.position import Position
+from seamline.domain.position import is_same_place
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
 from seamline.plan.model import ControlTotalPlan
 from seamline.ports import ReadView
@@ -35,13 +35,6 @@ Texts = Mapping[str, str | None]
 def new_run_key() -> str:
     """A random key for the row hashes of one run: nobody can prepare two rows that pass for each other."""
     return secrets.token_hex(16)
-
-
-def is_same_place(one: Position, other: Position) -> bool:
-    """Whether two positions include exactly the same transactions."""
-    if type(one) is not type(other):
-        return False
-    return one.covers(other) and other.covers(one)
 
 
 def not_run(table: str, reason: str) -> TableVerdict:

@@ -22,6 +22,7 @@ from seamline.domain.cut_keep import CutKeep, KeptCut
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import GateFailed, InvariantViolated, Refused, TransientError
 from seamline.domain.ledger import StreamId
+from seamline.domain.position import is_same_place
 from seamline.domain.staged_cut import Lateness, Published, StagedCut
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Failpoints, Unarmed
@@ -173,7 +174,8 @@ class LakeCuts:
                 sync=cut.sync,
             )
         others = [table.table for table in cut.tables if str(pin.snapshots.get(table.table)) != table.staged_as]
-        if others or pin.position != cut.position:
+        # The ledger may name the same place by another address in the log than the source, as the barrier knows.
+        if others or not is_same_place(pin.position, cut.position):
             raise GateFailed(
                 f"run {cut.run_id} holds {', '.join(others) or 'its tables'} at {pin.position}, compared at"
                 f" {cut.position}: they are not what was compared",
