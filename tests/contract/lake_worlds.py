@@ -23,12 +23,10 @@ from seamline.kinds.found import sink_kind
 from seamline.kinds.frames import Frames
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Failpoints, Load, Sink
-from seamline.sinks.delta import types as delta_types
 from seamline.sinks.delta.catalogue import DeltaCatalogue
 from seamline.sinks.delta.read_back import live as delta_live
 from seamline.sinks.delta.sink import DeltaSink
 from seamline.sinks.iceberg import snapshot
-from seamline.sinks.iceberg import types as iceberg_types
 from seamline.sinks.iceberg.manifests import Head
 from seamline.sinks.iceberg.read_back import live as iceberg_live
 from seamline.sinks.iceberg.sink import IcebergSink
@@ -38,7 +36,6 @@ from seamline.sinks.lake.pointers import Pointers
 from seamline.sinks.lake.postgres_store import PostgresLakeStore
 from seamline.sinks.lake.read_back import Live
 from seamline.sinks.lake.sink import LakeSink
-from seamline.sinks.lake.storage import RowStorage
 from seamline.sinks.lake.store import LakeStore, Seen
 from seamline.values.arrow import schema_of
 from seamline.values.build import rows_of
@@ -66,7 +63,6 @@ class Lake:
 
     name: str
     sink: type[IcebergSink] | type[DeltaSink]
-    storage: RowStorage
     catalogue: Callable[[DestinationPlan], Pointers]
     live: Live
     options: tuple[tuple[str, str], ...] = ()
@@ -75,7 +71,6 @@ class Lake:
 ICEBERG = Lake(
     "iceberg",
     IcebergSink,
-    iceberg_types,
     lambda destination: Catalogue(CATALOG),
     iceberg_live,
     (("catalog", CATALOG),),
@@ -83,7 +78,6 @@ ICEBERG = Lake(
 DELTA = Lake(
     "delta",
     DeltaSink,
-    delta_types,
     lambda destination: DeltaCatalogue(dict(destination.options)["warehouse"]),
     delta_live,
 )

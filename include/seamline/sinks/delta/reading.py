@@ -8,16 +8,14 @@ The ledger names folders by their absolute paths: the warehouse must be there un
 """
 
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
 
-from seamline.adapters.connections import Connection, parsed
+from seamline.adapters.connections import parsed
 from seamline.adapters.connections import resolve as connection_of
-from seamline.databases.postgres.client import open_session
 from seamline.domain.ledger import StreamId
 from seamline.kinds.reading import SyncTables
 from seamline.plan.model import DestinationPlan
@@ -30,7 +28,7 @@ from seamline.sinks.delta.state import TableState
 from seamline.sinks.delta.types import arrow_schema
 from seamline.sinks.lake.files import translated
 from seamline.sinks.lake.identity import ROW_HASH
-from seamline.sinks.lake.pinned import PROVEN, pinned
+from seamline.sinks.lake.pinned import PROVEN, open_pinned
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,22 +72,18 @@ def open_lake(
 ) -> SyncTables:
     """The tables of a sync by the ledger's database alone. `uri`: as postgresql://login:password@host:port/database;
     its login reads schema `seamline`. `at`: a business date, `proven` or `live`."""
-    return _opened(parsed(uri), DeltaCatalogue(warehouse), StreamId(sync, destination), namespace, at)
+    return open_pinned(
+        parsed(uri), DeltaCatalogue(warehouse), StreamId(sync, destination), namespace, at, table_of=_table
+    )
 
 
 def open_tables(destination: DestinationPlan, stream: StreamId, at: date | str) -> SyncTables:
     """`kinds.sink.ReadsAtOnePosition`."""
     catalogue = DeltaCatalogue(options_of(destination).warehouse)
-    return _opened(connection_of(destination.connection), catalogue, stream, destination.namespace, at)
+    connection = connection_of(destination.connection)
+    return open_pinned(connection, catalogue, stream, destination.namespace, at, table_of=_table)
 
 
-def _opened(
-    connection: Connection, catalogue: DeltaCatalogue, stream: StreamId, namespace: str, at: date | str
-) -> SyncTables:
-    with closing(open_session(connection, application_name="seamline reads a lake")) as session:
-        found = pinned(session, catalogue, stream, namespace, at)
-    tables = {}
-    for name, number in sorted(found.snapshots.items()):
-        pointer = Pointer.parsed(found.locations[name]).at_number(number)
-        tables[name] = DeltaTable(name, str(pointer.folder), pointer.version)
-    return SyncTables(stream.sync, found.position, tables, cut=found.cut.tag if found.cut else "")
+def _table(name: str, location: str, number: int) -> DeltaTable:
+    pointer = Pointer.parsed(location).at_number(number)
+    return DeltaTable(name, str(pointer.folder), pointer.version)

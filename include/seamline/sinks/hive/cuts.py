@@ -18,9 +18,10 @@ from seamline.databases.postgres.client import Session, open_session, translated
 from seamline.domain.catalogue import Table
 from seamline.domain.cut_keep import KeptCut
 from seamline.domain.date_before import PublishedTable
-from seamline.domain.errors import InvariantViolated, Refused, TransientError
+from seamline.domain.errors import Refused, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.staged_cut import Lateness, Published, StagedCut, StagedTable
+from seamline.kinds.cut_rules import KnownCut, require_repeat_of
 from seamline.plan.model import DestinationPlan
 from seamline.ports import Load
 from seamline.sinks.hive import cut_rows, tables, types
@@ -152,21 +153,7 @@ class HiveCuts:
         )
 
     def _repeat_of(self, known: Recorded, stream: StreamId, cut: StagedCut, signed_by: str) -> Published:
-        if known.business_date != cut.business_date:
-            raise InvariantViolated(f"run {cut.run_id} had published the cut of {known.business_date} of {cut.sync}")
-        if known.has_expired:
-            raise Refused(
-                f"the cut that run {cut.run_id} made of {cut.business_date} has expired in {cut.destination}",
-                hint="trigger the date again: its cut becomes the next version",
-                sync=cut.sync,
-            )
-        if known.position != cut.position:
-            raise Refused(
-                f"run {cut.run_id} has a cut in {cut.destination} already, at {known.position} and not at"
-                f" {cut.position}: what was judged now is not what is there",
-                hint="the platform database lost that run or is a new one: trigger the date by a run of another name",
-                sync=cut.sync,
-            )
+        require_repeat_of(cut, KnownCut(stream.sync, known.business_date, known.position, known.has_expired))
         if not known.is_published:
             self._finish(stream, known.business_date, known.version)
         # Who has signed last: a later question about this very cut may have been answered by somebody else.

@@ -8,7 +8,6 @@ The catalogue names files by their absolute paths: the warehouse must be there u
 """
 
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import date
 
@@ -17,9 +16,8 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 from pyiceberg.table import DataScan, StaticTable
 
-from seamline.adapters.connections import Connection, parsed
+from seamline.adapters.connections import parsed
 from seamline.adapters.connections import resolve as connection_of
-from seamline.databases.postgres.client import open_session
 from seamline.domain.ledger import StreamId
 from seamline.kinds.reading import SyncTables
 from seamline.plan.model import DestinationPlan
@@ -27,7 +25,7 @@ from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.files import translated
 from seamline.sinks.lake.identity import ROW_HASH
-from seamline.sinks.lake.pinned import PROVEN, pinned
+from seamline.sinks.lake.pinned import PROVEN, open_pinned
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +71,13 @@ def open_catalogue(
 ) -> SyncTables:
     """The tables of a sync by the catalogue's database alone. `uri`: as postgresql://login:password@host:port/database;
     its login reads schema `seamline` and `public.iceberg_tables`. `at`: a business date, `proven` or `live`."""
-    return _opened(parsed(uri), Catalogue(catalog), StreamId(sync, destination), namespace, at)
+    return open_pinned(
+        parsed(uri), Catalogue(catalog), StreamId(sync, destination), namespace, at, table_of=IcebergTable
+    )
 
 
 def open_tables(destination: DestinationPlan, stream: StreamId, at: date | str) -> SyncTables:
     """`kinds.sink.ReadsAtOnePosition`."""
     catalogue = Catalogue(options_of(destination).catalog)
-    return _opened(connection_of(destination.connection), catalogue, stream, destination.namespace, at)
-
-
-def _opened(
-    connection: Connection, catalogue: Catalogue, stream: StreamId, namespace: str, at: date | str
-) -> SyncTables:
-    with closing(open_session(connection, application_name="seamline reads a lake")) as session:
-        found = pinned(session, catalogue, stream, namespace, at)
-    tables = {
-        name: IcebergTable(name, found.locations[name], number) for name, number in sorted(found.snapshots.items())
-    }
-    return SyncTables(stream.sync, found.position, tables, cut=found.cut.tag if found.cut else "")
+    connection = connection_of(destination.connection)
+    return open_pinned(connection, catalogue, stream, destination.namespace, at, table_of=IcebergTable)

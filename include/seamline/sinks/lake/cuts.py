@@ -20,10 +20,11 @@ from seamline.databases.postgres.client import Session, open_session, translated
 from seamline.domain.catalogue import Table
 from seamline.domain.cut_keep import CutKeep, KeptCut
 from seamline.domain.date_before import PublishedTable
-from seamline.domain.errors import GateFailed, InvariantViolated, Refused, TransientError
+from seamline.domain.errors import GateFailed, Refused, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import is_same_place
 from seamline.domain.staged_cut import Lateness, Published, StagedCut
+from seamline.kinds.cut_rules import KnownCut, require_repeat_of
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Failpoints, Unarmed
 from seamline.ports.cuts import PinnedTables
@@ -185,21 +186,7 @@ class LakeCuts:
         return pin
 
     def _repeat_of(self, known: Recorded, stream: StreamId, cut: StagedCut, signed_by: str) -> Published:
-        if known.business_date != cut.business_date:
-            raise InvariantViolated(f"run {cut.run_id} had published the cut of {known.business_date} of {cut.sync}")
-        if known.has_expired:
-            raise Refused(
-                f"the cut that run {cut.run_id} made of {cut.business_date} has expired in {cut.destination}",
-                hint="trigger the date again: its cut becomes the next version",
-                sync=cut.sync,
-            )
-        if known.position != cut.position:
-            raise Refused(
-                f"run {cut.run_id} has a cut in {cut.destination} already, at {known.position} and not at"
-                f" {cut.position}: what was judged now is not what is there",
-                hint="the platform database lost that run or is a new one: trigger the date by a run of another name",
-                sync=cut.sync,
-            )
+        require_repeat_of(cut, KnownCut(stream.sync, known.business_date, known.position, known.has_expired))
         # Who has signed last: a later question about this very cut may have been answered by somebody else.
         signer = signed_by or known.signed_by
         if signer != known.signed_by:

@@ -4,17 +4,20 @@ By the tag of a cut, or by one row of `seamline.lake_state`: a reader that opens
 commits.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import date
 
 import psycopg
 
+from seamline.adapters.connections import Connection
 from seamline.databases.postgres import ledger
-from seamline.databases.postgres.client import Session, translated
+from seamline.databases.postgres.client import Session, open_session, translated
 from seamline.domain.errors import ConfigError, Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position
+from seamline.kinds.reading import PinnedTable, SyncTables
 from seamline.sinks.lake import cut_rows
 from seamline.sinks.lake import state as lake_state
 from seamline.sinks.lake.cut_rows import PublishedCut
@@ -55,6 +58,22 @@ def pinned(session: Session, catalogue: Pointers, stream: StreamId, namespace: s
             sync=stream.sync,
         )
     return found
+
+
+def open_pinned(
+    connection: Connection,
+    catalogue: Pointers,
+    stream: StreamId,
+    namespace: str,
+    at: date | str,
+    *,
+    table_of: Callable[[str, str, int], PinnedTable],
+) -> SyncTables:
+    """The tables as `pinned` finds them. `table_of`: from a name, where its pointer leads, and what to read there."""
+    with closing(open_session(connection, application_name="seamline reads a lake")) as session:
+        found = pinned(session, catalogue, stream, namespace, at)
+    tables = {name: table_of(name, found.locations[name], number) for name, number in sorted(found.snapshots.items())}
+    return SyncTables(stream.sync, found.position, tables, cut=found.cut.tag if found.cut else "")
 
 
 def _live(session: Session, stream: StreamId, locations: Mapping[str, str]) -> Pinned | None:

@@ -36,10 +36,11 @@ from seamline.domain.cut_names import (
     partition_name,
 )
 from seamline.domain.date_before import PublishedTable
-from seamline.domain.errors import InvariantViolated, Refused, SchemaConflict, TransientError
+from seamline.domain.errors import Refused, SchemaConflict, TransientError
 from seamline.domain.position import Position, position_from_json, position_to_json
 from seamline.domain.staged_cut import CutMode, Lateness, Published, StagedCut, StagedTable
 from seamline.domain.verdict import Verdict
+from seamline.kinds.cut_rules import KnownCut, require_repeat_of
 from seamline.plan.model import DestinationPlan
 from seamline.sinks.postgres.cut_columns import ColumnsMisfit, allow_null, fit_columns, stored_columns
 from seamline.sinks.postgres.cut_places import in_place_of_view, proven_place
@@ -211,17 +212,7 @@ class PostgresCuts:
         ).fetchone()
         if row is None:
             return None
-        if row[:2] != (cut.sync, cut.business_date):
-            raise InvariantViolated(f"run {cut.run_id} had published the cut of {row[1]} of {row[0]}")
-        if row[6] is not None:
-            raise _has_expired(cut)
-        if position_from_json(row[5]) != cut.position:
-            raise Refused(
-                f"run {cut.run_id} has a cut in {cut.destination} already, at {position_from_json(row[5])} and not at"
-                f" {cut.position}: what was judged now is not what is there",
-                hint="the platform database lost that run or is a new one: trigger the date by a run of another name",
-                sync=cut.sync,
-            )
+        require_repeat_of(cut, KnownCut(row[0], row[1], position_from_json(row[5]), row[6] is not None))
         return _Attached(row[2], row[3], row[4])
 
     def _attach_all(self, cut: StagedCut, signed_by: str) -> _Attached:
@@ -498,14 +489,6 @@ class PostgresCuts:
 def open_cuts(destination: DestinationPlan) -> PostgresCuts:
     """The cuts of a destination, in a session of their own."""
     return PostgresCuts(destination, open_session(resolve(destination.connection), application_name="seamline cuts"))
-
-
-def _has_expired(cut: StagedCut) -> Refused:
-    return Refused(
-        f"the cut that run {cut.run_id} made of {cut.business_date} has expired in {cut.destination}",
-        hint="trigger the date again: its cut becomes the next version",
-        sync=cut.sync,
-    )
 
 
 def _date(day: date) -> str:

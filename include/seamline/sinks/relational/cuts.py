@@ -27,10 +27,11 @@ from seamline.adapters.connections import resolve
 from seamline.domain.catalogue import Table
 from seamline.domain.cut_names import CUT_COLUMNS, fitted, partition_name
 from seamline.domain.date_before import PublishedTable
-from seamline.domain.errors import InvariantViolated, Refused, SchemaConflict
+from seamline.domain.errors import Refused, SchemaConflict
 from seamline.domain.position import position_from_json, position_to_json
 from seamline.domain.staged_cut import CutMode, Lateness, Published, StagedCut, StagedTable
 from seamline.domain.verdict import Verdict
+from seamline.kinds.cut_rules import KnownCut, require_repeat_of
 from seamline.plan.model import DestinationPlan
 from seamline.sinks.relational.cut_catalogue import (
     base_tables_in,
@@ -148,22 +149,7 @@ class RelationalCuts:
         if not rows:
             return None
         sync, day, version, is_published, signed_by, position, has_expired = rows[0]
-        if (sync, day) != (cut.sync, cut.business_date):
-            raise InvariantViolated(f"run {cut.run_id} had published the cut of {day} of {sync}")
-        if has_expired:
-            raise Refused(
-                f"the cut that run {cut.run_id} made of {cut.business_date} has expired in {cut.destination}",
-                hint="trigger the date again: its cut becomes the next version",
-                sync=cut.sync,
-            )
-        found = position_from_json(json.loads(position))
-        if found != cut.position:
-            raise Refused(
-                f"run {cut.run_id} has a cut in {cut.destination} already, at {found} and not at {cut.position}: what"
-                " was judged now is not what is there",
-                hint="the platform database lost that run or is a new one: trigger the date by a run of another name",
-                sync=cut.sync,
-            )
+        require_repeat_of(cut, KnownCut(sync, day, position_from_json(json.loads(position)), bool(has_expired)))
         return _Recorded(int(version), bool(is_published), str(signed_by))
 
     # ---- steps 1 and 2: the version's tables -----------------------------------------------------------------------

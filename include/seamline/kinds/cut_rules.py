@@ -1,0 +1,40 @@
+"""Rules of every destination that keeps its cuts by the runs that made them, whatever server it writes to."""
+
+from dataclasses import dataclass
+from datetime import date
+
+from seamline.domain.errors import InvariantViolated, Refused
+from seamline.domain.position import Position
+from seamline.domain.staged_cut import StagedCut
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCut:
+    """What a destination has of the cut that a run made. `has_expired`: its rows are gone."""
+
+    sync: str
+    business_date: date
+    position: Position
+    has_expired: bool
+
+
+def require_repeat_of(cut: StagedCut, known: KnownCut) -> None:
+    """What a destination knows of the run that is about to publish `cut` is this very cut, and still there.
+
+    InvariantViolated: it is another sync's or another date's. Refused: it has expired, or stands at another position.
+    """
+    if (known.sync, known.business_date) != (cut.sync, cut.business_date):
+        raise InvariantViolated(f"run {cut.run_id} had published the cut of {known.business_date} of {known.sync}")
+    if known.has_expired:
+        raise Refused(
+            f"the cut that run {cut.run_id} made of {cut.business_date} has expired in {cut.destination}",
+            hint="trigger the date again: its cut becomes the next version",
+            sync=cut.sync,
+        )
+    if known.position != cut.position:
+        raise Refused(
+            f"run {cut.run_id} has a cut in {cut.destination} already, at {known.position} and not at"
+            f" {cut.position}: what was judged now is not what is there",
+            hint="the platform database lost that run or is a new one: trigger the date by a run of another name",
+            sync=cut.sync,
+        )
