@@ -29,7 +29,7 @@ catalog: lake
 warehouse: /srv/warehouse
 """
 WITHOUT_CUTS = SYNC.partition("nightly:")[0]
-WITH_PLAIN_CUTS = SYNC.partition("  expectations:")[0]
+WITH_PLAIN_CUTS = SYNC.replace("  expectations: settlement\n", "")
 FILE = "destinations/warehouse.yaml"
 
 
@@ -63,7 +63,7 @@ def test_what_the_nightly_cannot_do_there_is_refused_by_the_power_that_lacks(tmp
         load_declarations(write_declarations(tmp_path, {FILE: LAKE}))
     said = str(refused.value)
     assert "reconcile.expectations: destination `warehouse` (iceberg) cannot have its rows checked" in said
-    assert "cannot have derived tables computed" in said
+    assert "derived tables" not in said
     assert "hold cuts" not in said
 
 

@@ -23,8 +23,9 @@ from tests.unit.memory_views import Row
 from tests.unit.test_nightly_cut import ACCOUNT, DAY, ENTRY, PLAN, ROWS, SOON, DatedView, P, Views, World
 
 LAKE = DestinationPlan("lake", "iceberg", "catalogue", "settlement", cut_source=CutSource.LIVE)
-ALONE = replace(PLAN, destinations=(LAKE,), derived=())
-BESIDE = replace(PLAN, destinations=(*PLAN.destinations, LAKE), derived=())
+DERIVING = replace(PLAN, destinations=(LAKE,))
+ALONE = replace(DERIVING, derived=())
+BESIDE = replace(ALONE, destinations=(*PLAN.destinations, LAKE))
 
 
 @dataclass
@@ -47,7 +48,7 @@ class LakeWorld(World):
             yield Aligned(P, 0, [self.view(ROWS)] * count, pinning.open(count), 0.1, lambda: None)
             self.is_open = False
 
-        return LiveCutTools(aligned, pinning, self.date_before, self.open_cut, lambda: self.now)
+        return LiveCutTools(aligned, pinning, self.date_before, self.open_cut, self.derive, lambda: self.now)
 
     def pin(self, count: int) -> PinnedTables:
         self.pins += 1
@@ -73,6 +74,30 @@ def test_every_table_is_compared_whole_and_what_is_held_is_handed_on() -> None:
     assert world.results["cut"]["lake"]["tables"][0]["staged_as"] == "11"
     assert [receipt.staged_as for receipt in world.receipts] == ["11", "12"]
     assert world.reads == [], "nothing is read into it a second time"
+
+
+def test_derived_tables_are_computed_from_what_is_held_once_the_source_is_let_go() -> None:
+    world = LakeWorld()
+    cut = world.cuts(DERIVING)["lake"]
+    assert world.derived_bases == ["12", "11"]
+    assert [(t.table, t.mode, t.rows, t.verdict) for t in cut.tables[2:]] == [
+        ("balance", CutMode.DERIVED, 3, Verdict.MATCH),
+        ("heads", CutMode.DERIVED, 3, Verdict.MATCH),
+    ]
+    assert [table.table for table in world.saved[0].tables] == ["account", "entry", "balance", "heads"]
+    assert len(world.receipts) == 2, "of what was read alone"
+
+
+def test_a_derived_table_is_left_out_with_its_base_and_inconclusive_with_the_others() -> None:
+    earlier = LakeWorld(now=SOON).cuts(DERIVING, day=DAY - timedelta(days=1))["lake"]
+    assert set(earlier.left_out) == {"account", "heads"}
+    assert [table.table for table in earlier.tables] == ["entry", "balance"]
+    world = LakeWorld(not_aligned=1)
+    world.cuts(DERIVING)
+    assert [(one.table, one.verdict) for one in world.saved[0].tables][2:] == [
+        ("balance", Verdict.INCONCLUSIVE),
+        ("heads", Verdict.INCONCLUSIVE),
+    ]
 
 
 def test_a_row_of_another_date_that_the_lake_lacks_is_a_break_too() -> None:

@@ -26,7 +26,8 @@ from seamline.plan.model import (
 from seamline.ports import Load, TableRead
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sync.comparison import Work, compare_tables
-from seamline.sync.nightly_cut import CutTools, Derived, take_cut
+from seamline.sync.derived import Derived
+from seamline.sync.nightly_cut import CutTools, take_cut
 from tests.unit.memory_views import MemoryView, Row
 
 DAY = date(2026, 3, 5)

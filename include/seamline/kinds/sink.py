@@ -176,7 +176,10 @@ class ShowsRows(Protocol):
 
 @runtime_checkable
 class Derives(Protocol):
-    """A kind whose staged tables can be read by Spark's tasks, which compute other tables from them."""
+    """A kind whose staged tables can be read by Spark's tasks, which compute other tables from them.
+
+    Where cuts are live tables, a table is staged as what `pin_live` holds of it.
+    """
 
     def staged_parts(self, destination: DestinationPlan, load: Load, *, parts_max: int) -> Sequence[StagedPart]:
         """Parts of the staged rows that leave nothing out and overlap nowhere; at least one."""

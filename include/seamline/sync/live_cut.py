@@ -17,11 +17,12 @@ from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.staged_cut import StagedCut, StagedTable
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import DestinationPlan, Run
-from seamline.ports import ReadView
+from seamline.ports import Load, ReadView
 from seamline.ports.cuts import PinnedTables
 from seamline.sync.barrier import Aligned, NotAligned
 from seamline.sync.comparison import BARRIER, DIGEST, Work, compare_tables
 from seamline.sync.cut import CutRead, Selection, ended_day, select, with_verdicts
+from seamline.sync.derived import Derive, with_derived
 from seamline.sync.late_rows import DateBefore, OpenCut, since_date_before
 from seamline.sync.reconcile import inconclusive, not_run
 from seamline.sync.repetition import Tried, evidence_of
@@ -50,13 +51,14 @@ class Pinning:
 
 @dataclass(frozen=True, slots=True)
 class LiveCutTools:
-    """The world of one cut. `aligned(n)`: a barrier whose destination `pinning` opens. `date_before` and `open_cut` as
-    for a cut of rows."""
+    """The world of one cut. `aligned(n)`: a barrier whose destination `pinning` opens. `date_before`, `open_cut` and
+    `derive` as for a cut of rows; what is held of a table is what it is staged as."""
 
     aligned: Callable[[int], AbstractContextManager[Aligned]]
     pinning: Pinning
     date_before: DateBefore
     open_cut: OpenCut
+    derive: Derive
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
 
@@ -64,7 +66,7 @@ def take_live_cut(
     run: Run, destination: DestinationPlan, tools: LiveCutTools, *, tried: Sequence[Tried] = ()
 ) -> tuple[StagedCut | None, Reconciliation]:
     """The cut of the run's date, and what its comparison found. No cut, and INCONCLUSIVE, where both sides could not be
-    brought to one position.
+    brought to one position. What is derived is computed once both sides are closed.
 
     Refused: the date has not ended by this machine's clock, or no table has history for it.
     """
@@ -86,14 +88,18 @@ def take_live_cut(
                 totals=run.plan.reconcile.control_totals,
                 check=aligned.check,
             )
-            cut = with_verdicts(_cut(run, destination, selection, aligned, tools, verdicts), verdicts)
+            held = _cut(run, destination, selection, aligned, tools, verdicts)
             since = since_date_before(
                 run.plan, destination, business_date, aligned.source[0], tools.date_before, tools.open_cut
             )
     except NotAligned as exc:
-        verdicts = tuple(inconclusive(table.name, exc.message) for table in run.plan.tables)
+        names = [table.name for table in (*run.plan.tables, *run.plan.derived)]
+        verdicts = tuple(inconclusive(name, exc.message) for name in names)
         return None, _found(run, destination, None, verdicts, (), tools, started=started, tried=tried)
-    return cut, _found(run, destination, cut, verdicts, since, tools, started=started, tried=tried)
+    loads = _loads(selection, held)
+    whole, judged = with_derived(run.plan, destination, held, loads, verdicts, tools.derive)
+    cut = with_verdicts(whole, judged)
+    return cut, _found(run, destination, cut, judged, since, tools, started=started, tried=tried)
 
 
 def _require_history(run: Run, selection: Selection) -> None:
@@ -137,6 +143,13 @@ def _cut(
     )
 
 
+def _loads(selection: Selection, cut: StagedCut) -> dict[str, Load]:
+    """What the destination holds of each table."""
+    held = {table.table: table for table in cut.tables}
+    reads = ((read.plan.definition, held[read.plan.name]) for read in selection.reads)
+    return {table.name: Load(table, one.staged_as, one.rows) for table, one in reads}
+
+
 def _found(
     run: Run,
     destination: DestinationPlan,
@@ -151,7 +164,7 @@ def _found(
     """All tables in the plan's order, those that were left out with their reason."""
     by_table = {verdict.table: verdict for verdict in verdicts}
     left_out = cut.left_out if cut else {table.name: table.verdict.reason for table in run.plan.parked}
-    names = [*(table.name for table in run.plan.tables), *(table.name for table in run.plan.parked)]
+    names = [table.name for table in (*run.plan.tables, *run.plan.derived, *run.plan.parked)]
     return Reconciliation(
         run_id=run.run_id,
         sync=run.sync,

@@ -21,6 +21,7 @@ from seamline.ports import Load, StagedView, TableRead
 from seamline.sync.clock import Clock
 from seamline.sync.comparison import DIGEST, Work, compare_tables, with_whole_digests
 from seamline.sync.cut import CutRead, Selection, select, with_verdicts
+from seamline.sync.derived import Derive, with_derived
 from seamline.sync.late_rows import DateBefore, OpenCut, since_date_before
 from seamline.sync.live_cut import LiveCutTools, take_live_cut
 from seamline.sync.outcomes import in_each, outcome_of, require_one_done
@@ -29,15 +30,6 @@ from seamline.sync.repetition import Tried, evidence_of, until_conclusive
 from seamline.sync.snapshot import ReadAtOnePosition
 
 READ = "read"
-
-
-@dataclass(frozen=True, slots=True)
-class Derived:
-    """A derived table as it stands staged, already compared with the rows it came from."""
-
-    staged_as: str
-    rows: int
-    verdict: TableVerdict
 
 
 class CutRecords(Protocol):
@@ -61,7 +53,7 @@ class CutTools:
 
     open_read: Callable[[Sequence[TableRead]], AbstractContextManager[ReadAtOnePosition]]
     open_staged: Callable[[DestinationPlan, Sequence[Load], int], AbstractContextManager[Sequence[StagedView]]]
-    derive: Callable[[DestinationPlan, DerivedTablePlan, Load, str], Derived]
+    derive: Derive
     lateness: Callable[[DestinationPlan, date, Load], Lateness | None]
     date_before: DateBefore
     open_cut: OpenCut
@@ -139,6 +131,8 @@ def _conclusive_live(run: Run, destination: DestinationPlan, tools: CutTools, cl
     if cut is None:
         raise TransientError(f"no cut of {destination.name}: {found.tables[0].reason}", sync=run.sync)
     for table in cut.tables:
+        if table.mode is CutMode.DERIVED:
+            continue
         receipt = Receipt(table.table, 0, table.staged_as, table.rows, None, cut.position)
         tools.records.put_receipt(run.run_id, receipt)
     return cut
@@ -183,7 +177,7 @@ def take_cut(
     def judge(destination: DestinationPlan) -> tuple[StagedCut, Sequence[TableVerdict]]:
         if isinstance(one := staged[destination.name], SeamlineError):
             raise one
-        cut, verdicts = _derive(run, destination, *one, tools)
+        cut, verdicts = with_derived(run.plan, destination, *one, tools.derive)
         return with_verdicts(cut, verdicts), verdicts
 
     cuts: dict[str, StagedCut] = {}
@@ -263,29 +257,6 @@ def _staged_table(run: Run, destination: DestinationPlan, read: CutRead, load: L
         late_rows=found.late_rows if found else None,
         gone_rows=found.gone_rows if found else None,
     )
-
-
-def _derive(
-    run: Run,
-    destination: DestinationPlan,
-    cut: StagedCut,
-    loads: Mapping[str, Load],
-    verdicts: Sequence[TableVerdict],
-    tools: CutTools,
-) -> tuple[StagedCut, Sequence[TableVerdict]]:
-    """Add the derived tables whose base is in the cut; the others are left out with it."""
-    tables, left_out, judged = list(cut.tables), dict(cut.left_out), list(verdicts)
-    for derived in run.plan.derived:
-        if derived.table in left_out:
-            left_out[derived.name] = f"{derived.table}, which it is computed from: {left_out[derived.table]}"
-            continue
-        made = tools.derive(destination, derived, loads[derived.table], str(cut.position))
-        tables.append(StagedTable(derived.name, CutMode.DERIVED, made.staged_as, made.rows, made.verdict.verdict))
-        judged.append(made.verdict)
-    whole = StagedCut(
-        cut.run_id, cut.sync, cut.destination, cut.business_date, cut.position, cut.as_of, tuple(tables), left_out
-    )
-    return whole, judged
 
 
 def _reconciliation(

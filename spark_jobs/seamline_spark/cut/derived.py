@@ -13,7 +13,7 @@ from seamline.kinds.found import power, sink_kind
 from seamline.kinds.sink import Derives
 from seamline.plan.model import DerivedTablePlan, DestinationPlan
 from seamline.ports import Load
-from seamline.sync.nightly_cut import Derived
+from seamline.sync.derived import Derived
 
 _WHAT = "compute derived tables"
 

@@ -9,11 +9,12 @@ from seamline.domain.position import Position
 from seamline.plan.model import DestinationPlan, Run
 from seamline.ports import ReadView, Unarmed
 from seamline.sync.barrier import Aligned, Barrier, Patience
+from seamline.sync.derived import Derive
 from seamline.sync.late_rows import DateBefore
 from seamline.sync.live_cut import LiveCutTools, Pinning
 
 
-def live_cut_tools(run: Run, destination: DestinationPlan, *, date_before: DateBefore) -> LiveCutTools:
+def live_cut_tools(run: Run, destination: DestinationPlan, *, date_before: DateBefore, derive: Derive) -> LiveCutTools:
     plan = run.plan
     pinning = Pinning(lambda count: registry.pin_live(plan, destination, count, run_id=run.run_id))
     aligned_at: list[Position] = []
@@ -39,4 +40,4 @@ def live_cut_tools(run: Run, destination: DestinationPlan, *, date_before: DateB
         with closing(registry.published_view(plan, destination, published, position=aligned_at[-1])) as view:
             yield view
 
-    return LiveCutTools(aligned, pinning, date_before, open_cut)
+    return LiveCutTools(aligned, pinning, date_before, open_cut, derive)

@@ -18,8 +18,9 @@ from seamline.domain.errors import SeamlineError
 from seamline.domain.staged_cut import CutSource, Lateness, StagedCut
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run
 from seamline.ports import Load
+from seamline.sync.derived import Derived
 from seamline.sync.late_rows import DateBefore
-from seamline.sync.nightly_cut import CutTools, Derived, made_of, take_conclusive_cut
+from seamline.sync.nightly_cut import CutTools, made_of, take_conclusive_cut
 from seamline_spark.cut.derived import derive
 from seamline_spark.cut.live import live_cut_tools
 from seamline_spark.session import open_session
@@ -64,7 +65,7 @@ def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
             date_before=date_before_of(run),
             open_cut=reader.open_cut,
             records=store,
-            live=lambda destination: live_cut_tools(run, destination, date_before=date_before_of(run)),
+            live=lambda destination: live_cut_tools(run, destination, date_before=date_before_of(run), derive=derived),
         )
         cuts = take_conclusive_cut(run, tools)
     for staged in cuts.values():

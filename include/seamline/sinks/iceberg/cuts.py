@@ -4,12 +4,14 @@ from contextlib import closing
 
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports.cuts import PinnedTables
+from seamline.sinks.iceberg.derived import placed
 from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.iceberg.read_back import live
 from seamline.sinks.iceberg.tags import IcebergTags
 from seamline.sinks.iceberg.views import IcebergViewFiles
 from seamline.sinks.lake import cuts as lake_cuts
 from seamline.sinks.lake.catalogue import Catalogue
+from seamline.sinks.lake.cut_derived import CutDerived
 from seamline.sinks.lake.cut_views import CutViews
 from seamline.sinks.lake.cuts import LakeCuts
 
@@ -18,7 +20,8 @@ def open_cuts(destination: DestinationPlan) -> LakeCuts:
     options = options_of(destination)
     catalogue = Catalogue(options.catalog)
     views = CutViews(catalogue, destination.cut_namespace, IcebergViewFiles(options, destination))
-    return lake_cuts.open_cuts(destination, catalogue, IcebergTags(), views)
+    derived = CutDerived(options.warehouse, placed(options))
+    return lake_cuts.open_cuts(destination, catalogue, IcebergTags(), views, derived)
 
 
 def pin_live(plan: SyncPlan, destination: DestinationPlan, count: int, *, run_id: str) -> PinnedTables:

@@ -30,11 +30,13 @@ from seamline.sinks.lake.pinned import PROVEN, open_pinned
 
 @dataclass(frozen=True, slots=True)
 class IcebergTable:
-    """`kinds.reading.PinnedTable`. `location`: its metadata file, by which any client opens it at `snapshot_id`."""
+    """`kinds.reading.PinnedTable`. `location`: its metadata file, by which any client opens it at `snapshot_id`.
+    `selected`: the columns to read; all without any."""
 
     name: str
     location: str
     snapshot_id: int
+    selected: tuple[str, ...] = ()
 
     @property
     def schema(self) -> pa.Schema:
@@ -45,10 +47,14 @@ class IcebergTable:
         return len(list(self._scan().plan_files()))
 
     def batches(self, *, part: int = 0, of: int = 1) -> Iterator[pa.RecordBatch]:
+        return self.batches_of(slice(part, None, of))
+
+    def batches_of(self, files: slice) -> Iterator[pa.RecordBatch]:
+        """The rows of some of its files, whose order is the same at any time."""
         with translated(f"read table {self.name}"):
             scan = self._scan()
             schema = _schema_of(scan)
-            tasks = list(scan.plan_files())[part::of]
+            tasks = list(scan.plan_files())[files]
             reading = ArrowScan(scan.table_metadata, scan.io, scan.projection(), AlwaysTrue())
             for batch in reading.to_record_batches(tasks):
                 yield batch.cast(schema)
@@ -58,8 +64,8 @@ class IcebergTable:
 
     def _scan(self) -> DataScan:
         table = StaticTable.from_metadata(self.location)
-        names = [field.name for field in table.schema().fields if field.name != ROW_HASH]
-        return table.scan(snapshot_id=self.snapshot_id, selected_fields=tuple(names))
+        names = tuple(field.name for field in table.schema().fields if field.name != ROW_HASH)
+        return table.scan(snapshot_id=self.snapshot_id, selected_fields=self.selected or names)
 
 
 def _schema_of(scan: DataScan) -> pa.Schema:

@@ -1,7 +1,8 @@
 """The rows of a lake's cuts in the catalogue's database: which snapshots of its tables are the cut of a date.
 
 `lake_pin` holds what a nightly run has looked at and nobody has published yet, `lake_cut` and `lake_cut_table` what is
-published. A stream's name is in each key: the same database may be the catalogue of several destinations.
+published, `lake_derived` which tables are derived ones. A stream's name is in each key: the same database may be the
+catalogue of several destinations.
 """
 
 import json
@@ -57,6 +58,11 @@ CREATE TABLE IF NOT EXISTS seamline.lake_cut_table (
     is_proven boolean NOT NULL,
     PRIMARY KEY (stream, table_name, business_date, version),
     FOREIGN KEY (stream, business_date, version) REFERENCES seamline.lake_cut
+);
+CREATE TABLE IF NOT EXISTS seamline.lake_derived (
+    stream text NOT NULL,
+    table_name text NOT NULL,
+    PRIMARY KEY (stream, table_name)
 );
 """
 # Where nothing was ever cut there are no tables.
@@ -193,6 +199,8 @@ def write_cut(
     # Of the whole cut: beside a table that is not clean the others stand for a date that nobody has signed.
     is_proven = cut.verdict is Verdict.MATCH or bool(signed_by)
     for table in cut.tables:
+        if table.mode is CutMode.DERIVED:
+            _own_derived(session, stream, table.table)
         session.execute(
             "INSERT INTO seamline.lake_cut_table VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
             (
@@ -207,6 +215,16 @@ def write_cut(
                 is_proven,
             ),
         )
+
+
+def derived_tables(session: Session, stream: StreamId) -> set[str]:
+    """Those that cuts of the stream have made."""
+    rows = session.execute("SELECT table_name FROM seamline.lake_derived WHERE stream = %s", (str(stream),)).fetchall()
+    return {str(table) for (table,) in rows}
+
+
+def _own_derived(session: Session, stream: StreamId, table: str) -> None:
+    session.execute("INSERT INTO seamline.lake_derived VALUES (%s, %s) ON CONFLICT DO NOTHING", (str(stream), table))
 
 
 def sign(session: Session, stream: StreamId, business_date: date, version: int, signed_by: str) -> None:

@@ -23,12 +23,13 @@ from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import GateFailed, Refused, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import is_same_place
-from seamline.domain.staged_cut import Lateness, Published, StagedCut
+from seamline.domain.staged_cut import CutMode, Lateness, Published, StagedCut
 from seamline.kinds.cut_rules import KnownCut, require_repeat_of
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Failpoints, Unarmed
 from seamline.ports.cuts import PinnedTables
 from seamline.sinks.lake import cut_rows
+from seamline.sinks.lake.cut_derived import CutDerived
 from seamline.sinks.lake.cut_rows import Pin, Recorded
 from seamline.sinks.lake.cut_views import CutViews, Followed
 from seamline.sinks.lake.pointers import Pointers
@@ -63,6 +64,7 @@ class LakeCuts:
         session: Session,
         tags: Tagging,
         views: CutViews | None,
+        derived: CutDerived | None = None,
         *,
         failpoints: Failpoints | None = None,
     ) -> None:
@@ -71,6 +73,7 @@ class LakeCuts:
         self._session = session
         self._tags = tags
         self._views = views
+        self._derived = derived
         self._failpoints = failpoints or Unarmed()
 
     def close(self) -> None:
@@ -152,16 +155,18 @@ class LakeCuts:
         version = cut_rows.next_version(self._session, stream, cut.business_date)
         names = {table.table for table in cut.tables}
         heads = self._heads()
+        made = self._derived.moves(self._session, stream, cut, heads) if self._derived else ()
+        snapshots = {**pin.snapshots, **{move.table: move.snapshot_id for move in made}}
         until = datetime.now(UTC) + pin.kept_for
         tag, over = cut_rows.tag_of(cut.business_date, version), [_pin_tag(cut.run_id)]
         wanted = {
             name: TableTags([Tag(tag, number, until)] if name in names else (), over)
-            for name, number in pin.snapshots.items()
+            for name, number in snapshots.items()
             if name in names or name in heads
         }
-        _there(heads, names)
-        with self._viewed(stream) as follow, self._tagged(heads, wanted, stream) as tagged:
-            cut_rows.write_cut(self._session, stream, cut, version, snapshots=pin.snapshots, signed_by=signed_by)
+        _there(heads, names - {move.table for move in made})
+        with self._viewed(stream) as follow, self._tagged(heads, wanted, stream, made) as tagged:
+            cut_rows.write_cut(self._session, stream, cut, version, snapshots=snapshots, signed_by=signed_by)
             cut_rows.forget_pin(self._session, str(stream), cut.run_id)
             follow(tagged)
         return Published(version, is_new=True, signed_by=signed_by)
@@ -174,7 +179,8 @@ class LakeCuts:
                 hint=f"they are held for {PINNED_FOR.days} days: run the task `cut` again",
                 sync=cut.sync,
             )
-        others = [table.table for table in cut.tables if str(pin.snapshots.get(table.table)) != table.staged_as]
+        held = [table for table in cut.tables if table.mode is not CutMode.DERIVED]
+        others = [table.table for table in held if str(pin.snapshots.get(table.table)) != table.staged_as]
         # The ledger may name the same place by another address in the log than the source, as the barrier knows.
         if others or not is_same_place(pin.position, cut.position):
             raise GateFailed(
@@ -249,23 +255,34 @@ class LakeCuts:
 
     @contextmanager
     def _tagged(
-        self, heads: Mapping[str, str], wanted: Mapping[str, TableTags], stream: StreamId
+        self,
+        heads: Mapping[str, str],
+        wanted: Mapping[str, TableTags],
+        stream: StreamId,
+        made: Sequence[PointerMove] = (),
     ) -> Iterator[Mapping[str, str]]:
         """Move the pointers of all tables to their new tags and commit, with what the caller writes inside.
 
-        Yields where the pointers of all tables lead once this is committed. `heads` may be older. PointerMoved: a table
-        is not there any more.
+        Yields where the pointers of all tables lead once this is committed. `heads` may be older. `made`: tables that
+        get other rows in the same step. PointerMoved: a table is not there any more, or one of `made` has moved.
         """
         staged: dict[str, Tagged] = {}
         try:
             with self._session.transaction():
                 # The stream waits for us: one that commits all the time would be ahead of each attempt.
                 held = self._catalogue.held(self._session, self._destination.namespace, wanted)
+                begun = {**held, **_made_from(held, made)}
                 for name, tags in wanted.items():
-                    found = self._tags.staged(name, _held(held, name), tags, mark=f"{stream.sync}-cut")
+                    found = self._tags.staged(name, _held(begun, name), tags, mark=f"{stream.sync}-cut")
                     if found is not None:
                         staged[name] = found
-                moves = [PointerMove(name, held[name], one.location, one.snapshot_id) for name, one in staged.items()]
+                moves = [
+                    *(move for move in made if move.table not in staged),
+                    *(
+                        PointerMove(name, held.get(name, ""), one.location, one.snapshot_id)
+                        for name, one in staged.items()
+                    ),
+                ]
                 self._failpoints.reach("lake.tags_written")
                 yield {**heads, **held, **{move.table: move.new for move in moves}}
                 self._failpoints.reach("lake.cut_recorded")
@@ -336,12 +353,16 @@ class LakeCuts:
 
 
 def open_cuts(
-    destination: DestinationPlan, catalogue: Pointers, tags: Tagging, views: CutViews | None = None
+    destination: DestinationPlan,
+    catalogue: Pointers,
+    tags: Tagging,
+    views: CutViews | None = None,
+    derived: CutDerived | None = None,
 ) -> LakeCuts:
     """In a session of their own."""
     session = open_session(resolve(destination.connection), application_name="seamline cuts")
     armed = armed_failpoints.from_environment(settings.process_environment())
-    return LakeCuts(destination, catalogue, session, tags, views, failpoints=armed)
+    return LakeCuts(destination, catalogue, session, tags, views, derived, failpoints=armed)
 
 
 def pin_live(
@@ -360,6 +381,14 @@ def pin_live(
 def _pin_tag(run_id: str) -> str:
     """Of the run's own, under a name that any client takes."""
     return f"seamline_run_{hashlib.sha256(run_id.encode()).hexdigest()[:16]}"
+
+
+def _made_from(held: Mapping[str, str], made: Sequence[PointerMove]) -> dict[str, str]:
+    """Where the pointers of tables with other rows are to lead, if they still stand where these rows go on from."""
+    for move in made:
+        if held.get(move.table, "") != move.old:
+            raise PointerMoved(move.table)
+    return {move.table: move.new for move in made}
 
 
 def _held(held: Mapping[str, str], table: str) -> str:

@@ -70,14 +70,14 @@ class LakeLoadArea:
             location = new_location(self._warehouse, self._namespace, table.name)
             location.mkdir(parents=True)
             self._places.append(location)
-            places[table.name] = StagedPlace(table, self._namespace, _name_of(self._warehouse, location))
+            places[table.name] = StagedPlace(table, self._namespace, name_of(self._warehouse, location))
         return places
 
     def progress(self) -> LoadProgress:
         sizes = [(path.name, list((path / "data").glob("*.parquet"))) for path in self._places]
         written = sum(file.stat().st_size for _, files in sizes for file in files)
         begun = [path for path in self._places if (path / "data").exists() and not (path / _RECEIPT).exists()]
-        return LoadProgress(written, tuple(_name_of(self._warehouse, path) for path in begun), is_working=False)
+        return LoadProgress(written, tuple(name_of(self._warehouse, path) for path in begun), is_working=False)
 
     def drop(self) -> None:
         for path in self._places:
@@ -154,7 +154,7 @@ def claimed(warehouse: str, namespace: str, *, before_s: float) -> dict[Path, se
 
 def unclaimed(warehouse: str, namespace: str) -> list[Path]:
     """The folders of loads whose publish was not begun."""
-    return [location for location in _folders(warehouse, namespace) if not (location / _CLAIM).exists()]
+    return [location for location in _folders(warehouse, namespace) if not is_claimed(location)]
 
 
 def _folders(warehouse: str, namespace: str) -> list[Path]:
@@ -173,6 +173,10 @@ def drop_abandoned(warehouse: str, namespace: str) -> int:
     return len(abandoned)
 
 
+def is_claimed(location: Path) -> bool:
+    return (location / _CLAIM).exists()
+
+
 def require_as_compared(staged: StagedFiles, load: Load, storage: RowStorage) -> None:
     """GateFailed where the staged rows are others than were compared with the source."""
     if load.digest is None:
@@ -188,7 +192,8 @@ def location_of(warehouse: str, name: str) -> Path:
     return Path(warehouse).absolute() / name
 
 
-def _name_of(warehouse: str, location: Path) -> str:
+def name_of(warehouse: str, location: Path) -> str:
+    """As what a folder is staged: `location_of` finds it again."""
     return str(location.relative_to(Path(warehouse).absolute()))
 
 

@@ -1,0 +1,280 @@
+"""Derived tables of a lake: computed from what a run holds, compared with it, and a snapshot of their own per cut."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from seamline.adapters.connections import Connection
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.errors import GateFailed, Refused
+from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable
+from seamline.domain.verdict import BreakType, TableVerdict, Verdict
+from seamline.kinds.bulk import ArrowRows
+from seamline.kinds.derived import derived_table, frame_schema
+from seamline.kinds.found import sink_kind
+from seamline.kinds.sink import Derives
+from seamline.plan.model import DerivedTablePlan, TablePlan
+from seamline.ports import Load
+from seamline.sinks.iceberg import types
+from seamline.sinks.iceberg.options import options_of
+from seamline.sinks.iceberg.reading import open_catalogue
+from seamline.sinks.lake import derived as lake_derived
+from seamline.sinks.lake.loads import LakeLoadArea, load, location_of
+from seamline.values.build import batch_of
+from tests.contract.behaviours import Applying
+from tests.contract.lake_worlds import CATALOG, IcebergWorld
+from tests.contract.test_lake_cuts import Cutting, resolved, uri_of
+from tests.integration.databases import either_of
+from tests.log_topic import STREAM, insert, publication
+
+DAY = date(2026, 11, 27)
+ENTRY = Table(
+    "entry",
+    (
+        Column("id", Kind.INTEGER, "bigint", length=64),
+        Column("currency", Kind.CHAR, "char(3)", length=3),
+        Column("day", Kind.DATE, "date"),
+        Column("at", Kind.INSTANT, "timestamp(6)", precision=6),
+        Column("took", Kind.TIME, "time(6)", precision=6),
+        Column("who", Kind.UUID, "uuid"),
+        Column("amount", Kind.DECIMAL, "decimal(20,4)", precision=20, scale=4),
+        Column("count", Kind.UNSIGNED, "bigint unsigned", length=64),
+    ),
+    ("id",),
+)
+BY = ("currency", "day", "at", "took", "who")
+BALANCE = DerivedTablePlan("balance", "entry", "amount", BY)
+COUNTS = DerivedTablePlan("counts", "entry", "count", ("currency",))
+WHO = "12345678-1234-5678-1234-567812345678"
+MOMENT = datetime(2026, 11, 27, 8, 30, 0, 123456, UTC)
+NOTHING = (None,) * 4
+ROWS = [
+    (1, "EUR", DAY, MOMENT, timedelta(hours=-3), WHO, Decimal("9999999999999999.9999"), 2**64 - 1),
+    (2, "EUR", DAY, MOMENT, timedelta(hours=-3), WHO, Decimal("0.0001"), 2**64 - 1),
+    (3, None, *NOTHING, Decimal("-5"), None),
+    (4, None, *NOTHING, None, None),
+    (5, "USD", *NOTHING, None, 7),
+]
+
+
+class Deriving(Cutting):
+    """A stream that goes on, its cuts, and what is derived from them, by Arrow in place of Spark."""
+
+    def __init__(self, world: IcebergWorld) -> None:
+        super().__init__(world)
+        self.plan = replace(self.plan, tables=(TablePlan("entry", None, ENTRY),))
+        self.derives = cast(Derives, sink_kind("iceberg"))
+
+    def held(self, run: str) -> Load:
+        return Load(ENTRY, self.pin(run).staged_as["entry"], len(ROWS))
+
+    def frames(self, base: Load, derived: DerivedTablePlan, parts: int = 1) -> pa.Table:
+        columns = [ENTRY.column(name) for name in (*derived.by, derived.column)]
+        found = self.derives.staged_parts(self.world.destination, base, parts_max=parts)
+        assert 1 <= len(found) <= parts
+        read = [self.derives.read_staged(self.world.destination, base, columns, part) for part in found]
+        return pa.Table.from_batches([batch for part in read for batch in part], frame_schema(columns))
+
+    def made(self, base: Load, derived: DerivedTablePlan, run: str, spoilt: Callable[[pa.Table], pa.Table]) -> Load:
+        table = derived_table(derived, ENTRY)
+        sums = self.frames(base, derived).group_by(list(derived.by)).aggregate([(derived.column, "sum")])
+        rows = sums.rename_columns([*derived.by, derived.column]).cast(frame_schema(table.columns))
+        return self.derives.stage_derived(self.world.destination, table, spoilt(rows), run_id=run)
+
+    def judged(self, base: Load, made: Load, derived: DerivedTablePlan = BALANCE) -> TableVerdict:
+        return self.derives.compare_derived(self.world.destination, derived, base=base, made=made, position="p")
+
+    def published(self, run: str, day: date = DAY, name: str = "balance") -> tuple[int, Load]:
+        pinned = self.pin(run)
+        base = Load(ENTRY, pinned.staged_as["entry"], 0)
+        made = self.made(base, replace(BALANCE, name=name), run, lambda rows: rows)
+        tables = (
+            StagedTable("entry", CutMode.WHOLE, base.staged_as, 1, Verdict.MATCH),
+            StagedTable(name, CutMode.DERIVED, made.staged_as, made.rows, Verdict.MATCH),
+        )
+        at = pinned.views[0].position
+        cut = StagedCut(run, STREAM.sync, STREAM.destination, day, at, datetime.now(UTC), tables)
+        return self.cuts.publish(cut, definitions={}).version, made
+
+
+@pytest.fixture
+def deriving(sink_database: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deriving]:
+    resolved(monkeypatch, sink_database)
+    monkeypatch.setattr("seamline.sinks.lake.derived.resolve", either_of(sink_database))
+    with closing(IcebergWorld([ENTRY], sink_database, tmp_path)) as world:
+        rows = batch_of(ENTRY, ROWS)
+        warehouse = options_of(world.destination).warehouse
+        place = LakeLoadArea(warehouse, "settlement").create([ENTRY])["entry"]
+        load(warehouse, place, ArrowRows(rows.schema, iter([rows])), types)
+        loads = [Load(ENTRY, place.name, len(ROWS))]
+        world.sink().publish(STREAM, loads, publication=publication([ENTRY]))
+        deriving = Deriving(world)
+        with closing(deriving.cuts):
+            yield deriving
+
+
+def one_more(deriving: Deriving, number: int) -> None:
+    """A span of the stream."""
+    row = {"id": number, "currency": "CHF", **dict.fromkeys(("day", "at", "took", "who")), "amount": "1.0000"}
+    Applying(deriving.world).span(insert(ENTRY, **row, count=1))
+
+
+def every_digit_arrives(deriving: Deriving) -> None:
+    base = deriving.held("run")
+    made = deriving.made(base, BALANCE, "run", lambda rows: rows)
+    verdict = deriving.judged(base, made)
+    assert (verdict.verdict, verdict.reason, verdict.source_rows) == (Verdict.MATCH, "", 3)
+    assert verdict.totals[0].source == verdict.totals[0].destination == Decimal("9999999999999995.0000")
+
+
+def test_a_derived_table_equals_the_sums_of_what_is_held_to_the_last_digit(deriving: Deriving) -> None:
+    every_digit_arrives(deriving)
+    base = deriving.held("run")
+    made = deriving.made(base, COUNTS, "run", lambda rows: rows)
+    assert deriving.judged(base, made, COUNTS).verdict is Verdict.MATCH
+    one_more(deriving, 10)
+    assert deriving.judged(base, made, COUNTS).verdict is Verdict.MATCH, "what is held stays as it is"
+
+
+def test_parts_of_what_is_held_leave_no_row_out_and_read_none_twice(deriving: Deriving) -> None:
+    for number in range(10, 15):
+        one_more(deriving, number)
+    base = deriving.held("run")
+    for parts in (1, 2, 4, 99):
+        assert deriving.frames(base, COUNTS, parts).num_rows == 10
+
+
+def _digit(rows: pa.Table) -> pa.Table:
+    last = len(rows.schema) - 1
+    changed = pc.add(rows.column(last), pa.scalar(Decimal("0.0001"), pa.decimal128(20, 4)))
+    return rows.set_column(last, rows.schema.field(last), changed.cast(rows.schema.field(last).type))
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "found"),
+    [
+        (_digit, {BreakType.VALUE}),
+        (lambda rows: rows.slice(1), {BreakType.MISSING}),
+        (lambda rows: pa.concat_tables([rows, rows.slice(0, 1)]), {BreakType.UNEXPECTED}),
+    ],
+)
+def test_a_derived_table_with_another_digit_or_group_breaks(
+    deriving: Deriving, spoilt: Callable[[pa.Table], pa.Table], found: set[BreakType]
+) -> None:
+    base = deriving.held("run")
+    verdict = deriving.judged(base, deriving.made(base, BALANCE, "run", spoilt))
+    assert verdict.verdict is Verdict.BREAK
+    assert {one.type for one in verdict.breaks} == found
+
+
+def test_what_an_earlier_attempt_of_the_run_has_staged_goes(deriving: Deriving) -> None:
+    base = deriving.held("run")
+    first, second = (deriving.made(base, BALANCE, "run", lambda rows: rows) for _ in range(2))
+    assert first == second
+    warehouse = options_of(deriving.world.destination).warehouse
+    assert len(list(location_of(warehouse, second.staged_as).glob("data/*"))) == 1
+
+
+def test_a_cut_tags_its_derived_table_with_the_others_and_readers_get_it(
+    deriving: Deriving, sink_database: Connection
+) -> None:
+    version, _ = deriving.published("first")
+    assert version == 1
+    one_more(deriving, 10)
+    assert deriving.published("second")[0] == 2
+    assert deriving.published("third", DAY + timedelta(days=1))[0] == 1
+    tags = ["cut_2026_11_27_v1", "cut_2026_11_27_v2", "cut_2026_11_28_v1"]
+    assert set(deriving.tags("balance")) == set(deriving.tags("entry")) == set(tags)
+    assert [deriving.rows(tag, "balance").num_rows for tag in tags] == [3, 4, 4]
+
+    def opened(at: date | str) -> Any:
+        return open_catalogue(
+            uri_of(sink_database), sync="settlement", destination="warehouse", catalog=CATALOG,
+            namespace="settlement", at=at,
+        )  # fmt: skip
+
+    for at in (DAY, "proven"):
+        assert list(opened(at)) == ["balance", "entry"]
+        assert opened(at)["balance"].arrow().num_rows == 4
+    assert list(opened("live")) == ["entry"], "a derived table has no live state"
+    one_more(deriving, 11)
+    assert deriving.world.findings() == []
+
+
+def test_a_publish_that_is_repeated_finds_its_cut_and_a_retake_leaves_what_is_published_alone(
+    deriving: Deriving,
+) -> None:
+    _, made = deriving.published("first")
+    again = deriving.made(deriving.held("first"), BALANCE, "first", lambda rows: rows)
+    assert again.staged_as != made.staged_as
+    assert deriving.rows("cut_2026_11_27_v1", "balance").num_rows == 3
+
+
+def test_cuts_that_expire_take_the_tags_of_their_derived_tables_along(deriving: Deriving) -> None:
+    deriving.published("first")
+    kept, _ = deriving.cuts.kept_cuts("settlement")
+    assert {one.table for one in kept} == {"balance", "entry"}
+    assert deriving.cuts.expire("settlement", DAY, kept).partitions == 2
+    assert deriving.tags("balance") == {}
+    assert deriving.published("second")[0] == 2, "the table is still the stream's own"
+
+
+def test_a_table_of_somebody_else_s_is_not_written_over(deriving: Deriving) -> None:
+    deriving.world.session.execute(
+        "UPDATE public.iceberg_tables SET table_name = 'theirs' WHERE table_name = 'balance'"
+    )
+    deriving.published("first", name="theirs")
+    deriving.world.session.execute("DELETE FROM seamline.lake_derived")
+    with pytest.raises(Refused, match="was not derived by"):
+        deriving.published("second", name="theirs")
+
+
+def test_files_that_changed_since_they_were_compared_are_not_published(
+    deriving: Deriving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = Deriving.made
+    warehouse = options_of(deriving.world.destination).warehouse
+
+    def shortened(self: Deriving, *args: Any) -> Load:
+        made = right(self, *args)
+        return replace(made, rows=made.rows + 1)
+
+    monkeypatch.setattr(Deriving, "made", shortened)
+    with pytest.raises(GateFailed):
+        deriving.published("first")
+    assert "balance" not in deriving.world.seen().heads
+    assert Path(warehouse).is_dir()
+
+
+def _one_part_alone(patch: pytest.MonkeyPatch) -> None:
+    right = lake_derived.LakeDerived.read_staged
+
+    def wrong(self: Any, *args: Any) -> Iterator[pa.RecordBatch]:
+        for batch in right(self, *args):
+            yield batch.slice(1)
+
+    patch.setattr(lake_derived.LakeDerived, "read_staged", wrong)
+
+
+def _nothing_is_added_up(patch: pytest.MonkeyPatch) -> None:
+    def wrong(derived: DerivedTablePlan, parts: Sequence[pa.Table]) -> pa.Table:
+        return pa.concat_tables(parts)
+
+    patch.setattr(lake_derived, "_added", wrong)
+
+
+@pytest.mark.parametrize("plant", [_one_part_alone, _nothing_is_added_up])
+def test_a_planted_bug_is_caught(
+    deriving: Deriving, monkeypatch: pytest.MonkeyPatch, plant: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        every_digit_arrives(deriving)
