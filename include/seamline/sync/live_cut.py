@@ -16,7 +16,7 @@ from seamline.domain.errors import InvariantViolated, Refused
 from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.staged_cut import StagedCut, StagedTable
 from seamline.domain.verdict import TableVerdict, Verdict
-from seamline.plan.model import DestinationPlan, Run
+from seamline.plan.model import DerivedTablePlan, DestinationPlan, ParkedTable, Run, TablePlan
 from seamline.ports import Load, ReadView
 from seamline.ports.cuts import PinnedTables
 from seamline.sync.barrier import Aligned, NotAligned
@@ -93,7 +93,7 @@ def take_live_cut(
                 run.plan, destination, business_date, aligned.source[0], tools.date_before, tools.open_cut
             )
     except NotAligned as exc:
-        names = [table.name for table in (*run.plan.tables, *run.plan.derived)]
+        names = [*(table.name for table in run.plan.tables), *(table.name for table in run.plan.derived)]
         verdicts = tuple(inconclusive(name, exc.message) for name in names)
         return None, _found(run, destination, None, verdicts, (), tools, started=started, tried=tried)
     loads = _loads(selection, held)
@@ -164,7 +164,9 @@ def _found(
     """All tables in the plan's order, those that were left out with their reason."""
     by_table = {verdict.table: verdict for verdict in verdicts}
     left_out = cut.left_out if cut else {table.name: table.verdict.reason for table in run.plan.parked}
-    names = [table.name for table in (*run.plan.tables, *run.plan.derived, *run.plan.parked)]
+    plan = run.plan
+    tables: Sequence[TablePlan | DerivedTablePlan | ParkedTable] = (*plan.tables, *plan.derived, *plan.parked)
+    names = [table.name for table in tables]
     return Reconciliation(
         run_id=run.run_id,
         sync=run.sync,

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Protocol
 from uuid import UUID
@@ -37,7 +38,7 @@ from seamline.values.digest import canonical_texts
 # The definition of a derived table, beside its files: no plan says it to whoever publishes the cut.
 _DEFINITION = "definition.arrow"
 _ROWS_AT_ONCE = 1_000_000
-_EXACT = pa.decimal256(76, 0)
+_EXACT_DIGITS = 76
 _SIDE = "seamline side"
 _NOT_GROUPED = frozenset({Kind.BINARY, Kind.BYTES, Kind.INTERVAL})
 _BY_NUMBER = frozenset({Kind.TIME, Kind.TIME_OF_DAY})
@@ -203,12 +204,13 @@ def _wide(derived: DerivedTablePlan, rows: pa.Table) -> pa.Table:
     """With sums of 76 digits, which no table fills."""
     values = rows.column(derived.column)
     scale = values.type.scale if pa.types.is_decimal(values.type) else 0
-    exact = values.cast(pa.decimal256(_EXACT.precision, scale))
+    exact = values.cast(pa.decimal256(_EXACT_DIGITS, scale))
     return rows.select(list(derived.by)).append_column(derived.column, exact)
 
 
-def _amount(derived: DerivedTablePlan, rows: pa.Table) -> "object":
-    return pc.sum(rows.column(derived.column), min_count=1).as_py()
+def _amount(derived: DerivedTablePlan, rows: pa.Table) -> Decimal | None:
+    found: Decimal | None = pc.sum(rows.column(derived.column), min_count=1).as_py()
+    return found
 
 
 def _differences(
