@@ -30,7 +30,7 @@ from seamline.sinks.lake import derived as lake_derived
 from seamline.sinks.lake.loads import LakeLoadArea, load, location_of
 from seamline.values.build import batch_of
 from tests.contract.behaviours import Applying
-from tests.contract.lake_worlds import CATALOG, IcebergWorld
+from tests.contract.lake_worlds import CATALOG, PostgresLakeWorld
 from tests.contract.test_lake_cuts import Cutting, resolved, uri_of
 from tests.integration.databases import either_of
 from tests.log_topic import STREAM, insert, publication
@@ -68,7 +68,7 @@ ROWS = [
 class Deriving(Cutting):
     """A stream that goes on, its cuts, and what is derived from them, by Arrow in place of Spark."""
 
-    def __init__(self, world: IcebergWorld) -> None:
+    def __init__(self, world: PostgresLakeWorld) -> None:
         super().__init__(world)
         self.plan = replace(self.plan, tables=(TablePlan("entry", None, ENTRY),))
         self.derives = cast(Derives, sink_kind("iceberg"))
@@ -109,7 +109,7 @@ class Deriving(Cutting):
 def deriving(sink_database: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deriving]:
     resolved(monkeypatch, sink_database)
     monkeypatch.setattr("seamline.sinks.lake.derived.resolve", either_of(sink_database))
-    with closing(IcebergWorld([ENTRY], sink_database, tmp_path)) as world:
+    with closing(PostgresLakeWorld([ENTRY], sink_database, tmp_path)) as world:
         rows = batch_of(ENTRY, ROWS)
         warehouse = options_of(world.destination).warehouse
         place = LakeLoadArea(warehouse, "settlement").create([ENTRY])["entry"]
@@ -154,7 +154,7 @@ def test_parts_of_what_is_held_leave_no_row_out_and_read_none_twice(deriving: De
 
 def _digit(rows: pa.Table) -> pa.Table:
     last = len(rows.schema) - 1
-    changed = pc.add(rows.column(last), pa.scalar(Decimal("0.0001"), pa.decimal128(20, 4)))
+    changed = pc.add(rows.column(last).cast(pa.decimal128(30, 4)), pa.scalar(Decimal("0.0001"), pa.decimal128(20, 4)))
     return rows.set_column(last, rows.schema.field(last), changed.cast(rows.schema.field(last).type))
 
 
