@@ -228,9 +228,6 @@ def test_cuts_that_expire_take_the_tags_of_their_derived_tables_along(deriving: 
 
 
 def test_a_table_of_somebody_else_s_is_not_written_over(deriving: Deriving) -> None:
-    deriving.world.session.execute(
-        "UPDATE public.iceberg_tables SET table_name = 'theirs' WHERE table_name = 'balance'"
-    )
     deriving.published("first", name="theirs")
     deriving.world.session.execute("DELETE FROM seamline.lake_derived")
     with pytest.raises(Refused, match="was not derived by"):
