@@ -14,6 +14,8 @@ import pytest
 
 from seamline.adapters.connections import Connection
 from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.changes import TableChanges
+from seamline.domain.cutover import BoundaryGate
 from seamline.domain.errors import GateFailed, Refused
 from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable
 from seamline.domain.verdict import BreakType, TableVerdict, Verdict
@@ -28,12 +30,14 @@ from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.iceberg.reading import open_catalogue
 from seamline.sinks.lake import derived as lake_derived
 from seamline.sinks.lake.loads import LakeLoadArea, load, location_of
+from seamline.sync.compaction import compact
+from seamline.sync.transactions import TransactionAssembler
 from seamline.values.build import batch_of
 from tests.contract.behaviours import Applying
 from tests.contract.lake_worlds import CATALOG, PostgresLakeWorld
 from tests.contract.test_lake_cuts import Cutting, resolved, uri_of
 from tests.integration.databases import either_of
-from tests.log_topic import STREAM, insert, publication
+from tests.log_topic import MARKERS, STREAM, Change, LogTopic, insert, publication
 
 DAY = date(2026, 11, 27)
 ENTRY = Table(
@@ -121,10 +125,20 @@ def deriving(sink_database: Connection, tmp_path: Path, monkeypatch: pytest.Monk
             yield deriving
 
 
+class Streaming(Applying):
+    """A stream by hand of this one table."""
+
+    def batches(self, *changes: Change, chunks: int = 1) -> list[TableChanges]:  # noqa: ARG002
+        tables, log = {ENTRY.name: ENTRY}, LogTopic(tables=[ENTRY])
+        log.transaction(*changes)
+        transactions = TransactionAssembler(tables, marker_table=MARKERS).feed(log.records)
+        return list(compact(transactions, tables=tables, gate=BoundaryGate({}), chunk=0).values())
+
+
 def one_more(deriving: Deriving, number: int) -> None:
     """A span of the stream."""
-    row = {"id": number, "currency": "CHF", **dict.fromkeys(("day", "at", "took", "who")), "amount": "1.0000"}
-    Applying(deriving.world).span(insert(ENTRY, **row, count=1))
+    row = {"id": number, "currency": "CHF", **dict.fromkeys(("day", "at", "took", "who", "amount", "count"))}
+    Streaming(deriving.world).span(insert(ENTRY, **row))
 
 
 def every_digit_arrives(deriving: Deriving) -> None:
