@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,16 @@ from seamline.adapters.connections import Connection
 from seamline.databases.postgres.client import open_session
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.verdict import Verdict
+from seamline.kinds.bulk import ArrowRows
+from seamline.kinds.found import sink_kind
 from seamline.plan.model import DerivedTablePlan, DestinationPlan
 from seamline.ports import Load
 from seamline.sinks.postgres.arrow_rows import page_ranges, read_batches
+from seamline.values.build import batch_of
 from seamline_spark.cut.derived import derive
+from tests.contract.lake_worlds import PostgresLakeWorld
 from tests.integration.databases import postgres, postgres_database
+from tests.log_topic import STREAM, publication
 
 ENTRY = Table(
     "entry",
@@ -93,6 +99,25 @@ def test_a_derived_table_equals_the_sums_of_its_rows_to_the_last_digit(
     assert found.rows == found.verdict.source_rows == groups
     with postgres(warehouse) as sql:
         assert sql.execute(f'SELECT count(*) FROM stage."{found.staged_as}"').fetchone() == (groups,)
+
+
+def test_a_derived_table_of_a_lake_equals_the_sums_of_what_a_run_holds_of_it(
+    spark: SparkSession, warehouse: Connection, known_by_id: str, tmp_path: Path
+) -> None:
+    with postgres(warehouse) as sql:
+        rows = sql.execute("SELECT * FROM stage.entry").fetchall()
+    with closing(PostgresLakeWorld([ENTRY], warehouse, tmp_path / "lake")) as world:
+        destination = replace(world.destination, connection=known_by_id)
+        kind = sink_kind(destination.kind)
+        place = kind.load_area(destination, run_id="a run").create([ENTRY])["entry"]
+        batch = batch_of(ENTRY, rows)
+        kind.load(destination, place, ArrowRows(batch.schema, iter([batch])))
+        world.sink().publish(STREAM, [Load(ENTRY, place.name, len(rows))], publication=publication([ENTRY]))
+        held = Load(ENTRY, str(world.seen().snapshots["entry"]), len(rows))
+        for derived, groups in ((BALANCE, 997 * 3), (BY_MEMO, 8)):
+            found = derive(spark, destination, derived, held, run_id="a run", position="0-1-1")
+            assert (found.verdict.verdict, found.verdict.reason) == (Verdict.MATCH, "")
+            assert found.rows == found.verdict.source_rows == groups
 
 
 def test_page_ranges_leave_no_row_out_and_read_none_twice(warehouse: Connection) -> None:
