@@ -58,7 +58,7 @@ class Cutting:
     def __init__(self, world: PostgresLakeWorld) -> None:
         self.world = world
         self.plan = replace(world.plan, nightly=NIGHTLY)
-        kind = sink_kind("iceberg")
+        kind = sink_kind(world.destination.kind)
         assert isinstance(kind, CutsLiveTables)
         assert isinstance(kind, ReadsBack)
         self.kind, self.reads = cast(CutsLiveTables, kind), cast(ReadsBack, kind)

@@ -8,6 +8,7 @@ from contextlib import closing
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports.cuts import PinnedTables
 from seamline.sinks.delta.catalogue import DeltaCatalogue
+from seamline.sinks.delta.derived import cut_derived
 from seamline.sinks.delta.options import options_of
 from seamline.sinks.delta.pointer import Pointer
 from seamline.sinks.delta.read_back import live
@@ -27,7 +28,8 @@ class VersionsAsTags:
 
 
 def open_cuts(destination: DestinationPlan) -> LakeCuts:
-    return lake_cuts.open_cuts(destination, DeltaCatalogue(options_of(destination).warehouse), VersionsAsTags())
+    catalogue = DeltaCatalogue(options_of(destination).warehouse)
+    return lake_cuts.open_cuts(destination, catalogue, VersionsAsTags(), derived=cut_derived(destination))
 
 
 def pin_live(plan: SyncPlan, destination: DestinationPlan, count: int, *, run_id: str) -> PinnedTables:

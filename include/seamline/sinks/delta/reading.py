@@ -7,7 +7,7 @@
 The ledger names folders by their absolute paths: the warehouse must be there under the same name.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -33,25 +33,31 @@ from seamline.sinks.lake.pinned import PROVEN, open_pinned
 
 @dataclass(frozen=True, slots=True)
 class DeltaTable:
-    """`kinds.reading.PinnedTable`. `folder` and `version`: by these any client reads it, as Spark by VERSION AS OF."""
+    """`kinds.reading.PinnedTable`. `folder` and `version`: by these any client reads it, as Spark by VERSION AS OF.
+    `selected`: the columns to read; all without any."""
 
     name: str
     folder: str
     version: int
+    selected: tuple[str, ...] = ()
 
     @property
     def schema(self) -> pa.Schema:
-        return _schema_of(self._state())
+        return self._schema_of(self._state())
 
     @property
     def parts(self) -> int:
         return len(self._state().files)
 
     def batches(self, *, part: int = 0, of: int = 1) -> Iterator[pa.RecordBatch]:
+        return self.batches_of(slice(part, None, of))
+
+    def batches_of(self, files: slice) -> Iterator[pa.RecordBatch]:
+        """The rows of some of its files, whose order is the same at any time."""
         with translated(f"read table {self.name}"):
             state = self._state()
-            schema = _schema_of(state)
-            for file in list(state.files.values())[part::of]:
+            schema = self._schema_of(state)
+            for file in list(state.files.values())[files]:
                 for batch in living_rows(file, Path(self.folder), schema.names):
                     yield batch.select(schema.names).cast(schema)
 
@@ -61,10 +67,10 @@ class DeltaTable:
     def _state(self) -> TableState:
         return DeltaLog(Path(self.folder)).at(self.version)
 
-
-def _schema_of(state: TableState) -> pa.Schema:
-    schema = arrow_schema(state.metadata["schemaString"])
-    return pa.schema([field for field in schema if field.name != ROW_HASH])
+    def _schema_of(self, state: TableState) -> pa.Schema:
+        schema = arrow_schema(state.metadata["schemaString"])
+        names = self.selected or [name for name in schema.names if name != ROW_HASH]
+        return pa.schema([schema.field(name) for name in names])
 
 
 def open_lake(
@@ -73,7 +79,7 @@ def open_lake(
     """The tables of a sync by the ledger's database alone. `uri`: as postgresql://login:password@host:port/database;
     its login reads schema `seamline`. `at`: a business date, `proven` or `live`."""
     return open_pinned(
-        parsed(uri), DeltaCatalogue(warehouse), StreamId(sync, destination), namespace, at, table_of=_table
+        parsed(uri), DeltaCatalogue(warehouse), StreamId(sync, destination), namespace, at, table_of=table_at
     )
 
 
@@ -81,9 +87,10 @@ def open_tables(destination: DestinationPlan, stream: StreamId, at: date | str) 
     """`kinds.sink.ReadsAtOnePosition`."""
     catalogue = DeltaCatalogue(options_of(destination).warehouse)
     connection = connection_of(destination.connection)
-    return open_pinned(connection, catalogue, stream, destination.namespace, at, table_of=_table)
+    return open_pinned(connection, catalogue, stream, destination.namespace, at, table_of=table_at)
 
 
-def _table(name: str, location: str, number: int) -> DeltaTable:
+def table_at(name: str, location: str, number: int, selected: Sequence[str] = ()) -> DeltaTable:
+    """The version that a number names, of the table where a pointer leads, which may have moved on since."""
     pointer = Pointer.parsed(location).at_number(number)
-    return DeltaTable(name, str(pointer.folder), pointer.version)
+    return DeltaTable(name, str(pointer.folder), pointer.version, tuple(selected))

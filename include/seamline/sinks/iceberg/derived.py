@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from seamline.domain.ledger import StreamId
 from seamline.plan.model import DestinationPlan
 from seamline.ports import Load
 from seamline.sinks.iceberg import types
@@ -17,16 +18,16 @@ from seamline.sinks.lake.store import PointerMove
 
 def derived_tables(destination: DestinationPlan) -> LakeDerived:
     options = options_of(destination)
-    return LakeDerived(Catalogue(options.catalog), options.warehouse, types, _opened)
+    return LakeDerived(Catalogue(options.catalog), options.warehouse, destination.namespace, types, _opened)
 
 
 def placed(options: LakeOptions) -> Placed:
     """What makes tables of the files of derived ones."""
 
     def moves(
-        loads: Sequence[Load], staged: Mapping[str, StagedFiles], heads: Mapping[str, str], mark: str
+        stream: StreamId, loads: Sequence[Load], staged: Mapping[str, StagedFiles], heads: Mapping[str, str]
     ) -> Sequence[PointerMove]:
-        return Placing(options, mark).of_publish(loads, staged, heads, {}).moves
+        return Placing(options, f"{stream.sync}-derived").of_publish(loads, staged, heads, {}).moves
 
     return moves
 

@@ -16,8 +16,8 @@ from seamline.sinks.lake.derived import definition_of
 from seamline.sinks.lake.loads import StagedFiles, location_of, staged_files
 from seamline.sinks.lake.store import PointerMove
 
-# The tables with other rows, by loads, their files, where pointers lead now, and a mark for names of files.
-Placed = Callable[[Sequence[Load], Mapping[str, StagedFiles], Mapping[str, str], str], Sequence[PointerMove]]
+# The tables with other rows, by the stream whose cut it is, loads, their files, and where pointers lead now.
+Placed = Callable[[StreamId, Sequence[Load], Mapping[str, StagedFiles], Mapping[str, str]], Sequence[PointerMove]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class CutDerived:
         owned = cut_rows.derived_tables(session, stream)
         _require_own(stream, [load.table.name for load in loads], heads, owned)
         staged = {load.table.name: staged_files(self.warehouse, load) for load in loads}
-        return self.placed(loads, staged, heads, f"{stream.sync}-derived")
+        return self.placed(stream, loads, staged, heads)
 
 
 def _require_own(stream: StreamId, names: Sequence[str], heads: Mapping[str, str], owned: Collection[str]) -> None:

@@ -61,10 +61,11 @@ OpenFiles = Callable[[str, str, int, Sequence[str]], PinnedFiles]
 
 @dataclass(frozen=True, slots=True)
 class LakeDerived:
-    """The methods of `kinds.sink.Derives`, by the same names."""
+    """The methods of `kinds.sink.Derives`, by the same names. `loads_in`: the namespace that loads are staged in."""
 
     catalogue: Pointers
     warehouse: str
+    loads_in: str
     storage: RowStorage
     open_files: OpenFiles
 
@@ -82,13 +83,13 @@ class LakeDerived:
             yield _frame(chosen, self.storage.typed(chosen, batch))
 
     def stage_derived(self, destination: DestinationPlan, table: Table, rows: pa.Table, *, run_id: str) -> Load:
-        location = self._location(destination, table, run_id)
+        location = self._location(table, run_id)
         shutil.rmtree(location, ignore_errors=True)
         location.mkdir(parents=True)
         definition = location / _DEFINITION
         definition.write_bytes(schema_of(table).serialize())
         sync(definition)
-        place = StagedPlace(table, destination.namespace, name_of(self.warehouse, location))
+        place = StagedPlace(table, self.loads_in, name_of(self.warehouse, location))
         batches = (_typed(table, batch) for batch in rows.to_batches(max_chunksize=_ROWS_AT_ONCE))
         count = load(self.warehouse, place, ArrowRows(schema_of(table), batches), self.storage)
         return Load(table, place.name, count)
@@ -108,12 +109,12 @@ class LakeDerived:
             position=position,
         )
 
-    def _location(self, destination: DestinationPlan, table: Table, run_id: str) -> Path:
+    def _location(self, table: Table, run_id: str) -> Path:
         """The folder of the run's last attempt, but where a publish has begun to make a table of that."""
         marked = hashlib.sha256(f"{run_id} {table.name}".encode()).hexdigest()[:16]
-        location = namespace_folder(self.warehouse, destination.namespace) / f"derived-{marked}"
+        location = namespace_folder(self.warehouse, self.loads_in) / f"derived-{marked}"
         if is_claimed(location):
-            return new_location(self.warehouse, destination.namespace, table.name)
+            return new_location(self.warehouse, self.loads_in, table.name)
         return location
 
     def _pinned(self, destination: DestinationPlan, load: Load, columns: Sequence[Column]) -> PinnedFiles:
