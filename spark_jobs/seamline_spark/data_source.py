@@ -35,7 +35,7 @@ class SeamlineDataSource(DataSource):
         return "seamline"
 
     def schema(self) -> StructType:
-        return from_arrow_schema(_plain(self._table().schema), prefer_timestamp_ntz=True)
+        return from_arrow_schema(plain(self._table().schema), prefer_timestamp_ntz=True)
 
     def reader(self, schema: StructType) -> "SeamlineReader":
         return SeamlineReader(self._table(), schema)
@@ -79,8 +79,8 @@ class SeamlineReader(DataSourceReader):
             yield pa.RecordBatch.from_arrays(columns, names=batch.schema.names).cast(schema)
 
 
-def _plain(schema: pa.Schema) -> pa.Schema:
-    """Spark has no type for a UUID: it is its text."""
+def plain(schema: pa.Schema) -> pa.Schema:
+    """As Spark has it, which has no type for a UUID: it is its text."""
     return pa.schema([field.with_type(pa.string()) if _is_uuid(field.type) else field for field in schema])
 
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from seamline.adapters.connections import Connection
 from seamline.domain.catalogue import Column, Kind, Table
@@ -31,6 +32,7 @@ from seamline.sinks.lake.loads import location_of
 from seamline.sync.compaction import compact
 from seamline.sync.transactions import TransactionAssembler
 from seamline.values.build import batch_of
+from seamline_spark.data_source import SeamlineReader, plain
 from tests.contract.behaviours import Applying
 from tests.contract.lake_worlds import LAKES, PostgresLakeWorld
 from tests.contract.test_lake_cuts import Cutting, resolved
@@ -215,6 +217,20 @@ def test_readers_get_the_derived_tables_of_a_cut_with_the_others(deriving: Deriv
         assert deriving.opened(at)["balance"].arrow().num_rows == 4
     assert list(deriving.opened("live")) == ["entry"], "a derived table has no live state"
     assert deriving.world.findings() == []
+
+
+def test_spark_s_tasks_read_of_a_cut_what_python_reads(deriving: Deriving) -> None:
+    one_more(deriving, 10)
+    deriving.published("first")
+    one_more(deriving, 11)
+    for name, rows in (("entry", 6), ("balance", 4)):
+        table = deriving.opened(DAY)[name]
+        reader = SeamlineReader(table, from_arrow_schema(plain(table.schema), prefer_timestamp_ntz=True))
+        assert len(reader.partitions()) == table.parts
+        found = pa.Table.from_batches([batch for part in reader.partitions() for batch in reader.read(part)])
+        assert found.num_rows == rows
+        wanted = [{**row, "who": row["who"] and str(row["who"])} for row in table.arrow().to_pylist()]
+        assert found.to_pylist() == wanted
 
 
 @pytest.mark.parametrize("deriving", ["iceberg"], indirect=True)
