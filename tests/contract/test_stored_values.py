@@ -14,13 +14,14 @@ from psycopg.postgres import types
 
 from seamline.adapters.connections import Connection
 from seamline.databases.mysql import row_decoder as mariadb
+from seamline.databases.postgres import binary_copy
 from seamline.databases.postgres.canonical import quoted
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.errors import SchemaConflict
 from seamline.domain.log import Span
 from seamline.ports import Progress
-from seamline.sinks.postgres import arrays, binary_copy, encode_changes
+from seamline.sinks.postgres import arrays, encode_changes
 from seamline.sources.postgres import row_decoder as postgres_rows
 from seamline.values.build import batch_of
 from seamline.values.changes import ChangeDecoder

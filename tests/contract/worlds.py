@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import psycopg
 
 from seamline.adapters.connections import Connection, resolve
+from seamline.databases.postgres.binary_copy import binary_copy
 from seamline.databases.postgres.canonical import quoted
 from seamline.databases.postgres.types import column_definitions
 from seamline.domain.catalogue import Table
@@ -16,7 +17,6 @@ from seamline.domain.ledger import LedgerRow
 from seamline.domain.position import position_to_json
 from seamline.plan.model import SyncPlan
 from seamline.ports import Failpoints, Load, Sink
-from seamline.sinks.postgres.binary_copy import binary_copy
 from seamline.sinks.postgres.sink import PostgresSink
 from seamline.values.changes import ChangeDecoder
 from tests.bank_history import text_of

@@ -19,6 +19,7 @@ from seamline.databases.mysql.client import MARIADB, query
 from seamline.databases.mysql.one_session import SessionReaders
 from seamline.databases.mysql.snapshot_barrier import BarrierLocks, Coordinator, used
 from seamline.databases.mysql.snapshot_sessions import BEGIN_SNAPSHOT, SnapshotLock, close_all
+from seamline.databases.postgres.binary_copy import binary_copy
 from seamline.databases.postgres.read import Relation, open_views
 from seamline.domain.canonical import inexact_columns
 from seamline.domain.catalogue import Column, Kind, Table
@@ -28,7 +29,6 @@ from seamline.domain.position import Position
 from seamline.kinds.bulk import BulkRead, StagedPlace
 from seamline.plan.model import DestinationPlan, SourcePlan
 from seamline.ports import ReadView
-from seamline.sinks.postgres.binary_copy import binary_copy
 from seamline.sinks.postgres.staging import StagingArea, fill
 from seamline.sources.mariadb.bulk import BulkReaders
 from seamline.sources.mariadb.position import BinlogPosition

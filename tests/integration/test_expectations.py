@@ -10,12 +10,12 @@ import psycopg
 import pytest
 
 from seamline.adapters.connections import Connection
+from seamline.databases.postgres.rows_url import url_of
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable
 from seamline.domain.verdict import Verdict
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
-from seamline.sinks.postgres.rows_url import url_of
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline.spec.load import load_sync
 from seamline_airflow.expectations import Expectation, GateResult, StagedRows, staged_rows

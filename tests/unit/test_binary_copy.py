@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from psycopg.types.array import ArrayBinaryLoader
 
+from seamline.databases.postgres import binary_copy as module
+from seamline.databases.postgres.binary_copy import binary_copy, document_of, numeric
 from seamline.domain.catalogue import Column, Kind, Table
-from seamline.sinks.postgres import binary_copy as module
 from seamline.sinks.postgres.arrays import arrays_of
-from seamline.sinks.postgres.binary_copy import binary_copy, document_of, numeric
 from seamline.values.arrow import schema_of
 from seamline.values.build import batch_of
 

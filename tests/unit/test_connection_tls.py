@@ -23,9 +23,9 @@ from seamline.adapters.kafka import log_dirs
 from seamline.adapters.kafka.client import client_settings
 from seamline.adapters.tls import client_context, libpq_tls, pymysql_tls, tls_of
 from seamline.databases.postgres import client as postgres
+from seamline.databases.postgres.rows_url import url_of
 from seamline.domain.errors import ConfigError, TransientError
 from seamline.platform import database as platform
-from seamline.sinks.postgres.rows_url import url_of
 from seamline.sources.postgres import client as postgres_source
 from tests.certificates import Authority
 

@@ -88,7 +88,6 @@ def test_a_kind_that_is_not_known_counts_as_one_to_be_onboarded(tmp_path: Path) 
     [
         (BOTH.partition("nightly:")[0], "destination `archive` (hive) takes cuts only, and this sync makes none"),
         (SYNC.replace("[warehouse]", "[warehouse, archive]"), "cannot have derived tables computed"),
-        (SYNC.replace("[warehouse]", "[warehouse, archive]"), "cannot have its rows checked"),
     ],
 )
 def test_a_sync_that_it_does_not_go_with_is_refused(tmp_path: Path, sync: str, said: str) -> None:

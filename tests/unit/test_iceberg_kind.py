@@ -58,13 +58,9 @@ def test_what_it_does_not_do_yet_is_refused_with_the_reason(tmp_path: Path, adde
         load_declarations(write_declarations(tmp_path, changed))
 
 
-def test_what_the_nightly_cannot_do_there_is_refused_by_the_power_that_lacks(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as refused:
-        load_declarations(write_declarations(tmp_path, {FILE: LAKE}))
-    said = str(refused.value)
-    assert "reconcile.expectations: destination `warehouse` (iceberg) cannot have its rows checked" in said
-    assert "derived tables" not in said
-    assert "hold cuts" not in said
+def test_a_sync_with_all_stages_of_a_night_goes_there(tmp_path: Path) -> None:
+    plan = compile_plan(load_declarations(write_declarations(tmp_path, {FILE: LAKE})), "settlement")
+    assert plan.nightly and plan.derived and plan.reconcile.expectations
 
 
 def test_explain_says_what_its_cuts_are(tmp_path: Path) -> None:

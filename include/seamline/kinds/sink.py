@@ -1,6 +1,7 @@
 """What a kind of destination is: all that the rest of Seamline asks of it by name."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
@@ -12,6 +13,7 @@ from seamline.domain.date_before import PublishedTable
 from seamline.domain.ledger import StreamId
 from seamline.domain.names import NameLimit, NameUnit
 from seamline.domain.position import Position
+from seamline.domain.staged_cut import StagedCut
 from seamline.domain.verdict import TableVerdict
 from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
 from seamline.kinds.derived import StagedPart
@@ -172,6 +174,20 @@ class ShowsRows(Protocol):
 
     def rows_url(self, destination: DestinationPlan, schema: str) -> str:
         """SQLAlchemy's URL by which the tables of a schema are found without its name. It holds the password."""
+
+
+@runtime_checkable
+class CopiesRows(ShowsRows, Protocol):
+    """A kind whose rows no SQL reaches where they lie: what is checked of them is a copy, to which `rows_url` leads."""
+
+    def copied(
+        self, plan: SyncPlan, destination: DestinationPlan, cut: StagedCut, tables: Collection[str]
+    ) -> AbstractContextManager[StagedCut]:
+        """The cut with those of its tables alone that have these names, each staged as its copy, until it is closed.
+
+        GateFailed: what was read are not the rows that were compared. TransientError: they could not be read or
+        written, or a copy may have been lost before it was closed.
+        """
 
 
 @runtime_checkable

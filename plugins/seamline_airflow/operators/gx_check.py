@@ -1,7 +1,6 @@
 """Great Expectations as the gate before a cut is published."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from airflow.sdk import BaseOperator
@@ -10,15 +9,14 @@ from seamline import settings
 from seamline.domain.decision import DECISION
 from seamline.domain.errors import GateFailed, TransientError
 from seamline.domain.runs import EXPECTATIONS, Scope
-from seamline.domain.staged_cut import cut_from_json
+from seamline.domain.staged_cut import StagedCut, cut_from_json
 from seamline.domain.verdict import Verdict
-from seamline.kinds.found import sink_kind
-from seamline.kinds.sink import ShowsRows
 from seamline.plan.model import DestinationPlan, Run
 from seamline.sync.cut import staged_in
 from seamline_airflow import gx_engine, parts
+from seamline_airflow.cut_checks import judge_cut
 from seamline_airflow.errors import task_errors
-from seamline_airflow.expectations import GateResult, StagedRows, result_frames, staged_rows
+from seamline_airflow.expectations import GateResult, result_frames
 
 
 class GXCheckOperator(BaseOperator):
@@ -63,14 +61,8 @@ class GXCheckOperator(BaseOperator):
         found = store.reconciliation(run.run_id, Scope.CUT, destination.name)
         try:
             frames = result_frames(run, destination.name, found)
-            staged = _staged(run, destination.name, checks)
-            kind = sink_kind(destination.kind)
-            if isinstance(kind, ShowsRows):
-                outcomes = gx_engine.check(frames, staged, partial(kind.rows_url, destination), suite=suite_of(run))
-            else:
-                # What was compared is held as it is, and its keys agree with the source's.
-                _require_no_checks(destination, checks)
-                outcomes = gx_engine.check(frames, (), str, suite=suite_of(run))
+            cut = _staged_cut(run, destination.name)
+            outcomes = judge_cut(run.plan, destination, cut, frames, checks, suite=suite_of(run))
         except (GateFailed, TransientError) as trouble:
             return GateResult.impossible(destination.name, trouble.message), trouble
         result = GateResult(tuple(outcomes))
@@ -100,19 +92,11 @@ class GXCheckOperator(BaseOperator):
         )
 
 
-def _require_no_checks(destination: DestinationPlan, checks: Sequence[gx_engine.Check]) -> None:
-    if checks:
-        raise GateFailed(
-            f"rows of {destination.name} ({destination.kind}) cannot be checked by Great Expectations",
-            hint="leave `reconcile.expectations` out of the sync, or let it go into a destination of another kind",
-        )
-
-
 def suite_of(run: Run) -> str:
     return f"{run.sync}__reconciliation"
 
 
-def _staged(run: Run, destination: str, checks: Sequence[gx_engine.Check]) -> tuple[StagedRows, ...]:
+def _staged_cut(run: Run, destination: str) -> StagedCut:
     document = (run.result.get("cut") or {}).get(destination)
     if document is None:
         raise GateFailed(
@@ -120,4 +104,4 @@ def _staged(run: Run, destination: str, checks: Sequence[gx_engine.Check]) -> tu
             hint="run the task `cut` again",
             sync=run.sync,
         )
-    return staged_rows(run.plan, destination, cut_from_json(document), checks)
+    return cut_from_json(document)

@@ -9,12 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seamline.adapters.connections import resolve
-from seamline.databases.postgres.client import open_session
+from seamline.databases.postgres.client import Session, open_session
 from seamline.domain.catalogue import Table
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import Refused
 from seamline.domain.position import Position
+from seamline.domain.staged_cut import StagedTable
 from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.sinks.delta import types
 from seamline.sinks.delta.catalogue import DeltaCatalogue
 from seamline.sinks.delta.log import DeltaLog
 from seamline.sinks.delta.options import options_of
@@ -25,6 +27,7 @@ from seamline.sinks.lake import cut_rows, read_back
 from seamline.sinks.lake.files import translated
 from seamline.sinks.lake.read_back import date_of
 from seamline.sinks.lake.read_view import Batches, LakeView
+from seamline.sinks.lake.row_copies import HeldRows
 
 
 def open_live(plan: SyncPlan, destination: DestinationPlan, count: int) -> list[LakeView]:
@@ -47,6 +50,18 @@ def open_published(
         folder = folder_of_number(warehouse, destination.namespace, one.table, number)
         found[table] = date_of(plan, one, live(table, Pointer(folder, version_of(number)).text))
     return LakeView(position, found)
+
+
+def held_rows(destination: DestinationPlan) -> HeldRows:
+    """What runs hold there."""
+    warehouse = options_of(destination).warehouse
+
+    def pinned(_: Session, table: Table, staged: StagedTable) -> Batches:
+        number = int(staged.staged_as)
+        folder = folder_of_number(warehouse, destination.namespace, table.name, number)
+        return live(table, Pointer(folder, version_of(number)).text)
+
+    return HeldRows(warehouse, types, pinned)
 
 
 def live(table: Table, location: str) -> Batches:

@@ -1,6 +1,7 @@
 """Hive tables as a destination of cuts."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, ClassVar
 
 from seamline.domain.changes import Finding, FindingsReported
@@ -9,6 +10,7 @@ from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.names import NameLimit, NameUnit
 from seamline.domain.position import Position
+from seamline.domain.staged_cut import StagedCut
 from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
 from seamline.kinds.logins import DestinationLogins
 from seamline.kinds.sink import Atomic, SinkKind, SinkPowers
@@ -26,7 +28,7 @@ _NAME_CHARACTERS = 128
 
 
 class Hive:
-    """`kinds.sink.SinkKind` with the powers `ReadsBack` and `HoldsCuts`. It has no live tables and no stream."""
+    """`kinds.sink.SinkKind` with the powers `ReadsBack`, `HoldsCuts` and `CopiesRows`. No live tables, no stream."""
 
     name: ClassVar[str] = "hive"
     powers: ClassVar[SinkPowers] = SinkPowers(
@@ -116,6 +118,21 @@ class Hive:
         from seamline.sinks.hive.cuts import open_cuts
 
         return open_cuts(destination)
+
+    # CopiesRows
+
+    def rows_url(self, destination: DestinationPlan, schema: str) -> str:
+        from seamline.databases.postgres.rows_url import rows_url
+
+        return rows_url(destination, schema)
+
+    def copied(
+        self, plan: SyncPlan, destination: DestinationPlan, cut: StagedCut, tables: Collection[str]
+    ) -> AbstractContextManager[StagedCut]:
+        from seamline.sinks.hive.read_back import held_rows
+        from seamline.sinks.lake.row_copies import copied
+
+        return copied(plan, destination, cut, tables, held=held_rows(destination))
 
 
 def _no_stream(destination: DestinationPlan) -> Refused:

@@ -13,11 +13,13 @@ from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import Refused
 from seamline.domain.position import Position
 from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.sinks.hive import types
 from seamline.sinks.hive.metastore import Metastore, open_metastore
 from seamline.sinks.hive.options import options_of
 from seamline.sinks.hive.types import typed
 from seamline.sinks.lake.loads import location_of
 from seamline.sinks.lake.read_view import Batches, LakeView
+from seamline.sinks.lake.row_copies import HeldRows
 from seamline.values.arrow import table_of
 
 
@@ -34,6 +36,11 @@ def open_published(
             for one in tables
         }
     return LakeView(position, found)
+
+
+def held_rows(destination: DestinationPlan) -> HeldRows:
+    """What runs have staged there."""
+    return HeldRows(options_of(destination).warehouse, types)
 
 
 def rows_of(table: Table, folder: Path) -> Batches:

@@ -7,12 +7,14 @@ import pyarrow as pa
 from pyiceberg.table import StaticTable
 
 from seamline.adapters.connections import resolve
-from seamline.databases.postgres.client import open_session
+from seamline.databases.postgres.client import Session, open_session
 from seamline.domain.catalogue import Table
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import Refused
 from seamline.domain.position import Position
+from seamline.domain.staged_cut import StagedTable
 from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.sinks.iceberg import types
 from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.iceberg.types import typed
 from seamline.sinks.lake import read_back
@@ -20,6 +22,7 @@ from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.files import translated
 from seamline.sinks.lake.read_back import date_of, location_in
 from seamline.sinks.lake.read_view import Batches, LakeView
+from seamline.sinks.lake.row_copies import HeldRows
 
 
 def open_live(plan: SyncPlan, destination: DestinationPlan, count: int) -> list[LakeView]:
@@ -35,6 +38,21 @@ def open_published(
     with closing(open_session(resolve(destination.connection), application_name="seamline reads back")) as session:
         heads = catalogue.pointers(session, destination.namespace)
     return LakeView(position, {plan.table(one.table).definition: _published(plan, one, heads) for one in tables})
+
+
+def held_rows(destination: DestinationPlan) -> HeldRows:
+    """What runs hold there."""
+    options = options_of(destination)
+    catalogue = Catalogue(options.catalog)
+
+    def pinned(session: Session, table: Table, staged: StagedTable) -> Batches:
+        location = location_in(catalogue.pointers(session, destination.namespace), table)
+        number = int(staged.staged_as)
+        if StaticTable.from_metadata(location).snapshot_by_id(number) is None:
+            raise Refused(f"table {table.name} has no snapshot {number} any more", table=table.name)
+        return live(table, location, number)
+
+    return HeldRows(options.warehouse, types, pinned)
 
 
 def live(table: Table, location: str, snapshot_id: int | None = None) -> Batches:

@@ -6,8 +6,8 @@ from struct import Struct
 from psycopg import postgres, pq
 from psycopg.adapt import Dumper
 
+from seamline.databases.postgres.binary_copy import fields_in
 from seamline.databases.postgres.client import Session
-from seamline.sinks.postgres.binary_copy import fields_in
 
 # `array_recv` in PostgreSQL's arrayfuncs.c: dimensions, whether any is NULL, type of the elements; size and lower bound
 # of the one dimension. Then the elements, each with its length in front; -1 is NULL.

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seamline.sinks.postgres.binary_copy import document_of
+from seamline.databases.postgres.binary_copy import document_of
 from seamline.sinks.postgres.nul import require_no_nul
 from seamline.sinks.postgres.statements import TableStatements
 from seamline.values.changes import ChangeBatch

@@ -104,7 +104,7 @@ class Postgres:
         return open_cut_expiry(destination)
 
     def rows_url(self, destination: DestinationPlan, schema: str) -> str:
-        from seamline.sinks.postgres.rows_url import rows_url
+        from seamline.databases.postgres.rows_url import rows_url
 
         return rows_url(destination, schema)
 

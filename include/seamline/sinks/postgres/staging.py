@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 
 from seamline.adapters.connections import Connection, resolve
+from seamline.databases.postgres.binary_copy import binary_copy
 from seamline.databases.postgres.canonical import quoted
 from seamline.databases.postgres.client import Session, open_session, seamline_error, translated
 from seamline.databases.postgres.types import column_definitions, destination_type
@@ -22,7 +23,6 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import SeamlineError
 from seamline.kinds.bulk import LoadProgress, PostgresCopy, StagedPlace, TableRows
 from seamline.plan.model import DestinationPlan
-from seamline.sinks.postgres.binary_copy import binary_copy
 from seamline.sinks.postgres.nul import nul_refused
 from seamline.sinks.postgres.statements import identity_index
 from seamline.values.arrow import require_schema
