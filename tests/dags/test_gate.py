@@ -1,6 +1,5 @@
 """The gate fails closed: evidence first, then breaks, and a person's signature where one is asked for."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +17,7 @@ from seamline_airflow.gx_engine import load_checks
 from seamline_airflow.operators.gate import NOT_CLEAN, GateOperator, Question
 from seamline_airflow.operators.gx_check import GXCheckOperator
 from seamline_airflow.operators.step import VerdictsOperator
+from seamline_memory import sink_kind as memory_kind
 from tests.dags import results
 
 ABOUT = f"settlement {results.DATE}"
@@ -179,16 +179,13 @@ def test_on_mismatch_return_leaves_breaks_to_the_gate_and_missing_evidence_red(
 
 
 def test_of_a_kind_whose_rows_it_cannot_read_only_the_results_are_checked_and_never_fewer_than_asked(
-    platform: results.Platform,
+    platform: results.Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = results.run()
-    (destination,) = run.plan.destinations
-    lake = replace(run.plan, destinations=(replace(destination, kind="iceberg"),))
-    platform.runs[results.RUN] = replace(run, plan=lake)
+    monkeypatch.setattr("seamline_airflow.cut_checks.sink_kind", {"postgres": memory_kind.KIND}.get)
     assert GXCheckOperator(task_id="expectations", run=results.RUN).execute({})["warehouse"]["verdict"] == "MATCH"
     with pytest.raises(AirflowFailException, match="cannot be checked by Great Expectations"):
         GXCheckOperator(task_id="expectations", run=results.RUN, suite="settlement").execute({})
-    platform.runs[results.RUN] = replace(run, plan=lake, result={})
+    platform.runs[results.RUN] = results.run(result={})
     with pytest.raises(AirflowFailException, match="reconciliation did not run"):
         GXCheckOperator(task_id="expectations", run=results.RUN).execute({})
 

@@ -6,19 +6,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from seamline.adapters.connections import Connection
+from seamline.domain.catalogue import Table
 from seamline.domain.digest import KeyedDigest, Segment
 from seamline.domain.errors import GateFailed, TransientError
 from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable
 from seamline.domain.verdict import Verdict
 from seamline.kinds.bulk import ArrowRows
 from seamline.kinds.found import sink_kind
-from seamline.kinds.sink import CopiesRows, CutsLiveTables
+from seamline.kinds.sink import CopiesRows, CutsLiveTables, Derives
 from seamline.plan.model import DestinationPlan, NightlyPlan
 from seamline.sinks.lake import row_copies
 from seamline.values.build import batch_of
@@ -101,6 +104,15 @@ def held(world: PostgresLakeWorld) -> StagedCut:
     return StagedCut(RUN, STREAM.sync, STREAM.destination, day, view.position, now, tuple(tables))
 
 
+def derived(lake: Lake) -> StagedTable:
+    """A table that the run has staged beside what it holds."""
+    kind, summed = sink_kind(lake.destination.kind), TRANSFER.column("amount")
+    assert isinstance(kind, Derives)
+    rows = pa.table({"amount": pa.array([Decimal("1.0000"), Decimal("-1.0000")], pa.decimal128(20, 4))})
+    load = kind.stage_derived(lake.destination, Table("net", (summed,)), rows, run_id=RUN)
+    return StagedTable("net", CutMode.DERIVED, load.staged_as, load.rows, Verdict.MATCH)
+
+
 def goes_on(world: PostgresLakeWorld) -> None:
     """The stream breaks both rules, with as many rows as before."""
     changed = update(ACCOUNT, account(1), account(1, SECRET))
@@ -119,11 +131,15 @@ def test_a_check_sees_what_was_compared_whatever_the_stream_has_done_since(lake:
 
 def test_each_broken_rule_is_found_with_the_keys_of_its_rows_and_no_other_value(lake: Lake) -> None:
     goes_on(lake.world)
-    now = replace(lake, cut=held(lake.world))
-    result = now.judged()
+    cut = held(lake.world)
+    with_derived = replace(cut, tables=(*cut.tables, derived(lake)))
+    no_debit: Check = ("net", "expect_column_values_to_be_between", {"column": "amount", "min_value": 0}, "no debit")
+    result = replace(lake, cut=with_derived).judged([*SUITE, no_debit])
     assert result.verdict is Verdict.BREAK
     failed = {outcome.expectation.why: outcome for outcome in result.broken}
-    assert failed.keys() == {"a known name", "both legs of a transfer are there"}
+    assert failed.keys() == {"a known name", "both legs of a transfer are there", "no debit"}
+    # A derived table has no key that a plan would know.
+    assert (failed["no debit"].rows, failed["no debit"].keys) == (1, ())
     assert (failed["a known name"].rows, failed["a known name"].keys) == (1, ('{"id": "1"}',))
     assert failed["both legs of a transfer are there"].rows == 1
     assert SECRET not in str(result.to_json())

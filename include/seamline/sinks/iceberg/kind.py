@@ -35,8 +35,8 @@ _NAME_CHARACTERS = 200
 
 
 class Iceberg:
-    """`kinds.sink.SinkKind` with the powers `ReadsBack`, `CutsLiveTables`, `Derives`, `CopiesRows`, `ReadsAtOnePosition`
-    and `WritesFrames`."""
+    """`kinds.sink.SinkKind` with the powers `ReadsBack`, `CutsLiveTables`, `Derives`, `CopiesRows`,
+    `ReadsAtOnePosition` and `WritesFrames`."""
 
     name: ClassVar[str] = "iceberg"
     powers: ClassVar[SinkPowers] = SinkPowers(Atomic.SYNC, names=NameLimit(_NAME_CHARACTERS, NameUnit.CHARACTERS))

@@ -78,10 +78,7 @@ def copied(
     with closing(session):
         schema = _new_schema(session)
         try:
-            copies = [
-                _copied(session, f"{schema}.t{number}", plan, one, held)
-                for number, one in enumerate(chosen)
-            ]
+            copies = [_copied(session, f"{schema}.t{number}", plan, one, held) for number, one in enumerate(chosen)]
             yield replace(cut, tables=tuple(copies))
         except BaseException:
             with suppress(SeamlineError):
