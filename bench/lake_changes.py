@@ -98,9 +98,9 @@ def main() -> int:
         theirs = Job(plan_to_json(plan), warehouse, chosen.rows, chosen.peer_size, chosen.peer_batches)
         create_peer(theirs)
         of_peer = rate(PEER, theirs, by_upsert, read_peer, kills=chosen.kill)
-    for name, ours in rates.items():
-        print(f"{name}: {ours / of_peer:.0f}× {PEER}; goal ≥ {WAYS[name].goal:,}/s; all rows as expected", flush=True)
-    return 0 if all(ours >= WAYS[name].goal for name, ours in rates.items()) else 1
+    for name, found in rates.items():
+        print(f"{name}: {found / of_peer:.0f}× {PEER}; goal ≥ {WAYS[name].goal:,}/s; all rows as expected", flush=True)
+    return 0 if all(found >= WAYS[name].goal for name, found in rates.items()) else 1
 
 
 def rate(

@@ -17,7 +17,7 @@ from contextlib import closing
 
 import duckdb
 
-from bench.lake_changes import lake, publish_first
+from bench.lake_changes import WAYS, lake, publish_first
 from bench.lake_table import TABLE, History, table_changes
 from seamline import registry
 from seamline.domain.digest import Segment
@@ -42,7 +42,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     chosen = parser.parse_args()
-    with lake() as (plan, _):
+    with lake(WAYS["native"]) as (plan, _):
         publish_first(plan, chosen.rows)
         change(plan, History(chosen.rows, chosen.rows // 10))
         cases = {"seamline": lambda: digest(plan), "duckdb": lambda: scan(plan)}
