@@ -39,7 +39,7 @@ def test_a_failed_run_is_reported_after_the_verdicts_and_the_way_into_airflow(
     monkeypatch.setenv("SEAMLINE_DATA", str(tmp_path / "data"))
     monkeypatch.setattr(demo.boot, "up", lambda *_: None)
     monkeypatch.setattr(demo.Demo, "fill_bank", lambda *_: None)
-    monkeypatch.setattr(demo.Demo, "say_what_to_look_at", fail)
+    monkeypatch.setattr(demo.Demo, "run_dags", fail)
     monkeypatch.setattr(
         demo.status, "newest_verdicts", lambda *_: demo.status.Newest([], [broken], ZoneInfo("UTC"), ())
     )
@@ -85,6 +85,11 @@ def test_a_demo_is_complete_with_live_tables_and_three_different_dates() -> None
     assert not demo.is_complete(plan, cuts[:2], LIVE, DATES[:2]), "a date was not cut"
     assert not demo.is_complete(plan, cuts[:2], LIVE, [*DATES[:2], DATES[0]]), "one date was cut twice"
     assert not demo.is_complete(plan_of("account", "entry"), cuts, LIVE, DATES), "a table has no verdict"
+    lake = replace(plan.destinations[0], name="lake")
+    both = replace(plan, destinations=(*plan.destinations, lake))
+    assert not demo.is_complete(both, cuts, [*LIVE, replace(LIVE[0], destination="lake")], DATES), "lake has no cuts"
+    in_lake = [replace(one, destination="lake") for one in cuts]
+    assert not demo.is_complete(both, [*cuts, *in_lake], LIVE, DATES), "nor a verdict of its live tables"
 
 
 def test_a_sync_without_cuts_is_complete_with_its_live_tables() -> None:
@@ -126,7 +131,7 @@ def test_a_demo_ends_with_0_only_if_every_table_agrees_or_says_why_it_did_not_ru
     monkeypatch.setattr(demo.status, "look_at_streams", lambda _: demo.status.Streams((), {}, {}, (), ()))
     monkeypatch.setattr(demo, "print_airflow", lambda _: None)
     monkeypatch.setattr(demo.Demo, "plan", lambda *_: plan_of("account", "entry"))
-    assert demo.Demo(Layout(settings.load())).show({"settlement": DATES}) == code
+    assert demo.Demo(Layout(settings.load())).show(DATES) == code
     said = capsys.readouterr().out
     assert ("All agree." in said) == (code == 0)
     partial = ", ".join(map(str, sorted(DATES)))

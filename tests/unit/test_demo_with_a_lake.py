@@ -1,4 +1,4 @@
-"""What `seamline demo --with lake` adds: a destination and a sync, and what is said of the tables in the report."""
+"""What `seamline demo --with lake` adds: a destination of its sync, and what is said of the tables in the report."""
 
 import json
 from dataclasses import replace
@@ -8,6 +8,7 @@ import pytest
 
 from seamline import settings
 from seamline.adapters.connections import resolve
+from seamline.cli.demo import SYNC
 from seamline.cli.main import main
 from seamline.demo import lake
 from seamline.demo.extras import EXTRAS
@@ -43,6 +44,10 @@ def declared(layout: Layout) -> Declarations:
     return load_declarations(layout.settings.declarations)
 
 
+def sync_file(layout: Layout) -> Path:
+    return layout.settings.declarations / "syncs" / f"{SYNC}.yaml"
+
+
 def test_a_name_that_the_demo_does_not_know_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--with", "lake,laek"]) == ConfigError.exit_code
     said = capsys.readouterr()
@@ -50,28 +55,38 @@ def test_a_name_that_the_demo_does_not_know_is_refused_with_the_known_ones(capsy
     assert said.out == "", "before anything is started"
 
 
-def test_the_lake_s_declarations_are_right_and_leave_the_demo_s_sync_as_it_is(layout: Layout) -> None:
-    before = compile_plan(declared(layout), "settlement")
-    lake.declare(layout)
-    plan = compile_plan(declared(layout), lake.SYNC)
-    assert compile_plan(declared(layout), "settlement") == before
+def test_the_lake_becomes_one_more_destination_of_the_demo_s_sync_and_nothing_else_changes(layout: Layout) -> None:
+    before, text = compile_plan(declared(layout), SYNC), sync_file(layout).read_text(encoding="utf-8")
+    for _ in range(2):
+        lake.declare(layout, SYNC)
+    plan = compile_plan(declared(layout), SYNC)
+    assert [one.name for one in plan.destinations] == ["warehouse", "archive", "lake"]
     assert replace(plan.source, name_limits=before.source.name_limits) == before.source, "one capture, one log"
-    assert {table.name for table in plan.tables} == {table.name for table in before.tables}
-    assert plan.reconcile.control_totals == before.reconcile.control_totals
-    (destination,) = plan.destinations
-    assert options_of(destination).warehouse == str(layout.lake)
+    assert (plan.tables, plan.derived, plan.reconcile) == (before.tables, before.derived, before.reconcile)
+    assert options_of(plan.destination("lake")).warehouse == str(layout.lake)
+    assert sync_file(layout).read_text(encoding="utf-8").replace(", lake]", "]") == text, "comments too"
 
 
-def test_a_second_demo_takes_the_stack_s_warehouse_and_leaves_a_person_s_sync(layout: Layout, tmp_path: Path) -> None:
-    lake.declare(layout)
-    file = layout.settings.declarations / "syncs" / f"{lake.SYNC}.yaml"
-    edited = file.read_text(encoding="utf-8").replace("lag_max_s: 60", "lag_max_s: 61")
-    file.write_text(edited, encoding="utf-8")
+def test_a_second_demo_takes_the_stack_s_warehouse_and_leaves_what_a_person_wrote(
+    layout: Layout, tmp_path: Path
+) -> None:
+    lake.declare(layout, SYNC)
+    edited = sync_file(layout).read_text(encoding="utf-8").replace("lag_max_s: 60", "lag_max_s: 61")
+    sync_file(layout).write_text(edited, encoding="utf-8")
     given = {"SEAMLINE_DATA": str(tmp_path / "other"), "SEAMLINE_DECLARATIONS": str(layout.settings.declarations)}
-    lake.declare(Layout(settings.load(given)))
-    plan = compile_plan(declared(layout), lake.SYNC)
+    lake.declare(Layout(settings.load(given)), SYNC)
+    plan = compile_plan(declared(layout), SYNC)
     assert plan.stream.lag_max_s == 61
-    assert options_of(plan.destinations[0]).warehouse == str(tmp_path / "other" / "lake")
+    assert options_of(plan.destination("lake")).warehouse == str(tmp_path / "other" / "lake")
+
+
+def test_a_list_of_destinations_in_another_form_is_left_to_the_person_who_wrote_it(layout: Layout) -> None:
+    text = sync_file(layout).read_text(encoding="utf-8")
+    listed = text.replace("destinations: [warehouse, archive]", "destinations:\n  - warehouse\n  - archive\n")
+    sync_file(layout).write_text(listed, encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"add `lake` to them"):
+        lake.declare(layout, SYNC)
+    assert sync_file(layout).read_text(encoding="utf-8") == listed
 
 
 def test_the_lake_s_logins_keep_their_passwords_and_nobody_else_loses_one(layout: Layout) -> None:

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
@@ -33,9 +33,7 @@ WRITERS = "bank_writers"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", choices=sorted(SIZES), default="full", help="how much the demo bank holds at first")
     names = ", ".join(EXTRAS)
-    parser.add_argument(
-        "--with", dest="extras", default="", metavar="NAMES", help=f"also, by a sync of its own: {names}"
-    )
+    parser.add_argument("--with", dest="extras", default="", metavar="NAMES", help=f"a further destination: {names}")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -67,7 +65,7 @@ class Demo:
     def play(self, size: bank.BankSize) -> int:
         with self.phase("stack"):
             for extra in self.extras:
-                extra.declare(self.layout)
+                extra.declare(self.layout, SYNC)
             boot.up(self.layout, components.choose(), self.progress)
         with self.phase("bank"):
             self.fill_bank(size)
@@ -75,7 +73,7 @@ class Demo:
                 extra.provision(self.layout)
             boot.up(self.layout, components.choose(only=[WRITERS]), self.progress)
         try:
-            dates = self.say_what_to_look_at()
+            dates = self.run_dags()
         except SeamlineError:
             self.show_state()
             raise
@@ -88,21 +86,20 @@ class Demo:
         nightly = self.plan(SYNC).nightly
         fill_bank(size, timezone=nightly.timezone if nightly else "UTC", say=self.progress.say)
 
-    def say_what_to_look_at(self) -> dict[str, list[date]]:
-        """Run the DAGs; return the business dates that were cut, by sync."""
+    def run_dags(self) -> list[date]:
+        """Return the business dates that were cut."""
         made = credentials.load_or_make(self.layout)
         address = f"http://127.0.0.1:{self.layout.settings.ports.airflow}"
-        dates = {}
-        with AirflowRest(address, "operator", made["airflow_user_operator"]) as airflow:
-            for name, sync in (("runs", SYNC), *((extra.name, extra.sync) for extra in self.extras)):
-                with self.phase(name):
-                    dates[sync] = self.run_sync(Story(airflow, self.plan(sync), self.progress))
-        return dates
+        with (
+            AirflowRest(address, "operator", made["airflow_user_operator"]) as airflow,
+            self.phase("runs"),
+        ):
+            return self.run_sync(Story(airflow, self.plan(SYNC), self.progress))
 
     def run_sync(self, story: Story) -> list[date]:
         sync = story.plan.sync
         story.wait_for_dags()
-        if self.sync_state(sync) is SyncState.ENABLED:
+        if self.is_onboarded(story.plan):
             self.progress.say(f"{sync} is enabled already: comparing its live tables")
             story.reconcile()
         else:
@@ -113,22 +110,23 @@ class Demo:
         earlier = story.backfill()
         return [date.fromisoformat(run.partition_key) for run in [newest, *earlier] if run.partition_key]
 
-    def sync_state(self, sync: str) -> SyncState | None:
+    def is_onboarded(self, plan: SyncPlan) -> bool:
+        """Into each of its destinations."""
         with closing(registry.platform()) as store:
-            return store.sync_state(sync)
+            is_enabled = store.sync_state(plan.sync) is SyncState.ENABLED
+            return is_enabled and plan.destination_names <= store.published_into(plan.sync).keys()
 
     def show_state(self) -> None:
         """What is known where a run failed, before the error: a break is shown with its rows."""
-        for sync in (SYNC, *(extra.sync for extra in self.extras)):
-            with suppress(SeamlineError), closing(registry.platform()) as store:
-                found = status.newest_verdicts(store, sync)
-                sys.stdout.write(f"\n{report.render(found.cuts, found.live, zone=found.zone)}\n")
+        with suppress(SeamlineError), closing(registry.platform()) as store:
+            found = status.newest_verdicts(store, SYNC)
+            sys.stdout.write(f"\n{report.render(found.cuts, found.live, zone=found.zone)}\n")
         print_airflow(self.layout)
 
-    def show(self, dates: Mapping[str, list[date]]) -> int:
-        is_green = all([self.show_sync(sync, of_sync) for sync, of_sync in dates.items()])
+    def show(self, dates: list[date]) -> int:
+        is_green = self.show_sync(SYNC, dates)
         for extra in self.extras:
-            sys.stdout.write("\n" + "".join(f"{line}\n" for line in extra.describe(self.plan(extra.sync))))
+            sys.stdout.write("\n" + "".join(f"{line}\n" for line in extra.describe(self.plan(SYNC))))
         print_airflow(self.layout)
         took = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in self.times)
         sys.stdout.write(f"\n{'All agree.' if is_green else 'NOT everything agrees.'} {took}.\n")
@@ -162,12 +160,13 @@ def left_out_in_words(cuts: Sequence[CutState]) -> str:
 
 
 def is_complete(plan: SyncPlan, cuts: Sequence[CutState], live: Sequence[Reconciliation], dates: list[date]) -> bool:
-    """Whether all dates were cut, there is a verdict of the live tables and one of each date, and each is about all
-    tables."""
-    dated = {one.business_date for one in cuts}
+    """Whether each destination has a cut of all dates and a verdict of its live tables, each about all tables."""
     wanted = 1 + EARLIER_DATES if plan.nightly else 0
-    is_dated = len(set(dates)) == wanted and dated == set(dates)
+    is_dated = len(set(dates)) == len(dates) == wanted
+    cut = {(one.destination, one.business_date) for one in cuts}
+    is_cut = cut == {(name, day) for name in plan.destination_names for day in dates}
+    is_live = {one.destination for one in live} == plan.destination_names
     compared = [*live, *(one.found for one in cuts if one.found)]
     tables = {table.name for table in plan.tables}
     is_about_all = all(tables <= {table.table for table in one.tables} for one in compared)
-    return is_dated and is_about_all and bool(live)
+    return is_dated and is_cut and is_live and is_about_all

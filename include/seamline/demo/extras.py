@@ -12,19 +12,16 @@ from seamline.stack.layout import Layout
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """One more sync of the demo's bank. `declare` is called before the stack is up, `provision` once it is; either may
-    be repeated. `describe`: lines of the demo's report beyond the verdicts."""
+    """One more destination of the demo's sync. `declare` is called with the sync's name before the stack is up,
+    `provision` once it is; either may be repeated. `describe`: lines of the demo's report beyond the verdicts."""
 
     name: str
-    sync: str
-    declare: Callable[[Layout], None]
+    declare: Callable[[Layout, str], None]
     provision: Callable[[Layout], None]
     describe: Callable[[SyncPlan], Iterable[str]]
 
 
-EXTRAS = {
-    one.name: one for one in (Extra("lake", lake.SYNC, lake.declare, lake_of_the_stack.provision, lake.describe),)
-}
+EXTRAS = {one.name: one for one in (Extra("lake", lake.declare, lake_of_the_stack.provision, lake.describe),)}
 
 
 def chosen(names: Iterable[str]) -> tuple[Extra, ...]:

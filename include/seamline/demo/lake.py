@@ -1,33 +1,39 @@
-"""The bank's tables in Iceberg as well, by a sync of its own.
-
-`settlement` asks of each of its destinations checks and a derived table, and a lake has neither yet.
-"""
+"""The bank's tables in Iceberg as well: one more destination of the demo's sync."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 
 from seamline.adapters.connections import resolve
+from seamline.domain.errors import ConfigError
 from seamline.plan.model import SyncPlan
 from seamline.spec.load import load_declarations
 from seamline.stack.layout import Layout
 
-SYNC, DESTINATION = "settlement_lake", "lake"
+DESTINATION = "lake"
 _WAREHOUSE = "<warehouse>"
+_DESTINATIONS = re.compile(r"^(destinations: *\[[^]\n]+)\]", re.MULTILINE)
 
 
-def declare(layout: Layout) -> None:
-    """Put destination and sync beside the other declarations, which must be right. A sync that is there already is a
-    person's by now."""
-    shipped, declarations = layout.settings.root / "include" / "with" / "lake", layout.settings.declarations
-    load_declarations(declarations)
-    text = (shipped / "destination.yaml").read_text(encoding="utf-8")
+def declare(layout: Layout, sync: str) -> None:
+    """Put the destination beside the others and its name into the sync; the declarations must be right. ConfigError:
+    the sync's destinations are not written as `destinations: [...]`."""
+    shipped, declarations = layout.settings.root / "include" / "with" / "lake.yaml", layout.settings.declarations
+    text = shipped.read_text(encoding="utf-8")
     # JSON's texts are YAML's too, whatever the path holds.
     text = text.replace(_WAREHOUSE, json.dumps(str(layout.lake), ensure_ascii=False))
     (declarations / "destinations" / f"{DESTINATION}.yaml").write_text(text, encoding="utf-8")
-    sync = declarations / "syncs" / f"{SYNC}.yaml"
-    if not sync.exists():
-        sync.write_text((shipped / "sync.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    if DESTINATION in load_declarations(declarations).sync(sync).destinations:
+        return
+    file = declarations / "syncs" / f"{sync}.yaml"
+    written, replaced = _DESTINATIONS.subn(rf"\1, {DESTINATION}]", file.read_text(encoding="utf-8"))
+    if not replaced:
+        raise ConfigError(
+            f"{file} does not have its destinations in one line, as `destinations: [warehouse, archive]`",
+            hint=f"add `{DESTINATION}` to them, and run the demo again",
+        )
+    file.write_text(written, encoding="utf-8")
 
 
 def describe(plan: SyncPlan) -> Iterator[str]:
@@ -42,7 +48,7 @@ def describe(plan: SyncPlan) -> Iterator[str]:
     with closing(open_session(resolve(destination.connection), application_name="seamline demo")) as session:
         heads = Catalogue(options.catalog).pointers(session, destination.namespace)
     yield f"Iceberg tables in {options.warehouse}, catalogue `{options.catalog}` (./seamline exec --as lake psql)"
-    names = {table.name for table in plan.tables}
+    names = {*(table.name for table in plan.tables), *(table.name for table in plan.derived)}
     yield from snapshots_in_words({name: head for name, head in heads.items() if name in names})
 
 
