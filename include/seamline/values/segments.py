@@ -15,8 +15,13 @@ def in_segment(segment: Segment, table: Table, rows: pa.RecordBatch, *, run_key:
     """The rows of a batch that belong to the segment, in their order."""
     if segment.date_column:
         column = table.column(segment.date_column)
-        dates = _comparable(column, digest.canonical_texts(column, rows.column(column.name)))
-        first, end = _comparable(column, pa.array([segment.date_from, segment.date_to], pa.large_utf8()))
+        dates = digest.canonical_texts(column, rows.column(column.name))
+        first, end = pa.array([segment.date_from, segment.date_to], dates.type)
+        if column.kind is not Kind.DATE:
+            # Texts of dates are ordered as dates are; the canonical text of a moment is a number, and its bounds a
+            # literal of SQL.
+            dates = dates.cast(pa.int64())
+            first, end = (bound.cast(pa.timestamp("us")).cast(pa.int64()) for bound in (first, end))
         rows = rows.filter(pc.and_(pc.greater_equal(dates, first), pc.less(dates, end)))
     if segment.key_from is not None:
         rows = rows.filter(pc.greater_equal(rows.column(table.key[0]), segment.key_from))
@@ -56,8 +61,3 @@ def texts_of(columns: Sequence[Column], rows: pa.RecordBatch) -> list[tuple[str 
     """The canonical texts of each row."""
     found = (digest.canonical_texts(column, rows.column(column.name)).to_pylist() for column in columns)
     return list(zip(*found, strict=True)) if columns else [()] * rows.num_rows
-
-
-def _comparable(column: Column, texts: pa.Array) -> pa.Array:
-    """Dates are ordered as their texts are, moments as numbers."""
-    return texts if column.kind is Kind.DATE else texts.cast(pa.int64())
