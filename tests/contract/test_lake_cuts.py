@@ -340,7 +340,7 @@ def test_the_python_of_the_how_to_gets_equal_sums_of_a_cut(
     for theirs, ours in {
         "postgresql://reader:secret@catalogue.example:5432/lake": uri_of(sink_database),
         'destination="lake"': 'destination="warehouse"',
-        "ledger_entry": "account",
+        "payment_order": "account",
         '"amount"': '"id"',
     }.items():
         assert theirs in program
