@@ -35,6 +35,8 @@ def around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """A checkout with nothing in it but the tests that a test puts there."""
     # Planted tests need no plugin, and without them pytest starts in a third of the time.
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    # What planted tests leave running never ends alone.
+    monkeypatch.setattr("seamline.stack.test_session._ENDS_ALONE_WITHIN_S", 0.5)
     root = tmp_path / "checkout"
     root.mkdir()
     return dataclasses.replace(settings.load({}), root=root, home=tmp_path / "home")
@@ -330,3 +332,21 @@ def test_needs_it(engine): ...
     assert (cannot.passed, next_one.passed) == (False, True)
     assert cannot.said == "not run: no engine can start here"
     assert cannot.lines[0].strip("= ") == "cannot: not run: no engine can start here"
+
+
+# A pipe cannot be flushed.
+WAITS_FOR_DISK = """
+import os
+import pytest
+def test_a_pipe_is_not_flushed():
+    with pytest.raises(OSError):
+        os.fsync(os.pipe()[1])
+"""
+
+
+def test_only_a_layer_that_runs_by_name_waits_for_the_disk(around: Settings) -> None:
+    (here,) = run_layers(around, {"here": WAITS_FOR_DISK})
+    with TestSession(around, python=Path(sys.executable)) as session:
+        by_name = session.run(Layer("here", is_by_name_only=True), ["-p", "no:cacheprovider"])
+    assert (here.passed, by_name.passed) == (False, True)
+    assert here.said.startswith("1 failed")

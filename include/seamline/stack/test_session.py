@@ -46,7 +46,9 @@ class Layer:
     """One folder under tests/, of its name unless `folder` names another. `needs` are components; `is_own_stack`: its
     tests bring up all they need; `is_by_name_only`: it takes too long, or needs what not every machine has, so it runs
     only when somebody names it; `beside`: where all layers run, those of one number do so in a session of their own, at
-    the same time as those of the others. Most of a test's time is spent in waiting for servers.
+    the same time as those of the others. Most of a test's time is spent in waiting for servers; the disk is waited for
+    only by layers that run by name: the long ones are as in operation, and a browser and containers need rights that a
+    filter of calls may take.
 
     A test that takes longer than `test_max_s` hangs: its stacks are printed and the layer ends there.
     """
@@ -161,7 +163,7 @@ class TestSession:
         at = self._settings("e2e" if layer.is_own_stack else "data")
         if layer.is_own_stack:
             self.stop_servers()
-        elif not set(layer.needs) <= set(self._up) and not self._bring_up(layer.needs):
+        elif not set(layer.needs) <= set(self._up) and not self._bring_up(layer):
             return self._outcome(layer, is_passed=False, said=f"1 error in {time.monotonic() - began:.2f}s (no stack)")
         code, said, failures = self._pytest(layer, at, pytest_arguments)
         if code == _NO_TESTS:
@@ -171,7 +173,7 @@ class TestSession:
             named = ", ".join(left)
             sys.stdout.write(f"{layer.name}: its tests left processes running: {len(left)}; they were ended: {named}\n")
         if layer.is_own_stack:
-            self._seamline(at, "down")
+            self._down(at)
         took = f"ended with exit code {code} in {time.monotonic() - began:.2f}s"
         return self._outcome(layer, is_passed=code == 0, said=said or took, failures=failures)
 
@@ -191,7 +193,7 @@ class TestSession:
 
     def _pytest(self, layer: Layer, at: Settings, arguments: Sequence[str]) -> tuple[int, str, list[str]]:
         """Its exit code, what it closes with, and the lines that name its failures."""
-        command = [str(self._python), "-m", "pytest", str(at.root / "tests" / layer.path)]
+        command = self._command(layer, "pytest", str(at.root / "tests" / layer.path))
         command += ["-o", f"faulthandler_timeout={layer.test_max_s}", "-o", "faulthandler_exit_on_timeout=true"]
         command += arguments
         if sys.stdout.isatty():
@@ -217,17 +219,22 @@ class TestSession:
                     process.terminate()
             return code, said, failures
 
-    def _bring_up(self, needs: Sequence[str]) -> bool:
+    def _command(self, layer: Layer, module: str, *arguments: str) -> list[str]:
+        unflushed = [] if layer.is_by_name_only else [str(self._python), "-m", "seamline.stack.without_fsync"]
+        return [*unflushed, str(self._python), "-m", module, *arguments]
+
+    def _bring_up(self, layer: Layer) -> bool:
         at = self._settings("data")
-        is_up = self._seamline(at, "up", "--only", ",".join(needs)) == 0
-        self._up = (*self._up, *needs) if is_up else self._up
+        command = self._command(layer, "seamline.cli.main", "up", "--only", ",".join(layer.needs))
+        is_up = self._run(at, command) == 0
+        self._up = (*self._up, *layer.needs) if is_up else self._up
         return is_up
 
     def _take_down(self, folder: Path) -> None:
         for data in (folder / "data", folder / "e2e"):
             at = dataclasses.replace(self._settings("data"), data=data)
             if data.is_dir():
-                self._seamline(at, "down")
+                self._down(at)
             # Tests that were interrupted have not ended what they started.
             _end_leftovers(at, keep=())
         self._up = ()
@@ -243,9 +250,11 @@ class TestSession:
                     self._take_down(old)
                     shutil.rmtree(old, ignore_errors=True)
 
-    def _seamline(self, at: Settings, *arguments: str) -> int:
+    def _down(self, at: Settings) -> None:
+        self._run(at, [str(self._python), "-m", "seamline.cli.main", "down"])
+
+    def _run(self, at: Settings, command: Sequence[str]) -> int:
         # Another process, because everything below it reads its settings from the environment.
-        command = [str(self._python), "-m", "seamline.cli.main", *arguments]
         return subprocess.run(command, cwd=at.root, env=self._environment(at), check=False).returncode
 
     def _environment(self, at: Settings) -> dict[str, str]:
