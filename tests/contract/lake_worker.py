@@ -1,6 +1,12 @@
-"""One commit of a stream into tables of a lake, for a process of its own that a failpoint may end at once."""
+"""One commit of a stream into tables of a lake, by a process of its own that a failpoint may end at once.
 
+It is forked by one that has imported all that it needs, as a stream's is by Spark's daemon: a fresh interpreter would
+import for longer than it lives.
+"""
+
+import multiprocessing
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from seamline.adapters.connections import Connection
@@ -36,6 +42,20 @@ class WorkerWorld(LakeWorld):
         return PostgresLakeStore(self.destination, catalogue, resolve=resolve, failpoints=failpoints)
 
 
-def commit(warehouse: Path, connection: Connection, failpoint: str, lake: str = "iceberg") -> None:
+FORKED = multiprocessing.get_context("forkserver")
+FORKED.set_forkserver_preload([__name__])
+WITHIN_S = 60
+
+
+def exit_code_of_commit(warehouse: Path, connection: Connection, failpoint: str, *, lake: str) -> int | None:
+    """Negative for a signal; None if the process lives on after a minute."""
+    # What TLS adds to a connection is no value of a message.
+    worker = FORKED.Process(target=_commit, args=(warehouse, replace(connection, extra={}), failpoint, lake))
+    worker.start()
+    worker.join(WITHIN_S)
+    return worker.exitcode
+
+
+def _commit(warehouse: Path, connection: Connection, failpoint: str, lake: str) -> None:
     world = WorkerWorld(TABLES, warehouse, connection, LAKES[lake])
     Applying(world, sink=world.sink(failpoints=ArmedFailpoints(failpoint))).span(*CHANGES)  # type: ignore[arg-type]

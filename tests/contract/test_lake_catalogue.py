@@ -3,8 +3,6 @@
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +69,8 @@ def test_a_worker_that_is_killed_leaves_all_tables_and_the_ledger_or_none(
     world: PostgresLakeWorld, sink_database: Connection, tmp_path: Path, place: str, is_applied: bool | None
 ) -> None:
     published(world).span(*(insert(ACCOUNT, **account(n)) for n in (1, 2)), insert(AUDIT, actor="x", action="y"))
-    connection = replace(sink_database, extra={})
-    worker = get_context("spawn").Process(target=lake_worker.commit, args=(tmp_path, connection, place))
-    worker.start()
-    worker.join(60)
-    assert worker.exitcode == -signal.SIGKILL
+    killed = lake_worker.exit_code_of_commit(tmp_path, sink_database, place, lake="iceberg")
+    assert killed == -signal.SIGKILL
     again = Applying(world)
     is_applied = again.next_offset == 20 if is_applied is None else is_applied
     assert again.next_offset == (20 if is_applied else 10)

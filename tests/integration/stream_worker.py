@@ -1,10 +1,14 @@
 """A stream's worker as a process of its own, over a log that every process of a test builds alike.
 
-Run as `python -m tests.integration.stream_worker`; the sink's connection and failpoints come from the environment. Ends
-with 0 when all is applied, 3 when it was fenced, 4 when the world went away.
+It is forked by one that has imported all that it needs, as a stream's is by Spark's daemon. Ends with 0 when all is
+applied, 3 when it was fenced, 4 when the world went away.
 """
 
+import multiprocessing
+import os
 import sys
+from collections.abc import Mapping
+from multiprocessing.context import ForkServerProcess
 
 from seamline import settings
 from seamline.adapters import failpoints
@@ -18,6 +22,15 @@ from tests.opened_sink import decoder_of
 
 TRANSACTIONS = 60
 FENCED, AWAY = 3, 4
+FORKED = multiprocessing.get_context("forkserver")
+FORKED.set_forkserver_preload([__name__])
+
+
+def started(environment: Mapping[str, str]) -> ForkServerProcess:
+    """The sink's connection and failpoints come from this environment, which is all that it has."""
+    worker = FORKED.Process(target=_work, args=(dict(environment),))
+    worker.start()
+    return worker
 
 
 def bank_log() -> tuple[LogTopic, list[dict[str, list[str]]]]:
@@ -38,7 +51,14 @@ def bank_log() -> tuple[LogTopic, list[dict[str, list[str]]]]:
     return log, states
 
 
-def main() -> int:
+def _work(environment: Mapping[str, str]) -> None:
+    # A fork has the environment of whoever forked it, which is the first one's.
+    os.environ.clear()  # noqa: TID251 (a process of its own is given its own)
+    os.environ.update(environment)  # noqa: TID251
+    sys.exit(_stream())
+
+
+def _stream() -> int:
     log, _ = bank_log()
     plan = sync_plan(stream=StreamPlan(span_changes_max=6))
     reader = TopicReader(log, at_most=10)
@@ -58,7 +78,3 @@ def main() -> int:
         sys.stderr.write(f"{exc}\n")
         return AWAY
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

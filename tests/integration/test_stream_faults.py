@@ -2,10 +2,8 @@
 doubled transaction, and goes on from its own ledger."""
 
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
+from multiprocessing.context import ForkServerProcess
 
 import psutil
 import pytest
@@ -17,7 +15,7 @@ from tests.contract.behaviours import Applying
 from tests.contract.worlds import PostgresWorld
 from tests.integration.databases import postgres, postgres_database, writer_of
 from tests.integration.known import destination_variables
-from tests.integration.stream_worker import AWAY, FENCED, TRANSACTIONS, bank_log
+from tests.integration.stream_worker import AWAY, FENCED, TRANSACTIONS, bank_log, started
 from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, publication
 from tests.waiting import wait_until
 
@@ -27,33 +25,27 @@ POINTS = ["app.epoch_taken", "app.fetched", "app.dml_half", "app.commit_sent", "
 class Bench:
     """A destination, and workers that stream the same log into it."""
 
-    def __init__(self, connection: Connection, checkout: Path) -> None:
+    def __init__(self, connection: Connection) -> None:
         self.world = PostgresWorld(TABLES, connection)
         self.world.sink().publish(STREAM, [self.world.load(t, []) for t in TABLES], publication=publication())
         self.states = bank_log()[1]
-        self._checkout = checkout
         self.connection = connection
-        self._workers: list[subprocess.Popen[str]] = []
+        self._workers: list[ForkServerProcess] = []
 
-    def start(self, arming: str = "") -> "subprocess.Popen[str]":
+    def start(self, arming: str = "") -> ForkServerProcess:
         environment = {
             **settings.process_environment(),
             **destination_variables(self.connection, "warehouse"),
             "SEAMLINE_FAILPOINTS": arming,
         }
-        worker = subprocess.Popen(
-            [sys.executable, "-m", "tests.integration.stream_worker"],
-            cwd=self._checkout,
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        worker = started(environment)
         self._workers.append(worker)
         return worker
 
-    def finish(self, worker: "subprocess.Popen[str]") -> int:
-        worker.communicate(timeout=120)
-        return worker.returncode
+    def finish(self, worker: ForkServerProcess) -> int:
+        worker.join(120)
+        assert worker.exitcode is not None, "the worker lives on"
+        return worker.exitcode
 
     @property
     def ledger(self) -> LedgerRow:
@@ -77,9 +69,9 @@ class Bench:
 
     def close(self) -> None:
         for worker in self._workers:
-            if worker.poll() is None:
+            if worker.exitcode is None:
                 worker.kill()
-                worker.wait()
+                worker.join()
         self.world.close()
 
 
@@ -90,8 +82,8 @@ def database(stack: object) -> Iterator[Connection]:
 
 
 @pytest.fixture
-def bench(database: Connection, checkout: Path) -> Iterator[Bench]:
-    made = Bench(database, checkout)
+def bench(database: Connection) -> Iterator[Bench]:
+    made = Bench(database)
     yield made
     made.close()
 
@@ -117,7 +109,7 @@ def test_a_worker_that_wakes_up_after_another_took_over_never_writes_again(bench
     assert bench.finish(bench.start()) == 0
     bench.assert_done()
     before = bench.ledger
-    sleeper.send_signal(signal.SIGCONT)
+    psutil.Process(sleeper.pid).resume()
     assert bench.finish(sleeper) == FENCED
     assert bench.ledger == before
     bench.assert_done()
@@ -142,7 +134,7 @@ def test_a_worker_whose_sessions_are_cut_ends_as_transient_and_its_successor_goe
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
             "WHERE datname = current_database() AND application_name LIKE 'seamline:%'"
         )
-    worker.send_signal(signal.SIGCONT)
+    psutil.Process(worker.pid).resume()
     assert bench.finish(worker) == AWAY
     bench.assert_whole()
     assert bench.finish(bench.start()) == 0
