@@ -17,16 +17,16 @@ from seamline.stack.layout import Layout
 SERVICE = "META-INF/services/org.apache.kafka.connect.source.SourceConnector"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def locked(checkout: Path) -> tuple[LockedFile, ...]:
     return jars.read_lock(checkout / "jars" / "jars.lock")
 
 
-@pytest.fixture
-def layout(tmp_path: Path, checkout: Path, locked: tuple[LockedFile, ...]) -> Layout:
-    """A checkout with this one's sources and jars, in which nothing was compiled yet."""
-    here = settings.load()
-    root, home = tmp_path / "checkout", tmp_path / "home"
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory: pytest.TempPathFactory, checkout: Path, locked: tuple[LockedFile, ...]) -> Layout:
+    """A checkout with this one's sources and jars. What one test has compiled is there for the next."""
+    here, folder = settings.load(), tmp_path_factory.mktemp("compiled")
+    root, home = folder / "checkout", folder / "home"
     shutil.copytree(checkout / "connect", root / "connect")
     (home / "env").mkdir(parents=True)
     (home / "env" / "jars").symlink_to(here.env / "jars")
@@ -42,6 +42,13 @@ def compile_all(layout: Layout, locked: tuple[LockedFile, ...]) -> dict[str, Pat
     for kind in own_connectors.KINDS:
         (jars_in_plugins[kind],) = layout.connect_plugins.glob(f"debezium-connector-{kind}-*/{own_connectors.JAR}")
     return jars_in_plugins
+
+
+def test_an_image_that_asks_for_other_jars_compiles_nothing(layout: Layout, locked: tuple[LockedFile, ...]) -> None:
+    own_connectors.compile_into_plugins(
+        [file for file in locked if file.configuration == "spark"], layout, settings.process_environment()
+    )
+    assert not layout.own_connectors.exists()
 
 
 def test_each_plugin_that_is_extended_holds_the_classes_and_names_them_to_connect(
@@ -72,13 +79,8 @@ def test_a_class_that_does_not_compile_stops_setting_up_and_says_where(
 ) -> None:
     compile_all(layout, locked)
     broken = next((layout.settings.root / "connect").rglob("PostgresConnector.java"))
-    broken.write_text(broken.read_text(encoding="utf-8").replace("Task.class", "Nowhere.class"), encoding="utf-8")
+    whole = broken.read_text(encoding="utf-8")
+    broken.write_text(whole.replace("Task.class", "Nowhere.class"), encoding="utf-8")
     with pytest.raises(TerminalError, match=r"PostgresConnector\.java.*\n.*Nowhere"):
         compile_all(layout, locked)
-
-
-def test_an_image_that_asks_for_other_jars_compiles_nothing(layout: Layout, locked: tuple[LockedFile, ...]) -> None:
-    own_connectors.compile_into_plugins(
-        [file for file in locked if file.configuration == "spark"], layout, settings.process_environment()
-    )
-    assert not layout.own_connectors.exists()
+    broken.write_text(whole, encoding="utf-8")

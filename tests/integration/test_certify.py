@@ -247,6 +247,18 @@ def left_behind(one: Captured, warehouse: Connection) -> list[object]:
     return [*one.rows(f"({tables}) AS found"), *found, *topics, *connectors, *slots]
 
 
+@contextmanager
+def owner_of(one: Captured, monkeypatch: pytest.MonkeyPatch, *grants: str, dropped_by: Sequence[str]) -> Iterator[str]:
+    """The connection id of a login that has what docs/reference/certificate.md asks for, and nothing else."""
+    one.execute(*grants)
+    root, kind = one.root, one.source_plan.kind
+    monkeypatch.setenv("SEAMLINE_CONNECTION_PARITY_OWNER", f"{kind}://parity_owner:own@{root.host}:{root.port}/")
+    try:
+        yield "parity_owner"
+    finally:
+        one.execute(*dropped_by)
+
+
 def planted(
     monkeypatch: pytest.MonkeyPatch, module: ModuleType, kind: Kind, wrong: Callable[[Column, pa.Array], pa.Array]
 ) -> None:
@@ -255,17 +267,23 @@ def planted(
     monkeypatch.setitem(module._TYPED, kind, lambda column, values: wrong(column, right(column, values)))
 
 
-def test_every_kind_of_a_mariadb_source_is_the_same_on_both_paths(
-    bank: Captured, warehouse: Connection, folder: Path
+def test_every_kind_of_a_mariadb_source_is_the_same_on_both_paths_and_its_owner_needs_the_documented_rights_only(
+    bank: Captured, warehouse: Connection, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended, document = certified(bank, folder, "kinds")
+    grants = (
+        "CREATE USER parity_owner@'%' IDENTIFIED BY 'own'",
+        "GRANT CREATE, ALTER, DROP, SELECT, INSERT, UPDATE, CREATE TEMPORARY TABLES ON `parity\\_test`.*"
+        " TO parity_owner@'%'",
+    )
+    with owner_of(bank, monkeypatch, *grants, dropped_by=["DROP USER parity_owner@'%'"]) as owner:
+        ended, document = certified(bank, folder, "kinds", "audit", owner=owner)
+        assert left_behind(bank, warehouse) == []
     assert set(verdicts(document, "kinds").values()) == {"SAME"}, document
     assert len(verdicts(document, "kinds")) == len(CASES) + len(INEXACT_CASES) + 1
     refused = document.partition("### Values that the source refuses")[2]
     assert not any(f"| kinds | {name} |" in refused for name in ("dec", "f73", "f102", "truth", "mood", "state"))
     assert ended == 0
     assert document.startswith("# Parity certificate of sync parity_test_sync: SAME\n")
-    assert left_behind(bank, warehouse) == []
 
 
 def test_every_kind_of_a_mariadb_source_is_the_same_on_both_paths_into_mariadb(
@@ -302,14 +320,23 @@ def test_every_type_of_a_mysql_source_is_the_same_on_both_paths_and_its_owner_ne
     assert left_behind(shop, warehouse) == []
 
 
-def test_every_type_of_a_postgresql_source_is_the_same_on_both_paths(
-    ledger: PostgresCaptured, warehouse: Connection, folder: Path
+def test_every_type_of_a_postgresql_source_is_the_same_on_both_paths_and_its_owner_needs_the_documented_rights_only(
+    ledger: PostgresCaptured, warehouse: Connection, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended, document = certified(ledger, folder, "kinds")
+    grants = (
+        "DROP ROLE IF EXISTS parity_owner",
+        "CREATE ROLE parity_owner LOGIN PASSWORD 'own'",
+        f"GRANT CONNECT, TEMPORARY, CREATE ON DATABASE {POSTGRES} TO parity_owner",
+        "GRANT CREATE, USAGE ON SCHEMA public TO parity_owner",
+        "ALTER TABLE kinds OWNER TO parity_owner",
+    )
+    dropped_by = ["REASSIGN OWNED BY parity_owner TO postgres", "DROP OWNED BY parity_owner", "DROP ROLE parity_owner"]
+    with owner_of(ledger, monkeypatch, *grants, dropped_by=dropped_by) as owner:
+        ended, document = certified(ledger, folder, "kinds", owner=owner)
+        assert left_behind(ledger, warehouse) == []
     assert set(verdicts(document, "kinds").values()) == {"SAME"}, document
     assert len(verdicts(document, "kinds")) == len(TYPE_CASES) + 1
     assert ended == 0
-    assert left_behind(ledger, warehouse) == []
 
 
 def test_every_character_set_that_planning_takes_is_the_same_on_both_paths(
@@ -366,18 +393,6 @@ def test_null_into_columns_with_defaults_stays_null_and_a_connector_that_puts_de
     assert left_behind(one, warehouse) == []
 
 
-@contextmanager
-def owner_of(one: Captured, monkeypatch: pytest.MonkeyPatch, *grants: str, dropped_by: Sequence[str]) -> Iterator[str]:
-    """The connection id of a login that has what docs/reference/certificate.md asks for, and nothing else."""
-    one.execute(*grants)
-    root, kind = one.root, one.source_plan.kind
-    monkeypatch.setenv("SEAMLINE_CONNECTION_PARITY_OWNER", f"{kind}://parity_owner:own@{root.host}:{root.port}/")
-    try:
-        yield "parity_owner"
-    finally:
-        one.execute(*dropped_by)
-
-
 def test_keys_checks_and_triggers_of_the_tables_are_not_in_the_way(
     bank: Captured, warehouse: Connection, folder: Path
 ) -> None:
@@ -390,28 +405,19 @@ def test_keys_checks_and_triggers_of_the_tables_are_not_in_the_way(
     assert left_behind(bank, warehouse) == []
 
 
-def test_a_moment_that_the_log_path_shifts_is_caught_and_shown_on_both_paths(
+def test_moments_that_the_log_path_shifts_and_reads_in_another_time_zone_are_caught_and_shown_on_both_paths(
     bank: Captured, warehouse: Connection, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planted(monkeypatch, mysql_rows, Kind.DATETIME, lambda _, found: later(found, microseconds=1))
-    ended, document = certified(bank, folder, "kinds")
-    assert ended == 1
-    assert {name for name, verdict in verdicts(document, "kinds").items() if verdict != "SAME"} == {"dt6"}, document
-    shown = "1970-01-01 00:00:00 | 1970-01-01 00:00:00.000001 |"
-    for path in ("log, insert", "log, update", "log, large transaction"):
-        assert f"| kinds | dt6 | '1970-01-01 00:00:00.000000' | {path} | snapshot | {shown}" in document
-    assert left_behind(bank, warehouse) == []
-
-
-def test_an_instant_that_the_log_path_reads_in_another_time_zone_is_caught(
-    bank: Captured, warehouse: Connection, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     planted(monkeypatch, mysql_rows, Kind.INSTANT, lambda _, found: later(found, microseconds=9 * 3_600_000_000))
     ended, document = certified(bank, folder, "kinds")
     assert ended == 1
     instants = {case.column.name for case in CASES if case.column.kind is Kind.INSTANT}
     wrong = {name for name, verdict in verdicts(document, "kinds").items() if verdict != "SAME"}
-    assert wrong == instants, document
+    assert wrong == {"dt6", *instants}, document
+    shown = "1970-01-01 00:00:00 | 1970-01-01 00:00:00.000001 |"
+    for path in ("log, insert", "log, update", "log, large transaction"):
+        assert f"| kinds | dt6 | '1970-01-01 00:00:00.000000' | {path} | snapshot | {shown}" in document
     assert left_behind(bank, warehouse) == []
 
 
@@ -424,37 +430,6 @@ def test_a_decimal_that_the_log_path_cuts_is_caught(
     wrong = {name for name, verdict in verdicts(document, "kinds").items() if verdict != "SAME"}
     assert wrong == {"exact", "wide", "free"}, document
     assert left_behind(ledger, warehouse) == []
-
-
-def test_the_owner_of_a_mariadb_database_needs_the_documented_rights_only(
-    bank: Captured, warehouse: Connection, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    grants = (
-        "CREATE USER parity_owner@'%' IDENTIFIED BY 'own'",
-        "GRANT CREATE, ALTER, DROP, SELECT, INSERT, UPDATE, CREATE TEMPORARY TABLES ON `parity\\_test`.*"
-        " TO parity_owner@'%'",
-    )
-    with owner_of(bank, monkeypatch, *grants, dropped_by=["DROP USER parity_owner@'%'"]) as owner:
-        ended, document = certified(bank, folder, "account", "audit", owner=owner)
-        assert ended == 0, document
-        assert left_behind(bank, warehouse) == []
-
-
-def test_the_owner_of_postgresql_tables_needs_the_documented_rights_only(
-    ledger: PostgresCaptured, warehouse: Connection, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    grants = (
-        "DROP ROLE IF EXISTS parity_owner",
-        "CREATE ROLE parity_owner LOGIN PASSWORD 'own'",
-        f"GRANT CONNECT, TEMPORARY, CREATE ON DATABASE {POSTGRES} TO parity_owner",
-        "GRANT CREATE, USAGE ON SCHEMA public TO parity_owner",
-        "ALTER TABLE kinds OWNER TO parity_owner",
-    )
-    dropped_by = ["REASSIGN OWNED BY parity_owner TO postgres", "DROP OWNED BY parity_owner", "DROP ROLE parity_owner"]
-    with owner_of(ledger, monkeypatch, *grants, dropped_by=dropped_by) as owner:
-        ended, document = certified(ledger, folder, "kinds", owner=owner)
-        assert ended == 0, document
-        assert left_behind(ledger, warehouse) == []
 
 
 @pytest.mark.parametrize(

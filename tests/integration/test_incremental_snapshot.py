@@ -311,7 +311,17 @@ def test_a_table_is_parked_and_comes_back_and_its_rows_of_before_are_kept(bank: 
         assert stream.differences("account", "audit") == {}
 
 
-@pytest.mark.parametrize("place", ["app.fetched", "app.commit_sent", "pub.commit_sent", "addtable.joined"])
+# `tests/fault/real/test_table_kills.py` has each place in each mode from each kind of source: here is one of each.
+@pytest.mark.parametrize(
+    ("bank", "place"),
+    [
+        pytest.param(_in_mariadb, "app.fetched", id="mariadb-app.fetched"),
+        pytest.param(_in_postgres, "app.commit_sent", id="postgres-app.commit_sent"),
+        pytest.param(_in_mariadb, "pub.commit_sent", id="mariadb-pub.commit_sent"),
+        pytest.param(_in_postgres, "addtable.joined", id="postgres-addtable.joined"),
+    ],
+    indirect=["bank"],
+)
 def test_an_incremental_snapshot_that_fails_anywhere_is_run_again_and_the_stream_goes_on_meanwhile(
     place: str, bank: Bank, warehouse: Connection
 ) -> None:
@@ -336,6 +346,7 @@ def test_an_incremental_snapshot_that_fails_anywhere_is_run_again_and_the_stream
         assert stream.findings() == 0
 
 
+@pytest.mark.parametrize("bank", [pytest.param(_in_postgres, id="postgres")], indirect=True)
 def test_tables_enter_no_stream_that_stands_on_purpose(bank: Bank, warehouse: Connection) -> None:
     with joiner_of(bank, warehouse, "account", "audit") as joiner:
         bank.let_in("later")

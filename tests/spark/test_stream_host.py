@@ -33,6 +33,15 @@ def shared(stack: RunningStack, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield hosts
 
 
+@pytest.fixture(scope="module")
+def suspended(shared: Hosts) -> int:
+    """The worker of a stream, `frozen`. It is suspended before the first test, for the host misses it after 45 s."""
+    want(shared, "frozen")
+    worker = shared.pid("frozen")
+    os.kill(worker, signal.SIGSTOP)
+    return worker
+
+
 @pytest.fixture
 def hosts(stack: RunningStack, tmp_path: Path) -> Iterator[Hosts]:
     with hosts_of(SCRIPT, tmp_path, name="stream_host_test", SIMPLE_STREAMS_FOLDER=str(tmp_path)) as hosts:
@@ -55,6 +64,7 @@ def plan_json(sync: str) -> str:
     )
 
 
+@pytest.mark.usefixtures("suspended")
 def test_a_killed_worker_is_replaced_and_the_other_streams_do_not_notice(shared: Hosts) -> None:
     want(shared, "one", "two", "three")
     killed = shared.pid("one")
@@ -97,6 +107,15 @@ def test_a_fenced_stream_stays_down_until_somebody_wants_it_again(shared: Hosts)
     wait_until(lambda: "stream=fenced@warehouse attempt=2" in shared.log(), timeout_s=10, what="another attempt")
 
 
+def test_a_suspended_worker_is_replaced(shared: Hosts, suspended: int) -> None:
+    """It holds its slot and its connection and says nothing: only its silence shows."""
+    want(shared, "one")
+    shared.pid("one")
+    wait_until(lambda: shared.written("frozen")["pid"] != suspended, timeout_s=150, what="another worker")
+    assert is_gone(suspended)
+    shared.moves_on("one")
+
+
 def test_streams_and_restarts_go_on_while_the_platform_database_is_away(shared: Hosts) -> None:
     want(shared, "lonely", "two")
     killed = shared.pid("lonely")
@@ -113,17 +132,6 @@ def test_streams_and_restarts_go_on_while_the_platform_database_is_away(shared: 
     wait_until(lambda: is_gone(again), timeout_s=20, what="the stream to hear that it is no longer wanted")
     shared.moves_on("two")
     assert shared.started[0].poll() is None
-
-
-def test_a_suspended_worker_is_replaced(shared: Hosts) -> None:
-    """It holds its slot and its connection and says nothing: only its silence shows."""
-    want(shared, "frozen", "one")
-    frozen = shared.pid("frozen")
-    shared.pid("one")
-    os.kill(frozen, signal.SIGSTOP)
-    wait_until(lambda: shared.written("frozen")["pid"] != frozen, timeout_s=150, what="another worker")
-    assert is_gone(frozen)
-    shared.moves_on("one")
 
 
 def test_a_killed_host_leaves_no_process_and_the_next_one_takes_over_at_once(hosts: Hosts) -> None:
