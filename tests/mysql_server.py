@@ -77,6 +77,9 @@ def root(known: Settings) -> Connection:
 @contextmanager
 def running(known: Settings) -> Iterator[Connection]:
     """A fresh server with the settings of a source, reached as its root."""
+    reached = root(known)
+    # A second one would find the data folder locked, and wait for a minute and a half to be ended.
+    assert not _answers(reached), "a MySQL of this session runs already, that of the fixture `mysql_root`"
     layout, made = Layout(known), binaries(known)
     owner = account.server_account()
     for folder in (_folder(layout), layout.sockets / "mysql"):
@@ -89,7 +92,6 @@ def running(known: Settings) -> Iterator[Connection]:
         answer = account.run_as_server(tool, layout, timeout_s=120)
         assert answer.returncode == 0, f"mysqld made no data folder:\n{answer.stderr[-2000:]}"
         fresh.rename(_data(layout))
-    reached = root(known)
     launch = made.command(layout, port=str(reached.port), bind_address=reached.host, **SOURCE_SETTINGS)
     wrapped = [str(layout.python), "-m", "seamline.stack.run", "--as-server", *launch]
     with subprocess.Popen(wrapped, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
@@ -107,6 +109,10 @@ def running(known: Settings) -> Iterator[Connection]:
 
 def _is_up(root: Connection, server: "subprocess.Popen[bytes]") -> bool:
     assert server.poll() is None, "MySQL ended as it came up: its log is mysql.log of the data folder"
+    return _answers(root)
+
+
+def _answers(root: Connection) -> bool:
     try:
         mysql(root).close()
     except pymysql.err.OperationalError:

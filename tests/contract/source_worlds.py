@@ -287,11 +287,9 @@ def mariadb_world(name: str) -> Iterator[SourceWorld]:
 
 @contextmanager
 def mysql_world(name: str) -> Iterator[SourceWorld]:
-    with (
-        mysql_server.running(settings.load()) as server,
-        mysql_server.mysql_database(server, name) as root,
-        _roles(name, "mysql", root),
-    ):
+    """On the server of the test session, which runs."""
+    server = mysql_server.root(settings.load())
+    with mysql_server.mysql_database(server, name) as root, _roles(name, "mysql", root):
         yield MySqlSourceWorld(root)
 
 

@@ -11,7 +11,7 @@ from tests.contract.source_worlds import SOURCE_WORLDS, SourceWorld
 @pytest.fixture(scope="module", params=list(SOURCE_WORLDS))
 def source_world(request: pytest.FixtureRequest) -> Iterator[SourceWorld]:
     if request.param != "memory":
-        request.getfixturevalue("stack")
+        request.getfixturevalue("mysql_root" if request.param == "mysql" else "stack")
     with SOURCE_WORLDS[request.param](f"source_suite_{request.param}") as world:
         yield world
 
