@@ -107,33 +107,6 @@ def test_a_fenced_stream_stays_down_until_somebody_wants_it_again(shared: Hosts)
     wait_until(lambda: "stream=fenced@warehouse attempt=2" in shared.log(), timeout_s=10, what="another attempt")
 
 
-def test_a_suspended_worker_is_replaced(shared: Hosts, suspended: int) -> None:
-    """It holds its slot and its connection and says nothing: only its silence shows."""
-    want(shared, "one")
-    shared.pid("one")
-    wait_until(lambda: shared.written("frozen")["pid"] != suspended, timeout_s=150, what="another worker")
-    assert is_gone(suspended)
-    shared.moves_on("one")
-
-
-def test_streams_and_restarts_go_on_while_the_platform_database_is_away(shared: Hosts) -> None:
-    want(shared, "lonely", "two")
-    killed = shared.pid("lonely")
-    shared.pid("two")
-    shared.refuse_all()
-    os.kill(killed, signal.SIGKILL)
-    again = wait_until(
-        lambda: pid if (pid := shared.written("lonely")["pid"]) != killed else None, timeout_s=20, what="a new worker"
-    )
-    shared.moves_on("two")
-    wait_until(lambda: "is away" in shared.log(), timeout_s=20, what="the host to notice")
-    shared.admit_all()
-    shared.director.unwant(StreamId("lonely", "warehouse"))
-    wait_until(lambda: is_gone(again), timeout_s=20, what="the stream to hear that it is no longer wanted")
-    shared.moves_on("two")
-    assert shared.started[0].poll() is None
-
-
 def test_a_killed_host_leaves_no_process_and_the_next_one_takes_over_at_once(hosts: Hosts) -> None:
     want(hosts, "one", "two")
     first = hosts.start("--slots", "4")
@@ -228,3 +201,30 @@ def test_a_source_that_no_stream_needs_any_more_leaves_no_alarm_behind() -> None
     host._take_in(WantedNow(()))  # noqa: SLF001
     assert closed == ["bank"]
     assert over == [(kind, "bank") for kind in SOURCE_ALARMS]
+
+
+def test_a_suspended_worker_is_replaced(shared: Hosts, suspended: int) -> None:
+    """It holds its slot and its connection and says nothing: only its silence shows."""
+    want(shared, "one")
+    shared.pid("one")
+    wait_until(lambda: shared.written("frozen")["pid"] != suspended, timeout_s=150, what="another worker")
+    assert is_gone(suspended)
+    shared.moves_on("one")
+
+
+def test_streams_and_restarts_go_on_while_the_platform_database_is_away(shared: Hosts) -> None:
+    want(shared, "lonely", "two")
+    killed = shared.pid("lonely")
+    shared.pid("two")
+    shared.refuse_all()
+    os.kill(killed, signal.SIGKILL)
+    again = wait_until(
+        lambda: pid if (pid := shared.written("lonely")["pid"]) != killed else None, timeout_s=20, what="a new worker"
+    )
+    shared.moves_on("two")
+    wait_until(lambda: "is away" in shared.log(), timeout_s=20, what="the host to notice")
+    shared.admit_all()
+    shared.director.unwant(StreamId("lonely", "warehouse"))
+    wait_until(lambda: is_gone(again), timeout_s=20, what="the stream to hear that it is no longer wanted")
+    shared.moves_on("two")
+    assert shared.started[0].poll() is None
