@@ -5,18 +5,24 @@ from importlib.metadata import requires, version
 from pathlib import Path
 
 import pyspark
+import pytest
 from packaging.requirements import Requirement
 
 from seamline.stack import python_lock
 
-
-def test_the_lock_was_made_from_this_very_list(checkout: Path) -> None:
-    assert python_lock.locked_hash(checkout) == python_lock.wish_hash(checkout), "./seamline lock makes it again"
+BOTH = pytest.mark.parametrize("name", [python_lock.MAIN, python_lock.HUDI])
 
 
-def test_every_wish_is_met_by_its_pin(checkout: Path) -> None:
-    pins = python_lock.pins(checkout)
-    lines = (checkout / "requirements.in").read_text().splitlines()
+@BOTH
+def test_the_lock_was_made_from_this_very_list(checkout: Path, name: str) -> None:
+    made_from = python_lock.locked_hash(checkout, name)
+    assert made_from == python_lock.wish_hash(checkout, name), "./seamline lock makes it again"
+
+
+@BOTH
+def test_every_wish_is_met_by_its_pin(checkout: Path, name: str) -> None:
+    pins = python_lock.pins(checkout, name)
+    lines = (checkout / f"{name}.in").read_text().splitlines()
     wishes = [Requirement(line) for line in lines if line and not line.startswith("#")]
     assert wishes
     for wish in wishes:
@@ -37,8 +43,9 @@ def test_every_need_of_a_locked_package_is_met_by_the_lock(checkout: Path) -> No
                 assert any(need.specifier.contains(one, prereleases=True) for one in locked), f"{name} needs {need}"
 
 
-def test_the_lock_shows_how_to_refresh_it_and_names_no_host(checkout: Path) -> None:
-    text = (checkout / "requirements.txt").read_text()
+@BOTH
+def test_the_lock_shows_how_to_refresh_it_and_names_no_host(checkout: Path, name: str) -> None:
+    text = (checkout / f"{name}.txt").read_text()
     assert "exported lock" in text.splitlines()[0]
     assert "./seamline lock" in text.splitlines()[1]
     assert not re.search(r"https?://|--index|--find-links|file:", text)

@@ -1,4 +1,4 @@
-"""Refresh requirements.txt from requirements.in, and jars/jars.lock from jars/ivy.xml."""
+"""Refresh requirements.txt and requirements-hudi.txt from their lists, and jars/jars.lock from jars/ivy.xml."""
 
 import argparse
 import shutil
@@ -18,8 +18,9 @@ def run(args: argparse.Namespace) -> int:
     layout = Layout(settings.load())
     root = layout.settings.root
     if args.what in (None, "python"):
-        count = python_lock.refresh(layout)
-        print(f"requirements.txt holds {count} packages; ./seamline setup installs them")
+        for name, options in ((python_lock.MAIN, ""), (python_lock.HUDI, " --with hudi")):
+            count = python_lock.refresh(layout, name)
+            print(f"{name}.txt holds {count} packages; ./seamline setup{options} installs them")
     if args.what in (None, "jars"):
         with tempfile.TemporaryDirectory(dir=layout.settings.env) as folder:
             files = Path(folder) / "jars"

