@@ -26,6 +26,9 @@ from seamline.ports import Failpoints, Load, Sink
 from seamline.sinks.delta.catalogue import DeltaCatalogue
 from seamline.sinks.delta.read_back import live as delta_live
 from seamline.sinks.delta.sink import DeltaSink
+from seamline.sinks.hudi.catalogue import HudiCatalogue
+from seamline.sinks.hudi.read_back import live as hudi_live
+from seamline.sinks.hudi.sink import HudiSink
 from seamline.sinks.iceberg import snapshot
 from seamline.sinks.iceberg.manifests import Head
 from seamline.sinks.iceberg.read_back import live as iceberg_live
@@ -62,7 +65,7 @@ class Lake:
     """A format of tables. `live` reads a table where its pointer leads."""
 
     name: str
-    sink: type[IcebergSink] | type[DeltaSink]
+    sink: type[IcebergSink] | type[DeltaSink] | type[HudiSink]
     catalogue: Callable[[DestinationPlan], Pointers]
     live: Live
     options: tuple[tuple[str, str], ...] = ()
@@ -81,8 +84,14 @@ DELTA = Lake(
     lambda destination: DeltaCatalogue(dict(destination.options)["warehouse"]),
     delta_live,
 )
+HUDI = Lake(
+    "hudi",
+    HudiSink,
+    lambda destination: HudiCatalogue(dict(destination.options)["warehouse"]),
+    hudi_live,
+)
 
-LAKES = {lake.name: lake for lake in (ICEBERG, DELTA)}
+LAKES = {lake.name: lake for lake in (ICEBERG, DELTA, HUDI)}
 
 
 class LakeWorld:

@@ -1,142 +1,31 @@
-"""What becomes of each kind of column in a Delta table, and the way back to the typed form.
-
-| kind | Delta |
-|---|---|
-| integer, year | integer, or long from 33 bits on |
-| unsigned, bits up to 64 | decimal(20, 0) |
-| decimal up to 38 digits | decimal of the declared digits; else string, its canonical text |
-| float, double, boolean, date | float, double, boolean, date |
-| datetime, instant | timestamp_ntz, timestamp |
-| time, time of day | long: microseconds |
-| interval, bits beyond 64 | string: the canonical text |
-| char, string, enum, set, json, jsonb, native | string |
-| binary, bytes | binary |
-| uuid | string: the canonical text |
-
-A table without a key has one column more: `seamline_row_hash`, 128 bits of the row's identity, by which a row that goes
-is found. Values that the lake's type does not have (infinite dates and moments, NaN in a decimal) are refused by name.
-"""
+"""The schema of a Delta table, and rows as they lie in its files. Its types are Spark's: `lake.spark_types`."""
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
 import pyarrow as pa
 
-from seamline.domain.catalogue import Column, Kind, Table
-from seamline.domain.errors import Refused
-from seamline.sinks.lake import columns
-from seamline.sinks.lake.columns import WHOLE_DIGITS, is_text, stored_column
-from seamline.sinks.lake.identity import ROW_HASH, identities
-from seamline.values.arrow import arrow_type, schema_of
-from seamline.values.build import array_of
-from seamline.values.digest import canonical_texts
+from seamline.domain.catalogue import Table
+from seamline.sinks.lake.spark_types import NTZ, Field, arrow_fields, fields_of, stored_as, typed, typed_column
 
-NTZ = "timestamp_ntz"
-_WHOLE = f"decimal({WHOLE_DIGITS},0)"
-_NAMES: dict[Kind, str] = {
-    Kind.UNSIGNED: _WHOLE,
-    Kind.FLOAT: "float",
-    Kind.DOUBLE: "double",
-    Kind.BOOLEAN: "boolean",
-    Kind.BINARY: "binary",
-    Kind.BYTES: "binary",
-    Kind.DATE: "date",
-    Kind.DATETIME: NTZ,
-    Kind.INSTANT: "timestamp",
-    Kind.TIME: "long",
-    Kind.TIME_OF_DAY: "long",
-    Kind.YEAR: "integer",
-}
-_ARROW: Mapping[str, pa.DataType] = {
-    "integer": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "boolean": pa.bool_(),
-    "binary": pa.large_binary(),
-    "date": pa.date32(),
-    NTZ: pa.timestamp("us"),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "string": pa.large_string(),
-}
-
-
-def delta_type(column: Column) -> str:
-    """What a column is stored as, by the name that a table's schema has for it."""
-    match column.kind:
-        case Kind.INTEGER:
-            return "long" if arrow_type(column) == pa.int64() else "integer"
-        case Kind.DECIMAL:
-            return "string" if is_text(column) else f"decimal({column.precision},{column.scale})"
-        case Kind.BITS:
-            return "string" if is_text(column) else _WHOLE
-        case _:
-            return _NAMES.get(column.kind, "string")
+__all__ = ["NTZ", "arrow_schema", "delta_schema", "storage_schema", "stored", "typed", "typed_column"]
 
 
 def delta_schema(table: Table) -> str:
     """The schema of a table as its metadata holds it: JSON."""
-    fields = [
-        _field(column.name, delta_type(column), nullable=column.nullable and column.name not in table.key)
-        for column in table.columns
-    ]
-    if not table.is_keyed:
-        fields.append(_field(ROW_HASH, "binary", nullable=False))
+    fields = [{"name": one.name, "type": one.of, "nullable": one.nullable, "metadata": {}} for one in fields_of(table)]
     return json.dumps({"type": "struct", "fields": fields}, ensure_ascii=False)
 
 
 def arrow_schema(schema: str) -> pa.Schema:
     """Of a table's schema in JSON. Refused: it holds a type that no sync writes."""
-    return pa.schema(
-        [pa.field(one["name"], _arrow_of(one["type"]), one["nullable"]) for one in json.loads(schema)["fields"]]
-    )
+    return arrow_fields(Field(one["name"], one["type"], one["nullable"]) for one in json.loads(schema)["fields"])
 
 
 def storage_schema(table: Table) -> pa.Schema:
     """The Arrow schema of the Parquet files."""
-    return arrow_schema(delta_schema(table))
+    return arrow_fields(fields_of(table))
 
 
 def stored(table: Table, rows: pa.RecordBatch) -> pa.Table:
-    """Rows of the typed form as they lie in the table's Parquet files, the row hash of keyless ones with them."""
-    schema = storage_schema(table)
-    arrays = [_stored(table, column, values) for column, values in zip(table.columns, rows.columns, strict=True)]
-    if not table.is_keyed:
-        arrays.append(identities(table, rows))
-    return pa.Table.from_arrays(
-        [values.cast(field.type) for values, field in zip(arrays, schema, strict=True)], schema=schema
-    )
-
-
-def typed(table: Table, rows: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
-    """The inverse of `stored`: all columns of the table, by their names."""
-    return pa.RecordBatch.from_arrays(
-        [typed_column(column, rows.column(column.name)) for column in table.columns], schema=schema_of(table)
-    )
-
-
-def typed_column(column: Column, values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Stored values of one column in the typed form."""
-    if column.kind is Kind.UUID:
-        return array_of(column, values.to_pylist())
-    return columns.typed_column(column, values)
-
-
-def _stored(table: Table, column: Column, values: pa.Array) -> pa.Array:
-    if column.kind is Kind.UUID:
-        return canonical_texts(column, values)
-    return stored_column(table, column, values)
-
-
-def _field(name: str, of: str, *, nullable: bool) -> dict[str, Any]:
-    return {"name": name, "type": of, "nullable": nullable, "metadata": {}}
-
-
-def _arrow_of(name: object) -> pa.DataType:
-    if isinstance(name, str) and name in _ARROW:
-        return _ARROW[name]
-    if isinstance(name, str) and name.startswith("decimal("):
-        precision, scale = name.removeprefix("decimal(").removesuffix(")").split(",")
-        return pa.decimal128(int(precision), int(scale))
-    raise Refused(f"a column of the Delta type {name} was made by somebody else", hint="onboard the sync again")
+    """Rows of the typed form as they lie in the table's Parquet files."""
+    return stored_as(storage_schema(table), table, rows)

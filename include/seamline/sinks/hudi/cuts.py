@@ -1,0 +1,36 @@
+"""Cuts of Hudi tables: a row of the ledger's database names the instant of each, and nobody removes what it needs.
+
+No tag is written into a table: an instant is found by its name.
+"""
+
+from contextlib import closing
+
+from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.ports.cuts import PinnedTables
+from seamline.sinks.hudi.catalogue import HudiCatalogue
+from seamline.sinks.hudi.options import options_of
+from seamline.sinks.hudi.pointer import Pointer
+from seamline.sinks.hudi.read_back import live
+from seamline.sinks.lake import cuts as lake_cuts
+from seamline.sinks.lake.cuts import LakeCuts
+from seamline.sinks.lake.tagging import TableTags
+
+
+class InstantsAsTags:
+    """`lake.tagging.Tagging` of tables whose instants need no tag: the rows of the cut are enough."""
+
+    def heads(self, locations: dict[str, str]) -> dict[str, int]:
+        return {table: Pointer.parsed(location).instant for table, location in locations.items()}
+
+    def staged(self, table: str, location: str, tags: TableTags, *, mark: str) -> None:
+        """Nothing changes."""
+
+
+def open_cuts(destination: DestinationPlan) -> LakeCuts:
+    return lake_cuts.open_cuts(destination, HudiCatalogue(options_of(destination).warehouse), InstantsAsTags())
+
+
+def pin_live(plan: SyncPlan, destination: DestinationPlan, count: int, *, run_id: str) -> PinnedTables:
+    """`kinds.sink.CutsLiveTables`."""
+    with closing(open_cuts(destination)) as cuts:
+        return lake_cuts.pin_live(cuts, plan, destination, count, run_id=run_id, live=live)

@@ -1,0 +1,134 @@
+"""Hudi tables as a destination."""
+
+from collections.abc import Sequence
+from datetime import date
+from typing import TYPE_CHECKING, ClassVar
+
+from seamline.domain.changes import Finding, FindingsReported
+from seamline.domain.date_before import PublishedTable
+from seamline.domain.ledger import StreamId
+from seamline.domain.names import NameLimit, NameUnit
+from seamline.domain.position import Position
+from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
+from seamline.kinds.logins import DestinationLogins
+from seamline.kinds.reading import SyncTables
+from seamline.kinds.sink import Atomic, SinkKind, SinkPowers
+from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.ports import Load, Problem, ReadView, Sink, StagedView
+from seamline.ports.cuts import Cuts, CutStore, PinnedTables
+from seamline.ports.maintenance import DestinationMaintenance
+
+if TYPE_CHECKING:
+    from seamline.spec.destination import Destination
+    from seamline.values.changes import ChangeDecoder
+
+# A table that leaves is kept under a longer name.
+_NAME_CHARACTERS = 200
+
+
+class Hudi:
+    """`kinds.sink.SinkKind` with the powers `ReadsBack`, `CutsLiveTables` and `ReadsAtOnePosition`."""
+
+    name: ClassVar[str] = "hudi"
+    powers: ClassVar[SinkPowers] = SinkPowers(Atomic.TABLE, names=NameLimit(_NAME_CHARACTERS, NameUnit.CHARACTERS))
+
+    def spec(self) -> "type[Destination]":
+        from seamline.sinks.hudi.spec import HudiDestination
+
+        return HudiDestination
+
+    def open_sink(self, plan: SyncPlan, destination: DestinationPlan, *, decoder: "ChangeDecoder") -> Sink:
+        from seamline.sinks.hudi.sink import open_sink
+
+        return open_sink(plan, destination, decoder=decoder)
+
+    def problems(self, plan: SyncPlan, destination: DestinationPlan) -> Sequence[Problem]:
+        from seamline.sinks.hudi.preflight import problems
+
+        return problems(plan, destination)
+
+    def grant_script(self, destination: DestinationPlan, database: str, *, logins: DestinationLogins) -> str:
+        from seamline.sinks.lake.grants import grant_script
+
+        return grant_script(database or f"<database of {destination.name}>", logins=logins, schema="")
+
+    def load_area(self, destination: DestinationPlan, *, run_id: str) -> LoadArea:  # noqa: ARG002
+        from seamline.sinks.hudi.options import loads_namespace, options_of
+        from seamline.sinks.lake.loads import LakeLoadArea
+
+        return LakeLoadArea(options_of(destination).warehouse, loads_namespace(destination.namespace))
+
+    def load(self, destination: DestinationPlan, place: StagedPlace, rows: TableRows) -> int:
+        from seamline.sinks.hudi import types
+        from seamline.sinks.hudi.options import options_of
+        from seamline.sinks.lake.loads import load
+
+        return load(options_of(destination).warehouse, place, rows, types)
+
+    def open_maintenance(self, destination: DestinationPlan) -> DestinationMaintenance:
+        from seamline.sinks.hudi.maintenance import open_maintenance
+
+        return open_maintenance(destination)
+
+    # ReadsBack
+
+    def open_live(self, plan: SyncPlan, destination: DestinationPlan, count: int) -> Sequence[ReadView]:
+        from seamline.sinks.hudi.read_back import open_live
+
+        return open_live(plan, destination, count)
+
+    def open_staged(
+        self,
+        plan: SyncPlan,  # noqa: ARG002
+        destination: DestinationPlan,
+        loads: Sequence[Load],
+        count: int,
+        *,
+        position: Position,
+    ) -> Sequence[StagedView]:
+        from seamline.sinks.hudi import types
+        from seamline.sinks.hudi.options import options_of
+        from seamline.sinks.lake.read_back import open_staged
+
+        return open_staged(options_of(destination).warehouse, loads, count, position=position, storage=types)
+
+    def open_published(
+        self, plan: SyncPlan, destination: DestinationPlan, tables: Sequence[PublishedTable], *, position: Position
+    ) -> ReadView:
+        from seamline.sinks.hudi.read_back import open_published
+
+        return open_published(plan, destination, tables, position=position)
+
+    def findings(
+        self, destination: DestinationPlan, stream: StreamId, *, after: FindingsReported
+    ) -> tuple[tuple[Finding, ...], FindingsReported]:
+        from seamline.databases.postgres.findings import findings_of
+
+        return findings_of(destination, stream, after=after)
+
+    # CutsLiveTables
+
+    def open_cuts(self, destination: DestinationPlan) -> Cuts:
+        from seamline.sinks.hudi.cuts import open_cuts
+
+        return open_cuts(destination)
+
+    def open_cut_expiry(self, destination: DestinationPlan) -> CutStore:
+        from seamline.sinks.hudi.cuts import open_cuts
+
+        return open_cuts(destination)
+
+    def pin_live(self, plan: SyncPlan, destination: DestinationPlan, count: int, *, run_id: str) -> PinnedTables:
+        from seamline.sinks.hudi.cuts import pin_live
+
+        return pin_live(plan, destination, count, run_id=run_id)
+
+    # ReadsAtOnePosition
+
+    def open_tables(self, destination: DestinationPlan, stream: StreamId, at: date | str) -> SyncTables:
+        from seamline.sinks.hudi.reading import open_tables
+
+        return open_tables(destination, stream, at)
+
+
+KIND: SinkKind = Hudi()

@@ -1,0 +1,139 @@
+"""What no instant needs any more leaves: data files, old commits of the timeline, folders of nobody.
+
+Kept is what the ledger's database names: the instant that counts, those of the newest commits, those that a cut or a
+run holds. Hudi's own cleaner knows nothing of cuts; it runs within Hudi's writers, and none writes these tables.
+
+Hudi's readers see a data file by its name and the timeline by theirs: a file is in the table if its instant is in the
+timeline and no later commit there has replaced it. So a commit stays as long as a file is on the disk that it added or
+replaced. The first one always stays: what is older than a timeline's beginning counts as committed.
+"""
+
+import shutil
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from seamline.databases.postgres.client import Session
+from seamline.plan.model import INCREMENTAL, DestinationPlan
+from seamline.sinks.hudi.catalogue import HudiCatalogue
+from seamline.sinks.hudi.pointer import Pointer, pointer_of
+from seamline.sinks.hudi.state import changed_files
+from seamline.sinks.hudi.timeline import Timeline
+from seamline.sinks.lake import cut_rows
+from seamline.sinks.lake import state as lake_state
+from seamline.sinks.lake.files import namespace_folder
+from seamline.sinks.lake.loads import ABANDONED_AFTER_S
+
+# What is younger may be of a commit on its way, or read by somebody who has just looked.
+YOUNG_S = 86_400
+
+
+@dataclass(slots=True)
+class Kept:
+    """Of one table: where the ledger has it, the instants of recent commits, and those that cuts and runs hold."""
+
+    pointer: Pointer
+    recent: set[int] = field(default_factory=set)
+    held: set[int] = field(default_factory=set)
+
+    @property
+    def oldest(self) -> int:
+        """From here on every instant stays."""
+        return min({self.pointer.instant, *self.recent})
+
+
+def sweep(session: Session, catalogue: HudiCatalogue, destination: DestinationPlan) -> int:
+    """How many files and folders have left."""
+    kept = kept_instants(session, catalogue, destination)
+    count = sum(sweep_table(one) for one in kept.values() if Timeline(one.pointer.folder).is_there)
+    return count + _drop_folders(catalogue.warehouse, destination.namespace, named=kept)
+
+
+def kept_instants(session: Session, catalogue: HudiCatalogue, destination: DestinationPlan) -> dict[Path, Kept]:
+    """By folder, of every table of the destination that has a row."""
+    with session.transaction():
+        found = catalogue.folders(session)
+        recent = lake_state.all_of(session, destination.name)
+        held = cut_rows.held(session, destination.name)
+    namespace = destination.namespace
+    kept = {
+        pointer.folder: Kept(pointer)
+        for name, pointers in found.items()
+        if name == namespace or name.startswith(f"{namespace}_incremental_")
+        for pointer in pointers
+    }
+    for instants, is_recent in ((recent, True), (held, False)):
+        for stream, table, instant in instants:
+            place = pointer_of(catalogue.warehouse, namespace, table, instant)
+            if place is not None and place.folder in kept and INCREMENTAL not in stream:
+                (kept[place.folder].recent if is_recent else kept[place.folder].held).add(instant)
+    return kept
+
+
+def sweep_table(kept: Kept) -> int:
+    """Drop what none of these instants needs; how many files."""
+    timeline = Timeline(kept.pointer.folder)
+    commits = sorted(timeline.commits().values())
+    named = [instant for instant in commits if instant >= kept.oldest or instant in kept.held]
+    # Before anything goes: each instant that is kept can be read.
+    files = {name for instant in named for name in timeline.at(instant).files}
+    _, head = timeline.head()
+    files |= set(head.files)
+    dropped = _drop_old(path for path in timeline.folder.glob("*.parquet") if path.name not in files)
+    dropped += _drop_turns(timeline, head.instant)
+    return dropped + _drop_commits(timeline, commits[1:], named=set(named))
+
+
+def _drop_turns(timeline: Timeline, newest: int) -> int:
+    """Old numbers and reservations. Drafts go first: whoever begins one later sees the newest number, and an older
+    number goes only once no draft is left that was begun before it was taken."""
+    dropped = _drop_old(timeline.numbers_path.glob(".*.json"))
+    dropped += _drop_old(timeline.number_file(number) for number in timeline.numbers()[:-1])
+    reserved = timeline.numbers_path.glob("*.taken")
+    return dropped + _drop_old(path for path in reserved if int(path.stem) < newest)
+
+
+def _drop_commits(timeline: Timeline, instants: Iterable[int], *, named: set[int]) -> int:
+    there = {path.name.split("_", 1)[0] for path in timeline.folder.glob("*.parquet")}
+    unneeded = []
+    for instant in instants:
+        if instant in named:
+            continue
+        path = timeline.commit_file(instant)
+        added, gone = changed_files(path.read_text(encoding="utf-8"))
+        if there.isdisjoint(added | gone):
+            unneeded.append(path)
+    return _drop_old(unneeded)
+
+
+def _drop_old(paths: Iterable[Path]) -> int:
+    dropped = 0
+    for path in list(paths):
+        if not _is_young(path):
+            path.unlink(missing_ok=True)
+            dropped += 1
+    return dropped
+
+
+def _drop_folders(warehouse: str, namespace: str, *, named: Mapping[Path, Kept]) -> int:
+    """Tables that no row leads to: of a publish that never came to its ledger, or of an incremental snapshot that is
+    over, whose files the live table has by links of its own."""
+    place = namespace_folder(warehouse, namespace)
+    both = [place, *place.parent.glob(f"{place.name}_incremental_*")]
+    folders = [folder for one in both if one.is_dir() for folder in one.iterdir() if folder not in named]
+    over = [folder for folder in folders if Timeline(folder).is_there and _is_abandoned(Timeline(folder))]
+    for folder in over:
+        shutil.rmtree(folder, ignore_errors=True)
+    return len(over)
+
+
+def _is_abandoned(timeline: Timeline) -> bool:
+    touched = max(path.stat().st_mtime for path in (timeline.numbers_path, *timeline.numbers_path.iterdir()))
+    return touched < time.time() - ABANDONED_AFTER_S
+
+
+def _is_young(path: Path) -> bool:
+    """By when its name came there too: a file that is linked into a table keeps the time of its content."""
+    found = path.stat()
+    return max(found.st_mtime, found.st_ctime) > time.time() - YOUNG_S
