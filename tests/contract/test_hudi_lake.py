@@ -1,0 +1,308 @@
+"""Hudi tables whose ledger is in PostgreSQL: what a killed worker leaves, cuts, readers, preflight, maintenance."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from seamline.adapters.connections import Connection
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.cut_keep import CutKeep, KeptCut, expired
+from seamline.domain.date_before import PublishedTable
+from seamline.domain.digest import Segment
+from seamline.domain.errors import Refused
+from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable
+from seamline.domain.verdict import Verdict
+from seamline.kinds.bulk import ArrowRows
+from seamline.kinds.found import sink_kind
+from seamline.kinds.reading import SyncTables
+from seamline.kinds.sink import CutsLiveTables, ReadsBack
+from seamline.plan.model import BusinessDate, NightlyPlan, TablePlan
+from seamline.ports import Load
+from seamline.ports.cuts import PinnedTables
+from seamline.sinks.hudi import retention
+from seamline.sinks.hudi.kind import Hudi
+from seamline.sinks.hudi.pointer import Pointer
+from seamline.sinks.hudi.reading import open_lake
+from seamline.sinks.hudi.state import TableState
+from seamline.sinks.hudi.timeline import Timeline
+from seamline.sinks.lake.cuts import LakeCuts
+from seamline.sinks.lake.loads import ABANDONED_AFTER_S
+from seamline.values.build import batch_of
+from tests.contract import lake_worker
+from tests.contract.behaviours import Applying, account, published, texts
+from tests.contract.lake_worlds import HUDI, PostgresLakeWorld
+from tests.integration.databases import either_of, postgres
+from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, TRANSFER, insert, position, publication, update
+
+DAY, RUN = date(2026, 11, 27), "settlement__nightly/2026-11-27"
+TAG = "cut_2026_11_27_v1"
+NIGHTLY = NightlyPlan(keep_days=2, keep_month_ends=0, keep_versions_days=7)
+KIND = cast(Hudi, sink_kind("hudi"))
+
+
+@pytest.fixture
+def world(sink_database: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresLakeWorld]:
+    # What a kind opens by connection ids leads into the test's database.
+    for module in (
+        "hudi.read_back",
+        "hudi.reading",
+        "lake.read_back",
+        "lake.maintenance",
+        "lake.preflight",
+        "lake.cuts",
+    ):
+        name = "connection_of" if module == "hudi.reading" else "resolve"
+        monkeypatch.setattr(f"seamline.sinks.{module}.{name}", either_of(sink_database))
+    with closing(PostgresLakeWorld(TABLES, sink_database, tmp_path, lake=HUDI)) as world:
+        yield world
+
+
+def begun(world: PostgresLakeWorld) -> Applying:
+    stream = published(world)
+    stream.span(*(insert(ACCOUNT, **account(n)) for n in (1, 2)), insert(AUDIT, actor="x", action="y"))
+    return stream
+
+
+# ---- kills ----------------------------------------------------------------------------------------------------------
+
+BEFORE = [texts(account(1), account(2)), [], texts({"actor": "x", "action": "y"})]
+AFTER = [
+    texts(account(1, "changed")),
+    texts({"tx": 1, "leg": 1, "amount": "1.0000"}),
+    texts({"actor": "x", "action": "z"}),
+]
+
+
+def rows_of(world: PostgresLakeWorld) -> list[list[str]]:
+    return [world.rows(table) for table in TABLES]
+
+
+# `app.dml_half` is reached once the first table is staged, behind each of three commits, and behind the first pointer.
+@pytest.mark.parametrize(
+    ("place", "is_applied"),
+    [
+        *((f"app.dml_half=kill9@{number}", False) for number in (1, 3, 5)),
+        ("app.position_written=kill9", False),
+        # The server has it by then, or not.
+        ("app.commit_sent=kill9", None),
+    ],
+)
+def test_after_any_kill_all_tables_stand_at_the_ledger_s_position(
+    world: PostgresLakeWorld, sink_database: Connection, tmp_path: Path, place: str, is_applied: bool | None
+) -> None:
+    begun(world)
+    connection = replace(sink_database, extra={})
+    worker = get_context("spawn").Process(target=lake_worker.commit, args=(tmp_path, connection, place, "hudi"))
+    worker.start()
+    worker.join(60)
+    assert worker.exitcode == -signal.SIGKILL
+    again = Applying(world)
+    is_applied = again.next_offset == 20 if is_applied is None else is_applied
+    assert again.next_offset == (20 if is_applied else 10)
+    assert rows_of(world) == (AFTER if is_applied else BEFORE)
+    for name, text in world.seen().heads.items():
+        pointer = Pointer.parsed(text)
+        timeline = Timeline(pointer.folder)
+        head, named = timeline.at(max(timeline.commits().values())), timeline.at(pointer.instant)
+        assert head.rows_of == named.rows_of, f"{name} is read alike without the ledger"
+    if not is_applied:
+        again.span(*lake_worker.CHANGES)
+        assert rows_of(world) == AFTER
+    assert world.findings() == []
+
+
+def test_the_ledger_names_an_instant_of_each_table_that_belong_together(world: PostgresLakeWorld) -> None:
+    stream = begun(world)
+    stream.span(insert(TRANSFER, tx=1, leg=1, amount="1.0000"))
+    named = world.session.execute("SELECT table_name, instant FROM seamline.hudi_table ORDER BY 1").fetchall()
+    (kept,) = world.session.execute(
+        "SELECT snapshots FROM seamline.lake_state ORDER BY state_id DESC LIMIT 1"
+    ).fetchall()
+    assert dict(named) == kept[0]
+    view, other = KIND.open_live(world.plan, world.destination, 2)
+    assert view.position == other.position == stream.sink.read_ledger(STREAM).position  # type: ignore[union-attr]
+    digests = [view.digests(Segment(table.name), run_key="k") for table in TABLES]
+    assert [sum(one.rows for one in found.values()) for found in digests] == [2, 1, 1]
+
+
+def test_preflight_finds_what_would_stop_a_sync_and_nothing_else(
+    world: PostgresLakeWorld, sink_database: Connection
+) -> None:
+    assert KIND.problems(world.plan, world.destination) == ()
+    published(world)
+    assert KIND.problems(world.plan, world.destination) == ()
+    with closing(postgres(sink_database)) as session:
+        session.execute("REVOKE UPDATE ON seamline.hudi_table FROM warehouse_writer")
+        (found,) = KIND.problems(world.plan, world.destination)
+        assert "warehouse_writer may not read and write seamline.hudi_table" in found.what
+        session.execute("GRANT UPDATE ON seamline.hudi_table TO warehouse_writer")
+    odd = Table("t", (Column("a b", Kind.STRING, "text"),))
+    plan = replace(world.plan, tables=(TablePlan("t", table=odd),))
+    (found,) = KIND.problems(plan, world.destination)
+    assert "column 'a b' of table t has a name that Hudi does not take" in found.what
+
+
+# ---- cuts -----------------------------------------------------------------------------------------------------------
+
+
+class Cutting:
+    """A stream that goes on, and the cuts of what it has applied."""
+
+    def __init__(self, world: PostgresLakeWorld) -> None:
+        self.world = world
+        self.plan = replace(world.plan, nightly=NIGHTLY)
+        assert isinstance(KIND, CutsLiveTables)
+        assert isinstance(KIND, ReadsBack)
+        opened = KIND.open_cuts(world.destination)
+        assert isinstance(opened, LakeCuts)
+        self.cuts = opened
+
+    def pin(self, run: str = RUN) -> PinnedTables:
+        return KIND.pin_live(self.plan, self.world.destination, 1, run_id=run)
+
+    def publish(self, pinned: PinnedTables, day: date = DAY, run: str = RUN, **more: Any) -> int:
+        tables = tuple(
+            StagedTable(name, more.get("mode", CutMode.WHOLE), number, 1, Verdict.MATCH)
+            for name, number in pinned.staged_as.items()
+        )
+        cut = StagedCut(run, STREAM.sync, STREAM.destination, day, pinned.views[0].position, datetime.now(UTC), tables)
+        return self.cuts.publish(cut, definitions={}).version
+
+    def cut(self, day: date, run: str) -> int:
+        return self.publish(self.pin(run), day, run)
+
+    def opened(self, at: date | str) -> SyncTables:
+        return KIND.open_tables(self.world.destination, STREAM, at)
+
+    def names(self, at: date | str) -> list[Any]:
+        found: list[Any] = self.opened(at)["account"].arrow().column("name").to_pylist()
+        return sorted(found)
+
+
+@pytest.fixture
+def cutting(world: PostgresLakeWorld) -> Iterator[Cutting]:
+    published(world).span(insert(ACCOUNT, **account(1, "at the cut")), insert(AUDIT, actor="x", action="y"))
+    cutting = Cutting(world)
+    with closing(cutting.cuts):
+        yield cutting
+
+
+def changed(world: PostgresLakeWorld, before: str = "at the cut", after: str = "behind it") -> None:
+    row = update(ACCOUNT, account(1, before), account(1, after))
+    Applying(world).span(row, insert(AUDIT, actor="x", action="z"))
+
+
+def test_a_cut_is_what_stood_when_it_was_compared_and_readers_see_all_its_tables_at_one_position(
+    cutting: Cutting, sink_database: Connection
+) -> None:
+    pinned = cutting.pin()
+    changed(cutting.world)
+    assert [cutting.publish(pinned) for _ in range(2)] == [1, 1], "a repeat finds it"
+    for at in (DAY, "2026-11-27", "proven"):
+        tables = cutting.opened(at)
+        assert (tables.cut, list(tables)) == (TAG, ["account", "audit", "transfer"])
+        assert tables["account"].arrow().to_pylist() == [account(1, "at the cut")]
+        assert tables["audit"].arrow().to_pylist() == [{"actor": "x", "action": "y"}], "without the hash of its rows"
+    live = cutting.opened("live")
+    changed(cutting.world, "behind it", "later")
+    assert {name: table.num_rows for name, table in live.arrow().items()} == {"account": 1, "audit": 2, "transfer": 0}
+    assert live["account"].arrow().to_pylist() == [account(1, "behind it")]
+    assert (live.cut, live.position.covers(tables.position)) == ("", True)
+    changed(cutting.world, "later", "again")
+    assert cutting.cut(DAY, "again") == 2
+    assert cutting.names(DAY) == ["again"]
+    of = sink_database
+    uri = f"postgresql://{of.login}:{of.password}@{of.host}:{of.port}/{of.database}"
+    warehouse = dict(cutting.world.destination.options)["warehouse"]
+    alone = open_lake(
+        uri, sync="settlement", destination="warehouse", warehouse=warehouse, namespace="settlement", at=DAY
+    )
+    assert alone["account"].arrow().to_pylist() == [account(1, "again")]
+    with pytest.raises(Refused, match="no cut of 2026-11-26"):
+        cutting.opened("2026-11-26")
+
+
+def test_maintenance_leaves_what_cuts_hold_and_takes_the_rest_once_they_are_over(
+    cutting: Cutting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "YOUNG_S", -60)
+    folder = Pointer.parsed(cutting.world.seen().heads["account"]).folder
+    for number in range(4):
+        assert cutting.cut(date(2026, 11, 20 + number), f"run {number}") == 1
+        changed(cutting.world, "at the cut" if number == 0 else f"v{number}", f"v{number + 1}")
+    pinned = cutting.pin("nobody has published it yet")
+    changed(cutting.world, "v4", "v5")
+    cutting.world.session.execute("UPDATE seamline.lake_state SET committed_at = now() - interval '8 days'")
+
+    def maintained() -> None:
+        with closing(KIND.open_maintenance(cutting.world.destination)) as maintenance:
+            maintenance.let_go()
+
+    maintained()
+    expected = {20: "at the cut", 21: "v1", 22: "v2", 23: "v3"}
+    assert {day: cutting.names(date(2026, 11, day)) for day in expected} == {day: [n] for day, n in expected.items()}
+    (view,) = pinned.views
+    assert view.rows("account", ["1"])["1"]["name"] == "v4"
+    assert cutting.names("live") == ["v5"]
+    cutting.world.session.execute("UPDATE seamline.lake_cut SET published_at = published_at - interval '9 days'")
+    kept, now = cutting.cuts.kept_cuts("settlement")
+    gone: dict[date, list[KeptCut]] = {}
+    for cut in expired(kept, CutKeep(2, 0, 7), now=now):
+        gone.setdefault(cut.business_date, []).append(cut)
+    for day, cuts in gone.items():
+        cutting.cuts.expire("settlement", day, cuts)
+    before = len(list(folder.rglob("*")))
+    maintained()
+    assert len(list(folder.rglob("*"))) < before
+    assert [cutting.names(date(2026, 11, day)) for day in (22, 23)] == [["v2"], ["v3"]]
+    with pytest.raises(Refused, match="no cut of 2026-11-20"):
+        cutting.names("2026-11-20")
+    changed(cutting.world, "v5", "v6")
+    assert cutting.names("live") == ["v6"], "the stream goes on"
+
+
+def test_folders_that_no_row_leads_to_go_once_they_are_old(
+    world: PostgresLakeWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(world)
+    over = Timeline(tmp_path / "settlement" / "over")
+    over.make()
+    over.put(0, TableState(over.reserve(0), stream="a"), TableState())
+    for age, is_there in ((0, True), (ABANDONED_AFTER_S + 60, False)):
+        for path in (over.numbers_path, *over.numbers_path.iterdir()):
+            os.utime(path, (path.stat().st_mtime - age,) * 2)
+        with closing(KIND.open_maintenance(world.destination)) as maintenance:
+            assert maintenance.let_go().orphan_files == (0 if is_there else 1)
+        assert over.folder.exists() is is_there
+    assert rows_of(world) == BEFORE
+
+
+DATED = Table("entry", (Column("id", Kind.INTEGER, "int", length=32), Column("day", Kind.DATE, "date")), ("id",))
+
+
+def test_the_date_before_is_read_by_its_instant_and_for_its_date_alone(
+    world: PostgresLakeWorld, sink_database: Connection, tmp_path: Path
+) -> None:
+    del world
+    with closing(PostgresLakeWorld([DATED], sink_database, tmp_path, lake=HUDI)) as other:
+        rows = batch_of(DATED, [(1, DAY), (2, DAY), (3, DAY + timedelta(days=1)), (4, None)])
+        place = KIND.load_area(other.destination, run_id="r").create([DATED])["entry"]
+        KIND.load(other.destination, place, ArrowRows(rows.schema, iter([rows])))
+        other.sink().publish(STREAM, [Load(DATED, place.name, 4)], publication=publication([DATED]))
+        cutting = Cutting(other)
+        plan = replace(cutting.plan, tables=(TablePlan("entry", BusinessDate("day", "date"), DATED),))
+        with closing(cutting.cuts) as cuts:
+            for run in ("one", "two"):
+                cutting.publish(cutting.pin(run), DAY, run, mode=CutMode.DATE)
+            found = cuts.date_before("settlement", DAY + timedelta(days=3))
+        assert list(found) == [PublishedTable("entry", DAY, 2, "settlement", "cut_2026_11_27_v2")]
+        view = KIND.open_published(plan, other.destination, found, position=position(0))
+        assert sum(one.rows for one in view.digests(Segment("entry"), run_key="k").values()) == 2
