@@ -1,7 +1,7 @@
 """Hudi's own reader in the Spark of its own environment, as a process that reads what its input says.
 
-One JSON document a line: {"read": <folder>, "instant": <text or null>, "into": <folder of Parquet>}. Each is answered by
-the line `read`. It imports nothing of Seamline, which that environment does not have.
+One JSON document a line: {"read": <folder>, "instant": <text or null>, "into": <folder of Parquet>}. The answer to each
+is the line `read`. It imports nothing of Seamline, which that environment does not have.
 """
 
 import json
