@@ -8,6 +8,7 @@ from contextlib import closing
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports.cuts import PinnedTables
 from seamline.sinks.hudi.catalogue import HudiCatalogue
+from seamline.sinks.hudi.derived import cut_derived
 from seamline.sinks.hudi.options import options_of
 from seamline.sinks.hudi.pointer import Pointer
 from seamline.sinks.hudi.read_back import live
@@ -27,7 +28,8 @@ class InstantsAsTags:
 
 
 def open_cuts(destination: DestinationPlan) -> LakeCuts:
-    return lake_cuts.open_cuts(destination, HudiCatalogue(options_of(destination).warehouse), InstantsAsTags())
+    catalogue = HudiCatalogue(options_of(destination).warehouse)
+    return lake_cuts.open_cuts(destination, catalogue, InstantsAsTags(), derived=cut_derived(destination))
 
 
 def pin_live(plan: SyncPlan, destination: DestinationPlan, count: int, *, run_id: str) -> PinnedTables:

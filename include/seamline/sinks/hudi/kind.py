@@ -1,24 +1,29 @@
 """Hudi tables as a destination."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, ClassVar
 
+from seamline.domain.catalogue import Column, Table
 from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.ledger import StreamId
 from seamline.domain.names import NameLimit, NameUnit
 from seamline.domain.position import Position
+from seamline.domain.verdict import TableVerdict
 from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
+from seamline.kinds.derived import StagedPart
 from seamline.kinds.logins import DestinationLogins
 from seamline.kinds.reading import SyncTables
 from seamline.kinds.sink import Atomic, SinkKind, SinkPowers
-from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.plan.model import DerivedTablePlan, DestinationPlan, SyncPlan
 from seamline.ports import Load, Problem, ReadView, Sink, StagedView
 from seamline.ports.cuts import Cuts, CutStore, PinnedTables
 from seamline.ports.maintenance import DestinationMaintenance
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from seamline.spec.destination import Destination
     from seamline.values.changes import ChangeDecoder
 
@@ -27,7 +32,7 @@ _NAME_CHARACTERS = 200
 
 
 class Hudi:
-    """`kinds.sink.SinkKind` with the powers `ReadsBack`, `CutsLiveTables` and `ReadsAtOnePosition`."""
+    """`kinds.sink.SinkKind` with the powers `ReadsBack`, `CutsLiveTables`, `Derives` and `ReadsAtOnePosition`."""
 
     name: ClassVar[str] = "hudi"
     powers: ClassVar[SinkPowers] = SinkPowers(Atomic.TABLE, names=NameLimit(_NAME_CHARACTERS, NameUnit.CHARACTERS))
@@ -122,6 +127,34 @@ class Hudi:
         from seamline.sinks.hudi.cuts import pin_live
 
         return pin_live(plan, destination, count, run_id=run_id)
+
+    # Derives
+
+    def staged_parts(self, destination: DestinationPlan, load: Load, *, parts_max: int) -> Sequence[StagedPart]:
+        from seamline.sinks.hudi.derived import derived_tables
+
+        return derived_tables(destination).staged_parts(destination, load, parts_max=parts_max)
+
+    def read_staged(
+        self, destination: DestinationPlan, load: Load, columns: Sequence[Column], part: StagedPart
+    ) -> "Iterator[pa.RecordBatch]":
+        from seamline.sinks.hudi.derived import derived_tables
+
+        return derived_tables(destination).read_staged(destination, load, columns, part)
+
+    def stage_derived(self, destination: DestinationPlan, table: Table, rows: "pa.Table", *, run_id: str) -> Load:
+        from seamline.sinks.hudi.derived import derived_tables
+
+        return derived_tables(destination).stage_derived(destination, table, rows, run_id=run_id)
+
+    def compare_derived(
+        self, destination: DestinationPlan, derived: DerivedTablePlan, *, base: Load, made: Load, position: str
+    ) -> TableVerdict:
+        from seamline.sinks.hudi.derived import derived_tables
+
+        return derived_tables(destination).compare_derived(
+            destination, derived, base=base, made=made, position=position
+        )
 
     # ReadsAtOnePosition
 

@@ -7,7 +7,7 @@
 The ledger names folders by their absolute paths: the warehouse must be there under the same name.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -36,25 +36,30 @@ from seamline.sinks.lake.pinned import PROVEN, open_pinned
 @dataclass(frozen=True, slots=True)
 class HudiTable:
     """`kinds.reading.PinnedTable`. `folder` and `instant`: by these Hudi's clients read it, as Spark by
-    `as.of.instant`."""
+    `as.of.instant`. `selected`: the columns to read; all without any."""
 
     name: str
     folder: str
     instant: str
+    selected: tuple[str, ...] = ()
 
     @property
     def schema(self) -> pa.Schema:
-        return _schema_of(self._state())
+        return self._schema_of(self._state())
 
     @property
     def parts(self) -> int:
         return len(self._state().files)
 
     def batches(self, *, part: int = 0, of: int = 1) -> Iterator[pa.RecordBatch]:
+        return self.batches_of(slice(part, None, of))
+
+    def batches_of(self, files: slice) -> Iterator[pa.RecordBatch]:
+        """The rows of some of its files, whose order is the same at any time."""
         with translated(f"read table {self.name}"):
             state = self._state()
-            schema = _schema_of(state)
-            for name in list(state.files)[part::of]:
+            schema = self._schema_of(state)
+            for name in list(state.files)[files]:
                 for batch in pq.ParquetFile(Path(self.folder) / name).iter_batches(columns=schema.names):
                     yield batch.select(schema.names).cast(schema)
 
@@ -64,9 +69,10 @@ class HudiTable:
     def _state(self) -> TableState:
         return Timeline(Path(self.folder)).at(int(self.instant))
 
-
-def _schema_of(state: TableState) -> pa.Schema:
-    return pa.schema([field for field in arrow_schema(state.schema) if field.name != ROW_HASH])
+    def _schema_of(self, state: TableState) -> pa.Schema:
+        schema = arrow_schema(state.schema)
+        names = self.selected or [name for name in schema.names if name != ROW_HASH]
+        return pa.schema([schema.field(name) for name in names])
 
 
 def open_lake(
@@ -75,7 +81,7 @@ def open_lake(
     """The tables of a sync by the ledger's database alone. `uri`: as postgresql://login:password@host:port/database;
     its login reads schema `seamline`. `at`: a business date, `proven` or `live`."""
     return open_pinned(
-        parsed(uri), HudiCatalogue(warehouse), StreamId(sync, destination), namespace, at, table_of=_table
+        parsed(uri), HudiCatalogue(warehouse), StreamId(sync, destination), namespace, at, table_of=table_at
     )
 
 
@@ -83,10 +89,11 @@ def open_tables(destination: DestinationPlan, stream: StreamId, at: date | str) 
     """`kinds.sink.ReadsAtOnePosition`."""
     catalogue = HudiCatalogue(options_of(destination).warehouse)
     connection = connection_of(destination.connection)
-    return open_pinned(connection, catalogue, stream, destination.namespace, at, table_of=_table)
+    return open_pinned(connection, catalogue, stream, destination.namespace, at, table_of=table_at)
 
 
-def _table(name: str, location: str, number: int) -> HudiTable:
+def table_at(name: str, location: str, number: int, selected: Sequence[str] = ()) -> HudiTable:
+    """At an instant of the table where a pointer leads, which may have moved on since."""
     folder = Pointer.parsed(location).folder
     if not Timeline(folder).has(number):
         raise Refused(
@@ -94,4 +101,4 @@ def _table(name: str, location: str, number: int) -> HudiTable:
             hint="read the folder of the earlier table: the later one has a number at the end of its name",
             table=name,
         )
-    return HudiTable(name, str(folder), text_of(number))
+    return HudiTable(name, str(folder), text_of(number), tuple(selected))
