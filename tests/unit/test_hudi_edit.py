@@ -158,9 +158,8 @@ def test_an_instant_that_is_gone_and_a_commit_of_somebody_else_are_refused_by_na
         lake.timeline.at(8)
 
 
-def test_hudi_s_clients_read_the_key_and_the_version_of_a_table_which_are_written_once(tmp_path: Path) -> None:
+def test_hudi_s_clients_read_the_key_and_the_version_of_a_table(tmp_path: Path) -> None:
     lake = HudiLake(BY_TEXT, tmp_path)
-    lake.timeline.describe("other", (), 5)
     said = dict(line.split("=", 1) for line in (lake.folder / ".hoodie" / "hoodie.properties").read_text().splitlines())
     assert said["hoodie.table.recordkey.fields"] == "code,id"
     assert (said["hoodie.table.name"], said["hoodie.table.version"]) == ("by_text", "6")

@@ -121,6 +121,13 @@ def test_what_is_young_stays_also_under_the_name_of_older_content(
     assert lived.files == before
 
 
+def test_a_table_that_somebody_else_has_written_is_left_as_it_is(lived: Lived) -> None:
+    before = lived.files
+    (lived.lake.timeline.path / "20991231000000000.commit").write_text('{"extraMetadata": {}}')
+    assert sweep_table(lived.kept()) == 0
+    assert lived.files == before
+
+
 def test_an_owner_that_wakes_after_its_number_was_swept_takes_none(
     lived: Lived, monkeypatch: pytest.MonkeyPatch
 ) -> None:

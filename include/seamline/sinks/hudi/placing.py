@@ -83,7 +83,8 @@ def _placed(place: Place, table: Table, heads: Mapping[str, str], paths: Iterabl
     _, head = timeline.head()
     _require_same_columns(head, table)
     instant = timeline.reserve(max(head.instant, floor))
-    timeline.describe(table.name, table.key, instant)
+    if not head.instant:
+        timeline.describe(table.name, table.key, instant)
     # Whoever publishes ends the epoch that the ledger has: streams of it find themselves over.
     epoch = mark.epoch + 1
     added = _linked(paths, timeline.folder, instant, epoch, str(mark))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from seamline.databases.postgres.client import Session
+from seamline.domain.errors import Refused
 from seamline.plan.model import INCREMENTAL, DestinationPlan
 from seamline.sinks.hudi.catalogue import HudiCatalogue
 from seamline.sinks.hudi.pointer import Pointer, pointer_of
@@ -74,15 +75,20 @@ def kept_instants(session: Session, catalogue: HudiCatalogue, destination: Desti
 def sweep_table(kept: Kept) -> int:
     """Drop what none of these instants needs; how many files."""
     timeline = Timeline(kept.pointer.folder)
-    commits = sorted(timeline.commits().values())
-    named = [instant for instant in commits if instant >= kept.oldest or instant in kept.held]
-    # Before anything goes: each instant that is kept can be read.
-    files = {name for instant in named for name in timeline.at(instant).files}
+    try:
+        # Before anything goes: each of them can be read.
+        states = [timeline.read(name) for name in timeline.commits()]
+    except Refused:
+        # Somebody else has written the table, which stops its stream: people look at it first.
+        return 0
+    commits = sorted(state.instant for state in states)
+    named = {instant for instant in commits if instant >= kept.oldest or instant in kept.held}
+    files = {name for state in states if state.instant in named for name in state.files}
     _, head = timeline.head()
     files |= set(head.files)
     dropped = _drop_old(path for path in timeline.folder.glob("*.parquet") if path.name not in files)
     dropped += _drop_turns(timeline, head.instant)
-    return dropped + _drop_commits(timeline, commits[1:], named=set(named))
+    return dropped + _drop_commits(timeline, commits[1:], named=named)
 
 
 def _drop_turns(timeline: Timeline, newest: int) -> int:

@@ -141,13 +141,12 @@ class HudiTables:
 
 
 def _is_of(timeline: Timeline, name: str, stream: StreamId) -> bool:
-    path = timeline.path / name
     try:
-        return TableState.parsed(path.read_text(encoding="utf-8"), path).is_of(stream)
+        return timeline.read(name).is_of(stream)
     except FileNotFoundError:
         # Somebody has just taken it back.
         return True
-    except (Refused, UnicodeDecodeError, ValueError):
+    except Refused:
         return False
 
 

@@ -54,7 +54,7 @@ class Timeline:
 
     def describe(self, name: str, key: tuple[str, ...], instant: int) -> None:
         """Write what Hudi's clients read first: a table of version 6 without partitions and without columns of Hudi's
-        own. A repeat leaves it as it is."""
+        own. Before its first commit."""
         name = plain_name(name)
         lines = [
             f"hoodie.table.name={name}",
@@ -71,8 +71,8 @@ class Timeline:
             # Of the name of a database, which is empty, and of the table's.
             f"hoodie.table.checksum={zlib.crc32(f'.{name}'.encode())}",
         ]
-        self._write_once(self.folder / ".hoodie_partition_metadata", _PARTITION_METADATA.format(instant=instant))
-        self._write_once(self.path / "hoodie.properties", "\n".join([*lines, ""]))
+        _write_whole(self.folder / ".hoodie_partition_metadata", _PARTITION_METADATA.format(instant=instant))
+        _write_whole(self.path / "hoodie.properties", "\n".join([*lines, ""]))
 
     def reserve(self, after: int) -> int:
         """An instant behind `after` that nobody else has, and nobody else gets."""
@@ -126,6 +126,15 @@ class Timeline:
                 hint="somebody has cleaned up the timeline: take a later cut, or onboard the sync again",
             ) from exc
 
+    def read(self, name: str) -> TableState:
+        """Of a commit by its name. Refused: somebody else wrote it. FileNotFoundError."""
+        path = self.path / name
+        try:
+            return TableState.parsed(path.read_text(encoding="utf-8"), path)
+        except ValueError as exc:
+            # Hudi's later versions write no JSON.
+            raise Refused(f"{path} is a commit of somebody else", hint="onboard its sync again") from exc
+
     def has(self, instant: int) -> bool:
         return self.commit_file(instant).exists()
 
@@ -169,14 +178,13 @@ class Timeline:
                 hint="somebody else's writer has upgraded it: onboard its sync again",
             )
 
-    def _write_once(self, path: Path, text: str) -> None:
-        if path.exists():
-            return
-        draft = path.with_name(f".{secrets.token_hex(8)}{path.suffix}")
-        draft.write_text(text, encoding="utf-8")
-        sync(draft)
-        draft.replace(path)
-        sync(path.parent)
+
+def _write_whole(path: Path, text: str) -> None:
+    draft = path.with_name(f".{secrets.token_hex(8)}{path.suffix}")
+    draft.write_text(text, encoding="utf-8")
+    sync(draft)
+    draft.replace(path)
+    sync(path.parent)
 
 
 def _names(folder: Path) -> list[str]:
