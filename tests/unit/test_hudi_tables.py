@@ -268,6 +268,8 @@ def test_one_instant_is_never_two_writers_whatever_their_clocks_say(
     assert found == sorted(set(found))
     assert found[0] > at, "behind the newest one, also where the clock went back"
     assert timeline.reserve(20261231235959999) == 20270101000000000
+    timeline.reservation(at).unlink()
+    assert timeline.reserve(at - 1) not in (at, *found), "nor one that is committed and whose reservation is gone"
 
 
 def no_number_is_taken(patch: pytest.MonkeyPatch) -> None:

@@ -82,7 +82,9 @@ class Timeline:
                 os.close(os.open(self.reservation(after), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
             except FileExistsError:
                 continue
-            return after
+            # Retention drops old reservations. Whoever slept since then may have a clock that is behind.
+            if not self.has(after):
+                return after
 
     def put(self, number: int, state: TableState, before: TableState) -> None:
         """Take this number for a commit. NumberTaken. On the disk and in Hudi's timeline once it returns."""
