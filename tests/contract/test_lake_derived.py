@@ -120,9 +120,9 @@ def deriving(
     request: pytest.FixtureRequest, sink_database: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Deriving]:
     resolved(monkeypatch, sink_database)
-    for name in ("lake.derived.resolve", "delta.read_back.resolve", "delta.reading.connection_of"):
+    reading = [f"{lake}.reading.connection_of" for lake in LAKES]
+    for name in ("lake.derived.resolve", "delta.read_back.resolve", "hudi.read_back.resolve", *reading):
         monkeypatch.setattr(f"seamline.sinks.{name}", either_of(sink_database))
-    monkeypatch.setattr("seamline.sinks.iceberg.reading.connection_of", either_of(sink_database))
     with closing(PostgresLakeWorld([ENTRY], sink_database, tmp_path, lake=LAKES[request.param])) as world:
         rows = batch_of(ENTRY, ROWS)
         kind = sink_kind(world.destination.kind)

@@ -1,6 +1,7 @@
 """Hudi tables as a destination."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from datetime import date
 from typing import TYPE_CHECKING, ClassVar
 
@@ -10,6 +11,7 @@ from seamline.domain.date_before import PublishedTable
 from seamline.domain.ledger import StreamId
 from seamline.domain.names import NameLimit, NameUnit
 from seamline.domain.position import Position
+from seamline.domain.staged_cut import StagedCut
 from seamline.domain.verdict import TableVerdict
 from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
 from seamline.kinds.derived import StagedPart
@@ -32,7 +34,8 @@ _NAME_CHARACTERS = 200
 
 
 class Hudi:
-    """`kinds.sink.SinkKind` with the powers `ReadsBack`, `CutsLiveTables`, `Derives` and `ReadsAtOnePosition`."""
+    """`kinds.sink.SinkKind` with the powers `ReadsBack`, `CutsLiveTables`, `Derives`, `CopiesRows` and
+    `ReadsAtOnePosition`."""
 
     name: ClassVar[str] = "hudi"
     powers: ClassVar[SinkPowers] = SinkPowers(Atomic.TABLE, names=NameLimit(_NAME_CHARACTERS, NameUnit.CHARACTERS))
@@ -155,6 +158,21 @@ class Hudi:
         return derived_tables(destination).compare_derived(
             destination, derived, base=base, made=made, position=position
         )
+
+    # CopiesRows
+
+    def rows_url(self, destination: DestinationPlan, schema: str) -> str:
+        from seamline.databases.postgres.rows_url import rows_url
+
+        return rows_url(destination, schema)
+
+    def copied(
+        self, plan: SyncPlan, destination: DestinationPlan, cut: StagedCut, tables: Collection[str]
+    ) -> AbstractContextManager[StagedCut]:
+        from seamline.sinks.hudi.read_back import held_rows
+        from seamline.sinks.lake.row_copies import copied
+
+        return copied(plan, destination, cut, tables, held=held_rows(destination))
 
     # ReadsAtOnePosition
 
