@@ -32,7 +32,7 @@ CHANGES: Sequence[Change] = (
 class WorkerWorld(LakeWorld):
     """Of a process that finds catalogue and tables there."""
 
-    def __init__(self, tables: Sequence[Table], warehouse: Path, connection: Connection, lake: Lake) -> None:
+    def __init__(self, tables: Sequence[Table], warehouse: Path | str, connection: Connection, lake: Lake) -> None:
         super().__init__(tables, warehouse, lake)
         self._connection = connection
 
@@ -47,7 +47,7 @@ FORKED.set_forkserver_preload([__name__])
 WITHIN_S = 60
 
 
-def exit_code_of_commit(warehouse: Path, connection: Connection, failpoint: str, *, lake: str) -> int | None:
+def exit_code_of_commit(warehouse: Path | str, connection: Connection, failpoint: str, *, lake: str) -> int | None:
     """Negative for a signal; None if the process lives on after a minute."""
     # What TLS adds to a connection is no value of a message.
     worker = FORKED.Process(target=_commit, args=(warehouse, replace(connection, extra={}), failpoint, lake))
@@ -56,6 +56,6 @@ def exit_code_of_commit(warehouse: Path, connection: Connection, failpoint: str,
     return worker.exitcode
 
 
-def _commit(warehouse: Path, connection: Connection, failpoint: str, lake: str) -> None:
+def _commit(warehouse: Path | str, connection: Connection, failpoint: str, lake: str) -> None:
     world = WorkerWorld(TABLES, warehouse, connection, LAKES[lake])
     Applying(world, sink=world.sink(failpoints=ArmedFailpoints(failpoint))).span(*CHANGES)  # type: ignore[arg-type]

@@ -31,7 +31,7 @@ from seamline.sinks.hudi.read_back import live as hudi_live
 from seamline.sinks.hudi.sink import HudiSink
 from seamline.sinks.iceberg import snapshot
 from seamline.sinks.iceberg.manifests import Head
-from seamline.sinks.iceberg.read_back import live as iceberg_live
+from seamline.sinks.iceberg.read_back import live_in
 from seamline.sinks.iceberg.sink import IcebergSink
 from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.files import NewFiles
@@ -51,6 +51,8 @@ from tests.memory_sink import LostAnswer, as_logged
 from tests.opened_sink import decoder_of
 
 CATALOG = "lake"
+# Connection id of what leads to a warehouse that is a URL.
+OBJECTS = "objects"
 
 
 def compacted(head: Head) -> Head:
@@ -62,12 +64,12 @@ def compacted(head: Head) -> Head:
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """A format of tables. `live` reads a table where its pointer leads."""
+    """A format of tables. `live` gives what reads a table where its pointer leads."""
 
     name: str
     sink: type[IcebergSink] | type[DeltaSink] | type[HudiSink]
     catalogue: Callable[[DestinationPlan], Pointers]
-    live: Live
+    live: Callable[[DestinationPlan], Live]
     options: tuple[tuple[str, str], ...] = ()
 
 
@@ -75,14 +77,14 @@ ICEBERG = Lake(
     "iceberg",
     IcebergSink,
     lambda destination: Catalogue(CATALOG),
-    iceberg_live,
+    live_in,
     (("catalog", CATALOG),),
 )
 DELTA = Lake(
     "delta",
     DeltaSink,
     lambda destination: DeltaCatalogue(dict(destination.options)["warehouse"]),
-    delta_live,
+    lambda destination: delta_live,
 )
 HUDI = Lake(
     "hudi",
@@ -100,7 +102,7 @@ class LakeWorld:
     def __init__(
         self,
         tables: Sequence[Table],
-        warehouse: Path,
+        warehouse: Path | str,
         lake: Lake = ICEBERG,
         *,
         frames: Frames | None = None,
@@ -121,6 +123,8 @@ class LakeWorld:
     def plan(self, plan: SyncPlan) -> None:
         write = "native" if self._frames is None else "spark"
         said = {**dict(self._lake.options), "warehouse": str(self._warehouse), "write": write, **self._options}
+        if isinstance(self._warehouse, str):
+            said["warehouse_connection"] = OBJECTS
         options = tuple(said.items())
         lakes = tuple(replace(one, kind=self._lake.name, options=options) for one in plan.destinations)
         self._plan = replace(plan, destinations=lakes)
@@ -155,7 +159,8 @@ class LakeWorld:
         location = self.seen().heads.get(table.name)
         if location is None:
             return []
-        found = pa.Table.from_batches(self._lake.live(table, location)(), schema_of(table)).combine_chunks()
+        live = self._lake.live(self.destination)
+        found = pa.Table.from_batches(live(table, location)(), schema_of(table)).combine_chunks()
         names = [column.name for column in table.columns]
         return sorted(
             text_of({name: as_logged(value) for name, value in zip(names, row, strict=True)})
@@ -201,20 +206,22 @@ class PostgresLakeWorld(LakeWorld):
         self,
         tables: Sequence[Table],
         connection: Connection,
-        warehouse: Path,
+        warehouse: Path | str,
         *,
         lake: Lake = ICEBERG,
         resolve: Callable[[str], Connection] | None = None,
     ) -> None:
         super().__init__(tables, warehouse, lake)
+        self.publisher = connection
         self._resolve = resolve or either_of(connection)
         self._stores: list[PostgresLakeStore] = []
         self.session: psycopg.Connection[Any] = postgres(connection)
         self.session.execute("DROP SCHEMA IF EXISTS seamline CASCADE")
         for table in ("iceberg_tables", "iceberg_namespace_properties"):
             self.session.execute(f"DROP TABLE IF EXISTS public.{table}")
-        shutil.rmtree(warehouse, ignore_errors=True)
-        warehouse.mkdir()
+        if isinstance(warehouse, Path):
+            shutil.rmtree(warehouse, ignore_errors=True)
+            warehouse.mkdir()
 
     def store(self, *, failpoints: Failpoints | None = None) -> PostgresLakeStore:
         catalogue = self._lake.catalogue(self.destination)

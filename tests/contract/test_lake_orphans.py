@@ -120,9 +120,9 @@ def test_files_of_dead_attempts_and_of_snapshots_that_were_let_go_of_are_removed
 def _by_the_head_alone(patch: pytest.MonkeyPatch) -> None:
     right = orphans._named_by  # noqa: SLF001
 
-    def named_by(metadata: Any, manifests: Any) -> Any:
+    def named_by(metadata: Any, manifests: Any, io: Any) -> Any:
         alone = [one for one in metadata.snapshots if one.snapshot_id == metadata.current_snapshot_id]
-        return right(metadata.model_copy(update={"snapshots": alone}), manifests)
+        return right(metadata.model_copy(update={"snapshots": alone}), manifests, io)
 
     patch.setattr(orphans, "_named_by", named_by)
 

@@ -46,7 +46,8 @@ def test_a_declaration_becomes_a_plan_that_says_where_files_and_pointers_lie(tmp
     ("added", "said"),
     [
         ("write: java", "got 'java'"),
-        ("warehouse: s3://bucket/x", "S3 and HDFS are not built yet"),
+        ("warehouse: gs://bucket/x", "absolute path of a folder .* or a bucket of S3"),
+        ("warehouse_connection: objects", "the warehouse is a folder"),
         ("warehouse: there", "absolute path"),
     ],
 )

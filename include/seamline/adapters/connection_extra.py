@@ -28,6 +28,7 @@ _KNOWN: dict[str, tuple[str, ...]] = {
     "hive_metastore": (),
     "https": (*_CONNECT, "sslrootcert", "sslcert", "sslkey"),
 }
+_OF_AWS = ("region_name", "endpoint_url", "role_arn", "aws_session_token", "verify")
 # What Airflow's and other clients call it.
 _ELSEWHERE = {
     "ssl_mode": "write `sslmode`: disable, require, verify-ca or verify-full",
@@ -105,8 +106,21 @@ def _kafka_fault(extra: Mapping[str, Any], login: str) -> tuple[str, str]:
     return _file_fault({name: str(extra[name]) for name in places if extra.get(name) not in (None, "", "probe")})
 
 
+def _aws_fault(extra: Mapping[str, Any], login: str) -> tuple[str, str]:
+    """Names are Airflow's. `verify` is the PEM file of a CA: nobody goes without one."""
+    for name in extra:
+        if name not in _OF_AWS:
+            return f"`{name}` is no setting of a connection of kind aws", _meant(name, _OF_AWS)
+    if not str(extra.get("endpoint_url") or "https://").startswith(("http://", "https://")):
+        return f"endpoint_url is {extra['endpoint_url']!r}", "write it as https://host:port"
+    if login and extra.get("role_arn"):
+        return "it has a login and a role_arn", "leave one out: a role is taken by the machine's own credentials"
+    return _file_fault({"verify": str(extra["verify"])} if "verify" in extra else {})
+
+
 # Gives what is wrong and its cure; both empty where nothing is.
 _RULES: Mapping[str, Callable[[Mapping[str, Any], str], tuple[str, str]]] = {
     **{kind: partial(_fault, kind) for kind in _KNOWN},
     "kafka": _kafka_fault,
+    "aws": _aws_fault,
 }

@@ -117,6 +117,11 @@ def _unknown(connection_id: str, known: Settings, entries: Mapping[str, Any]) ->
     )
 
 
+def _has_no_server(kind: str) -> bool:
+    """A cloud's service is found by its region; another server of its kind is named in `extra`."""
+    return kind == "aws"
+
+
 # Airflow's own other names; no scheme of a URI has an underscore.
 _KINDS = {"postgresql": "postgres", "mariadb": "mysql", "hive-metastore": "hive_metastore"}
 
@@ -138,8 +143,8 @@ def _from_entry(connection_id: str, entry: Any, *, where: str) -> Connection:
         return _connection(
             connection_id,
             kind=str(entry["conn_type"]),
-            host=str(entry["host"]),
-            port=int(entry["port"]),
+            host=str(entry.get("host") or "" if _has_no_server(entry["conn_type"]) else entry["host"]),
+            port=int(entry.get("port") or 0 if _has_no_server(entry["conn_type"]) else entry["port"]),
             login=str(entry.get("login") or ""),
             password=str(entry.get("password") or ""),
             database=str(entry.get("schema") or ""),
@@ -158,7 +163,7 @@ def _from_uri(connection_id: str, uri: str, *, where: str) -> Connection:
         port = parts.port
         # A setting without a value is refused as any other: passed over, the session could be in the clear.
         extra: dict[str, Any] = dict(parse_qsl(parts.query, keep_blank_values=True))
-        is_one = parts.scheme and parts.hostname and port is not None
+        is_one = parts.scheme and (_has_no_server(parts.scheme) or (parts.hostname and port is not None))
         # The rest of a password with a `/`, `?` or `#` in it.
         is_torn = "@" in parts.path or parts.fragment or any("@" in name for name in extra)
     except ValueError:
@@ -177,8 +182,8 @@ def _from_uri(connection_id: str, uri: str, *, where: str) -> Connection:
     return _connection(
         connection_id,
         kind=parts.scheme,
-        host=parts.hostname,
-        port=port,
+        host=parts.hostname or "",
+        port=port or 0,
         login=unquote(parts.username or ""),
         password=unquote(parts.password or ""),
         database=unquote(parts.path.lstrip("/")),

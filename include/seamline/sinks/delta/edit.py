@@ -14,7 +14,7 @@ from seamline.sinks.delta.rows import RowIndex
 from seamline.sinks.delta.state import Action, DataFile, TableState, addition, removal
 from seamline.sinks.delta.vectors import VectorFile
 from seamline.sinks.lake.edit import RowEdit
-from seamline.sinks.lake.files import NewFiles
+from seamline.sinks.lake.files import NewFiles, local
 from seamline.sinks.lake.rows import FileRows
 from seamline.sinks.lake.storage import write_parquet
 
@@ -46,7 +46,7 @@ class TableEdit(RowEdit):
             yield from self._without_rows(path, vectors)
         yield from map(addition, self._added.values())
         if not vectors.is_empty:
-            vectors.write(self._files.beside(vectors.name))
+            vectors.write(local(self._files.beside(vectors.name)))
 
     def _without_rows(self, path: str, vectors: VectorFile) -> Iterator[Action]:
         """Of a file of before, or of this commit's own, from which a later batch took rows again."""
@@ -64,7 +64,7 @@ class TableEdit(RowEdit):
             del self._rows[path]
 
     def _write(self, rows: pa.Table, *, ending: str) -> str:
-        path = self._files.data(ending)
+        path = local(self._files.data(ending))
         write_parquet(rows, path)
         self._added[str(path)] = written_file(path, self._folder)
         return str(path)

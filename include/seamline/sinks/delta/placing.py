@@ -23,7 +23,7 @@ from seamline.sinks.delta.pointer import Pointer, folder_of
 from seamline.sinks.delta.state import Action, DataFile, TableState, addition, now_ms, removal
 from seamline.sinks.delta.types import NTZ, delta_schema
 from seamline.sinks.delta.vectors import Vector
-from seamline.sinks.lake.files import NewFiles, sync, url_of
+from seamline.sinks.lake.files import NewFiles, local, sync, url_of
 from seamline.sinks.lake.loads import staged_files
 from seamline.sinks.lake.sink import Mark
 from seamline.sinks.lake.store import CatalogueChanges, PointerMove
@@ -55,7 +55,7 @@ def changes_of_publish(
     moves = []
     for load in loads:
         paths = staged_files(place.warehouse, load).paths
-        moves.append(_placed(place, load.table, heads, _Arriving(data={path: None for path in paths}), mark))
+        moves.append(_placed(place, load.table, heads, _Arriving(data={local(path): None for path in paths}), mark))
     return CatalogueChanges(moves, aside)
 
 
@@ -175,7 +175,7 @@ def _linked(arriving: _Arriving, folder: Path, files: NewFiles) -> list[Action]:
     """Files under names of the table's own, and the deletion vectors that they had beside them."""
     added, vectors = list[Action](), set[Vector]()
     for path, known in arriving.data.items():
-        name = files.data(".parquet")
+        name = local(files.data(".parquet"))
         _link(path, name)
         vector = known.vector if known else None
         added.append(addition(written_file(name, folder, vector)))

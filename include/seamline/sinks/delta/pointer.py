@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seamline.domain.errors import Refused
-from seamline.sinks.lake.files import namespace_folder
+from seamline.sinks.lake.files import local, namespace_folder
 
 _PLAIN = re.compile(r"[^A-Za-z0-9_]+")
 _READABLE_MAX = 100
@@ -59,7 +59,7 @@ def version_of(number: int) -> int:
 
 def folder_of(warehouse: str, namespace: str, table: str, generation: int) -> Path:
     readable = _PLAIN.sub("-", table)[:_READABLE_MAX]
-    return namespace_folder(warehouse, namespace) / (readable if generation == 1 else f"{readable}.{generation}")
+    return local(namespace_folder(warehouse, namespace)) / (readable if generation == 1 else f"{readable}.{generation}")
 
 
 def folder_of_number(warehouse: str, namespace: str, table: str, number: int) -> Path:

@@ -29,7 +29,7 @@ from seamline.sinks.hive.cut_rows import Folder, Recorded
 from seamline.sinks.hive.metastore import Metastore, open_metastore
 from seamline.sinks.hive.options import options_of
 from seamline.sinks.hive.types import hive_columns
-from seamline.sinks.lake.files import sync
+from seamline.sinks.lake.files import local, make_folder, sync
 from seamline.sinks.lake.loads import claim, location_of, require_as_compared, staged_files
 
 
@@ -108,7 +108,7 @@ class HiveCuts:
         found = staged_files(self._warehouse, load)
         require_as_compared(found, load, types)
         # Of a table without rows there are no files: its partition leads to an empty folder.
-        (found.location / "data").mkdir(exist_ok=True)
+        make_folder(found.location / "data")
         sync(found.location)
         claim(found.location)
         return Folder(staged.table, staged.staged_as, hive_columns(definition), staged.rows)
@@ -222,7 +222,7 @@ class HiveCuts:
 
     def path_of(self, location: str) -> Path:
         """Where a partition of these rows lies."""
-        return location_of(self._warehouse, location) / "data"
+        return local(location_of(self._warehouse, location)) / "data"
 
     def files(self, location: str) -> list[Path]:
         return sorted(self.path_of(location).glob("*.parquet"))

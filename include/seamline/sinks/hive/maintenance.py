@@ -11,6 +11,7 @@ from seamline.ports.maintenance import LetGo
 from seamline.sinks.hive import cut_rows
 from seamline.sinks.hive.cuts import HiveCuts, open_cuts
 from seamline.sinks.hive.options import options_of
+from seamline.sinks.lake.files import local
 from seamline.sinks.lake.files import translated as on_disk
 from seamline.sinks.lake.loads import drop_abandoned, location_of
 
@@ -35,7 +36,7 @@ class HiveMaintenance:
         with translated("let go what nobody reads any more"), self._cuts.taking_turns():
             for location in cut_rows.folders_to_remove(session, self._destination.name, older_than=GRACE):
                 with on_disk(f"remove {location}"):
-                    folder = location_of(warehouse, location)
+                    folder = local(location_of(warehouse, location))
                     if folder.exists():
                         shutil.rmtree(folder)
                 cut_rows.forget_folder(session, location)

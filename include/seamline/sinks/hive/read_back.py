@@ -17,6 +17,7 @@ from seamline.sinks.hive import types
 from seamline.sinks.hive.metastore import Metastore, open_metastore
 from seamline.sinks.hive.options import options_of
 from seamline.sinks.hive.types import typed
+from seamline.sinks.lake.files import local
 from seamline.sinks.lake.loads import location_of
 from seamline.sinks.lake.read_view import Batches, LakeView
 from seamline.sinks.lake.row_copies import HeldRows
@@ -31,7 +32,8 @@ def open_published(
     with closing(open_metastore(resolve(options.metastore), destination.namespace)) as metastore:
         found: Mapping[Table, Batches] = {
             plan.table(one.table).definition: rows_of(
-                plan.table(one.table).definition, _folder(metastore, one, location_of(options.warehouse, one.name))
+                plan.table(one.table).definition,
+                _folder(metastore, one, local(location_of(options.warehouse, one.name))),
             )
             for one in tables
         }

@@ -5,8 +5,9 @@ from contextlib import closing
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports.cuts import PinnedTables
 from seamline.sinks.iceberg.derived import placed
+from seamline.sinks.iceberg.io import warehouse_io, warehouse_root
 from seamline.sinks.iceberg.options import options_of
-from seamline.sinks.iceberg.read_back import live
+from seamline.sinks.iceberg.read_back import live_in
 from seamline.sinks.iceberg.tags import IcebergTags
 from seamline.sinks.iceberg.views import IcebergViewFiles
 from seamline.sinks.lake import cuts as lake_cuts
@@ -20,11 +21,11 @@ def open_cuts(destination: DestinationPlan) -> LakeCuts:
     options = options_of(destination)
     catalogue = Catalogue(options.catalog)
     views = CutViews(catalogue, destination.cut_namespace, IcebergViewFiles(options, destination))
-    derived = CutDerived(options.warehouse, placed(options))
-    return lake_cuts.open_cuts(destination, catalogue, IcebergTags(), views, derived)
+    derived = CutDerived(warehouse_root(options), placed(options))
+    return lake_cuts.open_cuts(destination, catalogue, IcebergTags(warehouse_io(options)), views, derived)
 
 
 def pin_live(plan: SyncPlan, destination: DestinationPlan, count: int, *, run_id: str) -> PinnedTables:
     """`kinds.sink.CutsLiveTables`."""
     with closing(open_cuts(destination)) as cuts:
-        return lake_cuts.pin_live(cuts, plan, destination, count, run_id=run_id, live=live)
+        return lake_cuts.pin_live(cuts, plan, destination, count, run_id=run_id, live=live_in(destination))

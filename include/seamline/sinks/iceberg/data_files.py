@@ -2,7 +2,6 @@
 
 import struct
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,8 @@ from seamline.sinks.iceberg.partitions import Division
 from seamline.sinks.lake.files import url_of
 from seamline.sinks.lake.loads import StagedFiles
 from seamline.sinks.lake.rows import Numbers
-from seamline.sinks.lake.storage import whole_bounds, write_parquet
+from seamline.sinks.lake.storage import parquet_file, whole_bounds, write_parquet
+from seamline.sinks.lake.stores import FilePath
 
 _FIELD_ID = "PARQUET:field_id"
 _DELETES = pa.schema(
@@ -27,9 +27,9 @@ _DELETES = pa.schema(
 _PACKED = {pa.int32(): "<i", pa.int64(): "<q"}
 
 
-def written_file(path: Path, *, partition: Record | None = None) -> DataFile:
+def written_file(path: FilePath, *, partition: Record | None = None) -> DataFile:
     """A data file that lies there, as a manifest lists it."""
-    found = pq.ParquetFile(path)
+    found = parquet_file(path)
     rows, bounds = found.metadata.num_rows, _bounds_of(found)
     return _file_of(path, rows, bounds, content=DataFileContent.DATA, partition=partition)
 
@@ -39,7 +39,7 @@ def data_files(staged: StagedFiles, division: Division) -> list[DataFile]:
     return [written_file(path, partition=division.partition_of(path)) for path in staged.paths]
 
 
-def write_deletes(positions: Mapping[str, Numbers], path: Path) -> DataFile:
+def write_deletes(positions: Mapping[str, Numbers], path: FilePath) -> DataFile:
     """Position deletes of some data files as one file, in the order that Iceberg asks for."""
     names = sorted(positions)
     counts = [len(positions[name]) for name in names]
@@ -56,7 +56,7 @@ def write_deletes(positions: Mapping[str, Numbers], path: Path) -> DataFile:
 
 
 def _file_of(
-    path: Path, rows: int, bounds: Bounds, *, content: DataFileContent, partition: Record | None = None
+    path: FilePath, rows: int, bounds: Bounds, *, content: DataFileContent, partition: Record | None = None
 ) -> DataFile:
     size, where = path.stat().st_size, partition or Record()
     return data_file(url_of(path), rows=rows, size=size, content=content, bounds=bounds, partition=where)

@@ -1,11 +1,13 @@
 """Derived tables of Iceberg tables: `lake.derived` over pyiceberg's scans, and their place when a cut is published."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import DestinationPlan
 from seamline.ports import Load
 from seamline.sinks.iceberg import types
+from seamline.sinks.iceberg.io import warehouse_io, warehouse_root
 from seamline.sinks.iceberg.options import LakeOptions, options_of
 from seamline.sinks.iceberg.placing import Placing
 from seamline.sinks.iceberg.reading import IcebergTable
@@ -18,7 +20,8 @@ from seamline.sinks.lake.store import PointerMove
 
 def derived_tables(destination: DestinationPlan) -> LakeDerived:
     options = options_of(destination)
-    return LakeDerived(Catalogue(options.catalog), options.warehouse, destination.namespace, types, _opened)
+    root, opened = warehouse_root(options), partial(_opened, connection=options.warehouse_connection)
+    return LakeDerived(Catalogue(options.catalog), root, destination.namespace, types, opened)
 
 
 def placed(options: LakeOptions) -> Placed:
@@ -27,10 +30,12 @@ def placed(options: LakeOptions) -> Placed:
     def moves(
         stream: StreamId, loads: Sequence[Load], staged: Mapping[str, StagedFiles], heads: Mapping[str, str]
     ) -> Sequence[PointerMove]:
-        return Placing(options, f"{stream.sync}-derived").of_publish(loads, staged, heads, {}).moves
+        return (
+            Placing(options, warehouse_io(options), f"{stream.sync}-derived").of_publish(loads, staged, heads, {}).moves
+        )
 
     return moves
 
 
-def _opened(name: str, location: str, snapshot_id: int, columns: Sequence[str]) -> IcebergTable:
-    return IcebergTable(name, location, snapshot_id, tuple(columns))
+def _opened(name: str, location: str, snapshot_id: int, columns: Sequence[str], *, connection: str) -> IcebergTable:
+    return IcebergTable(name, location, snapshot_id, tuple(columns), connection)

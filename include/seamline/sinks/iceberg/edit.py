@@ -13,9 +13,10 @@ from seamline.sinks.iceberg.manifests import Head
 from seamline.sinks.iceberg.rows import RowIndex
 from seamline.sinks.iceberg.snapshot import FileChanges, staged_head
 from seamline.sinks.lake.edit import RowEdit
-from seamline.sinks.lake.files import NewFiles, path_of
+from seamline.sinks.lake.files import NewFiles
 from seamline.sinks.lake.rows import FileRows
 from seamline.sinks.lake.storage import write_parquet
+from seamline.sinks.lake.stores import FilePath
 
 # So many files of deletes become one. So do fewer ones, where they name more rows of files that are gone than live.
 DELETES_JOINED = 20
@@ -40,6 +41,9 @@ class TableEdit(RowEdit):
         changes = FileChanges(tuple(self._added.values()), deletes, self._out)
         return staged_head(self._head, changes, self._files), self._rows
 
+    def _file_at(self, path: str) -> FilePath:
+        return self._head.io.path_of(path)
+
     def _write(self, rows: pa.Table, *, ending: str) -> str:
         path = self._files.data(ending)
         write_parquet(rows, path)
@@ -48,7 +52,7 @@ class TableEdit(RowEdit):
         return file.file_path
 
     def _drop_added(self) -> None:
-        self._files.drop(path_of(path) for path in self._added)
+        self._files.drop(map(self._file_at, self._added))
         self._added = {}
 
     def _empty(self) -> None:

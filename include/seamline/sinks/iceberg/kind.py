@@ -76,10 +76,11 @@ class Iceberg:
         return grant_script(database or f"<database of {destination.name}>", logins=logins)
 
     def load_area(self, destination: DestinationPlan, *, run_id: str) -> LoadArea:  # noqa: ARG002
+        from seamline.sinks.iceberg.io import warehouse_root
         from seamline.sinks.iceberg.options import options_of
         from seamline.sinks.lake.loads import LakeLoadArea
 
-        return LakeLoadArea(options_of(destination).warehouse, destination.namespace)
+        return LakeLoadArea(warehouse_root(options_of(destination)), destination.namespace)
 
     def load(self, destination: DestinationPlan, place: StagedPlace, rows: TableRows) -> int:
         from seamline.sinks.iceberg.options import options_of
@@ -109,10 +110,11 @@ class Iceberg:
         position: Position,
     ) -> Sequence[StagedView]:
         from seamline.sinks.iceberg import types
+        from seamline.sinks.iceberg.io import warehouse_root
         from seamline.sinks.iceberg.options import options_of
         from seamline.sinks.lake.read_back import open_staged
 
-        return open_staged(options_of(destination).warehouse, loads, count, position=position, storage=types)
+        return open_staged(warehouse_root(options_of(destination)), loads, count, position=position, storage=types)
 
     def open_published(
         self, plan: SyncPlan, destination: DestinationPlan, tables: Sequence[PublishedTable], *, position: Position

@@ -5,6 +5,7 @@ from contextlib import closing
 from seamline.databases.postgres.client import Session
 from seamline.plan.model import DestinationPlan
 from seamline.sinks.iceberg.cuts import open_cuts
+from seamline.sinks.iceberg.io import warehouse_root
 from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.iceberg.orphans import drop_orphans
 from seamline.sinks.lake import maintenance
@@ -20,10 +21,10 @@ def open_maintenance(destination: DestinationPlan) -> LakeMaintenance:
 
     def drop() -> int:
         with closing(open_cuts(destination)) as cuts:
-            return drop_abandoned(options.warehouse, destination.namespace) + cuts.drop_old_pins()
+            return drop_abandoned(warehouse_root(options), destination.namespace) + cuts.drop_old_pins()
 
     def orphans(session: Session) -> int:
         with translated("drop the files that no table names"):
-            return drop_orphans(session, catalogue, options.warehouse, destination.namespace)
+            return drop_orphans(session, catalogue, options, destination.namespace)
 
     return maintenance.open_maintenance(destination, catalogue, drop_abandoned=drop, drop_orphans=orphans)

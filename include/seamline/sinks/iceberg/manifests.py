@@ -4,12 +4,10 @@ pyiceberg 0.12 writes no manifest of deletes, and nothing of format 3: that is a
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Final
 
 from pyiceberg.avro.file import AvroOutputFile
-from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import (
     MANIFEST_LIST_FILE_SCHEMAS,
     DataFile,
@@ -29,9 +27,10 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import IcebergBaseModel, Record, TableVersion
 
 from seamline.domain.errors import Refused
+from seamline.sinks.iceberg.io import LOCAL_IO, WarehouseIO
 from seamline.sinks.lake.files import url_of
+from seamline.sinks.lake.stores import FilePath
 
-FILE_IO = PyArrowFileIO()
 _WITH_ROW_IDS: Final = 3
 _COMPRESSION: Final = "deflate"
 # Reserved by Iceberg for the columns of position deletes.
@@ -41,8 +40,10 @@ DELETED_FILE_ID, DELETED_POSITION_ID = 2147483546, 2147483545
 class _Writer(ManifestWriterV2):
     """Of either content and of format 3: pyiceberg's own writes data of format 2 alone."""
 
-    def __init__(self, metadata: TableMetadata, path: Path, snapshot_id: int, content: ManifestContent) -> None:
-        output = FILE_IO.new_output(url_of(path))
+    def __init__(
+        self, metadata: TableMetadata, path: FilePath, snapshot_id: int, content: ManifestContent, io: WarehouseIO
+    ) -> None:
+        output = io.new_output(url_of(path))
         super().__init__(metadata.spec(), metadata.schema(), output, snapshot_id, _COMPRESSION)
         self._content = content
         self._version = metadata.format_version
@@ -62,9 +63,9 @@ class _Writer(ManifestWriterV2):
 class _ListWriter(ManifestListWriterV2):
     """Of format 3 too, where a manifest of rows says the id of the first."""
 
-    def __init__(self, path: Path, snapshot: Snapshot) -> None:
+    def __init__(self, path: FilePath, snapshot: Snapshot, io: WarehouseIO) -> None:
         assert snapshot.sequence_number is not None, "every snapshot here has one"
-        output = FILE_IO.new_output(url_of(path))
+        output = io.new_output(url_of(path))
         super().__init__(
             output, snapshot.snapshot_id, snapshot.parent_snapshot_id, snapshot.sequence_number, _COMPRESSION
         )
@@ -100,13 +101,14 @@ def rows_with_ids(manifest: ManifestFile) -> int:
 @dataclass(frozen=True, slots=True)
 class Head:
     """A table as one metadata file says it is. `manifests` are those of its current snapshot; `data` and `deletes` what
-    lives of them."""
+    lives of them. `io`: reaches its files."""
 
     location: str
     metadata: TableMetadataV2 | TableMetadataV3
     manifests: tuple[ManifestFile, ...]
     data: tuple[ManifestEntry, ...]
     deletes: tuple[ManifestEntry, ...]
+    io: WarehouseIO = field(default=LOCAL_IO, compare=False, repr=False)
 
     @property
     def paths(self) -> frozenset[str]:
@@ -118,11 +120,11 @@ class Head:
         return self.metadata.current_snapshot_id
 
 
-def read_metadata(location: str) -> TableMetadata:
-    return FromInputFile.table_metadata(FILE_IO.new_input(location))
+def read_metadata(location: str, io: WarehouseIO = LOCAL_IO) -> TableMetadata:
+    return FromInputFile.table_metadata(io.new_input(location))
 
 
-def write_metadata(metadata: TableMetadata, path: Path) -> str:
+def write_metadata(metadata: TableMetadata, path: FilePath) -> str:
     """Where it lies now."""
     path.write_text(metadata_json(metadata), encoding="utf-8")
     return url_of(path)
@@ -133,9 +135,9 @@ def metadata_json(metadata: TableMetadata) -> str:
     return IcebergBaseModel.model_dump_json(metadata)
 
 
-def read_head(location: str) -> Head:
+def read_head(location: str, io: WarehouseIO = LOCAL_IO) -> Head:
     """Refused: a table that somebody else has changed beyond what is continued here."""
-    metadata = read_metadata(location)
+    metadata = read_metadata(location, io)
     if isinstance(metadata, TableMetadataV1) or len(metadata.partition_specs) > 1:
         raise Refused(
             f"the table at {metadata.location} has format {metadata.format_version} and"
@@ -143,9 +145,9 @@ def read_head(location: str) -> Head:
             hint="somebody has altered it: onboard its sync again, after the table is renamed or dropped",
         )
     snapshot = metadata.current_snapshot()
-    manifests = tuple(snapshot.manifests(FILE_IO)) if snapshot is not None else ()
+    manifests = tuple(snapshot.manifests(io)) if snapshot is not None else ()
     data, deletes = (
-        tuple(entry for one in manifests if one.content == content for entry in one.fetch_manifest_entry(FILE_IO))
+        tuple(entry for one in manifests if one.content == content for entry in one.fetch_manifest_entry(io))
         for content in (ManifestContent.DATA, ManifestContent.DELETES)
     )
     if any(entry.data_file.content == DataFileContent.EQUALITY_DELETES for entry in deletes):
@@ -153,7 +155,7 @@ def read_head(location: str) -> Head:
             f"the table at {metadata.location} has equality deletes, which somebody else has written",
             hint="onboard its sync again",
         )
-    return Head(location, metadata, manifests, data, deletes)
+    return Head(location, metadata, manifests, data, deletes, io)
 
 
 def data_file(
@@ -177,8 +179,8 @@ Bounds = tuple[dict[int, bytes], dict[int, bytes]]
 
 
 def write_manifest(
-    metadata: TableMetadata,
-    path: Path,
+    head: Head,
+    path: FilePath,
     snapshot_id: int,
     content: ManifestContent,
     *,
@@ -186,8 +188,8 @@ def write_manifest(
     removed: Iterable[ManifestEntry] = (),
     kept: Iterable[ManifestEntry] = (),
 ) -> ManifestFile:
-    """One manifest with what a snapshot adds, takes away, or goes on with."""
-    with _Writer(metadata, path, snapshot_id, content) as writer:
+    """One manifest with what a snapshot of a table adds, takes away, or goes on with."""
+    with _Writer(head.metadata, path, snapshot_id, content, head.io) as writer:
         for file in added:
             entry = ManifestEntry.from_args(
                 status=ManifestEntryStatus.ADDED, snapshot_id=snapshot_id, sequence_number=None, data_file=file
@@ -200,7 +202,7 @@ def write_manifest(
     return writer.to_manifest_file()
 
 
-def write_list(path: Path, snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> None:
+def write_list(path: FilePath, snapshot: Snapshot, manifests: Sequence[ManifestFile], io: WarehouseIO) -> None:
     """The manifest list of a snapshot. One that has a first row id gives each manifest of rows its own, in order."""
-    with _ListWriter(path, snapshot) as writer:
+    with _ListWriter(path, snapshot, io) as writer:
         writer.add_manifests(list(manifests))

@@ -7,7 +7,6 @@ values that the log left out, copies that are too few. What follows names rows b
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -19,13 +18,13 @@ from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding
 from seamline.domain.errors import InvariantViolated
 from seamline.kinds.frames import Frames
-from seamline.sinks.iceberg.manifests import FILE_IO
+from seamline.sinks.iceberg.io import WarehouseIO
 from seamline.sinks.iceberg.snapshot import let_go
 from seamline.sinks.iceberg.span_catalogue import NAMESPACE, SpanTable
 from seamline.sinks.iceberg.types import framed, from_frame, storage_schema
 from seamline.sinks.lake.batches import findings_of, net_copies, require_copies, require_stored
-from seamline.sinks.lake.files import path_of
 from seamline.sinks.lake.identity import ROW_HASH
+from seamline.sinks.lake.stores import FilePath
 from seamline.values.arrow import schema_of
 from seamline.values.changes import ChangeBatch
 
@@ -91,7 +90,9 @@ class TableMerge:
         self._span.files.drop()
 
     def _note_files(self) -> None:
-        self._span.files.written(dict.fromkeys(path for one in self._span.added for path in _files_of(one)))
+        self._span.files.written(
+            dict.fromkeys(path for one in self._span.added for path in _files_of(one, self._span.io))
+        )
 
     def _empty(self) -> None:
         self._run(f"DELETE FROM {self._name}")
@@ -226,12 +227,12 @@ def _origins(table: Table, batch: ChangeBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(keys, schema=schema_of(replace(table, columns=table.key_columns)))
 
 
-def _files_of(snapshot: Snapshot) -> Iterator[Path]:
+def _files_of(snapshot: Snapshot, io: WarehouseIO) -> Iterator[FilePath]:
     """All that a snapshot has added: its list, its manifests, files of rows and of deletes."""
-    yield path_of(snapshot.manifest_list)
-    for manifest in snapshot.manifests(FILE_IO):
+    yield io.path_of(snapshot.manifest_list)
+    for manifest in snapshot.manifests(io):
         if manifest.added_snapshot_id == snapshot.snapshot_id:
-            yield path_of(manifest.manifest_path)
-            for entry in manifest.fetch_manifest_entry(FILE_IO):
+            yield io.path_of(manifest.manifest_path)
+            for entry in manifest.fetch_manifest_entry(io):
                 if entry.status == ManifestEntryStatus.ADDED:
-                    yield path_of(entry.data_file.file_path)
+                    yield io.path_of(entry.data_file.file_path)

@@ -15,14 +15,15 @@ FORMAT: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class LakeOptions:
-    """`catalog`: the catalogue's name, by which all its clients call it. `warehouse`: a folder. `layouts`: of tables
-    with partitions or an order."""
+    """`catalog`: the catalogue's name, by which all its clients call it. `warehouse`: a folder, or the URL of a store;
+    `warehouse_connection`: id of what leads there. `layouts`: of tables with partitions or an order."""
 
     catalog: str
     warehouse: str
     write: str = NATIVE
     format_version: int = FORMAT
     layouts: Mapping[str, TableLayout] = field(default_factory=dict)
+    warehouse_connection: str = ""
 
     def layout(self, table: str) -> TableLayout:
         return self.layouts.get(table, TableLayout())
@@ -37,6 +38,7 @@ def options_of(destination: DestinationPlan) -> LakeOptions:
             found.get("write", NATIVE),
             int(found.get("format_version", FORMAT)),
             {name: TableLayout.of(said) for name, said in json.loads(found.get("layouts", "{}")).items()},
+            found.get("warehouse_connection", ""),
         )
     except KeyError as exc:
         raise Refused(

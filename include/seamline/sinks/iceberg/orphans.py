@@ -15,11 +15,14 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table.metadata import TableMetadata
 
 from seamline.databases.postgres.client import Session, translated
-from seamline.domain.errors import TransientError
-from seamline.sinks.iceberg.manifests import FILE_IO, read_metadata
+from seamline.domain.errors import Refused, TransientError
+from seamline.sinks.iceberg.io import WarehouseIO, warehouse_io, warehouse_root
+from seamline.sinks.iceberg.manifests import read_metadata
+from seamline.sinks.iceberg.options import LakeOptions
 from seamline.sinks.lake.catalogue import Catalogue
-from seamline.sinks.lake.files import path_of
+from seamline.sinks.lake.files import files_in
 from seamline.sinks.lake.loads import claimed
+from seamline.sinks.lake.stores import FilePath
 
 # No commit takes so long: a younger file may be one that somebody is about to commit.
 GUARD_S = 86_400
@@ -29,17 +32,18 @@ _ENDINGS = (".parquet", ".avro", ".metadata.json", ".puffin")
 _ATTEMPTS = 5
 
 
-def drop_orphans(session: Session, catalogue: Catalogue, warehouse: str, namespace: str) -> int:
+def drop_orphans(session: Session, catalogue: Catalogue, options: LakeOptions, namespace: str) -> int:
     """How many. TransientError: what is named cannot be read, so nothing was dropped."""
-    oldest, warehouse_folder = time.time() - GUARD_S, _there(Path(warehouse).absolute())
+    root, io = warehouse_root(options), warehouse_io(options)
+    oldest, warehouse = time.time() - GUARD_S, _there(root)
     # Listed before the pointers are read: what is committed meanwhile is named by then, or too young to be listed.
     found = {
-        folder: ({*map(_there, tables)}, list(_old_files(folder, oldest)))
-        for folder, tables in claimed(warehouse, namespace, before_s=oldest).items()
+        folder: ({_lies_at(table, io) for table in tables}, list(_old_files(folder, oldest)))
+        for folder, tables in claimed(root, namespace, before_s=oldest).items()
     }
     if not any(files for _, files in found.values()):
         return 0
-    locations, named = _named(session, catalogue, warehouse_folder)
+    locations, named = _named(session, catalogue, io, warehouse)
     dropped = 0
     for tables, files in found.values():
         for path in files if tables & locations else ():
@@ -49,29 +53,32 @@ def drop_orphans(session: Session, catalogue: Catalogue, warehouse: str, namespa
     return dropped
 
 
-def _old_files(folder: Path, oldest: float) -> Iterator[Path]:
+def _old_files(folder: FilePath, oldest: float) -> Iterator[FilePath]:
     for part in _FOLDERS:
-        for path in (folder / part).glob("*"):
-            if path.name.endswith(_ENDINGS) and path.stat().st_mtime < oldest:
+        for path, status in files_in(folder / part):
+            if path.name.endswith(_ENDINGS) and status.st_mtime < oldest:
                 yield path
 
 
-def _named(session: Session, catalogue: Catalogue, warehouse: Path) -> tuple[set[Path], set[Path]]:
+def _named(
+    session: Session, catalogue: Catalogue, io: WarehouseIO, warehouse: FilePath
+) -> tuple[set[FilePath], set[FilePath]]:
     """The folders of all tables that lie in this warehouse, and every file that one of them names."""
     for attempt in range(_ATTEMPTS):
         manifests = dict[str, ManifestFile]()
-        locations, named = set[Path](), set[Path]()
+        locations, named = set[FilePath](), set[FilePath]()
         try:
             with translated("read the pointers of all tables"):
                 pointers = catalogue.all_pointers(session)
             for pointer in pointers:
-                if _lies_at(pointer).is_relative_to(warehouse):
-                    metadata = read_metadata(pointer)
-                    locations.add(_lies_at(metadata.location))
-                    named |= {_lies_at(pointer), *_named_by(metadata, manifests)}
+                if _lies_in(warehouse, pointer, io):
+                    metadata = read_metadata(pointer, io)
+                    locations.add(_lies_at(metadata.location, io))
+                    urls = {pointer, *_named_by(metadata, manifests, io)}
+                    named |= {_lies_at(url, io) for url in urls}
             for manifest in manifests.values():
-                entries = manifest.fetch_manifest_entry(FILE_IO, discard_deleted=True)
-                named |= {_lies_at(entry.data_file.file_path) for entry in entries}
+                entries = manifest.fetch_manifest_entry(io, discard_deleted=True)
+                named |= {_lies_at(entry.data_file.file_path, io) for entry in entries}
         except FileNotFoundError as exc:
             if attempt == _ATTEMPTS - 1:
                 raise TransientError(
@@ -84,24 +91,32 @@ def _named(session: Session, catalogue: Catalogue, warehouse: Path) -> tuple[set
     raise AssertionError("the last attempt has ended it")
 
 
-def _named_by(metadata: TableMetadata, manifests: dict[str, ManifestFile]) -> Iterator[Path]:
-    """Its files but those of rows, whose manifests are added here, each once."""
-    yield from (_lies_at(entry.metadata_file) for entry in metadata.metadata_log)
-    yield from (_lies_at(one.statistics_path) for one in (*metadata.statistics, *metadata.partition_statistics))
+def _named_by(metadata: TableMetadata, manifests: dict[str, ManifestFile], io: WarehouseIO) -> Iterator[str]:
+    """The URLs of its files but those of rows, whose manifests are added here, each once."""
+    yield from (entry.metadata_file for entry in metadata.metadata_log)
+    yield from (one.statistics_path for one in (*metadata.statistics, *metadata.partition_statistics))
     for snapshot in metadata.snapshots:
-        yield _lies_at(snapshot.manifest_list)
-        for manifest in snapshot.manifests(FILE_IO):
+        yield snapshot.manifest_list
+        for manifest in snapshot.manifests(io):
             manifests.setdefault(manifest.manifest_path, manifest)
-            yield _lies_at(manifest.manifest_path)
+            yield manifest.manifest_path
 
 
-def _lies_at(url: str) -> Path:
-    return _there(path_of(url))
+def _lies_in(warehouse: FilePath, pointer: str, io: WarehouseIO) -> bool:
+    """Other tables of the catalogue may lie in another store, or in a folder."""
+    try:
+        return _lies_at(pointer, io).is_relative_to(warehouse)  # type: ignore[arg-type]
+    except Refused:
+        return False
 
 
-def _there(path: Path) -> Path:
+def _lies_at(url: str, io: WarehouseIO) -> FilePath:
+    return _there(io.path_of(url))
+
+
+def _there(path: FilePath) -> FilePath:
     """By the name that its folder really has: a client may come to the warehouse by another one."""
-    return _real(path.parent) / path.name
+    return _real(path.parent) / path.name if isinstance(path, Path) else path
 
 
 @lru_cache(maxsize=10_000)

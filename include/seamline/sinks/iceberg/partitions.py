@@ -1,13 +1,11 @@
 """A table's layout as Iceberg has it, and rows divided by it: each file of a load lies in one partition."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortDirection, SortField, SortOrder
@@ -17,18 +15,21 @@ from pyiceberg.typedef import Record
 from seamline.domain.catalogue import Table
 from seamline.kinds.bulk import StagedPlace, TableRows
 from seamline.sinks.iceberg import types
+from seamline.sinks.iceberg.io import warehouse_root
 from seamline.sinks.iceberg.layout import Partitioned, TableLayout
 from seamline.sinks.iceberg.options import LakeOptions
 from seamline.sinks.iceberg.types import iceberg_type
 from seamline.sinks.lake import loads as lake_loads
 from seamline.sinks.lake.rows import Numbers
+from seamline.sinks.lake.storage import parquet_file
+from seamline.sinks.lake.stores import FilePath
 
 
 def load(options: LakeOptions, place: StagedPlace, rows: TableRows) -> int:
     """`SinkKind.load`."""
     layout = options.layout(place.table.name)
     parts = None if layout == TableLayout() else Division(place.table, layout).parts
-    return lake_loads.load(options.warehouse, place, rows, types, parts=parts)
+    return lake_loads.load(warehouse_root(options), place, rows, types, parts=parts)
 
 
 def spec_of(layout: TableLayout, schema: Schema) -> PartitionSpec:
@@ -77,12 +78,12 @@ class Division:
         for taken in np.split(order, ends):
             yield self._sorted(rows.take(pa.array(taken)))
 
-    def partition_of(self, file: Path) -> Record:
+    def partition_of(self, file: FilePath) -> Record:
         """The partition of a file that holds one: that of its first row."""
         if not self._transforms:
             return Record()
         names = list(dict.fromkeys(name for name, _ in self._transforms))
-        first = pa.Table.from_batches([next(pq.ParquetFile(file).iter_batches(batch_size=1, columns=names))])
+        first = pa.Table.from_batches([next(parquet_file(file).iter_batches(batch_size=1, columns=names))])
         found = (_transformed(first.column(name), transform) for name, transform in self._transforms)
         return Record(*(values[numbers[0]] for numbers, values in found))
 

@@ -2,10 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from pyiceberg.manifest import DataFile, FileFormat
-from pyiceberg.table import StaticTable
 from pyiceberg.types import NestedField
 
 from seamline.domain.catalogue import Table
@@ -13,14 +11,16 @@ from seamline.domain.errors import NotCaughtUp, SchemaConflict
 from seamline.ports import Joining, Load
 from seamline.sinks.iceberg.data_files import data_files, written_file
 from seamline.sinks.iceberg.edit import replaced
+from seamline.sinks.iceberg.io import WarehouseIO, static_table
 from seamline.sinks.iceberg.manifests import Head, read_head
 from seamline.sinks.iceberg.options import LakeOptions
 from seamline.sinks.iceberg.partitions import Division
 from seamline.sinks.iceberg.snapshot import FileChanges, new_head, staged_head
 from seamline.sinks.iceberg.types import storage_schema
-from seamline.sinks.lake.files import NewFiles, path_of, url_of
+from seamline.sinks.lake.files import NewFiles
 from seamline.sinks.lake.loads import StagedFiles, claim, written_apart
 from seamline.sinks.lake.store import CatalogueChanges, PointerMove
+from seamline.sinks.lake.stores import FilePath
 
 _Heads = Mapping[str, str]
 
@@ -30,6 +30,7 @@ class Placing:
     """Of one stream's tables. `mark` stands in the names of files."""
 
     options: LakeOptions
+    io: WarehouseIO
     mark: str
 
     def of_publish(
@@ -50,7 +51,7 @@ class Placing:
             if table.name not in arriving:
                 raise NotCaughtUp(f"table {table.name} is not in its incremental snapshot", table=table.name)
             taken[table.name] = arriving[table.name]
-            moves.append(self._of_snapshot(table, read_head(arriving[table.name]), heads.get(table.name, "")))
+            moves.append(self._of_snapshot(table, read_head(arriving[table.name], self.io), heads.get(table.name, "")))
         there = {name: kept for name, kept in joining.kept_as.items() if name in heads}
         return CatalogueChanges(moves, there, joining.incremental_namespace, taken)
 
@@ -58,23 +59,23 @@ class Placing:
         found = data_files(staged, self._division(load.table))
         if live:
             before = self._continued(load.table, live)
-            claim(staged.location, table=path_of(before.metadata.location))
-            files = NewFiles(before.metadata.location, self.mark)
+            claim(staged.location, table=self._folder_of(before))
+            files = NewFiles(self._folder_of(before), self.mark)
             after = replaced(before, found, (), files)
         else:
             claim(staged.location)
             before = self._new_head(load.table, staged.location)
-            files = NewFiles(url_of(staged.location), self.mark)
+            files = NewFiles(staged.location, self.mark)
             after = staged_head(before, FileChanges(found), files)
         files.synced()
         return move_of(load.table.name, before, after)
 
     def _of_snapshot(self, table: Table, found: Head, live: str) -> PointerMove:
         if not live:
-            return move_of(table.name, Head("", found.metadata, (), (), ()), found)
+            return move_of(table.name, Head("", found.metadata, (), (), (), self.io), found)
         before = self._continued(table, live)
-        claim(path_of(found.metadata.location), table=path_of(before.metadata.location))
-        files = NewFiles(before.metadata.location, self.mark)
+        claim(self._folder_of(found), table=self._folder_of(before))
+        files = NewFiles(self._folder_of(before), self.mark)
         data, deletes = ([entry.data_file for entry in entries] for entries in (found.data, found.deletes))
         if any(one.file_format is not FileFormat.PARQUET for one in deletes):
             data, deletes = self._without_deletes(table, found, files), []
@@ -86,7 +87,7 @@ class Placing:
         """The living rows in files of their own: a manifest that pyiceberg reads says too little of a deletion vector
         to be written again."""
         division, names = self._division(table), storage_schema(table).names
-        scan = StaticTable.from_metadata(found.location).scan(selected_fields=tuple(names))
+        scan = static_table(found.location, self.io).scan(selected_fields=tuple(names))
         rows = (batch.cast(storage_schema(table)) for batch in scan.to_arrow_batch_reader())
         written = written_apart(rows, files, division.parts)
         return [written_file(path, partition=division.partition_of(path)) for path, _ in written]
@@ -94,14 +95,17 @@ class Placing:
     def _division(self, table: Table) -> Division:
         return Division(table, self.options.layout(table.name))
 
-    def _new_head(self, table: Table, location: Path) -> Head:
+    def _folder_of(self, head: Head) -> FilePath:
+        return self.io.path_of(head.metadata.location)
+
+    def _new_head(self, table: Table, location: FilePath) -> Head:
         layout = self.options.layout(table.name)
-        return new_head(table, location, layout=layout, format_version=self.options.format_version)
+        return new_head(table, location, layout=layout, format_version=self.options.format_version, io=self.io)
 
     def _continued(self, table: Table, live: str) -> Head:
         """SchemaConflict where the table that is there has other columns, or another layout, than the planned one."""
-        head = read_head(live)
-        metadata, wanted = head.metadata, self._new_head(table, path_of(live)).metadata
+        head = read_head(live, self.io)
+        metadata, wanted = head.metadata, self._new_head(table, self.io.path_of(live)).metadata
         found, planned = (_columns(one.schema().fields) for one in (metadata, wanted))
         differs = [f"column {name} (type, NULL)" for name in sorted({name for name, *_ in found ^ planned})]
         differs += [

@@ -26,8 +26,11 @@ OF_ICEBERG = frozenset(
 
 def problems(plan: SyncPlan, destination: DestinationPlan) -> tuple[Problem, ...]:
     options = options_of(destination)
-    found = [*of_warehouse(options.warehouse), *of_all_names(plan, reserved=OF_ICEBERG)]
-    found += of_namespace(options.warehouse, destination.namespace, others="_delta_log")
+    connection = options.warehouse_connection
+    found = [*of_warehouse(options.warehouse, connection)]
+    if not found:
+        found += of_namespace(options.warehouse, destination.namespace, others="_delta_log", connection=connection)
+    found += of_all_names(plan, reserved=OF_ICEBERG)
     return (
         *(Problem(f"destination {destination.name}: {what}", cure) for what, cure in found),
         *problems_of_the_catalogue(plan, destination, Catalogue(options.catalog)),

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 
 import pyarrow as pa
-from pyiceberg.table import StaticTable
 
 from seamline.adapters.connections import resolve
 from seamline.databases.postgres.client import Session, open_session
@@ -15,50 +15,57 @@ from seamline.domain.position import Position
 from seamline.domain.staged_cut import StagedTable
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.sinks.iceberg import types
+from seamline.sinks.iceberg.io import LOCAL_IO, WarehouseIO, static_table, warehouse_io, warehouse_root
 from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.iceberg.types import typed
 from seamline.sinks.lake import read_back
 from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.files import translated
-from seamline.sinks.lake.read_back import date_of, location_in
+from seamline.sinks.lake.read_back import Live, date_of, location_in
 from seamline.sinks.lake.read_view import Batches, LakeView
 from seamline.sinks.lake.row_copies import HeldRows
 
 
 def open_live(plan: SyncPlan, destination: DestinationPlan, count: int) -> list[LakeView]:
     catalogue = Catalogue(options_of(destination).catalog)
-    return read_back.open_live(plan, destination, count, catalogue=catalogue, live=live)
+    return read_back.open_live(plan, destination, count, catalogue=catalogue, live=live_in(destination))
 
 
 def open_published(
     plan: SyncPlan, destination: DestinationPlan, tables: Sequence[PublishedTable], *, position: Position
 ) -> LakeView:
     """Of each table of a cut the rows of its business date."""
-    catalogue = Catalogue(options_of(destination).catalog)
+    options = options_of(destination)
+    catalogue, io = Catalogue(options.catalog), warehouse_io(options)
     with closing(open_session(resolve(destination.connection), application_name="seamline reads back")) as session:
         heads = catalogue.pointers(session, destination.namespace)
-    return LakeView(position, {plan.table(one.table).definition: _published(plan, one, heads) for one in tables})
+    return LakeView(position, {plan.table(one.table).definition: _published(plan, one, heads, io) for one in tables})
 
 
 def held_rows(destination: DestinationPlan) -> HeldRows:
     """What runs hold there."""
     options = options_of(destination)
-    catalogue = Catalogue(options.catalog)
+    catalogue, io = Catalogue(options.catalog), warehouse_io(options)
 
     def pinned(session: Session, table: Table, staged: StagedTable) -> Batches:
         location = location_in(catalogue.pointers(session, destination.namespace), table)
         number = int(staged.staged_as)
-        if StaticTable.from_metadata(location).snapshot_by_id(number) is None:
+        if static_table(location, io).snapshot_by_id(number) is None:
             raise Refused(f"table {table.name} has no snapshot {number} any more", table=table.name)
-        return live(table, location, number)
+        return live(table, location, number, io=io)
 
-    return HeldRows(options.warehouse, types, pinned)
+    return HeldRows(warehouse_root(options), types, pinned)
 
 
-def live(table: Table, location: str, snapshot_id: int | None = None) -> Batches:
+def live_in(destination: DestinationPlan) -> Live:
+    """Reads tables of its warehouse at their heads."""
+    return partial(live, io=warehouse_io(options_of(destination)))
+
+
+def live(table: Table, location: str, snapshot_id: int | None = None, *, io: WarehouseIO = LOCAL_IO) -> Batches:
     """At its head, or at another snapshot."""
     names = tuple(column.name for column in table.columns)
-    scan = StaticTable.from_metadata(location).scan(snapshot_id=snapshot_id, selected_fields=names)
+    scan = static_table(location, io).scan(snapshot_id=snapshot_id, selected_fields=names)
 
     def batches() -> Iterator[pa.RecordBatch]:
         with translated(f"read table {table.name}"):
@@ -68,10 +75,10 @@ def live(table: Table, location: str, snapshot_id: int | None = None) -> Batches
     return batches
 
 
-def _published(plan: SyncPlan, published: PublishedTable, heads: Mapping[str, str]) -> Batches:
+def _published(plan: SyncPlan, published: PublishedTable, heads: Mapping[str, str], io: WarehouseIO) -> Batches:
     table = plan.table(published.table).definition
     location = location_in(heads, table)
-    snapshot = StaticTable.from_metadata(location).snapshot_by_name(published.name)
+    snapshot = static_table(location, io).snapshot_by_name(published.name)
     if snapshot is None:
         raise Refused(f"table {published.table} has no tag {published.name} any more", table=published.table)
-    return date_of(plan, published, live(table, location, snapshot.snapshot_id))
+    return date_of(plan, published, live(table, location, snapshot.snapshot_id, io=io))

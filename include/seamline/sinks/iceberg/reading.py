@@ -10,17 +10,19 @@ The catalogue names files by their absolute paths: the warehouse must be there u
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
-from pyiceberg.table import DataScan, StaticTable
+from pyiceberg.table import DataScan
 
 from seamline.adapters.connections import parsed
 from seamline.adapters.connections import resolve as connection_of
 from seamline.domain.ledger import StreamId
 from seamline.kinds.reading import SyncTables
 from seamline.plan.model import DestinationPlan
+from seamline.sinks.iceberg.io import io_of, static_table
 from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.files import translated
@@ -31,12 +33,13 @@ from seamline.sinks.lake.pinned import PROVEN, open_pinned
 @dataclass(frozen=True, slots=True)
 class IcebergTable:
     """`kinds.reading.PinnedTable`. `location`: its metadata file, by which any client opens it at `snapshot_id`.
-    `selected`: the columns to read; all without any."""
+    `selected`: the columns to read; all without any. `connection`: id of what leads to its store."""
 
     name: str
     location: str
     snapshot_id: int
     selected: tuple[str, ...] = ()
+    connection: str = ""
 
     @property
     def schema(self) -> pa.Schema:
@@ -63,7 +66,7 @@ class IcebergTable:
         return pa.Table.from_batches(self.batches(), self.schema)
 
     def _scan(self) -> DataScan:
-        table = StaticTable.from_metadata(self.location)
+        table = static_table(self.location, io_of(self.location, self.connection))
         names = tuple(field.name for field in table.schema().fields if field.name != ROW_HASH)
         return table.scan(snapshot_id=self.snapshot_id, selected_fields=self.selected or names)
 
@@ -73,17 +76,25 @@ def _schema_of(scan: DataScan) -> pa.Schema:
 
 
 def open_catalogue(
-    uri: str, *, sync: str, destination: str, catalog: str, namespace: str, at: date | str = PROVEN
+    uri: str,
+    *,
+    sync: str,
+    destination: str,
+    catalog: str,
+    namespace: str,
+    at: date | str = PROVEN,
+    warehouse_connection: str = "",
 ) -> SyncTables:
     """The tables of a sync by the catalogue's database alone. `uri`: as postgresql://login:password@host:port/database;
-    its login reads schema `seamline` and `public.iceberg_tables`. `at`: a business date, `proven` or `live`."""
-    return open_pinned(
-        parsed(uri), Catalogue(catalog), StreamId(sync, destination), namespace, at, table_of=IcebergTable
-    )
+    its login reads schema `seamline` and `public.iceberg_tables`. `at`: a business date, `proven` or `live`.
+    `warehouse_connection`: id of what leads to a warehouse in a store; "" for the machine's own credentials."""
+    table_of = partial(IcebergTable, connection=warehouse_connection)
+    return open_pinned(parsed(uri), Catalogue(catalog), StreamId(sync, destination), namespace, at, table_of=table_of)
 
 
 def open_tables(destination: DestinationPlan, stream: StreamId, at: date | str) -> SyncTables:
     """`kinds.sink.ReadsAtOnePosition`."""
-    catalogue = Catalogue(options_of(destination).catalog)
+    options = options_of(destination)
     connection = connection_of(destination.connection)
-    return open_pinned(connection, catalogue, stream, destination.namespace, at, table_of=IcebergTable)
+    table_of = partial(IcebergTable, connection=options.warehouse_connection)
+    return open_pinned(connection, Catalogue(options.catalog), stream, destination.namespace, at, table_of=table_of)

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from seamline.domain.catalogue import Table
 from seamline.sinks.iceberg import types
+from seamline.sinks.iceberg.io import WarehouseIO
 from seamline.sinks.iceberg.manifests import Head
-from seamline.sinks.lake.files import path_of
 from seamline.sinks.lake.rows import FileRows, Numbers, identities_in
+from seamline.sinks.lake.storage import read_parquet
 
 
 class RowIndex:
@@ -28,10 +28,10 @@ class RowIndex:
             self._files, self._deletes = {}, frozenset()
         paths = [entry.data_file.file_path for entry in head.data]
         new = [path for path in paths if path not in self._files]
-        files = {path: self._files[path] if path in self._files else self._read(path) for path in paths}
+        files = {path: self._files[path] if path in self._files else self._read(path, head.io) for path in paths}
         # A file that is new here may have deletes that are known.
         unread = deletes if new else deletes - self._deletes
-        for path, positions in _deleted(unread).items():
+        for path, positions in _deleted(unread, head.io).items():
             if path in files:
                 files[path] = files[path].without(positions)
         self._files, self._deletes = files, deletes
@@ -42,16 +42,16 @@ class RowIndex:
         self._files = {entry.data_file.file_path: files[entry.data_file.file_path] for entry in head.data}
         self._deletes = frozenset(entry.data_file.file_path for entry in head.deletes)
 
-    def _read(self, path: str) -> FileRows:
-        found = identities_in(self._table, path, types)
+    def _read(self, path: str, io: WarehouseIO) -> FileRows:
+        found = identities_in(self._table, io.path_of(path), types)
         return FileRows(found, np.zeros(len(found), np.bool_))
 
 
-def _deleted(paths: Iterable[str]) -> dict[str, Numbers]:
+def _deleted(paths: Iterable[str], io: WarehouseIO) -> dict[str, Numbers]:
     """By data file, the positions that these files of position deletes name."""
     found: dict[str, list[Numbers]] = {}
     for path in paths:
-        rows = pq.read_table(path_of(path), columns=["file_path", "pos"], read_dictionary=["file_path"])
+        rows = read_parquet(io.path_of(path), ["file_path", "pos"], read_dictionary=["file_path"])
         column = rows.column("file_path").unify_dictionaries().combine_chunks()
         column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
         codes, positions = column.indices.to_numpy(), rows.column("pos").to_numpy()

@@ -4,7 +4,6 @@ import secrets
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetadataV3, new_table_metadata
@@ -19,12 +18,14 @@ from pyiceberg.table.update import (
 )
 
 from seamline.domain.catalogue import Table
+from seamline.sinks.iceberg.io import LOCAL_IO, WarehouseIO
 from seamline.sinks.iceberg.layout import TableLayout
 from seamline.sinks.iceberg.manifests import Head, rows_with_ids, write_list, write_manifest, write_metadata
 from seamline.sinks.iceberg.options import FORMAT
 from seamline.sinks.iceberg.partitions import order_of, spec_of
 from seamline.sinks.iceberg.types import iceberg_schema
-from seamline.sinks.lake.files import NewFiles, path_of, url_of
+from seamline.sinks.lake.files import NewFiles, url_of
+from seamline.sinks.lake.stores import FilePath
 
 _PROPERTIES = {
     # Engines that change rows beside us, as a compaction, keep to position deletes too.
@@ -50,7 +51,14 @@ class FileChanges:
     gone: Collection[str] = frozenset()
 
 
-def new_head(table: Table, location: Path, *, layout: TableLayout | None = None, format_version: int = FORMAT) -> Head:
+def new_head(
+    table: Table,
+    location: FilePath,
+    *,
+    layout: TableLayout | None = None,
+    format_version: int = FORMAT,
+    io: WarehouseIO = LOCAL_IO,
+) -> Head:
     """A table that does not exist yet; its first snapshot is staged on top."""
     schema, laid_out = iceberg_schema(table), layout or TableLayout()
     properties = {**_PROPERTIES, **(_OF_PARTITIONS if laid_out.partitioned_by else {})}
@@ -61,7 +69,7 @@ def new_head(table: Table, location: Path, *, layout: TableLayout | None = None,
     assert not isinstance(metadata, TableMetadataV1), "the properties say the format"
     if isinstance(metadata, TableMetadataV3):
         metadata = metadata.model_copy(update={"next_row_id": 0})
-    return Head("", metadata, (), (), ())
+    return Head("", metadata, (), (), (), io)
 
 
 def staged_head(head: Head, changes: FileChanges, files: NewFiles) -> Head:
@@ -83,7 +91,7 @@ def staged_head(head: Head, changes: FileChanges, files: NewFiles) -> Head:
         first_row_id=row_id,
         added_rows=sum(map(rows_with_ids, manifests)) if row_id is not None else None,
     )
-    write_list(listed, snapshot, manifests)
+    write_list(listed, snapshot, manifests, head.io)
     updates = (AddSnapshotUpdate(snapshot=snapshot), _as_main(number), *let_go(base))
     metadata = update_table_metadata(base, updates, metadata_location=head.location or None)
     location = write_metadata(metadata, files.versioned(version_of(head.location) + 1 if head.location else 0))
@@ -92,7 +100,7 @@ def staged_head(head: Head, changes: FileChanges, files: NewFiles) -> Head:
         for before, added in ((head.data, changes.added), (head.deletes, changes.deletes))
     )
     assert not isinstance(metadata, TableMetadataV1), "no update makes a format older"
-    return Head(location, metadata, tuple(manifests), data, deletes)
+    return Head(location, metadata, tuple(manifests), data, deletes, head.io)
 
 
 def _manifests(head: Head, changes: FileChanges, files: NewFiles, snapshot_id: int) -> list[ManifestFile]:
@@ -110,11 +118,11 @@ def _manifests(head: Head, changes: FileChanges, files: NewFiles, snapshot_id: i
         for part in parts:
             if any(part.values()):
                 path = files.metadata(".avro")
-                manifests.append(write_manifest(head.metadata, path, snapshot_id, content, **part))
+                manifests.append(write_manifest(head, path, snapshot_id, content, **part))
     return manifests
 
 
-def obsolete(before: TableMetadata, after: TableMetadata) -> list[Path]:
+def obsolete(before: TableMetadata, after: TableMetadata, io: WarehouseIO = LOCAL_IO) -> list[FilePath]:
     """Files of the table that the commit of `after` leaves without anybody who names them: metadata files beyond the
     log's length, manifest lists of snapshots that were let go of."""
     named = [
@@ -124,8 +132,8 @@ def obsolete(before: TableMetadata, after: TableMetadata) -> list[Path]:
         }
         for metadata in (before, after)
     ]
-    folder = path_of(after.location) / "metadata"
-    return [path for path in map(path_of, named[0] - named[1]) if path.parent == folder]
+    folder = io.path_of(after.location) / "metadata"
+    return [path for path in map(io.path_of, named[0] - named[1]) if path.parent == folder]
 
 
 def own_snapshot(metadata: TableMetadata, known: int | None) -> str:
@@ -186,7 +194,7 @@ def _entry(file: DataFile, snapshot_id: int, sequence: int) -> ManifestEntry:
 
 def version_of(location: str) -> int:
     """By the name of its metadata file, as every client counts."""
-    number = path_of(location).name.partition("-")[0].removeprefix("v")
+    number = location.rpartition("/")[2].partition("-")[0].removeprefix("v")
     return int(number) if number.isdecimal() else 0
 
 

@@ -12,7 +12,6 @@ import secrets
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Final
 from urllib.parse import unquote_plus, urlsplit
 
@@ -21,9 +20,11 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 
+from seamline.sinks.iceberg.io import LOCAL_IO, WarehouseIO
 from seamline.sinks.iceberg.manifests import metadata_json, read_metadata
 from seamline.sinks.iceberg.snapshot import version_of
 from seamline.sinks.lake.files import NewFiles, url_of
+from seamline.sinks.lake.stores import FilePath
 
 SPARK_CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
 NAMESPACE: Final = "staged"
@@ -37,14 +38,15 @@ class SpanTable:
     """One table of a commit. `pointer`: the metadata file from which the commit goes on; `location`: the one that says
     what the table is now; `added`: the snapshots between them, oldest first."""
 
-    def __init__(self, pointer: str, mark: str) -> None:
-        self.before = self.now = read_metadata(pointer)
+    def __init__(self, pointer: str, mark: str, io: WarehouseIO = LOCAL_IO) -> None:
+        self.io = io
+        self.before = self.now = read_metadata(pointer, io)
         self.pointer = self.location = pointer
         # A statement asks for it several times, and with its snapshots it may be large.
         self.text = metadata_json(self.now)
-        self.files = NewFiles(self.before.location, mark)
+        self.files = NewFiles(io.path_of(self.before.location), mark)
         self._updates: tuple[TableUpdate, ...] = ()
-        self._written: list[Path] = []
+        self._written: list[FilePath] = []
 
     @property
     def added(self) -> list[Snapshot]:

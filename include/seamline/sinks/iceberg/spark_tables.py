@@ -56,7 +56,7 @@ class SparkTables(IcebergTables):
         self, name: str, seen: Seen, batches: Iterable[ChangeBatch], *, mark: Mark
     ) -> tuple[StagedTable | None, list[Finding]]:
         frames, catalogue = self._opened(name)
-        span = SpanTable(seen.heads[name], str(mark))
+        span = SpanTable(seen.heads[name], str(mark), self._io)
         merge = TableMerge(self._definitions[name], span, frames, catalog=catalogue.name)
         catalogue.serve(name, span)
         with ExitStack() as undone:
@@ -118,5 +118,5 @@ class _StagedTable:
     def keep(self) -> None:
         self.tables.go_on(self.name, self.span.location)
         # What nobody names any more goes.
-        for path in obsolete(self.span.before, self.span.now):
+        for path in obsolete(self.span.before, self.span.now, self.span.io):
             path.unlink(missing_ok=True)

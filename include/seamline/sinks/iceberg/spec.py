@@ -12,7 +12,7 @@ from seamline.sinks.iceberg.layout import Ordered, Partitioned, TableLayout
 from seamline.sinks.iceberg.options import FORMAT, NATIVE, SPARK
 from seamline.sinks.lake.spec import Warehouse
 from seamline.spec.destination import Destination, Misfit
-from seamline.spec.fields import Declared, Name, SchemaName, SqlName
+from seamline.spec.fields import ConnectionId, Declared, Name, SchemaName, SqlName
 
 
 def _partition(value: str) -> str:
@@ -50,6 +50,7 @@ class IcebergDestination(Destination):
 
     namespace_key: ClassVar[str] = "namespace"
     cut_source: ClassVar[CutSource] = CutSource.LIVE
+    other_connections: ClassVar[Mapping[str, str]] = {"warehouse_connection": "aws"}
 
     kind: Literal["iceberg"] = Field(description="What kind of system the destination is.")
     namespace_: SchemaName = Field(alias="namespace", description="Namespace of the live tables in the catalogue.")
@@ -58,8 +59,13 @@ class IcebergDestination(Destination):
         " `connection` leads to the PostgreSQL database that holds it (Iceberg's JDBC catalogue)."
     )
     warehouse: Warehouse = Field(
-        description="Folder of the tables' files, which must be there: the same absolute path on every machine of the"
-        " sync."
+        description="Where the tables' files lie: a folder, which must be there under the same absolute path on every"
+        " machine of the sync; or a bucket of S3, as `s3://bucket/prefix`."
+    )
+    warehouse_connection: ConnectionId | None = Field(
+        None,
+        description="Connection id of what leads to a warehouse on S3, of type `aws`. Left out, each machine's own"
+        " credentials are asked: variables, `~/.aws`, its role.",
     )
     write: Literal["native", "spark"] = Field(
         "native",
@@ -89,6 +95,13 @@ class IcebergDestination(Destination):
             raise ValueError(f"`write: {NATIVE}` writes tables of format {FORMAT} without partitions: `write: {SPARK}`")
         return value
 
+    @field_validator("warehouse_connection")
+    @classmethod
+    def _of_a_store(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and str(info.data.get("warehouse", "")).startswith("/"):
+            raise ValueError("the warehouse is a folder: nothing leads there, leave `warehouse_connection` out")
+        return value
+
     def misfits(self, tables: Mapping[str, Table]) -> Iterator[Misfit]:
         for number, entry in enumerate(self.tables):
             if entry.name in tables:
@@ -102,6 +115,8 @@ class IcebergDestination(Destination):
     @property
     def options(self) -> Mapping[str, str]:
         said = {"catalog": self.catalog, "warehouse": self.warehouse, "write": self.write}
+        if self.warehouse_connection:
+            said["warehouse_connection"] = self.warehouse_connection
         if self.format_version != FORMAT:
             said["format_version"] = str(self.format_version)
         if self.tables:

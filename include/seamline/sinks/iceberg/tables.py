@@ -11,6 +11,7 @@ from seamline.domain.ledger import StreamId
 from seamline.ports import Joining, Load
 from seamline.sinks.iceberg import types
 from seamline.sinks.iceberg.edit import TableEdit
+from seamline.sinks.iceberg.io import warehouse_io, warehouse_root
 from seamline.sinks.iceberg.manifests import Head, read_head, read_metadata
 from seamline.sinks.iceberg.options import FORMAT, LakeOptions
 from seamline.sinks.iceberg.placing import Placing, move_of
@@ -32,6 +33,7 @@ class IcebergTables:
     def __init__(self, definitions: Sequence[Table], options: LakeOptions) -> None:
         self._definitions = {table.name: table for table in definitions}
         self._options = options
+        self._io = warehouse_io(options)
         self._heads: dict[str, Head] = {}
         self._indexes: dict[str, RowIndex] = {}
 
@@ -48,13 +50,13 @@ class IcebergTables:
         known = self._heads.get(table)
         if known is not None and known.location == seen.heads[table]:
             return ""
-        return own_snapshot(read_metadata(seen.heads[table]), seen.snapshots.get(table))
+        return own_snapshot(read_metadata(seen.heads[table], self._io), seen.snapshots.get(table))
 
     def edited(
         self, name: str, seen: Seen, batches: Iterable[ChangeBatch], *, mark: Mark
     ) -> tuple[StagedTable | None, list[Finding]]:
         head = self._head_of(name, seen)
-        files = NewFiles(head.metadata.location, str(mark))
+        files = NewFiles(self._io.path_of(head.metadata.location), str(mark))
         index = self._indexes.setdefault(name, RowIndex(self._definitions[name]))
         edit = TableEdit(self._definitions[name], head, index, files)
         try:
@@ -80,20 +82,20 @@ class IcebergTables:
     def changes_of_publish(
         self, loads: Sequence[Load], heads: Mapping[str, str], aside: Mapping[str, str], *, mark: Mark
     ) -> CatalogueChanges:
-        return Placing(self._options, str(mark)).of_publish(loads, self._staged(loads), heads, aside)
+        return Placing(self._options, self._io, str(mark)).of_publish(loads, self._staged(loads), heads, aside)
 
     def changes_of_join(
         self, joining: Joining, heads: Mapping[str, str], arriving: Mapping[str, str], *, mark: Mark
     ) -> CatalogueChanges:
-        return Placing(self._options, str(mark)).of_join(joining, heads, arriving)
+        return Placing(self._options, self._io, str(mark)).of_join(joining, heads, arriving)
 
     def _staged(self, loads: Sequence[Load]) -> dict[str, StagedFiles]:
-        return {load.table.name: staged_files(self._options.warehouse, load) for load in loads}
+        return {load.table.name: staged_files(warehouse_root(self._options), load) for load in loads}
 
     def _head_of(self, table: str, seen: Seen) -> Head:
         known = self._heads.get(table)
         if known is None or known.location != seen.heads[table]:
-            known = self._heads[table] = require_plain(read_head(seen.heads[table]))
+            known = self._heads[table] = require_plain(read_head(seen.heads[table], self._io))
         return known
 
 
@@ -133,5 +135,5 @@ class _StagedTable:
     def keep(self) -> None:
         self.tables.go_on_from(self.name, self.after, self.rows)
         # What nobody names any more goes.
-        for path in obsolete(self.before.metadata, self.after.metadata):
+        for path in obsolete(self.before.metadata, self.after.metadata, self.after.io):
             path.unlink(missing_ok=True)

@@ -3,15 +3,16 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import RemoveSnapshotRefUpdate, SetSnapshotRefUpdate, TableUpdate, update_table_metadata
 
 from seamline.domain.errors import Refused
+from seamline.sinks.iceberg.io import LOCAL_IO, WarehouseIO
 from seamline.sinks.iceberg.manifests import read_metadata, write_metadata
 from seamline.sinks.iceberg.snapshot import obsolete, version_of
 from seamline.sinks.lake.files import NewFiles
+from seamline.sinks.lake.stores import FilePath
 from seamline.sinks.lake.tagging import TableTags, Tag, Tagged
 
 
@@ -21,7 +22,7 @@ class _Staged:
 
     location: str
     snapshot_id: int
-    unneeded: Sequence[Path]
+    unneeded: Sequence[FilePath]
     files: NewFiles
 
     def drop(self) -> None:
@@ -32,22 +33,25 @@ class _Staged:
             path.unlink(missing_ok=True)
 
 
+@dataclass(frozen=True, slots=True)
 class IcebergTags:
     """`lake.tagging.Tagging` over metadata files: a table's rows and its head stay what they are."""
 
+    io: WarehouseIO = LOCAL_IO
+
     def heads(self, locations: dict[str, str]) -> dict[str, int]:
-        return {table: _head(read_metadata(location), table) for table, location in locations.items()}
+        return {table: _head(read_metadata(location, self.io), table) for table, location in locations.items()}
 
     def staged(self, table: str, location: str, tags: TableTags, *, mark: str) -> Tagged | None:
-        before = read_metadata(location)
+        before = read_metadata(location, self.io)
         updates = [*_dropped(before, tags.dropped), *(_set(before, tag, table) for tag in tags.put)]
         if not updates:
             return None
-        files = NewFiles(before.location, mark)
+        files = NewFiles(self.io.path_of(before.location), mark)
         after = update_table_metadata(before, tuple(updates), metadata_location=location)
         new = write_metadata(after, files.versioned(version_of(location) + 1))
         files.synced()
-        return _Staged(new, _head(before, table), obsolete(before, after), files)
+        return _Staged(new, _head(before, table), obsolete(before, after, self.io), files)
 
 
 def _set(metadata: TableMetadata, tag: Tag, table: str) -> TableUpdate:

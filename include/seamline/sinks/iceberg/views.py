@@ -4,7 +4,6 @@ A view has one version and is replaced by another view: what it has shown before
 """
 
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -18,10 +17,11 @@ from pyiceberg.view.metadata import (
 )
 
 from seamline.plan.model import DestinationPlan
+from seamline.sinks.iceberg.io import WarehouseIO, warehouse_io, warehouse_root
 from seamline.sinks.iceberg.manifests import read_metadata
 from seamline.sinks.iceberg.options import LakeOptions
 from seamline.sinks.lake.cut_views import CutView
-from seamline.sinks.lake.files import NewFiles, new_location, path_of, url_of
+from seamline.sinks.lake.files import NewFiles, make_folder, new_location, remove_empty, url_of
 from seamline.sinks.lake.identity import ROW_HASH
 
 _STREAM, _TABLE, _TAG = "seamline.stream", "seamline.table", "seamline.tag"
@@ -36,30 +36,33 @@ class IcebergViewFiles:
 
     def read(self, location: str) -> CutView | None:
         try:
-            said = ViewMetadata.model_validate_json(path_of(location).read_bytes()).properties
+            said = ViewMetadata.model_validate_json(self._io.path_of(location).read_bytes()).properties
             return CutView(said[_STREAM], said[_TABLE], said[_TAG])
         except (FileNotFoundError, KeyError, ValueError):
             return None
 
     def write(self, name: str, view: CutView, table_location: str) -> str:
-        folder = new_location(self.options.warehouse, self.destination.cut_namespace, name)
-        (folder / "metadata").mkdir(parents=True, exist_ok=True)
-        files = NewFiles(url_of(folder), f"{view.stream}-{view.tag}")
+        folder = new_location(warehouse_root(self.options), self.destination.cut_namespace, name)
+        make_folder(folder / "metadata")
+        files = NewFiles(folder, f"{view.stream}-{view.tag}")
         path = files.versioned(1)
         path.write_text(self._described(url_of(folder), view, table_location), encoding="utf-8")
         files.synced()
         return url_of(path)
 
     def drop(self, location: str) -> None:
-        path = path_of(location)
+        path = self._io.path_of(location)
         path.unlink(missing_ok=True)
         # Their folders held nothing else, unless another client has put something there.
-        with suppress(OSError):
-            path.parent.rmdir()
-            path.parent.parent.rmdir()
+        remove_empty(path.parent)
+        remove_empty(path.parent.parent)
+
+    @property
+    def _io(self) -> WarehouseIO:
+        return warehouse_io(self.options)
 
     def _described(self, location: str, view: CutView, table_location: str) -> str:
-        metadata = read_metadata(table_location)
+        metadata = read_metadata(table_location, self._io)
         snapshot = metadata.snapshot_by_id(metadata.refs[view.tag].snapshot_id)
         schemas = {schema.schema_id: schema for schema in metadata.schemas}
         known = schemas.get(snapshot.schema_id if snapshot and snapshot.schema_id is not None else -1)

@@ -15,6 +15,7 @@ from seamline.sinks.lake import cut_rows
 from seamline.sinks.lake.derived import definition_of
 from seamline.sinks.lake.loads import StagedFiles, location_of, staged_files
 from seamline.sinks.lake.store import PointerMove
+from seamline.sinks.lake.stores import FilePath
 
 # The tables with other rows, by the stream whose cut it is, loads, their files, and where pointers lead now.
 Placed = Callable[[StreamId, Sequence[Load], Mapping[str, StagedFiles], Mapping[str, str]], Sequence[PointerMove]]
@@ -24,7 +25,7 @@ Placed = Callable[[StreamId, Sequence[Load], Mapping[str, StagedFiles], Mapping[
 class CutDerived:
     """The derived tables of one destination."""
 
-    warehouse: str
+    warehouse: str | FilePath
     placed: Placed
 
     def moves(

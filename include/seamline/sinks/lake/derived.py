@@ -6,12 +6,10 @@ the files, and summed here.
 """
 
 import hashlib
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from pathlib import Path
 from typing import Protocol
 from uuid import UUID
 
@@ -27,11 +25,12 @@ from seamline.kinds.bulk import ArrowRows, StagedPlace
 from seamline.kinds.derived import BREAKS_LISTED, Groups, StagedPart, frame_schema, verdict_of_groups
 from seamline.plan.model import DerivedTablePlan, DestinationPlan
 from seamline.ports import Load
-from seamline.sinks.lake.files import namespace_folder, new_location, sync
+from seamline.sinks.lake.files import make_folder, namespace_folder, new_location, remove_folder, sync
 from seamline.sinks.lake.loads import is_claimed, load, name_of, staged_files
 from seamline.sinks.lake.pointers import Pointers
 from seamline.sinks.lake.read_back import location_in
 from seamline.sinks.lake.storage import RowStorage
+from seamline.sinks.lake.stores import FilePath
 from seamline.values.arrow import arrow_type, schema_of, table_of
 from seamline.values.digest import canonical_texts
 
@@ -64,7 +63,7 @@ class LakeDerived:
     """The methods of `kinds.sink.Derives`, by the same names. `loads_in`: the namespace that loads are staged in."""
 
     catalogue: Pointers
-    warehouse: str
+    warehouse: str | FilePath
     loads_in: str
     storage: RowStorage
     open_files: OpenFiles
@@ -84,8 +83,8 @@ class LakeDerived:
 
     def stage_derived(self, destination: DestinationPlan, table: Table, rows: pa.Table, *, run_id: str) -> Load:
         location = self._location(table, run_id)
-        shutil.rmtree(location, ignore_errors=True)
-        location.mkdir(parents=True)
+        remove_folder(location)
+        make_folder(location)
         definition = location / _DEFINITION
         definition.write_bytes(schema_of(table).serialize())
         sync(definition)
@@ -109,7 +108,7 @@ class LakeDerived:
             position=position,
         )
 
-    def _location(self, table: Table, run_id: str) -> Path:
+    def _location(self, table: Table, run_id: str) -> FilePath:
         """The folder of the run's last attempt, but where a publish has begun to make a table of that."""
         marked = hashlib.sha256(f"{run_id} {table.name}".encode()).hexdigest()[:16]
         location = namespace_folder(self.warehouse, self.loads_in) / f"derived-{marked}"
@@ -124,7 +123,7 @@ class LakeDerived:
         return self.open_files(load.table.name, location_in(heads, load.table), int(load.staged_as), names)
 
 
-def definition_of(location: Path) -> Table:
+def definition_of(location: FilePath) -> Table:
     """Of a derived table that is staged there."""
     return table_of(pa.ipc.read_schema(pa.BufferReader((location / _DEFINITION).read_bytes())))
 

@@ -14,9 +14,11 @@ import pyarrow.compute as pc
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding
 from seamline.sinks.lake.batches import findings_of, net_copies, require_copies, require_stored
+from seamline.sinks.lake.files import path_of
 from seamline.sinks.lake.identity import identities
 from seamline.sinks.lake.rows import FileRows, Numbers, Places, found_in
 from seamline.sinks.lake.storage import RowStorage, read_columns, read_parts
+from seamline.sinks.lake.stores import FilePath
 from seamline.values.changes import ChangeBatch
 
 # Where there are so many small files, as many as are JOINED_BYTES of Parquet together become one.
@@ -64,6 +66,10 @@ class RowEdit(ABC):
     @abstractmethod
     def _drop_added(self) -> None:
         """The data files that were written leave again."""
+
+    def _file_at(self, path: str) -> FilePath:
+        """A data file of the table, by the name that the table has for it."""
+        return path_of(path)
 
     def _empty(self) -> None:
         self._drop_added()
@@ -117,7 +123,8 @@ class RowEdit(ABC):
         taken, start = parts[0], rows.num_rows
         for number in np.unique(places.file[lacking]):
             here = lacking[places.file[lacking] == number]
-            found = read_columns(places.paths[int(number)], [name]).column(name).take(pa.array(places.position[here]))
+            stored = read_columns(self._file_at(places.paths[int(number)]), [name]).column(name)
+            found = stored.take(pa.array(places.position[here]))
             values.append(self._storage.typed_column(column, found))
             taken[here] = start + np.arange(len(here))
             start += len(here)
@@ -183,7 +190,7 @@ class RowEdit(ABC):
         schema = self._storage.storage_schema(self._table)
         for path in chosen:
             known, start = self._rows[path], 0
-            for rows in read_parts(path, schema.names):
+            for rows in read_parts(self._file_at(path), schema.names):
                 alive = pa.array(~known.dead[start : start + rows.num_rows])
                 found = known.identities.slice(start, rows.num_rows).filter(alive)
                 start += rows.num_rows

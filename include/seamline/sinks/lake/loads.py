@@ -5,12 +5,11 @@ The folder becomes the table's when it is published. Until then nobody but its a
 
 import itertools
 import json
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from pathlib import Path
+from fnmatch import fnmatchcase
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,8 +19,20 @@ from seamline.domain.digest import SegmentDigest
 from seamline.domain.errors import GateFailed, Refused
 from seamline.kinds.bulk import ArrowRows, LoadProgress, StagedPlace, TableRows
 from seamline.ports import Load
-from seamline.sinks.lake.files import NewFiles, namespace_folder, new_location, sync, url_of
-from seamline.sinks.lake.storage import COMPRESSION, LEVEL, RowStorage, write_parquet
+from seamline.sinks.lake.files import (
+    NewFiles,
+    content,
+    files_in,
+    make_folder,
+    namespace_folder,
+    new_location,
+    remove_folder,
+    root_of,
+    sync,
+    write_whole,
+)
+from seamline.sinks.lake.storage import RowStorage, parquet_file, parquet_writer, write_parquet
+from seamline.sinks.lake.stores import FilePath, StoredPath
 from seamline.values.arrow import require_schema
 from seamline.values.digest import segment_digest
 
@@ -41,47 +52,50 @@ HELD_BYTES = 256 * 2**20
 class StagedFiles:
     """What a load has put into its folder."""
 
-    location: Path
-    paths: tuple[Path, ...]
+    location: FilePath
+    paths: tuple[FilePath, ...]
     rows: int
 
     def batches(self, table: Table, storage: RowStorage) -> Iterator[pa.RecordBatch]:
         """All rows in the typed form."""
         for path in self.paths:
-            for batch in pq.ParquetFile(path).iter_batches(columns=[column.name for column in table.columns]):
+            for batch in parquet_file(path).iter_batches(columns=[column.name for column in table.columns]):
                 yield storage.typed(table, batch)
 
 
 class LakeLoadArea:
     """`LoadArea` of one attempt: its folders have names that no other attempt has."""
 
-    def __init__(self, warehouse: str, namespace: str) -> None:
-        self._warehouse = warehouse
+    def __init__(self, warehouse: str | FilePath, namespace: str) -> None:
+        self._warehouse = root_of(warehouse)
         self._namespace = namespace
-        self._places: list[Path] = []
+        self._places: list[FilePath] = []
 
     def create(self, tables: Sequence[Table]) -> Mapping[str, StagedPlace]:
         places = {}
-        if not Path(self._warehouse).is_dir():
+        if not isinstance(self._warehouse, StoredPath) and not self._warehouse.is_dir():
             raise Refused(
                 f"the warehouse {self._warehouse} is no folder here", hint="make it, or mount it where it lies"
             )
         for table in tables:
             location = new_location(self._warehouse, self._namespace, table.name)
-            location.mkdir(parents=True)
+            make_folder(location)
             self._places.append(location)
             places[table.name] = StagedPlace(table, self._namespace, name_of(self._warehouse, location))
         return places
 
     def progress(self) -> LoadProgress:
-        sizes = [(path.name, list((path / "data").glob("*.parquet"))) for path in self._places]
-        written = sum(file.stat().st_size for _, files in sizes for file in files)
-        begun = [path for path in self._places if (path / "data").exists() and not (path / _RECEIPT).exists()]
-        return LoadProgress(written, tuple(name_of(self._warehouse, path) for path in begun), is_working=False)
+        written, begun = 0, list[str]()
+        for place in self._places:
+            sizes = [found.st_size for path, found in files_in(place / "data") if path.name.endswith(".parquet")]
+            written += sum(sizes)
+            if sizes and not (place / _RECEIPT).exists():
+                begun.append(name_of(self._warehouse, place))
+        return LoadProgress(written, tuple(begun), is_working=False)
 
     def drop(self) -> None:
         for path in self._places:
-            shutil.rmtree(path, ignore_errors=True)
+            remove_folder(path)
 
 
 Parts = Callable[[pa.Table], Iterable[pa.Table]]
@@ -89,7 +103,7 @@ Parts = Callable[[pa.Table], Iterable[pa.Table]]
 
 
 def load(
-    warehouse: str, place: StagedPlace, rows: TableRows, storage: RowStorage, *, parts: Parts | None = None
+    warehouse: str | FilePath, place: StagedPlace, rows: TableRows, storage: RowStorage, *, parts: Parts | None = None
 ) -> int:
     """`SinkKind.load`. `parts`: where not every row may lie in a file with any other."""
     if not isinstance(rows, ArrowRows):
@@ -97,9 +111,9 @@ def load(
     require_schema(place.table, rows.schema)
     location = location_of(warehouse, place.name)
     # What an attempt of this very task has left.
-    shutil.rmtree(location / "data", ignore_errors=True)
+    remove_folder(location / "data")
     (location / _RECEIPT).unlink(missing_ok=True)
-    files = NewFiles(url_of(location), "load")
+    files = NewFiles(location, "load")
     if parts is None:
         made = _written(place.table, rows.batches, files, storage)
     else:
@@ -107,17 +121,18 @@ def load(
     written = [(path.name, count) for path, count in made]
     total = sum(count for _, count in written)
     files.synced()
-    _write_receipt(location, {"rows": total, "files": [name for name, _ in written]})
+    # By it a load is done.
+    write_whole(location / _RECEIPT, json.dumps({"rows": total, "files": [name for name, _ in written]}))
     return total
 
 
-def staged_files(warehouse: str, load: Load) -> StagedFiles:
+def staged_files(warehouse: str | FilePath, load: Load) -> StagedFiles:
     """Refused where the staged table is gone; GateFailed where it does not hold what was staged or compared."""
     location = location_of(warehouse, load.staged_as)
     try:
         receipt = json.loads((location / _RECEIPT).read_text(encoding="utf-8"))
         paths = tuple(location / "data" / name for name in receipt["files"])
-        rows = sum(pq.read_metadata(path).num_rows for path in paths)
+        rows = sum(parquet_file(path).metadata.num_rows for path in paths)
     except FileNotFoundError as exc:
         raise Refused(
             f"the staged table {load.staged_as} of {load.table.name} is gone",
@@ -129,52 +144,73 @@ def staged_files(warehouse: str, load: Load) -> StagedFiles:
     return StagedFiles(location, paths, rows)
 
 
-def claim(location: Path, *, table: Path | None = None) -> None:
+def claim(location: FilePath, *, table: FilePath | None = None) -> None:
     """Before the publish: from here on the folder is never dropped as abandoned, whatever becomes of the commit.
 
     `table`: the folder of another table, whose files these become. It is noted here, for nothing else says it once
     that table has let go of them.
     """
-    with (location / _CLAIM).open("a", encoding="utf-8") as file:
-        file.write(f"{table or location}\n")
-    sync(location / _CLAIM)
+    note = location / _CLAIM
+    line = f"{table or location}\n"
+    if isinstance(note, StoredPath):
+        # No store appends. One publish at a time has the folder.
+        note.write_text(_claims_of(note) + line)
+        return
+    with note.open("a", encoding="utf-8") as file:
+        file.write(line)
+    sync(note)
     sync(location)
 
 
-def claimed(warehouse: str, namespace: str, *, before_s: float) -> dict[Path, set[Path]]:
+def claimed(warehouse: str | FilePath, namespace: str, *, before_s: float) -> dict[FilePath, set[str]]:
     """Folders of loads whose publish was begun before this time, seconds since 1970, each with the folders of the
     tables whose files it holds."""
     found = {}
     for location in _folders(warehouse, namespace):
         note = location / _CLAIM
         if note.exists() and note.stat().st_mtime < before_s:
-            found[location] = {location, *map(Path, note.read_text(encoding="utf-8").split("\n")[:-1])}
+            found[location] = {str(location), *_claims_of(note).split("\n")[:-1]}
     return found
 
 
-def unclaimed(warehouse: str, namespace: str) -> list[Path]:
+def _claims_of(note: FilePath) -> str:
+    try:
+        return note.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+
+
+def unclaimed(warehouse: str | FilePath, namespace: str) -> list[FilePath]:
     """The folders of loads whose publish was not begun."""
     return [location for location in _folders(warehouse, namespace) if not is_claimed(location)]
 
 
-def _folders(warehouse: str, namespace: str) -> list[Path]:
+def _folders(warehouse: str | FilePath, namespace: str) -> list[FilePath]:
     """Of loads into this namespace or its incremental snapshots."""
     folders = namespace_folder(warehouse, namespace)
-    both = [folders, *folders.parent.glob(f"{folders.name}_incremental_*")]
-    return [location for folder in both if folder.is_dir() for location in folder.iterdir()]
+    wanted = (folders.name, f"{folders.name}_incremental_*")
+    both = [one for one in content(folders.parent) if any(fnmatchcase(one.name, pattern) for pattern in wanted)]
+    return [location for folder in both for location in content(folder) if location.is_dir()]
 
 
-def drop_abandoned(warehouse: str, namespace: str) -> int:
+def drop_abandoned(warehouse: str | FilePath, namespace: str) -> int:
     """Drop the folders of loads that nobody has published for long; how many."""
     oldest = time.time() - ABANDONED_AFTER_S
-    abandoned = [location for location in unclaimed(warehouse, namespace) if location.stat().st_mtime < oldest]
+    abandoned = [location for location in unclaimed(warehouse, namespace) if _changed_at(location) < oldest]
     for location in abandoned:
-        shutil.rmtree(location, ignore_errors=True)
+        remove_folder(location)
     return len(abandoned)
 
 
-def is_claimed(location: Path) -> bool:
+def is_claimed(location: FilePath) -> bool:
     return (location / _CLAIM).exists()
+
+
+def _changed_at(location: FilePath) -> float:
+    """Seconds since 1970. A folder of a store has no time of its own: that of its newest file."""
+    if isinstance(location, StoredPath):
+        return max((status.st_mtime for _, status in location.files()), default=0.0)
+    return location.stat().st_mtime
 
 
 def require_as_compared(staged: StagedFiles, load: Load, storage: RowStorage) -> None:
@@ -188,13 +224,13 @@ def require_as_compared(staged: StagedFiles, load: Load, storage: RowStorage) ->
         raise _other(load, "other values")
 
 
-def location_of(warehouse: str, name: str) -> Path:
-    return Path(warehouse).absolute() / name
+def location_of(warehouse: str | FilePath, name: str) -> FilePath:
+    return root_of(warehouse) / name
 
 
-def name_of(warehouse: str, location: Path) -> str:
+def name_of(warehouse: str | FilePath, location: FilePath) -> str:
     """As what a folder is staged: `location_of` finds it again."""
-    return str(location.relative_to(Path(warehouse).absolute()))
+    return str(location).removeprefix(f"{root_of(warehouse)}/")
 
 
 def _other(load: Load, what: str) -> GateFailed:
@@ -207,21 +243,22 @@ def _other(load: Load, what: str) -> GateFailed:
 
 def _written(
     table: Table, batches: Iterable[pa.RecordBatch], files: NewFiles, storage: RowStorage
-) -> Iterator[tuple[Path, int]]:
+) -> Iterator[tuple[FilePath, int]]:
     """Files of some hundred MB and the rows of each. A file without rows is not written: it breaks Spark's reader.
 
     A batch is written while the next one is read: both are work of C++ that Python does not hold up.
     """
     schema = storage.storage_schema(table)
     writer: pq.ParquetWriter | None = None
-    path, rows, size = Path(), 0, 0
+    path: FilePath | None = None
+    rows, size = 0, 0
     with ThreadPoolExecutor(1) as beside:
         writing = Future[None]()
         writing.set_result(None)
         try:
             for batch in batches:
                 writing.result()
-                if writer is not None and size >= FILE_BYTES:
+                if writer is not None and path is not None and size >= FILE_BYTES:
                     writer.close()
                     writer = None
                     yield path, rows
@@ -229,7 +266,7 @@ def _written(
                     continue
                 if writer is None:
                     path, rows, size = files.data(".parquet"), 0, 0
-                    writer = pq.ParquetWriter(path, schema, compression=COMPRESSION, compression_level=LEVEL)
+                    writer = parquet_writer(path, schema)
                 writing = beside.submit(_write, writer, table, batch, storage)
                 rows, size = rows + batch.num_rows, size + batch.nbytes
             writing.result()
@@ -237,7 +274,7 @@ def _written(
             wait([writing])
             if writer is not None:
                 writer.close()
-    if writer is not None:
+    if path is not None and writer is not None:
         yield path, rows
 
 
@@ -247,7 +284,7 @@ def _write(writer: pq.ParquetWriter, table: Table, batch: pa.RecordBatch, storag
 
 def written_apart(
     stored: Iterable[pa.Table | pa.RecordBatch], files: NewFiles, parts: Parts
-) -> Iterator[tuple[Path, int]]:
+) -> Iterator[tuple[FilePath, int]]:
     """A file for each part of as many rows as are held in memory, and the rows of each."""
     held, size = list[pa.Table](), 0
     for rows in itertools.chain(stored, [None]):
@@ -260,12 +297,3 @@ def written_apart(
                 write_parquet(part, path)
                 yield path, part.num_rows
             held, size = [], 0
-
-
-def _write_receipt(location: Path, receipt: Mapping[str, object]) -> None:
-    """Whole or not at all: by it a load is done."""
-    draft = location / f".{_RECEIPT}"
-    draft.write_text(json.dumps(receipt), encoding="utf-8")
-    sync(draft)
-    draft.replace(location / _RECEIPT)
-    sync(location)

@@ -18,6 +18,7 @@ from seamline.sinks.lake.postgres_store import look
 from seamline.sinks.lake.read_view import Batches, LakeView, part_of
 from seamline.sinks.lake.storage import RowStorage
 from seamline.sinks.lake.store import Seen
+from seamline.sinks.lake.stores import FilePath
 
 # The rows of a table where its pointer leads.
 Live = Callable[[Table, str], Batches]
@@ -44,7 +45,7 @@ def view_of(plan: SyncPlan, seen: Seen, live: Live) -> LakeView:
 
 
 def open_staged(
-    warehouse: str, loads: Sequence[Load], count: int, *, position: Position, storage: RowStorage
+    warehouse: str | FilePath, loads: Sequence[Load], count: int, *, position: Position, storage: RowStorage
 ) -> list[LakeView]:
     tables = {load.table: _staged(warehouse, load, storage) for load in loads}
     return [LakeView(position, tables)] * count
@@ -71,6 +72,6 @@ def location_in(heads: Mapping[str, str], table: Table) -> str:
     return heads[table.name]
 
 
-def _staged(warehouse: str, load: Load, storage: RowStorage) -> Batches:
+def _staged(warehouse: str | FilePath, load: Load, storage: RowStorage) -> Batches:
     staged = staged_files(warehouse, load)
     return lambda: staged.batches(load.table, storage)

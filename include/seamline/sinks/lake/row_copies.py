@@ -33,6 +33,7 @@ from seamline.sinks.lake.files import translated as read_translated
 from seamline.sinks.lake.loads import location_of, staged_files
 from seamline.sinks.lake.read_view import Batches
 from seamline.sinks.lake.storage import RowStorage
+from seamline.sinks.lake.stores import FilePath
 from seamline.values.digest import segment_digest
 
 _PREFIX = "seamline_rows_"
@@ -48,7 +49,7 @@ OpenPinned = Callable[[Session, Table, StagedTable], Batches]
 class HeldRows:
     """What a run holds: snapshots of live tables, and files that are staged. Without `pinned`, files alone."""
 
-    warehouse: str
+    warehouse: str | FilePath
     storage: RowStorage
     pinned: OpenPinned | None = None
 

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from seamline.domain.catalogue import Table
 from seamline.sinks.lake.identity import HASH_BYTES, ROW_HASH, identities
 from seamline.sinks.lake.storage import RowStorage, read_columns
+from seamline.sinks.lake.stores import FilePath
 
 Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]
@@ -61,7 +62,7 @@ def found_in(files: Mapping[str, FileRows], wanted: pa.Array) -> Places:
     return Places(list(files), file, position)
 
 
-def identities_in(table: Table, path: str, storage: RowStorage) -> pa.Array:
+def identities_in(table: Table, path: str | FilePath, storage: RowStorage) -> pa.Array:
     """The identities of the rows of a data file, in its order."""
     if not table.is_keyed:
         # Not every format has bytes of one length.

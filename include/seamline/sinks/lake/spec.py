@@ -1,17 +1,35 @@
 """What the declarations of lakes have in common."""
 
+import re
 from typing import Annotated
 
 from pydantic import AfterValidator
 
+_BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^?#]+)?")
 
-def _warehouse(value: str) -> str:
+
+def _folder(value: str) -> str:
     if not value.startswith("/"):
         raise ValueError(
-            "the warehouse is an absolute path of a folder that every worker has under this name; S3 and HDFS are not"
-            " built yet"
+            "the warehouse is an absolute path of a folder that every worker has under this name; of the lakes Iceberg"
+            " alone has one on S3"
         )
     return value.rstrip("/") or value
 
 
+def _warehouse(value: str) -> str:
+    if value.startswith("/"):
+        return _folder(value)
+    known = value.rstrip("/")
+    if not _BUCKET.fullmatch(known):
+        raise ValueError(
+            "the warehouse is an absolute path of a folder that every worker has under this name, or a bucket of S3"
+            " with or without a prefix, as `s3://bucket/prefix`"
+        )
+    return known
+
+
+# A folder of every machine of the sync.
+FolderWarehouse = Annotated[str, AfterValidator(_folder)]
+# That, or a store.
 Warehouse = Annotated[str, AfterValidator(_warehouse)]

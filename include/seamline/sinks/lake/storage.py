@@ -1,14 +1,14 @@
 """How rows of the typed form lie in the Parquet files of a lake's table, and the way back."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seamline.domain.catalogue import Column, Table
-from seamline.sinks.lake.files import path_of
+from seamline.sinks.lake.files import for_arrow, path_of
+from seamline.sinks.lake.stores import FilePath
 
 COMPRESSION, LEVEL = "zstd", 1
 _WHOLE = frozenset({pa.int32(), pa.int64()})
@@ -30,8 +30,25 @@ class RowStorage(Protocol):
         """The inverse of `stored`: all columns of the table, by their names."""
 
 
-def write_parquet(rows: pa.Table, path: Path) -> None:
-    pq.write_table(rows, path, compression=COMPRESSION, compression_level=LEVEL)
+def write_parquet(rows: pa.Table, path: FilePath) -> None:
+    where, filesystem = for_arrow(path)
+    pq.write_table(rows, where, filesystem=filesystem, compression=COMPRESSION, compression_level=LEVEL)
+
+
+def parquet_writer(path: FilePath, schema: pa.Schema) -> pq.ParquetWriter:
+    where, filesystem = for_arrow(path)
+    return pq.ParquetWriter(where, schema, filesystem=filesystem, compression=COMPRESSION, compression_level=LEVEL)
+
+
+def parquet_file(path: FilePath) -> pq.ParquetFile:
+    where, filesystem = for_arrow(path)
+    return pq.ParquetFile(where, filesystem=filesystem)
+
+
+def read_parquet(path: FilePath, names: Sequence[str], **how: Any) -> pa.Table:
+    """These columns alone."""
+    where, filesystem = for_arrow(path)
+    return pq.read_table(where, filesystem=filesystem, columns=list(names), partitioning=None, **how)
 
 
 def whole_bounds(file: pq.ParquetFile) -> Iterator[tuple[pa.Field, int, int]]:
@@ -45,12 +62,16 @@ def whole_bounds(file: pq.ParquetFile) -> Iterator[tuple[pa.Field, int, int]]:
             yield field, min(one.min for one in known), max(one.max for one in known)
 
 
-def read_columns(path: str, names: Sequence[str]) -> pa.Table:
-    return pq.read_table(path_of(path), columns=list(names), partitioning=None)
+def read_columns(path: str | FilePath, names: Sequence[str]) -> pa.Table:
+    return read_parquet(_path(path), names)
 
 
-def read_parts(path: str, names: Sequence[str]) -> Iterator[pa.Table]:
+def read_parts(path: str | FilePath, names: Sequence[str]) -> Iterator[pa.Table]:
     """The same, one row group at a time."""
-    with pq.ParquetFile(path_of(path)) as file:
+    with parquet_file(_path(path)) as file:
         for number in range(file.num_row_groups):
             yield file.read_row_group(number, columns=list(names)).select(list(names))
+
+
+def _path(path: str | FilePath) -> FilePath:
+    return path_of(path) if isinstance(path, str) else path

@@ -1,28 +1,46 @@
-"""What keeps a folder from being a warehouse, and the names of a table's columns from lying in any lake."""
+"""What keeps a folder or a store from being a warehouse, and the names of a table's columns from lying in any lake."""
 
 import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from seamline.domain.catalogue import Table
+from seamline.domain.errors import SeamlineError
 from seamline.plan.model import SyncPlan
-from seamline.sinks.lake.files import namespace_folder
+from seamline.sinks.lake.files import content, namespace_folder, root_of, translated
 from seamline.sinks.lake.identity import ROW_HASH
+from seamline.sinks.lake.stores import is_stored, opened
 
 _CURE = "rename the column at the source, or leave the table out of the sync: a column has the same name everywhere"
 
 
-def of_warehouse(warehouse: str) -> Iterator[tuple[str, str]]:
-    if not Path(warehouse).is_dir():
+def of_warehouse(warehouse: str, connection: str = "") -> Iterator[tuple[str, str]]:
+    """`connection`: id of what leads to a store. Whether it may be written to shows at the first load alone."""
+    if is_stored(warehouse):
+        yield from _of_store(warehouse, connection)
+    elif not Path(warehouse).is_dir():
         yield f"the warehouse {warehouse} is no folder here", "make it, or mount it where it lies, on every machine"
     elif not os.access(warehouse, os.W_OK | os.X_OK):
         yield f"nothing can be written into the warehouse {warehouse}", "let this login write there"
 
 
-def of_namespace(warehouse: str, namespace: str, *, others: str) -> Iterator[tuple[str, str]]:
+def _of_store(warehouse: str, connection: str) -> Iterator[tuple[str, str]]:
+    try:
+        root = opened(warehouse, connection)
+        with translated(f"look into the warehouse {warehouse}"):
+            is_there = root.bucket.is_dir()
+    except SeamlineError as exc:
+        yield exc.message, exc.hint
+    else:
+        if not is_there:
+            yield f"{root.bucket}, where the warehouse is to lie, is not there", "make it, or name another"
+
+
+def of_namespace(warehouse: str, namespace: str, *, others: str, connection: str = "") -> Iterator[tuple[str, str]]:
     """Two formats in one folder would sweep each other's files. `others`: what a folder of the other has in it."""
-    folder = namespace_folder(warehouse, namespace)
-    found = sorted(path.parent for path in folder.glob(f"*/{others}"))
+    with translated(f"look into the warehouse {warehouse}"):
+        folder = namespace_folder(root_of(warehouse, connection), namespace)
+        found = sorted(str(path) for path in content(folder) if (path / others).is_dir())
     if found:
         yield f"{found[0]} is a table of another format", "choose another namespace or another warehouse"
 

@@ -1,0 +1,67 @@
+"""The files of tables as pyiceberg asks for them: those of one warehouse, by the file system that reaches it."""
+
+from urllib.parse import urlsplit
+
+from pyarrow.fs import FileSystem
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import StaticTable
+
+from seamline.domain.errors import Refused
+from seamline.sinks.iceberg.options import LakeOptions
+from seamline.sinks.lake.files import path_of, root_of
+from seamline.sinks.lake.stores import FilePath, StoredPath, is_stored, opened, stored_path
+
+
+class WarehouseIO(PyArrowFileIO):
+    """Of a warehouse in a store, or of the folders of this machine. It is asked for files by their URLs."""
+
+    def __init__(self, root: StoredPath | None = None) -> None:
+        super().__init__()
+        self._root = root
+
+    def path_of(self, url: str) -> FilePath:
+        """Of a file that any writer named. Refused: it lies in another store."""
+        if self._root is not None:
+            return stored_path(self._root, url)
+        if is_stored(url.removeprefix("file://")):
+            raise Refused(f"{url} lies in a store, and this warehouse is a folder", hint="onboard that table again")
+        return path_of(url)
+
+    def _initialize_fs(self, scheme: str, netloc: str | None = None) -> FileSystem:
+        if self._root is None and scheme == "file":
+            return super()._initialize_fs(scheme, netloc)
+        if self._root is None or scheme == "file":
+            raise Refused(
+                f"a file at {scheme}://{netloc} does not lie in this warehouse", hint="onboard that table again"
+            )
+        stored_path(self._root, f"{scheme}://{netloc}/")
+        return self._root.filesystem
+
+
+LOCAL_IO = WarehouseIO()
+
+
+def warehouse_root(options: LakeOptions) -> FilePath:
+    return root_of(options.warehouse, options.warehouse_connection)
+
+
+def warehouse_io(options: LakeOptions) -> WarehouseIO:
+    root = warehouse_root(options)
+    return WarehouseIO(root) if isinstance(root, StoredPath) else LOCAL_IO
+
+
+def io_of(location: str, connection: str = "") -> WarehouseIO:
+    """What reaches a file of a warehouse, by its URL alone."""
+    if not is_stored(location.removeprefix("file://")):
+        return LOCAL_IO
+    parts = urlsplit(location)
+    return WarehouseIO(opened(f"{parts.scheme}://{parts.netloc}", connection))
+
+
+def static_table(location: str, io: WarehouseIO = LOCAL_IO) -> StaticTable:
+    """The table that a metadata file describes."""
+    metadata = FromInputFile.table_metadata(io.new_input(location))
+    catalog = NoopCatalog("static-table")
+    return StaticTable(("static-table", location), metadata, location, io, catalog)

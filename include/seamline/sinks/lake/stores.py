@@ -1,0 +1,197 @@
+"""A warehouse that is no folder of this machine: S3 and HDFS, through the file systems of pyarrow.
+
+Both hold a file once its writer is closed, whole or not at all: there is nothing to sync. S3 has no folders; one is
+there as long as a file lies below it.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pyarrow import fs
+
+from seamline.adapters import connections
+from seamline.adapters.connections import Connection
+from seamline.domain.errors import ConfigError, Refused
+
+S3, HDFS = "s3", "hdfs"
+# What other clients call S3 in the names of files.
+_OF_S3 = re.compile(r"^s3[an]://")
+# `allow_delayed_open`: a small file is put by one request, and what is wrong shows when it is closed. A store that does
+# not answer is given up long before a lease is over.
+_OF_EVERY_S3 = {"allow_delayed_open": True, "connect_timeout": 5, "request_timeout": 60}
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """As `os.stat_result` calls them: bytes, and seconds since 1970."""
+
+    st_size: int
+    st_mtime: float
+
+
+@dataclass(frozen=True)
+class StoredPath:
+    """A file or folder of a store, by those words of `pathlib` that lakes use. `prefix`: of its URL, as `s3://` or
+    `hdfs://namenode:8020`; `path`: as the store's file system names it."""
+
+    prefix: str
+    path: str
+    filesystem: Any = field(compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.prefix}{self.path}"
+
+    def __lt__(self, other: "StoredPath") -> bool:
+        return str(self) < str(other)
+
+    def __truediv__(self, name: "str | StoredPath") -> "StoredPath":
+        return self._at(f"{self.path}/{name}")
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    @property
+    def parent(self) -> "StoredPath":
+        return self._at(self.path.rpartition("/")[0])
+
+    @property
+    def bucket(self) -> "StoredPath":
+        """In which it lies. It must be there: nobody makes one."""
+        return self._at(self.path.partition("/")[0])
+
+    def is_relative_to(self, folder: object) -> bool:
+        return isinstance(folder, StoredPath) and self.prefix == folder.prefix and self._below(folder) is not None
+
+    def relative_to(self, folder: "StoredPath") -> str:
+        found = self._below(folder)
+        if found is None:
+            raise ValueError(f"{self} does not lie in {folder}")
+        return found
+
+    def exists(self) -> bool:
+        return bool(self._info().type != fs.FileType.NotFound)
+
+    def is_dir(self) -> bool:
+        return bool(self._info().type == fs.FileType.Directory)
+
+    def is_file(self) -> bool:
+        return bool(self._info().type == fs.FileType.File)
+
+    def stat(self) -> Status:
+        return _status(self._info(), self)
+
+    def iterdir(self) -> "Iterator[StoredPath]":
+        """Nothing of a folder that is not there."""
+        selector = fs.FileSelector(self.path, allow_not_found=True)
+        for one in sorted(self.filesystem.get_file_info(selector), key=lambda info: info.path):
+            # S3 keeps an empty object under the name of a folder from which the last file went.
+            if one.path.rstrip("/") != self.path:
+                yield self._at(one.path.rstrip("/"))
+
+    def files(self) -> "list[tuple[StoredPath, Status]]":
+        """All files below it, by one listing."""
+        selector = fs.FileSelector(self.path, recursive=True, allow_not_found=True)
+        found = [one for one in self.filesystem.get_file_info(selector) if one.type == fs.FileType.File]
+        return [(self._at(one.path), _status(one, self)) for one in found]
+
+    def read_bytes(self) -> bytes:
+        with self.filesystem.open_input_stream(self.path) as stream:
+            return bytes(stream.read())
+
+    def read_text(self, encoding: str = "utf-8") -> str:
+        return self.read_bytes().decode(encoding)
+
+    def write_bytes(self, content: bytes) -> None:
+        with self.filesystem.open_output_stream(self.path) as stream:
+            stream.write(content)
+
+    def write_text(self, text: str, encoding: str = "utf-8") -> None:
+        self.write_bytes(text.encode(encoding))
+
+    def unlink(self, *, missing_ok: bool = False) -> None:
+        try:
+            self.filesystem.delete_file(self.path)
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
+
+    def remove_folder(self) -> None:
+        """With all that lies in it. A repeat changes nothing."""
+        self.filesystem.delete_dir_contents(self.path, missing_dir_ok=True)
+        if self.is_dir():
+            self.filesystem.delete_dir(self.path)
+
+    def _at(self, path: str) -> "StoredPath":
+        return StoredPath(self.prefix, path, self.filesystem)
+
+    def _info(self) -> Any:
+        return self.filesystem.get_file_info(self.path)
+
+    def _below(self, folder: "StoredPath") -> str | None:
+        if self.path == folder.path:
+            return ""
+        found = self.path.removeprefix(f"{folder.path}/")
+        return found if found != self.path else None
+
+
+def _status(info: Any, path: StoredPath) -> Status:
+    if info.type == fs.FileType.NotFound:
+        raise FileNotFoundError(f"{path} is not there")
+    return Status(int(info.size or 0), info.mtime.timestamp() if info.mtime else 0.0)
+
+
+FilePath = Path | StoredPath
+
+
+def is_stored(warehouse: str) -> bool:
+    """Whether it is a URL of a store, not a folder."""
+    return "://" in warehouse
+
+
+def opened(warehouse: str, connection: str) -> StoredPath:
+    """The warehouse of this URL. `connection`: the id of what leads there; "" for the machine's own credentials.
+
+    ConfigError: the connection is of another kind. Nothing is asked of the store yet.
+    """
+    known = connections.resolve(connection) if connection else None
+    parts = urlsplit(warehouse)
+    if parts.scheme == S3:
+        return StoredPath("s3://", f"{parts.netloc}{parts.path}".rstrip("/"), _s3(known))
+    raise Refused(f"no store is known for {warehouse}", hint="a folder, or a URL that begins with s3://")
+
+
+def stored_path(root: StoredPath, url: str) -> StoredPath:
+    """Of a file that any writer named. Refused: it lies in another store than the warehouse."""
+    url = _OF_S3.sub("s3://", url)
+    if not url.startswith(root.prefix):
+        raise Refused(f"{url} lies in another store than the warehouse {root}", hint="onboard that table again")
+    return StoredPath(root.prefix, url.removeprefix(root.prefix), root.filesystem)
+
+
+def _s3(connection: Connection | None) -> Any:
+    """What is not said is found as every client of AWS finds it: variables, ~/.aws, the machine's role."""
+    if connection is None:
+        return fs.S3FileSystem(**_OF_EVERY_S3)
+    if connection.kind != "aws":
+        raise ConfigError(
+            f"Connection `{connection.connection_id}` is of kind {connection.kind}",
+            hint="a warehouse on S3 needs one of kind aws",
+        )
+    extra = connection.extra
+    endpoint = urlsplit(str(extra.get("endpoint_url") or ""))
+    return fs.S3FileSystem(
+        access_key=connection.login or None,
+        secret_key=connection.password or None,
+        session_token=extra.get("aws_session_token"),
+        role_arn=extra.get("role_arn"),
+        region=extra.get("region_name"),
+        scheme=endpoint.scheme or "https",
+        endpoint_override=endpoint.netloc or None,
+        tls_ca_file_path=extra.get("verify"),
+        **_OF_EVERY_S3,
+    )
