@@ -31,6 +31,7 @@ from seamline.sinks.hudi.read_back import live as hudi_live
 from seamline.sinks.hudi.sink import HudiSink
 from seamline.sinks.iceberg import snapshot
 from seamline.sinks.iceberg.manifests import Head
+from seamline.sinks.iceberg.read_back import live as iceberg_live
 from seamline.sinks.iceberg.read_back import live_in
 from seamline.sinks.iceberg.sink import IcebergSink
 from seamline.sinks.lake.catalogue import Catalogue
@@ -64,12 +65,12 @@ def compacted(head: Head) -> Head:
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """A format of tables. `live` gives what reads a table where its pointer leads."""
+    """A format of tables. `live` reads a table of a folder where its pointer leads."""
 
     name: str
     sink: type[IcebergSink] | type[DeltaSink] | type[HudiSink]
     catalogue: Callable[[DestinationPlan], Pointers]
-    live: Callable[[DestinationPlan], Live]
+    live: Live
     options: tuple[tuple[str, str], ...] = ()
 
 
@@ -77,14 +78,14 @@ ICEBERG = Lake(
     "iceberg",
     IcebergSink,
     lambda destination: Catalogue(CATALOG),
-    live_in,
+    iceberg_live,
     (("catalog", CATALOG),),
 )
 DELTA = Lake(
     "delta",
     DeltaSink,
     lambda destination: DeltaCatalogue(dict(destination.options)["warehouse"]),
-    lambda destination: delta_live,
+    delta_live,
 )
 HUDI = Lake(
     "hudi",
@@ -159,7 +160,7 @@ class LakeWorld:
         location = self.seen().heads.get(table.name)
         if location is None:
             return []
-        live = self._lake.live(self.destination)
+        live = live_in(self.destination) if isinstance(self._warehouse, str) else self._lake.live
         found = pa.Table.from_batches(live(table, location)(), schema_of(table)).combine_chunks()
         names = [column.name for column in table.columns]
         return sorted(

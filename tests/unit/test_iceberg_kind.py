@@ -42,12 +42,20 @@ def test_a_declaration_becomes_a_plan_that_says_where_files_and_pointers_lie(tmp
     assert plan_from_json(plan_to_json(plan)) == plan
 
 
+def test_a_plan_carries_the_connection_of_a_store_by_its_id(tmp_path: Path) -> None:
+    lake = LAKE.replace("warehouse: /srv/warehouse", "warehouse: s3://lake/tables/\nwarehouse_connection: objects")
+    changed = {FILE: lake, "syncs/settlement.yaml": WITHOUT_CUTS}
+    (destination,) = compile_plan(load_declarations(write_declarations(tmp_path, changed)), "settlement").destinations
+    assert options_of(destination) == LakeOptions("lake", "s3://lake/tables", "native", warehouse_connection="objects")
+
+
 @pytest.mark.parametrize(
     ("added", "said"),
     [
         ("write: java", "got 'java'"),
         ("warehouse: gs://bucket/x", "absolute path of a folder .* or a bucket of S3"),
         ("warehouse_connection: objects", "the warehouse is a folder"),
+        ("warehouse: s3://bucket/x\nwrite: spark", "`write: spark` writes into a folder"),
         ("warehouse: there", "absolute path"),
     ],
 )
