@@ -30,7 +30,7 @@ from seamline.sinks.iceberg.manifests import Head
 from seamline.sinks.iceberg.rows import RowIndex
 from seamline.sinks.iceberg.snapshot import FileChanges, new_head, obsolete, staged_head
 from seamline.sinks.iceberg.types import storage_schema
-from seamline.sinks.lake.files import NewFiles, new_location
+from seamline.sinks.lake.files import NewFiles, make_folder, new_location, remove
 from seamline.sinks.lake.storage import write_parquet
 from seamline.values.changes import change_batch
 from tests.checkout import day_and_commit
@@ -70,7 +70,7 @@ class Table:
         before, (self.head, rows) = self.head, staged
         self._index.keep(self.head, rows)
         for path in obsolete(before.metadata, self.head.metadata):
-            path.unlink(missing_ok=True)
+            remove(path)
 
     def cost(self, number: int) -> Cost:
         living = scanned(self.head)
@@ -83,7 +83,7 @@ class Table:
     def _placed(self, name: str, rows: pa.Table) -> Head:
         """A table of its own with these rows in one file."""
         location = new_location(str(self._folder), "bench", name)
-        location.mkdir(parents=True)
+        make_folder(location)
         base = new_head(TABLE, location)
         files = NewFiles(base.metadata.location, "bench")
         path = files.data(".parquet")

@@ -174,7 +174,7 @@ class MemoryCatalogueWorld(LakeWorld):
     def __init__(
         self,
         tables: Sequence[Table],
-        warehouse: Path,
+        warehouse: Path | str,
         *,
         lake: Lake = ICEBERG,
         frames: Frames | None = None,

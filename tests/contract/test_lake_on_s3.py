@@ -12,7 +12,7 @@ import duckdb
 import pytest
 from pyarrow import fs
 
-from seamline.adapters.connections import Connection
+from seamline.adapters.connections import Connection, parsed
 from seamline.adapters.failpoints import ArmedFailpoints
 from seamline.domain.errors import ConfigError, Refused, TransientError
 from seamline.kinds.found import sink_kind
@@ -20,11 +20,12 @@ from seamline.sinks.iceberg import orphans, snapshot
 from seamline.sinks.iceberg.reading import open_catalogue
 from seamline.sinks.lake import loads, stores
 from seamline.sinks.lake.stores import StoredPath
+from seamline_spark.frames import SparkFrames
 from tests import s3_server
 from tests.contract import lake_worker
 from tests.contract.behaviours import BEHAVIOURS, Applying, Behaviour, account, published, texts
 from tests.contract.joining_behaviours import JOINING_BEHAVIOURS
-from tests.contract.lake_worlds import CATALOG, OBJECTS, PostgresLakeWorld
+from tests.contract.lake_worlds import CATALOG, OBJECTS, MemoryCatalogueWorld, PostgresLakeWorld
 from tests.contract.test_lake_cuts import DAY, RUN, Cutting, changed, resolved
 from tests.integration.databases import either_of
 from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, insert
@@ -40,6 +41,13 @@ OVER_FILES = (
     "a_table_enters_a_stream_that_stands_where_its_incremental_snapshot_does_and_the_others_are_untouched",
     "a_table_that_is_loaded_again_becomes_what_its_snapshot_says_and_begins_a_generation",
 )
+# Each statement of Spark's costs a good part of a second.
+BY_SPARK = [
+    one
+    for one in BEHAVIOURS
+    if one.__name__
+    in ("inserts_updates_and_deletes_reach_their_rows", "thousands_of_identical_rows_are_counted_exactly")
+]
 CHOSEN = [one for one in (*BEHAVIOURS, *JOINING_BEHAVIOURS) if one.__name__ in OVER_FILES]
 
 
@@ -80,6 +88,19 @@ def test_a_warehouse_on_s3_keeps_the_contract(behaviour: Behaviour, world: Postg
 
 def test_the_chosen_behaviours_are_there() -> None:
     assert len(CHOSEN) == len(OVER_FILES)
+    assert len(BY_SPARK) == 2
+
+
+@pytest.mark.parametrize("behaviour", BY_SPARK, ids=lambda behaviour: behaviour.__name__)
+def test_spark_s_statements_write_and_read_tables_on_s3(
+    behaviour: Behaviour, store: ObjectStore, frames: SparkFrames, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"SEAMLINE_CONNECTION_{OBJECTS.upper()}", store.connection)
+    world = MemoryCatalogueWorld(TABLES, f"s3://{store.bucket}/{behaviour.__name__}", frames=frames)
+    behaviour(world)
+    found = [path for path in store.keys(behaviour.__name__) if path.endswith(".parquet")]
+    assert len(found) > len(TABLES)
+    assert parsed(store.connection).password not in str(frames.run("SET").to_pylist())
 
 
 def test_a_worker_that_is_killed_amid_its_files_leaves_tables_and_ledger_as_they_were(

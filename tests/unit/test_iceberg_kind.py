@@ -55,7 +55,6 @@ def test_a_plan_carries_the_connection_of_a_store_by_its_id(tmp_path: Path) -> N
         ("write: java", "got 'java'"),
         ("warehouse: gs://bucket/x", "absolute path of a folder .* or a bucket of S3"),
         ("warehouse_connection: objects", "the warehouse is a folder"),
-        ("warehouse: s3://bucket/x\nwrite: spark", "`write: spark` writes into a folder"),
         ("warehouse: there", "absolute path"),
     ],
 )

@@ -47,7 +47,7 @@ def test_the_doctor_asks_the_other_containers_and_only_after_jars_that_an_image_
     assert (broken.level, "docker compose" in broken.cure) == (Level.WRONG, True)
     # Those of Spark, here or missing here: an image has no others.
     jars = [one.what for one in findings if "jars.lock" in one.what]
-    assert jars and all(what.startswith(("5 jars are", "spark/")) for what in jars)
+    assert jars and all(what.startswith(("6 jars are", "spark/")) for what in jars)
     assert not [one for one in findings if "the stack is not running" in one.what or "ports" in one.what]
 
 

@@ -69,7 +69,7 @@ def test_files_of_a_store_come_are_listed_and_go(tmp_path: Path) -> None:
     assert content(root) == [root / "t"]
     assert second.read_text() == "three"
     files.drop([first])
-    first.unlink(missing_ok=True)
+    first.remove()
     assert content(root / "t" / "data") == [second]
     with pytest.raises(FileNotFoundError):
         first.stat()
@@ -81,9 +81,9 @@ def test_files_of_a_store_come_are_listed_and_go(tmp_path: Path) -> None:
 def test_a_file_outside_of_the_warehouse_is_refused_by_name() -> None:
     stored, folder = WarehouseIO(ROOT), LOCAL_IO
     for io, url in ((stored, "file:///lake/x"), (stored, "hdfs://n:1/x"), (folder, "s3://lake/x")):
-        with pytest.raises(Refused, match="lies outside of the warehouse|lies in"):
+        with pytest.raises(Refused, match="lies in"):
             io.path_of(url)
-        with pytest.raises(Refused, match="lies outside of the warehouse|lies in"):
+        with pytest.raises(Refused, match="lies in"):
             io.new_input(url)
     with pytest.raises(Refused, match="tables of this format lie in a folder"):
         local(ROOT)

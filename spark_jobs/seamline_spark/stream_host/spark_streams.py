@@ -86,8 +86,8 @@ def configured(conf: SparkConf, pool: str, *, slots: int, jars: Sequence[Path] =
 
 
 def iceberg_jars() -> list[Path]:
-    """Iceberg for Spark, as jars/jars.lock pins it; nothing where `./seamline setup` was not asked for it."""
-    return sorted((settings.load().env / "jars" / "spark").glob("iceberg-spark-runtime-*.jar"))
+    """Iceberg for Spark and its S3 client, as jars/jars.lock pins them; nothing before `./seamline setup`."""
+    return sorted((settings.load().env / "jars" / "spark").glob("iceberg-*.jar"))
 
 
 class SparkStreams:

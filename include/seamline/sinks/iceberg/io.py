@@ -8,6 +8,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import StaticTable
 
+from seamline.adapters.connections import resolve
 from seamline.domain.errors import Refused
 from seamline.sinks.iceberg.options import LakeOptions
 from seamline.sinks.lake.files import path_of, root_of
@@ -33,14 +34,14 @@ class WarehouseIO(PyArrowFileIO):
         if self._root is None and scheme == "file":
             return super()._initialize_fs(scheme, netloc)
         if self._root is None or scheme == "file":
-            raise Refused(
-                f"a file at {scheme}://{netloc} does not lie in this warehouse", hint="onboard that table again"
-            )
+            raise Refused(f"a file at {scheme}://{netloc} lies in another store", hint="onboard its table again")
         stored_path(self._root, f"{scheme}://{netloc}/")
         return self._root.filesystem
 
 
 LOCAL_IO = WarehouseIO()
+# Of the jar that Iceberg's S3 client needs beside its own.
+S3_CLIENT = "software.amazon.awssdk.services.s3.S3Client"
 
 
 def warehouse_root(options: LakeOptions) -> FilePath:
@@ -58,6 +59,33 @@ def io_of(location: str, connection: str = "") -> WarehouseIO:
         return LOCAL_IO
     parts = urlsplit(location)
     return WarehouseIO(opened(f"{parts.scheme}://{parts.netloc}", connection))
+
+
+def java_client(options: LakeOptions) -> dict[str, str]:
+    """By what Iceberg's own clients reach the warehouse, as properties of a table. It may hold secrets.
+
+    Refused: the connection takes a role.
+    """
+    if not is_stored(options.warehouse):
+        return {"io-impl": "org.apache.iceberg.hadoop.HadoopFileIO"}
+    found = {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}
+    if not options.warehouse_connection:
+        return found
+    known = resolve(options.warehouse_connection)
+    if known.extra.get("role_arn"):
+        raise Refused(
+            f"Connection `{known.connection_id}` takes a role, and Spark's S3 client takes none",
+            hint="let the machines have that role and leave `warehouse_connection` out, or take `write: native`",
+        )
+    said = {
+        "s3.endpoint": known.extra.get("endpoint_url"),
+        "s3.path-style-access": "true" if known.extra.get("endpoint_url") else None,
+        "client.region": known.extra.get("region_name"),
+        "s3.access-key-id": known.login,
+        "s3.secret-access-key": known.password,
+        "s3.session-token": known.extra.get("aws_session_token"),
+    }
+    return found | {name: str(value) for name, value in said.items() if value}
 
 
 def static_table(location: str, io: WarehouseIO = LOCAL_IO) -> StaticTable:

@@ -20,7 +20,7 @@ from seamline.sinks.iceberg.io import WarehouseIO, warehouse_io, warehouse_root
 from seamline.sinks.iceberg.manifests import read_metadata
 from seamline.sinks.iceberg.options import LakeOptions
 from seamline.sinks.lake.catalogue import Catalogue
-from seamline.sinks.lake.files import files_in
+from seamline.sinks.lake.files import files_in, remove
 from seamline.sinks.lake.loads import claimed
 from seamline.sinks.lake.stores import FilePath
 
@@ -48,7 +48,7 @@ def drop_orphans(session: Session, catalogue: Catalogue, options: LakeOptions, n
     for tables, files in found.values():
         for path in files if tables & locations else ():
             if _there(path) not in named:
-                path.unlink(missing_ok=True)
+                remove(path)
                 dropped += 1
     return dropped
 

@@ -10,8 +10,10 @@ import hmac
 import json
 import secrets
 import threading
+from collections.abc import Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
 from typing import Final
 from urllib.parse import unquote_plus, urlsplit
 
@@ -29,6 +31,7 @@ from seamline.sinks.lake.stores import FilePath
 SPARK_CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
 NAMESPACE: Final = "staged"
 _LOOPBACK: Final = "127.0.0.1"
+_OF_FOLDERS: Final = MappingProxyType({"io-impl": "org.apache.iceberg.hadoop.HadoopFileIO"})
 _REQUIREMENTS: TypeAdapter[tuple[TableRequirement, ...]] = TypeAdapter(tuple[TableRequirement, ...])
 _UPDATES: TypeAdapter[tuple[TableUpdate, ...]] = TypeAdapter(tuple[TableUpdate, ...])
 _Answer = tuple[HTTPStatus, str]
@@ -36,10 +39,13 @@ _Answer = tuple[HTTPStatus, str]
 
 class SpanTable:
     """One table of a commit. `pointer`: the metadata file from which the commit goes on; `location`: the one that says
-    what the table is now; `added`: the snapshots between them, oldest first."""
+    what the table is now; `added`: the snapshots between them, oldest first. `client`: by what Spark reaches its files;
+    it may hold secrets."""
 
-    def __init__(self, pointer: str, mark: str, io: WarehouseIO = LOCAL_IO) -> None:
-        self.io = io
+    def __init__(
+        self, pointer: str, mark: str, io: WarehouseIO = LOCAL_IO, client: Mapping[str, str] = _OF_FOLDERS
+    ) -> None:
+        self.io, self.client = io, client
         self.before = self.now = read_metadata(pointer, io)
         self.pointer = self.location = pointer
         # A statement asks for it several times, and with its snapshots it may be large.
@@ -102,7 +108,6 @@ class SpanCatalogue:
             # Each statement must see what the one before it has staged.
             "cache-enabled": "false",
             "rest-metrics-reporting-enabled": "false",
-            "io-impl": "org.apache.iceberg.hadoop.HadoopFileIO",
         }
         named = {f"{prefix}.{name}": value for name, value in options.items()}
         return {prefix: SPARK_CATALOG, **named}
@@ -149,7 +154,9 @@ class SpanCatalogue:
                     return refusal(HTTPStatus.CONFLICT, "CommitFailedException", str(exc))
                 except (KeyError, ValueError) as exc:
                     return refusal(HTTPStatus.BAD_REQUEST, "BadRequestException", str(exc))
-            return HTTPStatus.OK, f'{{"metadata-location": {json.dumps(table.location)}, "metadata": {table.text}}}'
+            # Settings of one table come with it, so that no setting of the session holds a secret.
+            said = f'"metadata-location": {json.dumps(table.location)}, "config": {json.dumps(dict(table.client))}'
+            return HTTPStatus.OK, f'{{{said}, "metadata": {table.text}}}'
 
 
 def refusal(status: HTTPStatus, kind: str, message: str) -> _Answer:

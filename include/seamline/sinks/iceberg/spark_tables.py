@@ -9,13 +9,16 @@ from seamline.domain.changes import Finding
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.kinds.frames import Frames
+from seamline.sinks.iceberg.io import S3_CLIENT, java_client
 from seamline.sinks.iceberg.merging import TableMerge
 from seamline.sinks.iceberg.options import LakeOptions
 from seamline.sinks.iceberg.snapshot import obsolete
 from seamline.sinks.iceberg.span_catalogue import SPARK_CATALOG, SpanCatalogue, SpanTable
 from seamline.sinks.iceberg.tables import IcebergTables
+from seamline.sinks.lake.files import remove
 from seamline.sinks.lake.sink import Mark, StagedTable
 from seamline.sinks.lake.store import PointerMove, Seen
+from seamline.sinks.lake.stores import is_stored
 from seamline.values.changes import ChangeBatch
 
 # So many files more than then, and small ones are joined again.
@@ -56,7 +59,7 @@ class SparkTables(IcebergTables):
         self, name: str, seen: Seen, batches: Iterable[ChangeBatch], *, mark: Mark
     ) -> tuple[StagedTable | None, list[Finding]]:
         frames, catalogue = self._opened(name)
-        span = SpanTable(seen.heads[name], str(mark), self._io)
+        span = SpanTable(seen.heads[name], str(mark), self._io, java_client(self._options))
         merge = TableMerge(self._definitions[name], span, frames, catalog=catalogue.name)
         catalogue.serve(name, span)
         with ExitStack() as undone:
@@ -85,11 +88,12 @@ class SparkTables(IcebergTables):
                 table=table,
             )
         if self._catalogue is None:
-            if not self._frames.has(SPARK_CATALOG):
+            wanted = [SPARK_CATALOG, *([S3_CLIENT] if is_stored(self._options.warehouse) else [])]
+            if lacking := [name for name in wanted if not self._frames.has(name)]:
                 raise Refused(
-                    f"Spark does not know {SPARK_CATALOG}",
-                    hint="a host that spark-submit starts is given Iceberg's jar by --jars:"
-                    " jars/spark/iceberg-spark-runtime-*.jar of its environment",
+                    f"Spark does not know {lacking[0]}",
+                    hint="a host that spark-submit starts is given Iceberg's jars by --jars:"
+                    " jars/spark/iceberg-*.jar of its environment",
                     table=table,
                 )
             self._catalogue = SpanCatalogue()
@@ -119,4 +123,4 @@ class _StagedTable:
         self.tables.go_on(self.name, self.span.location)
         # What nobody names any more goes.
         for path in obsolete(self.span.before, self.span.now, self.span.io):
-            path.unlink(missing_ok=True)
+            remove(path)

@@ -95,15 +95,6 @@ class IcebergDestination(Destination):
             raise ValueError(f"`write: {NATIVE}` writes tables of format {FORMAT} without partitions: `write: {SPARK}`")
         return value
 
-    @field_validator("write")
-    @classmethod
-    def _where_spark_writes(cls, value: str, info: ValidationInfo) -> str:
-        if value == SPARK and "://" in str(info.data.get("warehouse", "")):
-            raise ValueError(
-                f"`write: {SPARK}` writes into a folder: take `write: {NATIVE}`, or a warehouse that is one"
-            )
-        return value
-
     @field_validator("warehouse_connection")
     @classmethod
     def _of_a_store(cls, value: str | None, info: ValidationInfo) -> str | None:

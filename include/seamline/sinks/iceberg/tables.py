@@ -17,7 +17,7 @@ from seamline.sinks.iceberg.options import FORMAT, LakeOptions
 from seamline.sinks.iceberg.placing import Placing, move_of
 from seamline.sinks.iceberg.rows import RowIndex
 from seamline.sinks.iceberg.snapshot import obsolete, own_snapshot
-from seamline.sinks.lake.files import NewFiles
+from seamline.sinks.lake.files import NewFiles, remove
 from seamline.sinks.lake.loads import StagedFiles, require_as_compared, staged_files
 from seamline.sinks.lake.rows import FileRows
 from seamline.sinks.lake.sink import Mark, StagedTable
@@ -136,4 +136,4 @@ class _StagedTable:
         self.tables.go_on_from(self.name, self.after, self.rows)
         # What nobody names any more goes.
         for path in obsolete(self.before.metadata, self.after.metadata, self.after.io):
-            path.unlink(missing_ok=True)
+            remove(path)

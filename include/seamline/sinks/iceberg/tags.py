@@ -11,7 +11,7 @@ from seamline.domain.errors import Refused
 from seamline.sinks.iceberg.io import LOCAL_IO, WarehouseIO
 from seamline.sinks.iceberg.manifests import read_metadata, write_metadata
 from seamline.sinks.iceberg.snapshot import obsolete, version_of
-from seamline.sinks.lake.files import NewFiles
+from seamline.sinks.lake.files import NewFiles, remove
 from seamline.sinks.lake.stores import FilePath
 from seamline.sinks.lake.tagging import TableTags, Tag, Tagged
 
@@ -30,7 +30,7 @@ class _Staged:
 
     def drop_unneeded(self) -> None:
         for path in self.unneeded:
-            path.unlink(missing_ok=True)
+            remove(path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from seamline.sinks.iceberg.io import WarehouseIO, warehouse_io, warehouse_root
 from seamline.sinks.iceberg.manifests import read_metadata
 from seamline.sinks.iceberg.options import LakeOptions
 from seamline.sinks.lake.cut_views import CutView
-from seamline.sinks.lake.files import NewFiles, make_folder, new_location, remove_empty, url_of
+from seamline.sinks.lake.files import NewFiles, make_folder, new_location, remove, remove_empty, url_of
 from seamline.sinks.lake.identity import ROW_HASH
 
 _STREAM, _TABLE, _TAG = "seamline.stream", "seamline.table", "seamline.tag"
@@ -52,7 +52,7 @@ class IcebergViewFiles:
 
     def drop(self, location: str) -> None:
         path = self._io.path_of(location)
-        path.unlink(missing_ok=True)
+        remove(path)
         # Their folders held nothing else, unless another client has put something there.
         remove_empty(path.parent)
         remove_empty(path.parent.parent)

@@ -109,7 +109,7 @@ class NewFiles:
     def drop(self, paths: Iterable[FilePath] | None = None) -> None:
         """Delete what was written: nothing points to it."""
         for path in list(self._made if paths is None else paths):
-            path.unlink(missing_ok=True)
+            remove(path)
             self._made.remove(path)
 
     def _new(self, folder: str, ending: str) -> FilePath:
@@ -127,6 +127,14 @@ def make_folder(path: FilePath) -> None:
     """With those above it. A store has folders by their files."""
     if isinstance(path, Path):
         path.mkdir(parents=True, exist_ok=True)
+
+
+def remove(path: FilePath) -> None:
+    """A repeat changes nothing."""
+    if isinstance(path, Path):
+        path.unlink(missing_ok=True)
+    else:
+        path.remove()
 
 
 def remove_folder(path: FilePath) -> None:

@@ -26,6 +26,7 @@ from seamline.sinks.lake.files import (
     make_folder,
     namespace_folder,
     new_location,
+    remove,
     remove_folder,
     root_of,
     sync,
@@ -112,7 +113,7 @@ def load(
     location = location_of(warehouse, place.name)
     # What an attempt of this very task has left.
     remove_folder(location / "data")
-    (location / _RECEIPT).unlink(missing_ok=True)
+    remove(location / _RECEIPT)
     files = NewFiles(location, "load")
     if parts is None:
         made = _written(place.table, rows.batches, files, storage)

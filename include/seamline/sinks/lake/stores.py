@@ -6,6 +6,7 @@ there as long as a file lies below it.
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -113,12 +114,10 @@ class StoredPath:
     def write_text(self, text: str, encoding: str = "utf-8") -> None:
         self.write_bytes(text.encode(encoding))
 
-    def unlink(self, *, missing_ok: bool = False) -> None:
-        try:
+    def remove(self) -> None:
+        """A repeat changes nothing."""
+        with suppress(FileNotFoundError):
             self.filesystem.delete_file(self.path)
-        except FileNotFoundError:
-            if not missing_ok:
-                raise
 
     def remove_folder(self) -> None:
         """With all that lies in it. A repeat changes nothing."""
