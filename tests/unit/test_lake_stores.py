@@ -1,8 +1,10 @@
 """A warehouse in a store: what leads there, and paths that stay within it."""
 
 import json
+import time
 from pathlib import Path
 
+import fsspec
 import pytest
 from pyarrow import fs
 
@@ -76,6 +78,15 @@ def test_files_of_a_store_come_are_listed_and_go(tmp_path: Path) -> None:
     (root / "t").remove_folder()
     (root / "t").remove_folder()
     assert content(root) == []
+
+
+def test_a_file_whose_age_is_unknown_is_young() -> None:
+    memory = fsspec.filesystem("memory")
+    root = StoredPath("memory://", "ages", fs.PyFileSystem(fs.FSSpecHandler(memory)))
+    (root / "data").write_text("x")
+    ((_, found),) = files_in(root)
+    assert found.st_mtime > time.time() + 1e9
+    root.remove_folder()
 
 
 def test_a_file_outside_of_the_warehouse_is_refused_by_name() -> None:

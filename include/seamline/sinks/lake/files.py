@@ -142,7 +142,8 @@ def remove_folder(path: FilePath) -> None:
     if isinstance(path, Path):
         shutil.rmtree(path, ignore_errors=True)
     else:
-        path.remove_folder()
+        with suppress(OSError):
+            path.remove_folder()
 
 
 def content(folder: FilePath) -> list[FilePath]:

@@ -4,6 +4,7 @@ Both hold a file once its writer is closed, whole or not at all: there is nothin
 there as long as a file lies below it.
 """
 
+import math
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -21,9 +22,8 @@ from seamline.domain.errors import ConfigError, Refused
 S3, HDFS = "s3", "hdfs"
 # What other clients call S3 in the names of files.
 _OF_S3 = re.compile(r"^s3[an]://")
-# `allow_delayed_open`: a small file is put by one request, and what is wrong shows when it is closed. A store that does
-# not answer is given up long before a lease is over.
-_OF_EVERY_S3 = {"allow_delayed_open": True, "connect_timeout": 5, "request_timeout": 60}
+# `allow_delayed_open`: a small file is put by one request, and what is wrong shows when it is closed.
+_OF_EVERY_S3 = {"allow_delayed_open": True, "connect_timeout": 5}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,8 @@ class StoredPath:
 def _status(info: Any, path: StoredPath) -> Status:
     if info.type == fs.FileType.NotFound:
         raise FileNotFoundError(f"{path} is not there")
-    return Status(int(info.size or 0), info.mtime.timestamp() if info.mtime else 0.0)
+    # What is deleted by its age stays where a store does not know it.
+    return Status(int(info.size or 0), info.mtime.timestamp() if info.mtime else math.inf)
 
 
 FilePath = Path | StoredPath
