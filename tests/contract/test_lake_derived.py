@@ -119,20 +119,29 @@ class Deriving(Cutting):
 def deriving(
     request: pytest.FixtureRequest, sink_database: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Deriving]:
-    resolved(monkeypatch, sink_database)
-    reading = [f"{lake}.reading.connection_of" for lake in LAKES]
-    for name in ("lake.derived.resolve", "delta.read_back.resolve", "hudi.read_back.resolve", *reading):
-        monkeypatch.setattr(f"seamline.sinks.{name}", either_of(sink_database))
+    resolved_to_derive(monkeypatch, sink_database)
     with closing(PostgresLakeWorld([ENTRY], sink_database, tmp_path, lake=LAKES[request.param])) as world:
-        rows = batch_of(ENTRY, ROWS)
-        kind = sink_kind(world.destination.kind)
-        place = kind.load_area(world.destination, run_id="a run").create([ENTRY])["entry"]
-        kind.load(world.destination, place, ArrowRows(rows.schema, iter([rows])))
-        loads = [Load(ENTRY, place.name, len(ROWS))]
-        world.sink().publish(STREAM, loads, publication=publication([ENTRY]))
-        deriving = Deriving(world)
+        deriving = deriving_in(world)
         with closing(deriving.cuts):
             yield deriving
+
+
+def resolved_to_derive(patch: pytest.MonkeyPatch, connection: Connection) -> None:
+    resolved(patch, connection)
+    reading = [f"{lake}.reading.connection_of" for lake in LAKES]
+    for name in ("lake.derived.resolve", "delta.read_back.resolve", "hudi.read_back.resolve", *reading):
+        patch.setattr(f"seamline.sinks.{name}", either_of(connection))
+
+
+def deriving_in(world: PostgresLakeWorld) -> Deriving:
+    """Over a table that is published there."""
+    rows = batch_of(ENTRY, ROWS)
+    kind = sink_kind(world.destination.kind)
+    place = kind.load_area(world.destination, run_id="a run").create([ENTRY])["entry"]
+    kind.load(world.destination, place, ArrowRows(rows.schema, iter([rows])))
+    loads = [Load(ENTRY, place.name, len(ROWS))]
+    world.sink().publish(STREAM, loads, publication=publication([ENTRY]))
+    return Deriving(world)
 
 
 class Streaming(Applying):

@@ -27,6 +27,7 @@ from tests.contract.behaviours import BEHAVIOURS, Applying, Behaviour, account, 
 from tests.contract.joining_behaviours import JOINING_BEHAVIOURS
 from tests.contract.lake_worlds import CATALOG, OBJECTS, MemoryCatalogueWorld, PostgresLakeWorld
 from tests.contract.test_lake_cuts import DAY, RUN, Cutting, changed, resolved
+from tests.contract.test_lake_derived import ENTRY, deriving_in, every_digit_arrives, resolved_to_derive
 from tests.integration.databases import either_of
 from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, insert
 from tests.s3_server import ObjectStore
@@ -149,6 +150,20 @@ def at_the_cut(cutting: Cutting) -> list[str]:
     found = tables["account"].arrow()
     assert duckdb.sql("SELECT count(*) FROM found").fetchall() == [(found.num_rows,)]
     return cast(list[str], found.column("name").to_pylist())
+
+
+def test_derived_tables_are_staged_compared_and_published_on_s3(
+    store: ObjectStore, sink_database: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"SEAMLINE_CONNECTION_{OBJECTS.upper()}", store.connection)
+    resolved_to_derive(monkeypatch, sink_database)
+    with closing(PostgresLakeWorld([ENTRY], sink_database, f"s3://{store.bucket}/derived")) as world:
+        deriving = deriving_in(world)
+        with closing(deriving.cuts):
+            every_digit_arrives(deriving)
+            version, made = deriving.published("run")
+            assert deriving.opened(DAY)["balance"].arrow().num_rows == made.rows
+            assert version == 1
 
 
 def dead_attempt(world: PostgresLakeWorld, store: ObjectStore) -> set[str]:
