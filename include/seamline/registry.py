@@ -5,6 +5,8 @@ needs, and the DAG processor nothing at all.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from seamline import settings
 from seamline.domain.changes import Finding, FindingsReported
@@ -29,6 +31,7 @@ from seamline.ports import (
     Failpoints,
     HeartbeatPayload,
     LogReader,
+    Marker,
     Problem,
     ReadView,
     SchemaGuard,
@@ -39,9 +42,33 @@ from seamline.ports.certificates import ProbeDestination, ProbeSource
 from seamline.ports.cuts import Cuts, CutStore, PinnedTables
 from seamline.ports.maintenance import DestinationMaintenance, LogTopics
 
+if TYPE_CHECKING:
+    from seamline.values.changes import ChangeDecoder
+
 
 def source(plan: SyncPlan) -> Source:
     return source_kind(plan.source.kind).open_source(plan.source)
+
+
+def compared_source(plan: SyncPlan) -> "ComparedSource":
+    """The source as a comparison asks it: its views hold what destinations shall hold."""
+    return ComparedSource(source(plan), plan)
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedSource:
+    """`sync.barrier.ComparedSource`."""
+
+    source: Source
+    plan: SyncPlan
+
+    def commit_marker(self, marker: Marker) -> None:
+        self.source.commit_marker(marker)
+
+    def open_views(self, count: int) -> Sequence[ReadView]:
+        from seamline.kinds.transformed_view import as_held
+
+        return as_held(self.source.open_views(count), self.plan)
 
 
 def schema_guard(plan: SyncPlan) -> SchemaGuard | None:
@@ -62,11 +89,22 @@ def sink(plan: SyncPlan, destination_name: str, *, frames: Frames | None = None)
     """`frames`: for a stream into a destination that needs them."""
     destination = plan.destination(destination_name)
     kind = sink_kind(destination.kind)
-    decoder = source_kind(plan.source.kind).change_decoder(plan.source)
+    decoder, held = _change_decoder(plan), plan.at_destinations
     if frames is None:
-        return kind.open_sink(plan, destination, decoder=decoder)
+        return kind.open_sink(held, destination, decoder=decoder)
     writing = power(kind, WritesFrames, to="be written through DataFrames")
-    return writing.open_sink_over(plan, destination, decoder=decoder, frames=frames)
+    return writing.open_sink_over(held, destination, decoder=decoder, frames=frames)
+
+
+def _change_decoder(plan: SyncPlan) -> "ChangeDecoder":
+    """Of row images as destinations hold them."""
+    decoder = source_kind(plan.source.kind).change_decoder(plan.source)
+    transforms = {one.name: (one.definition, one.transform) for one in plan.tables if one.transform is not None}
+    if not transforms:
+        return decoder
+    from seamline.transform.changes import TransformedChanges
+
+    return TransformedChanges(decoder, transforms)
 
 
 def needs_frames(plan: SyncPlan, destination_name: str) -> bool:
@@ -97,13 +135,13 @@ def capture_problems(plan: SyncPlan) -> tuple[Problem, ...]:
 
 def destination_problems(plan: SyncPlan, destination_name: str) -> tuple[Problem, ...]:
     destination = plan.destination(destination_name)
-    return tuple(sink_kind(destination.kind).problems(plan, destination))
+    return tuple(sink_kind(destination.kind).problems(plan.at_destinations, destination))
 
 
 def destination_views(plan: SyncPlan, destination_name: str, count: int) -> list[ReadView]:
     destination = plan.destination(destination_name)
     kind = power(sink_kind(destination.kind), ReadsBack, to="be compared with the source")
-    return list(kind.open_live(plan, destination, count))
+    return list(kind.open_live(plan.at_destinations, destination, count))
 
 
 def findings(
@@ -123,7 +161,9 @@ def probes(source: SourcePlan) -> ProbeSource:
 def probed(plan: SyncPlan, destination_name: str) -> ProbeDestination:
     """Where the probes of a certificate arrive."""
     destination = plan.destination(destination_name)
-    return power(sink_kind(destination.kind), CertifiesArrivals, to="be certified").open_probed(plan, destination)
+    return power(sink_kind(destination.kind), CertifiesArrivals, to="be certified").open_probed(
+        plan.at_destinations, destination
+    )
 
 
 def cuts(destination: DestinationPlan) -> Cuts:
@@ -134,7 +174,7 @@ def cuts(destination: DestinationPlan) -> Cuts:
 def pin_live(plan: SyncPlan, destination: DestinationPlan, count: int, *, run_id: str) -> PinnedTables:
     """Keep hold of its live tables for a run that makes a cut of them."""
     kind = power(sink_kind(destination.kind), CutsLiveTables, to="make cuts of its live tables")
-    return kind.pin_live(plan, destination, count, run_id=run_id)
+    return kind.pin_live(plan.at_destinations, destination, count, run_id=run_id)
 
 
 def published_view(
@@ -142,7 +182,7 @@ def published_view(
 ) -> ReadView:
     """Tables of a published cut, to be held against the source at `position`."""
     kind = power(sink_kind(destination.kind), ReadsBack, to="be compared with the source")
-    return kind.open_published(plan, destination, tables, position=position)
+    return kind.open_published(plan.at_destinations, destination, tables, position=position)
 
 
 def destination_maintenance(destination: DestinationPlan) -> DestinationMaintenance:

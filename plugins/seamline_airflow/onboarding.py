@@ -9,7 +9,8 @@ from seamline.domain.errors import TransientError
 from seamline.domain.ledger import LedgerRow
 from seamline.plan.model import DestinationPlan, Run, SyncPlan
 from seamline.ports import Commit, Problem, Survey
-from seamline_airflow import parts
+from seamline.transform.expression import RowTransform
+from seamline_airflow import parts, transforms
 
 
 def preflight(plan: SyncPlan, *, beside: Sequence[DestinationPlan] = ()) -> tuple[SyncPlan, Sequence[Problem]]:
@@ -24,22 +25,31 @@ def preflight(plan: SyncPlan, *, beside: Sequence[DestinationPlan] = ()) -> tupl
     with parts.source(plan) as source:
         found = source.survey([table.name for table in plan.tables])
         problems = list(source.preflight(found.tables))
+    made, mistakes = transforms.analysed(plan, found)
+    problems += mistakes
     if plan.streamed.destinations:
         problems += _of_capture(plan, behind=problems)
-    whole = replace(_with_definitions(plan, found), destinations=(*plan.destinations, *beside))
+    whole = replace(_with_definitions(plan, found, made), destinations=(*plan.destinations, *beside))
     for destination in whole.destinations:
         problems += registry.destination_problems(whole, destination.name)
     declared = load_sync(settings.load().declarations / "syncs" / f"{plan.sync}.yaml")
     try:
-        return compile_plan(declared, plan.sync, found).into([one.name for one in plan.destinations]), problems
+        compiled = compile_plan(declared, plan.sync, found, transforms=made)
+        return compiled.into([one.name for one in plan.destinations]), problems
     except DeclarationsInvalid as exc:
         return plan, [*(Problem(fault.place_and_cause, fault.cure) for fault in exc.faults), *problems]
 
 
-def _with_definitions(plan: SyncPlan, found: Survey) -> SyncPlan:
+def _with_definitions(plan: SyncPlan, found: Survey, made: Mapping[str, RowTransform]) -> SyncPlan:
     """For checks of each table by itself, also beside tables that cannot be kept."""
     definitions = {table.name: table for table in found.tables}
-    return replace(plan, tables=tuple(replace(table, table=definitions.get(table.name)) for table in plan.tables))
+    return replace(
+        plan,
+        tables=tuple(
+            replace(table, table=definitions.get(table.name), transform=made.get(table.name, table.transform))
+            for table in plan.tables
+        ),
+    )
 
 
 def check_source(plan: SyncPlan) -> Sequence[Problem]:

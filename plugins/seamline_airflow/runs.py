@@ -166,7 +166,9 @@ def _require_same_tables(known: Sequence[SyncPlan], plan: SyncPlan) -> None:
 def _refuse_altered(known: Iterable[SyncPlan], plan: SyncPlan, change: ListChange) -> None:
     if names := sorted({name for one in known for name in altered(one, plan, change)}):
         raise Refused(
-            f"{', '.join(names)} of {plan.sync} had another schema when they were loaded", hint=PARK_IT, sync=plan.sync
+            f"{', '.join(names)} of {plan.sync} had another schema, or another transform, when they were loaded",
+            hint=PARK_IT,
+            sync=plan.sync,
         )
 
 
@@ -275,7 +277,7 @@ def onboarded_plan(records: Records, plan: SyncPlan) -> SyncPlan:
     """
     carried = _carried(records, plan)
     plan = into_onboarded(records, plan)
-    known = {table.name: table.table for one in carried.values() for table in one.tables}
+    known = {table.name: table for one in carried.values() for table in one.tables}
     everywhere = frozenset[str].intersection(*(one.table_names for one in carried.values()))
     if plan.table_names == everywhere:
         # A destination that was declared since, or taken out, gives no column another name.
@@ -283,7 +285,10 @@ def onboarded_plan(records: Records, plan: SyncPlan) -> SyncPlan:
         return replace(
             plan,
             source=replace(plan.source, name_limits=tuple(limits)),
-            tables=tuple(replace(table, table=known[table.name]) for table in plan.tables),
+            tables=tuple(
+                replace(table, table=known[table.name].table, transform=known[table.name].transform)
+                for table in plan.tables
+            ),
         )
     # One that was refused before it knew what to change has asked for nothing.
     opened = records.latest_run(plan.sync, RunKind.TABLES, with_result=TABLES)

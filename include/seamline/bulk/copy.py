@@ -16,11 +16,14 @@ from seamline.adapters.children import Message, running, set_table
 from seamline.adapters.hanging import SILENCE_S
 from seamline.bulk.fan_out import load_each
 from seamline.domain.errors import InvariantViolated, SeamlineError
-from seamline.kinds.bulk import BulkRead, PostgresCopy, StagedPlace, TableReaders, TableRows
+from seamline.kinds.bulk import ArrowRows, BulkRead, PostgresCopy, StagedPlace, TableReaders, TableRows
 from seamline.kinds.found import sink_kind, source_kind
 from seamline.kinds.source import ExplainsHangingReaders
 from seamline.plan.model import DestinationPlan, SourcePlan
 from seamline.ports import Failpoints
+from seamline.transform.expression import RowTransform
+from seamline.transform.rows import accepted_rows
+from seamline.values.arrow import schema_of
 
 PartT = TypeVar("PartT")
 
@@ -37,10 +40,11 @@ class CopyTarget:
 
 @dataclass(frozen=True, slots=True)
 class CopyItem:
-    """One table, which is read once, and where it goes."""
+    """One table, which is read once, what is made of its rows, and where they go."""
 
     read: BulkRead
     targets: tuple[CopyTarget, ...]
+    transform: RowTransform | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +154,16 @@ def _disturbed(rows: TableRows, armed: Failpoints) -> TableRows:
     return replace(rows, batches=each(rows.batches))
 
 
+def _made_of(item: CopyItem, rows: TableRows) -> TableRows:
+    """The rows as destinations hold them."""
+    if item.transform is None:
+        return rows
+    if isinstance(rows, PostgresCopy):
+        raise InvariantViolated("rows in a native form cannot be transformed", table=item.read.table.name)
+    batches = accepted_rows(item.transform, item.read.table, rows.batches)
+    return ArrowRows(schema_of(item.transform.planned), batches)
+
+
 def copy_one(readers: TableReaders, index: int, item: CopyItem, failed: dict[str, SeamlineError]) -> tuple[Copied, ...]:
     """Table number `index` of the readers into each of its places.
 
@@ -161,7 +175,7 @@ def copy_one(readers: TableReaders, index: int, item: CopyItem, failed: dict[str
     targets = [to for to in item.targets if to.destination.name not in failed]
     if not targets:
         raise next(iter(failed.values()))
-    rows, armed = readers.rows(index, proven=proofs.append), registry.failpoints()
+    rows, armed = _made_of(item, readers.rows(index, proven=proofs.append)), registry.failpoints()
     loads = [partial(sink_kind(to.destination.kind).load, to.destination, to.place) for to in targets]
     try:
         outcomes = load_each(rows if armed is None else _disturbed(rows, armed), loads)

@@ -22,7 +22,8 @@ from seamline.domain.position import Position
 from seamline.kinds.bulk import BulkRead, Form, LoadArea, LoadProgress, OpenedSource, StagedPlace, TableReaders, Wanted
 from seamline.kinds.found import power, sink_kind, source_kind
 from seamline.kinds.sink import ReadsBack
-from seamline.plan.model import DestinationPlan, Run, SyncPlan
+from seamline.kinds.transformed_view import as_held
+from seamline.plan.model import DestinationPlan, Run, SyncPlan, TablePlan
 from seamline.ports import Load, ReadView, StagedView, TableRead
 from seamline.sync.outcomes import outcome_of
 
@@ -232,10 +233,11 @@ class RunReader:
             still_s=self._still_s + largest / _ROWS_PER_S,
         )
         participants = sum(len(group.participants) for group in groups)
-        wanted = Wanted(attempt, VIEWS, tuple(read.table for read in reads), participants)
+        wanted = Wanted(attempt, VIEWS, tuple(item.read.table for item in items), participants)
         try:
             with source_kind(plan.source.kind).open_for_tasks(plan.source, wanted, tasks) as opened:
                 self._position = opened.position
+                opened = replace(opened, views=as_held(opened.views, plan))
                 here = opened.read_here and _Here(items, opened.read_here([item.read for item in items]))
                 read = SourceAtOnePosition(plan, reads, opened, here or tasks, without_place=without_place)
                 yield read
@@ -261,7 +263,7 @@ class RunReader:
     ) -> Iterator[Sequence[StagedView]]:
         """Views of the staged tables, which stand where they were read."""
         views = self._reads_back(destination).open_staged(
-            self._run.plan, destination, loads, count, position=self._read_at()
+            self._run.plan.at_destinations, destination, loads, count, position=self._read_at()
         )
         with _closing(views):
             yield views
@@ -270,7 +272,7 @@ class RunReader:
     def open_cut(self, destination: DestinationPlan, published: Sequence[PublishedTable]) -> Iterator[ReadView]:
         """A view of tables of a published cut, to be held against the source as it is now."""
         view = self._reads_back(destination).open_published(
-            self._run.plan, destination, published, position=self._read_at()
+            self._run.plan.at_destinations, destination, published, position=self._read_at()
         )
         with _closing([view]):
             yield view
@@ -301,15 +303,16 @@ class RunReader:
         return places, without
 
     def _items(self, reads: Sequence[TableRead], places: Mapping[str, Mapping[str, StagedPlace]]) -> list[CopyItem]:
-        form = form_for(self._run.plan.destinations)
+        form, planned = form_for(self._run.plan.destinations), {one.name: one for one in self._run.plan.tables}
         return [
             CopyItem(
-                BulkRead(read.table, read.segment, number, form),
+                bulk_read(planned[read.table.name], read, number, form),
                 tuple(
                     CopyTarget(places[destination.name][read.table.name], destination)
                     for destination in self._run.plan.destinations
                     if destination.name in places
                 ),
+                planned[read.table.name].transform,
             )
             for number, read in enumerate(reads)
         ]
@@ -319,6 +322,13 @@ def form_for(destinations: Sequence[DestinationPlan]) -> Form:
     """In what form a table is read once for all of them."""
     take_native = all(sink_kind(destination.kind).powers.native_copy for destination in destinations)
     return Form.NATIVE if take_native else Form.TYPED
+
+
+def bulk_read(planned: TablePlan, read: TableRead, number: int, form: Form) -> BulkRead:
+    """How the source is read for what a destination shall hold of a table."""
+    if planned.transform is None:
+        return BulkRead(read.table, read.segment, number, form)
+    return BulkRead(planned.definition, read.segment, number, Form.TYPED)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
@@ -64,6 +64,15 @@ class TableReaders(Protocol):
         """The rows of a table; before the first of them the reading session's place is `proven`, by its own word."""
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class ReadsTypedRows(Protocol):
+    """A view of a source that also gives rows in the typed form, at its position: where they have to be transformed
+    before they can be compared."""
+
+    def typed_rows(self, table: Table, segment: Segment) -> "Iterator[pa.RecordBatch]":
+        """Read to its end, before the view is asked for anything else."""
 
 
 class CopyTasks(Protocol):

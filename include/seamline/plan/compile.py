@@ -3,6 +3,8 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from seamline.domain.calendar import Holds
 from seamline.domain.catalogue import Kind, Table
@@ -32,6 +34,7 @@ from seamline.spec.load import Declarations
 from seamline.spec.source import DatabaseSource
 from seamline.spec.sync import Nightly, SyncSpec
 from seamline.spec.table_names import name_in_sync
+from seamline.transform.expression import Expression, RowTransform
 
 # Sums of these are exact; floating point sums depend on the order of addition and prove nothing.
 _EXACT = frozenset({Kind.INTEGER, Kind.UNSIGNED, Kind.DECIMAL})
@@ -58,17 +61,24 @@ def destination_plan(spec: Destination) -> DestinationPlan:
     )
 
 
-def compile_plan(declarations: Declarations, sync_name: str, survey: Survey | None = None) -> SyncPlan:
+def compile_plan(
+    declarations: Declarations,
+    sync_name: str,
+    survey: Survey | None = None,
+    *,
+    transforms: Mapping[str, RowTransform] = MappingProxyType({}),
+) -> SyncPlan:
     """The plan of one sync. Equal declarations and survey give an equal plan.
 
     With `survey` every table and column that the sync names is checked against it: DeclarationsInvalid with all faults.
-    Without, `TablePlan.definition` refuses; enough for DAGs and explain, not for a run.
+    Without, `TablePlan.definition` refuses; enough for DAGs and explain, not for a run. `transforms`: by name of table
+    those that were analysed.
     """
     sync = declarations.sync(sync_name)
     definitions = {table.name: table for table in survey.tables} if survey else {}
     names = _names(declarations, sync)
     if survey is not None:
-        _check_survey(declarations, sync, survey)
+        _check_survey(declarations, sync, survey, transforms)
     return SyncPlan(
         sync=sync.sync,
         source=_source(declarations.sources[sync.source], sync, names, _limits(declarations, sync)),
@@ -78,6 +88,7 @@ def compile_plan(declarations: Declarations, sync_name: str, survey: Survey | No
                 name,
                 BusinessDate(entry.business_date.column, entry.business_date.as_) if entry.business_date else None,
                 definitions.get(name),
+                transforms.get(name) or _declared_transform(declarations, entry.transform),
             )
             for name, entry in zip(names, sync.tables, strict=True)
             if entry.parked is None
@@ -103,6 +114,10 @@ def compile_plan(declarations: Declarations, sync_name: str, survey: Survey | No
     )
 
 
+def _declared_transform(declarations: Declarations, file: str | None) -> RowTransform | None:
+    return RowTransform(file, declarations.transforms[file]) if file else None
+
+
 def config_hash(declarations: Declarations, sync_name: str) -> str:
     """SHA-256 over all that was declared for a sync, defaults written out; comments and key order do not count."""
     sync = declarations.sync(sync_name)
@@ -113,7 +128,11 @@ def config_hash(declarations: Declarations, sync_name: str) -> str:
         *(declarations.destinations[name] for name in sync.destinations),
         *([suite] if suite else []),
     ]
-    canonical = [spec.model_dump(mode="json", by_alias=True) for spec in specs]
+    canonical: list[Any] = [spec.model_dump(mode="json", by_alias=True) for spec in specs]
+    for entry in canonical[0]["tables"]:
+        # One without has the hash that it had before there were any.
+        if (file := entry.pop("transform")) is not None:
+            entry["transform"] = declarations.transforms[file]
     text = json.dumps(canonical, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -165,22 +184,40 @@ def _nightly(spec: Nightly) -> NightlyPlan:
     )
 
 
-def _check_survey(declarations: Declarations, sync: SyncSpec, survey: Survey) -> None:
+def _check_survey(
+    declarations: Declarations, sync: SyncSpec, survey: Survey, transforms: Mapping[str, RowTransform]
+) -> None:
     kinds = {name: declarations.destinations[name].kind for name in sync.destinations}
     carried = [
         (number, name) for number, name in enumerate(_names(declarations, sync)) if sync.tables[number].parked is None
     ]
-    misfits = (*_misfits(sync, survey, carried), *_keyless_misfits(survey, kinds, carried))
+    held = _held(sync, survey, carried, transforms)
+    misfits = (*_misfits(sync, survey, carried, held, transforms), *_keyless_misfits(survey, kinds, carried))
     faults = [declarations.fault(sync.sync, path, cause, cure) for path, cause, cure in misfits]
-    definitions = {table.name: table for table in survey.tables}
     for name in sync.destinations:
-        found = declarations.destinations[name].misfits(definitions)
+        found = declarations.destinations[name].misfits(held)
         faults += [declarations.destination_fault(name, path, cause, cure) for path, cause, cure in found]
     if faults:
         raise DeclarationsInvalid(faults)
 
 
-def _misfits(sync: SyncSpec, survey: Survey, carried: Sequence[tuple[int, str]]) -> Iterator[tuple[Path_, str, str]]:
+def _held(
+    sync: SyncSpec, survey: Survey, carried: Sequence[tuple[int, str]], transforms: Mapping[str, RowTransform]
+) -> dict[str, Table]:
+    """The tables as destinations hold them, without those whose transform could not be analysed."""
+    definitions = {table.name: table for table in survey.tables}
+    found = {name: one.planned for name, one in transforms.items()}
+    unknown = {name for number, name in carried if sync.tables[number].transform and name not in transforms}
+    return {name: found.get(name, table) for name, table in definitions.items() if name not in unknown}
+
+
+def _misfits(
+    sync: SyncSpec,
+    survey: Survey,
+    carried: Sequence[tuple[int, str]],
+    held: Mapping[str, Table],
+    transforms: Mapping[str, RowTransform],
+) -> Iterator[tuple[Path_, str, str]]:
     """Place, cause and cure of everything that the sync says of tables and the source denies. `carried`: number and
     name of each table that is not parked: such a one may have any schema, or be gone."""
     definitions = {table.name: table for table in survey.tables}
@@ -192,15 +229,26 @@ def _misfits(sync: SyncSpec, survey: Survey, carried: Sequence[tuple[int, str]])
         if name not in definitions and not problems:
             cure = "Was the file edited just now? Run again"
             yield ("tables", number), f"the source was not asked for `{name}`", cure
-        elif name in definitions and date:
+        elif name in held and date:
             wanted = _KINDS_THAT_HOLD[Holds(date.as_)]
             place = ("tables", number, "business_date", "column")
-            yield from _misfit(definitions[name], date.column, wanted, place, f"as: {date.as_}")
+            yield from _misfit(held[name], date.column, wanted, place, f"as: {date.as_}")
+            yield from _computed_date(transforms.get(name), date.column, place)
     for number, total in enumerate(sync.reconcile.control_totals):
-        yield from _sum_misfits(definitions, total.table, total.sum, total.by, ("reconcile", "control_totals", number))
+        yield from _sum_misfits(held, total.table, total.sum, total.by, ("reconcile", "control_totals", number))
     for number, derived in enumerate(sync.derived):
-        yield from _sum_misfits(definitions, derived.table, derived.sum, derived.by, ("derived", number))
-        yield from _boundless(definitions.get(derived.table), derived.sum, ("derived", number, "sum"))
+        yield from _sum_misfits(held, derived.table, derived.sum, derived.by, ("derived", number))
+        yield from _boundless(held.get(derived.table), derived.sum, ("derived", number, "sum"))
+
+
+def _computed_date(transform: RowTransform | None, column: str, place: Path_) -> Iterator[tuple[Path_, str, str]]:
+    """By its business date a row is read at the source, which has only its own columns."""
+    if transform is None:
+        return
+    for made, one in zip(transform.planned.columns, transform.columns, strict=True):
+        if made.name == column and one != Expression("column", one.type, value=column):
+            what = f"column `{column}` is computed by {transform.file}: the source has no such dates"
+            yield place, what, "Pass the source's column on under its name"
 
 
 def _keyless_misfits(
@@ -223,7 +271,7 @@ def _boundless(table: Table | None, column: str, place: Path_) -> Iterator[tuple
 
 
 def _sum_misfits(
-    definitions: dict[str, Table], table: str, column: str, by: Sequence[str], place: Path_
+    definitions: Mapping[str, Table], table: str, column: str, by: Sequence[str], place: Path_
 ) -> Iterator[tuple[Path_, str, str]]:
     if table not in definitions:
         return

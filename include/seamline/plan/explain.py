@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from seamline.domain.staged_cut import CutSource
 from seamline.plan.maintenance import CHORES
-from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.plan.model import DestinationPlan, SyncPlan, TablePlan
 from seamline.plan.stages import RunsIn, Stage, all_stages
 
 WIDTH = 118
@@ -101,6 +101,12 @@ def _from(plan: SyncPlan, name: str) -> str:
 
 def _table(plan: SyncPlan, name: str) -> str:
     entry = plan.table(name)
+    if entry.transform is not None:
+        return f"rows as {entry.transform.file} makes them, {_held(plan, entry)}"
+    return _held(plan, entry)
+
+
+def _held(plan: SyncPlan, entry: TablePlan) -> str:
     key = "" if entry.table is None else "keyed, " if entry.table.is_keyed else "no key: an exact multiset, "
     if plan.nightly is None:
         return f"{key}live only"

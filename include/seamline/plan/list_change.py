@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from seamline.domain.catalogue import NAME_BYTES_MAX, alterations
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import LedgerRow
-from seamline.plan.model import Run, SyncPlan
+from seamline.plan.model import Run, SyncPlan, TablePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +83,19 @@ def kept_name(table: str, run_id: str) -> str:
 
 
 def altered(known: SyncPlan, now: SyncPlan, change: ListChange) -> list[str]:
-    """The carried tables whose schema has changed since their load. The stream would go on with the wrong one."""
-    before = {table.name: table.definition for table in known.tables}
-    after = {table.name: table.definition for table in now.tables}
+    """The carried tables whose schema, or transform, has changed since their load. The stream would go on with the
+    wrong one."""
+    before = {table.name: table for table in known.tables}
+    after = {table.name: table for table in now.tables}
     carried = before.keys() & after.keys() - set(change.added)
-    return sorted(name for name in carried if alterations(before[name], after[name]))
+    return sorted(name for name in carried if _is_altered(before[name], after[name], is_again=name in change.again))
+
+
+def _is_altered(before: TablePlan, after: TablePlan, *, is_again: bool) -> bool:
+    """One that is loaded again may come by another transform, if that makes the same columns."""
+    if alterations(before.definition, after.definition) or alterations(before.target, after.target):
+        return True
+    return before.fingerprint != after.fingerprint and not is_again
 
 
 def with_origins_of(carried: Mapping[str, SyncPlan], now: SyncPlan, change: ListChange) -> SyncPlan:

@@ -1,13 +1,14 @@
 """SyncPlan: the frozen, secret-free JSON value that crosses from Airflow to Spark. Connection ids, never secrets."""
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
 
-from seamline.domain.catalogue import Table, table_from_json, table_to_json
+from seamline.domain.catalogue import Table, fingerprint, table_from_json, table_to_json
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.names import NameLimit, NameUnit
@@ -15,6 +16,7 @@ from seamline.domain.runs import PUBLISH, PUT_TABLES_IN_PLACE, RunKind, RunState
 from seamline.domain.staged_cut import CutSource
 from seamline.domain.table_places import TablePlaces
 from seamline.domain.verdict import TableVerdict, parked
+from seamline.transform.expression import RowTransform, transform_from_json, transform_to_json
 
 # Between the name of a sync and the mark of an incremental snapshot into its stream.
 INCREMENTAL = "~incremental_"
@@ -129,17 +131,32 @@ class BusinessDate:
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """`table` is None until the source's catalogue was read (`compile_plan` with a survey)."""
+    """`table` is the source's, None until its catalogue was read (`compile_plan` with a survey). `transform`: what
+    destinations hold of its rows, where that is not the rows themselves (ADR 50)."""
 
     name: str
     business_date: BusinessDate | None = None
     table: Table | None = None
+    transform: RowTransform | None = None
 
     @property
     def definition(self) -> Table:
         if self.table is None:
             raise Refused(f"the plan holds no catalogue for table {self.name}", hint="run preflight first")
         return self.table
+
+    @property
+    def target(self) -> Table:
+        """The table that destinations hold: all that ledgers, comparisons and cuts know of it."""
+        return self.definition if self.transform is None else self.transform.planned
+
+    @property
+    def fingerprint(self) -> str:
+        """Of what was loaded: another one where a stream would go on with rows of another form."""
+        made = fingerprint(self.target)
+        if self.transform is None:
+            return made
+        return hashlib.sha256(f"{made}\0{self.transform.text}".encode()).hexdigest()[: len(made)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +277,11 @@ class SyncPlan:
         kept = tuple(table for table in self.tables if table.name in tables)
         return dataclasses.replace(self, sync=f"{self.sync}{INCREMENTAL}{mark}", destinations=destinations, tables=kept)
 
+    @property
+    def at_destinations(self) -> "SyncPlan":
+        """The plan as destinations know it: each table as they hold it."""
+        return dataclasses.replace(self, tables=tuple(map(_as_held, self.tables)))
+
     def only(self, tables: Collection[str]) -> "SyncPlan":
         """The plan of these tables alone, without what is computed from others or added up of them."""
         totals = tuple(total for total in self.reconcile.control_totals if total.table in tables)
@@ -319,11 +341,21 @@ def _with_origin(table: TablePlan, origins: Mapping[str, str]) -> TablePlan:
     return dataclasses.replace(table, table=dataclasses.replace(table.definition, origin=origins[table.name]))
 
 
+def _as_held(table: TablePlan) -> TablePlan:
+    if table.transform is None:
+        return table
+    return dataclasses.replace(table, table=table.transform.target, transform=None)
+
+
 def plan_to_json(plan: SyncPlan) -> str:
     """Canonical JSON text: sorted keys, so that equal plans have equal text."""
     document = dataclasses.asdict(plan)
     for table, entry in zip(plan.tables, document["tables"], strict=True):
         entry["table"] = table_to_json(table.table) if table.table else None
+        # Plans are compared as texts: one without a transform has the text that it had before there were any.
+        del entry["transform"]
+        if table.transform is not None:
+            entry["transform"] = transform_to_json(table.transform)
     return json.dumps(document, sort_keys=True, ensure_ascii=False)
 
 
@@ -372,6 +404,7 @@ def _table_plan(entry: dict[str, Any]) -> TablePlan:
         entry["name"],
         BusinessDate(**entry["business_date"]) if entry["business_date"] else None,
         table_from_json(entry["table"]) if entry["table"] else None,
+        transform_from_json(entry["transform"]) if "transform" in entry else None,
     )
 
 

@@ -22,6 +22,7 @@ SQL_NAME = re.compile(r"(?! )[^\x00-\x1f!#%&(-,./:-@\[-\^`{-\x7f]+(?<! )")
 # MariaDB and MySQL take so many letters, PostgreSQL 63 bytes.
 SQL_NAME_LENGTH_MAX = 64
 WHY_LENGTH_MAX = 200
+TRANSFORM_FILE = re.compile(r"include/transforms/[a-z][a-z0-9]*(_[a-z0-9]+)*\.sql")
 _DURATION = re.compile(r"([0-9]{1,6})(s|min|h|d)")
 _UNIT_S = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 _TIME_OF_DAY = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
@@ -157,6 +158,15 @@ def _timezone(value: str) -> str:
     return value
 
 
+def _transform_file(value: str) -> str:
+    if not TRANSFORM_FILE.fullmatch(value):
+        raise ValueError(
+            f"{redacted(value)} is no file of a transform: write include/transforms/<name>.sql, with small letters,"
+            " digits and `_` in the name"
+        )
+    return value
+
+
 def _why(value: str) -> str:
     """One line, as reports and terminals show it: nothing in it moves a cursor."""
     line = " ".join(value.split())
@@ -198,6 +208,9 @@ ConnectionId = Annotated[
 ]
 SchemaName = Annotated[
     str, AfterValidator(_schema), WithJsonSchema({"type": "string", "pattern": f"^{IDENTIFIER.pattern}$"})
+]
+TransformFile = Annotated[
+    str, AfterValidator(_transform_file), WithJsonSchema({"type": "string", "pattern": f"^{TRANSFORM_FILE.pattern}$"})
 ]
 Why = Annotated[
     str, AfterValidator(_why), WithJsonSchema({"type": "string", "pattern": "\\S", "maxLength": WHY_LENGTH_MAX})

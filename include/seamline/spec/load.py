@@ -36,6 +36,7 @@ from seamline.spec.kinds import (
 )
 from seamline.spec.source import DatabaseSource
 from seamline.spec.sync import SyncSpec
+from seamline.spec.transforms import check_transforms, texts_of
 from seamline.spec.translate import add_empty_faults, add_faults, add_secret_faults, take_as_meant
 
 _SUITES = (".json", ".yaml")
@@ -67,7 +68,8 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Declarations:
-    """Declarations without a fault. `documents` says where each value of a sync stands in its file."""
+    """Declarations without a fault. `documents` says where each value of a sync stands in its file. `transforms`: the
+    texts of the files that syncs name, by their paths as declared."""
 
     sources: Mapping[str, DatabaseSource]
     destinations: Mapping[str, Destination]
@@ -75,6 +77,7 @@ class Declarations:
     expectations: Mapping[str, ExpectationsSpec]
     documents: Mapping[str, Document] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     destination_documents: Mapping[str, Document] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    transforms: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
     def sync(self, name: str) -> SyncSpec:
         if name not in self.syncs:
@@ -191,6 +194,7 @@ def read_folder(folder: Path) -> Folder:
     sources = {name: declared.spec for name, declared in read.sources.items()}
     for document in syncs:
         check_sync(document, sources=sources, destinations=destinations, expectations=suites)
+        check_transforms(document, folder)
     broken = {name for name, declared in read.syncs.items() if _faults_of(read, declared.document)}
     check_one_writer_per_table(syncs, destinations, broken=broken)
     check_names_of_cuts(syncs, destinations, broken=broken)
@@ -328,7 +332,16 @@ def _declarations(
         expectations=_frozen(read.expectations, suites),
         documents=MappingProxyType({name: read.syncs[name].document for name in syncs}),
         destination_documents=MappingProxyType({name: read.destinations[name].document for name in destinations}),
+        transforms=MappingProxyType(_transforms(read, syncs)),
     )
+
+
+def _transforms(read: Folder, syncs: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name in syncs:
+        if (spec := read.syncs[name].spec) is not None:
+            found |= texts_of([spec], read.syncs[name].document.file.parents[1])
+    return found
 
 
 def _frozen(group: Mapping[str, OneFile[SpecT]], names: Collection[str]) -> Mapping[str, SpecT]:

@@ -16,6 +16,7 @@ from seamline.spec.fields import (
     TablePlaceName,
     TimeOfDay,
     TimeZone,
+    TransformFile,
     Why,
 )
 
@@ -57,6 +58,12 @@ class TableEntry(Declared):
         None, description="How a row's business date is found; without it the nightly cut holds the table whole."
     )
 
+    transform: TransformFile | None = Field(
+        None,
+        description="File with one query in Spark SQL over the table, by its name in the sync: include/transforms/"
+        "<name>.sql. Destinations hold what it makes of each row, and are proven against that. Left out they hold the"
+        " rows as they are.",
+    )
     parked: Why | None = Field(
         None,
         description="Why the table is left out for now: it is not carried, and each report says so with this text. Take"

@@ -19,12 +19,13 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from seamline.domain.errors import SeamlineError
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.position import Position, is_same_place
 from seamline.plan.model import SyncPlan
-from seamline.ports import Failpoints, Marker, ReadView, Sink, Source, StreamDirector, StreamReport, Unarmed
+from seamline.ports import Failpoints, Marker, ReadView, Sink, StreamDirector, StreamReport, Unarmed
 from seamline.sync.clock import Clock, SystemClock
 from seamline.sync.hold import Distance, Hold, Taken, lease_for
 
@@ -85,13 +86,21 @@ class Aligned:
     check: Callable[[], None]
 
 
+class ComparedSource(Protocol):
+    """What a barrier asks of a source. Its views hold what the destination shall hold."""
+
+    def commit_marker(self, marker: Marker) -> None: ...
+
+    def open_views(self, count: int) -> Sequence[ReadView]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Barrier:
     """`open_destination(n)` opens n views of one snapshot of the destination, whose `position` is read inside it."""
 
     stream: StreamId
     director: StreamDirector
-    source: Source
+    source: ComparedSource
     sink: Sink
     open_destination: Callable[[int], Sequence[ReadView]]
     clock: Clock = field(default_factory=SystemClock)

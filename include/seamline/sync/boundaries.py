@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-from seamline.domain.catalogue import Table, fingerprint
 from seamline.domain.cutover import BoundaryGate
 from seamline.domain.errors import SchemaConflict
 from seamline.domain.ledger import LedgerRow, StreamId
+from seamline.plan.model import TablePlan
 
 
-def gate_of(stream: StreamId, ledger: LedgerRow, tables: Mapping[str, Table]) -> BoundaryGate:
+def gate_of(stream: StreamId, ledger: LedgerRow, tables: Mapping[str, TablePlan]) -> BoundaryGate:
     """SchemaConflict where the ledger carries other tables than these, or others of the same name."""
     boundaries = {boundary.table: boundary for boundary in ledger.boundaries}
     missing = sorted(tables.keys() - boundaries.keys())
@@ -27,7 +27,7 @@ def gate_of(stream: StreamId, ledger: LedgerRow, tables: Mapping[str, Table]) ->
             hint="the run that let the tables join starts the stream by its plan: clear its task `join`",
             table=unplanned[0],
         )
-    altered = sorted(name for name, one in boundaries.items() if one.fingerprint not in ("", fingerprint(tables[name])))
+    altered = sorted(name for name, one in boundaries.items() if one.fingerprint not in ("", tables[name].fingerprint))
     if altered:
         raise SchemaConflict(
             f"{', '.join(altered)} of {stream} was loaded with other columns or another key than the plan by"

@@ -228,7 +228,7 @@ def compare_live(
             barrier.failpoints.reach("rec.pair_opened")
             met = findings()
             verdicts = compare_tables(
-                [_whole(table.definition, met) for table in plan.tables],
+                [_whole(table.target, met) for table in plan.tables],
                 source=aligned.source,
                 destination=aligned.destination,
                 totals=plan.reconcile.control_totals,

@@ -112,7 +112,7 @@ def _joining(run: Run, destination: str, change: ListChange, beside: SyncPlan | 
         return Joining(run.run_id, kept_as=kept_as)
     return Joining(
         run.run_id,
-        tuple(table.definition for table in beside.tables),
+        tuple(table.target for table in beside.tables),
         beside.stream_id(destination),
         beside.destination(destination).namespace,
         kept_as,

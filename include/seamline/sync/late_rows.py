@@ -56,7 +56,7 @@ def not_looked_at(published: Sequence[PublishedTable], reason: str) -> tuple[Sin
 
 def _look(plan: SyncPlan, table: TablePlan, published: PublishedTable, source: ReadView, cut: ReadView) -> SinceCut:
     of = (published.table, published.business_date.isoformat(), published.version)
-    sides = Sides(table.definition, source, cut, _segment(plan, table, published), Segment(table.name), new_run_key())
+    sides = Sides(table.target, source, cut, _segment(plan, table, published), Segment(table.name), new_run_key())
     try:
         now, then = (sum(answer.values(), SegmentDigest()) for answer in sides.digests())
     except SeamlineError as exc:

@@ -113,7 +113,7 @@ def _require_history(run: Run, selection: Selection) -> None:
 
 def _whole(read: CutRead) -> Work:
     segment = Segment(read.plan.name)
-    return Work(read.plan.definition, segment, segment)
+    return Work(read.plan.target, segment, segment)
 
 
 def _cut(

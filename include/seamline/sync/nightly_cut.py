@@ -153,7 +153,7 @@ def take_cut(
         raise Refused(f"run {run.run_id} has no business date", hint="a nightly run is for a date", sync=run.sync)
     started = tools.clock()
     wanted = select(run.plan, business_date, as_of=started)
-    reads = [TableRead(read.plan.definition, read.segment) for read in wanted.reads]
+    reads = [TableRead(read.plan.target, read.segment) for read in wanted.reads]
     if not reads:
         raise Refused(
             f"no table of {run.sync} has history for {business_date}: " + "; ".join(wanted.left_out.values()),
@@ -208,7 +208,7 @@ _Staged = tuple[StagedCut, Mapping[str, Load], Sequence[TableVerdict]]
 
 def _work(chosen: CutRead, load: Load) -> Work:
     """What is compared is the date's rows and not the table's: so many that they are worth dividing, or not."""
-    definition = replace(chosen.plan.definition, rows_estimate=load.rows)
+    definition = replace(chosen.plan.target, rows_estimate=load.rows)
     return Work(definition, chosen.segment, Segment(chosen.plan.name))
 
 

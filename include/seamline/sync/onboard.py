@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from seamline.domain.catalogue import fingerprint
 from seamline.domain.cutover import Boundary
 from seamline.domain.digest import keyed_digest_from_json
 from seamline.domain.errors import GateFailed, Refused, SeamlineError
@@ -35,7 +34,7 @@ def publish(run: Run, destination: str, *, sink: Sink) -> Commit:
     position = position_from_json(snapshot["position"])
     loads = [
         Load(
-            run.plan.table(load["table"]).definition,
+            run.plan.table(load["table"]).target,
             load["staged_as"],
             load["rows"],
             # A snapshot that was taken before digests were kept has none.
@@ -61,7 +60,10 @@ def publish(run: Run, destination: str, *, sink: Sink) -> Commit:
         position=position,
         boundaries=tuple(
             Boundary(
-                load.table.name, position, high_marker=snapshot["high_marker"], fingerprint=fingerprint(load.table)
+                load.table.name,
+                position,
+                high_marker=snapshot["high_marker"],
+                fingerprint=run.plan.table(load.table.name).fingerprint,
             )
             for load in loads
         ),

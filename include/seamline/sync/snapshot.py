@@ -95,7 +95,7 @@ def take_snapshot(run: Run, tools: SnapshotTools) -> Mapping[str, Any]:
     finally:
         reader.close()
     _require_capturable(run, tools.source)
-    reads = [TableRead(table.definition, Segment(table.name)) for table in plan.tables]
+    reads = [TableRead(table.target, Segment(table.name)) for table in plan.tables]
     with tools.open_read(reads) as read:
         tools.failpoints.reach("snap.opened")
         _require_covered(low, read.position)

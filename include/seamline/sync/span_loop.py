@@ -137,6 +137,7 @@ class _SpanLoop:
     ) -> None:
         self._plan = plan
         self._stream = plan.stream_id(destination)
+        self._planned = {entry.name: entry for entry in plan.tables}
         self._tables = {entry.name: entry.definition for entry in plan.tables}
         self._places = plan.source.places
         self._reader = reader
@@ -173,7 +174,7 @@ class _SpanLoop:
                 return replace(self._reporter.last, state="stopped")
             if ledger is not None:
                 # Nor may a worker with an older plan end the epoch of one with a newer plan.
-                gate_of(self._stream, ledger, self._tables)
+                gate_of(self._stream, ledger, self._planned)
             self._begin(None if ledger is None else ledger.epoch)
             while True:
                 collector.collect_if_due(self._clock.now())
@@ -236,7 +237,7 @@ class _SpanLoop:
             )
         self._lease: Lease = lease
         self._ledger: LedgerRow = ledger
-        self._gate = gate_of(self._stream, ledger, self._tables)
+        self._gate = gate_of(self._stream, ledger, self._planned)
         self._tracker = ledger.position.tracker()
         self._chunks: list[Staged] = []
         # A fault in them. Raised after END has shown that the log has the whole transaction.

@@ -123,7 +123,7 @@ def compare_destination(
         barrier = Barrier(
             stream,
             director,
-            registry.source(plan),
+            registry.compared_source(plan),
             sink,
             lambda count: registry.destination_views(plan, destination, count),
             patience=Patience.of(plan),

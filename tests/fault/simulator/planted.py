@@ -7,14 +7,13 @@ from typing import Any, ClassVar
 import pytest
 
 from seamline.domain import cutover
-from seamline.domain.catalogue import Table
 from seamline.domain.changes import KeyedChange
 from seamline.domain.cutover import BoundaryGate
 from seamline.domain.errors import CommitUnknown
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.log import LogRecord, RecordKind, RowChange, Transaction
 from seamline.domain.position import Position
-from seamline.plan.model import INCREMENTAL
+from seamline.plan.model import INCREMENTAL, TablePlan
 from seamline.ports import Commit, Joining, Lease, Load, Orders, Progress, Publication, Staged
 from seamline.sources.mariadb.position import BinlogPosition, BinlogTracker
 from seamline.sources.postgres.position import PostgresPosition, widen_xid
@@ -402,7 +401,7 @@ def old_epoch_goes_on_after_a_joining(patch: pytest.MonkeyPatch) -> None:
 def plan_of_before_accepted_by_a_stream_that_starts(patch: pytest.MonkeyPatch) -> None:
     """It passes over the changes of the tables that have joined."""
 
-    def gate_of(stream: StreamId, ledger: LedgerRow, tables: Mapping[str, Table]) -> BoundaryGate:
+    def gate_of(stream: StreamId, ledger: LedgerRow, tables: Mapping[str, TablePlan]) -> BoundaryGate:
         known = tuple(boundary for boundary in ledger.boundaries if boundary.table in tables)
         return boundaries.gate_of(stream, replace(ledger, boundaries=known), tables)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pymysql
 
@@ -39,6 +39,11 @@ from seamline.domain.names import NameLimit, fitted_name
 from seamline.domain.position import Position
 from seamline.domain.table_places import TablePlace, TablePlaces
 from seamline.ports import RowHash
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from seamline.databases.mysql.watched import WatchedSession
 
 _KEYS_PER_STATEMENT = 500
 
@@ -169,6 +174,21 @@ class BinlogReadView:
         )
         return tuple(fitted_name(_text(found), self._limits) for (found,) in self._fetch(statement))
 
+    def typed_rows(self, table: Table, segment: Segment) -> "Iterator[pa.RecordBatch]":
+        """`kinds.bulk.ReadsTypedRows`."""
+        # Sinks have views too, and no use for Arrow where they load nothing.
+        from seamline.databases.mysql.session_rows import session_rows
+
+        condition = condition_of(table, segment, dialect=self.dialect)
+        # Every session of a source is.
+        session = cast("WatchedSession", self._session)
+        try:
+            yield from session_rows(
+                session, table, relation=self._relation(table), condition=condition, dialect=self.dialect
+            )
+        except (pymysql.err.OperationalError, pymysql.err.InterfaceError) as exc:
+            raise self._lost(exc) from exc
+
     def close(self) -> None:
         self._session.close()
 
@@ -243,7 +263,10 @@ class BinlogReadView:
                 rows: Sequence[tuple[Any, ...]] = cursor.fetchall()
                 return rows
         except (pymysql.err.OperationalError, pymysql.err.InterfaceError) as exc:
-            raise TransientError(f"the read view of the source at {self._position} is lost: {exc}") from exc
+            raise self._lost(exc) from exc
+
+    def _lost(self, exc: Exception) -> TransientError:
+        return TransientError(f"the read view of the source at {self._position} is lost: {exc}")
 
 
 def _text(value: str | bytes) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import psycopg
 
@@ -22,6 +23,7 @@ from seamline.adapters.connections import Connection
 from seamline.databases.postgres.canonical import text_literal
 from seamline.databases.postgres.read import SESSION_SETTINGS, PostgresReadView, Relation
 from seamline.domain.catalogue import Table
+from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated, SeamlineError, TransientError
 from seamline.domain.table_places import TablePlace
 from seamline.plan.model import SourcePlan
@@ -32,6 +34,10 @@ from seamline.sources.postgres.partitions import SEEN_AS_NOW
 from seamline.sources.postgres.places import WANTED, asked_for, relation_at
 from seamline.sources.postgres.position import PostgresPosition
 from seamline.sources.postgres.slots import CREATION_S, exported_snapshot
+from seamline.sources.postgres.typed_rows import expression_of, typed_batches
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # A stream that is held waits at most its lease for the views.
 _VIEWS_S = 20.0
@@ -244,6 +250,22 @@ class SourceReadView(PostgresReadView):
     ) -> None:
         super().__init__(session, tables=tables, relations={}, position=position)
         self._source = source
+
+    def typed_rows(self, table: Table, segment: Segment) -> "Iterator[pa.RecordBatch]":
+        """`kinds.bulk.ReadsTypedRows`."""
+        # Locked where it was not given.
+        self._table(table.name)
+        columns = ", ".join(map(expression_of, table.columns))
+        selected = f"SELECT {columns} FROM {self._relation(table)}{self._where(table, segment, '')}"
+        yield from typed_batches(table, self._blocks(f"COPY ({selected}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"))
+
+    def _blocks(self, statement: str) -> Iterator[bytes]:
+        try:
+            with self._session.cursor() as cursor, cursor.copy(statement.encode()) as copy:
+                for block in copy:
+                    yield bytes(block)
+        except psycopg.Error as exc:
+            raise self._fault(exc) from exc
 
     def _table(self, name: str) -> Table:
         if name not in self._tables:

@@ -1,0 +1,101 @@
+"""Tables as a ReadView where no server can be asked in SQL: their rows are read and digested here."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from seamline.domain.canonical import FloatSummary, group_key
+from seamline.domain.catalogue import Table
+from seamline.domain.digest import Segment, SegmentDigest
+from seamline.domain.position import Position
+from seamline.ports import RowHash
+from seamline.values import digest
+from seamline.values.build import values_of
+from seamline.values.segments import bucket_digests, in_segment, narrowed, texts_of
+
+# The rows of a table in the typed form; each call reads them again.
+Batches = Callable[[], Iterator[pa.RecordBatch]]
+
+
+class ArrowView:
+    """`ports.ReadView` over rows that read the same each time.
+
+    One batch at a time is in memory.
+    """
+
+    def __init__(self, position: Position, tables: Mapping[Table, Batches]) -> None:
+        self._position = position
+        self._tables = {table.name: (table, batches) for table, batches in tables.items()}
+
+    @property
+    def position(self) -> Position:
+        return self._position
+
+    def digests(self, segment: Segment, *, run_key: str) -> Mapping[int, SegmentDigest]:
+        found: dict[int, SegmentDigest] = defaultdict(SegmentDigest)
+        for table, rows in self._selected(segment, run_key):
+            for bucket, one in bucket_digests(segment, table, rows, run_key=run_key).items():
+                found[bucket] += one
+        return dict(found)
+
+    def key_span(self, table: str) -> tuple[int, int] | None:
+        found, batches = self._tables[table]
+        ends = [pc.min_max(rows.column(found.key[0])).as_py() for rows in batches() if rows.num_rows]
+        return (min(one["min"] for one in ends), max(one["max"] for one in ends)) if ends else None
+
+    def row_hashes(self, segment: Segment, *, run_key: str) -> Sequence[RowHash]:
+        found = list[RowHash]()
+        for table, rows in self._selected(segment, run_key):
+            hashes = digest.row_hashes(*narrowed(segment, table, rows), run_key=run_key)
+            pairs = zip(_names(table, rows).to_pylist(), hashes.to_pylist(), strict=True)
+            found += [RowHash(*both) for both in pairs]
+        return found
+
+    def rows(self, table: str, keys: Sequence[str]) -> Mapping[str, Mapping[str, str | None]]:
+        definition, batches = self._tables[table]
+        names = [column.name for column in definition.columns]
+        found = dict[str, Mapping[str, str | None]]()
+        for rows in batches():
+            of_row = _names(definition, rows)
+            wanted = pc.is_in(of_row, pa.array(keys, of_row.type))
+            texts = texts_of(definition.columns, rows.filter(wanted))
+            for key, one in zip(of_row.filter(wanted).to_pylist(), texts, strict=True):
+                found[key] = dict(zip(names, one, strict=True))
+        return found
+
+    def totals(
+        self, segment: Segment, *, column: str, by: Sequence[str]
+    ) -> Mapping[tuple[str, ...], tuple[int, Decimal | None]]:
+        found = dict[tuple[str, ...], tuple[int, Decimal | None]]()
+        for table, rows in self._selected(segment, ""):
+            values = values_of(table.column(column), rows.column(column)) if column else [None] * rows.num_rows
+            groups = texts_of([table.column(name) for name in by], rows)
+            for group, value in zip(map(group_key, groups), values, strict=True):
+                count, total = found.get(group, (0, None))
+                found[group] = count + 1, total if value is None else (total or Decimal(0)) + value
+        return found
+
+    def float_summaries(self, segment: Segment) -> Mapping[str, FloatSummary]:
+        table, _ = self._tables[segment.table]
+        return digest.float_summaries(table, (rows for _, rows in self._selected(segment, "")))
+
+    def columns(self, table: str) -> tuple[str, ...]:
+        return tuple(column.name for column in self._tables[table][0].columns) if table in self._tables else ()
+
+    def close(self) -> None:
+        return
+
+    def _selected(self, segment: Segment, run_key: str) -> Iterator[tuple[Table, pa.RecordBatch]]:
+        table, batches = self._tables[segment.table]
+        for rows in batches():
+            chosen = in_segment(segment, table, rows, run_key=run_key)
+            if chosen.num_rows:
+                yield table, chosen
+
+
+def _names(table: Table, rows: pa.RecordBatch) -> pa.Array:
+    """By what a comparison names each row."""
+    return digest.key_texts(table, rows) if table.is_keyed else digest.row_texts(table, rows)

@@ -1,0 +1,42 @@
+"""Files of transforms: `include/transforms/<name>.sql`, which tables of syncs name."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from seamline.spec.document import Document
+from seamline.spec.faults import guess
+from seamline.spec.sync import SyncSpec
+
+_FOLDER = "transforms"
+# A query of more is none that a person reads.
+_BYTES_MAX = 1 << 20
+
+
+def check_transforms(document: Document, folder: Path) -> None:
+    """Add to a sync's document which files of transforms cannot be read. `folder`: of all declarations."""
+    for place, declared in document.texts("tables[].transform"):
+        if document.causes(place):
+            continue
+        file = file_of(declared, folder)
+        try:
+            text = file.read_bytes().decode() if file.stat().st_size <= _BYTES_MAX else None
+        except FileNotFoundError:
+            known = [f"include/{_FOLDER}/{one.name}" for one in sorted((folder / _FOLDER).glob("*.sql"))]
+            document.fault(place, f"there is no file {declared}", guess(declared, known))
+        except (OSError, UnicodeDecodeError) as exc:
+            document.fault(place, f"{declared} cannot be read: {exc}")
+        else:
+            if text is None or not text.strip():
+                what = "is empty" if text is not None else f"has more than {_BYTES_MAX:,} bytes"
+                document.fault(place, f"{declared} {what}", "It holds one SELECT over the table")
+
+
+def texts_of(syncs: Iterable[SyncSpec], folder: Path) -> Mapping[str, str]:
+    """By path as declared the text of each file that these syncs name."""
+    named = {entry.transform for sync in syncs for entry in sync.tables if entry.transform}
+    return {one: file_of(one, folder).read_text(encoding="utf-8") for one in sorted(named)}
+
+
+def file_of(declared: str, folder: Path) -> Path:
+    """`include/` stands for the folder of declarations, wherever that is."""
+    return folder / _FOLDER / Path(declared).name

@@ -1,0 +1,60 @@
+"""Transforms of a plan's tables, analysed by Spark in a process of its own: this side never imports it, and a DAG that
+is parsed starts none."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from seamline import settings
+from seamline.domain.catalogue import table_to_json
+from seamline.domain.errors import TransientError
+from seamline.plan.model import SyncPlan
+from seamline.ports import Problem, Survey
+from seamline.transform.expression import RowTransform, transform_from_json, transform_to_json
+
+_JOB = "spark_jobs/transform_plan.py"
+# It takes eight seconds, nearly all of them for the start of a JVM.
+_WITHIN_S = 300
+_SHOWN_LINES = 5
+
+
+def analysed(plan: SyncPlan, found: Survey) -> tuple[Mapping[str, RowTransform], Sequence[Problem]]:
+    """By name of table each transform with its target, and what is wrong with the others, by file and line.
+
+    TransientError: Spark did not answer.
+    """
+    tables = {table.name: table for table in found.tables}
+    asked = [
+        {"source": table_to_json(tables[one.name]), "transform": transform_to_json(one.transform)}
+        for one in plan.tables
+        if one.transform is not None and one.name in tables
+    ]
+    if not asked:
+        return {}, ()
+    answer = _answer(json.dumps(asked))
+    made = {one["table"]: transform_from_json(one["transform"]) for one in answer if "transform" in one}
+    return made, [_problem(one, mistake) for one in answer for mistake in one.get("mistakes", ())]
+
+
+def _answer(question: str) -> list[Mapping[str, Any]]:
+    command = [sys.executable, str(settings.load().root / _JOB)]
+    try:
+        done = subprocess.run(command, input=question, capture_output=True, text=True, timeout=_WITHIN_S, check=False)
+    except subprocess.TimeoutExpired as exc:
+        raise TransientError(f"Spark did not analyse the transforms within {_WITHIN_S} s") from exc
+    if done.returncode:
+        last = "; ".join(done.stderr.strip().splitlines()[-_SHOWN_LINES:])
+        raise TransientError(f"Spark did not analyse the transforms: {last}", hint="is a Java there for Spark?")
+    answer: list[Mapping[str, Any]] = json.loads(done.stdout.strip().splitlines()[-1])
+    return answer
+
+
+def _problem(of: Mapping[str, Any], mistake: Mapping[str, Any]) -> Problem:
+    from seamline.spec.faults import Fault
+    from seamline.spec.transforms import file_of
+
+    file = file_of(of["file"], settings.load().declarations)
+    fault = Fault(file, mistake["line"], "", mistake["what"])
+    return Problem(fault.place_and_cause, mistake["cure"], table=of["table"])

@@ -1,0 +1,231 @@
+"""The query of a `transform:` as Spark's analysis understands it, over an empty frame: nothing is read, nothing runs.
+
+A query is taken where its plan is projections and filters over the one table, its keys are passed on, and all its
+expressions are among those that `seamline.transform.evaluate` computes exactly as Spark does. Everything else is a
+`Mistake` with its line.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructField, StructType, _parse_datatype_string
+
+from seamline.domain.catalogue import NAME_BYTES_MAX, Table
+from seamline.transform.expression import Expression, RowTransform, spark_type
+from seamline_spark.transform.operations import Unsupported, expression_of
+from seamline_spark.transform.target import target_of
+
+_LINE = re.compile(r"line (\d+)")
+_LOGICAL = "org.apache.spark.sql.catalyst.plans.logical"
+# What stands for a column that no expression may have as its input.
+_OPAQUE = "string"
+_JOB = (
+    "joins, aggregates, windows, DISTINCT, LIMIT and subqueries need more than one row: a transform of a stream has"
+    " projections and filters of one table; compute the rest from the cut, as `derived:`"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """What keeps a query from being a transform, at a line of its file, and how to mend it."""
+
+    line: int
+    what: str
+    cure: str
+
+
+class _MistakeFound(Exception):
+    def __init__(self, line: int, what: str, cure: str) -> None:
+        super().__init__(what)
+        self.mistake = Mistake(line, what, cure)
+
+
+@dataclass(slots=True)
+class _Row:
+    """What a row of the plan has: expressions by Spark's ids, and the conditions on the way."""
+
+    by_id: dict[int | str, Expression]
+    conditions: list[Expression] = field(default_factory=list)
+
+
+def analysed(session: SparkSession, source: Table, transform: RowTransform) -> RowTransform | list[Mistake]:
+    """The transform with its target, or all that is wrong with it as far as it can be seen."""
+    try:
+        plan = _plan(session, source, transform.text)
+        names, row, made = _walk(plan, source)
+        condition = _joined(row.conditions)
+    except _MistakeFound as found:
+        return [found.mistake]
+    faults = [*_faults(source, names, made), *_missing_values(source, made, condition)]
+    if faults:
+        return faults
+    target = target_of(source, [(name, one, nullable) for name, (one, nullable, _) in zip(names, made, strict=True)])
+    return replace(transform, target=target, columns=tuple(one for one, _, _ in made), condition=condition)
+
+
+# ---- Spark's plan ---------------------------------------------------------------------------------------------------
+
+
+def _plan(session: SparkSession, source: Table, text: str) -> Any:
+    # The session is the analysis's own. Upper and lower case are two names here.
+    session.conf.set("spark.sql.caseSensitive", "true")
+    schema = StructType(
+        [
+            StructField(column.name, _parse_datatype_string(spark_type(column) or _OPAQUE), column.nullable)
+            for column in source.columns
+        ]
+    )
+    session.createDataFrame([], schema).createOrReplaceTempView(_quoted(source.name))
+    try:
+        parsed = session._jsparkSession.sessionState().sqlParser().parsePlan(text)
+        _require_query(session, parsed)
+        return session.sql(text)._jdf.queryExecution().analyzed()
+    except PySparkException as exc:
+        message = str(exc)
+        line = _LINE.search(message)
+        first = message.strip().splitlines()[0].partition(" SQLSTATE")[0].rstrip()
+        raise _MistakeFound(int(line[1]) if line else 1, first, f"It reads table `{source.name}`") from exc
+    finally:
+        session.catalog.dropTempView(_quoted(source.name))
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _require_query(session: SparkSession, parsed: Any) -> None:
+    """Before Spark is asked to analyse it: it carries out a command while it does."""
+    classes = session._jvm.java.lang.Class  # type: ignore[union-attr]
+    for name in ("Command", "ParsedStatement"):
+        if classes.forName(f"{_LOGICAL}.{name}").isInstance(parsed):
+            raise _MistakeFound(_line(parsed), "this is no query", "Write one SELECT over the table")
+
+
+_Made = tuple[Expression, bool, int]
+
+
+def _walk(plan: Any, source: Table) -> tuple[list[str], _Row, list[_Made]]:
+    """Names, rows, and per column its expression, whether it may be NULL, and its line."""
+    row = _rows_of(plan, source)
+    outputs = list(_each(plan.output()))
+    lines = _lines(plan)
+    made = [
+        (row.by_id[one.exprId().id()], bool(one.nullable()), lines.get(one.exprId().id(), _line(plan)))
+        for one in outputs
+    ]
+    return [str(one.name()) for one in outputs], row, made
+
+
+def _rows_of(plan: Any, source: Table) -> _Row:
+    kind = _class(plan)
+    if kind in ("SubqueryAlias", "View"):
+        (child,) = _each(plan.children())
+        return _passing(plan, _rows_of(child, source))
+    if kind == "LogicalRDD" or kind == "LocalRelation":
+        return _Row(
+            {
+                one.exprId().id(): Expression("column", spark_type(column), value=column.name)
+                for one, column in zip(_each(plan.output()), source.columns, strict=True)
+            }
+        )
+    if kind == "Filter":
+        row = _rows_of(plan.child(), source)
+        row.conditions.append(_made(plan.condition(), row, source))
+        return row
+    if kind == "Project":
+        row = _rows_of(plan.child(), source)
+        return _Row({one.exprId().id(): _made(one, row, source) for one in _each(plan.projectList())}, row.conditions)
+    raise _MistakeFound(_first_line(plan), f"{kind} is not row by row", _JOB)
+
+
+def _passing(plan: Any, row: _Row) -> _Row:
+    """A view may give its columns other ids; they stand in the same order."""
+    child = list(_each(plan.child().output()))
+    for one, inner in zip(_each(plan.output()), child, strict=True):
+        row.by_id.setdefault(one.exprId().id(), row.by_id[inner.exprId().id()])
+    return row
+
+
+def _made(node: Any, row: _Row, source: Table) -> Expression:
+    try:
+        return expression_of(node, row.by_id, source)
+    except Unsupported as exc:
+        raise _MistakeFound(_line(exc.node), exc.what, exc.cure) from exc
+
+
+def _joined(conditions: Sequence[Expression]) -> Expression | None:
+    """Those nearest to the table first: what they reject is not asked for the others."""
+    joined: Expression | None = None
+    for one in conditions:
+        joined = one if joined is None else Expression("and", "boolean", (joined, one))
+    return joined
+
+
+def _each(sequence: Any) -> Iterator[Any]:
+    """Of a sequence of Scala."""
+    for number in range(sequence.size()):
+        yield sequence.apply(number)
+
+
+def _class(node: Any) -> str:
+    return str(node.getClass().getSimpleName())
+
+
+def _line(node: Any) -> int:
+    found = node.origin().line()
+    return int(found.get()) if found.isDefined() else 1
+
+
+def _first_line(plan: Any) -> int:
+    lines = [_line(one) for one in _each(plan.expressions())]
+    return min(lines, default=_line(plan))
+
+
+def _lines(plan: Any) -> Mapping[int, int]:
+    """By Spark's ids the lines of what the outermost projection makes."""
+    while _class(plan) in ("Filter", "SubqueryAlias"):
+        plan = plan.child()
+    if _class(plan) != "Project":
+        return {}
+    return {one.exprId().id(): _line(one) for one in _each(plan.projectList())}
+
+
+# ---- what a target must be ------------------------------------------------------------------------------------------
+
+
+def _faults(source: Table, names: Sequence[str], made: Sequence[_Made]) -> Iterator[Mistake]:
+    by_name: dict[str, _Made] = {}
+    for name, one in zip(names, made, strict=True):
+        if name in by_name:
+            yield Mistake(one[2], f"two columns are called {name}", "Give one of them another name by AS")
+        if one[0].type == "void":
+            yield Mistake(one[2], f"{name} is NULL of no type", "Write CAST(NULL AS …)")
+        if len(name.encode()) > NAME_BYTES_MAX:
+            yield Mistake(one[2], f"{name} is longer than {NAME_BYTES_MAX} bytes", "Give it a shorter name by AS")
+        by_name[name] = one
+    for key in source.key:
+        cure = f"Write `{key}` into the SELECT as it is: by its key a row is found again"
+        if key not in by_name:
+            yield Mistake(1, f"{key} is of the key of {source.name}, and the query does not give it", cure)
+        elif not by_name[key][0].is_passed_on or by_name[key][0].value != key:
+            yield Mistake(by_name[key][2], f"{key} is of the key of {source.name}, and the query computes it", cure)
+
+
+def _missing_values(source: Table, made: Sequence[_Made], condition: Expression | None) -> Iterator[Mistake]:
+    """The log of PostgreSQL leaves out large values that an update did not change. What is computed from one column
+    alone has then not changed either; else the value would be needed."""
+    if not source.is_keyed:
+        return
+    toastable = {column.name for column in source.columns if column.toastable}
+    cure = "Compute it from this column alone, or pass the column on"
+    for one, _, line in made:
+        if len(one.inputs) > 1 and (left_out := sorted(one.inputs & toastable)):
+            what = f"the log may leave out {left_out[0]}, and the expression needs {', '.join(sorted(one.inputs))}"
+            yield Mistake(line, what, cure)
+    if condition is not None and (left_out := sorted(condition.inputs & toastable)):
+        what = f"the log may leave out {left_out[0]}, and the condition needs it"
+        yield Mistake(1, what, "Filter by columns of other types")

@@ -1,0 +1,219 @@
+"""What load, stream and comparison share of a transform: its plan, rows, changes, and what the log leaves out."""
+
+from dataclasses import replace
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.changes import KeyedChange, TableChanges
+from seamline.domain.errors import Refused, SchemaConflict
+from seamline.domain.unavailable_values import STAND_INS
+from seamline.kinds.found import source_kind
+from seamline.plan.compile import compile_plan, config_hash
+from seamline.plan.list_change import ListChange, altered
+from seamline.plan.model import SourcePlan, TablePlan, plan_from_json, plan_to_json
+from seamline.ports import Survey
+from seamline.spec.faults import DeclarationsInvalid
+from seamline.spec.load import load_declarations
+from seamline.transform.changes import TransformedChanges
+from seamline.transform.expression import Expression, RowTransform
+from seamline.transform.rows import accepted_rows, transformed
+from seamline.values.build import batch_of, rows_of
+from seamline.values.changes import change_batch
+from tests.unit.declared import SYNC, write_declarations
+from tests.unit.test_plan import ACCOUNT, LEDGER
+
+FILE = "include/transforms/ledger_entry.sql"
+QUERY = "SELECT id, booked_at, amount, currency FROM ledger_entry"
+CLIENT = Table(
+    "client",
+    (
+        Column("id", Kind.INTEGER, "bigint", nullable=False, length=64),
+        Column("memo", Kind.STRING, "text", toastable=True),
+        Column("born", Kind.DATE, "date"),
+        Column("limit", Kind.DECIMAL, "numeric(5,2)", precision=5, scale=2),
+    ),
+    ("id",),
+)
+
+
+def column(table: Table, name: str) -> Expression:
+    spark = {Kind.INTEGER: "bigint", Kind.STRING: "string", Kind.DATE: "date", Kind.DECIMAL: "decimal(5,2)"}
+    return Expression("column", spark.get(table.column(name).kind, ""), value=name)
+
+
+def literal(text: str, of: str = "string") -> Expression:
+    return Expression("literal", of, value=text)
+
+
+# id, the memo or what stands for none, and whether the limit is above 100.
+MASKED = RowTransform(
+    "include/transforms/client.sql",
+    "SELECT id, coalesce(memo, '-') AS memo, `limit` > 100 AS large, born FROM client",
+    Table(
+        "client",
+        (
+            CLIENT.columns[0],
+            Column("memo", Kind.STRING, "string", nullable=False, toastable=True),
+            Column("large", Kind.BOOLEAN, "boolean"),
+            CLIENT.columns[2],
+        ),
+        ("id",),
+    ),
+    (
+        column(CLIENT, "id"),
+        Expression("coalesce", "string", (column(CLIENT, "memo"), literal("-"))),
+        Expression("greater", "boolean", (column(CLIENT, "limit"), literal("100.00", "decimal(5,2)"))),
+        column(CLIENT, "born"),
+    ),
+)
+
+
+def declared(tmp_path: Path, text: str = QUERY, **changed: str) -> Path:
+    sync = SYNC.replace("{name: ledger_entry,", f"{{name: ledger_entry, transform: {FILE},")
+    files = {"syncs/settlement.yaml": changed.get("sync", sync), "transforms/ledger_entry.sql": text}
+    return write_declarations(tmp_path, files)
+
+
+def of_ledger(names: tuple[str, ...], text: str = QUERY) -> RowTransform:
+    """A transform that passes these columns on."""
+    target = replace(LEDGER, columns=tuple(LEDGER.column(name) for name in names))
+    return RowTransform(FILE, text, target, tuple(column(LEDGER, name) for name in names))
+
+
+def test_a_plan_carries_the_query_and_what_was_found_of_it(tmp_path: Path) -> None:
+    declarations = load_declarations(declared(tmp_path))
+    plan = compile_plan(declarations, "settlement")
+    assert plan.table("ledger_entry").transform == RowTransform(FILE, QUERY)
+    assert plan_from_json(plan_to_json(plan)) == plan
+    with pytest.raises(Refused, match=f"no analysis of {FILE}"):
+        _ = replace(plan.table("ledger_entry"), table=LEDGER).target
+    analysed = replace(plan, tables=(TablePlan("client", None, CLIENT, MASKED),))
+    assert plan_from_json(plan_to_json(analysed)) == analysed
+    (held,) = analysed.at_destinations.tables
+    assert held == TablePlan("client", None, MASKED.target)
+
+
+def test_a_plan_without_a_transform_is_the_text_that_it_was(tmp_path: Path) -> None:
+    plan = compile_plan(load_declarations(write_declarations(tmp_path)), "settlement")
+    assert "transform" not in plan_to_json(plan)
+
+
+def test_a_changed_query_is_another_configuration(tmp_path: Path) -> None:
+    first = config_hash(load_declarations(declared(tmp_path)), "settlement")
+    assert config_hash(load_declarations(declared(tmp_path, QUERY + "\n")), "settlement") != first
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "cause"),
+    [
+        ("include/transforms/ledger_entri.sql", QUERY, "there is no file include/transforms/ledger_entri.sql"),
+        ("transforms/ledger_entry.sql", QUERY, "is no file of a transform: write include/transforms/<name>.sql"),
+        (FILE, " \n", "is empty"),
+    ],
+)
+def test_a_file_that_is_no_transform_is_reported_with_its_line(
+    tmp_path: Path, file: str, text: str, cause: str
+) -> None:
+    sync = SYNC.replace("{name: ledger_entry,", f"{{name: ledger_entry, transform: {file},")
+    with pytest.raises(DeclarationsInvalid) as caught:
+        load_declarations(declared(tmp_path, text, sync=sync))
+    (fault,) = caught.value.faults
+    assert (fault.line, fault.path) == (6, "tables[1].transform")
+    assert cause in fault.cause
+    if "entri" in file:
+        assert fault.cure == f"Did you mean `{FILE}`?"
+
+
+def test_business_date_and_totals_are_of_the_columns_that_the_query_makes(tmp_path: Path) -> None:
+    declarations = load_declarations(declared(tmp_path))
+    survey = Survey((ACCOUNT, LEDGER))
+    names = tuple(one.name for one in LEDGER.columns)
+    whole = of_ledger(names)
+    plan = compile_plan(declarations, "settlement", survey, transforms={"ledger_entry": whole})
+    assert plan.table("ledger_entry").target == whole.target
+    without = of_ledger(tuple(name for name in names if name != "amount"))
+    computed = replace(whole, columns=tuple(
+        Expression("coalesce", one.type, (one, one)) if one.value == "booked_at" else one for one in whole.columns
+    ))  # fmt: skip
+    for transform, cause in ((without, "no column `amount`"), (computed, f"`booked_at` is computed by {FILE}")):
+        with pytest.raises(DeclarationsInvalid, match=cause):
+            compile_plan(declarations, "settlement", survey, transforms={"ledger_entry": transform})
+
+
+def test_another_query_is_an_altered_table_unless_it_is_loaded_again_with_the_same_columns(tmp_path: Path) -> None:
+    plan = compile_plan(load_declarations(declared(tmp_path)), "settlement")
+    table = TablePlan("client", None, CLIENT, MASKED)
+    known = replace(plan, tables=(table,))
+    other = replace(MASKED, text=MASKED.text.replace("'-'", "'?'"))
+    now = replace(plan, tables=(replace(table, transform=other),))
+    none = replace(plan, tables=(replace(table, transform=None),))
+    assert altered(known, known, ListChange()) == []
+    assert altered(known, now, ListChange()) == ["client"]
+    assert altered(known, now, ListChange(again=("client",))) == []
+    assert altered(known, none, ListChange(again=("client",))) == ["client"]
+    assert table.fingerprint != now.tables[0].fingerprint
+
+
+def test_rows_are_computed_and_passed_on_and_a_condition_takes_some_out() -> None:
+    batch = batch_of(CLIENT, [(1, None, date(2000, 1, 1), Decimal("100.01")), (2, "m", None, Decimal("99"))])
+    made, accepted = transformed(MASKED, CLIENT, batch)
+    assert rows_of(MASKED.planned, made) == [(1, "-", True, date(2000, 1, 1)), (2, "m", False, None)]
+    assert accepted is None
+    large = replace(MASKED, condition=MASKED.columns[2])
+    (rows,) = accepted_rows(large, CLIENT, iter([batch]))
+    assert rows.column("id").to_pylist() == [1]
+
+
+@pytest.mark.parametrize("row", [(1, "m", None, Decimal("NaN")), (1, "m", float("inf"), Decimal(1))], ids=str)
+def test_a_special_value_is_passed_on_and_is_no_input(row: tuple[object, ...]) -> None:
+    batch = batch_of(CLIENT, [row])
+    if row[2] is None:
+        with pytest.raises(SchemaConflict, match="column limit of client holds a value"):
+            transformed(MASKED, CLIENT, batch)
+    else:
+        assert rows_of(MASKED.planned, transformed(MASKED, CLIENT, batch)[0])[0][3] == float("inf")
+
+
+@pytest.fixture
+def decoder() -> TransformedChanges:
+    source = SourcePlan("bank", "postgres", "bank", "r", "c", "m", "log", "connector", schema="public")
+    return TransformedChanges(source_kind("postgres").change_decoder(source), {"client": (CLIENT, MASKED)})
+
+
+def image(memo: str, limit: str = "1.00") -> bytes:
+    return f'{{"id": 1, "memo": "{memo}", "born": null, "limit": "{limit}"}}'.encode()
+
+
+def test_a_value_that_the_log_leaves_out_stays_left_out_of_what_is_computed_from_it(
+    decoder: TransformedChanges,
+) -> None:
+    left_out = KeyedChange(b'{"id": 1}', False, True, image(STAND_INS[0]), 7)
+    changes = TableChanges("client", changes_in=1)
+    changes.keyed = [left_out]
+    batch = change_batch(MASKED.planned, changes, decoder)
+    assert batch.is_missing("memo").to_pylist() == [True]
+    assert batch.rows.column("memo").to_pylist() == [None], "and not what the query makes of NULL"
+    assert batch.rows.column("large").to_pylist() == [False]
+
+
+def test_a_change_of_key_that_leaves_a_value_out_names_the_row_that_has_it(decoder: TransformedChanges) -> None:
+    moved = KeyedChange(b'{"id": 1}', False, True, image(STAND_INS[0]), 7)
+    moved.taken_from = b'{"id": 4}'
+    changes = TableChanges("client", changes_in=1)
+    changes.keyed = [moved]
+    batch = change_batch(MASKED.planned, changes, decoder)
+    assert batch.old_key is not None
+    assert batch.old_key.column("id").to_pylist() == [4]
+
+
+def test_a_row_that_goes_is_known_by_its_key(decoder: TransformedChanges) -> None:
+    changes = TableChanges("client", changes_in=1)
+    changes.keyed = [KeyedChange(b'{"id": 1}', True, True, image("m"), 7)]
+    batch = change_batch(MASKED.planned, changes, decoder)
+    assert batch.rows.column("id").to_pylist() == [1]
+    assert batch.deleted == pa.array([True])
