@@ -146,7 +146,7 @@ def _cut(
 def _loads(selection: Selection, cut: StagedCut) -> dict[str, Load]:
     """What the destination holds of each table."""
     held = {table.table: table for table in cut.tables}
-    reads = ((read.plan.definition, held[read.plan.name]) for read in selection.reads)
+    reads = ((read.plan.target, held[read.plan.name]) for read in selection.reads)
     return {table.name: Load(table, one.staged_as, one.rows) for table, one in reads}
 
 
