@@ -14,6 +14,7 @@ from seamline.ports import Failpoints, Sink
 from seamline_memory.position import MemoryPosition
 from seamline_memory.store import STORES
 from tests.contract.behaviours import BEHAVIOURS, Behaviour
+from tests.contract.filter_behaviours import FILTER_BEHAVIOURS
 from tests.contract.going_back_behaviours import GOING_BACK_BEHAVIOURS
 from tests.contract.joining_behaviours import JOINING_BEHAVIOURS
 from tests.contract.truncate_behaviours import TRUNCATE_BEHAVIOURS
@@ -24,6 +25,7 @@ from tests.toast_log import NOTE
 
 SUITE: Sequence[tuple[Sequence[Behaviour], Sequence[Table]]] = (
     (BEHAVIOURS, TABLES),
+    (FILTER_BEHAVIOURS, TABLES),
     (TRUNCATE_BEHAVIOURS, TABLES),
     (JOINING_BEHAVIOURS, TABLES),
     (GOING_BACK_BEHAVIOURS, TABLES),

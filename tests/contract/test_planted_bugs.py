@@ -17,10 +17,12 @@ from seamline.sinks.postgres import publish as publishing
 from seamline.sinks.postgres.apply import SpanApplier
 from seamline.sinks.postgres.sink import PostgresSink
 from seamline.sinks.postgres.statements import COPIES, DELETED, SpanStatements, TableStatements
+from seamline.values import changes
 from seamline.values.changes import ChangeBatch
 from seamline_memory import apply, sink
 from seamline_memory.store import Rows
 from tests.contract.behaviours import BEHAVIOURS, Behaviour
+from tests.contract.filter_behaviours import FILTER_BEHAVIOURS
 from tests.contract.joining_behaviours import JOINING_BEHAVIOURS
 from tests.contract.truncate_behaviours import TRUNCATE_BEHAVIOURS
 from tests.contract.unavailable_value_behaviours import LEFT_OUT_BEHAVIOURS
@@ -373,6 +375,14 @@ def test_chunks_that_a_truncate_has_undone_and_that_come_back_are_caught(
     assert caught_by(TRUNCATE_BEHAVIOURS, lambda: PostgresWorld(TABLES, sink_database)) == every
     undone_chunks_joined_in_memory(monkeypatch)
     assert caught_by(TRUNCATE_BEHAVIOURS, lambda: MemoryWorld(TABLES)) == every
+
+
+def test_rows_that_a_table_does_not_hold_and_that_stay_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    every = {behaviour.__name__ for behaviour in FILTER_BEHAVIOURS}
+    assert caught_by(FILTER_BEHAVIOURS, lambda: MemoryWorld(TABLES)) == set()
+    held = changes._held
+    monkeypatch.setattr(changes, "_held", lambda *args: (*held(*args)[:2], None))
+    assert caught_by(FILTER_BEHAVIOURS, lambda: MemoryWorld(TABLES)) == every
 
 
 @pytest.mark.parametrize("plant", list(LEFT_OUT_IN_MEMORY), ids=lambda plant: plant.__name__)

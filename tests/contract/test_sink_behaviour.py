@@ -9,6 +9,7 @@ import pytest
 from seamline.adapters.connections import Connection
 from seamline.domain.catalogue import Table
 from tests.contract.behaviours import BEHAVIOURS, Behaviour
+from tests.contract.filter_behaviours import FILTER_BEHAVIOURS
 from tests.contract.going_back_behaviours import GOING_BACK_BEHAVIOURS
 from tests.contract.joining_behaviours import JOINING_BEHAVIOURS
 from tests.contract.lake_worlds import LAKES, PostgresLakeWorld
@@ -41,7 +42,7 @@ def opened(make_world: WorldMaker, tables: Sequence[Table]) -> Iterator[World]:
         world.close()
 
 
-@pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=lambda behaviour: behaviour.__name__)
+@pytest.mark.parametrize("behaviour", (*BEHAVIOURS, *FILTER_BEHAVIOURS), ids=lambda behaviour: behaviour.__name__)
 def test_every_sink_keeps_the_contract(behaviour: Behaviour, make_world: WorldMaker) -> None:
     with opened(make_world, TABLES) as world:
         behaviour(world)

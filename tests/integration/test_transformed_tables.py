@@ -3,7 +3,7 @@ PostgreSQL."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
 
 import pytest
@@ -24,7 +24,7 @@ from seamline_airflow.transforms import analysed
 from seamline_spark.compare.main import compare_run
 from tests.conftest import RunningStack
 from tests.integration.captured import Captured, captured
-from tests.integration.captured_postgres import captured_postgres
+from tests.integration.captured_postgres import ACCOUNT, AUDIT, FULL, captured_postgres
 from tests.integration.databases import postgres, postgres_database
 from tests.integration.known import destination_known_by_id, destination_plan
 from tests.integration.snapshot_run import Meddler, Records, run_of, tools_of
@@ -33,11 +33,13 @@ from tests.spark.hosts import uri
 from tests.waiting import wait_until
 
 NAME = "transformed"
-TABLES = ("account", "audit")
+TABLES = ("account", "audit", "later")
+LATER = "CREATE TABLE later (id bigint PRIMARY KEY, a int, memo text)"
 QUERIES = {
     "account": "SELECT id, a * 2 AS doubled, sha2(memo, 256) AS memo,\n"
     "  concat(left(memo, 1), '***') AS shown, a AS plain FROM account",
-    "audit": "SELECT coalesce(a, 0) AS a, left(memo, 2) AS memo FROM audit",
+    "audit": "SELECT coalesce(a, 0) AS a, left(memo, 2) AS memo FROM audit WHERE a IS NULL OR a <> 100",
+    "later": "SELECT id, a + 1 AS a FROM later WHERE a > 0",
 }
 # In PostgreSQL it lies outside of its row, so an update that leaves it alone does not have it in the log.
 LARGE = {
@@ -90,6 +92,10 @@ def transformed(run: Run) -> Run:
     return replace(run, plan=plan)
 
 
+def in_postgres(name: str) -> AbstractContextManager[Captured]:
+    return captured_postgres(name, create=(ACCOUNT, AUDIT, FULL, LATER), tables=TABLES)
+
+
 @pytest.fixture(scope="module", params=["mariadb", "postgres"])
 def chain(request: pytest.FixtureRequest, stack: RunningStack) -> Iterator[Chain]:
     name = f"{NAME}_{request.param}"
@@ -101,12 +107,13 @@ def chain(request: pytest.FixtureRequest, stack: RunningStack) -> Iterator[Chain
         patch = around.enter_context(pytest.MonkeyPatch.context())
         patch.setenv("SEAMLINE_CONNECTION_SEAMLINE_DB", uri(platform))
         migrate.upgrade()
-        bank = around.enter_context(captured(name) if request.param == "mariadb" else captured_postgres(name))
-        bank.plan = replace(bank.plan, destinations=(destination,))
+        bank = around.enter_context(captured(name) if request.param == "mariadb" else in_postgres(name))
+        bank.plan = replace(bank.with_tables(*TABLES), destinations=(destination,))
         bank.ensure()
         bank.execute(
             "INSERT INTO account VALUES (1, 10, 'anna'), (2, NULL, NULL), (3, -3, '')",
-            "INSERT INTO audit VALUES (1, 'one'), (1, 'once'), (NULL, 'x'), (NULL, NULL)",
+            "INSERT INTO audit VALUES (1, 'one'), (1, 'once'), (NULL, 'x'), (NULL, NULL), (100, 'out')",
+            "INSERT INTO later (id, a) VALUES (1, 1), (2, 0), (3, 2), (4, NULL)",
         )
         run = transformed(run_of(bank, TABLES, lock="brief" if request.param == "mariadb" else "none"))
         run = replace(run, plan=replace(run.plan, reconcile=ReconcilePlan((ControlTotalPlan("account", "doubled"),))))
@@ -147,6 +154,13 @@ def test_loaded_and_streamed_rows_are_what_the_query_makes_and_are_proven(chain:
         "UPDATE audit SET memo = 'ones' WHERE memo = 'one'",
         "UPDATE audit SET memo = 'other' WHERE memo = 'once'",
         "DELETE FROM audit WHERE memo IS NULL",
+        "UPDATE audit SET a = 100 WHERE memo = 'x'",
+        "UPDATE audit SET a = 2 WHERE memo = 'out'",
+        # In and out of what the query holds, also twice in one transaction.
+        "UPDATE later SET a = a + 1 WHERE id IN (1, 2)",
+        "UPDATE later SET a = -1 WHERE id = 3",
+        "INSERT INTO later (id, a) VALUES (5, 5), (6, -5)",
+        "DELETE FROM later WHERE id IN (4, 5, 6)",
     )
     chain.bank.execute("INSERT INTO account VALUES (99, 0, 'last')")
     wait_until(lambda: chain.query("SELECT 1 FROM bank.account WHERE id = 99"), timeout_s=60, what="the last row")
@@ -157,7 +171,8 @@ def test_loaded_and_streamed_rows_are_what_the_query_makes_and_are_proven(chain:
         (5, 16, *masked(large), 8),
         (99, 0, *masked("last"), 0),
     ]
-    assert sorted(chain.query("SELECT a, memo FROM bank.audit")) == [(0, "x"), (1, "on"), (1, "ot")]
+    assert sorted(chain.query("SELECT a, memo FROM bank.audit")) == [(1, "on"), (1, "ot"), (2, "ou")]
+    assert sorted(chain.query("SELECT id, a FROM bank.later")) == [(1, 3), (2, 2)]
     assert chain.query("SELECT count(*) FROM seamline.finding") == [(0,)]
     caught_up(chain)
     found = chain.compare()

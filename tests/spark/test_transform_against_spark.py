@@ -18,7 +18,7 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
 from seamline.transform import evaluate
 from seamline.transform.expression import RowTransform, spark_type
-from seamline.transform.rows import transformed
+from seamline.transform.rows import made_of
 from seamline.values.build import batch_of, rows_of
 from seamline_spark.session import open_session
 from seamline_spark.transform.analysis import Mistake, analysed
@@ -155,7 +155,7 @@ def made(spark: SparkSession, select: str) -> RowTransform:
 
 
 def by_arrow(transform: RowTransform, batch: pa.RecordBatch) -> pa.RecordBatch:
-    return transformed(transform, TABLE, batch)[0]
+    return made_of(transform, TABLE, batch)
 
 
 def differing(spark: SparkSession, edges: pa.RecordBatch) -> dict[str, list[tuple[object, object]]]:
@@ -223,6 +223,8 @@ MISTAKES = (
     ("SELECT id, emal FROM edges", 1, "name `emal` cannot be resolved"),
     ("SELECT id,\n FRM edges x y", 2, "Syntax error"),
     ("DROP TABLE edges", 1, "this is no query"),
+    ("SELECT id, s FROM edges\nWHERE i > 0", 2, "the log may leave out s of a row that WHERE has kept out"),
+    ("SELECT id FROM edges\nWHERE rand() > 0.5", 2, "rand.* gives another value each time"),
     ("SELECT id, NULL IS NULL AS n FROM edges", 1, "NULL has no type there"),
     ("SELECT id, NULL AS n FROM edges", 1, "n is NULL of no type"),
     ("SELECT id, s AS x, t AS x FROM edges", 1, "two columns are called x"),

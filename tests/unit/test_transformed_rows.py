@@ -21,7 +21,7 @@ from seamline.spec.faults import DeclarationsInvalid
 from seamline.spec.load import load_declarations
 from seamline.transform.changes import TransformedChanges
 from seamline.transform.expression import Expression, RowTransform
-from seamline.transform.rows import accepted_rows, transformed
+from seamline.transform.rows import made_of, target_rows
 from seamline.values.build import batch_of, rows_of
 from seamline.values.changes import change_batch
 from tests.unit.declared import SYNC, write_declarations
@@ -161,11 +161,10 @@ def test_another_query_is_an_altered_table_unless_it_is_loaded_again_with_the_sa
 
 def test_rows_are_computed_and_passed_on_and_a_condition_takes_some_out() -> None:
     batch = batch_of(CLIENT, [(1, None, date(2000, 1, 1), Decimal("100.01")), (2, "m", None, Decimal("99"))])
-    made, accepted = transformed(MASKED, CLIENT, batch)
+    made = made_of(MASKED, CLIENT, batch)
     assert rows_of(MASKED.planned, made) == [(1, "-", True, date(2000, 1, 1)), (2, "m", False, None)]
-    assert accepted is None
     large = replace(MASKED, condition=MASKED.columns[2])
-    (rows,) = accepted_rows(large, CLIENT, iter([batch]))
+    (rows,) = target_rows(large, CLIENT, iter([batch]))
     assert rows.column("id").to_pylist() == [1]
 
 
@@ -174,9 +173,9 @@ def test_a_special_value_is_passed_on_and_is_no_input(row: tuple[object, ...]) -
     batch = batch_of(CLIENT, [row])
     if row[2] is None:
         with pytest.raises(SchemaConflict, match="column limit of client holds a value"):
-            transformed(MASKED, CLIENT, batch)
+            made_of(MASKED, CLIENT, batch)
     else:
-        assert rows_of(MASKED.planned, transformed(MASKED, CLIENT, batch)[0])[0][3] == float("inf")
+        assert rows_of(MASKED.planned, made_of(MASKED, CLIENT, batch))[0][3] == float("inf")
 
 
 @pytest.fixture
@@ -185,8 +184,8 @@ def decoder() -> TransformedChanges:
     return TransformedChanges(source_kind("postgres").change_decoder(source), {"client": (CLIENT, MASKED)})
 
 
-def image(memo: str, limit: str = "1.00") -> bytes:
-    return f'{{"id": 1, "memo": "{memo}", "born": null, "limit": "{limit}"}}'.encode()
+def image(memo: str, limit: str = "1.00", number: int = 1) -> bytes:
+    return f'{{"id": {number}, "memo": "{memo}", "born": null, "limit": "{limit}"}}'.encode()
 
 
 def test_a_value_that_the_log_leaves_out_stays_left_out_of_what_is_computed_from_it(
@@ -209,6 +208,60 @@ def test_a_change_of_key_that_leaves_a_value_out_names_the_row_that_has_it(decod
     batch = change_batch(MASKED.planned, changes, decoder)
     assert batch.old_key is not None
     assert batch.old_key.column("id").to_pylist() == [4]
+
+
+LARGE = replace(
+    MASKED,
+    target=replace(MASKED.planned, columns=(MASKED.planned.columns[0], MASKED.planned.columns[2])),
+    columns=(MASKED.columns[0], MASKED.columns[2]),
+    condition=MASKED.columns[2],
+)
+
+
+def test_a_row_that_the_condition_does_not_accept_goes_and_nobody_knows_whether_it_was_there(
+    decoder: TransformedChanges,
+) -> None:
+    filtering = TransformedChanges(decoder.decoder, {"client": (CLIENT, LARGE)})
+    changes = TableChanges("client", changes_in=3)
+    changes.keyed = [
+        KeyedChange(f'{{"id": {number}}}'.encode(), is_delete, True, image("m", limit, number), number)
+        for number, is_delete, limit in ((1, False, "100.01"), (2, False, "99.00"), (3, True, "200.00"))
+    ]
+    batch = change_batch(LARGE.planned, changes, filtering)
+    assert batch.deleted == pa.array([False, True, True])
+    assert batch.met.to_pylist() == [None] * 3
+    assert batch.rows.column("id").to_pylist() == [1, 2, 3]
+    assert batch.rows.column("large").to_pylist() == [True, None, None]
+    assert not batch.expects_deletes
+
+
+def test_of_a_row_that_is_not_accepted_nothing_is_computed(decoder: TransformedChanges) -> None:
+    """Here it would end the stream: the limit is not a number below 1,000."""
+    narrow = Expression("cast", "decimal(4,1)", (column(CLIENT, "limit"),))
+    small = Expression("less", "boolean", (column(CLIENT, "limit"), literal("100.00", "decimal(5,2)")))
+    target = replace(
+        LARGE.planned, columns=(CLIENT.columns[0], Column("large", Kind.DECIMAL, "decimal(4,1)", precision=3, scale=1))
+    )
+    transform = replace(
+        LARGE, target=target, columns=(LARGE.columns[0], replace(narrow, type="decimal(3,1)")), condition=small
+    )
+    filtering = TransformedChanges(decoder.decoder, {"client": (CLIENT, transform)})
+    changes = TableChanges("client", changes_in=1)
+    changes.keyed = [KeyedChange(b'{"id": 1}', False, True, image("m", "999.99"), 7)]
+    assert change_batch(target, changes, filtering).deleted == pa.array([True])
+    batch = batch_of(CLIENT, [(1, None, None, Decimal("999.99"))])
+    assert [rows.num_rows for rows in target_rows(transform, CLIENT, iter([batch]))] == [0]
+    with pytest.raises(SchemaConflict, match="has no result"):
+        made_of(transform, CLIENT, batch)
+
+
+def test_of_a_table_without_a_key_each_image_is_accepted_or_not(decoder: TransformedChanges) -> None:
+    keyless, target = replace(CLIENT, key=()), replace(LARGE.planned, key=())
+    filtering = TransformedChanges(decoder.decoder, {"client": (keyless, replace(LARGE, target=target))})
+    changes = TableChanges("client", changes_in=2)
+    changes.net = {image("m", "100.01"): 2, image("m", "99.00"): -1}
+    batch = change_batch(target, changes, filtering)
+    assert (batch.copies, batch.rows.num_rows) == (pa.array([2]), 1)
 
 
 def test_a_row_that_goes_is_known_by_its_key(decoder: TransformedChanges) -> None:

@@ -42,7 +42,7 @@ def _keyed(table: Table, before: Rows, batch: ChangeBatch) -> Applied:
     beside = (_beside(values) for values in (batch.deleted, batch.offset, batch.met))
     for number, (row, is_deleted, offset, met) in enumerate(zip(rows_of(table, batch.rows), *beside, strict=True)):
         key = identity_of(table, row)
-        if met != (key in before):
+        if met is not None and met != (key in before):
             kind = _finding_kind(is_deleted=is_deleted, met=met)
             findings.append(Finding(table.name, kind, _key_text(table, row), offset))
         if is_deleted:

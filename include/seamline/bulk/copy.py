@@ -22,7 +22,7 @@ from seamline.kinds.source import ExplainsHangingReaders
 from seamline.plan.model import DestinationPlan, SourcePlan
 from seamline.ports import Failpoints
 from seamline.transform.expression import RowTransform
-from seamline.transform.rows import accepted_rows
+from seamline.transform.rows import target_rows
 from seamline.values.arrow import schema_of
 
 PartT = TypeVar("PartT")
@@ -160,7 +160,7 @@ def _made_of(item: CopyItem, rows: TableRows) -> TableRows:
         return rows
     if isinstance(rows, PostgresCopy):
         raise InvariantViolated("rows in a native form cannot be transformed", table=item.read.table.name)
-    batches = accepted_rows(item.transform, item.read.table, rows.batches)
+    batches = target_rows(item.transform, item.read.table, rows.batches)
     return ArrowRows(schema_of(item.transform.planned), batches)
 
 

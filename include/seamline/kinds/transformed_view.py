@@ -19,7 +19,7 @@ from seamline.kinds.bulk import ReadsTypedRows
 from seamline.plan.model import SyncPlan
 from seamline.ports import ReadView, RowHash
 from seamline.transform.expression import RowTransform
-from seamline.transform.rows import accepted_rows
+from seamline.transform.rows import target_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,6 +92,6 @@ class TransformedView:
             read = replace(read, buckets=1, bucket=None, among=(), among_of=1)
 
         def batches() -> "Iterator[pa.RecordBatch]":
-            return accepted_rows(transform, source, rows.typed_rows(source, read))
+            return target_rows(transform, source, rows.typed_rows(source, read))
 
         return ArrowView(self.position, {transform.planned: batches})

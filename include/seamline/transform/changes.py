@@ -1,5 +1,6 @@
 """Row images of a log → rows of transformed tables: a `ChangeDecoder` around that of the source."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -7,8 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from seamline.domain.catalogue import Table
+from seamline.domain.errors import InvariantViolated
 from seamline.transform.expression import RowTransform
-from seamline.transform.rows import transformed
+from seamline.transform.rows import accepted_by, made_of
 from seamline.values.changes import ChangeDecoder
 
 
@@ -27,8 +29,28 @@ class TransformedChanges:
         if table.columns != transform.planned.columns:
             return self.decoder.rows(replace(source, columns=source.key_columns), images)
         rows, missing = self.decoder.rows(source, images)
-        made, _ = transformed(transform, source, rows)
+        made = made_of(transform, source, rows)
         return (made, None) if missing is None else _without(made, _missing(transform, missing))
+
+    def held(
+        self, table: Table, images: Sequence[bytes]
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch | None, pa.BooleanArray | None]:
+        """`TakesRowsOut.held`. As in Spark, nothing is computed of a row that the condition does not accept."""
+        source, transform = self.transforms.get(table.name, (table, None))
+        if transform is None or transform.condition is None:
+            return (*self.rows(table, images), None)
+        rows, missing = self.decoder.rows(source, images)
+        if missing is not None:
+            raise InvariantViolated("a row that may have been filtered out lacks values", table=table.name)
+        accepted = accepted_by(transform, source, rows)
+        made = made_of(transform, source, rows.filter(accepted))
+        numbers = itertools.count()
+        places = pa.array([next(numbers) if one else None for one in accepted.to_pylist()], pa.int64())
+        arrays = [
+            rows.column(source.columns.index(source.column(name))) if name in source.key else values.take(places)
+            for name, values in zip(made.schema.names, made.columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=made.schema), None, accepted
 
 
 def _missing(transform: RowTransform, missing: pa.RecordBatch) -> dict[str, pa.BooleanArray]:

@@ -5,7 +5,7 @@ A column that is passed on is handed on as it is. Inputs of expressions are look
 the typed form, as an infinite date, is a plain number to Spark and to Arrow, so it ends the load or the stream by name.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,44 +20,39 @@ from seamline.values.special import has_special
 _SHOWN_MAX = 200
 
 
-def transformed(
-    transform: RowTransform, source: Table, rows: pa.RecordBatch
-) -> tuple[pa.RecordBatch, pa.BooleanArray | None]:
-    """A row of the target for each of `rows`, and which of them the condition accepts; None where there is no
-    condition.
+def made_of(transform: RowTransform, source: Table, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """A row of the target for each of `rows`.
 
     SchemaConflict: an input holds a special value, or an expression has no result for a value.
     """
+    inputs = _inputs(transform, source, rows, [one for one in transform.columns if not one.is_passed_on])
     target = transform.planned
-    inputs = _inputs(transform, source, rows)
     arrays = [
         rows.column(source.columns.index(source.column(one.value or "")))
         if one.is_passed_on
         else _computed(transform, source, one, inputs, arrow_type(column))
         for one, column in zip(transform.columns, target.columns, strict=True)
     ]
-    accepted = None
-    if transform.condition is not None:
-        accepted = pc.fill_null(
-            _computed(transform, source, transform.condition, inputs, pa.bool_()), pa.scalar(value=False)
-        )
-    return pa.RecordBatch.from_arrays(arrays, schema=schema_of(target)), accepted
+    return pa.RecordBatch.from_arrays(arrays, schema=schema_of(target))
 
 
-def accepted_rows(
-    transform: RowTransform, source: Table, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """The target's rows, without those that the condition does not accept."""
+def accepted_by(transform: RowTransform, source: Table, rows: pa.RecordBatch) -> pa.BooleanArray:
+    """Which of the source's rows the target holds: those for which the condition is true. Raises as `made_of`."""
+    if transform.condition is None:
+        return pa.repeat(pa.scalar(value=True), rows.num_rows)
+    inputs = _inputs(transform, source, rows, [transform.condition])
+    return pc.fill_null(_computed(transform, source, transform.condition, inputs, pa.bool_()), pa.scalar(value=False))
+
+
+def target_rows(transform: RowTransform, source: Table, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The target's rows. As in Spark, nothing is computed of a row that the condition does not accept."""
     for batch in batches:
-        rows, accepted = transformed(transform, source, batch)
-        yield rows if accepted is None else rows.filter(accepted)
+        held = batch if transform.condition is None else batch.filter(accepted_by(transform, source, batch))
+        yield made_of(transform, source, held)
 
 
-def _inputs(transform: RowTransform, source: Table, rows: pa.RecordBatch) -> Rows:
+def _inputs(transform: RowTransform, source: Table, rows: pa.RecordBatch, expressions: Sequence[Expression]) -> Rows:
     """What expressions are computed from, each column in the Arrow type of its Spark type."""
-    expressions = [one for one in transform.columns if not one.is_passed_on]
-    if transform.condition is not None:
-        expressions.append(transform.condition)
     names = frozenset[str]().union(*(one.inputs for one in expressions))
     chosen = [(column, rows.column(n)) for n, column in enumerate(source.columns) if column.name in names]
     return Rows({column.name: _input(transform, source, column, values) for column, values in chosen}, rows.num_rows)

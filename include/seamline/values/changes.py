@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,6 +32,16 @@ class ChangeDecoder(Protocol):
         """
 
 
+@runtime_checkable
+class TakesRowsOut(ChangeDecoder, Protocol):
+    """A decoder of tables that hold only some of the source's rows."""
+
+    def held(
+        self, table: Table, images: Sequence[bytes]
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch | None, pa.BooleanArray | None]:
+        """As `rows`, and which of them the table holds; None where it holds all. The others have their key alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChangeBatch:
     """Rows of one table, with arrays of equal length beside them.
@@ -40,7 +50,7 @@ class ChangeBatch:
     `deleted` (bool): the row goes. It has its key; its other columns may be NULL.
     `offset` (int64): of the newest change, in the log.
     `met` (bool): whether the first change of the key in this span expects to find a row: True for an update or delete,
-    False for an insert. Meeting the opposite is a finding.
+    False for an insert. Meeting the opposite is a finding. NULL of a table that does not hold every row: nobody knows.
     `missing`: per column of which the log left values out, by its name, True where this row's value is the stored one.
     The row has NULL there.
     `old_key`: the key columns, with the key of the stored row that has the missing values, where that is not the row's
@@ -110,7 +120,7 @@ class ChangeBatch:
             yield "a table with a key has no copies"
         yield from self._faults_of("deleted", self.deleted, pa.bool_())
         yield from self._faults_of("offset", self.offset, pa.int64())
-        yield from self._faults_of("met", self.met, pa.bool_())
+        yield from self._faults_of("met", pc.fill_null(self.met, pa.scalar(value=False)), pa.bool_())
         if self.missing is not None:
             yield from self._missing_faults(self.missing)
         yield from self._null_faults()
@@ -173,14 +183,17 @@ def change_batch(table: Table, changes: TableChanges, decoder: ChangeDecoder) ->
 
 
 def _keyless(table: Table, changes: TableChanges, decoder: ChangeDecoder) -> ChangeBatch:
-    rows, missing = decoder.rows(table, list(changes.net))
+    rows, missing, held = _held(table, list(changes.net), decoder)
     if missing is not None:
         raise InvariantViolated("a row of a table without a key lacks values", table=table.name)
+    copies = pa.array(list(changes.net.values()), pa.int64())
+    if held is not None:
+        rows, copies = rows.filter(held), copies.filter(held)
     _require_values(table, rows)
     return ChangeBatch(
         table,
         rows,
-        copies=pa.array(list(changes.net.values()), pa.int64()),
+        copies=copies,
         truncate_first=changes.truncate_first,
         changes_in=changes.changes_in,
         chunk=changes.chunk,
@@ -190,21 +203,31 @@ def _keyless(table: Table, changes: TableChanges, decoder: ChangeDecoder) -> Cha
 def _keyed(table: Table, changes: TableChanges, decoder: ChangeDecoder) -> ChangeBatch:
     keyed, key = changes.keyed, frozenset(table.key)
     images = [_key_alone(change.row, key) if change.is_delete else change.row for change in keyed]
-    rows, missing = decoder.rows(table, images)
+    rows, missing, held = _held(table, images, decoder)
     deleted = pa.array([change.is_delete for change in keyed], pa.bool_())
+    met = pa.array([change.met_row for change in keyed], pa.bool_())
+    if held is not None:
+        # A row that is not held any more goes, whether it was held before or not.
+        deleted, met = pc.or_(deleted, pc.invert(held)), pa.nulls(len(keyed), pa.bool_())
     _require_values(table, rows, deleted=deleted, missing=missing)
     return ChangeBatch(
         table,
         rows,
         deleted=deleted,
         offset=pa.array([change.offset for change in keyed], pa.int64()),
-        met=pa.array([change.met_row for change in keyed], pa.bool_()),
+        met=met,
         missing=missing,
         old_key=None if missing is None else _old_keys(table, keyed, missing, decoder),
         truncate_first=changes.truncate_first,
         changes_in=changes.changes_in,
         chunk=changes.chunk,
     )
+
+
+def _held(
+    table: Table, images: Sequence[bytes], decoder: ChangeDecoder
+) -> tuple[pa.RecordBatch, pa.RecordBatch | None, pa.BooleanArray | None]:
+    return decoder.held(table, images) if isinstance(decoder, TakesRowsOut) else (*decoder.rows(table, images), None)
 
 
 def _old_keys(

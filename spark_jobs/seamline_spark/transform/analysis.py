@@ -50,6 +50,8 @@ class _Row:
 
     by_id: dict[int | str, Expression]
     conditions: list[Expression] = field(default_factory=list)
+    # Of the first of them.
+    line: int = 1
 
 
 def analysed(session: SparkSession, source: Table, transform: RowTransform) -> RowTransform | list[Mistake]:
@@ -60,9 +62,10 @@ def analysed(session: SparkSession, source: Table, transform: RowTransform) -> R
         condition = _joined(row.conditions)
     except _MistakeFound as found:
         return [found.mistake]
-    faults = [*_faults(source, names, made), *_missing_values(source, made)]
-    if condition is not None:
-        faults.append(Mistake(1, "WHERE is not taken yet", "Filter in a view of the destination"))
+    faults = [
+        *_faults(source, names, made),
+        *_missing_values(source, made, (condition, row.line) if condition else None),
+    ]
     if faults:
         return faults
     target = target_of(source, [(name, one, nullable) for name, (one, nullable, _) in zip(names, made, strict=True)])
@@ -136,11 +139,14 @@ def _rows_of(plan: Any, source: Table) -> _Row:
         )
     if kind == "Filter":
         row = _rows_of(plan.child(), source)
+        row.line = row.line if row.conditions else _line(plan.condition())
         row.conditions.append(_made(plan.condition(), row, source))
         return row
     if kind == "Project":
         row = _rows_of(plan.child(), source)
-        return _Row({one.exprId().id(): _made(one, row, source) for one in _each(plan.projectList())}, row.conditions)
+        return _Row(
+            {one.exprId().id(): _made(one, row, source) for one in _each(plan.projectList())}, row.conditions, row.line
+        )
     raise _MistakeFound(_first_line(plan), f"{kind} is not row by row", _JOB)
 
 
@@ -217,7 +223,9 @@ def _faults(source: Table, names: Sequence[str], made: Sequence[_Made]) -> Itera
             yield Mistake(by_name[key][2], f"{key} is of the key of {source.name}, and the query computes it", cure)
 
 
-def _missing_values(source: Table, made: Sequence[_Made]) -> Iterator[Mistake]:
+def _missing_values(
+    source: Table, made: Sequence[_Made], condition: tuple[Expression, int] | None
+) -> Iterator[Mistake]:
     """The log of PostgreSQL leaves out large values that an update did not change. What is computed from one column
     alone has then not changed either; else the value would be needed."""
     if not source.is_keyed:
@@ -228,3 +236,11 @@ def _missing_values(source: Table, made: Sequence[_Made]) -> Iterator[Mistake]:
         if len(one.inputs) > 1 and (left_out := sorted(one.inputs & toastable)):
             what = f"the log may leave out {left_out[0]}, and the expression needs {', '.join(sorted(one.inputs))}"
             yield Mistake(line, what, cure)
+    if condition is None:
+        return
+    needed = condition[0].inputs.union(*(one.inputs for one, _, _ in made))
+    if left_out := sorted(needed & toastable):
+        what = f"the log may leave out {left_out[0]} of a row that WHERE has kept out of the destination until now"
+        yield Mistake(
+            condition[1], what, "Take this column, and others of a type of any length, out of the query, or WHERE"
+        )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding
@@ -64,7 +65,8 @@ def require_stored(table: Table, *, lacking: int) -> None:
 def findings_of(table: Table, batch: ChangeBatch, is_there: Flags) -> list[Finding]:
     """The changes that expected a row and met none, or met one and expected none."""
     assert batch.deleted is not None and batch.met is not None and batch.offset is not None
-    odd = np.flatnonzero(batch.met.to_numpy(zero_copy_only=False) != is_there)
+    is_known, met = (values.to_numpy(zero_copy_only=False) for values in (batch.met.is_valid(), _or_false(batch.met)))
+    odd = np.flatnonzero((met != is_there) & is_known)
     if not len(odd):
         return []
     taken = pa.array(odd)
@@ -75,6 +77,10 @@ def findings_of(table: Table, batch: ChangeBatch, is_there: Flags) -> list[Findi
         Finding(table.name, _kind(is_deleted=is_deleted, met=met), text, offset)
         for text, is_deleted, met, offset in zip(texts, *beside, strict=True)
     ]
+
+
+def _or_false(flags: pa.BooleanArray) -> pa.BooleanArray:
+    return pc.fill_null(flags, pa.scalar(value=False))
 
 
 def _kind(*, is_deleted: bool, met: bool) -> str:

@@ -96,7 +96,7 @@ class TableStatements:
         ]
         if not self.table.is_keyed:
             return ", ".join([f"{HASH} binary({HASH_BYTES}) NOT NULL", f"{COPIES} bigint NOT NULL", *rows])
-        control = [f"{OFFSET} bigint NOT NULL", f"{DELETED} boolean NOT NULL", f"{MET} boolean NOT NULL"]
+        control = [f"{OFFSET} bigint NOT NULL", f"{DELETED} boolean NOT NULL", f"{MET} boolean"]
         if self.unavailable:
             control.append(f"{MISSING} varbinary({len(self.unavailable)}) NOT NULL")
             named = zip(self._old_keys, self.table.key, strict=True)
