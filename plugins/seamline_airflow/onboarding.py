@@ -7,9 +7,9 @@ from typing import Any
 from seamline import settings
 from seamline.domain.errors import TransientError
 from seamline.domain.ledger import LedgerRow
+from seamline.domain.row_transform import RowTransform
 from seamline.plan.model import DestinationPlan, Run, SyncPlan
 from seamline.ports import Commit, Problem, Survey
-from seamline.transform.expression import RowTransform
 from seamline_airflow import parts, transforms
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from seamline import settings
 from seamline.domain.catalogue import table_to_json
 from seamline.domain.errors import TransientError
+from seamline.domain.row_transform import RowTransform, transform_from_json, transform_to_json
 from seamline.plan.model import SyncPlan
 from seamline.ports import Problem, Survey
-from seamline.transform.expression import RowTransform, transform_from_json, transform_to_json
 
 _JOB = "spark_jobs/transform_plan.py"
 # It takes eight seconds, nearly all of them for the start of a JVM.

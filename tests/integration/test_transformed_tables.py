@@ -11,6 +11,7 @@ import pytest
 from seamline import registry
 from seamline.adapters.connections import Connection
 from seamline.domain.errors import GateFailed
+from seamline.domain.row_transform import RowTransform
 from seamline.domain.runs import Reconciliation
 from seamline.domain.verdict import BreakType, Verdict
 from seamline.plan.model import ControlTotalPlan, ReconcilePlan, Run, SyncPlan, plan_from_json, plan_to_json
@@ -19,7 +20,6 @@ from seamline.platform.store import PlatformStore
 from seamline.ports import Survey
 from seamline.sync.onboard import publish
 from seamline.sync.snapshot import take_snapshot
-from seamline.transform.expression import RowTransform
 from seamline_airflow.transforms import analysed
 from seamline_spark.compare.main import compare_run
 from tests.conftest import RunningStack

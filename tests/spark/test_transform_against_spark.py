@@ -16,8 +16,8 @@ from pyspark.sql.types import StructField, StructType, _parse_datatype_string
 
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
+from seamline.domain.row_transform import RowTransform, spark_type
 from seamline.transform import evaluate
-from seamline.transform.expression import RowTransform, spark_type
 from seamline.transform.rows import made_of
 from seamline.values.build import batch_of, rows_of
 from seamline_spark.session import open_session
@@ -146,10 +146,9 @@ def frame(spark: SparkSession, batch: pa.RecordBatch) -> None:
     spark.createDataFrame(values, StructType(fields)).createOrReplaceTempView(TABLE.name)
 
 
-def made(spark: SparkSession, select: str) -> RowTransform:
-    found = analysed(
-        spark, TABLE, RowTransform("include/transforms/edges.sql", f"SELECT id, {select} FROM {TABLE.name}")
-    )
+def made(spark: SparkSession, select: str, where: str = "") -> RowTransform:
+    text = f"SELECT id, {select} FROM {TABLE.name}{where}"
+    found = analysed(spark, TABLE, RowTransform("include/transforms/edges.sql", text))
     assert isinstance(found, RowTransform), found
     return found
 
@@ -194,6 +193,53 @@ def test_what_ends_spark_ends_the_transform(spark: SparkSession, text: str, colu
     frame(spark, batch)
     with pytest.raises(PySparkException):
         spark.sql(f"SELECT {text} AS x FROM {TABLE.name}").collect()
+
+
+FUNCTION = """
+from pyspark.sql import functions as F
+
+
+def transform(frame):
+    return frame.select(
+        "id",
+        F.sha2("s", 256).alias("s"),
+        {0},
+    ).where({1})
+"""
+
+
+def by_function(spark: SparkSession, text: str) -> RowTransform | list[Mistake]:
+    return analysed(spark, TABLE, RowTransform("include/transforms/edges.py", text))
+
+
+def test_a_function_of_a_frame_is_the_query_that_it_stands_for(spark: SparkSession) -> None:
+    text = FUNCTION.format("(F.col('m') * 2).alias('x')", "F.col('id') > 3")
+    query = made(spark, "sha2(s, 256) AS s, m * 2 AS x", " WHERE id > 3")
+    assert by_function(spark, text) == replace(query, file="include/transforms/edges.py", text=text)
+
+
+MISTAKEN_FUNCTIONS = (
+    (FUNCTION.format("F.upper('s').alias('x')", "F.col('id') > 3"), 9, "Upper is not among the expressions"),
+    (FUNCTION.format("F.udf(str)('s').alias('x')", "F.col('id') > 3"), 9, "PythonUDF is not among the expressions"),
+    (FUNCTION.format("F.col('emal')", "F.col('id') > 3"), 6, "name `emal` cannot be resolved"),
+    (FUNCTION.format("F.col('t')", "F.col('id') > wrong"), 10, "NameError"),
+    (FUNCTION.format("F.col('t')", "F.rand() > 1"), 10, "rand.* gives another value each time"),
+    ("def transform(frame):\n    return frame.groupBy('id').count()\n", 2, "Aggregate is not row by row"),
+    ("def transform(frame):\n    return 7\n", 1, "returns int, which is no DataFrame"),
+    ("def transform(frame:\n", 1, "this is not Python"),
+    ("def other(frame):\n    return frame\n", 1, "there is no function `transform`"),
+)
+
+
+@pytest.mark.parametrize(("text", "line", "what"), MISTAKEN_FUNCTIONS, ids=[what for _, _, what in MISTAKEN_FUNCTIONS])
+def test_a_function_that_is_no_transform_is_refused_with_its_line(
+    spark: SparkSession, text: str, line: int, what: str
+) -> None:
+    found = by_function(spark, text)
+    assert isinstance(found, list)
+    (mistake,) = found
+    assert re.search(what, mistake.what), mistake.what
+    assert mistake.line == line
 
 
 def test_a_planted_difference_is_noticed(

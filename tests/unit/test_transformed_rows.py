@@ -11,6 +11,7 @@ import pytest
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.errors import Refused, SchemaConflict
+from seamline.domain.row_transform import Expression, RowTransform
 from seamline.domain.unavailable_values import STAND_INS
 from seamline.kinds.found import source_kind
 from seamline.plan.compile import compile_plan, config_hash
@@ -20,7 +21,6 @@ from seamline.ports import Survey
 from seamline.spec.faults import DeclarationsInvalid
 from seamline.spec.load import load_declarations
 from seamline.transform.changes import TransformedChanges
-from seamline.transform.expression import Expression, RowTransform
 from seamline.transform.rows import made_of, target_rows
 from seamline.values.build import batch_of, rows_of
 from seamline.values.changes import change_batch
@@ -112,7 +112,7 @@ def test_a_changed_query_is_another_configuration(tmp_path: Path) -> None:
     ("file", "text", "cause"),
     [
         ("include/transforms/ledger_entri.sql", QUERY, "there is no file include/transforms/ledger_entri.sql"),
-        ("transforms/ledger_entry.sql", QUERY, "is no file of a transform: write include/transforms/<name>.sql"),
+        ("transforms/ledger_entry.sql", QUERY, "is no file of a transform: write include/transforms/<name>.sql or .py"),
         (FILE, " \n", "is empty"),
     ],
 )

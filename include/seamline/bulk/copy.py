@@ -16,12 +16,12 @@ from seamline.adapters.children import Message, running, set_table
 from seamline.adapters.hanging import SILENCE_S
 from seamline.bulk.fan_out import load_each
 from seamline.domain.errors import InvariantViolated, SeamlineError
+from seamline.domain.row_transform import RowTransform
 from seamline.kinds.bulk import ArrowRows, BulkRead, PostgresCopy, StagedPlace, TableReaders, TableRows
 from seamline.kinds.found import sink_kind, source_kind
 from seamline.kinds.source import ExplainsHangingReaders
 from seamline.plan.model import DestinationPlan, SourcePlan
 from seamline.ports import Failpoints
-from seamline.transform.expression import RowTransform
 from seamline.transform.rows import target_rows
 from seamline.values.arrow import schema_of
 

@@ -14,11 +14,11 @@ from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import Refused
 from seamline.domain.position import Position
+from seamline.domain.row_transform import RowTransform
 from seamline.kinds.arrow_view import ArrowView
 from seamline.kinds.bulk import ReadsTypedRows
 from seamline.plan.model import SyncPlan
 from seamline.ports import ReadView, RowHash
-from seamline.transform.expression import RowTransform
 from seamline.transform.rows import target_rows
 
 if TYPE_CHECKING:

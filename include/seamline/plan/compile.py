@@ -10,6 +10,7 @@ from seamline.domain.calendar import Holds
 from seamline.domain.catalogue import Kind, Table
 from seamline.domain.errors import SchemaConflict
 from seamline.domain.names import NameLimit
+from seamline.domain.row_transform import Expression, RowTransform
 from seamline.domain.table_places import TablePlace
 from seamline.plan.model import (
     BusinessDate,
@@ -34,7 +35,6 @@ from seamline.spec.load import Declarations
 from seamline.spec.source import DatabaseSource
 from seamline.spec.sync import Nightly, SyncSpec
 from seamline.spec.table_names import name_in_sync
-from seamline.transform.expression import Expression, RowTransform
 
 # Sums of these are exact; floating point sums depend on the order of addition and prove nothing.
 _EXACT = frozenset({Kind.INTEGER, Kind.UNSIGNED, Kind.DECIMAL})

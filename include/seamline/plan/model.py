@@ -12,11 +12,11 @@ from seamline.domain.catalogue import Table, fingerprint, table_from_json, table
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.names import NameLimit, NameUnit
+from seamline.domain.row_transform import RowTransform, transform_from_json, transform_to_json
 from seamline.domain.runs import PUBLISH, PUT_TABLES_IN_PLACE, RunKind, RunState
 from seamline.domain.staged_cut import CutSource
 from seamline.domain.table_places import TablePlaces
 from seamline.domain.verdict import TableVerdict, parked
-from seamline.transform.expression import RowTransform, transform_from_json, transform_to_json
 
 # Between the name of a sync and the mark of an incremental snapshot into its stream.
 INCREMENTAL = "~incremental_"

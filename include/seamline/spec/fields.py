@@ -22,7 +22,7 @@ SQL_NAME = re.compile(r"(?! )[^\x00-\x1f!#%&(-,./:-@\[-\^`{-\x7f]+(?<! )")
 # MariaDB and MySQL take so many letters, PostgreSQL 63 bytes.
 SQL_NAME_LENGTH_MAX = 64
 WHY_LENGTH_MAX = 200
-TRANSFORM_FILE = re.compile(r"include/transforms/[a-z][a-z0-9]*(_[a-z0-9]+)*\.sql")
+TRANSFORM_FILE = re.compile(r"include/transforms/[a-z][a-z0-9]*(_[a-z0-9]+)*\.(sql|py)")
 _DURATION = re.compile(r"([0-9]{1,6})(s|min|h|d)")
 _UNIT_S = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 _TIME_OF_DAY = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
@@ -161,8 +161,8 @@ def _timezone(value: str) -> str:
 def _transform_file(value: str) -> str:
     if not TRANSFORM_FILE.fullmatch(value):
         raise ValueError(
-            f"{redacted(value)} is no file of a transform: write include/transforms/<name>.sql, with small letters,"
-            " digits and `_` in the name"
+            f"{redacted(value)} is no file of a transform: write include/transforms/<name>.sql or .py, with small"
+            " letters, digits and `_` in the name"
         )
     return value
 

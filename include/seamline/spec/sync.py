@@ -61,7 +61,8 @@ class TableEntry(Declared):
     transform: TransformFile | None = Field(
         None,
         description="File with one query in Spark SQL over the table, by its name in the sync: include/transforms/"
-        "<name>.sql. Destinations hold what it makes of each row, and are proven against that. Left out they hold the"
+        "<name>.sql; or with a Python function `transform(frame)` that returns a DataFrame: include/transforms/"
+        "<name>.py. Destinations hold what it makes of each row, and are proven against that. Left out they hold the"
         " rows as they are.",
     )
     parked: Why | None = Field(

@@ -1,4 +1,4 @@
-"""Files of transforms: `include/transforms/<name>.sql`, which tables of syncs name."""
+"""Files of transforms: `include/transforms/<name>.sql` or `.py`, which tables of syncs name."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -21,14 +21,16 @@ def check_transforms(document: Document, folder: Path) -> None:
         try:
             text = file.read_bytes().decode() if file.stat().st_size <= _BYTES_MAX else None
         except FileNotFoundError:
-            known = [f"include/{_FOLDER}/{one.name}" for one in sorted((folder / _FOLDER).glob("*.sql"))]
+            known = [f"include/{_FOLDER}/{one.name}" for one in sorted((folder / _FOLDER).glob("*.*"))]
             document.fault(place, f"there is no file {declared}", guess(declared, known))
         except (OSError, UnicodeDecodeError) as exc:
             document.fault(place, f"{declared} cannot be read: {exc}")
         else:
             if text is None or not text.strip():
                 what = "is empty" if text is not None else f"has more than {_BYTES_MAX:,} bytes"
-                document.fault(place, f"{declared} {what}", "It holds one SELECT over the table")
+                document.fault(
+                    place, f"{declared} {what}", "It holds one SELECT over the table, or a function `transform(frame)`"
+                )
 
 
 def texts_of(syncs: Iterable[SyncSpec], folder: Path) -> Mapping[str, str]:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import InvariantViolated
-from seamline.transform.expression import RowTransform
+from seamline.domain.row_transform import RowTransform
 from seamline.transform.rows import accepted_by, made_of
 from seamline.values.changes import ChangeDecoder
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from seamline.domain.errors import InvariantViolated
-from seamline.transform.expression import Expression, digits_of
+from seamline.domain.row_transform import Expression, digits_of
 from seamline.values.arrow import BYTES, TEXT
 
 _TYPES = {

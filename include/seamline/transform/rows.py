@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
+from seamline.domain.row_transform import Expression, RowTransform, spark_type
 from seamline.transform.evaluate import NoResult, Rows, arrow_type_of, evaluated
-from seamline.transform.expression import Expression, RowTransform, spark_type
 from seamline.values.arrow import arrow_type, schema_of
 from seamline.values.special import has_special
 

@@ -1,8 +1,8 @@
-"""The query of a `transform:` as Spark's analysis understands it, over an empty frame: nothing is read, nothing runs.
+"""What a `transform:` means by Spark's analysis over an empty frame: nothing is read, and no job runs.
 
-A query is taken where its plan is projections and filters over the one table, its keys are passed on, and all its
-expressions are among those that `seamline.transform.evaluate` computes exactly as Spark does. Everything else is a
-`Mistake` with its line.
+A query, or a function of a frame, is taken where its plan is projections and filters over the one table, its keys are
+passed on, and all its expressions are among those that `seamline.transform.evaluate` computes exactly as Spark does.
+Everything else is a `Mistake` with its line.
 """
 
 import re
@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType, _parse_datatype_string
 
 from seamline.domain.catalogue import NAME_BYTES_MAX, Table
-from seamline.transform.expression import Expression, RowTransform, spark_type
+from seamline.domain.row_transform import Expression, RowTransform, spark_type
+from seamline_spark.transform.function import NoFrame, by_function, line_in
 from seamline_spark.transform.operations import Unsupported, expression_of
 from seamline_spark.transform.target import target_of
 
@@ -57,7 +58,7 @@ class _Row:
 def analysed(session: SparkSession, source: Table, transform: RowTransform) -> RowTransform | list[Mistake]:
     """The transform with its target, or all that is wrong with it as far as it can be seen."""
     try:
-        plan = _plan(session, source, transform.text)
+        plan = _plan(session, source, transform)
         names, row, made = _walk(plan, source)
         condition = _joined(row.conditions)
     except _MistakeFound as found:
@@ -75,7 +76,7 @@ def analysed(session: SparkSession, source: Table, transform: RowTransform) -> R
 # ---- Spark's plan ---------------------------------------------------------------------------------------------------
 
 
-def _plan(session: SparkSession, source: Table, text: str) -> Any:
+def _plan(session: SparkSession, source: Table, transform: RowTransform) -> Any:
     # The session is the analysis's own. Upper and lower case are two names here.
     session.conf.set("spark.sql.caseSensitive", "true")
     schema = StructType(
@@ -84,16 +85,26 @@ def _plan(session: SparkSession, source: Table, text: str) -> Any:
             for column in source.columns
         ]
     )
-    session.createDataFrame([], schema).createOrReplaceTempView(_quoted(source.name))
+    frame = session.createDataFrame([], schema)
     try:
-        parsed = session._jsparkSession.sessionState().sqlParser().parsePlan(text)
-        _require_query(session, parsed)
-        return session.sql(text)._jdf.queryExecution().analyzed()
+        made = by_function(transform, frame) if transform.is_function else _queried(session, source, transform, frame)
+        return made._jdf.queryExecution().analyzed()
     except PySparkException as exc:
         message = str(exc)
         line = _LINE.search(message)
         first = message.strip().splitlines()[0].partition(" SQLSTATE")[0].rstrip()
-        raise _MistakeFound(int(line[1]) if line else 1, first, f"It reads table `{source.name}`") from exc
+        at = int(line[1]) if line else line_in(transform.file, exc)
+        raise _MistakeFound(at or 1, first, f"It reads table `{source.name}`") from exc
+    except NoFrame as exc:
+        raise _MistakeFound(exc.line, exc.what, "It holds `def transform(frame):`, which returns a DataFrame") from exc
+
+
+def _queried(session: SparkSession, source: Table, transform: RowTransform, frame: DataFrame) -> DataFrame:
+    frame.createOrReplaceTempView(_quoted(source.name))
+    try:
+        parsed = session._jsparkSession.sessionState().sqlParser().parsePlan(transform.text)
+        _require_query(session, parsed)
+        return session.sql(transform.text)
     finally:
         session.catalog.dropTempView(_quoted(source.name))
 
@@ -107,7 +118,7 @@ def _require_query(session: SparkSession, parsed: Any) -> None:
     classes = session._jvm.java.lang.Class  # type: ignore[union-attr]
     for name in ("Command", "ParsedStatement"):
         if classes.forName(f"{_LOGICAL}.{name}").isInstance(parsed):
-            raise _MistakeFound(_line(parsed), "this is no query", "Write one SELECT over the table")
+            raise _MistakeFound(_line(parsed) or 1, "this is no query", "Write one SELECT over the table")
 
 
 _Made = tuple[Expression, bool, int]
@@ -119,7 +130,7 @@ def _walk(plan: Any, source: Table) -> tuple[list[str], _Row, list[_Made]]:
     outputs = list(_each(plan.output()))
     lines = _lines(plan)
     made = [
-        (row.by_id[one.exprId().id()], bool(one.nullable()), lines.get(one.exprId().id(), _line(plan)))
+        (row.by_id[one.exprId().id()], bool(one.nullable()), lines.get(one.exprId().id()) or _line(plan) or 1)
         for one in outputs
     ]
     return [str(one.name()) for one in outputs], row, made
@@ -139,7 +150,7 @@ def _rows_of(plan: Any, source: Table) -> _Row:
         )
     if kind == "Filter":
         row = _rows_of(plan.child(), source)
-        row.line = row.line if row.conditions else _line(plan.condition())
+        row.line = row.line if row.conditions else _line(plan.condition()) or 1
         row.conditions.append(_made(plan.condition(), row, source))
         return row
     if kind == "Project":
@@ -162,7 +173,7 @@ def _made(node: Any, row: _Row, source: Table) -> Expression:
     try:
         return expression_of(node, row.by_id, source)
     except Unsupported as exc:
-        raise _MistakeFound(_line(exc.node), exc.what, exc.cure) from exc
+        raise _MistakeFound(_line(exc.node) or _line(node) or 1, exc.what, exc.cure) from exc
 
 
 def _joined(conditions: Sequence[Expression]) -> Expression | None:
@@ -184,13 +195,19 @@ def _class(node: Any) -> str:
 
 
 def _line(node: Any) -> int:
+    """In the query, or in the file of the function; 0 where Spark does not say."""
     found = node.origin().line()
-    return int(found.get()) if found.isDefined() else 1
+    if found.isDefined():
+        return int(found.get())
+    called = node.origin().pysparkErrorContext()
+    place = str(called.get()._2()) if called.isDefined() else ""
+    line = place.rpartition(":")[2]
+    return int(line) if line.isdigit() else 0
 
 
 def _first_line(plan: Any) -> int:
-    lines = [_line(one) for one in _each(plan.expressions())]
-    return min(lines, default=_line(plan))
+    lines = [line for one in _each(plan.expressions()) if (line := _line(one))]
+    return min(lines, default=_line(plan) or 1)
 
 
 def _lines(plan: Any) -> Mapping[int, int]:

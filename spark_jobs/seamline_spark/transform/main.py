@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from seamline.domain.catalogue import table_from_json
-from seamline.transform.expression import transform_from_json, transform_to_json
+from seamline.domain.row_transform import transform_from_json, transform_to_json
 from seamline_spark.session import open_session
 from seamline_spark.transform.analysis import analysed
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from seamline.domain.catalogue import Table
+from seamline.domain.row_transform import Expression
 from seamline.transform import evaluate
-from seamline.transform.expression import Expression
 
 _KNOWN = (
     "columns, literals, CAST between exact types, + - *, concat and ||, substring and left, coalesce and ifnull, sha2,"

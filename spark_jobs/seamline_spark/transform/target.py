@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from seamline.domain.catalogue import Column, Kind, Table
-from seamline.transform.expression import Expression, digits_of
+from seamline.domain.row_transform import Expression, digits_of
 
 _BITS = {"tinyint": 16, "smallint": 16, "int": 32, "bigint": 64}
 _MICROSECONDS = 6

@@ -66,6 +66,11 @@ class RowTransform:
     condition: Expression | None = None
 
     @property
+    def is_function(self) -> bool:
+        """Whether the text is a Python function of a frame, and no query."""
+        return self.file.endswith(".py")
+
+    @property
     def planned(self) -> Table:
         """The target. Refused where the query was not analysed yet."""
         if self.target is None:
