@@ -195,4 +195,5 @@ def test_a_changed_transformed_row_is_one_break_by_its_name(chain: Chain) -> Non
             (BreakType.MISSING, '{"a": "7", "memo": "se"}'),
             (BreakType.UNEXPECTED, '{"a": "7", "memo": "sea"}'),
         },
+        "later": set(),
     }

@@ -184,15 +184,24 @@ def test_all_operations_of_the_closed_list_were_asked(spark: SparkSession) -> No
     assert set[str]().union(*map(operations, transform.columns)) == set(evaluate._OPERATIONS)
 
 
-@pytest.mark.parametrize(("text", "column", "value"), WITHOUT_RESULT, ids=[text for text, _, _ in WITHOUT_RESULT])
-def test_what_ends_spark_ends_the_transform(spark: SparkSession, text: str, column: str, value: object) -> None:
-    row = [0, *(value if one.name == column else None for one, _ in COLUMNS)]
-    batch = batch_of(TABLE, [row])
-    with pytest.raises(SchemaConflict, match="has no result for a row of edges"):
-        by_arrow(made(spark, f"{text} AS x"), batch)
+def test_what_ends_spark_ends_the_transform(spark: SparkSession) -> None:
+    rows = [
+        (number, *(value if one.name == column else None for one, _ in COLUMNS))
+        for number, (_, column, value) in enumerate(WITHOUT_RESULT)
+    ]
+    batch = batch_of(TABLE, rows)
+    whole = made(spark, ", ".join(f"{text} AS x{number}" for number, (text, _, _) in enumerate(WITHOUT_RESULT)))
     frame(spark, batch)
-    with pytest.raises(PySparkException):
-        spark.sql(f"SELECT {text} AS x FROM {TABLE.name}").collect()
+    for number, (text, _, _) in enumerate(WITHOUT_RESULT):
+        alone = replace(
+            whole,
+            target=replace(whole.planned, columns=(whole.planned.columns[number + 1],), key=()),
+            columns=(whole.columns[number + 1],),
+        )
+        with pytest.raises(SchemaConflict, match="has no result for a row of edges"):
+            by_arrow(alone, batch.slice(number, 1))
+        with pytest.raises(PySparkException):
+            spark.sql(f"SELECT {text} AS x FROM {TABLE.name} WHERE id = {number}").collect()
 
 
 FUNCTION = """
