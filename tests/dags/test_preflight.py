@@ -8,16 +8,18 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from seamline import registry
+from seamline.domain.row_transform import transform_to_json
 from seamline.domain.runs import INTO
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import plan_to_json
 from seamline.ports import Problem, Survey
 from seamline.spec.load import load_declarations
-from seamline_airflow import parts
+from seamline_airflow import parts, transforms
 from seamline_airflow.operators.step import PreflightOperator
 from tests.dags import results
-from tests.unit.declared import write_declarations
+from tests.unit.declared import SYNC, write_declarations
 from tests.unit.test_plan import ACCOUNT, LEDGER
+from tests.unit.test_transformed_rows import FILE, QUERY, of_ledger
 
 UNKNOWN = Problem("database bank: there is no table `account`, did you mean `accounts`?", "correct it", table="account")
 
@@ -98,5 +100,42 @@ def test_a_side_that_is_not_ready_stops_the_run_before_it_is_opened(
     wrong = {side: (Problem("not ready", "mend it"),)}
     use(monkeypatch, _Source(Survey((ACCOUNT, LEDGER))), **wrong)  # type: ignore[arg-type]
     with pytest.raises(AirflowFailException, match="not ready"):
+        execute(plan_json)
+    assert_was_not_opened(platform)
+
+
+def transformed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, found: Any) -> str:
+    """The plan of a sync with a transform, of which Spark finds this."""
+    sync = SYNC.replace("{name: ledger_entry,", f"{{name: ledger_entry, transform: {FILE},")
+    folder = write_declarations(tmp_path, {"syncs/settlement.yaml": sync, "transforms/ledger_entry.sql": QUERY})
+    monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(folder))
+    monkeypatch.setattr(transforms, "_answer", lambda question: found)
+    use(monkeypatch, _Source(Survey((ACCOUNT, LEDGER))))
+    return plan_to_json(compile_plan(load_declarations(folder), "settlement"))
+
+
+def test_destinations_are_asked_about_the_table_that_a_transform_makes_and_the_run_has_it(
+    platform: results.Platform, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    names = tuple(column.name for column in LEDGER.columns if column.name != "rate")
+    made = of_ledger(names, QUERY)
+    answer = [{"table": "ledger_entry", "file": FILE, "transform": transform_to_json(made)}]
+    plan_json = transformed(monkeypatch, tmp_path, found=answer)
+    asked: list[Any] = []
+    monkeypatch.setattr(registry, "destination_problems", lambda plan, name: asked.append(plan) or ())
+    run = platform.runs[execute(plan_json)]
+    assert run.plan.table("ledger_entry").transform == made
+    assert run.plan.table("ledger_entry").definition == LEDGER
+    (plan,) = asked
+    assert plan.at_destinations.table("ledger_entry").definition == made.target
+
+
+def test_a_mistake_in_a_transform_stops_the_run_by_file_and_line(
+    platform: results.Platform, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    mistake = {"line": 3, "what": "id is of the key", "cure": "Write `id`"}
+    answer = [{"table": "ledger_entry", "file": FILE, "mistakes": [mistake]}]
+    plan_json = transformed(monkeypatch, tmp_path, found=answer)
+    with pytest.raises(AirflowFailException, match=r"transforms/ledger_entry.sql:3  id is of the key"):
         execute(plan_json)
     assert_was_not_opened(platform)

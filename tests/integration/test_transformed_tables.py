@@ -2,22 +2,39 @@
 PostgreSQL."""
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
+from datetime import date
+from decimal import Decimal
+from typing import Any, cast
 
 import pytest
 
 from seamline import registry
 from seamline.adapters.connections import Connection
+from seamline.bulk.read import RunReader
+from seamline.bulk.threads import CopyingHere
 from seamline.domain.errors import GateFailed
 from seamline.domain.row_transform import RowTransform
-from seamline.domain.runs import Reconciliation
+from seamline.domain.runs import Reconciliation, RunKind, RunState
 from seamline.domain.verdict import BreakType, Verdict
-from seamline.plan.model import ControlTotalPlan, ReconcilePlan, Run, SyncPlan, plan_from_json, plan_to_json
+from seamline.plan.model import (
+    BusinessDate,
+    ControlTotalPlan,
+    NightlyPlan,
+    ReconcilePlan,
+    Run,
+    SyncPlan,
+    TablePlan,
+    plan_from_json,
+    plan_to_json,
+)
 from seamline.platform import migrate
 from seamline.platform.store import PlatformStore
 from seamline.ports import Survey
+from seamline.sync.nightly_cut import CutTools, take_conclusive_cut
 from seamline.sync.onboard import publish
 from seamline.sync.snapshot import take_snapshot
 from seamline_airflow.transforms import analysed
@@ -33,14 +50,17 @@ from tests.spark.hosts import uri
 from tests.waiting import wait_until
 
 NAME = "transformed"
-TABLES = ("account", "audit", "later")
+TABLES = ("account", "audit", "later", "booked")
+BOOKED = "CREATE TABLE booked (id bigint PRIMARY KEY, day date, a int)"
 LATER = "CREATE TABLE later (id bigint PRIMARY KEY, a int, memo text)"
 QUERIES = {
     "account": "SELECT id, a * 2 AS doubled, sha2(memo, 256) AS memo,\n"
     "  concat(left(memo, 1), '***') AS shown, a AS plain FROM account",
     "audit": "SELECT coalesce(a, 0) AS a, left(memo, 2) AS memo FROM audit WHERE a IS NULL OR a <> 100",
     "later": "SELECT id, a + 1 AS a FROM later WHERE a > 0",
+    "booked": "SELECT id, CAST(a * 10 AS DECIMAL(9, 1)) AS amount, day FROM booked WHERE id < 100",
 }
+BROKEN = "SELECT id,\n  upper(memo) AS memo FROM broken"
 # In PostgreSQL it lies outside of its row, so an update that leaves it alone does not have it in the log.
 LARGE = {
     "mariadb": "large",
@@ -84,16 +104,20 @@ def transformed(run: Run) -> Run:
         replace(one, transform=RowTransform(f"include/transforms/{one.name}.sql", QUERIES[one.name]))
         for one in run.plan.tables
     )
-    plan = replace(run.plan, tables=wanted)
-    made, problems = analysed(plan, Survey(tuple(one.definition for one in wanted)))
-    assert not problems
+    table = replace(wanted[0].definition, name="broken")
+    broken = TablePlan("broken", None, table, RowTransform("include/transforms/broken.sql", BROKEN))
+    plan = replace(run.plan, tables=(*wanted, broken))
+    made, problems = analysed(plan, Survey(tuple(one.definition for one in plan.tables)))
+    (problem,) = problems
+    assert (problem.is_fatal, problem.table) == (True, "broken")
+    assert re.search(r"include/transforms/broken\.sql:2  upper.*: Upper is not among", problem.what), problem.what
     plan = replace(plan, tables=tuple(replace(one, transform=made[one.name]) for one in wanted))
     assert plan_from_json(plan_to_json(plan)) == plan
     return replace(run, plan=plan)
 
 
 def in_postgres(name: str) -> AbstractContextManager[Captured]:
-    return captured_postgres(name, create=(ACCOUNT, AUDIT, FULL, LATER), tables=TABLES)
+    return captured_postgres(name, create=(ACCOUNT, AUDIT, FULL, LATER, BOOKED), tables=TABLES)
 
 
 @pytest.fixture(scope="module", params=["mariadb", "postgres"])
@@ -109,11 +133,15 @@ def chain(request: pytest.FixtureRequest, stack: RunningStack) -> Iterator[Chain
         migrate.upgrade()
         bank = around.enter_context(captured(name) if request.param == "mariadb" else in_postgres(name))
         bank.plan = replace(bank.with_tables(*TABLES), destinations=(destination,))
+        if request.param == "mariadb":
+            bank.execute(BOOKED)
         bank.ensure()
         bank.execute(
             "INSERT INTO account VALUES (1, 10, 'anna'), (2, NULL, NULL), (3, -3, '')",
             "INSERT INTO audit VALUES (1, 'one'), (1, 'once'), (NULL, 'x'), (NULL, NULL), (100, 'out')",
             "INSERT INTO later (id, a) VALUES (1, 1), (2, 0), (3, 2), (4, NULL)",
+            "INSERT INTO booked VALUES (1, '2026-03-01', 5), (2, '2026-03-01', 6), (3, '2026-03-02', 7)",
+            "INSERT INTO booked VALUES (4, NULL, 8), (101, '2026-03-01', 9)",
         )
         run = transformed(run_of(bank, TABLES, lock="brief" if request.param == "mariadb" else "none"))
         run = replace(run, plan=replace(run.plan, reconcile=ReconcilePlan((ControlTotalPlan("account", "doubled"),))))
@@ -196,4 +224,41 @@ def test_a_changed_transformed_row_is_one_break_by_its_name(chain: Chain) -> Non
             (BreakType.UNEXPECTED, '{"a": "7", "memo": "sea"}'),
         },
         "later": set(),
+        "booked": set(),
     }
+
+
+def test_a_cut_holds_what_the_query_makes_of_the_rows_of_its_date(chain: Chain) -> None:
+    day = date(2026, 3, 1)
+    booked = replace(chain.plan.table("booked"), business_date=BusinessDate("day", "date"))
+    plan = replace(
+        chain.plan,
+        tables=(booked,),
+        nightly=NightlyPlan(),
+        reconcile=ReconcilePlan((ControlTotalPlan("booked", "amount"),)),
+    )
+    run = Run(f"{plan.sync}/nightly/{day}/1", plan.sync, RunKind.NIGHTLY, day, plan, RunState.RUNNING)
+    chain.store.start_run(
+        run_id=run.run_id, sync=run.sync, kind=run.kind, business_date=day, plan_json=plan_to_json(plan)
+    )
+    reader = RunReader(run, tasks=1, copying_of=lambda groups, _: CopyingHere(groups))
+    tools = CutTools(
+        open_read=reader.open_read,
+        open_staged=reader.open_staged,
+        derive=cast(Any, None),
+        lateness=lambda *_: None,
+        date_before=lambda *_: (),
+        open_cut=reader.open_cut,
+        records=chain.store,
+    )
+    cut = take_conclusive_cut(run, tools)["warehouse"]
+    (table,) = cut.tables
+    assert (table.verdict, table.rows) == (Verdict.MATCH, 2)
+    schema, name = plan.destination("warehouse").stage_namespace, table.staged_as
+    assert sorted(chain.query(f'SELECT id, amount FROM {schema}."{name}"')) == [
+        (1, Decimal("50.0")),
+        (2, Decimal("60.0")),
+    ]
+    (judged,) = (chain.store.reconciliation(run.run_id, "cut", "warehouse") or pytest.fail("not judged")).tables
+    (total,) = judged.totals
+    assert (total.source_rows, total.source_sum) == (2, 110)

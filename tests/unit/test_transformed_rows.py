@@ -15,6 +15,7 @@ from seamline.domain.row_transform import Expression, RowTransform
 from seamline.domain.unavailable_values import STAND_INS
 from seamline.kinds.found import source_kind
 from seamline.plan.compile import compile_plan, config_hash
+from seamline.plan.explain import explain
 from seamline.plan.list_change import ListChange, altered
 from seamline.plan.model import SourcePlan, TablePlan, plan_from_json, plan_to_json
 from seamline.ports import Survey
@@ -90,6 +91,7 @@ def test_a_plan_carries_the_query_and_what_was_found_of_it(tmp_path: Path) -> No
     plan = compile_plan(declarations, "settlement")
     assert plan.table("ledger_entry").transform == RowTransform(FILE, QUERY)
     assert plan_from_json(plan_to_json(plan)) == plan
+    assert f"table ledger_entry: rows as {FILE} makes them" in explain(plan)
     with pytest.raises(Refused, match=f"no analysis of {FILE}"):
         _ = replace(plan.table("ledger_entry"), table=LEDGER).target
     analysed = replace(plan, tables=(TablePlan("client", None, CLIENT, MASKED),))
