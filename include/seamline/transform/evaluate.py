@@ -136,10 +136,15 @@ def _as_text(values: pa.Array, given: str) -> pa.Array:
     if given == "boolean":
         return pc.if_else(values, pa.scalar("true", TEXT), pa.scalar("false", TEXT))
     if given == "date":
-        days = values.view(pa.int32())
-        if pc.any(pc.or_(pc.less(days, _FIRST_DAY), pc.greater(days, _LAST_DAY))).as_py():
-            raise NoResult("a date outside of the years 1 to 9999 has no text")
+        _require_four_digits(values)
     return pc.cast(values, TEXT)
+
+
+def _require_four_digits(dates: pa.Array) -> None:
+    """Other years have other texts, and calendars that end."""
+    days = dates.view(pa.int32())
+    if pc.any(pc.or_(pc.less(days, _FIRST_DAY), pc.greater(days, _LAST_DAY))).as_py():
+        raise NoResult("a date lies outside of the years 1 to 9999")
 
 
 def _as_decimal(values: pa.Array, given: str, precision: int, scale: int) -> pa.Array:
@@ -214,6 +219,28 @@ def _substring(expression: Expression, rows: Rows) -> pa.Array:
         return pc.utf8_slice_codeunits(values, start, start + length)
     end = place + length
     return pc.utf8_slice_codeunits(values, place, end if end < 0 else None)
+
+
+def _length(expression: Expression, rows: Rows) -> pa.Array:
+    """In characters."""
+    return pc.cast(pc.utf8_length(evaluated(expression.args[0], rows)), pa.int32())
+
+
+_TRIMMED = {"trim": pc.utf8_trim, "ltrim": pc.utf8_ltrim, "rtrim": pc.utf8_rtrim}
+
+
+def _trim(expression: Expression, rows: Rows) -> pa.Array:
+    """Of spaces alone."""
+    return _TRIMMED[expression.op](evaluated(expression.args[0], rows), " ")
+
+
+_PARTS = {"year": pc.year, "month": pc.month, "day": pc.day}
+
+
+def _part_of_date(expression: Expression, rows: Rows) -> pa.Array:
+    dates = evaluated(expression.args[0], rows)
+    _require_four_digits(dates)
+    return pc.cast(_PARTS[expression.op](dates), pa.int32())
 
 
 def _sha2(expression: Expression, rows: Rows) -> pa.Array:
@@ -333,6 +360,9 @@ _OPERATIONS: Mapping[str, Callable[[Expression, Rows], pa.Array]] = {
     "negate": _negated,
     "concat": _concat,
     "substring": _substring,
+    "length": _length,
+    **dict.fromkeys(_TRIMMED, _trim),
+    **dict.fromkeys(_PARTS, _part_of_date),
     "sha2": _sha2,
     **dict.fromkeys(_COMPARED, _comparison),
     "equal_null_safe": _equal_null_safe,

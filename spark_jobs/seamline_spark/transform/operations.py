@@ -8,11 +8,12 @@ from seamline.domain.row_transform import Expression
 from seamline.transform import evaluate
 
 _KNOWN = (
-    "columns, literals, CAST between exact types, + - *, concat and ||, substring and left, coalesce and ifnull, sha2,"
+    "columns, literals, CAST between exact types, + - *, concat and ||, substring, left, right, length, trim, coalesce,"
+    " ifnull, nullif, sha2, year, month, day,"
     " comparisons, AND, OR, NOT, IS NULL, IN, BETWEEN and CASE"
 )
 # Their `replacement` is what Spark puts in their place.
-_REPLACED = frozenset({"Between", "Left", "NullIf", "Nvl"})
+_REPLACED = frozenset({"Between", "Left", "NullIf", "Nvl", "Right"})
 _NOW = ("Current", "Now", "LocalTimestamp", "CurDate", "SessionUser", "Version")
 
 
@@ -131,10 +132,28 @@ def _concat(node: Any, args: tuple[Expression, ...]) -> Expression:
 
 
 def _substring(node: Any, args: tuple[Expression, ...]) -> Expression:
-    numbers = args[1:]
+    numbers = tuple(map(_folded, args[1:]))
     if args[0].type != "string" or any(one.op != "literal" or one.value is None for one in numbers):
         raise Unsupported(node, f"{_shown(node)}: place and length are written as numbers, of a text")
-    return Expression("substring", "string", args)
+    return Expression("substring", "string", (args[0], *numbers))
+
+
+def _folded(one: Expression) -> Expression:
+    """-4 is the negated 4 to Spark's parser, and in what it puts in the place of `right`."""
+    if one.op != "negate" or one.args[0].op != "literal" or one.args[0].value is None:
+        return one
+    return Expression("literal", one.type, value=str(-int(one.args[0].value)))
+
+
+def _of_one(op: str, of: str) -> Callable[[Any, tuple[Expression, ...]], Expression]:
+    """An operation with one argument, of this type."""
+
+    def made(node: Any, args: tuple[Expression, ...]) -> Expression:
+        if len(args) != 1 or args[0].type != of:
+            raise Unsupported(node, f"{_shown(node)} is taken of one {of} alone")
+        return Expression(op, _type(node), args)
+
+    return made
 
 
 def _sha2(node: Any, args: tuple[Expression, ...]) -> Expression:
@@ -156,6 +175,13 @@ _OF: Mapping[str, Callable[[Any, tuple[Expression, ...]], Expression]] = {
     "UnaryMinus": _negated,
     "Concat": _concat,
     "Substring": _substring,
+    "Length": _of_one("length", "string"),
+    "StringTrim": _of_one("trim", "string"),
+    "StringTrimLeft": _of_one("ltrim", "string"),
+    "StringTrimRight": _of_one("rtrim", "string"),
+    "Year": _of_one("year", "date"),
+    "Month": _of_one("month", "date"),
+    "DayOfMonth": _of_one("day", "date"),
     "Sha2": _sha2,
     "Coalesce": _plain("coalesce"),
     "EqualTo": _comparison("equal"),
