@@ -12,7 +12,7 @@ from seamline.sinks.hudi.data_files import new_name, written_file
 from seamline.sinks.hudi.rows import RowIndex
 from seamline.sinks.hudi.state import DataFile, TableState
 from seamline.sinks.lake.edit import RowEdit
-from seamline.sinks.lake.files import NewFiles
+from seamline.sinks.lake.files import NewFiles, local
 from seamline.sinks.lake.rows import FileRows
 from seamline.sinks.lake.sink import Mark
 from seamline.sinks.lake.storage import write_parquet
@@ -80,7 +80,7 @@ class TableEdit(RowEdit):
             del self._added[path]
 
     def _write(self, rows: pa.Table, *, ending: str) -> str:  # noqa: ARG002 (Hudi has its own form of names)
-        path = self._files.beside(new_name(self._instant, self._mark.epoch))
+        path = local(self._files.beside(new_name(self._instant, self._mark.epoch)))
         write_parquet(rows, path)
         self._added[str(path)] = written_file(path)
         return str(path)

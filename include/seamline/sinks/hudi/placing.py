@@ -20,7 +20,7 @@ from seamline.sinks.hudi.pointer import Pointer, folders_of
 from seamline.sinks.hudi.state import DataFile, TableState
 from seamline.sinks.hudi.timeline import NumberTaken, Timeline
 from seamline.sinks.hudi.types import avro_schema
-from seamline.sinks.lake.files import NewFiles, sync, url_of
+from seamline.sinks.lake.files import NewFiles, local, sync, url_of
 from seamline.sinks.lake.loads import staged_files
 from seamline.sinks.lake.sink import Mark
 from seamline.sinks.lake.store import CatalogueChanges, PointerMove
@@ -40,7 +40,10 @@ def changes_of_publish(
     place: Place, loads: Sequence[Load], heads: Mapping[str, str], aside: Mapping[str, str], *, mark: Mark
 ) -> CatalogueChanges:
     """A commit of each table that is there before the ledger names it."""
-    moves = [_placed(place, load.table, heads, staged_files(place.warehouse, load).paths, mark=mark) for load in loads]
+    moves = list[PointerMove]()
+    for load in loads:
+        paths = map(local, staged_files(place.warehouse, load).paths)
+        moves.append(_placed(place, load.table, heads, paths, mark=mark))
     return CatalogueChanges(moves, aside)
 
 
@@ -153,7 +156,7 @@ def _earlier(timeline: Timeline, table: Table, stream: StreamId) -> TableState |
 def _linked(paths: Iterable[Path], folder: Path, instant: int, epoch: int, mark: str) -> list[DataFile]:
     files, added = NewFiles(url_of(folder), mark), list[DataFile]()
     for path in paths:
-        name = files.beside(new_name(instant, epoch))
+        name = local(files.beside(new_name(instant, epoch)))
         _link(path, name)
         added.append(written_file(name))
     files.synced()

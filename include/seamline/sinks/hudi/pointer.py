@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seamline.sinks.hudi.timeline import Timeline
-from seamline.sinks.lake.files import namespace_folder
+from seamline.sinks.lake.files import local, namespace_folder
 
 _PLAIN = re.compile(r"[^A-Za-z0-9_]+")
 _READABLE_MAX = 100
@@ -40,7 +40,7 @@ class Pointer:
 def folders_of(warehouse: str, namespace: str, table: str) -> Iterator[Path]:
     """The folders that tables of this name have, one after another, without end."""
     readable = _PLAIN.sub("-", table)[:_READABLE_MAX]
-    place = namespace_folder(warehouse, namespace)
+    place = local(namespace_folder(warehouse, namespace))
     for generation in itertools.count(1):
         yield place / (readable if generation == 1 else f"{readable}.{generation}")
 

@@ -23,7 +23,7 @@ from seamline.sinks.hudi.state import changed_files
 from seamline.sinks.hudi.timeline import Timeline
 from seamline.sinks.lake import cut_rows
 from seamline.sinks.lake import state as lake_state
-from seamline.sinks.lake.files import namespace_folder
+from seamline.sinks.lake.files import local, namespace_folder
 from seamline.sinks.lake.loads import ABANDONED_AFTER_S
 
 # What is younger may be of a commit on its way, or read by somebody who has just looked.
@@ -125,7 +125,7 @@ def _drop_old(paths: Iterable[Path]) -> int:
 def _drop_folders(warehouse: str, namespace: str, *, named: Mapping[Path, Kept]) -> int:
     """Tables that no row leads to: of a publish that never came to its ledger, or of an incremental snapshot that is
     over, whose files the live table has by links of its own."""
-    place = namespace_folder(warehouse, namespace)
+    place = local(namespace_folder(warehouse, namespace))
     both = [place, *place.parent.glob(f"{place.name}_incremental_*")]
     folders = [folder for one in both if one.is_dir() for folder in one.iterdir() if folder not in named]
     over = [folder for folder in folders if Timeline(folder).is_there and _is_abandoned(Timeline(folder))]
