@@ -45,7 +45,8 @@ class Writers:
             with closing(self._open_session()) as session:
                 while not self._stop.is_set():
                     self._transact(session, chance)
-                    self._stop.wait(chance.random() * 0.02)
+                    # Commits wait for no disk: without a pause they outrun whoever has to apply and compare them.
+                    self._stop.wait(chance.random() * 0.04)
         except (pymysql.err.MySQLError, psycopg.Error) as exc:
             self._errors.append(exc)
 
