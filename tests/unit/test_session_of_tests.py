@@ -4,6 +4,7 @@ import dataclasses
 import fcntl
 import re
 import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -334,19 +335,27 @@ def test_needs_it(engine): ...
     assert cannot.lines[0].strip("= ") == "cannot: not run: no engine can start here"
 
 
-# A pipe cannot be flushed.
-WAITS_FOR_DISK = """
-import os
-import pytest
-def test_a_pipe_is_not_flushed():
-    with pytest.raises(OSError):
-        os.fsync(os.pipe()[1])
-"""
+def filters_of_calls() -> int:
+    """Of this process. The layer that this test runs in may be below one already."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("Seccomp_filters:")))
 
 
 def test_only_a_layer_that_runs_by_name_waits_for_the_disk(around: Settings) -> None:
-    (here,) = run_layers(around, {"here": WAITS_FOR_DISK})
+    planted = f"""
+from pathlib import Path
+def test_it_is_below_no_other_filter():
+    assert "Seccomp_filters:\t{filters_of_calls()}\\n" in Path("/proc/self/status").read_text()
+"""
+    (here,) = run_layers(around, {"here": planted})
     with TestSession(around, python=Path(sys.executable)) as session:
         by_name = session.run(Layer("here", is_by_name_only=True), ["-p", "no:cacheprovider"])
     assert (here.passed, by_name.passed) == (False, True)
     assert here.said.startswith("1 failed")
+
+
+def test_below_the_filter_a_flush_is_answered_at_once() -> None:
+    # A pipe cannot be flushed, so it is not asked to.
+    flush = "import os; os.fsync(os.pipe()[1])"
+    command = [sys.executable, "-m", "seamline.stack.without_fsync", sys.executable, "-c", flush]
+    assert subprocess.run(command, check=False, capture_output=True).returncode == 0

@@ -65,7 +65,10 @@ def test_a_stage_that_needs_a_power_it_lacks_is_refused_with_the_kinds_that_have
     said = ended.stdout + ended.stderr
     assert ended.returncode == 2
     assert "destination `warehouse` (memory) cannot hold cuts" in said
-    assert "Use a destination of kind delta or iceberg or mariadb or mysql or postgres, or leave `nightly` out" in said
+    assert (
+        "Use a destination of kind delta or hudi or iceberg or mariadb or mysql or postgres, or leave `nightly` out"
+        in said
+    )
 
 
 def test_explain_says_what_it_can_and_cannot(installed_in: Path, tmp_path: Path) -> None:

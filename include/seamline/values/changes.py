@@ -50,7 +50,8 @@ class ChangeBatch:
     `deleted` (bool): the row goes. It has its key; its other columns may be NULL.
     `offset` (int64): of the newest change, in the log.
     `met` (bool): whether the first change of the key in this span expects to find a row: True for an update or delete,
-    False for an insert. Meeting the opposite is a finding. NULL of a table that does not hold every row: nobody knows.
+    False for an insert. Meeting the opposite is a finding. NULL throughout for a table that does not hold every row:
+    nobody knows.
     `missing`: per column of which the log left values out, by its name, True where this row's value is the stored one.
     The row has NULL there.
     `old_key`: the key columns, with the key of the stored row that has the missing values, where that is not the row's
@@ -120,7 +121,9 @@ class ChangeBatch:
             yield "a table with a key has no copies"
         yield from self._faults_of("deleted", self.deleted, pa.bool_())
         yield from self._faults_of("offset", self.offset, pa.int64())
-        yield from self._faults_of("met", pc.fill_null(self.met, pa.scalar(value=False)), pa.bool_())
+        is_unknown = self.met is not None and self.met.null_count == len(self.met)
+        met = pc.fill_null(self.met, pa.scalar(value=False)) if is_unknown else self.met
+        yield from self._faults_of("met", met, pa.bool_())
         if self.missing is not None:
             yield from self._missing_faults(self.missing)
         yield from self._null_faults()

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from seamline.domain.staged_cut import CutSource
-from seamline.sinks.lake.spec import Warehouse
+from seamline.sinks.lake.spec import FolderWarehouse
 from seamline.spec.destination import Destination
 from seamline.spec.fields import SchemaName
 
@@ -22,7 +22,7 @@ class HudiDestination(Destination):
     namespace_: SchemaName = Field(
         alias="namespace", description="Folder of the live tables in the warehouse: `<warehouse>/<namespace>/<table>`."
     )
-    warehouse: Warehouse = Field(
+    warehouse: FolderWarehouse = Field(
         description="Folder of the tables, which must be there: the same absolute path on every machine of the sync."
         " `connection` leads to the PostgreSQL database that holds the ledger and the instant of each table."
     )
