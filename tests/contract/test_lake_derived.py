@@ -264,7 +264,7 @@ def test_cuts_that_expire_take_the_tags_of_their_derived_tables_along(deriving: 
     kept, _ = deriving.cuts.kept_cuts("settlement")
     assert {one.table for one in kept} == {"balance", "entry"}
     assert deriving.cuts.expire("settlement", DAY, kept).partitions == 2
-    assert deriving.kind.name == "delta" or deriving.tags("balance") == {}
+    assert deriving.kind.name != "iceberg" or deriving.tags("balance") == {}, "only Iceberg has tags"
     assert deriving.published("second")[0] == 2, "the table is still the stream's own"
 
 
