@@ -1,6 +1,6 @@
-"""A warehouse that is no folder of this machine: S3 and HDFS, through the file systems of pyarrow.
+"""A warehouse that is no folder of this machine: S3, through the file system of pyarrow.
 
-Both hold a file once its writer is closed, whole or not at all: there is nothing to sync. S3 has no folders; one is
+It holds a file once its writer is closed, whole or not at all: there is nothing to sync. It has no folders; one is
 there as long as a file lies below it.
 """
 
@@ -19,7 +19,6 @@ from seamline.adapters import connections
 from seamline.adapters.connections import Connection
 from seamline.domain.errors import ConfigError, Refused
 
-S3, HDFS = "s3", "hdfs"
 # What other clients call S3 in the names of files.
 _OF_S3 = re.compile(r"^s3[an]://")
 # `allow_delayed_open`: a small file is put by one request, and what is wrong shows when it is closed.
@@ -36,8 +35,8 @@ class Status:
 
 @dataclass(frozen=True)
 class StoredPath:
-    """A file or folder of a store, by those words of `pathlib` that lakes use. `prefix`: of its URL, as `s3://` or
-    `hdfs://namenode:8020`; `path`: as the store's file system names it."""
+    """A file or folder of a store, by those words of `pathlib` that lakes use. `prefix`: of its URL, as `s3://`;
+    `path`: as the store's file system names it."""
 
     prefix: str
     path: str
@@ -160,7 +159,7 @@ def opened(warehouse: str, connection: str) -> StoredPath:
     """
     known = connections.resolve(connection) if connection else None
     parts = urlsplit(warehouse)
-    if parts.scheme == S3:
+    if parts.scheme == "s3":
         return StoredPath("s3://", f"{parts.netloc}{parts.path}".rstrip("/"), _s3(known))
     raise Refused(f"no store is known for {warehouse}", hint="a folder, or a URL that begins with s3://")
 
