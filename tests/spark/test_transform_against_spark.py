@@ -232,11 +232,15 @@ def test_a_function_of_a_frame_is_the_query_that_it_stands_for(spark: SparkSessi
 
 MISTAKEN_FUNCTIONS = (
     (FUNCTION.format("F.upper('s').alias('x')", "F.col('id') > 3"), 9, "Upper is not among the expressions"),
-    (FUNCTION.format("F.udf(str)('s').alias('x')", "F.col('id') > 3"), 9, "PythonUDF is not among the expressions"),
+    (
+        FUNCTION.format("F.udf(lambda v: v)('s').alias('x')", "F.col('id') > 3"),
+        9,
+        "PythonUDF is not among the expressions",
+    ),
     (FUNCTION.format("F.col('emal')", "F.col('id') > 3"), 6, "name `emal` cannot be resolved"),
     (FUNCTION.format("F.col('t')", "F.col('id') > wrong"), 10, "NameError"),
     (FUNCTION.format("F.col('t')", "F.rand() > 1"), 10, "rand.* gives another value each time"),
-    ("def transform(frame):\n    return frame.groupBy('id').count()\n", 2, "Aggregate is not row by row"),
+    ("def transform(frame):\n    return frame.groupBy('id').count()\n", 1, "Aggregate is not row by row"),
     ("def transform(frame):\n    return 7\n", 1, "returns int, which is no DataFrame"),
     ("def transform(frame:\n", 1, "this is not Python"),
     ("def other(frame):\n    return frame\n", 1, "there is no function `transform`"),
