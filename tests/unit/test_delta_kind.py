@@ -40,7 +40,10 @@ def test_a_declaration_becomes_a_plan_that_says_where_tables_and_ledger_lie(tmp_
 
 @pytest.mark.parametrize(
     ("added", "said"),
-    [("warehouse: s3://bucket/x", "of the lakes Iceberg alone has one on S3"), ("warehouse: there", "absolute path")],
+    [
+        ("warehouse: s3://bucket/x", "of the lakes Iceberg alone has one on S3 or HDFS"),
+        ("warehouse: there", "absolute path"),
+    ],
 )
 def test_what_it_does_not_do_yet_is_refused_with_the_reason(tmp_path: Path, added: str, said: str) -> None:
     lines = [line for line in LAKE.splitlines() if not line.startswith("warehouse:")]

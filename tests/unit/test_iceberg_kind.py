@@ -55,6 +55,7 @@ def test_a_plan_carries_the_connection_of_a_store_by_its_id(tmp_path: Path) -> N
         ("write: java", "got 'java'"),
         ("warehouse: gs://bucket/x", "absolute path of a folder .* or a bucket of S3"),
         ("warehouse_connection: objects", "the warehouse is a folder"),
+        ("warehouse: hdfs://namenode:8020/x\nwrite: spark", "does not write to HDFS yet"),
         ("warehouse: there", "absolute path"),
     ],
 )

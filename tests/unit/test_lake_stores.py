@@ -100,6 +100,11 @@ def test_a_file_outside_of_the_warehouse_is_refused_by_name() -> None:
         local(ROOT)
 
 
+def test_hdfs_is_reached_by_a_connection_of_its_own_kind_alone() -> None:
+    with pytest.raises(ConfigError, match="needs `warehouse_connection`, a connection of kind webhdfs"):
+        opened("hdfs://namenode:8020/lake", "")
+
+
 def test_a_warehouse_is_a_folder_or_a_store_by_what_it_is_called(tmp_path: Path) -> None:
     assert root_of(str(tmp_path)) == tmp_path
     assert str(root_of("s3://lake/tables")) == "s3://lake/tables"

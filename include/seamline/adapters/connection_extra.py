@@ -26,6 +26,8 @@ _KNOWN: dict[str, tuple[str, ...]] = {
     "http": _CONNECT,
     # Its service is asked without a login and in the clear.
     "hive_metastore": (),
+    # Its REST is asked in the clear, as the user that its login names.
+    "webhdfs": (),
     "https": (*_CONNECT, "sslrootcert", "sslcert", "sslkey"),
 }
 _OF_AWS = ("region_name", "endpoint_url", "role_arn", "aws_session_token", "verify")

@@ -50,7 +50,7 @@ class IcebergDestination(Destination):
 
     namespace_key: ClassVar[str] = "namespace"
     cut_source: ClassVar[CutSource] = CutSource.LIVE
-    other_connections: ClassVar[Mapping[str, str]] = {"warehouse_connection": "aws"}
+    other_connections: ClassVar[Mapping[str, str]] = {"warehouse_connection": ""}
 
     kind: Literal["iceberg"] = Field(description="What kind of system the destination is.")
     namespace_: SchemaName = Field(alias="namespace", description="Namespace of the live tables in the catalogue.")
@@ -60,12 +60,13 @@ class IcebergDestination(Destination):
     )
     warehouse: Warehouse = Field(
         description="Where the tables' files lie: a folder, which must be there under the same absolute path on every"
-        " machine of the sync; or a bucket of S3, as `s3://bucket/prefix`."
+        " machine of the sync; a bucket of S3, as `s3://bucket/prefix`; or a folder of HDFS, as"
+        " `hdfs://namenode:8020/folder`."
     )
     warehouse_connection: ConnectionId | None = Field(
         None,
-        description="Connection id of what leads to a warehouse on S3, of type `aws`. Left out, each machine's own"
-        " credentials are asked: variables, `~/.aws`, its role.",
+        description="Connection id of what leads to the warehouse: to S3 of type `aws`, and where it is left out, each"
+        " machine's own credentials are asked (variables, `~/.aws`, its role); to HDFS of type `webhdfs`.",
     )
     write: Literal["native", "spark"] = Field(
         "native",
@@ -93,6 +94,13 @@ class IcebergDestination(Destination):
     def _as_written(cls, value: Any, info: ValidationInfo) -> Any:
         if value not in (FORMAT, []) and info.data.get("write") == NATIVE:
             raise ValueError(f"`write: {NATIVE}` writes tables of format {FORMAT} without partitions: `write: {SPARK}`")
+        return value
+
+    @field_validator("write")
+    @classmethod
+    def _where_spark_writes(cls, value: str, info: ValidationInfo) -> str:
+        if value == SPARK and str(info.data.get("warehouse", "")).startswith("hdfs://"):
+            raise ValueError(f"`write: {SPARK}` does not write to HDFS yet: `write: {NATIVE}`")
         return value
 
     @field_validator("warehouse_connection")

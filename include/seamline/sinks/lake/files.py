@@ -174,7 +174,7 @@ def remove_empty(folder: FilePath) -> None:
 def write_whole(path: FilePath, text: str) -> None:
     """Whole or not at all, in place of what was there."""
     if isinstance(path, StoredPath):
-        path.write_text(text)
+        path.write_whole(text)
         return
     draft = path.with_name(f".{path.name}")
     draft.write_text(text, encoding="utf-8")

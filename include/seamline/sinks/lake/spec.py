@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
+_HDFS = re.compile(r"hdfs://[A-Za-z0-9.-]+(:\d+)?(/[^?#]+)")
 _BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^?#]+)?")
 
 
@@ -12,7 +13,7 @@ def _folder(value: str) -> str:
     if not value.startswith("/"):
         raise ValueError(
             "the warehouse is an absolute path of a folder that every worker has under this name; of the lakes Iceberg"
-            " alone has one on S3"
+            " alone has one on S3 or HDFS"
         )
     return value.rstrip("/") or value
 
@@ -21,10 +22,10 @@ def _warehouse(value: str) -> str:
     if value.startswith("/"):
         return _folder(value)
     known = value.rstrip("/")
-    if not _BUCKET.fullmatch(known):
+    if not (_BUCKET.fullmatch(known) or _HDFS.fullmatch(known)):
         raise ValueError(
             "the warehouse is an absolute path of a folder that every worker has under this name, or a bucket of S3"
-            " with or without a prefix, as `s3://bucket/prefix`"
+            " with or without a prefix, as `s3://bucket/prefix`, or a folder of HDFS, as `hdfs://namenode:8020/folder`"
         )
     return known
 

@@ -1,14 +1,16 @@
-"""A warehouse that is no folder of this machine: S3, through the file system of pyarrow.
+"""A warehouse that is no folder of this machine: S3 and HDFS, as file systems of pyarrow.
 
-It holds a file once its writer is closed, whole or not at all: there is nothing to sync. It has no folders; one is
-there as long as a file lies below it.
+S3 holds a file once its writer is closed, whole or not at all; it has no folders, one is there as long as a file lies
+below it. HDFS shows a file while it is written, so one whose name is known before is renamed. Neither is synced: a file
+of HDFS that is closed lies in the memory of its data nodes, as many as it has replicas.
 """
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,10 +21,12 @@ from seamline.adapters import connections
 from seamline.adapters.connections import Connection
 from seamline.domain.errors import ConfigError, Refused
 
+_S3 = "s3://"
 # What other clients call S3 in the names of files.
 _OF_S3 = re.compile(r"^s3[an]://")
 # `allow_delayed_open`: a small file is put by one request, and what is wrong shows when it is closed.
 _OF_EVERY_S3 = {"allow_delayed_open": True, "connect_timeout": 5}
+_ANSWER_S = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +39,8 @@ class Status:
 
 @dataclass(frozen=True)
 class StoredPath:
-    """A file or folder of a store, by those words of `pathlib` that lakes use. `prefix`: of its URL, as `s3://`;
-    `path`: as the store's file system names it."""
+    """A file or folder of a store, by those words of `pathlib` that lakes use. `prefix`: of its URL, as `s3://`
+    or `hdfs://namenode:8020`; `path`: as the store's file system names it."""
 
     prefix: str
     path: str
@@ -60,9 +64,9 @@ class StoredPath:
         return self._at(self.path.rpartition("/")[0])
 
     @property
-    def bucket(self) -> "StoredPath":
-        """In which it lies. It must be there: nobody makes one."""
-        return self._at(self.path.partition("/")[0])
+    def container(self) -> "StoredPath":
+        """What must be there before a warehouse is: its bucket, or its folder."""
+        return self._at(self.path.partition("/")[0]) if self.prefix == _S3 else self
 
     def is_relative_to(self, folder: object) -> bool:
         return isinstance(folder, StoredPath) and self.prefix == folder.prefix and self._below(folder) is not None
@@ -113,6 +117,16 @@ class StoredPath:
     def write_text(self, text: str, encoding: str = "utf-8") -> None:
         self.write_bytes(text.encode(encoding))
 
+    def write_whole(self, text: str) -> None:
+        """In place of what was there: nobody sees a part of it."""
+        if self.prefix == _S3:
+            self.write_text(text)
+            return
+        draft = self.parent / f".{self.name}"
+        draft.write_text(text)
+        self.remove()
+        self.filesystem.move(draft.path, self.path)
+
     def remove(self) -> None:
         """A repeat changes nothing."""
         with suppress(FileNotFoundError):
@@ -160,8 +174,10 @@ def opened(warehouse: str, connection: str) -> StoredPath:
     known = connections.resolve(connection) if connection else None
     parts = urlsplit(warehouse)
     if parts.scheme == "s3":
-        return StoredPath("s3://", f"{parts.netloc}{parts.path}".rstrip("/"), _s3(known))
-    raise Refused(f"no store is known for {warehouse}", hint="a folder, or a URL that begins with s3://")
+        return StoredPath(_S3, f"{parts.netloc}{parts.path}".rstrip("/"), _s3(known))
+    if parts.scheme == "hdfs":
+        return StoredPath(f"hdfs://{parts.netloc}", parts.path.rstrip("/"), _hdfs(known))
+    raise Refused(f"no store is known for {warehouse}", hint="a folder, or a URL that begins with s3:// or hdfs://")
 
 
 def stored_path(root: StoredPath, url: str) -> StoredPath:
@@ -194,3 +210,27 @@ def _s3(connection: Connection | None) -> Any:
         tls_ca_file_path=extra.get("verify"),
         **_OF_EVERY_S3,
     )
+
+
+class _Handler(fs.FSSpecHandler):  # type: ignore[misc]
+    """Arrow looks for a file's age under another name than WebHDFS has."""
+
+    @staticmethod
+    def _create_file_info(path: str, info: Mapping[str, Any]) -> Any:
+        moment = int(info.get("modificationTime") or 0) / 1000
+        return fs.FSSpecHandler._create_file_info(path, {**info, "mtime": moment or None})  # noqa: SLF001
+
+
+def _hdfs(connection: Connection | None) -> Any:
+    """Through the REST of its name node, which needs no library of Hadoop's."""
+    if connection is None or connection.kind != "webhdfs":
+        raise ConfigError(
+            "a warehouse on HDFS needs `warehouse_connection`, a connection of kind webhdfs",
+            hint="host and port of the name node's HTTP service, and as its login the user whose files they are",
+        )
+    # Imported late: it is slow, and hardly anybody has one.
+    from fsspec.implementations.webhdfs import WebHDFS
+
+    reached = WebHDFS(connection.host, connection.port, user=connection.login or None, skip_instance_cache=True)
+    reached.session.request = partial(reached.session.request, timeout=_ANSWER_S)
+    return fs.PyFileSystem(_Handler(reached))

@@ -28,12 +28,12 @@ def _of_store(warehouse: str, connection: str) -> Iterator[tuple[str, str]]:
     try:
         root = opened(warehouse, connection)
         with translated(f"look into the warehouse {warehouse}"):
-            is_there = root.bucket.is_dir()
+            is_there = root.container.is_dir()
     except SeamlineError as exc:
         yield exc.message, exc.hint
     else:
         if not is_there:
-            yield f"{root.bucket}, where the warehouse is to lie, is not there", "make it, or name another"
+            yield f"{root.container}, where the warehouse is to lie, is not there", "make it, or name another"
 
 
 def of_namespace(warehouse: str, namespace: str, *, others: str, connection: str = "") -> Iterator[tuple[str, str]]:
