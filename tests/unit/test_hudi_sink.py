@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.behaviours import BEHAVIOURS, Behaviour
+from tests.contract.filter_behaviours import FILTER_BEHAVIOURS
 from tests.contract.going_back_behaviours import GOING_BACK_BEHAVIOURS
 from tests.contract.joining_behaviours import JOINING_BEHAVIOURS
 from tests.contract.lake_worlds import HUDI, MemoryCatalogueWorld
@@ -13,7 +14,7 @@ from tests.contract.unavailable_value_behaviours import LEFT_OUT_BEHAVIOURS
 from tests.log_topic import TABLES
 from tests.toast_log import NOTE
 
-OVER_ALL_TABLES = [*BEHAVIOURS, *TRUNCATE_BEHAVIOURS, *JOINING_BEHAVIOURS, *GOING_BACK_BEHAVIOURS]
+OVER_ALL_TABLES = [*BEHAVIOURS, *FILTER_BEHAVIOURS, *TRUNCATE_BEHAVIOURS, *JOINING_BEHAVIOURS, *GOING_BACK_BEHAVIOURS]
 
 
 @pytest.mark.parametrize("behaviour", OVER_ALL_TABLES, ids=lambda behaviour: behaviour.__name__)
