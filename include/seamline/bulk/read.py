@@ -306,7 +306,7 @@ class RunReader:
         form, planned = form_for(self._run.plan.destinations), {one.name: one for one in self._run.plan.tables}
         return [
             CopyItem(
-                bulk_read(planned[read.table.name], read, number, form),
+                _bulk_read(planned[read.table.name], read, number, form),
                 tuple(
                     CopyTarget(places[destination.name][read.table.name], destination)
                     for destination in self._run.plan.destinations
@@ -324,7 +324,7 @@ def form_for(destinations: Sequence[DestinationPlan]) -> Form:
     return Form.NATIVE if take_native else Form.TYPED
 
 
-def bulk_read(planned: TablePlan, read: TableRead, number: int, form: Form) -> BulkRead:
+def _bulk_read(planned: TablePlan, read: TableRead, number: int, form: Form) -> BulkRead:
     """How the source is read for what a destination shall hold of a table."""
     if planned.transform is None:
         return BulkRead(read.table, read.segment, number, form)

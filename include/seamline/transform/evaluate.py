@@ -15,7 +15,6 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seamline.domain.errors import InvariantViolated
 from seamline.domain.row_transform import Expression, digits_of
 from seamline.values.arrow import BYTES, TEXT
 
@@ -375,11 +374,3 @@ _OPERATIONS: Mapping[str, Callable[[Expression, Rows], pa.Array]] = {
     "coalesce": _coalesce,
     "case": _case,
 }
-
-
-def require_known(expression: Expression) -> None:
-    """InvariantViolated where an operation is not of the closed list."""
-    if expression.op not in _OPERATIONS:
-        raise InvariantViolated(f"no transform has the operation {expression.op}")
-    for one in expression.args:
-        require_known(one)
