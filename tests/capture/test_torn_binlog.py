@@ -10,6 +10,8 @@ from contextlib import closing, suppress
 import pymysql
 import pytest
 
+from seamline.adapters.connect import debezium_capture
+from seamline.sync.source_watch import Rhythm
 from tests.conftest import RunningStack
 from tests.integration.captured import Captured, captured, marker_in_log, replay
 from tests.integration.databases import mariadb
@@ -65,9 +67,11 @@ def torn(server: Server, bank: Captured, *, least_bytes: int) -> bool:
 
 @pytest.mark.parametrize("least_bytes", [1 << 20, 16 << 20], ids=["less than what is held", "more than what is held"])
 def test_what_a_killed_server_has_left_of_a_transaction_in_its_binlog_is_not_sent(
-    server: Server, bank: Captured, least_bytes: int
+    server: Server, bank: Captured, least_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with watched(bank):
+    # The connector does not notice that its server has died: the watch does, here by a shorter silence.
+    monkeypatch.setattr(debezium_capture, "_SILENT_AFTER_S", 5.0)
+    with watched(bank, rhythm=Rhythm(heartbeat_s=1, status_s=1)):
         assert any(torn(server, bank, least_bytes=least_bytes) for _ in range(ATTEMPTS)), "every commit has won"
         bank.execute("INSERT INTO account VALUES (2, 2, 'after')")
         logged = replay(bank, marker_in_log(bank)).holds("account")

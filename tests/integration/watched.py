@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from seamline.adapters.connect.debezium_capture import open_probe
 from seamline.sync.capture_watch import CAPTURE_FAILED
-from seamline.sync.source_watch import SourceWatch
+from seamline.sync.source_watch import Rhythm, SourceWatch
 from tests.integration.captured import NAMED_WITHIN_S, Captured
 from tests.waiting import wait_until
 
@@ -39,10 +39,16 @@ class Alarms:
 
 
 @contextmanager
-def watched(bank: Captured) -> Iterator[Alarms]:
+def watched(bank: Captured, *, rhythm: Rhythm | None = None) -> Iterator[Alarms]:
     alarms = Alarms()
     plan = bank.source_plan
-    watch = SourceWatch(plan, open_source=lambda: bank.source, open_probe=lambda: open_probe(plan), alarms=alarms)
+    watch = SourceWatch(
+        plan,
+        open_source=lambda: bank.source,
+        open_probe=lambda: open_probe(plan),
+        alarms=alarms,
+        rhythm=rhythm,
+    )
     end = threading.Event()
 
     def live(cycle: Callable[..., None]) -> None:
