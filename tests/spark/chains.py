@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.table import StaticTable
 
 from seamline.adapters.connections import Connection
-from seamline.plan.model import SyncPlan, plan_to_json
+from seamline.plan.model import DestinationPlan, SyncPlan, plan_to_json
 from seamline.ports import Marker
 from tests.integration.bank_writers import Writers, writing
 from tests.integration.captured import Captured, captured
@@ -85,6 +86,30 @@ class Chain:
         # A transaction that was rolled back may have used more numbers than are seen.
         with writing(self.bank.root, tables=TABLES, first_id=highest + 1_000_000) as writers:
             yield writers
+
+
+@dataclasses.dataclass
+class LakeChain(Chain):
+    """`warehouse` is the database of a catalogue; its tables are Iceberg's."""
+
+    def head(self, table: str) -> StaticTable:
+        ((location,),) = self.destination_says(
+            f"select metadata_location from public.iceberg_tables where table_name = '{table}'"
+        )
+        return StaticTable.from_metadata(location)
+
+    def destination_rows(self, table: str) -> list[tuple[Any, ...]]:
+        names = tuple(column.name for column in self.plan.table(table).definition.columns)
+        return [tuple(row.values()) for row in self.head(table).scan(selected_fields=names).to_arrow().to_pylist()]
+
+
+def lake_written_by_spark(catalogue: Connection, warehouse: Path, **options: str) -> DestinationPlan:
+    """A destination of small commits; both logins of `catalogue` are known by its database's name."""
+    said = {"catalog": "lake", "warehouse": str(warehouse), "write": "spark", **options}
+    plan = DestinationPlan(
+        "warehouse", "iceberg", catalogue.database, "bank", writer_connection=f"{catalogue.database}_writer"
+    )
+    return dataclasses.replace(plan, options=tuple(said.items()), commit_every_ms=200)
 
 
 @contextmanager

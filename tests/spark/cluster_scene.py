@@ -22,8 +22,9 @@ from tests.integration.bank_writers import Writers, writing
 from tests.integration.captured import Captured, captured
 from tests.integration.databases import postgres_database
 from tests.integration.known import destination_known_by_id, destination_plan, destination_variables
-from tests.spark.chains import SCRIPT, Chain
+from tests.spark.chains import SCRIPT, Chain, LakeChain, lake_written_by_spark
 from tests.spark.cluster import PROGRAMS, Cluster, Worker, standalone_cluster
+from tests.spark.empty_sync import publish_empty_into
 from tests.spark.hosts import START_S, Failpoints, hosts_of, uri
 from tests.waiting import wait_until
 
@@ -37,13 +38,15 @@ _VARIABLE = "SEAMLINE_CONNECTION_"
 
 @dataclasses.dataclass
 class Scene:
-    """`connections`: the file of every machine of the cluster. `failpoints`: those of executors."""
+    """`connections`: the file of every machine of the cluster. `failpoints`: those of executors. `catalogue`: of a
+    lake."""
 
     chain: Chain
     cluster: Cluster
     folder: Path
     connections: Path
     failpoints: Failpoints
+    catalogue: Connection
     said: list[str] = dataclasses.field(default_factory=list)
 
     @property
@@ -99,9 +102,25 @@ class Scene:
     @contextmanager
     def writing(self) -> Iterator[Writers]:
         """One writer at the bank: with more of them, one machine that is two has no CPU left for Spark."""
-        highest = max(row[0] for row in self.bank.rows("account"))
+        highest = max((row[0] for row in self.bank.rows("account")), default=0)
         with writing(self.bank.root, tables=TABLES, count=1, first_id=highest + 1_000_000) as writers:
             yield writers
+
+    def emptied_into_a_lake(self) -> LakeChain:
+        """Another sync of the bank, which has no rows now: its stream is one that Spark writes by statements."""
+        self.bank.execute(*(f"DELETE FROM {table}" for table in TABLES))
+        warehouse = self.folder / "lake"
+        warehouse.mkdir()
+        destination = lake_written_by_spark(self.catalogue, warehouse)
+        plan = publish_empty_into(self.bank, destination, sync=f"{NAME}_lake", tables=TABLES)
+        self.chain.hosts.director.want(plan.stream_id("warehouse"), plan_json=plan_to_json(plan))
+        return LakeChain(self.bank, plan, self.catalogue, self.chain.hosts)
+
+    def tasks_done(self) -> int:
+        """By executors, as Spark has recorded it: in a cluster no task runs in the driver. A stream's never ends."""
+        lines = (line for path in (self.folder / "events").rglob("*") if path.is_file() for line in path.open())
+        ended = [json.loads(line) for line in lines if '"Event":"SparkListenerTaskEnd"' in line]
+        return sum(one["Task End Reason"]["Reason"] == "Success" for one in ended)
 
     def assert_every_row_is_there_once(self) -> None:
         self.chain.assert_equal_in_the_end()
@@ -168,6 +187,8 @@ def scene_of(folder: Path) -> Iterator[Scene]:
         bank.ensure()
         warehouse = stack.enter_context(postgres_database(f"{NAME}_warehouse"))
         stack.enter_context(destination_known_by_id(warehouse, warehouse.database))
+        catalogue = stack.enter_context(postgres_database(f"{NAME}_catalogue"))
+        stack.enter_context(destination_known_by_id(catalogue, catalogue.database))
         hosts = stack.enter_context(hosts_of(SCRIPT, folder, name=f"{NAME}_platform"))
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setenv(f"{_VARIABLE}SEAMLINE_DB", uri(hosts.platform))
@@ -178,8 +199,9 @@ def scene_of(folder: Path) -> Iterator[Scene]:
             folder,
             folder / "machines" / "connections.json",
             Failpoints(folder / "failpoints"),
+            catalogue,
         )
-        _write_connections(scene.connections, warehouse, hosts.platform)
+        _write_connections(scene.connections, hosts.platform, warehouse, catalogue)
         _write_conf(scene)
         yield scene
 
@@ -196,10 +218,12 @@ def _plan_of(bank: Captured, warehouse: Connection) -> SyncPlan:
     )
 
 
-def _write_connections(path: Path, warehouse: Connection, platform: Connection) -> None:
+def _write_connections(path: Path, platform: Connection, *destinations: Connection) -> None:
     """What the owner of a machine puts there: what the stack has, and the databases of this test."""
     known = json.loads(settings.load().connections.read_text(encoding="utf-8"))
-    ours = {**destination_variables(warehouse, warehouse.database), f"{_VARIABLE}SEAMLINE_DB": uri(platform)}
+    ours = {f"{_VARIABLE}SEAMLINE_DB": uri(platform)}
+    for one in destinations:
+        ours |= destination_variables(one, one.database)
     for name, given in ours.items():
         one = parsed(given)
         known[name.removeprefix(_VARIABLE).lower()] = {

@@ -170,3 +170,16 @@ def test_a_driver_that_is_started_on_another_machine_goes_on_where_the_dead_one_
         scene.start_host(machine="second")
         goes_on(scene, but_not_in=before)
     scene.assert_every_row_is_there_once()
+
+
+def test_changes_are_merged_into_a_lake_by_executors_one_of_which_dies(scene: Scene, host: Any) -> None:
+    done, lake = scene.tasks_done(), scene.emptied_into_a_lake()
+    with scene.writing():
+        wait_until(lambda: scene.tasks_done() > done, timeout_s=90, what="executors to do a part of a statement")
+        for executor in scene.cluster.at_work():
+            kill_tree(executor.pid)
+        before = lake.applied_transactions()
+        wait_until(lambda: lake.applied_transactions() > before, timeout_s=90, what="the lake's stream to go on")
+    lake.assert_equal_in_the_end()
+    lake.assert_no_surprise()
+    scene.assert_every_row_is_there_once()

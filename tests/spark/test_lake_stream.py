@@ -4,40 +4,24 @@ A bank on MariaDB with writers at work, its capture, Kafka, the stream host, a c
 fake.
 """
 
-import dataclasses
 import json
 import os
 import signal
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from pyiceberg.table import StaticTable
 
-from seamline.plan.model import DestinationPlan, plan_to_json
+from seamline.plan.model import plan_to_json
 from tests.conftest import RunningStack
 from tests.integration.captured import captured
 from tests.integration.databases import postgres_database
 from tests.integration.known import destination_known_by_id
-from tests.spark.chains import SCRIPT, TABLES, Chain
+from tests.spark.chains import SCRIPT, TABLES, LakeChain, lake_written_by_spark
 from tests.spark.empty_sync import publish_empty_into
 from tests.spark.hosts import Failpoints, hosts_of, is_gone, session_of, uri
 from tests.waiting import wait_until
 
 NAME = "lake_stream_test"
-
-
-@dataclasses.dataclass
-class LakeChain(Chain):
-    def head(self, table: str) -> StaticTable:
-        ((location,),) = self.destination_says(
-            f"select metadata_location from public.iceberg_tables where table_name = '{table}'"
-        )
-        return StaticTable.from_metadata(location)
-
-    def destination_rows(self, table: str) -> list[tuple[Any, ...]]:
-        names = tuple(column.name for column in self.plan.table(table).definition.columns)
-        return [tuple(row.values()) for row in self.head(table).scan(selected_fields=names).to_arrow().to_pylist()]
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +34,6 @@ def chain(stack: RunningStack, failpoints: Failpoints, tmp_path_factory: pytest.
     folder = tmp_path_factory.mktemp("lake")
     (folder / "warehouse").mkdir()
     layouts = {"account": {"partitioned_by": ["bucket(2, id)"], "sorted_by": ["id desc"]}}
-    said = {"catalog": "lake", "warehouse": str(folder / "warehouse"), "write": "spark", "layouts": json.dumps(layouts)}
-    options = tuple(said.items())
     with (
         captured(NAME) as bank,
         postgres_database(f"{NAME}_catalogue") as catalogue,
@@ -59,9 +41,7 @@ def chain(stack: RunningStack, failpoints: Failpoints, tmp_path_factory: pytest.
         pytest.MonkeyPatch.context() as patch,
     ):
         bank.ensure()
-        writer = f"{catalogue.database}_writer"
-        destination = DestinationPlan("warehouse", "iceberg", catalogue.database, "bank", writer_connection=writer)
-        destination = dataclasses.replace(destination, options=options, commit_every_ms=200)
+        destination = lake_written_by_spark(catalogue, folder / "warehouse", layouts=json.dumps(layouts))
         plan = publish_empty_into(bank, destination, sync=bank.plan.sync, tables=TABLES)
         environment = {"SEAMLINE_FAILPOINTS_FILE": str(failpoints.file)}
         with hosts_of(SCRIPT, folder, name=f"{NAME}_platform", **environment) as hosts:
