@@ -1,4 +1,4 @@
-"""Changes into a lake's table of 2 M rows: Seamline's ways to write beside pyiceberg's own upsert.
+"""Changes into a lake's table of 2 M rows: Seamline's ways to write beside pyiceberg's own upsert and dlt's merge.
 
 Each commit is a batch of changes, 80 % updates, 10 % deletes, 10 % inserts, spread over the whole table. Seamline
 stages and commits what its span loop hands over (rows as a capture logs them), with its ledger in the same transaction.
@@ -29,6 +29,7 @@ import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
+from bench import lake_dlt
 from bench.lake_table import TABLE, History, rows_of, table_changes
 from seamline import registry
 from seamline.adapters.connections import Connection, resolve
@@ -48,7 +49,6 @@ from tests.integration.known import destination_known_by_id
 from tests.log_topic import STREAM, position, publication, sync_plan
 
 NAME = "bench_lake"
-PEER = "pyiceberg upsert"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,7 @@ class Job:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=["native"])
+    parser.add_argument("--peers", nargs="*", choices=list(PEERS), default=list(PEERS))
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--size", type=int, default=100_000, help="changes of a commit")
     parser.add_argument("--batches", type=int, default=20)
@@ -94,12 +95,16 @@ def main() -> int:
             publish_first(plan, chosen.rows)
             ours = Job(plan_to_json(plan), warehouse, chosen.rows, chosen.size, chosen.batches)
             rates[name] = rate(f"seamline, {name}", ours, by_seamline, read_ours, kills=chosen.kill)
-    with lake(WAYS["native"]) as (plan, warehouse):
-        theirs = Job(plan_to_json(plan), warehouse, chosen.rows, chosen.peer_size, chosen.peer_batches)
-        create_peer(theirs)
-        of_peer = rate(PEER, theirs, by_upsert, read_peer, kills=chosen.kill)
+    of_peers = {}
+    for name in chosen.peers:
+        with lake(WAYS["native"]) as (plan, warehouse):
+            theirs = Job(plan_to_json(plan), warehouse, chosen.rows, chosen.peer_size, chosen.peer_batches)
+            create, write, read = PEERS[name]
+            create(theirs)
+            of_peers[name] = rate(name, theirs, write, read, kills=chosen.kill)
     for name, found in rates.items():
-        print(f"{name}: {found / of_peer:.0f}× {PEER}; goal ≥ {WAYS[name].goal:,}/s; all rows as expected", flush=True)
+        against = ", ".join(f"{found / of_peer:.0f}× {peer}" for peer, of_peer in of_peers.items())
+        print(f"{name}: {against}; goal ≥ {WAYS[name].goal:,}/s; all rows as expected", flush=True)
     return 0 if all(found >= WAYS[name].goal for name, found in rates.items()) else 1
 
 
@@ -246,6 +251,20 @@ def read_ours(job: Job) -> pa.Table:
     (destination,) = plan_from_json(job.plan).destinations
     kind = power(sink_kind(destination.kind), ReadsAtOnePosition, to="read tables")
     return kind.open_tables(destination, STREAM, "live")[TABLE.name].arrow()
+
+
+def by_dlt(job: Job, reports: Pipe) -> None:
+    lake_dlt.write(job.warehouse, job.rows, job.size, job.batches, reports)
+
+
+PEERS: dict[str, tuple[Callable[[Job], None], Callable[[Job, Pipe], None], Callable[[Job], pa.Table]]] = {
+    "pyiceberg upsert": (create_peer, by_upsert, read_peer),
+    "dlt merge": (
+        lambda job: lake_dlt.create(job.warehouse, job.rows),
+        by_dlt,
+        lambda job: lake_dlt.read(job.warehouse),
+    ),
+}
 
 
 if __name__ == "__main__":
