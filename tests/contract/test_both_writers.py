@@ -23,6 +23,7 @@ from seamline.domain.ledger import StreamId
 from seamline.ports import Joining
 from seamline.sinks.iceberg import spark_tables
 from seamline.sinks.iceberg.data_files import written_file
+from seamline.sinks.iceberg.io import LOCAL_IO
 from seamline.sinks.iceberg.layout import TAKEN, TableLayout
 from seamline.sinks.iceberg.manifests import read_head, read_metadata
 from seamline.sinks.iceberg.options import LakeOptions
@@ -234,7 +235,7 @@ def test_rows_behind_deletion_vectors_take_the_place_of_a_live_table_s(frames: S
         found = read_head(arriving.location)
         assert {entry.data_file.file_format for entry in found.deletes} == {FileFormat.PUFFIN}
         joining = Joining("run", (table,), StreamId("s_incremental_1", "lake"), "ns_incremental_1")
-        placed = Placing(options, "m").of_join(joining, {"t": live.location}, {"t": arriving.location})
+        placed = Placing(options, LOCAL_IO, "m").of_join(joining, {"t": live.location}, {"t": arriving.location})
     (move,) = placed.moves
     live.location = move.new
     assert live.digest() == live.digest_by(frames) == arriving.digest()

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, cast
 
@@ -99,11 +98,8 @@ def test_after_any_kill_all_tables_stand_at_the_ledger_s_position(
     world: PostgresLakeWorld, sink_database: Connection, tmp_path: Path, place: str, is_applied: bool | None
 ) -> None:
     begun(world)
-    connection = replace(sink_database, extra={})
-    worker = get_context("spawn").Process(target=lake_worker.commit, args=(tmp_path, connection, place, "hudi"))
-    worker.start()
-    worker.join(60)
-    assert worker.exitcode == -signal.SIGKILL
+    killed = lake_worker.exit_code_of_commit(tmp_path, sink_database, place, lake="hudi")
+    assert killed == -signal.SIGKILL
     again = Applying(world)
     is_applied = again.next_offset == 20 if is_applied is None else is_applied
     assert again.next_offset == (20 if is_applied else 10)

@@ -5,7 +5,6 @@ import signal
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from multiprocessing import get_context
 from typing import Any, cast
 
 import duckdb
@@ -109,12 +108,8 @@ def test_a_worker_that_is_killed_amid_its_files_leaves_tables_and_ledger_as_they
 ) -> None:
     published(world).span(*(insert(ACCOUNT, **account(n)) for n in (1, 2)), insert(AUDIT, actor="x", action="y"))
     warehouse = dict(world.destination.options)["warehouse"]
-    connection = replace(sink_database, extra={})
-    arguments = (warehouse, connection, "app.dml_half=kill9@1")
-    worker = get_context("spawn").Process(target=lake_worker.commit, args=arguments)
-    worker.start()
-    worker.join(60)
-    assert worker.exitcode == -signal.SIGKILL
+    killed = lake_worker.exit_code_of_commit(warehouse, sink_database, "app.dml_half=kill9@1", lake="iceberg")
+    assert killed == -signal.SIGKILL
     again = Applying(world)
     assert again.next_offset == 10
     assert world.rows(ACCOUNT) == texts(account(1), account(2))
