@@ -18,6 +18,7 @@ from seamline.adapters.connections import Connection, parsed
 from seamline.plan.model import DerivedTablePlan, NightlyPlan, SyncPlan, TablePlan, plan_to_json
 from seamline.platform.store import PlatformStore
 from seamline.sync.onboard import publish
+from seamline_spark.stream_host.spark_streams import iceberg_jars
 from tests.integration.bank_writers import Writers, writing
 from tests.integration.captured import Captured, captured
 from tests.integration.databases import postgres_database
@@ -92,7 +93,8 @@ class Scene:
         self.chain.hosts.environment = self.environment_of(machine)
         python = f"spark.pyspark.driver.python={sys.executable}"
         submit = str(PROGRAMS / "spark-submit")
-        self.chain.hosts.runner = (submit, "--master", self.cluster.master, "--conf", python)
+        jars = ",".join(map(str, iceberg_jars()))
+        self.chain.hosts.runner = (submit, "--master", self.cluster.master, "--conf", python, "--jars", jars)
         return self.chain.hosts.start("--slots", "4")
 
     def stream_is_up(self) -> None:
