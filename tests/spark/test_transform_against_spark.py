@@ -244,6 +244,13 @@ MISTAKEN_FUNCTIONS = (
     ("def transform(frame):\n    return 7\n", 1, "returns int, which is no DataFrame"),
     ("def transform(frame:\n", 1, "this is not Python"),
     ("def other(frame):\n    return frame\n", 1, "there is no function `transform`"),
+    (
+        "def transform(frame):\n    return frame.sparkSession.createDataFrame(frame.rdd, frame.schema)\n",
+        1,
+        "it has rows that do not come from `edges`",
+    ),
+    ("def transform(frame):\n    return frame.localCheckpoint()\n", 1, "it has rows that do not come from `edges`"),
+    ("def transform(frame):\n    return frame.where(frame['s'].isin([]))\n", 2, "nothing is compared"),
 )
 
 
@@ -293,6 +300,12 @@ MISTAKES = (
     ("SELECT id,\n upper(s) AS x FROM edges", 2, "Upper is not among the expressions of a transform"),
     ("SELECT id, try_cast(b AS int) AS x FROM edges", 1, "makes NULL of what does not fit"),
     ("SELECT id, s || t AS x FROM edges", 1, "the log may leave out s, and the expression needs s, t"),
+    ("SELECT id, s FROM VALUES (1, 'x') AS edges(id, s)", 1, "it has rows that do not come from `edges`"),
+    (
+        "SELECT id, CAST(CAST(m AS DECIMAL(30,4)) AS INT) AS x FROM edges",
+        1,
+        "a cast from decimal.30,4. to int is not taken",
+    ),
 )
 
 
@@ -307,3 +320,11 @@ def test_what_is_no_transform_is_refused_with_its_line(spark: SparkSession, text
     assert mistake.line == line
     assert re.search(what, mistake.what), mistake.what
     assert mistake.cure
+
+
+def test_the_table_of_another_query_is_not_there(spark: SparkSession) -> None:
+    made(spark, "s")
+    other = replace(TABLE, name="other")
+    found = analysed(spark, other, RowTransform("include/transforms/other.sql", "SELECT id, s FROM edges"))
+    assert isinstance(found, list)
+    assert "edges" in found[0].what

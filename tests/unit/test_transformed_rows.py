@@ -10,9 +10,11 @@ import pytest
 
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import KeyedChange, TableChanges
+from seamline.domain.digest import Segment
 from seamline.domain.errors import Refused, SchemaConflict
 from seamline.domain.row_transform import Expression, RowTransform
 from seamline.domain.unavailable_values import STAND_INS
+from seamline.kinds.arrow_view import ArrowView
 from seamline.kinds.found import source_kind
 from seamline.plan.compile import compile_plan, config_hash
 from seamline.plan.explain import explain
@@ -25,6 +27,7 @@ from seamline.transform.changes import TransformedChanges
 from seamline.transform.rows import made_of, target_rows
 from seamline.values.build import batch_of, rows_of
 from seamline.values.changes import change_batch
+from tests.log_topic import position
 from tests.unit.declared import SYNC, write_declarations
 from tests.unit.test_plan import ACCOUNT, LEDGER
 
@@ -151,13 +154,17 @@ def test_another_query_is_an_altered_table_unless_it_is_loaded_again_with_the_sa
     plan = compile_plan(load_declarations(declared(tmp_path)), "settlement")
     table = TablePlan("client", None, CLIENT, MASKED)
     known = replace(plan, tables=(table,))
-    other = replace(MASKED, text=MASKED.text.replace("'-'", "'?'"))
+    said = replace(MASKED.columns[1], args=(MASKED.columns[1].args[0], literal("?")))
+    # The text may be the same: what Spark makes of it is not, as another day's `DATE 'today'`.
+    other = replace(MASKED, columns=(MASKED.columns[0], said, *MASKED.columns[2:]))
     now = replace(plan, tables=(replace(table, transform=other),))
     none = replace(plan, tables=(replace(table, transform=None),))
     assert altered(known, known, ListChange()) == []
     assert altered(known, now, ListChange()) == ["client"]
     assert altered(known, now, ListChange(again=("client",))) == []
     assert altered(known, none, ListChange(again=("client",))) == ["client"]
+    rewritten = replace(MASKED, text=f"-- a comment\n{MASKED.text}")
+    assert altered(known, replace(plan, tables=(replace(table, transform=rewritten),)), ListChange()) == []
     assert table.fingerprint != now.tables[0].fingerprint
 
 
@@ -272,3 +279,43 @@ def test_a_row_that_goes_is_known_by_its_key(decoder: TransformedChanges) -> Non
     batch = change_batch(MASKED.planned, changes, decoder)
     assert batch.rows.column("id").to_pylist() == [1]
     assert batch.deleted == pa.array([True])
+
+
+def test_nothing_is_computed_of_a_row_that_goes(decoder: TransformedChanges) -> None:
+    """Here it would end the stream: the log has its key alone, and the branch of NULL does not take that key."""
+    narrow = Expression("cast", "tinyint", (column(CLIENT, "id"),))
+    is_small = Expression("less", "boolean", (column(CLIENT, "limit"), literal("100.00", "decimal(5,2)")))
+    either = Expression("case", "tinyint", (is_small, literal("0", "tinyint"), narrow))
+    target = replace(
+        MASKED.planned, columns=(CLIENT.columns[0], Column("code", Kind.INTEGER, "tinyint", nullable=False, length=8))
+    )
+    for condition in (None, Expression("less", "boolean", (either, literal("9", "tinyint")))):
+        transform = replace(MASKED, target=target, columns=(MASKED.columns[0], either), condition=condition)
+        decoding = TransformedChanges(decoder.decoder, {"client": (CLIENT, transform)})
+        changes = TableChanges("client", changes_in=1)
+        changes.keyed = [
+            KeyedChange(b'{"id": 5000}', True, True, image("m", "1.00", 5000), 7),
+            KeyedChange(b'{"id": 5001}', False, True, image("m", "1.00", 5001), 8),
+        ]
+        batch = change_batch(target, changes, decoding)
+        assert batch.deleted == pa.array([True, False])
+        assert batch.rows.column("id").to_pylist() == [5000, 5001]
+        assert batch.rows.column("code").to_pylist() == [None, 0]
+
+
+def test_a_value_that_the_log_leaves_out_and_no_expression_needs_stops_no_filter(decoder: TransformedChanges) -> None:
+    filtering = TransformedChanges(decoder.decoder, {"client": (CLIENT, LARGE)})
+    changes = TableChanges("client", changes_in=1)
+    changes.keyed = [KeyedChange(b'{"id": 1}', False, True, image(STAND_INS[0], "100.01"), 7)]
+    batch = change_batch(LARGE.planned, changes, filtering)
+    assert batch.deleted == pa.array([False])
+    assert batch.missing is None
+    assert batch.rows.column("large").to_pylist() == [True]
+
+
+def test_totals_of_rows_in_arrow_are_exact() -> None:
+    wide = Table("t", (Column("x", Kind.DECIMAL, "numeric(38,10)", precision=38, scale=10),))
+    rows = batch_of(wide, [(Decimal("12345678901234567890.1234567891"),), (Decimal("0.0000000002"),)])
+    view = ArrowView(position(1), {wide: lambda: iter([rows])})
+    found = view.totals(Segment("t"), column="x", by=())
+    assert found == {(): (2, Decimal("12345678901234567890.1234567893"))}

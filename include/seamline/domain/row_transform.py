@@ -4,6 +4,7 @@ The analysis runs once, at preflight (`seamline_spark.transform`). Tasks have it
 nothing. Operations are those of `evaluate.py`, and no others.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -105,6 +106,12 @@ def transform_to_json(transform: RowTransform) -> dict[str, Any]:
         "columns": [_to_json(one) for one in transform.columns],
         "condition": _to_json(transform.condition) if transform.condition else None,
     }
+
+
+def meaning_of(transform: RowTransform) -> str:
+    """What is computed, whatever the file says: a query may mean something else on another day or by another Spark."""
+    condition = _to_json(transform.condition) if transform.condition else None
+    return json.dumps([[_to_json(one) for one in transform.columns], condition])
 
 
 def transform_from_json(document: Mapping[str, Any]) -> RowTransform:

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from decimal import Decimal
+from decimal import Decimal, localcontext
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +15,9 @@ from seamline.ports import RowHash
 from seamline.values import digest
 from seamline.values.build import values_of
 from seamline.values.segments import bucket_digests, in_segment, narrowed, texts_of
+
+# Sums are exact: a decimal of 65 digits, of more rows than any table has.
+_SUM_DIGITS = 100
 
 # The rows of a table in the typed form; each call reads them again.
 Batches = Callable[[], Iterator[pa.RecordBatch]]
@@ -75,7 +78,8 @@ class ArrowView:
             groups = texts_of([table.column(name) for name in by], rows)
             for group, value in zip(map(group_key, groups), values, strict=True):
                 count, total = found.get(group, (0, None))
-                found[group] = count + 1, total if value is None else (total or Decimal(0)) + value
+                with localcontext(prec=_SUM_DIGITS):
+                    found[group] = count + 1, total if value is None else (total or Decimal(0)) + value
         return found
 
     def float_summaries(self, segment: Segment) -> Mapping[str, FloatSummary]:

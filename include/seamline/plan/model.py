@@ -12,7 +12,7 @@ from seamline.domain.catalogue import Table, fingerprint, table_from_json, table
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.names import NameLimit, NameUnit
-from seamline.domain.row_transform import RowTransform, transform_from_json, transform_to_json
+from seamline.domain.row_transform import RowTransform, meaning_of, transform_from_json, transform_to_json
 from seamline.domain.runs import PUBLISH, PUT_TABLES_IN_PLACE, RunKind, RunState
 from seamline.domain.staged_cut import CutSource
 from seamline.domain.table_places import TablePlaces
@@ -156,7 +156,7 @@ class TablePlan:
         made = fingerprint(self.target)
         if self.transform is None:
             return made
-        return hashlib.sha256(f"{made}\0{self.transform.text}".encode()).hexdigest()[: len(made)]
+        return hashlib.sha256(f"{made}\0{meaning_of(self.transform)}".encode()).hexdigest()[: len(made)]
 
 
 @dataclass(frozen=True, slots=True)

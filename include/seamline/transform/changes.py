@@ -23,34 +23,42 @@ class TransformedChanges:
 
     def rows(self, table: Table, images: Sequence[bytes]) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
         """`ChangeDecoder.rows`: `table` is the target. Its key alone may be asked for, which is the source's."""
-        if table.name not in self.transforms:
-            return self.decoder.rows(table, images)
-        source, transform = self.transforms[table.name]
-        if table.columns != transform.planned.columns:
+        if table.name in self.transforms and table.columns != self.transforms[table.name][1].planned.columns:
+            source, _ = self.transforms[table.name]
             return self.decoder.rows(replace(source, columns=source.key_columns), images)
-        rows, missing = self.decoder.rows(source, images)
-        made = made_of(transform, source, rows)
-        return (made, None) if missing is None else _without(made, _missing(transform, missing))
+        rows, missing, _ = self.held(table, images, deleted=[False] * len(images))
+        return rows, missing
 
     def held(
-        self, table: Table, images: Sequence[bytes]
+        self, table: Table, images: Sequence[bytes], *, deleted: Sequence[bool]
     ) -> tuple[pa.RecordBatch, pa.RecordBatch | None, pa.BooleanArray | None]:
-        """`TakesRowsOut.held`. As in Spark, nothing is computed of a row that the condition does not accept."""
-        source, transform = self.transforms.get(table.name, (table, None))
-        if transform is None or transform.condition is None:
-            return (*self.rows(table, images), None)
+        """`TakesRowsOut.held`. As in Spark, nothing is computed of a row that the condition does not accept. Nor of one
+        that is deleted: the log may have its key alone."""
+        if table.name not in self.transforms:
+            return (*self.decoder.rows(table, images), None)
+        source, transform = self.transforms[table.name]
         rows, missing = self.decoder.rows(source, images)
-        if missing is not None:
-            raise InvariantViolated("a row that may have been filtered out lacks values", table=table.name)
-        accepted = accepted_by(transform, source, rows)
-        made = made_of(transform, source, rows.filter(accepted))
-        numbers = itertools.count()
-        places = pa.array([next(numbers) if one else None for one in accepted.to_pylist()], pa.int64())
+        lacking = {} if missing is None else _missing(transform, missing)
+        computed = pa.array([not one for one in deleted], pa.bool_())
+        accepted = None
+        if transform.condition is not None:
+            if lacking or (missing is not None and transform.condition.inputs & set(missing.schema.names)):
+                raise InvariantViolated("a row that may have been filtered out lacks values", table=table.name)
+            found = accepted_by(transform, source, rows.filter(computed))
+            accepted = pc.fill_null(_spread(found, computed), pa.scalar(value=True))
+            computed = pc.and_(computed, accepted)
+        made = made_of(transform, source, rows.filter(computed))
         arrays = [
-            rows.column(source.columns.index(source.column(name))) if name in source.key else values.take(places)
+            rows.column(source.columns.index(source.column(name))) if name in source.key else _spread(values, computed)
             for name, values in zip(made.schema.names, made.columns, strict=True)
         ]
-        return pa.RecordBatch.from_arrays(arrays, schema=made.schema), None, accepted
+        return (*_without(pa.RecordBatch.from_arrays(arrays, schema=made.schema), lacking), accepted)
+
+
+def _spread(values: pa.Array, places: pa.BooleanArray) -> pa.Array:
+    """Values one after another where `places` has True, and NULL elsewhere."""
+    numbers = itertools.count()
+    return values.take(pa.array([next(numbers) if one else None for one in places.to_pylist()], pa.int64()))
 
 
 def _missing(transform: RowTransform, missing: pa.RecordBatch) -> dict[str, pa.BooleanArray]:

@@ -35,6 +35,8 @@ MOMENTS = ("timestamp", "timestamp_ntz")
 # Arrow's widest decimals.
 _DIGITS_MAX = 76
 _INT64_DIGITS = 19
+# Decimals of so many digits are a long to Spark.
+_LONG_DIGITS = 18
 # Dates of years with four digits have one text everywhere.
 _FIRST_DAY, _LAST_DAY = (pa.scalar(days, pa.int32()) for days in (-719_162, 2_932_896))
 # Arrow writes decimals of so many digits behind the point without an exponent.
@@ -123,6 +125,9 @@ def can_cast(given: str, made: str) -> bool:
     is_number = given in INTEGERS or given.startswith("decimal(")
     if given == made:
         return True
+    if made in INTEGERS[:-1] and given.startswith("decimal("):
+        # Spark goes by way of a double there, which rounds what has more digits.
+        return digits_of(given)[0] <= _LONG_DIGITS
     if made in INTEGERS or made.startswith("decimal("):
         return is_number
     if made == "string":

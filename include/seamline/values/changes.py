@@ -37,9 +37,10 @@ class TakesRowsOut(ChangeDecoder, Protocol):
     """A decoder of tables that hold only some of the source's rows."""
 
     def held(
-        self, table: Table, images: Sequence[bytes]
+        self, table: Table, images: Sequence[bytes], *, deleted: Sequence[bool]
     ) -> tuple[pa.RecordBatch, pa.RecordBatch | None, pa.BooleanArray | None]:
-        """As `rows`, and which of them the table holds; None where it holds all. The others have their key alone."""
+        """As `rows`, and which of them the table holds; None where it holds all. The others have their key alone, as
+        have those that are `deleted`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,7 @@ def change_batch(table: Table, changes: TableChanges, decoder: ChangeDecoder) ->
 
 
 def _keyless(table: Table, changes: TableChanges, decoder: ChangeDecoder) -> ChangeBatch:
-    rows, missing, held = _held(table, list(changes.net), decoder)
+    rows, missing, held = _held(table, list(changes.net), [False] * len(changes.net), decoder)
     if missing is not None:
         raise InvariantViolated("a row of a table without a key lacks values", table=table.name)
     copies = pa.array(list(changes.net.values()), pa.int64())
@@ -206,8 +207,9 @@ def _keyless(table: Table, changes: TableChanges, decoder: ChangeDecoder) -> Cha
 def _keyed(table: Table, changes: TableChanges, decoder: ChangeDecoder) -> ChangeBatch:
     keyed, key = changes.keyed, frozenset(table.key)
     images = [_key_alone(change.row, key) if change.is_delete else change.row for change in keyed]
-    rows, missing, held = _held(table, images, decoder)
-    deleted = pa.array([change.is_delete for change in keyed], pa.bool_())
+    goes = [change.is_delete for change in keyed]
+    rows, missing, held = _held(table, images, goes, decoder)
+    deleted = pa.array(goes, pa.bool_())
     met = pa.array([change.met_row for change in keyed], pa.bool_())
     if held is not None:
         # A row that is not held any more goes, whether it was held before or not.
@@ -228,9 +230,11 @@ def _keyed(table: Table, changes: TableChanges, decoder: ChangeDecoder) -> Chang
 
 
 def _held(
-    table: Table, images: Sequence[bytes], decoder: ChangeDecoder
+    table: Table, images: Sequence[bytes], deleted: Sequence[bool], decoder: ChangeDecoder
 ) -> tuple[pa.RecordBatch, pa.RecordBatch | None, pa.BooleanArray | None]:
-    return decoder.held(table, images) if isinstance(decoder, TakesRowsOut) else (*decoder.rows(table, images), None)
+    if isinstance(decoder, TakesRowsOut):
+        return decoder.held(table, images, deleted=deleted)
+    return (*decoder.rows(table, images), None)
 
 
 def _old_keys(

@@ -24,6 +24,7 @@ _LINE = re.compile(r"line (\d+)")
 _LOGICAL = "org.apache.spark.sql.catalyst.plans.logical"
 # What stands for a column that no expression may have as its input.
 _OPAQUE = "string"
+_LEAVES = ("LogicalRDD", "LocalRelation")
 _JOB = (
     "joins, aggregates, windows, DISTINCT, LIMIT and subqueries need more than one row: a transform of a stream has"
     " projections and filters of one table; compute the rest from the cut, as `derived:`"
@@ -58,8 +59,8 @@ class _Row:
 def analysed(session: SparkSession, source: Table, transform: RowTransform) -> RowTransform | list[Mistake]:
     """The transform with its target, or all that is wrong with it as far as it can be seen."""
     try:
-        plan = _plan(session, source, transform)
-        names, row, made = _walk(plan, source)
+        plan, start = _plan(session, source, transform)
+        names, row, made = _walk(plan, source, start)
         condition = _joined(row.conditions)
     except _MistakeFound as found:
         return [found.mistake]
@@ -76,7 +77,11 @@ def analysed(session: SparkSession, source: Table, transform: RowTransform) -> R
 # ---- Spark's plan ---------------------------------------------------------------------------------------------------
 
 
-def _plan(session: SparkSession, source: Table, transform: RowTransform) -> Any:
+# The columns of the source, by the ids that Spark gives them in the frame that stands for the table.
+_Start = Mapping[int, Expression]
+
+
+def _plan(session: SparkSession, source: Table, transform: RowTransform) -> tuple[Any, _Start]:
     # The session is the analysis's own. Upper and lower case are two names here.
     session.conf.set("spark.sql.caseSensitive", "true")
     schema = StructType(
@@ -86,9 +91,13 @@ def _plan(session: SparkSession, source: Table, transform: RowTransform) -> Any:
         ]
     )
     frame = session.createDataFrame([], schema)
+    start = {
+        one.exprId().id(): Expression("column", spark_type(column), value=column.name)
+        for one, column in zip(_each(_analysed_plan(frame).output()), source.columns, strict=True)
+    }
     try:
         made = by_function(transform, frame) if transform.is_function else _queried(session, source, transform, frame)
-        return made._jdf.queryExecution().analyzed()
+        return _analysed_plan(made), start
     except PySparkException as exc:
         message = str(exc)
         line = _LINE.search(message)
@@ -99,6 +108,10 @@ def _plan(session: SparkSession, source: Table, transform: RowTransform) -> Any:
         raise _MistakeFound(exc.line, exc.what, "It holds `def transform(frame):`, which returns a DataFrame") from exc
 
 
+def _analysed_plan(frame: DataFrame) -> Any:
+    return frame._jdf.queryExecution().analyzed()
+
+
 def _queried(session: SparkSession, source: Table, transform: RowTransform, frame: DataFrame) -> DataFrame:
     frame.createOrReplaceTempView(_quoted(source.name))
     try:
@@ -106,7 +119,8 @@ def _queried(session: SparkSession, source: Table, transform: RowTransform, fram
         _require_query(session, parsed)
         return session.sql(transform.text)
     finally:
-        session.catalog.dropTempView(_quoted(source.name))
+        # Unlike the maker of a view, this takes the name as it is.
+        session.catalog.dropTempView(source.name)
 
 
 def _quoted(name: str) -> str:
@@ -124,9 +138,9 @@ def _require_query(session: SparkSession, parsed: Any) -> None:
 _Made = tuple[Expression, bool, int]
 
 
-def _walk(plan: Any, source: Table) -> tuple[list[str], _Row, list[_Made]]:
+def _walk(plan: Any, source: Table, start: _Start) -> tuple[list[str], _Row, list[_Made]]:
     """Names, rows, and per column its expression, whether it may be NULL, and its line."""
-    row = _rows_of(plan, source)
+    row = _rows_of(plan, source, start)
     outputs = list(_each(plan.output()))
     lines = _lines(plan)
     made = [
@@ -136,29 +150,37 @@ def _walk(plan: Any, source: Table) -> tuple[list[str], _Row, list[_Made]]:
     return [str(one.name()) for one in outputs], row, made
 
 
-def _rows_of(plan: Any, source: Table) -> _Row:
+def _rows_of(plan: Any, source: Table, start: _Start) -> _Row:
     kind = _class(plan)
     if kind in ("SubqueryAlias", "View"):
         (child,) = _each(plan.children())
-        return _passing(plan, _rows_of(child, source))
-    if kind == "LogicalRDD" or kind == "LocalRelation":
-        return _Row(
-            {
-                one.exprId().id(): Expression("column", spark_type(column), value=column.name)
-                for one, column in zip(_each(plan.output()), source.columns, strict=True)
-            }
-        )
+        return _passing(plan, _rows_of(child, source, start))
+    if kind in _LEAVES:
+        return _leaf(plan, source, start)
     if kind == "Filter":
-        row = _rows_of(plan.child(), source)
+        row = _rows_of(plan.child(), source, start)
         row.line = row.line if row.conditions else _line(plan.condition()) or 1
         row.conditions.append(_made(plan.condition(), row, source))
         return row
     if kind == "Project":
-        row = _rows_of(plan.child(), source)
+        row = _rows_of(plan.child(), source, start)
         return _Row(
             {one.exprId().id(): _made(one, row, source) for one in _each(plan.projectList())}, row.conditions, row.line
         )
     raise _MistakeFound(_first_line(plan), f"{kind} is not row by row", _JOB)
+
+
+def _leaf(plan: Any, source: Table, start: _Start) -> _Row:
+    """The table itself. A leaf that is not made of the frame holds whatever its author has put there."""
+    ids = [one.exprId().id() for one in _each(plan.output())]
+    if not set(ids) <= start.keys():
+        raise _MistakeFound(
+            _first_line(plan),
+            f"it has rows that do not come from `{source.name}`",
+            "Make every column of the frame or the table that is given, by expressions: no VALUES, no createDataFrame,"
+            " no RDD, no checkpoint",
+        )
+    return _Row({one: start[one] for one in ids})
 
 
 def _passing(plan: Any, row: _Row) -> _Row:

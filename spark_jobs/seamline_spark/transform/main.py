@@ -30,7 +30,7 @@ def main() -> int:
 
 def _answer(session: SparkSession, asked: Mapping[str, Any]) -> Mapping[str, Any]:
     source, transform = table_from_json(asked["source"]), transform_from_json(asked["transform"])
-    found = analysed(session, source, transform)
+    found = analysed(session.newSession(), source, transform)
     about = {"table": source.name, "file": transform.file}
     if isinstance(found, list):
         return {**about, "mistakes": [asdict(one) for one in found]}

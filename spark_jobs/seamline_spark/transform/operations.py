@@ -107,6 +107,8 @@ def _arithmetic(op: str) -> Callable[[Any, tuple[Expression, ...]], Expression]:
 
 def _comparison(op: str) -> Callable[[Any, tuple[Expression, ...]], Expression]:
     def made(node: Any, args: tuple[Expression, ...]) -> Expression:
+        if len(args) < 2:  # noqa: PLR2004
+            raise Unsupported(node, f"{_shown(node)}: nothing is compared", "Name a value, or leave it out")
         for other in args[1:]:
             if not evaluate.can_compare(op, args[0].type, other.type):
                 raise Unsupported(node, f"{_shown(node)}: {args[0].type} and {other.type} are not compared")
