@@ -269,7 +269,8 @@ def _missing_values(
     alone has then not changed either; else the value would be needed."""
     if not source.is_keyed:
         return
-    toastable = {column.name for column in source.columns if column.toastable}
+    # The log has the key of every row.
+    toastable = {column.name for column in source.columns if column.toastable and column.name not in source.key}
     cure = "Compute it from this column alone, or pass the column on"
     for one, _, line in made:
         if len(one.inputs) > 1 and (left_out := sorted(one.inputs & toastable)):
