@@ -25,7 +25,11 @@ class _AllButOut:
         self.rows = decoder.rows
 
     def held(
-        self, table: Table, images: Sequence[bytes]
+        self,
+        table: Table,
+        images: Sequence[bytes],
+        *,
+        deleted: Sequence[bool],  # noqa: ARG002
     ) -> tuple[pa.RecordBatch, pa.RecordBatch | None, pa.BooleanArray | None]:
         rows, missing = self.rows(table, images)
         return rows, missing, pa.array([name != "out" for name in rows.column("name").to_pylist()])

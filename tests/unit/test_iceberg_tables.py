@@ -104,9 +104,14 @@ def test_a_load_that_nobody_publishes_is_dropped_and_one_that_a_publish_has_begu
     replaced_by = [world.load(table, [account(3)] if table is ACCOUNT else []) for table in TABLES]
     world.sink().publish(STREAM, replaced_by, publication=publication(run_id="run-2"))
     world.load(ACCOUNT, [account(1)])
+    # Where Spark makes a table of somebody else's, in the same namespace.
+    theirs = Path(options.warehouse, "settlement", "theirs", "data", "one.parquet")
+    theirs.parent.mkdir(parents=True)
+    theirs.write_bytes(b"PAR1")
     assert drop_abandoned(options.warehouse, "settlement") == 0
     monkeypatch.setattr("seamline.sinks.lake.loads.ABANDONED_AFTER_S", -60)
     assert drop_abandoned(options.warehouse, "settlement") == 1
+    assert theirs.exists()
     Applying(world).span(insert(ACCOUNT, **account(4)))
     assert world.rows(ACCOUNT) == texts(account(3), account(4))
 

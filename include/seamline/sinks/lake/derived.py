@@ -5,7 +5,6 @@ is, and becomes a snapshot of its own table when its cut is published. Both side
 the files, and summed here.
 """
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -25,8 +24,8 @@ from seamline.kinds.bulk import ArrowRows, StagedPlace
 from seamline.kinds.derived import BREAKS_LISTED, Groups, StagedPart, frame_schema, verdict_of_groups
 from seamline.plan.model import DerivedTablePlan, DestinationPlan
 from seamline.ports import Load
-from seamline.sinks.lake.files import make_folder, namespace_folder, new_location, remove_folder, sync
-from seamline.sinks.lake.loads import is_claimed, load, name_of, staged_files
+from seamline.sinks.lake.files import root_of, sync
+from seamline.sinks.lake.loads import load, name_of, new_place, staged_files
 from seamline.sinks.lake.pointers import Pointers
 from seamline.sinks.lake.read_back import location_in
 from seamline.sinks.lake.storage import RowStorage
@@ -81,10 +80,9 @@ class LakeDerived:
         for batch in self._pinned(destination, load, columns).batches_of(slice(part.start, part.end)):
             yield _frame(chosen, self.storage.typed(chosen, batch))
 
-    def stage_derived(self, destination: DestinationPlan, table: Table, rows: pa.Table, *, run_id: str) -> Load:
-        location = self._location(table, run_id)
-        remove_folder(location)
-        make_folder(location)
+    def stage_derived(self, destination: DestinationPlan, table: Table, rows: pa.Table, *, run_id: str) -> Load:  # noqa: ARG002
+        # Of this attempt: one that wakes up late writes where nobody looks any more.
+        location = new_place(root_of(self.warehouse), self.loads_in, table.name)
         definition = location / _DEFINITION
         definition.write_bytes(schema_of(table).serialize())
         sync(definition)
@@ -107,14 +105,6 @@ class LakeDerived:
             Groups(found.num_rows, _amount(derived, found), unexpected),
             position=position,
         )
-
-    def _location(self, table: Table, run_id: str) -> FilePath:
-        """The folder of the run's last attempt, but where a publish has begun to make a table of that."""
-        marked = hashlib.sha256(f"{run_id} {table.name}".encode()).hexdigest()[:16]
-        location = namespace_folder(self.warehouse, self.loads_in) / f"derived-{marked}"
-        if is_claimed(location):
-            return new_location(self.warehouse, self.loads_in, table.name)
-        return location
 
     def _pinned(self, destination: DestinationPlan, load: Load, columns: Sequence[Column]) -> PinnedFiles:
         with closing(open_session(resolve(destination.connection), application_name="seamline derives")) as session:

@@ -38,6 +38,8 @@ from seamline.values.arrow import require_schema
 from seamline.values.digest import segment_digest
 
 _RECEIPT = "receipt.json"
+# In every folder that a load has made: another one in the same place is somebody's table.
+_LOAD = "load"
 # In a folder from which a publish was begun: its files may be those of a live table.
 _CLAIM = "claimed"
 # A staged table may wait days for somebody.
@@ -79,8 +81,7 @@ class LakeLoadArea:
                 f"the warehouse {self._warehouse} is no folder here", hint="make it, or mount it where it lies"
             )
         for table in tables:
-            location = new_location(self._warehouse, self._namespace, table.name)
-            make_folder(location)
+            location = new_place(self._warehouse, self._namespace, table.name)
             self._places.append(location)
             places[table.name] = StagedPlace(table, self._namespace, name_of(self._warehouse, location))
         return places
@@ -99,6 +100,14 @@ class LakeLoadArea:
             remove_folder(path)
 
 
+def new_place(warehouse: FilePath, namespace: str, table: str) -> FilePath:
+    """A folder for one attempt to load this table."""
+    location = new_location(warehouse, namespace, table)
+    make_folder(location)
+    write_whole(location / _LOAD, "")
+    return location
+
+
 Parts = Callable[[pa.Table], Iterable[pa.Table]]
 """Divides stored rows into those of one file each."""
 
@@ -111,6 +120,8 @@ def load(
         raise Refused("a lake takes no native copy", table=place.table.name)
     require_schema(place.table, rows.schema)
     location = location_of(warehouse, place.name)
+    if is_claimed(location):
+        raise Refused(f"the staged table {place.name} is published already", table=place.table.name)
     # What an attempt of this very task has left.
     remove_folder(location / "data")
     remove(location / _RECEIPT)
@@ -183,7 +194,8 @@ def _claims_of(note: FilePath) -> str:
 
 def unclaimed(warehouse: str | FilePath, namespace: str) -> list[FilePath]:
     """The folders of loads whose publish was not begun."""
-    return [location for location in _folders(warehouse, namespace) if not is_claimed(location)]
+    made = [location for location in _folders(warehouse, namespace) if (location / _LOAD).exists()]
+    return [location for location in made if not is_claimed(location)]
 
 
 def _folders(warehouse: str | FilePath, namespace: str) -> list[FilePath]:
