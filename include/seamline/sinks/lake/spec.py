@@ -20,6 +20,10 @@ def _folder(value: str) -> str:
 
 def _warehouse(value: str) -> str:
     if value.startswith("/"):
+        if set("#?") & set(value):
+            raise ValueError(
+                "the warehouse has # or ? in its path: readers of Iceberg take it for a URL, which ends there"
+            )
         return _folder(value)
     known = value.rstrip("/")
     if not (_BUCKET.fullmatch(known) or _HDFS.fullmatch(known)):
