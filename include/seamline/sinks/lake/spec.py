@@ -22,7 +22,7 @@ def _warehouse(value: str) -> str:
     if value.startswith("/"):
         if set("#?") & set(value):
             raise ValueError(
-                "the warehouse has # or ? in its path: readers of Iceberg take it for a URL, which ends there"
+                "the warehouse has # or ? in its path, where clients of Iceberg end a URL"
             )
         return _folder(value)
     known = value.rstrip("/")
