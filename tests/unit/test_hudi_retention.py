@@ -5,14 +5,18 @@ import os
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import Refused
+from seamline.plan.model import DestinationPlan
 from seamline.sinks.hudi import retention
+from seamline.sinks.hudi.catalogue import HudiCatalogue
 from seamline.sinks.hudi.pointer import Pointer
 from seamline.sinks.hudi.retention import Kept, sweep_table
 from seamline.sinks.hudi.state import TableState
@@ -149,6 +153,53 @@ def test_an_owner_that_wakes_after_its_number_was_swept_takes_none(
         timeline.put(41, state, lived.lake.state)
     assert timeline.numbers() == [43]
     assert not timeline.has(state.instant)
+
+
+class NoSession:
+    """What it would be asked for is given by the test."""
+
+    def transaction(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+def of_a_sweep(
+    lived: Lived, monkeypatch: pytest.MonkeyPatch, *, folder: str, held: int
+) -> tuple[Any, HudiCatalogue, DestinationPlan]:
+    """The table in a folder of a later one, none before it; what a cut holds of it."""
+    at = lived.lake.folder.rename(lived.lake.folder.with_name(folder))
+    lived.lake.folder, lived.lake.timeline = at, Timeline(at)
+    pointer = Pointer(at, lived.instants[40])
+    stream = "settlement@hudi"
+    monkeypatch.setattr(HudiCatalogue, "folders", lambda *_: {"ns": [pointer]}, raising=False)
+    monkeypatch.setattr(retention.lake_state, "all_of", lambda *_: [(stream, "t", pointer.instant)])
+    monkeypatch.setattr(retention.cut_rows, "held", lambda *_: [(stream, "t", held)])
+    return NoSession(), HudiCatalogue(str(at.parent.parent)), DestinationPlan("hudi", "hudi", "there", "ns")
+
+
+def test_what_a_cut_holds_stays_though_the_folder_of_an_earlier_table_is_gone(
+    lived: Lived, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = of_a_sweep(lived, monkeypatch, folder="t.2", held=lived.instants[5])
+    assert retention.sweep(*given) > 0
+    lived.require(5, 40)
+
+
+def test_nothing_is_dropped_while_an_instant_that_a_cut_holds_is_not_found(
+    lived: Lived, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = of_a_sweep(lived, monkeypatch, folder="t.2", held=lived.instants[5])
+    lived.lake.timeline.commit_file(lived.instants[5]).unlink()
+    before = lived.files
+    with pytest.raises(Refused, match="is kept, and no folder of the table has it"):
+        retention.sweep(*given)
+    assert lived.files == before
+
+
+def test_a_cut_of_a_table_that_has_left_with_its_folder_stops_no_sweep(
+    lived: Lived, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert retention.sweep(*of_a_sweep(lived, monkeypatch, folder="t.2", held=lived.instants[0] - 1)) > 0
+    lived.require(40)
 
 
 def test_the_test_finds_a_sweep_that_forgets_what_cuts_hold(lived: Lived) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -391,6 +392,36 @@ def test_a_table_that_comes_again_after_it_left_is_another_one_with_later_instan
     assert earlier is not None
     assert earlier.folder.name == "account"
     assert pointer_of(str(tmp_path), "settlement", "account", 1) is None
+
+
+def test_a_table_is_found_though_the_folder_of_the_one_before_it_is_gone(
+    world: MemoryCatalogueWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def comes_again(run_id: str) -> Pointer:
+        left = publication(TABLES[1:], run_id=f"{run_id} without")
+        world.sink().publish(STREAM, [world.load(table, []) for table in TABLES[1:]], publication=left)
+        with world.database.transaction() as state:
+            for gone in [one for one in state.heads if one[1].startswith("account")]:
+                del state.heads[gone]
+        loads = [world.load(table, []) for table in TABLES]
+        world.sink().publish(STREAM, loads, publication=publication(run_id=run_id))
+        return pointer(world, "account")
+
+    begun(world)
+    # As long as a row leads to the first folder, it is not taken again.
+    left = publication(TABLES[1:], run_id="run-2")
+    world.sink().publish(STREAM, [world.load(table, []) for table in TABLES[1:]], publication=left)
+    loads = [world.load(table, []) for table in TABLES]
+    world.sink().publish(STREAM, loads, publication=publication(run_id="run-3"))
+    second = pointer(world, "account")
+    assert second.folder.name == "account.2"
+    shutil.rmtree(tmp_path / "settlement" / "account")
+    assert pointer_of(str(tmp_path), "settlement", "account", second.instant) == second
+    monkeypatch.setattr(instants, "now", lambda: 20200101000000000)
+    third = comes_again("run-4")
+    assert third.folder.name == "account"
+    assert third.instant > second.instant, "also behind what lies in a later folder"
+    assert pointer_of(str(tmp_path), "settlement", "account", second.instant) == second
 
 
 def test_a_live_table_of_another_schema_is_not_written(

@@ -16,7 +16,7 @@ from seamline.domain.errors import NotCaughtUp, Refused, SchemaConflict, Transie
 from seamline.domain.ledger import StreamId
 from seamline.ports import Joining, Load
 from seamline.sinks.hudi.data_files import new_name, written_file
-from seamline.sinks.hudi.pointer import Pointer, folders_of
+from seamline.sinks.hudi.pointer import Pointer, folders_of, folders_there
 from seamline.sinks.hudi.state import DataFile, TableState
 from seamline.sinks.hudi.timeline import NumberTaken, Timeline
 from seamline.sinks.hudi.types import avro_schema
@@ -121,18 +121,18 @@ def _require_same_columns(head: TableState, table: Table) -> None:
 
 def _free(place: Place, table: Table, named: set[Path], stream: StreamId) -> tuple[Timeline, int]:
     """A new table's folder: one that no table has or had, but for an attempt of this stream to publish the very table.
-    And the newest instant of those before it.
+    And the newest instant of all that are there.
 
     Refused: somebody else's table lies there.
     """
-    floor = 0
+    there = map(Timeline, folders_there(place.warehouse, place.namespace, table.name))
+    floor = max((timeline.newest().instant for timeline in there if timeline.is_there), default=0)
     for folder in folders_of(place.warehouse, place.namespace, table.name):
         timeline = Timeline(folder)
         head = _earlier(timeline, table, stream)
         if folder not in named and (head is None or head.schema == avro_schema(table)):
             timeline.make()
             return timeline, floor
-        floor = max(floor, head.instant if head else 0)
     raise AssertionError("folders have no end")
 
 

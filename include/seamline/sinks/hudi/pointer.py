@@ -6,7 +6,7 @@ and left its sync, the next one gets `<table>.2`, and so on; its instants are be
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from seamline.sinks.lake.files import local, namespace_folder
 
 _PLAIN = re.compile(r"[^A-Za-z0-9_]+")
 _READABLE_MAX = 100
+_AGAIN = re.compile(r"[1-9][0-9]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +40,41 @@ class Pointer:
 
 def folders_of(warehouse: str, namespace: str, table: str) -> Iterator[Path]:
     """The folders that tables of this name have, one after another, without end."""
-    readable = _PLAIN.sub("-", table)[:_READABLE_MAX]
     place = local(namespace_folder(warehouse, namespace))
     for generation in itertools.count(1):
-        yield place / (readable if generation == 1 else f"{readable}.{generation}")
+        yield place / (_readable(table) if generation == 1 else f"{_readable(table)}.{generation}")
+
+
+def folders_there(warehouse: str, namespace: str, table: str) -> list[Path]:
+    """Those of them that are there, one after another: the earlier ones may be gone, with what lay there."""
+    place = local(namespace_folder(warehouse, namespace))
+    found = {_generation(folder, table): folder for folder in place.iterdir()} if place.is_dir() else {}
+    return [found[generation] for generation in sorted(found) if generation]
+
+
+def is_folder_of(folder: Path, warehouse: str, namespace: str, table: str) -> bool:
+    """By its name, whether it is there or not."""
+    return folder.parent == local(namespace_folder(warehouse, namespace)) and _generation(folder, table) > 0
 
 
 def pointer_of(warehouse: str, namespace: str, table: str, instant: int) -> Pointer | None:
     """Where the table lies, or lay, that has this instant; None where that is gone."""
-    there = itertools.takewhile(Path.exists, folders_of(warehouse, namespace, table))
-    return next((Pointer(folder, instant) for folder in there if Timeline(folder).has(instant)), None)
+    return pointer_in(folders_there(warehouse, namespace, table), instant)
+
+
+def pointer_in(folders: Iterable[Path], instant: int) -> Pointer | None:
+    return next((Pointer(folder, instant) for folder in folders if Timeline(folder).has(instant)), None)
+
+
+def _readable(table: str) -> str:
+    return _PLAIN.sub("-", table)[:_READABLE_MAX]
+
+
+def _generation(folder: Path, table: str) -> int:
+    """0 of a folder of another name."""
+    name, _, number = folder.name.partition(".")
+    if name != _readable(table):
+        return 0
+    if folder.name == name:
+        return 1
+    return int(number) if _AGAIN.fullmatch(number) and number != "1" else 0

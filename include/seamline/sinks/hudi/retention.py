@@ -18,7 +18,8 @@ from seamline.databases.postgres.client import Session
 from seamline.domain.errors import Refused
 from seamline.plan.model import INCREMENTAL, DestinationPlan
 from seamline.sinks.hudi.catalogue import HudiCatalogue
-from seamline.sinks.hudi.pointer import Pointer, pointer_of
+from seamline.sinks.hudi.instants import text_of
+from seamline.sinks.hudi.pointer import Pointer, folders_there, is_folder_of, pointer_in
 from seamline.sinks.hudi.state import changed_files
 from seamline.sinks.hudi.timeline import Timeline
 from seamline.sinks.lake import cut_rows
@@ -45,14 +46,17 @@ class Kept:
 
 
 def sweep(session: Session, catalogue: HudiCatalogue, destination: DestinationPlan) -> int:
-    """How many files and folders have left."""
+    """How many files and folders have left. Refused, and nothing has: see `kept_instants`."""
     kept = kept_instants(session, catalogue, destination)
     count = sum(sweep_table(one) for one in kept.values() if Timeline(one.pointer.folder).is_there)
     return count + _drop_folders(catalogue.warehouse, destination.namespace, named=kept)
 
 
 def kept_instants(session: Session, catalogue: HudiCatalogue, destination: DestinationPlan) -> dict[Path, Kept]:
-    """By folder, of every table of the destination that has a row."""
+    """By folder, of every table of the destination that has a row.
+
+    Refused: an instant is to be kept and no folder has it, though the table's folder is as old.
+    """
     with session.transaction():
         found = catalogue.folders(session)
         recent = lake_state.all_of(session, destination.name)
@@ -64,12 +68,33 @@ def kept_instants(session: Session, catalogue: HudiCatalogue, destination: Desti
         if name == namespace or name.startswith(f"{namespace}_incremental_")
         for pointer in pointers
     }
+    there: dict[str, list[Path]] = {}
     for instants, is_recent in ((recent, True), (held, False)):
         for stream, table, instant in instants:
-            place = pointer_of(catalogue.warehouse, namespace, table, instant)
-            if place is not None and place.folder in kept and INCREMENTAL not in stream:
+            if INCREMENTAL in stream:
+                continue
+            if table not in there:
+                there[table] = folders_there(catalogue.warehouse, namespace, table)
+            place = pointer_in(there[table], instant)
+            if place is None:
+                named = [one for one in kept if is_folder_of(one, catalogue.warehouse, namespace, table)]
+                _require_gone(table, instant, named)
+            elif place.folder in kept:
                 (kept[place.folder].recent if is_recent else kept[place.folder].held).add(instant)
     return kept
+
+
+def _require_gone(table: str, instant: int, folders: Iterable[Path]) -> None:
+    """Refused where one of the table's folders that rows lead to may have been the instant's. One that begins later is
+    not: what lay there at the instant has left, with its folder."""
+    for folder in folders:
+        timeline = Timeline(folder)
+        if not timeline.is_there or min(timeline.commits().values(), default=0) <= instant:
+            raise Refused(
+                f"instant {text_of(instant)} of table {table} is kept, and no folder of the table has it: {folder}",
+                hint="nothing of the destination is dropped until it is there again, or the cuts that hold it are over",
+                table=table,
+            )
 
 
 def sweep_table(kept: Kept) -> int:

@@ -117,6 +117,14 @@ class Timeline:
         self._show(number, state)
         return number, state
 
+    def newest(self) -> TableState:
+        """Of the newest number, whatever somebody has made of the table since."""
+        number = self.newest_number()
+        if number < 0:
+            return TableState()
+        path = self.number_file(number)
+        return TableState.parsed(path.read_text(encoding="utf-8"), path)
+
     def at(self, instant: int) -> TableState:
         """Refused: the instant is gone from the timeline."""
         path = self.commit_file(instant)
