@@ -92,7 +92,7 @@ def staged_head(head: Head, changes: FileChanges, files: NewFiles) -> Head:
         added_rows=sum(map(rows_with_ids, manifests)) if row_id is not None else None,
     )
     write_list(listed, snapshot, manifests, head.io)
-    updates = (AddSnapshotUpdate(snapshot=snapshot), _as_main(number), *let_go(base))
+    updates = (AddSnapshotUpdate(snapshot=snapshot), as_main(number), *let_go(base))
     metadata = update_table_metadata(base, updates, metadata_location=head.location or None)
     location = write_metadata(metadata, files.versioned(version_of(head.location) + 1 if head.location else 0))
     data, deletes = (
@@ -152,7 +152,8 @@ def own_snapshot(metadata: TableMetadata, known: int | None) -> str:
     return "" if snapshot is not None else f"snapshot {known} is gone"
 
 
-def _as_main(snapshot_id: int) -> TableUpdate:
+def as_main(snapshot_id: int) -> TableUpdate:
+    """The table stands at this snapshot from now on."""
     return SetSnapshotRefUpdate(
         ref_name=MAIN_BRANCH,
         type="branch",

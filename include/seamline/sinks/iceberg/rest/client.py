@@ -1,0 +1,238 @@
+"""The calls of a REST catalogue that are made here: pyiceberg's client, and the one call for several tables, which it
+has not."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import requests
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.exceptions import (
+    BadRequestError,
+    ForbiddenError,
+    NamespaceAlreadyExistsError,
+    NamespaceNotEmptyError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    RESTError,
+    TableAlreadyExistsError,
+    UnauthorizedError,
+)
+from pyiceberg.table import CommitTableRequest, TableIdentifier
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, TableUpdate
+from requests.adapters import HTTPAdapter
+
+from seamline.domain.errors import CommitUnknown, Refused, TransientError
+from seamline.sinks.lake.files import url_of
+from seamline.sinks.lake.stores import FilePath
+
+_TRANSACTION = "transactions/commit"
+# Seconds. A server writes a metadata file of each table before it answers.
+_CONNECT_S, _ANSWER_S = 10.0, 120.0
+_CONFLICTS = (404, 409)
+# By this property an empty table is known to be one that a publish has made and not yet filled.
+MADE_BY = "seamline.made-by"
+
+Place = tuple[str, str]
+"""Namespace and name of a table."""
+
+
+class Conflicted(Exception):
+    """A requirement of a commit does not hold, or a table of it is gone. Nothing was changed. Never leaves a store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A table as the server has it. `location`: of the metadata file that it wrote."""
+
+    place: Place
+    location: str
+    metadata: TableMetadata
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether a publish has made it and not filled it."""
+        return self.metadata.current_snapshot_id is None and MADE_BY in self.metadata.properties
+
+    def changed(self, updates: Sequence[TableUpdate]) -> CommitTableRequest:
+        """The updates, if the table still stands where it was loaded."""
+        namespace, name = self.place
+        return CommitTableRequest(
+            identifier=TableIdentifier(namespace=[namespace], name=name),  # type: ignore[arg-type]
+            requirements=(
+                AssertTableUUID(uuid=self.metadata.table_uuid),
+                AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=self.metadata.current_snapshot_id),
+            ),
+            updates=tuple(updates),
+        )
+
+
+class _Timed(HTTPAdapter):
+    """No call waits for ever."""
+
+    def send(self, request: Any, *more: Any, **known: Any) -> Any:
+        known["timeout"] = known.get("timeout") or (_CONNECT_S, _ANSWER_S)
+        return super().send(request, *more, **known)
+
+
+class _Catalog(RestCatalog):
+    def _create_session(self) -> requests.Session:
+        session = super()._create_session()
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, _Timed())
+        return session
+
+    def send_transaction(self, changes: Sequence[CommitTableRequest]) -> requests.Response:
+        body = {"table-changes": [json.loads(change.model_dump_json()) for change in changes]}
+        return self._session.post(self.url(_TRANSACTION), data=json.dumps(body).encode())
+
+
+class RestClient:
+    """A session with one catalogue, opened by its first call. `properties` are those of pyiceberg's client; they may
+    hold secrets."""
+
+    def __init__(self, name: str, properties: Mapping[str, str]) -> None:
+        self._name = name
+        self._properties = dict(properties)
+        self._opened: _Catalog | None = None
+
+    def load(self, place: Place) -> Loaded | None:
+        """None where no such table is."""
+        with translated(f"load table {place[1]}"):
+            try:
+                found = self._catalog.load_table(place)
+            except (NoSuchTableError, NoSuchNamespaceError):
+                return None
+            return Loaded(place, found.metadata_location, found.metadata)
+
+    def names(self, namespace: str) -> list[str]:
+        """Of its tables, in order; none where it is missing."""
+        with translated(f"list tables of {namespace}"):
+            try:
+                return sorted(place[-1] for place in self._catalog.list_tables((namespace,)))
+            except NoSuchNamespaceError:
+                return []
+
+    def make_namespace(self, namespace: str) -> None:
+        """A repeat changes nothing."""
+        with translated(f"make namespace {namespace}"):
+            try:
+                self._catalog.create_namespace((namespace,))
+            except NamespaceAlreadyExistsError:
+                return
+
+    def drop_namespace(self, namespace: str) -> None:
+        """One that is missing, or in which something lies, is left alone."""
+        with translated(f"drop namespace {namespace}"):
+            try:
+                self._catalog.drop_namespace((namespace,))
+            except (NoSuchNamespaceError, NamespaceNotEmptyError):
+                return
+
+    def make(self, place: Place, like: TableMetadata, location: FilePath, *, made_by: str) -> Loaded:
+        """A table without rows, laid out as another; an empty one that an earlier attempt has made leaves.
+
+        Conflicted: a table of that name holds something. Refused: the server has laid it out otherwise.
+        """
+        with translated(f"make table {place[1]}"):
+            found = self.load(place)
+            if found is not None and found.is_empty and found.metadata.properties[MADE_BY] == made_by:
+                self._catalog.drop_table(place)
+            properties = {**like.properties, "format-version": str(like.format_version), MADE_BY: made_by}
+            try:
+                self._catalog.create_table(
+                    place, like.schema(), url_of(location), like.spec(), like.sort_order(), properties
+                )
+            except TableAlreadyExistsError as exc:
+                raise Conflicted(place[1]) from exc
+        made = self.load(place)
+        if made is None:
+            raise Conflicted(place[1])
+        differing = [
+            what
+            for what, wanted, there in (
+                ("columns", like.schema().fields, made.metadata.schema().fields),
+                ("partitions", like.spec().fields, made.metadata.spec().fields),
+                ("location", url_of(location), made.metadata.location),
+                ("format", like.format_version, made.metadata.format_version),
+            )
+            if wanted != there
+        ]
+        if differing:
+            raise Refused(
+                f"the catalogue has made table {place[1]} with other {', '.join(differing)} than it was asked for",
+                hint="let it take the declared warehouse as a location of tables, and format and numbers of columns as"
+                " they are sent",
+                table=place[1],
+            )
+        return made
+
+    def rename(self, old: Place, new: Place) -> None:
+        with translated(f"rename table {old[1]}"):
+            try:
+                self._catalog.rename_table(old, new)
+            except NoSuchTableError:
+                return
+            except TableAlreadyExistsError as exc:
+                raise Refused(
+                    f"table {old[1]} leaves its name for {new[1]}, and there is a table of that name already",
+                    hint=f"rename {new[0]}.{new[1]} in the catalogue: it is tried again",
+                    table=old[1],
+                ) from exc
+
+    def drop(self, place: Place) -> None:
+        """Its files stay. A repeat changes nothing."""
+        with translated(f"drop table {place[1]}"):
+            try:
+                self._catalog.drop_table(place)
+            except NoSuchTableError:
+                return
+
+    def commit(self, changes: Sequence[CommitTableRequest]) -> None:
+        """All of them or none, by one call.
+
+        Conflicted: none. CommitUnknown: no answer came, or one that does not say. Refused, TransientError: none.
+        """
+        with translated("open the catalogue"):
+            catalog = self._catalog
+        try:
+            answer = catalog.send_transaction(changes)
+        except requests.RequestException as exc:
+            raise CommitUnknown(f"a commit was sent to catalogue {self._name}, its answer is lost: {exc}") from exc
+        if answer.ok:
+            return
+        said = f"catalogue {self._name} answered a commit with {answer.status_code}: {answer.text[:500]}"
+        if answer.status_code in _CONFLICTS:
+            raise Conflicted(said)
+        if answer.status_code >= 500:
+            raise CommitUnknown(said)
+        if answer.status_code in (401, 419, 429):
+            self.close()
+            raise TransientError(said, hint="it is tried again with a new session")
+        raise Refused(said, hint=f"the catalogue must take POST {_TRANSACTION} from this login")
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    @property
+    def _catalog(self) -> _Catalog:
+        if self._opened is None:
+            self._opened = _Catalog(self._name, **self._properties)
+        return self._opened
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Errors of the client leave as Seamline's."""
+    try:
+        yield
+    except (UnauthorizedError, ForbiddenError, BadRequestError) as exc:
+        raise Refused(f"the catalogue refused to {doing}: {exc}", hint="look at its rights for this login") from exc
+    except (requests.RequestException, RESTError) as exc:
+        raise TransientError(f"the catalogue did not {doing}: {exc}", hint="it is tried again") from exc

@@ -1,0 +1,259 @@
+"""A REST catalogue of Iceberg tables in the tests' own process, by the specification's OpenAPI text: it writes the
+metadata files, holds requirements against what it has, and takes the tables of one call all or not at all.
+
+What it says of the calls holds for the specification. It says nothing of what servers that people run make of them.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, unquote, urlsplit
+from uuid import uuid4
+
+from pyiceberg.catalog.rest import CreateTableRequest
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.table import CommitTableRequest
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.update import update_table_metadata
+
+from tests.memory_sink import LostAnswer
+
+Place = tuple[str, str]
+# Of namespaces and tables one page has so many.
+_PAGE = 2
+_PREFIX = "warehouse"
+
+
+class Refusal(Exception):
+    """An answer that is an error of the specification."""
+
+    def __init__(self, code: int, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.code, self.kind, self.message = code, kind, message
+
+
+class AnswerLost(Exception):
+    """The connection ends without an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    location: str
+    metadata: TableMetadata
+
+
+@dataclass(slots=True)
+class Catalogue:
+    """`lose`: of the next commit that moves progress, what becomes of it. `refuse`: the code of the next commit's
+    answer. `one_by_one`: as the reference adapter, which takes the tables of a call in their order up to the first that
+    does not fit."""
+
+    tables: dict[Place, Table] = field(default_factory=dict)
+    namespaces: set[str] = field(default_factory=set)
+    lose: LostAnswer | None = None
+    refuse: int = 0
+    one_by_one: bool = False
+    commits: list[list[str]] = field(default_factory=list)
+    before_commit: Callable[[], None] | None = None
+    lock: Any = field(default_factory=threading.RLock)
+
+    def create(self, namespace: str, request: CreateTableRequest) -> Table:
+        place = (namespace, request.name)
+        self._require_namespace(namespace)
+        if place in self.tables:
+            raise Refusal(409, "AlreadyExistsException", f"Table already exists: {place}")
+        assert request.location is not None, "the tests' tables say where they lie"
+        metadata = new_table_metadata(
+            request.table_schema,
+            request.partition_spec or UNPARTITIONED_PARTITION_SPEC,
+            request.write_order or UNSORTED_SORT_ORDER,
+            request.location,
+            dict(request.properties),
+        )
+        self.tables[place] = made = _written(metadata, 0)
+        return made
+
+    def load(self, place: Place) -> Table:
+        if place not in self.tables:
+            raise Refusal(404, "NoSuchTableException", f"Table does not exist: {place}")
+        return self.tables[place]
+
+    def rename(self, old: Place, new: Place) -> None:
+        self._require_namespace(new[0])
+        table = self.load(old)
+        if new in self.tables:
+            raise Refusal(409, "AlreadyExistsException", f"Table already exists: {new}")
+        self.tables[new] = table
+        del self.tables[old]
+
+    def drop_namespace(self, namespace: str) -> None:
+        self._require_namespace(namespace)
+        if any(place[0] == namespace for place in self.tables):
+            raise Refusal(409, "NamespaceNotEmptyException", f"Namespace {namespace} is not empty")
+        self.namespaces.remove(namespace)
+
+    def commit(self, changes: Sequence[CommitTableRequest]) -> None:
+        if self.before_commit is not None:
+            hook, self.before_commit = self.before_commit, None
+            hook()
+        if self.refuse:
+            code, self.refuse = self.refuse, 0
+            raise Refusal(code, "Refused", "as the test asks for")
+        after: dict[Place, Table] = {}
+        for change in changes:
+            place = (".".join(change.identifier.namespace.root), change.identifier.name)
+            assert place not in after, "the specification takes each table once"
+            after[place] = self._changed(place, change)
+            if self.one_by_one:
+                self.tables[place] = after[place]
+        is_progress = any(_progress(self.tables[place]) != _progress(table) for place, table in after.items())
+        lost = None
+        if is_progress:
+            lost, self.lose = self.lose, None
+        if lost is not LostAnswer.NOT_APPLIED:
+            self.tables.update(after)
+            self.commits.append([place[1] for place in after])
+        if lost is not None:
+            raise AnswerLost
+
+    def _changed(self, place: Place, change: CommitTableRequest) -> Table:
+        before = self.load(place)
+        assert change.requirements, "each table of a call is compared"
+        try:
+            for requirement in change.requirements:
+                requirement.validate(before.metadata)
+        except CommitFailedException as exc:
+            raise Refusal(409, "CommitFailedException", str(exc)) from exc
+        metadata = update_table_metadata(before.metadata, change.updates, metadata_location=before.location)
+        return _written(metadata, int(Path(before.location).name.partition("-")[0]) + 1)
+
+    def _require_namespace(self, namespace: str) -> None:
+        if namespace not in self.namespaces:
+            raise Refusal(404, "NoSuchNamespaceException", f"Namespace does not exist: {namespace}")
+
+
+def _written(metadata: TableMetadata, version: int) -> Table:
+    folder = Path(metadata.location.removeprefix("file://")) / "metadata"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{version:05d}-{uuid4()}.metadata.json"
+    path.write_text(metadata.model_dump_json(), encoding="utf-8")
+    # As it is read again: what a client reads is what was written.
+    return Table(f"file://{path}", metadata)
+
+
+def _progress(table: Table) -> object:
+    """What a ledger says of progress; None of another table, and of one that only gets another epoch the same."""
+    snapshot = table.metadata.current_snapshot()
+    said = snapshot.summary.additional_properties.get("seamline.state", "") if snapshot and snapshot.summary else ""
+    state = json.loads(said or "{}")
+    return state.get("next_offset"), state.get("runs")
+
+
+def _identifiers(places: Sequence[Place], query: Mapping[str, list[str]]) -> dict[str, Any]:
+    """One page: it begins behind the name that the token is."""
+    token = query.get("pageToken", [""])[0]
+    left = [place for place in sorted(places) if place[1] > token]
+    page = {"identifiers": [{"namespace": [namespace], "name": name} for namespace, name in left[:_PAGE]]}
+    return page | ({"next-page-token": left[_PAGE - 1][1]} if len(left) > _PAGE else {})
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    # Head and body of an answer go together: the client's side would else wait 40 ms for the second part.
+    wbufsize = -1
+    catalogue: ClassVar[Catalogue]
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    do_POST = do_DELETE = do_HEAD = do_GET
+
+    def log_message(self, *_: object) -> None:
+        """Nothing: tests read what fails, not what is asked."""
+
+    def _answer(self) -> None:
+        parts = urlsplit(self.path)
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        path = [unquote(part) for part in parts.path.strip("/").split("/")]
+        try:
+            with self.catalogue.lock:
+                code, found = self._found(path, parse_qs(parts.query), body)
+        except Refusal as exc:
+            error = {"message": exc.message, "type": exc.kind, "code": exc.code}
+            code, found = exc.code, {"error": error}
+        except AnswerLost:
+            self.close_connection = True
+            return
+        text = b"" if found is None else json.dumps(found).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text if self.command != "HEAD" else b"")
+
+    def _found(self, path: list[str], query: Mapping[str, list[str]], body: bytes) -> tuple[int, Any]:
+        known = self.catalogue
+        match self.command, path:
+            case "GET", ["v1", "config"]:
+                return 200, {"defaults": {}, "overrides": {"prefix": _PREFIX}}
+            case "POST", ["v1", "warehouse", "namespaces"]:
+                (name,) = json.loads(body)["namespace"]
+                if name in known.namespaces:
+                    raise Refusal(409, "AlreadyExistsException", f"Namespace already exists: {name}")
+                known.namespaces.add(name)
+                return 200, {"namespace": [name], "properties": {}}
+            case "DELETE", ["v1", "warehouse", "namespaces", name]:
+                known.drop_namespace(name)
+                return 204, None
+            case ("GET" | "HEAD"), ["v1", "warehouse", "namespaces", name]:
+                known._require_namespace(name)  # noqa: SLF001
+                return (200, {"namespace": [name], "properties": {}}) if self.command == "GET" else (204, None)
+            case "GET", ["v1", "warehouse", "namespaces", name, "tables"]:
+                known._require_namespace(name)  # noqa: SLF001
+                return 200, _identifiers([place for place in known.tables if place[0] == name], query)
+            case "POST", ["v1", "warehouse", "namespaces", name, "tables"]:
+                return 200, _loaded(known.create(name, CreateTableRequest.model_validate_json(body)))
+            case "GET", ["v1", "warehouse", "namespaces", namespace, "tables", name]:
+                return 200, _loaded(known.load((namespace, name)))
+            case "DELETE", ["v1", "warehouse", "namespaces", namespace, "tables", name]:
+                known.load((namespace, name))
+                del known.tables[namespace, name]
+                return 204, None
+            case "POST", ["v1", "warehouse", "tables", "rename"]:
+                said = json.loads(body)
+                old, new = ((*said[side]["namespace"], said[side]["name"]) for side in ("source", "destination"))
+                known.rename(old, new)
+                return 204, None
+            case "POST", ["v1", "warehouse", "transactions", "commit"]:
+                changes = json.loads(body)["table-changes"]
+                known.commit([CommitTableRequest.model_validate(change) for change in changes])
+                return 204, None
+        raise Refusal(404, "NotFoundException", f"{self.command} {self.path} is no call of the specification")
+
+
+def _loaded(table: Table) -> dict[str, Any]:
+    metadata = json.loads(table.metadata.model_dump_json())
+    return {"metadata-location": table.location, "metadata": metadata, "config": {}}
+
+
+@contextmanager
+def serving(catalogue: Catalogue) -> Iterator[str]:
+    """Where it answers."""
+    handler = type("_Handler", (_Handler,), {"catalogue": catalogue})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=lambda: server.serve_forever(0.01), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
