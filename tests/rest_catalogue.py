@@ -52,8 +52,8 @@ class Table:
 @dataclass(slots=True)
 class Catalogue:
     """`lose`: of the next commit that moves progress, what becomes of it. `refuse`: the code of the next commit's
-    answer. `one_by_one`: as the reference adapter, which takes the tables of a call in their order up to the first that
-    does not fit."""
+    answer. `before_commit`: called once, before the next commit is looked at. `one_by_one`: as the reference adapter,
+    which takes the tables of a call in their order, up to the first that does not fit."""
 
     tables: dict[Place, Table] = field(default_factory=dict)
     namespaces: set[str] = field(default_factory=set)
@@ -64,9 +64,14 @@ class Catalogue:
     before_commit: Callable[[], None] | None = None
     lock: Any = field(default_factory=threading.RLock)
 
+    def make_namespace(self, name: str) -> None:
+        if name in self.namespaces:
+            raise Refusal(409, "AlreadyExistsException", f"Namespace already exists: {name}")
+        self.namespaces.add(name)
+
     def create(self, namespace: str, request: CreateTableRequest) -> Table:
         place = (namespace, request.name)
-        self._require_namespace(namespace)
+        self.require_namespace(namespace)
         if place in self.tables:
             raise Refusal(409, "AlreadyExistsException", f"Table already exists: {place}")
         assert request.location is not None, "the tests' tables say where they lie"
@@ -86,7 +91,7 @@ class Catalogue:
         return self.tables[place]
 
     def rename(self, old: Place, new: Place) -> None:
-        self._require_namespace(new[0])
+        self.require_namespace(new[0])
         table = self.load(old)
         if new in self.tables:
             raise Refusal(409, "AlreadyExistsException", f"Table already exists: {new}")
@@ -94,15 +99,12 @@ class Catalogue:
         del self.tables[old]
 
     def drop_namespace(self, namespace: str) -> None:
-        self._require_namespace(namespace)
+        self.require_namespace(namespace)
         if any(place[0] == namespace for place in self.tables):
             raise Refusal(409, "NamespaceNotEmptyException", f"Namespace {namespace} is not empty")
         self.namespaces.remove(namespace)
 
     def commit(self, changes: Sequence[CommitTableRequest]) -> None:
-        if self.before_commit is not None:
-            hook, self.before_commit = self.before_commit, None
-            hook()
         if self.refuse:
             code, self.refuse = self.refuse, 0
             raise Refusal(code, "Refused", "as the test asks for")
@@ -134,7 +136,7 @@ class Catalogue:
         metadata = update_table_metadata(before.metadata, change.updates, metadata_location=before.location)
         return _written(metadata, int(Path(before.location).name.partition("-")[0]) + 1)
 
-    def _require_namespace(self, namespace: str) -> None:
+    def require_namespace(self, namespace: str) -> None:
         if namespace not in self.namespaces:
             raise Refusal(404, "NoSuchNamespaceException", f"Namespace does not exist: {namespace}")
 
@@ -182,6 +184,10 @@ class _Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         path = [unquote(part) for part in parts.path.strip("/").split("/")]
+        hook = self.catalogue.before_commit
+        if hook is not None and parts.path.endswith("/transactions/commit"):
+            self.catalogue.before_commit = None
+            hook()
         try:
             with self.catalogue.lock:
                 code, found = self._found(path, parse_qs(parts.query), body)
@@ -199,43 +205,59 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(text if self.command != "HEAD" else b"")
 
     def _found(self, path: list[str], query: Mapping[str, list[str]], body: bytes) -> tuple[int, Any]:
+        match path:
+            case ["v1", "config"]:
+                return 200, {"defaults": {}, "overrides": {"prefix": _PREFIX}}
+            case ["v1", _, "namespaces", *rest]:
+                return self._of_namespaces(rest, query, body)
+            case ["v1", _, "tables", "rename"]:
+                said = json.loads(body)
+                old, new = ((*said[side]["namespace"], said[side]["name"]) for side in ("source", "destination"))
+                self.catalogue.rename(old, new)
+                return 204, None
+            case ["v1", _, "transactions", "commit"]:
+                changes = json.loads(body)["table-changes"]
+                self.catalogue.commit([CommitTableRequest.model_validate(change) for change in changes])
+                return 204, None
+        raise self._no_call()
+
+    def _of_namespaces(self, path: list[str], query: Mapping[str, list[str]], body: bytes) -> tuple[int, Any]:
         known = self.catalogue
         match self.command, path:
-            case "GET", ["v1", "config"]:
-                return 200, {"defaults": {}, "overrides": {"prefix": _PREFIX}}
-            case "POST", ["v1", "warehouse", "namespaces"]:
+            case "POST", []:
                 (name,) = json.loads(body)["namespace"]
-                if name in known.namespaces:
-                    raise Refusal(409, "AlreadyExistsException", f"Namespace already exists: {name}")
-                known.namespaces.add(name)
+                known.make_namespace(name)
                 return 200, {"namespace": [name], "properties": {}}
-            case "DELETE", ["v1", "warehouse", "namespaces", name]:
+            case "DELETE", [name]:
                 known.drop_namespace(name)
                 return 204, None
-            case ("GET" | "HEAD"), ["v1", "warehouse", "namespaces", name]:
-                known._require_namespace(name)  # noqa: SLF001
-                return (200, {"namespace": [name], "properties": {}}) if self.command == "GET" else (204, None)
-            case "GET", ["v1", "warehouse", "namespaces", name, "tables"]:
-                known._require_namespace(name)  # noqa: SLF001
-                return 200, _identifiers([place for place in known.tables if place[0] == name], query)
-            case "POST", ["v1", "warehouse", "namespaces", name, "tables"]:
-                return 200, _loaded(known.create(name, CreateTableRequest.model_validate_json(body)))
-            case "GET", ["v1", "warehouse", "namespaces", namespace, "tables", name]:
+            case _, [name]:
+                known.require_namespace(name)
+                return 200, {"namespace": [name], "properties": {}}
+            case _, [name, "tables", *rest]:
+                return self._of_tables(name, rest, query, body)
+        raise self._no_call()
+
+    def _of_tables(
+        self, namespace: str, path: list[str], query: Mapping[str, list[str]], body: bytes
+    ) -> tuple[int, Any]:
+        known = self.catalogue
+        match self.command, path:
+            case "GET", []:
+                known.require_namespace(namespace)
+                return 200, _identifiers([place for place in known.tables if place[0] == namespace], query)
+            case "POST", []:
+                return 200, _loaded(known.create(namespace, CreateTableRequest.model_validate_json(body)))
+            case "GET", [name]:
                 return 200, _loaded(known.load((namespace, name)))
-            case "DELETE", ["v1", "warehouse", "namespaces", namespace, "tables", name]:
+            case "DELETE", [name]:
                 known.load((namespace, name))
                 del known.tables[namespace, name]
                 return 204, None
-            case "POST", ["v1", "warehouse", "tables", "rename"]:
-                said = json.loads(body)
-                old, new = ((*said[side]["namespace"], said[side]["name"]) for side in ("source", "destination"))
-                known.rename(old, new)
-                return 204, None
-            case "POST", ["v1", "warehouse", "transactions", "commit"]:
-                changes = json.loads(body)["table-changes"]
-                known.commit([CommitTableRequest.model_validate(change) for change in changes])
-                return 204, None
-        raise Refusal(404, "NotFoundException", f"{self.command} {self.path} is no call of the specification")
+        raise self._no_call()
+
+    def _no_call(self) -> Refusal:
+        return Refusal(404, "NotFoundException", f"{self.command} {self.path} is no call of the specification")
 
 
 def _loaded(table: Table) -> dict[str, Any]:

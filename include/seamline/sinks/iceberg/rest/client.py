@@ -62,7 +62,7 @@ class Loaded:
         """The updates, if the table still stands where it was loaded."""
         namespace, name = self.place
         return CommitTableRequest(
-            identifier=TableIdentifier(namespace=[namespace], name=name),  # type: ignore[arg-type]
+            identifier=TableIdentifier(namespace=[namespace], name=name),
             requirements=(
                 AssertTableUUID(uuid=self.metadata.table_uuid),
                 AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=self.metadata.current_snapshot_id),

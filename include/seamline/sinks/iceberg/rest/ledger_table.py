@@ -14,7 +14,7 @@ from typing import Any
 
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
-from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, new_table_metadata
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, TableUpdate
@@ -120,9 +120,7 @@ def ledger_in(table: Loaded, stream: StreamId) -> Ledger:
 def empty_ledger(location: FilePath) -> TableMetadata:
     schema = Schema(NestedField(1, "stream", StringType(), required=False))
     properties = {"format-version": "2"}
-    return new_table_metadata(
-        schema, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, url_of(location), properties
-    )
+    return new_table_metadata(schema, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, url_of(location), properties)
 
 
 def updates_of(
@@ -136,6 +134,7 @@ def updates_of(
 ) -> list[TableUpdate]:
     """One snapshot more. Its manifest list, which names nothing, is written by this."""
     base = ledger.table.metadata
+    assert not isinstance(base, TableMetadataV1), "its table is made with format 2"
     said = {
         _STATE: json.dumps(_written(state)) if state is not None else "",
         _FINDINGS: json.dumps([[one.table, one.kind, one.key, one.offset] for one in findings]) if findings else "",

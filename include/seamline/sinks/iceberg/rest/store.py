@@ -353,7 +353,9 @@ class RestStore:
             location = new_location(self._warehouse, *place)
             make_folder(location)
             try:
-                return ledger_in(self._client.make(place, empty_ledger(location), location, made_by=str(stream)), stream)
+                return ledger_in(
+                    self._client.make(place, empty_ledger(location), location, made_by=str(stream)), stream
+                )
             except Conflicted:
                 continue
         raise _busy(stream)
