@@ -11,8 +11,8 @@ from seamline.domain.ledger import LedgerRow
 from seamline.ports import Failpoints, Sink
 from seamline.sinks.iceberg.io import warehouse_io, warehouse_root
 from seamline.sinks.iceberg.options import options_of
-from seamline.sinks.iceberg.rest.client import RestClient
-from seamline.sinks.iceberg.rest.store import RestStore
+from seamline.sinks.iceberg.rest_client import RestClient
+from seamline.sinks.iceberg.rest_store import RestStore
 from tests.contract.lake_worlds import CATALOG, LakeWorld
 from tests.log_topic import STREAM
 from tests.memory_sink import LostAnswer

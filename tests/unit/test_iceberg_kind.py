@@ -58,6 +58,10 @@ def test_a_plan_carries_the_connection_of_a_store_by_its_id(tmp_path: Path) -> N
         ("warehouse_connection: objects", "the warehouse is a folder"),
         ("warehouse: hdfs://namenode:8020/x\nwrite: spark", "does not write to HDFS yet"),
         ("warehouse: there", "absolute path"),
+        ("catalog_type: rest", "not been tried with a real server yet.*catalog_type: jdbc"),
+        ("catalog_type: hive", "a Hive metastore commits one table at a time.*catalog_type: jdbc"),
+        ("catalog_type: glue", "Glue commits one table at a time.*catalog_type: jdbc"),
+        ("catalog_type: nessie", "must be one of jdbc"),
     ],
 )
 def test_what_it_does_not_do_yet_is_refused_with_the_reason(tmp_path: Path, added: str, said: str) -> None:

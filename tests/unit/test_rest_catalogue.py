@@ -10,11 +10,11 @@ from pyiceberg.table.update import TableUpdate
 
 from seamline.adapters.failpoints import ArmedFailpoints
 from seamline.domain.errors import CommitUnknown, Fenced, Refused, SeamlineError, TransientError
+from seamline.sinks.iceberg import rest_ledger
 from seamline.sinks.iceberg.manifests import read_head
-from seamline.sinks.iceberg.rest import ledger_table
-from seamline.sinks.iceberg.rest.client import Loaded, RestClient
-from seamline.sinks.iceberg.rest.ledger_table import place_of
-from seamline.sinks.iceberg.rest.store import updates_between
+from seamline.sinks.iceberg.rest_client import Loaded, RestClient
+from seamline.sinks.iceberg.rest_ledger import place_of
+from seamline.sinks.iceberg.rest_store import updates_between
 from tests.contract.behaviours import BEHAVIOURS, Applying, Behaviour, account, published, texts
 from tests.contract.filter_behaviours import FILTER_BEHAVIOURS
 from tests.contract.going_back_behaviours import GOING_BACK_BEHAVIOURS
@@ -194,8 +194,8 @@ def test_an_empty_table_that_a_dead_publish_has_made_is_made_again(world: RestWo
 def test_a_ledger_keeps_what_was_found_and_lets_go_of_old_snapshots(
     world: RestWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger_table, "_KEPT", 3)
-    monkeypatch.setattr(ledger_table, "_LET_GO_AT_ONCE", 1)
+    monkeypatch.setattr(rest_ledger, "_KEPT", 3)
+    monkeypatch.setattr(rest_ledger, "_LET_GO_AT_ONCE", 1)
     stream = published(world)
     found = stream.span(delete(ACCOUNT, **account(7))).findings
     assert found

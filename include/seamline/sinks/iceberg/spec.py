@@ -14,6 +14,14 @@ from seamline.sinks.lake.spec import Warehouse
 from seamline.spec.destination import Destination, Misfit
 from seamline.spec.fields import ConnectionId, Declared, Name, SchemaName, SqlName
 
+_PER_TABLE = "commits one table at a time, so tables and ledger could not move at once"
+# Catalogues that people have, each with the reason why no sync goes there.
+_NOT_TAKEN = {
+    "rest": "a REST catalogue has not been tried with a real server yet, only with one of the tests' own (ADR 55)",
+    "hive": f"a Hive metastore {_PER_TABLE}",
+    "glue": f"Glue {_PER_TABLE}",
+}
+
 
 def _partition(value: str) -> str:
     Partitioned.parse(value)
@@ -58,6 +66,9 @@ class IcebergDestination(Destination):
         description="Name of the catalogue: all its clients must call it so, as Spark does below `spark.sql.catalog`."
         " `connection` leads to the PostgreSQL database that holds it (Iceberg's JDBC catalogue)."
     )
+    catalog_type: Literal["jdbc"] = Field(
+        "jdbc", description="What catalogue it is: Iceberg's JDBC catalogue in PostgreSQL is the one that is taken."
+    )
     warehouse: Warehouse = Field(
         description="Where the tables' files lie: a folder, which must be there under the same absolute path on every"
         " machine of the sync; a bucket of S3, as `s3://bucket/prefix`; or a folder of HDFS, as"
@@ -88,6 +99,13 @@ class IcebergDestination(Destination):
     tables: list[TableLayoutEntry] = Field(
         default_factory=list, description="Tables with partitions or an order, which need `write: spark`."
     )
+
+    @field_validator("catalog_type", mode="before")
+    @classmethod
+    def _of_one_commit(cls, value: Any) -> Any:
+        if isinstance(value, str) and value in _NOT_TAKEN:
+            raise ValueError(f"{_NOT_TAKEN[value]}; keep the catalogue in PostgreSQL: `catalog_type: jdbc`")
+        return value
 
     @field_validator("format_version", "tables")
     @classmethod

@@ -26,8 +26,8 @@ from seamline.plan.model import INCREMENTAL, DestinationPlan
 from seamline.ports import Failpoints, Joining, Lease, Progress, Publication, Unarmed
 from seamline.sinks.iceberg.io import WarehouseIO
 from seamline.sinks.iceberg.manifests import read_metadata
-from seamline.sinks.iceberg.rest.client import Conflicted, RestClient
-from seamline.sinks.iceberg.rest.ledger_table import (
+from seamline.sinks.iceberg.rest_client import Conflicted, RestClient
+from seamline.sinks.iceberg.rest_ledger import (
     NAMESPACE,
     FollowUp,
     Ledger,

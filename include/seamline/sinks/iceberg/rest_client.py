@@ -234,5 +234,6 @@ def translated(doing: str) -> Iterator[None]:
         yield
     except (UnauthorizedError, ForbiddenError, BadRequestError) as exc:
         raise Refused(f"the catalogue refused to {doing}: {exc}", hint="look at its rights for this login") from exc
-    except (requests.RequestException, RESTError) as exc:
+    # ValueError: what has answered is no catalogue, as a proxy with a page of its own.
+    except (requests.RequestException, RESTError, ValueError) as exc:
         raise TransientError(f"the catalogue did not {doing}: {exc}", hint="it is tried again") from exc

@@ -26,7 +26,7 @@ from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.position import position_from_json, position_to_json
 from seamline.sinks.iceberg.io import WarehouseIO
 from seamline.sinks.iceberg.manifests import write_list
-from seamline.sinks.iceberg.rest.client import MADE_BY, Loaded, Place
+from seamline.sinks.iceberg.rest_client import MADE_BY, Loaded, Place
 from seamline.sinks.iceberg.snapshot import as_main
 from seamline.sinks.lake.files import NewFiles, url_of
 from seamline.sinks.lake.stores import FilePath
