@@ -4,6 +4,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -380,6 +381,28 @@ def test_a_table_that_comes_again_after_it_left_is_another_one_with_numbers_of_i
     assert again.at_number(second) == again
     with pytest.raises(Refused, match="left its sync"):
         again.at_number(first)
+
+
+# Two names that make one folder's name.
+ALIKE = (replace(ACCOUNT, name="a b"), replace(ACCOUNT, name="a-b"))
+
+
+def test_two_tables_whose_names_make_one_folder_s_name_lie_in_two(tmp_path: Path) -> None:
+    world = MemoryCatalogueWorld(ALIKE, tmp_path, lake=DELTA)
+    loads = [world.load(table, [account(number)]) for number, table in enumerate(ALIKE)]
+    world.sink().publish(STREAM, loads, publication=publication(ALIKE))
+    assert [pointer(world, table.name).folder.name for table in ALIKE] == ["a-b", "a-b.2"]
+    assert [world.rows(table) for table in ALIKE] == [texts(account(0)), texts(account(1))]
+
+
+def test_a_folder_of_a_table_of_another_name_is_passed_over(tmp_path: Path) -> None:
+    world = MemoryCatalogueWorld(ALIKE, tmp_path, lake=DELTA)
+    loads = [world.load(table, [account(number)]) for number, table in enumerate(ALIKE)]
+    with pytest.raises(TransientError, match="dies"):
+        world.sink(failpoints=Ending(1, killed)).publish(STREAM, loads[:1], publication=publication(ALIKE[:1]))
+    world.sink().publish(STREAM, loads[1:], publication=publication(ALIKE[1:], run_id="run-2"))
+    assert pointer(world, "a-b").folder.name == "a-b.2"
+    assert world.rows(ALIKE[1]) == texts(account(1))
 
 
 def test_a_live_table_of_another_schema_is_not_written(world: MemoryCatalogueWorld) -> None:

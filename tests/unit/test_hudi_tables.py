@@ -5,6 +5,7 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -422,6 +423,31 @@ def test_a_table_is_found_though_the_folder_of_the_one_before_it_is_gone(
     assert third.folder.name == "account"
     assert third.instant > second.instant, "also behind what lies in a later folder"
     assert pointer_of(str(tmp_path), "settlement", "account", second.instant) == second
+
+
+# Two names that make one folder's name.
+ALIKE = (replace(ACCOUNT, name="a b"), replace(ACCOUNT, name="a-b"))
+
+
+def test_two_tables_whose_names_make_one_folder_s_name_lie_in_two(tmp_path: Path) -> None:
+    world = MemoryCatalogueWorld(ALIKE, tmp_path, lake=HUDI)
+    loads = [world.load(table, [account(number)]) for number, table in enumerate(ALIKE)]
+    world.sink().publish(STREAM, loads, publication=publication(ALIKE))
+    assert [pointer(world, table.name).folder.name for table in ALIKE] == ["a-b", "a-b.2"]
+    assert [world.rows(table) for table in ALIKE] == [texts(account(0)), texts(account(1))]
+
+
+def test_a_folder_of_a_table_of_another_name_is_passed_over(tmp_path: Path) -> None:
+    world = MemoryCatalogueWorld(ALIKE, tmp_path, lake=HUDI)
+    loads = [world.load(table, [account(number)]) for number, table in enumerate(ALIKE)]
+    with pytest.raises(TransientError, match="dies"):
+        world.sink(failpoints=Ending(1, killed)).publish(STREAM, loads[:1], publication=publication(ALIKE[:1]))
+    world.sink().publish(STREAM, loads[1:], publication=publication(ALIKE[1:], run_id="run-2"))
+    assert pointer(world, "a-b").folder.name == "a-b.2"
+    assert world.rows(ALIKE[1]) == texts(account(1))
+    instant = pointer(world, "a-b").instant
+    assert pointer_of(str(tmp_path), "settlement", "a-b", instant) == pointer(world, "a-b")
+    assert pointer_of(str(tmp_path), "settlement", "a b", instant) is None
 
 
 def test_a_live_table_of_another_schema_is_not_written(

@@ -29,8 +29,9 @@ from seamline.sinks.lake.sink import Mark
 from seamline.sinks.lake.store import CatalogueChanges, PointerMove
 
 _ATTEMPTS = 50
-# In the metadata of a table: which stream made it.
+# In the metadata of a table: which stream made it, and which table it is. The names of two may make one folder's name.
 _STREAM = "seamline.stream"
+_TABLE = "seamline.table"
 _CONFIGURATION = {
     "delta.enableDeletionVectors": "true",
     # What old versions need goes by the policy of the sync's cuts, which no other client's clean-up knows.
@@ -52,10 +53,12 @@ def changes_of_publish(
     place: Place, loads: Sequence[Load], heads: Mapping[str, str], aside: Mapping[str, str], *, mark: Mark
 ) -> CatalogueChanges:
     """A version of each table that is there before the ledger names it."""
-    moves = []
+    moves, taken = list[PointerMove](), dict(heads)
     for load in loads:
         paths = staged_files(place.warehouse, load).paths
-        moves.append(_placed(place, load.table, heads, _Arriving(data={local(path): None for path in paths}), mark))
+        move = _placed(place, load.table, taken, _Arriving(data={local(path): None for path in paths}), mark)
+        taken[move.table] = move.new
+        moves.append(move)
     return CatalogueChanges(moves, aside)
 
 
@@ -63,7 +66,7 @@ def changes_of_join(
     place: Place, joining: Joining, heads: Mapping[str, str], arriving: Mapping[str, str], *, mark: Mark
 ) -> CatalogueChanges:
     """NotCaughtUp: a table is not in its incremental snapshot yet."""
-    moves, taken = list[PointerMove](), dict[str, str]()
+    moves, taken, known = list[PointerMove](), dict[str, str](), dict(heads)
     for table in joining.tables:
         if table.name not in arriving:
             raise NotCaughtUp(f"table {table.name} is not in its incremental snapshot", table=table.name)
@@ -73,7 +76,8 @@ def changes_of_join(
         found = _Arriving(
             data={file.path_in(pointer.folder): file for file in state.files.values()}, folder=pointer.folder
         )
-        moves.append(_placed(place, table, heads, found, mark))
+        moves.append(_placed(place, table, known, found, mark))
+        known[table.name] = moves[-1].new
     there = {name: kept for name, kept in joining.kept_as.items() if name in heads}
     return CatalogueChanges(moves, there, joining.incremental_namespace, taken)
 
@@ -129,7 +133,7 @@ def beginning(before: TableState, table: Table, stream: StreamId) -> list[Action
         "format": {"provider": "parquet", "options": {}},
         "schemaString": schema,
         "partitionColumns": [],
-        "configuration": {**_CONFIGURATION, _STREAM: str(stream)},
+        "configuration": {**_CONFIGURATION, _STREAM: str(stream), _TABLE: table.name},
         "createdTime": now_ms(),
     }
     protocol = {
@@ -156,12 +160,16 @@ def _free_folder(place: Place, table: Table, named: set[Path], stream: StreamId)
 
 
 def _is_other(folder: Path, table: Table, stream: StreamId) -> bool:
-    """Whether a folder that no pointer leads to holds an earlier table of the stream's, with other columns."""
+    """Whether a folder that no pointer leads to holds another table, or an earlier one of the stream's with other
+    columns. An older table does not say which it is."""
     log = DeltaLog(folder)
     if not folder.exists() or (log.is_there and not log.versions()):
         return False
     metadata = log.newest().metadata if log.is_there else {}
-    if dict(metadata.get("configuration", {})).get(_STREAM) != str(stream):
+    said = dict(metadata.get("configuration", {}))
+    if said.get(_TABLE, table.name) != table.name:
+        return True
+    if said.get(_STREAM) != str(stream):
         raise Refused(
             f"folder {folder} is there, and {stream} did not make it",
             hint="move it away, or choose another namespace",

@@ -16,7 +16,7 @@ from seamline.domain.errors import NotCaughtUp, Refused, SchemaConflict, Transie
 from seamline.domain.ledger import StreamId
 from seamline.ports import Joining, Load
 from seamline.sinks.hudi.data_files import new_name, written_file
-from seamline.sinks.hudi.pointer import Pointer, folders_of, folders_there
+from seamline.sinks.hudi.pointer import Pointer, folders_named, folders_of
 from seamline.sinks.hudi.state import DataFile, TableState
 from seamline.sinks.hudi.timeline import NumberTaken, Timeline
 from seamline.sinks.hudi.types import avro_schema
@@ -40,10 +40,11 @@ def changes_of_publish(
     place: Place, loads: Sequence[Load], heads: Mapping[str, str], aside: Mapping[str, str], *, mark: Mark
 ) -> CatalogueChanges:
     """A commit of each table that is there before the ledger names it."""
-    moves = list[PointerMove]()
+    moves, known = list[PointerMove](), dict(heads)
     for load in loads:
         paths = map(local, staged_files(place.warehouse, load).paths)
-        moves.append(_placed(place, load.table, heads, paths, mark=mark))
+        moves.append(_placed(place, load.table, known, paths, mark=mark))
+        known[load.table.name] = moves[-1].new
     return CatalogueChanges(moves, aside)
 
 
@@ -51,14 +52,15 @@ def changes_of_join(
     place: Place, joining: Joining, heads: Mapping[str, str], arriving: Mapping[str, str], *, mark: Mark
 ) -> CatalogueChanges:
     """NotCaughtUp: a table is not in its incremental snapshot yet."""
-    moves, taken = list[PointerMove](), dict[str, str]()
+    moves, taken, known = list[PointerMove](), dict[str, str](), dict(heads)
     for table in joining.tables:
         if table.name not in arriving:
             raise NotCaughtUp(f"table {table.name} is not in its incremental snapshot", table=table.name)
         taken[table.name] = arriving[table.name]
         pointer = Pointer.parsed(arriving[table.name])
         paths = [pointer.folder / name for name in Timeline(pointer.folder).at(pointer.instant).files]
-        moves.append(_placed(place, table, heads, paths, mark=mark))
+        moves.append(_placed(place, table, known, paths, mark=mark))
+        known[table.name] = moves[-1].new
     there = {name: kept for name, kept in joining.kept_as.items() if name in heads}
     return CatalogueChanges(moves, there, joining.incremental_namespace, taken)
 
@@ -91,7 +93,7 @@ def _placed(place: Place, table: Table, heads: Mapping[str, str], paths: Iterabl
     # Whoever publishes ends the epoch that the ledger has: streams of it find themselves over.
     epoch = mark.epoch + 1
     added = _linked(paths, timeline.folder, instant, epoch, str(mark))
-    state = TableState(instant, instant, str(mark.stream), epoch, avro_schema(table), _by_name(added))
+    state = TableState(instant, instant, str(mark.stream), epoch, avro_schema(table), _by_name(added), table.name)
     for _ in range(_ATTEMPTS):
         number, head = timeline.head()
         if head.instant >= instant:
@@ -125,25 +127,26 @@ def _free(place: Place, table: Table, named: set[Path], stream: StreamId) -> tup
 
     Refused: somebody else's table lies there.
     """
-    there = map(Timeline, folders_there(place.warehouse, place.namespace, table.name))
+    there = map(Timeline, folders_named(place.warehouse, place.namespace, table.name))
     floor = max((timeline.newest().instant for timeline in there if timeline.is_there), default=0)
     for folder in folders_of(place.warehouse, place.namespace, table.name):
         timeline = Timeline(folder)
         head = _earlier(timeline, table, stream)
-        if folder not in named and (head is None or head.schema == avro_schema(table)):
+        is_its_own = head is None or (head.is_of_table(table.name) and head.schema == avro_schema(table))
+        if folder not in named and is_its_own:
             timeline.make()
             return timeline, floor
     raise AssertionError("folders have no end")
 
 
 def _earlier(timeline: Timeline, table: Table, stream: StreamId) -> TableState | None:
-    """What a folder holds that the stream has made; None where nothing is there yet."""
+    """What a folder holds that the stream has made, or another table; None where nothing is there yet."""
     if not timeline.folder.exists():
         return None
     _, head = timeline.head() if timeline.is_there else (-1, TableState(instant=-1))
     if not head.instant:
         return None
-    if not head.is_of(stream):
+    if head.is_of_table(table.name) and not head.is_of(stream):
         raise Refused(
             f"folder {timeline.folder} is there, and {stream} did not make it",
             hint="move it away, or choose another namespace",

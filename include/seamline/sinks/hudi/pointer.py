@@ -45,16 +45,23 @@ def folders_of(warehouse: str, namespace: str, table: str) -> Iterator[Path]:
         yield place / (_readable(table) if generation == 1 else f"{_readable(table)}.{generation}")
 
 
-def folders_there(warehouse: str, namespace: str, table: str) -> list[Path]:
-    """Those of them that are there, one after another: the earlier ones may be gone, with what lay there."""
+def folders_named(warehouse: str, namespace: str, table: str) -> list[Path]:
+    """Those of them that are there, one after another: the earlier ones may be gone, with what lay there. Another table
+    may lie in one, whose name makes the same folder's name."""
     place = local(namespace_folder(warehouse, namespace))
     found = {_generation(folder, table): folder for folder in place.iterdir()} if place.is_dir() else {}
     return [found[generation] for generation in sorted(found) if generation]
 
 
+def folders_there(warehouse: str, namespace: str, table: str) -> list[Path]:
+    """Those in which the table lies, or an earlier one of its name."""
+    return [folder for folder in folders_named(warehouse, namespace, table) if _is_of(folder, table)]
+
+
 def is_folder_of(folder: Path, warehouse: str, namespace: str, table: str) -> bool:
-    """By its name, whether it is there or not."""
-    return folder.parent == local(namespace_folder(warehouse, namespace)) and _generation(folder, table) > 0
+    """Whether it is there or not."""
+    is_named = folder.parent == local(namespace_folder(warehouse, namespace)) and _generation(folder, table) > 0
+    return is_named and _is_of(folder, table)
 
 
 def pointer_of(warehouse: str, namespace: str, table: str, instant: int) -> Pointer | None:
@@ -68,6 +75,11 @@ def pointer_in(folders: Iterable[Path], instant: int) -> Pointer | None:
 
 def _readable(table: str) -> str:
     return _PLAIN.sub("-", table)[:_READABLE_MAX]
+
+
+def _is_of(folder: Path, table: str) -> bool:
+    timeline = Timeline(folder)
+    return not timeline.is_there or timeline.newest().is_of_table(table)
 
 
 def _generation(folder: Path, table: str) -> int:

@@ -33,7 +33,8 @@ class DataFile:
 @dataclass(frozen=True, slots=True)
 class TableState:
     """`instant`: of the commit that has left it so; 0 of a table that has none. `rows_of`: the instant whose rows these
-    are, which is an earlier one where a commit has put them back. `epoch`: of the stream's ledger."""
+    are, which is an earlier one where a commit has put them back. `epoch`: of the stream's ledger. `table`: its name;
+    "" of one whose commits do not say it yet."""
 
     instant: int = 0
     rows_of: int = 0
@@ -41,6 +42,7 @@ class TableState:
     epoch: int = 0
     schema: str = ""
     files: Mapping[str, DataFile] = field(default_factory=dict)
+    table: str = ""
 
     @classmethod
     def parsed(cls, text: str, where: Path) -> Self:
@@ -53,10 +55,15 @@ class TableState:
             )
         own = json.loads(found[_OWN])
         files = {name: DataFile(name, rows, size) for name, (rows, size) in own["files"].items()}
-        return cls(own["instant"], own["rows_of"], own["stream"], own["epoch"], found["schema"], files)
+        said = own["instant"], own["rows_of"], own["stream"], own["epoch"], found["schema"]
+        return cls(*said, files, own.get("table", ""))
 
     def is_of(self, stream: StreamId) -> bool:
         return self.stream == str(stream)
+
+    def is_of_table(self, name: str) -> bool:
+        """The names of two tables may make one folder's name."""
+        return self.table in ("", name)
 
     def content(self, before: "TableState") -> str:
         """What a commit that makes this of the state before says: a replacecommit in Hudi's version 6, as JSON."""
@@ -67,6 +74,7 @@ class TableState:
             "rows_of": self.rows_of,
             "stream": self.stream,
             "epoch": self.epoch,
+            "table": self.table,
             "files": {name: (file.rows, file.size) for name, file in self.files.items()},
         }
         metadata = {
