@@ -5,6 +5,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,12 @@ from seamline.domain.errors import (
     TransientError,
 )
 from seamline.sinks.delta import tables as tables_module
+from seamline.sinks.delta.cuts import VersionsAsTags
 from seamline.sinks.delta.log import DeltaLog
 from seamline.sinks.delta.pointer import Pointer, folder_of_number, version_of
 from seamline.sinks.delta.state import Action, addition, difference, removal
 from seamline.sinks.delta.tables import DeltaTables
+from seamline.sinks.lake.tagging import TableTags, Tag
 from seamline.values.digest import row_texts
 from tests.contract.behaviours import Applying, account, published, texts
 from tests.contract.lake_worlds import DELTA, MemoryCatalogueWorld
@@ -381,6 +384,21 @@ def test_a_table_that_comes_again_after_it_left_is_another_one_with_numbers_of_i
     assert again.at_number(second) == again
     with pytest.raises(Refused, match="left its sync"):
         again.at_number(first)
+
+
+def test_a_cut_holds_nothing_of_a_table_that_has_left_and_come_again(world: MemoryCatalogueWorld) -> None:
+    """While the cut waited for a signature."""
+    begun(world)
+    heads, tags = world.seen().heads, VersionsAsTags()
+    held = TableTags([Tag("cut_20261128_v1", tags.heads(heads)["account"], datetime.now(UTC))])
+    assert tags.staged("account", heads["account"], held, mark="cut") is None
+    left = publication(TABLES[1:], run_id="run-2")
+    world.sink().publish(STREAM, [world.load(table, []) for table in TABLES[1:]], publication=left)
+    world.sink().publish(STREAM, [world.load(table, []) for table in TABLES], publication=publication(run_id="run-3"))
+    with pytest.raises(Refused, match="table account: its version .* is gone"):
+        tags.staged("account", world.seen().heads["account"], held, mark="cut")
+    over = TableTags(dropped=["cut_20261128_v1"])
+    assert tags.staged("account", world.seen().heads["account"], over, mark="cut") is None
 
 
 # Two names that make one folder's name.

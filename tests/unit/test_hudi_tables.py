@@ -6,6 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,12 @@ from seamline.domain.errors import (
 )
 from seamline.sinks.hudi import instants, placing
 from seamline.sinks.hudi import tables as tables_module
+from seamline.sinks.hudi.cuts import InstantsAsTags
 from seamline.sinks.hudi.pointer import Pointer, pointer_of
 from seamline.sinks.hudi.state import TableState
 from seamline.sinks.hudi.tables import HudiTables
 from seamline.sinks.hudi.timeline import Timeline
+from seamline.sinks.lake.tagging import TableTags, Tag
 from seamline.values.digest import row_texts
 from tests.contract.behaviours import Applying, account, published, texts
 from tests.contract.lake_worlds import HUDI, MemoryCatalogueWorld
@@ -423,6 +426,21 @@ def test_a_table_is_found_though_the_folder_of_the_one_before_it_is_gone(
     assert third.folder.name == "account"
     assert third.instant > second.instant, "also behind what lies in a later folder"
     assert pointer_of(str(tmp_path), "settlement", "account", second.instant) == second
+
+
+def test_a_cut_holds_nothing_of_a_table_that_has_left_and_come_again(world: MemoryCatalogueWorld) -> None:
+    """While the cut waited for a signature."""
+    begun(world)
+    heads, tags = world.seen().heads, InstantsAsTags()
+    held = TableTags([Tag("cut_20261128_v1", tags.heads(heads)["account"], datetime.now(UTC))])
+    assert tags.staged("account", heads["account"], held, mark="cut") is None
+    left = publication(TABLES[1:], run_id="run-2")
+    world.sink().publish(STREAM, [world.load(table, []) for table in TABLES[1:]], publication=left)
+    world.sink().publish(STREAM, [world.load(table, []) for table in TABLES], publication=publication(run_id="run-3"))
+    with pytest.raises(Refused, match="table account: its instant .* is gone"):
+        tags.staged("account", world.seen().heads["account"], held, mark="cut")
+    over = TableTags(dropped=["cut_20261128_v1"])
+    assert tags.staged("account", world.seen().heads["account"], over, mark="cut") is None
 
 
 # Two names that make one folder's name.

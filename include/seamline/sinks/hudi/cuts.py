@@ -5,13 +5,16 @@ No tag is written into a table: an instant is found by its name.
 
 from contextlib import closing
 
+from seamline.domain.errors import Refused
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports.cuts import PinnedTables
 from seamline.sinks.hudi.catalogue import HudiCatalogue
 from seamline.sinks.hudi.derived import cut_derived
+from seamline.sinks.hudi.instants import text_of
 from seamline.sinks.hudi.options import options_of
 from seamline.sinks.hudi.pointer import Pointer
 from seamline.sinks.hudi.read_back import live
+from seamline.sinks.hudi.timeline import Timeline
 from seamline.sinks.lake import cuts as lake_cuts
 from seamline.sinks.lake.cuts import LakeCuts
 from seamline.sinks.lake.tagging import TableTags
@@ -24,7 +27,15 @@ class InstantsAsTags:
         return {table: Pointer.parsed(location).instant for table, location in locations.items()}
 
     def staged(self, table: str, location: str, tags: TableTags, *, mark: str) -> None:
-        """Nothing changes."""
+        """Nothing changes. Refused: an instant is gone, or of a table that has left and come again since."""
+        timeline = Timeline(Pointer.parsed(location).folder)
+        for tag in tags.put:
+            if not timeline.has(tag.snapshot_id):
+                raise Refused(
+                    f"table {table}: its instant {text_of(tag.snapshot_id)} is gone, {tag.name} cannot hold it",
+                    hint="nothing was published: run the task `cut` again",
+                    table=table,
+                )
 
 
 def open_cuts(destination: DestinationPlan) -> LakeCuts:
