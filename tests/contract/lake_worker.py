@@ -7,6 +7,7 @@ import for longer than it lives.
 import multiprocessing
 from collections.abc import Sequence
 from dataclasses import replace
+from multiprocessing.context import BaseContext
 from pathlib import Path
 
 from seamline.adapters.connections import Connection
@@ -47,10 +48,18 @@ FORKED.set_forkserver_preload([__name__])
 WITHIN_S = 60
 
 
-def exit_code_of_commit(warehouse: Path | str, connection: Connection, failpoint: str, *, lake: str) -> int | None:
+# Slower, but with the variables of now, by which connections are found.
+SPAWNED = multiprocessing.get_context("spawn")
+
+
+def exit_code_of_commit(
+    warehouse: Path | str, connection: Connection, failpoint: str, *, lake: str, processes: BaseContext = FORKED
+) -> int | None:
     """Negative for a signal; None if the process lives on after a minute."""
     # What TLS adds to a connection is no value of a message.
-    worker = FORKED.Process(target=_commit, args=(warehouse, replace(connection, extra={}), failpoint, lake))
+    worker = processes.Process(  # type: ignore[attr-defined]
+        target=_commit, args=(warehouse, replace(connection, extra={}), failpoint, lake)
+    )
     worker.start()
     worker.join(WITHIN_S)
     return worker.exitcode

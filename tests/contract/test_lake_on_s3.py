@@ -108,7 +108,9 @@ def test_a_worker_that_is_killed_amid_its_files_leaves_tables_and_ledger_as_they
 ) -> None:
     published(world).span(*(insert(ACCOUNT, **account(n)) for n in (1, 2)), insert(AUDIT, actor="x", action="y"))
     warehouse = dict(world.destination.options)["warehouse"]
-    killed = lake_worker.exit_code_of_commit(warehouse, sink_database, "app.dml_half=kill9@1", lake="iceberg")
+    killed = lake_worker.exit_code_of_commit(
+        warehouse, sink_database, "app.dml_half=kill9@1", lake="iceberg", processes=lake_worker.SPAWNED
+    )
     assert killed == -signal.SIGKILL
     again = Applying(world)
     assert again.next_offset == 10
