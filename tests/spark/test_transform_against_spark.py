@@ -121,7 +121,7 @@ EXPRESSIONS = (
 # Expression, and the one value of its column for which there is no result.
 WITHOUT_RESULT = (
     ("cast(b as int)", "b", 2**31), ("cast(i as smallint)", "i", -40_000), ("cast(i as decimal(2,0))", "i", 100),
-    ("cast(m as decimal(3,1))", "m", Decimal("99.95")), ("cast(n as int)", "n", Decimal(2**31)),
+    ("cast(m as decimal(3,1))", "m", Decimal("99.95")), ("cast(m as int)", "m", Decimal(2**31)),
     ("i + 2147483647", "i", 1), ("i - 2147483647", "i", -2), ("i * 65536", "i", 65_536), ("b + 1", "b", 2**63 - 1),
     ("-b", "b", -(2**63)), ("-h", "h", -(2**15)),
     ("n * 99999", "n", Decimal("9" * 28)),
@@ -249,7 +249,11 @@ MISTAKEN_FUNCTIONS = (
         1,
         "it has rows that do not come from `edges`",
     ),
-    ("def transform(frame):\n    return frame.localCheckpoint()\n", 1, "it has rows that do not come from `edges`"),
+    (
+        "def transform(frame):\n    return frame.where(frame['i'] > 3).localCheckpoint()\n",
+        1,
+        "it has rows that do not come from `edges`",
+    ),
     ("def transform(frame):\n    return frame.where(frame['s'].isin([]))\n", 2, "nothing is compared"),
 )
 

@@ -53,7 +53,6 @@ def test_a_plan_carries_the_connection_of_a_store_by_its_id(tmp_path: Path) -> N
     ("added", "said"),
     [
         ("write: java", "got 'java'"),
-        ("warehouse: '/srv/a#b'", "has # or . in its path"),
         ("warehouse: gs://bucket/x", "absolute path of a folder .* or a bucket of S3"),
         ("warehouse_connection: objects", "the warehouse is a folder"),
         ("warehouse: hdfs://namenode:8020/x\nwrite: spark", "does not write to HDFS yet"),

@@ -77,8 +77,13 @@ def analysed(session: SparkSession, source: Table, transform: RowTransform) -> R
 # ---- Spark's plan ---------------------------------------------------------------------------------------------------
 
 
-# The columns of the source, by the ids that Spark gives them in the frame that stands for the table.
-_Start = Mapping[int, Expression]
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """The frame that stands for the table: the leaf of its plan, and the source's columns by the ids that Spark gives
+    them there."""
+
+    leaf: Any
+    columns: Mapping[int, Expression]
 
 
 def _plan(session: SparkSession, source: Table, transform: RowTransform) -> tuple[Any, _Start]:
@@ -91,13 +96,14 @@ def _plan(session: SparkSession, source: Table, transform: RowTransform) -> tupl
         ]
     )
     frame = session.createDataFrame([], schema)
-    start = {
+    (leaf,) = _each(_analysed_plan(frame).collectLeaves())
+    columns = {
         one.exprId().id(): Expression("column", spark_type(column), value=column.name)
-        for one, column in zip(_each(_analysed_plan(frame).output()), source.columns, strict=True)
+        for one, column in zip(_each(leaf.output()), source.columns, strict=True)
     }
     try:
         made = by_function(transform, frame) if transform.is_function else _queried(session, source, transform, frame)
-        return _analysed_plan(made), start
+        return _analysed_plan(made), _Start(leaf, columns)
     except PySparkException as exc:
         message = str(exc)
         line = _LINE.search(message)
@@ -171,16 +177,15 @@ def _rows_of(plan: Any, source: Table, start: _Start) -> _Row:
 
 
 def _leaf(plan: Any, source: Table, start: _Start) -> _Row:
-    """The table itself. A leaf that is not made of the frame holds whatever its author has put there."""
-    ids = [one.exprId().id() for one in _each(plan.output())]
-    if not set(ids) <= start.keys():
+    """The table itself. Another leaf holds whatever its author has put there, also under the ids of the frame."""
+    if not plan.equals(start.leaf):
         raise _MistakeFound(
             _first_line(plan),
             f"it has rows that do not come from `{source.name}`",
             "Make every column of the frame or the table that is given, by expressions: no VALUES, no createDataFrame,"
             " no RDD, no checkpoint",
         )
-    return _Row({one: start[one] for one in ids})
+    return _Row(dict(start.columns))
 
 
 def _passing(plan: Any, row: _Row) -> _Row:
