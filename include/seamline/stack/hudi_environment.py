@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seamline import settings
-from seamline.domain.errors import ConfigError, TransientError
+from seamline.domain.errors import TransientError
 from seamline.stack import jars, python_lock, shared_files
 from seamline.stack.folder_lock import lock_after_waiting
 from seamline.stack.layout import Layout
@@ -28,14 +28,6 @@ class HudiEnvironment:
 
     python: Path
     jar: Path
-
-
-def find(layout: Layout) -> HudiEnvironment:
-    """ConfigError where it is missing or of another lock."""
-    made = _places(layout)
-    if not _has_packages(layout) or jars.differing([_bundle(layout)], _jars(layout)):
-        raise ConfigError("Hudi's own environment is missing or old", hint="run `./seamline setup --with hudi`")
-    return made
 
 
 def prepare(layout: Layout, progress: Progress) -> HudiEnvironment:
