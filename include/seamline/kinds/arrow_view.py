@@ -76,9 +76,9 @@ class ArrowView:
         for table, rows in self._selected(segment, ""):
             values = values_of(table.column(column), rows.column(column)) if column else [None] * rows.num_rows
             groups = texts_of([table.column(name) for name in by], rows)
-            for group, value in zip(map(group_key, groups), values, strict=True):
-                count, total = found.get(group, (0, None))
-                with localcontext(prec=_SUM_DIGITS):
+            with localcontext(prec=_SUM_DIGITS):
+                for group, value in zip(map(group_key, groups), values, strict=True):
+                    count, total = found.get(group, (0, None))
                     found[group] = count + 1, total if value is None else (total or Decimal(0)) + value
         return found
 

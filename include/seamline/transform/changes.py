@@ -1,6 +1,5 @@
 """Row images of a log → rows of transformed tables: a `ChangeDecoder` around that of the source."""
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -45,20 +44,22 @@ class TransformedChanges:
             if lacking or (missing is not None and transform.condition.inputs & set(missing.schema.names)):
                 raise InvariantViolated("a row that may have been filtered out lacks values", table=table.name)
             found = accepted_by(transform, source, rows.filter(computed))
-            accepted = pc.fill_null(_spread(found, computed), pa.scalar(value=True))
+            accepted = pc.fill_null(found.take(_places(computed)), pa.scalar(value=True))
             computed = pc.and_(computed, accepted)
-        made = made_of(transform, source, rows.filter(computed))
+        if computed.true_count == rows.num_rows:
+            return (*_without(made_of(transform, source, rows), lacking), accepted)
+        made, places = made_of(transform, source, rows.filter(computed)), _places(computed)
         arrays = [
-            rows.column(source.columns.index(source.column(name))) if name in source.key else _spread(values, computed)
+            rows.column(source.columns.index(source.column(name))) if name in source.key else values.take(places)
             for name, values in zip(made.schema.names, made.columns, strict=True)
         ]
         return (*_without(pa.RecordBatch.from_arrays(arrays, schema=made.schema), lacking), accepted)
 
 
-def _spread(values: pa.Array, places: pa.BooleanArray) -> pa.Array:
-    """Values one after another where `places` has True, and NULL elsewhere."""
-    numbers = itertools.count()
-    return values.take(pa.array([next(numbers) if one else None for one in places.to_pylist()], pa.int64()))
+def _places(mask: pa.BooleanArray) -> pa.Array:
+    """Where each row's value stands among those of the rows that `mask` has; NULL for the others."""
+    numbers = pc.subtract(pc.cumulative_sum(pc.cast(mask, pa.int64())), 1)
+    return pc.if_else(mask, numbers, pa.scalar(None, pa.int64()))
 
 
 def _missing(transform: RowTransform, missing: pa.RecordBatch) -> dict[str, pa.BooleanArray]:
