@@ -11,6 +11,9 @@ from seamline import settings
 from seamline.adapters.connections import Connection, resolve
 from seamline.settings import Settings
 
+# A failed assertion of a suite or a world says its values too, not only that of a test's own file.
+pytest.register_assert_rewrite("tests.contract", "tests.fault", "tests.integration", "tests.compose")
+
 # Machines with two busy cores: a slow example is not a wrong one, so no deadline per example.
 hypothesis_settings.register_profile("seamline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("seamline")
