@@ -1,5 +1,5 @@
 """The same history of a table, written without Spark and by Spark, there with partitions, an order and either format:
-equal rows, equal findings, and whoever reads them reads the same. `--histories 200` takes as many seeds.
+equal rows, equal findings, and pyiceberg, Spark and DuckDB read the same. `--histories 200` takes as many seeds.
 """
 
 import random
@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -105,12 +106,23 @@ class OneTable:
         found = StaticTable.from_metadata(self.location).scan().to_arrow()
         return digest_of(self.table, typed(self.table, found))
 
+    def digest_by_duckdb(self) -> SegmentDigest:
+        """As DuckDB answers what it is given as Arrow; a uuid it answers as text."""
+        found = StaticTable.from_metadata(self.location).scan().to_arrow()
+        with duckdb.connect() as session:
+            session.register("found", found)
+            rows = session.sql("SELECT * FROM found").to_arrow_table()
+        return self._digest_of_answer(rows)
+
     def digest_by(self, frames: SparkFrames) -> SegmentDigest:
         """As Spark reads it."""
         with closing(SpanCatalogue()) as catalogue:
             catalogue.serve("read", SpanTable(self.location, str(MARK)))
             frames.configure(catalogue.settings())
             rows = frames.run(f"SELECT * FROM {catalogue.name}.{NAMESPACE}.read")
+        return self._digest_of_answer(rows)
+
+    def _digest_of_answer(self, rows: pa.Table) -> SegmentDigest:
         columns = [from_frame(column, rows.column(column.name)) for column in self.table.columns]
         return digest_of(self.table, pa.RecordBatch.from_arrays(columns, schema=schema_of(self.table)))
 
@@ -215,6 +227,7 @@ def test_both_writers_leave_the_same_rows_and_findings(seed: int, frames: SparkF
             assert by_spark.commit(batches) == native.commit(batches)
             assert by_spark.digest() == native.digest()
     assert native.digest_by(frames) == by_spark.digest_by(frames) == native.digest()
+    assert native.digest_by_duckdb() == by_spark.digest_by_duckdb() == native.digest()
     assert native.digest().rows > 0
     assert by_spark.misplaced() == []
 
