@@ -29,6 +29,7 @@ Place = tuple[str, str]
 # Of namespaces and tables one page has so many.
 _PAGE = 2
 _PREFIX = "warehouse"
+_TOKEN = "a token"
 
 
 class Refusal(Exception):
@@ -51,12 +52,15 @@ class Table:
 
 @dataclass(slots=True)
 class Catalogue:
-    """`lose`: of the next commit that moves progress, what becomes of it. `refuse`: the code of the next commit's
-    answer. `before_commit`: called once, before the next commit is looked at. `one_by_one`: as the reference adapter,
-    which takes the tables of a call in their order, up to the first that does not fit."""
+    """`client`: the id and the secret of the one that is let in; None lets all in. `listed`: the calls that the
+    configuration lists. `lose`: of the next commit that moves progress, what becomes of it. `refuse`: the code of the
+    next commit's answer. `before_commit`: called once, before the next commit is looked at. `one_by_one`: as the
+    reference adapter, which takes the tables of a call in their order, up to the first that does not fit."""
 
     tables: dict[Place, Table] = field(default_factory=dict)
     namespaces: set[str] = field(default_factory=set)
+    client: tuple[str, str] | None = None
+    listed: Sequence[str] = ()
     lose: LostAnswer | None = None
     refuse: int = 0
     one_by_one: bool = False
@@ -206,8 +210,19 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _found(self, path: list[str], query: Mapping[str, list[str]], body: bytes) -> tuple[int, Any]:
         match path:
+            case ["v1", "oauth", "tokens"]:
+                said = parse_qs(body.decode())
+                if self.catalogue.client not in (None, (said["client_id"][0], said["client_secret"][0])):
+                    raise Refusal(401, "invalid_client", "another secret was expected")
+                return 200, {"access_token": _TOKEN, "token_type": "bearer", "expires_in": 3600}
+            case _ if self.catalogue.client and self.headers.get("Authorization") != f"Bearer {_TOKEN}":
+                raise Refusal(401, "NotAuthorizedException", "no token")
             case ["v1", "config"]:
-                return 200, {"defaults": {}, "overrides": {"prefix": _PREFIX}}
+                return 200, {
+                    "defaults": {},
+                    "overrides": {"prefix": _PREFIX},
+                    **({"endpoints": list(self.catalogue.listed)} if self.catalogue.listed else {}),
+                }
             case ["v1", _, "namespaces", *rest]:
                 return self._of_namespaces(rest, query, body)
             case ["v1", _, "tables", "rename"]:
@@ -224,6 +239,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _of_namespaces(self, path: list[str], query: Mapping[str, list[str]], body: bytes) -> tuple[int, Any]:
         known = self.catalogue
         match self.command, path:
+            case "GET", []:
+                inside = "parent" in query
+                return 200, {"namespaces": [] if inside else [[name] for name in sorted(known.namespaces)]}
             case "POST", []:
                 (name,) = json.loads(body)["namespace"]
                 known.make_namespace(name)

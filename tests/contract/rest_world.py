@@ -4,16 +4,18 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
 
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding
 from seamline.domain.ledger import LedgerRow
 from seamline.ports import Failpoints, Sink
-from seamline.sinks.iceberg.io import warehouse_io, warehouse_root
-from seamline.sinks.iceberg.options import options_of
-from seamline.sinks.iceberg.rest_client import RestClient
+from seamline.sinks.iceberg.options import REST
+from seamline.sinks.iceberg.rest_opening import open_store
 from seamline.sinks.iceberg.rest_store import RestStore
-from tests.contract.lake_worlds import CATALOG, LakeWorld
+from tests.contract.lake_worlds import LakeWorld
 from tests.log_topic import STREAM
 from tests.memory_sink import LostAnswer
 from tests.rest_catalogue import Catalogue, serving
@@ -21,18 +23,23 @@ from tests.rest_catalogue import Catalogue, serving
 
 class RestWorld(LakeWorld):
     def __init__(self, tables: Sequence[Table], warehouse: Path) -> None:
-        super().__init__(tables, warehouse)
+        super().__init__(tables, warehouse, options={"catalog_type": REST})
         self.catalogue = Catalogue()
         self._opened = ExitStack()
-        self._uri = self._opened.enter_context(serving(self.catalogue))
+        self._address = urlsplit(self._opened.enter_context(serving(self.catalogue))).netloc
+        self._patch = self._opened.enter_context(pytest.MonkeyPatch.context())
+        self.connect()
+
+    def connect(self, login: str = "", kind: str = "iceberg") -> None:
+        """Let the destination's connection lead there. `login`: as a URI has it."""
+        where = f"{login}@{self._address}" if login else self._address
+        uri = f"{kind}://{where}/{'?scheme=http' if kind == 'iceberg' else ''}"
+        self._patch.setenv(f"SEAMLINE_CONNECTION_{self.destination.connection.upper()}", uri)
 
     def store(self, *, failpoints: Failpoints | None = None) -> RestStore:
-        options = options_of(self.destination)
-        client = RestClient(CATALOG, {"uri": self._uri})
-        self._opened.callback(client.close)
-        return RestStore(
-            self.destination, client, warehouse_root(options), warehouse_io(options), failpoints=failpoints
-        )
+        store = open_store(self.destination, failpoints=failpoints)
+        self._opened.callback(store.close)
+        return store
 
     def sink_losing_its_answer(self, lost: LostAnswer) -> Sink:
         self.catalogue.lose = lost

@@ -28,6 +28,7 @@ namespace: settlement
 catalog: lake
 warehouse: /srv/warehouse
 """
+REST = "catalog_type: rest\natomic: true\n"
 WITHOUT_CUTS = SYNC.partition("nightly:")[0]
 WITH_PLAIN_CUTS = SYNC.replace("  expectations: settlement\n", "")
 FILE = "destinations/warehouse.yaml"
@@ -49,6 +50,19 @@ def test_a_plan_carries_the_connection_of_a_store_by_its_id(tmp_path: Path) -> N
     assert options_of(destination) == LakeOptions("lake", "s3://lake/tables", "native", warehouse_connection="objects")
 
 
+def test_a_rest_catalogue_that_moves_all_tables_at_once_is_a_destination(tmp_path: Path) -> None:
+    changed = {FILE: f"{LAKE}{REST}", "syncs/settlement.yaml": WITHOUT_CUTS}
+    (destination,) = compile_plan(load_declarations(write_declarations(tmp_path, changed)), "settlement").destinations
+    assert options_of(destination) == LakeOptions("lake", "/srv/warehouse", "native", catalog_type="rest")
+
+
+@pytest.mark.parametrize("key", ["nightly", "reconcile.expectations"])
+def test_a_sync_with_cuts_into_a_rest_catalogue_is_refused_by_its_keys(tmp_path: Path, key: str) -> None:
+    with pytest.raises(ConfigError, match="`warehouse` has a REST catalogue, and cuts there are not built") as refused:
+        load_declarations(write_declarations(tmp_path, {FILE: f"{LAKE}{REST}"}))
+    assert f"Leave `{key}` out" in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("added", "said"),
     [
@@ -57,10 +71,12 @@ def test_a_plan_carries_the_connection_of_a_store_by_its_id(tmp_path: Path) -> N
         ("warehouse_connection: objects", "the warehouse is a folder"),
         ("warehouse: hdfs://namenode:8020/x\nwrite: spark", "does not write to HDFS yet"),
         ("warehouse: there", "absolute path"),
-        ("catalog_type: rest", "not been tried with a real server yet.*catalog_type: jdbc"),
+        ("catalog_type: rest", "must move all tables of one `transactions/commit` at once.*`atomic: true`"),
+        (f"{REST}write: spark", "does not write into a REST catalogue yet: `write: native`"),
+        (f"{REST}writer_connection: writer", "leave `writer_connection` out"),
         ("catalog_type: hive", "a Hive metastore commits one table at a time.*catalog_type: jdbc"),
         ("catalog_type: glue", "Glue commits one table at a time.*catalog_type: jdbc"),
-        ("catalog_type: nessie", "must be one of jdbc"),
+        ("catalog_type: nessie", "must be one of jdbc, rest"),
     ],
 )
 def test_what_it_does_not_do_yet_is_refused_with_the_reason(tmp_path: Path, added: str, said: str) -> None:

@@ -183,10 +183,7 @@ def module_name(path: str) -> str:
 
 
 # Built for what is not there yet. Whoever uses one takes it out.
-AHEAD: set[str] = {
-    # No declaration takes a REST catalogue before one of a real server has passed (ADR 55).
-    "seamline.sinks.iceberg.rest_store",
-}
+AHEAD: set[str] = set()
 
 
 def dead_modules(files: list[File]) -> set[str]:

@@ -28,8 +28,13 @@ _KNOWN: dict[str, tuple[str, ...]] = {
     "hive_metastore": (),
     # Its REST is asked in the clear, as the user that its login names.
     "webhdfs": (),
+    "iceberg": (
+        *("scheme", "warehouse", "prefix", "scope", "oauth2_server_uri"),
+        *("sslrootcert", "sslcert", "sslkey"),
+    ),
     "https": (*_CONNECT, "sslrootcert", "sslcert", "sslkey"),
 }
+_SCHEMES = ("http", "https")
 _OF_AWS = ("region_name", "endpoint_url", "role_arn", "aws_session_token", "verify")
 # What Airflow's and other clients call it.
 _ELSEWHERE = {
@@ -108,6 +113,16 @@ def _kafka_fault(extra: Mapping[str, Any], login: str) -> tuple[str, str]:
     return _file_fault({name: str(extra[name]) for name in places if extra.get(name) not in (None, "", "probe")})
 
 
+def _iceberg_fault(extra: Mapping[str, Any], login: str) -> tuple[str, str]:
+    """`scheme` is that of the catalogue's address: TLS, unless it says otherwise."""
+    scheme = str(extra.get("scheme", "https"))
+    if scheme not in _SCHEMES:
+        return f"scheme is {scheme!r}", "write http or https"
+    if scheme == "http" and (idle := [name for name in TLS_NAMES[1:] if extra.get(name)]):
+        return f"{idle[0]} has no meaning without TLS", "leave `scheme` out"
+    return _fault("iceberg", extra, login)
+
+
 def _aws_fault(extra: Mapping[str, Any], login: str) -> tuple[str, str]:
     """Names are Airflow's. `verify` is the PEM file of a CA: nobody goes without one."""
     for name in extra:
@@ -125,4 +140,5 @@ _RULES: Mapping[str, Callable[[Mapping[str, Any], str], tuple[str, str]]] = {
     **{kind: partial(_fault, kind) for kind in _KNOWN},
     "kafka": _kafka_fault,
     "aws": _aws_fault,
+    "iceberg": _iceberg_fault,
 }

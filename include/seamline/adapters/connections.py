@@ -122,6 +122,11 @@ def _has_no_server(kind: str) -> bool:
     return kind == "aws"
 
 
+def _may_have_no_port(kind: str) -> bool:
+    """A REST catalogue is found by an address of the web, which has one of its own."""
+    return _has_no_server(kind) or kind == "iceberg"
+
+
 # Airflow's own other names; no scheme of a URI has an underscore.
 _KINDS = {"postgresql": "postgres", "mariadb": "mysql", "hive-metastore": "hive_metastore"}
 
@@ -144,7 +149,7 @@ def _from_entry(connection_id: str, entry: Any, *, where: str) -> Connection:
             connection_id,
             kind=str(entry["conn_type"]),
             host=str(entry.get("host") or "" if _has_no_server(entry["conn_type"]) else entry["host"]),
-            port=int(entry.get("port") or 0 if _has_no_server(entry["conn_type"]) else entry["port"]),
+            port=int(entry.get("port") or 0 if _may_have_no_port(entry["conn_type"]) else entry["port"]),
             login=str(entry.get("login") or ""),
             password=str(entry.get("password") or ""),
             database=str(entry.get("schema") or ""),
@@ -163,7 +168,8 @@ def _from_uri(connection_id: str, uri: str, *, where: str) -> Connection:
         port = parts.port
         # A setting without a value is refused as any other: passed over, the session could be in the clear.
         extra: dict[str, Any] = dict(parse_qsl(parts.query, keep_blank_values=True))
-        is_one = parts.scheme and (_has_no_server(parts.scheme) or (parts.hostname and port is not None))
+        has_port = port is not None or _may_have_no_port(parts.scheme)
+        is_one = parts.scheme and (_has_no_server(parts.scheme) or (parts.hostname and has_port))
         # The rest of a password with a `/`, `?` or `#` in it.
         is_torn = "@" in parts.path or parts.fragment or any("@" in name for name in extra)
     except ValueError:

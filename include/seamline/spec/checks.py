@@ -213,6 +213,10 @@ def _check_powers(document: Document, destinations: Mapping[str, Document]) -> N
                 others = f"Use a destination of kind {' or '.join(kinds_with_all_powers())}"
                 cure = f"{others}, or leave `{keys[-1]}` out" if keys else others
                 document.fault(paths[-1] if paths else place, f"destination `{name}` ({kind}) cannot {cannot}", cure)
+        lacking = models[kind].lacks(destinations[name].data) if isinstance(kind, str) and kind in models else {}
+        for key, why in lacking.items():
+            if document.value(path := tuple(key.split("."))) is not None:
+                document.fault(path, f"destination `{name}` {why}", f"Leave `{key}` out, or use another destination")
 
 
 def _check_cuts_only(document: Document, destinations: Mapping[str, Document]) -> None:

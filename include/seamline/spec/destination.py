@@ -1,7 +1,7 @@
 """`include/destinations/<destination>.yaml`: where tables land. Each kind adds its own keys."""
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -41,6 +41,14 @@ class Destination(Declared):
     @property
     def options(self) -> Mapping[str, str]:
         """What the kind needs of its own keys when it opens the destination, as its plan carries it."""
+        return {}
+
+    @classmethod
+    def lacks(cls, said: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG003 (a kind's own keys may decide it)
+        """What a destination of these keys cannot take although its kind can: key of a sync → why, behind its name.
+
+        `said`: the keys as they stand in the file, right or wrong.
+        """
         return {}
 
     def misfits(self, tables: Mapping[str, Table]) -> Iterator[Misfit]:  # noqa: ARG002 (a kind's own keys may name them)

@@ -2,6 +2,7 @@
 
 from contextlib import closing
 
+from seamline.domain.errors import Refused
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports.cuts import PinnedTables
 from seamline.sinks.iceberg.derived import placed
@@ -19,6 +20,11 @@ from seamline.sinks.lake.cuts import LakeCuts
 
 def open_cuts(destination: DestinationPlan) -> LakeCuts:
     options = options_of(destination)
+    if options.is_rest:
+        raise Refused(
+            f"destination {destination.name} has a REST catalogue, and cuts there are not built",
+            hint="leave `nightly` out of its syncs",
+        )
     catalogue = Catalogue(options.catalog)
     views = CutViews(catalogue, destination.cut_namespace, IcebergViewFiles(options, destination))
     derived = CutDerived(warehouse_root(options), placed(options))

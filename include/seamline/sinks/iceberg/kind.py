@@ -71,8 +71,12 @@ class Iceberg:
         return problems(plan, destination)
 
     def grant_script(self, destination: DestinationPlan, database: str, *, logins: DestinationLogins) -> str:
+        from seamline.sinks.iceberg.options import REST
+        from seamline.sinks.iceberg.rest_opening import rights
         from seamline.sinks.lake.grants import grant_script
 
+        if dict(destination.options).get("catalog_type") == REST:
+            return rights(destination)
         return grant_script(database or f"<database of {destination.name}>", logins=logins)
 
     def load_area(self, destination: DestinationPlan, *, run_id: str) -> LoadArea:  # noqa: ARG002
@@ -126,9 +130,9 @@ class Iceberg:
     def findings(
         self, destination: DestinationPlan, stream: StreamId, *, after: FindingsReported
     ) -> tuple[tuple[Finding, ...], FindingsReported]:
-        from seamline.databases.postgres.findings import findings_of
+        from seamline.sinks.iceberg.read_back import findings
 
-        return findings_of(destination, stream, after=after)
+        return findings(destination, stream, after=after)
 
     # CutsLiveTables
 

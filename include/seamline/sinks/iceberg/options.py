@@ -11,6 +11,8 @@ from seamline.sinks.iceberg.layout import TableLayout
 
 NATIVE, SPARK = "native", "spark"
 FORMAT: Final = 2
+# What catalogue it is: Iceberg's own in PostgreSQL, or one behind a REST server.
+JDBC, REST = "jdbc", "rest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,11 @@ class LakeOptions:
     format_version: int = FORMAT
     layouts: Mapping[str, TableLayout] = field(default_factory=dict)
     warehouse_connection: str = ""
+    catalog_type: str = JDBC
+
+    @property
+    def is_rest(self) -> bool:
+        return self.catalog_type == REST
 
     def layout(self, table: str) -> TableLayout:
         return self.layouts.get(table, TableLayout())
@@ -39,6 +46,7 @@ def options_of(destination: DestinationPlan) -> LakeOptions:
             int(found.get("format_version", FORMAT)),
             {name: TableLayout.of(said) for name, said in json.loads(found.get("layouts", "{}")).items()},
             found.get("warehouse_connection", ""),
+            found.get("catalog_type", JDBC),
         )
     except KeyError as exc:
         raise Refused(

@@ -7,19 +7,17 @@ warehouse may hold tables of other catalogues too.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table.metadata import TableMetadata
 
-from seamline.databases.postgres.client import Session, translated
 from seamline.domain.errors import Refused, TransientError
 from seamline.sinks.iceberg.io import WarehouseIO, warehouse_io, warehouse_root
 from seamline.sinks.iceberg.manifests import read_metadata
 from seamline.sinks.iceberg.options import LakeOptions
-from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.files import files_in, remove
 from seamline.sinks.lake.loads import claimed
 from seamline.sinks.lake.stores import FilePath
@@ -32,7 +30,11 @@ _ENDINGS = (".parquet", ".avro", ".metadata.json", ".puffin")
 _ATTEMPTS = 5
 
 
-def drop_orphans(session: Session, catalogue: Catalogue, options: LakeOptions, namespace: str) -> int:
+# Where the pointers of all tables of a catalogue lead, each table once however it is renamed meanwhile.
+AllPointers = Callable[[], Sequence[str]]
+
+
+def drop_orphans(all_pointers: AllPointers, options: LakeOptions, namespace: str) -> int:
     """How many. TransientError: what is named cannot be read, so nothing was dropped."""
     root, io = warehouse_root(options), warehouse_io(options)
     oldest, warehouse = time.time() - GUARD_S, _there(root)
@@ -43,7 +45,7 @@ def drop_orphans(session: Session, catalogue: Catalogue, options: LakeOptions, n
     }
     if not any(files for _, files in found.values()):
         return 0
-    locations, named = _named(session, catalogue, io, warehouse)
+    locations, named = _named(all_pointers, io, warehouse)
     dropped = 0
     for tables, files in found.values():
         for path in files if tables & locations else ():
@@ -60,17 +62,13 @@ def _old_files(folder: FilePath, oldest: float) -> Iterator[FilePath]:
                 yield path
 
 
-def _named(
-    session: Session, catalogue: Catalogue, io: WarehouseIO, warehouse: FilePath
-) -> tuple[set[FilePath], set[FilePath]]:
+def _named(all_pointers: AllPointers, io: WarehouseIO, warehouse: FilePath) -> tuple[set[FilePath], set[FilePath]]:
     """The folders of all tables that lie in this warehouse, and every file that one of them names."""
     for attempt in range(_ATTEMPTS):
         manifests = dict[str, ManifestFile]()
         locations, named = set[FilePath](), set[FilePath]()
         try:
-            with translated("read the pointers of all tables"):
-                pointers = catalogue.all_pointers(session)
-            for pointer in pointers:
+            for pointer in all_pointers():
                 if _lies_in(warehouse, pointer, io):
                     metadata = read_metadata(pointer, io)
                     locations.add(_lies_at(metadata.location, io))

@@ -2,7 +2,8 @@
 
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Problem
-from seamline.sinks.iceberg.options import options_of
+from seamline.sinks.iceberg import rest_preflight
+from seamline.sinks.iceberg.options import LakeOptions, options_of
 from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.preflight import problems as problems_of_the_catalogue
 from seamline.sinks.lake.warehouse import of_all_names, of_namespace, of_warehouse
@@ -33,5 +34,11 @@ def problems(plan: SyncPlan, destination: DestinationPlan) -> tuple[Problem, ...
     found += of_all_names(plan, reserved=OF_ICEBERG)
     return (
         *(Problem(f"destination {destination.name}: {what}", cure) for what, cure in found),
-        *problems_of_the_catalogue(plan, destination, Catalogue(options.catalog)),
+        *_of_the_catalogue(plan, destination, options),
     )
+
+
+def _of_the_catalogue(plan: SyncPlan, destination: DestinationPlan, options: LakeOptions) -> tuple[Problem, ...]:
+    if options.is_rest:
+        return rest_preflight.problems(plan, destination)
+    return problems_of_the_catalogue(plan, destination, Catalogue(options.catalog))

@@ -8,27 +8,45 @@ import pyarrow as pa
 
 from seamline.adapters.connections import resolve
 from seamline.databases.postgres.client import Session, open_session
+from seamline.databases.postgres.findings import findings_of
 from seamline.domain.catalogue import Table
+from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import Refused
+from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position
 from seamline.domain.staged_cut import StagedTable
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.sinks.iceberg import types
 from seamline.sinks.iceberg.io import LOCAL_IO, WarehouseIO, static_table, warehouse_io, warehouse_root
 from seamline.sinks.iceberg.options import options_of
+from seamline.sinks.iceberg.rest_opening import open_store
 from seamline.sinks.iceberg.types import typed
 from seamline.sinks.lake import read_back
 from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.files import translated
-from seamline.sinks.lake.read_back import Live, date_of, location_in
+from seamline.sinks.lake.read_back import Live, date_of, location_in, view_of
 from seamline.sinks.lake.read_view import Batches, LakeView
 from seamline.sinks.lake.row_copies import HeldRows
 
 
 def open_live(plan: SyncPlan, destination: DestinationPlan, count: int) -> list[LakeView]:
-    catalogue = Catalogue(options_of(destination).catalog)
+    options = options_of(destination)
+    if options.is_rest:
+        with closing(open_store(destination)) as store:
+            seen = store.look(plan.stream_id(destination.name), destination.namespace)
+        return [view_of(plan, seen, live_in(destination))] * count
+    catalogue = Catalogue(options.catalog)
     return read_back.open_live(plan, destination, count, catalogue=catalogue, live=live_in(destination))
+
+
+def findings(
+    destination: DestinationPlan, stream: StreamId, *, after: FindingsReported
+) -> tuple[tuple[Finding, ...], FindingsReported]:
+    if not options_of(destination).is_rest:
+        return findings_of(destination, stream, after=after)
+    with closing(open_store(destination)) as store:
+        return store.findings_after(stream, after=after)
 
 
 def open_published(

@@ -8,6 +8,7 @@ The catalogue names files by their absolute paths: the warehouse must be there u
 """
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
@@ -19,15 +20,18 @@ from pyiceberg.table import DataScan
 
 from seamline.adapters.connections import parsed
 from seamline.adapters.connections import resolve as connection_of
+from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.kinds.reading import SyncTables
 from seamline.plan.model import DestinationPlan
 from seamline.sinks.iceberg.io import io_of, static_table
 from seamline.sinks.iceberg.options import options_of
+from seamline.sinks.iceberg.rest_opening import open_store
 from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.files import translated
 from seamline.sinks.lake.identity import ROW_HASH
-from seamline.sinks.lake.pinned import PROVEN, open_pinned
+from seamline.sinks.lake.pinned import LIVE, PROVEN, open_pinned
+from seamline.sinks.lake.store import Seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +96,39 @@ def open_catalogue(
     return open_pinned(parsed(uri), Catalogue(catalog), StreamId(sync, destination), namespace, at, table_of=table_of)
 
 
+def _in_a_rest_catalogue(destination: DestinationPlan, stream: StreamId, at: date | str) -> SyncTables:
+    if at != LIVE:
+        raise Refused(
+            f"{stream} has no cuts: tables of a REST catalogue have none", hint=f"read `{LIVE}`", sync=stream.sync
+        )
+    with closing(open_store(destination)) as store:
+        seen = store.look(stream, destination.namespace)
+    if seen.ledger is None:
+        raise Refused(f"{stream} was never published there", hint="onboard the sync first", sync=stream.sync)
+    connection = options_of(destination).warehouse_connection
+    return SyncTables(
+        stream.sync,
+        seen.ledger.position,
+        {
+            name: IcebergTable(name, _location(seen, name, stream), number, connection=connection)
+            for name, number in sorted(seen.snapshots.items())
+        },
+    )
+
+
+def _location(seen: Seen, name: str, stream: StreamId) -> str:
+    if name not in seen.heads:
+        raise Refused(
+            f"table {name} of {stream} is not in the catalogue", hint="somebody has renamed it: onboard it again"
+        )
+    return seen.heads[name]
+
+
 def open_tables(destination: DestinationPlan, stream: StreamId, at: date | str) -> SyncTables:
     """`kinds.sink.ReadsAtOnePosition`."""
     options = options_of(destination)
+    if options.is_rest:
+        return _in_a_rest_catalogue(destination, stream, at)
     connection = connection_of(destination.connection)
     table_of = partial(IcebergTable, connection=options.warehouse_connection)
     return open_pinned(connection, Catalogue(options.catalog), stream, destination.namespace, at, table_of=table_of)

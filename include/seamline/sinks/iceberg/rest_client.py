@@ -3,7 +3,7 @@ has not."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from pyiceberg.exceptions import (
     NamespaceNotEmptyError,
     NoSuchNamespaceError,
     NoSuchTableError,
+    OAuthError,
     RESTError,
     TableAlreadyExistsError,
     UnauthorizedError,
@@ -34,6 +35,18 @@ _TRANSACTION = "transactions/commit"
 # Seconds. A server writes a metadata file of each table before it answers.
 _CONNECT_S, _ANSWER_S = 10.0, 120.0
 _CONFLICTS = (404, 409)
+# As the list of a server's configuration names them.
+NEEDED_CALLS = (
+    "POST /v1/{prefix}/transactions/commit",
+    "GET /v1/{prefix}/namespaces",
+    "POST /v1/{prefix}/namespaces",
+    "GET /v1/{prefix}/namespaces/{namespace}/tables",
+    "POST /v1/{prefix}/namespaces/{namespace}/tables",
+    "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}",
+    "DELETE /v1/{prefix}/namespaces/{namespace}/tables/{table}",
+    "POST /v1/{prefix}/tables/rename",
+    "DELETE /v1/{prefix}/namespaces/{namespace}",
+)
 # By this property an empty table is known to be one that a publish has made and not yet filled.
 MADE_BY = "seamline.made-by"
 
@@ -84,7 +97,16 @@ class _Catalog(RestCatalog):
         session = super()._create_session()
         for scheme in ("http://", "https://"):
             session.mount(scheme, _Timed())
+        # Files are reached by the connection of the warehouse: a server need not make credentials for them.
+        session.headers.pop("X-Iceberg-Access-Delegation", None)
         return session
+
+    def listed_endpoints(self) -> list[str]:
+        """As the server lists them; pyiceberg puts those of old servers in the place of a missing list."""
+        where = {"warehouse": self.properties["warehouse"]} if "warehouse" in self.properties else {}
+        answer = self._session.get(self.url("config", prefixed=False), params=where)
+        answer.raise_for_status()
+        return list(answer.json().get("endpoints") or [])
 
     def send_transaction(self, changes: Sequence[CommitTableRequest]) -> requests.Response:
         body = {"table-changes": [json.loads(change.model_dump_json()) for change in changes]}
@@ -95,7 +117,7 @@ class RestClient:
     """A session with one catalogue, opened by its first call. `properties` are those of pyiceberg's client; they may
     hold secrets."""
 
-    def __init__(self, name: str, properties: Mapping[str, str]) -> None:
+    def __init__(self, name: str, properties: Mapping[str, Any]) -> None:
         self._name = name
         self._properties = dict(properties)
         self._opened: _Catalog | None = None
@@ -108,6 +130,36 @@ class RestClient:
             except (NoSuchTableError, NoSuchNamespaceError):
                 return None
             return Loaded(place, found.metadata_location, found.metadata)
+
+    def missing_calls(self) -> list[str]:
+        """Calls that a sync needs and the server does not list; none where it lists nothing: that says nothing."""
+        with translated("read its configuration"):
+            listed = self._catalog.listed_endpoints()
+        return [call for call in NEEDED_CALLS if call not in listed] if listed else []
+
+    def namespaces(self) -> list[tuple[str, ...]]:
+        """All of them, those inside of others too."""
+        found, left = list[tuple[str, ...]](), [()]
+        with translated("list namespaces"):
+            while left:
+                with suppress(NoSuchNamespaceError):
+                    inside = self._catalog.list_namespaces(left.pop())
+                    found += inside
+                    left += inside
+        return found
+
+    def locations(self, namespace: tuple[str, ...]) -> dict[str, str]:
+        """Table → metadata file, of every table there; one that leaves meanwhile is left out."""
+        with translated(f"list tables of {'.'.join(namespace)}"):
+            try:
+                places = self._catalog.list_tables(namespace)
+            except NoSuchNamespaceError:
+                return {}
+            found = dict[str, str]()
+            for place in places:
+                with suppress(NoSuchTableError, NoSuchNamespaceError):
+                    found[place[-1]] = self._catalog.load_table(place).metadata_location
+        return found
 
     def names(self, namespace: str) -> list[str]:
         """Of its tables, in order; none where it is missing."""
@@ -232,8 +284,10 @@ def translated(doing: str) -> Iterator[None]:
     """Errors of the client leave as Seamline's."""
     try:
         yield
-    except (UnauthorizedError, ForbiddenError, BadRequestError) as exc:
+    except (UnauthorizedError, ForbiddenError, BadRequestError, OAuthError) as exc:
         raise Refused(f"the catalogue refused to {doing}: {exc}", hint="look at its rights for this login") from exc
+    except NotImplementedError as exc:
+        raise Refused(f"the catalogue does not {doing}: {exc}", hint="its server must list that call") from exc
     # ValueError: what has answered is no catalogue, as a proxy with a page of its own.
     except (requests.RequestException, RESTError, ValueError) as exc:
         raise TransientError(f"the catalogue did not {doing}: {exc}", hint="it is tried again") from exc

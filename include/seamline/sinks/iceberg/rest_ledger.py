@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
@@ -20,7 +21,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, TableUpdate
 from pyiceberg.types import NestedField, StringType
 
-from seamline.domain.changes import Finding
+from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.cutover import Boundary
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.position import position_from_json, position_to_json
@@ -88,11 +89,18 @@ class Ledger:
     @property
     def findings(self) -> list[Finding]:
         """Those that are not over, in the order in which they were kept."""
-        kept = list[Finding]()
+        return [one for one, _ in self.numbered_findings]
+
+    @property
+    def numbered_findings(self) -> list[tuple[Finding, FindingsReported]]:
+        """The same, each with number and time of the commit that has kept it."""
+        kept = list[tuple[Finding, FindingsReported]]()
         for snapshot in sorted(self.table.metadata.snapshots, key=lambda one: one.sequence_number or 0):
             over = json.loads(_said(snapshot, _OVER) or "[]")
-            kept = [one for one in kept if one.table not in over]
-            kept += [Finding(*one) for one in json.loads(_said(snapshot, _FINDINGS) or "[]")]
+            kept = [one for one in kept if one[0].table not in over]
+            at = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+            number = FindingsReported(snapshot.sequence_number or 0, at)
+            kept += [(Finding(*one), number) for one in json.loads(_said(snapshot, _FINDINGS) or "[]")]
         return kept
 
 
@@ -109,6 +117,11 @@ def stream_of(table: Loaded) -> StreamId:
     """Whose ledger it is."""
     sync, _, destination = table.metadata.properties[MADE_BY].rpartition("@")
     return StreamId(sync, destination)
+
+
+def is_ledger(table: Loaded) -> bool:
+    """Whether a publish has made it: tables of somebody else's may lie there too."""
+    return "@" in table.metadata.properties.get(MADE_BY, "") and table.place == place_of(stream_of(table))
 
 
 def ledger_in(table: Loaded, stream: StreamId) -> Ledger:

@@ -5,6 +5,7 @@ before, and is deleted once the server has its own. That all tables of a call mo
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from pyiceberg.table import CommitTableRequest
@@ -17,7 +18,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from seamline.domain.changes import Finding
+from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.cutover import Boundary
 from seamline.domain.errors import CommitUnknown, Fenced, NotCaughtUp, Refused, SeamlineError, TransientError
 from seamline.domain.ledger import LedgerRow, StreamId, refuse_one_that_went_back
@@ -33,6 +34,7 @@ from seamline.sinks.iceberg.rest_ledger import (
     Ledger,
     LedgerState,
     empty_ledger,
+    is_ledger,
     ledger_in,
     place_of,
     prefix_of,
@@ -45,6 +47,8 @@ from seamline.sinks.lake.stores import FilePath
 
 # How often something is read again because somebody else's commit came in between.
 _ATTEMPTS = 20
+# Findings of one table are reported up to so many at a time.
+_LISTED = 1_000
 
 
 class RestStore:
@@ -83,7 +87,7 @@ class RestStore:
                 refuse_one_that_went_back(state.row, confirmed=confirmed)
             if after_epoch not in (None, state.row.epoch):
                 raise Fenced(f"another owner took {stream} meanwhile", sync=stream.sync)
-            self._follow(state)
+            self._follow(state.follow_ups)
             row = replace(state.row, epoch=state.row.epoch + 1)
             try:
                 self._send(ledger, replace(state, row=row, follow_ups=()))
@@ -153,7 +157,7 @@ class RestStore:
         ledger = self._ledger(stream)
         if ledger is None or ledger.state is None:
             return False
-        self._follow(ledger.state)
+        self._follow(ledger.state.follow_ups)
         return run_id in ledger.state.runs
 
     def publish(self, stream: StreamId, changes: CatalogueChanges, *, publication: Publication) -> LedgerRow:
@@ -194,6 +198,44 @@ class RestStore:
     def close(self) -> None:
         self._client.close()
 
+    # ---- beside a stream --------------------------------------------------------------------------------------------
+
+    def findings_after(
+        self, stream: StreamId, *, after: FindingsReported
+    ) -> tuple[tuple[Finding, ...], FindingsReported]:
+        """`kinds.sink.ReadsBack.findings`."""
+        ledger = self._ledger(stream)
+        known = ledger.numbered_findings if ledger is not None else []
+        # A catalogue that was put back counts from there again.
+        new = [one for one, at in known if at.number > after.number or "" < after.kept_at < at.kept_at]
+        listed = [[one for one in new if one.table == table][:_LISTED] for table in {one.table: None for one in new}]
+        return tuple(one for of_table in listed for one in of_table), known[-1][1] if known else after
+
+    def ledgers(self) -> list[Ledger]:
+        """Of all streams and incremental snapshots in this catalogue, also of those that have ended."""
+        tables = [self._client.load((NAMESPACE, name)) for name in self._client.names(NAMESPACE)]
+        return [ledger_in(table, stream_of(table)) for table in tables if table is not None and is_ledger(table)]
+
+    def end_dead_snapshots(self, *, before_ms: int) -> list[StreamId]:
+        """End the incremental snapshots into this destination's streams that have not moved since then, milliseconds
+        since 1970. A worker that comes back finds itself fenced."""
+        ended, ledgers = list[StreamId](), self.ledgers()
+        # What a join has decided, and nobody has done yet, is not ours to drop.
+        others = {one.old for ledger in ledgers if ledger.state is not None for one in ledger.state.follow_ups}
+        for ledger in ledgers:
+            stream, snapshot = stream_of(ledger.table), ledger.table.metadata.current_snapshot()
+            is_of_a_join = INCREMENTAL in stream.sync and stream.destination == self._destination.name
+            if not is_of_a_join or snapshot is None or snapshot.timestamp_ms >= before_ms:
+                continue
+            leaving = [one for one in self._leaving(ledger, ()) if one.old not in others]
+            # One that has moved again goes on.
+            with suppress(Conflicted):
+                if ledger.state is not None:
+                    self._client.commit([ledger.table.changed(self._ending(ledger))])
+                    ended.append(stream)
+                self._follow(leaving)
+        return ended
+
     # ---- commits ----------------------------------------------------------------------------------------------------
 
     def _placed(
@@ -217,7 +259,7 @@ class RestStore:
         more = [one.table.changed(self._ending(one)) for one in ended]
         self._move(ledger, state, moves, findings=found, over=over, more=more)
         self._failpoints.reach("pub.commit_acked")
-        self._follow(state)
+        self._follow(state.follow_ups)
         return state.row
 
     def _move(
@@ -315,9 +357,9 @@ class RestStore:
             if table is not None:
                 yield FollowUp(table.place, ("", ""), str(table.metadata.table_uuid))
 
-    def _follow(self, state: LedgerState) -> None:
+    def _follow(self, follow_ups: Sequence[FollowUp]) -> None:
         """Each once, whoever does it: a table that has its new name is not found under the old one."""
-        for one in state.follow_ups:
+        for one in follow_ups:
             table = self._client.load(one.old)
             if table is None or str(table.metadata.table_uuid) != one.uuid:
                 continue
@@ -325,7 +367,7 @@ class RestStore:
                 self._client.rename(one.old, one.new)
             else:
                 self._client.drop(one.old)
-        for namespace in {one.old[0] for one in state.follow_ups} - {self._destination.namespace, NAMESPACE}:
+        for namespace in {one.old[0] for one in follow_ups} - {self._destination.namespace, NAMESPACE}:
             self._client.drop_namespace(namespace)
 
     # ---- ledgers ----------------------------------------------------------------------------------------------------

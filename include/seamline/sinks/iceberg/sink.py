@@ -6,6 +6,7 @@ from seamline.kinds.frames import Frames
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Failpoints
 from seamline.sinks.iceberg.options import SPARK, options_of
+from seamline.sinks.iceberg.rest_opening import open_store
 from seamline.sinks.iceberg.spark_tables import SparkTables
 from seamline.sinks.iceberg.tables import IcebergTables
 from seamline.sinks.lake.catalogue import Catalogue
@@ -20,8 +21,12 @@ def open_sink(
 ) -> "IcebergSink":
     """The sink of a plan's destination; failpoints as the process environment arms them."""
     armed = armed_failpoints.from_environment(settings.process_environment())
-    catalogue = Catalogue(options_of(destination).catalog)
-    store = PostgresLakeStore(destination, catalogue, failpoints=armed)
+    options = options_of(destination)
+    store: LakeStore
+    if options.is_rest:
+        store = open_store(destination, failpoints=armed)
+    else:
+        store = PostgresLakeStore(destination, Catalogue(options.catalog), failpoints=armed)
     return IcebergSink(plan, destination, decoder=decoder, store=store, frames=frames, failpoints=armed)
 
 

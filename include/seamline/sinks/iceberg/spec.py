@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from seamline.domain.catalogue import Table
 from seamline.domain.staged_cut import CutSource
 from seamline.sinks.iceberg.layout import Ordered, Partitioned, TableLayout
-from seamline.sinks.iceberg.options import FORMAT, NATIVE, SPARK
+from seamline.sinks.iceberg.options import FORMAT, JDBC, NATIVE, REST, SPARK
 from seamline.sinks.lake.spec import Warehouse
 from seamline.spec.destination import Destination, Misfit
 from seamline.spec.fields import ConnectionId, Declared, Name, SchemaName, SqlName
@@ -17,7 +17,6 @@ from seamline.spec.fields import ConnectionId, Declared, Name, SchemaName, SqlNa
 _PER_TABLE = "commits one table at a time, so tables and ledger could not move at once"
 # Catalogues that people have, each with the reason why no sync goes there.
 _NOT_TAKEN = {
-    "rest": "a REST catalogue has not been tried with a real server yet, only with one of the tests' own (ADR 55)",
     "hive": f"a Hive metastore {_PER_TABLE}",
     "glue": f"Glue {_PER_TABLE}",
 }
@@ -31,6 +30,18 @@ def _partition(value: str) -> str:
 def _order(value: str) -> str:
     Ordered.parse(value)
     return value
+
+
+def _of_a_rest_catalogue(said: Mapping[str, Any]) -> Iterator[str]:
+    """What the other keys, as far as they are right, must not say."""
+    if not said.get("atomic"):
+        yield (
+            "a REST catalogue must move all tables of one `transactions/commit` at once, and the specification lets a"
+            " server take them one by one: declare `atomic: true` if its documentation says so, else `catalog_type:"
+            f" {JDBC}`"
+        )
+    if said.get("writer_connection"):
+        yield "a stream finishes in a REST catalogue what a publish has begun: leave `writer_connection` out"
 
 
 class TableLayoutEntry(Declared):
@@ -54,7 +65,8 @@ class TableLayoutEntry(Declared):
 
 
 class IcebergDestination(Destination):
-    """Iceberg tables whose catalogue is a PostgreSQL database: one commit moves all tables of a sync and its ledger."""
+    """Iceberg tables in a catalogue, PostgreSQL's or a REST server's: one commit moves all tables of a sync and its
+    ledger."""
 
     namespace_key: ClassVar[str] = "namespace"
     cut_source: ClassVar[CutSource] = CutSource.LIVE
@@ -64,10 +76,16 @@ class IcebergDestination(Destination):
     namespace_: SchemaName = Field(alias="namespace", description="Namespace of the live tables in the catalogue.")
     catalog: Name = Field(
         description="Name of the catalogue: all its clients must call it so, as Spark does below `spark.sql.catalog`."
-        " `connection` leads to the PostgreSQL database that holds it (Iceberg's JDBC catalogue)."
+        " `connection` leads to the PostgreSQL database that holds it (Iceberg's JDBC catalogue), or to the server of"
+        " the REST catalogue by a connection of type `iceberg`."
     )
-    catalog_type: Literal["jdbc"] = Field(
-        "jdbc", description="What catalogue it is: Iceberg's JDBC catalogue in PostgreSQL is the one that is taken."
+    atomic: bool = Field(
+        default=False,
+        description="Whether the server of a REST catalogue moves all tables of one `transactions/commit` at once, or"
+        " none. Its documentation says so: no call can ask. `catalog_type: rest` needs it.",
+    )
+    catalog_type: Literal["jdbc", "rest"] = Field(
+        "jdbc", description="What catalogue it is: Iceberg's JDBC catalogue in PostgreSQL, or one behind a REST server."
     )
     warehouse: Warehouse = Field(
         description="Where the tables' files lie: a folder, which must be there under the same absolute path on every"
@@ -102,9 +120,11 @@ class IcebergDestination(Destination):
 
     @field_validator("catalog_type", mode="before")
     @classmethod
-    def _of_one_commit(cls, value: Any) -> Any:
+    def _of_one_commit(cls, value: Any, info: ValidationInfo) -> Any:
         if isinstance(value, str) and value in _NOT_TAKEN:
             raise ValueError(f"{_NOT_TAKEN[value]}; keep the catalogue in PostgreSQL: `catalog_type: jdbc`")
+        if value == REST and (fault := next(_of_a_rest_catalogue(info.data), "")):
+            raise ValueError(fault)
         return value
 
     @field_validator("format_version", "tables")
@@ -117,6 +137,8 @@ class IcebergDestination(Destination):
     @field_validator("write")
     @classmethod
     def _where_spark_writes(cls, value: str, info: ValidationInfo) -> str:
+        if value == SPARK and info.data.get("catalog_type") == REST:
+            raise ValueError(f"`write: {SPARK}` does not write into a REST catalogue yet: `write: {NATIVE}`")
         if value == SPARK and str(info.data.get("warehouse", "")).startswith("hdfs://"):
             raise ValueError(f"`write: {SPARK}` does not write to HDFS yet: `write: {NATIVE}`")
         return value
@@ -127,6 +149,14 @@ class IcebergDestination(Destination):
         if value is not None and str(info.data.get("warehouse", "")).startswith("/"):
             raise ValueError("the warehouse is a folder: nothing leads there, leave `warehouse_connection` out")
         return value
+
+    @classmethod
+    def lacks(cls, said: Mapping[str, Any]) -> Mapping[str, str]:
+        if said.get("catalog_type") != REST:
+            return {}
+        return dict.fromkeys(
+            ("nightly", "reconcile.expectations"), "has a REST catalogue, and cuts there are not built"
+        )
 
     def misfits(self, tables: Mapping[str, Table]) -> Iterator[Misfit]:
         for number, entry in enumerate(self.tables):
@@ -143,6 +173,8 @@ class IcebergDestination(Destination):
         said = {"catalog": self.catalog, "warehouse": self.warehouse, "write": self.write}
         if self.warehouse_connection:
             said["warehouse_connection"] = self.warehouse_connection
+        if self.catalog_type != JDBC:
+            said["catalog_type"] = self.catalog_type
         if self.format_version != FORMAT:
             said["format_version"] = str(self.format_version)
         if self.tables:

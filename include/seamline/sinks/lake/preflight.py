@@ -11,6 +11,7 @@ from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Problem
 from seamline.sinks.lake.pointers import Pointers
 from seamline.sinks.lake.postgres_store import look
+from seamline.sinks.lake.store import Seen
 
 _RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 # Once they are there, both logins read and write them.
@@ -39,7 +40,8 @@ def problems(plan: SyncPlan, destination: DestinationPlan, catalogue: Pointers) 
             found = dict(one for session in sessions.values() for one in _of_each(session, destination, catalogue))
             found.update(_of_the_publisher(publisher, destination, catalogue))
             if not found:
-                found.update(_of_live_tables(publisher, plan, destination, catalogue))
+                seen = look(publisher, catalogue, plan.stream_id(destination.name), destination.namespace)
+                found.update(of_live_tables(plan, destination, seen))
     return tuple(Problem(f"{name}: {what}", cure) for what, cure in found.items())
 
 
@@ -72,10 +74,8 @@ def _of_the_publisher(session: Session, destination: DestinationPlan, catalogue:
         yield f"{session.info.user} may not make the catalogue's tables in schema public", _script(destination)
 
 
-def _of_live_tables(
-    session: Session, plan: SyncPlan, destination: DestinationPlan, catalogue: Pointers
-) -> Iterator[tuple[str, str]]:
-    seen = look(session, catalogue, plan.stream_id(destination.name), destination.namespace)
+def of_live_tables(plan: SyncPlan, destination: DestinationPlan, seen: Seen) -> Iterator[tuple[str, str]]:
+    """Tables that somebody else has made there."""
     carried = {boundary.table for boundary in seen.ledger.boundaries} if seen.ledger else set()
     for table in plan.tables:
         if table.name in seen.heads and table.name not in carried:

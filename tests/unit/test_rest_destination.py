@@ -1,0 +1,302 @@
+"""A declared destination in a REST catalogue: what a sync asks of it beside its stream."""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from seamline.adapters.connections import Connection, parsed
+from seamline.adapters.failpoints import ArmedFailpoints
+from seamline.domain.changes import Finding, FindingsReported
+from seamline.domain.errors import ConfigError, NotCaughtUp, Refused, TransientError
+from seamline.domain.log_floor import LedgerPlace
+from seamline.kinds.logins import DestinationLogins
+from seamline.ports import Problem
+from seamline.ports.maintenance import LetGo
+from seamline.sinks.iceberg import rest_maintenance
+from seamline.sinks.iceberg.kind import Iceberg
+from seamline.sinks.iceberg.rest_client import NEEDED_CALLS, RestClient
+from seamline.sinks.iceberg.rest_ledger import place_of
+from seamline.sinks.iceberg.rest_opening import open_client, properties_of
+from tests.contract.behaviours import Applying, account, published, texts
+from tests.contract.joining_behaviours import LEG, carrying, passed
+from tests.contract.rest_world import RestWorld
+from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, TOPIC, TOPIC_ID, TRANSFER, delete, insert
+from tests.opened_sink import decoder_of
+
+KIND = Iceberg()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[RestWorld]:
+    with closing(RestWorld(TABLES, tmp_path)) as world:
+        yield world
+
+
+# ---- what leads there -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("connection", "said"),
+    [
+        ("iceberg://catalog.example/api", {"uri": "https://catalog.example/api"}),
+        (
+            "iceberg://id:s%2Fcret@catalog.example:8181/api?warehouse=lake&scope=all",
+            {
+                "uri": "https://catalog.example:8181/api",
+                "warehouse": "lake",
+                "scope": "all",
+                "credential": "id:s/cret",
+                "oauth2-server-uri": "https://catalog.example:8181/api/v1/oauth/tokens",
+            },
+        ),
+        (
+            '{"conn_type": "iceberg", "host": "http://catalog.example/", "password": "t",'
+            ' "extra": {"oauth2_server_uri": "https://tokens.example"}}',
+            {"uri": "http://catalog.example", "token": "t", "oauth2-server-uri": "https://tokens.example"},
+        ),
+    ],
+)
+def test_a_connection_says_address_warehouse_and_login(connection: str, said: dict[str, str]) -> None:
+    assert properties_of(parsed(connection)) == {**said, "ssl": {}}
+
+
+def test_certificates_are_those_of_the_connection(tmp_path: Path) -> None:
+    for name in ("ca.pem", "own.pem", "key.pem"):
+        (tmp_path / name).touch(mode=0o600)
+    of_client = f"sslcert={tmp_path}/own.pem&sslkey={tmp_path}/key.pem"
+    found = parsed(f"iceberg://catalog.example/?sslrootcert={tmp_path}/ca.pem&{of_client}")
+    client = {"cert": f"{tmp_path}/own.pem", "key": f"{tmp_path}/key.pem"}
+    assert properties_of(found)["ssl"] == {"cabundle": f"{tmp_path}/ca.pem", "client": client}
+    in_the_clear = Connection("c", "iceberg", "http://catalog.example", 0, extra=found.extra)
+    with pytest.raises(ConfigError, match="names certificates, and http://catalog.example is in the clear"):
+        properties_of(in_the_clear)
+
+
+@pytest.mark.parametrize(
+    ("connection", "said"),
+    [
+        ("iceberg://id@catalog.example/", "has a login and no password"),
+        ("iceberg://catalog.example/?scheme=ftp", "scheme is 'ftp'"),
+        ("iceberg://catalog.example/?scheme=http&sslrootcert=/ca.pem", "sslrootcert has no meaning without TLS"),
+        ("iceberg://catalog.example/?warehuose=lake", "did you mean `warehouse`"),
+    ],
+)
+def test_a_connection_that_contradicts_itself_is_refused(connection: str, said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        properties_of(parsed(connection))
+    assert said in str(refused.value)
+
+
+def test_a_client_of_oauth2_is_let_in_by_its_secret_and_by_no_other(world: RestWorld) -> None:
+    world.catalogue.client = ("seamline", "s%ecret")
+    world.connect("seamline:s%25ecret")
+    published(world).span(insert(ACCOUNT, **account(1)))
+    assert world.rows(ACCOUNT) == texts(account(1))
+    world.connect("seamline:other")
+    (problem,) = problems(world)
+    assert "another secret was expected" in problem.what
+
+
+# ---- preflight ------------------------------------------------------------------------------------------------------
+
+
+def problems(world: RestWorld) -> Sequence[Problem]:
+    return KIND.problems(world.plan, world.destination)
+
+
+def test_a_catalogue_with_nothing_in_it_and_one_with_the_sync_s_own_tables_are_right(world: RestWorld) -> None:
+    assert problems(world) == ()
+    published(world)
+    world.catalogue.listed = NEEDED_CALLS
+    assert problems(world) == ()
+
+
+def test_a_server_that_lists_no_call_for_several_tables_is_refused(world: RestWorld) -> None:
+    world.catalogue.listed = [call for call in NEEDED_CALLS if "transactions" not in call]
+    (problem,) = problems(world)
+    assert "its server does not list POST /v1/{prefix}/transactions/commit" in problem.what
+
+
+def test_tables_of_somebody_else_are_refused(world: RestWorld) -> None:
+    published(world)
+    tables = world.catalogue.tables
+    ledger = tables.pop(place_of(STREAM))
+    assert "table settlement.account exists in the catalogue" in problems(world)[0].what
+    theirs = tables["settlement", "account"]
+    tables[place_of(STREAM)] = replace(theirs, metadata=theirs.metadata.model_copy(update={"properties": {}}))
+    (problem,) = problems(world)
+    assert "is not the ledger of settlement@warehouse" in problem.what
+    tables[place_of(STREAM)] = ledger
+    assert problems(world) == ()
+
+
+def test_a_connection_that_leads_elsewhere_is_refused(world: RestWorld) -> None:
+    world.connect("u:p", kind="postgres")
+    (problem,) = problems(world)
+    assert "is of kind postgres, and a REST catalogue is reached by one of kind iceberg" in problem.what
+
+
+def test_no_answer_is_no_problem_of_the_declaration(world: RestWorld) -> None:
+    world.close()
+    with pytest.raises((TransientError, ConfigError)):
+        world.connect()
+        problems(world)
+
+
+def test_its_rights_are_those_of_the_calls(world: RestWorld) -> None:
+    said = KIND.grant_script(world.destination, "", logins=DestinationLogins())
+    assert all(call in said for call in NEEDED_CALLS)
+
+
+# ---- comparison and readers -----------------------------------------------------------------------------------------
+
+
+def test_views_read_all_tables_at_the_ledger_s_position(world: RestWorld) -> None:
+    commit = published(world).span(insert(ACCOUNT, **account(1)), insert(AUDIT, actor="x", action="y"))
+    one, other = KIND.open_live(world.plan, world.destination, 2)
+    assert one.position == commit.ledger.position
+    assert other.whole_digest("account", run_key="k").rows == 1  # type: ignore[attr-defined]
+
+
+def test_findings_are_reported_once_and_until_their_table_is_put_in_place_again(world: RestWorld) -> None:
+    def found(after: FindingsReported) -> tuple[tuple[Finding, ...], FindingsReported]:
+        return KIND.findings(world.destination, STREAM, after=after)
+
+    nothing = FindingsReported()
+    assert found(nothing) == ((), nothing)
+    stream = published(world)
+    expected = stream.span(delete(ACCOUNT, **account(7))).findings
+    reported, through = found(nothing)
+    assert reported == expected
+    assert found(through) == ((), through)
+    later = stream.span(delete(ACCOUNT, **account(8))).findings
+    assert found(through)[0] == later
+    carrying(world, ACCOUNT, run_id="run-2")
+    assert found(nothing)[0] == ()
+
+
+def test_live_tables_are_read_at_one_position_and_cuts_are_refused(world: RestWorld) -> None:
+    commit = published(world).span(insert(ACCOUNT, **account(1, "ü")))
+    tables = KIND.open_tables(world.destination, STREAM, "live")
+    assert tables.position == commit.ledger.position
+    assert tables["account"].arrow().to_pylist() == [account(1, "ü")]
+    with pytest.raises(Refused, match="has no cuts"):
+        KIND.open_tables(world.destination, STREAM, "proven")
+
+
+def test_what_opens_cuts_is_refused_with_the_reason(world: RestWorld) -> None:
+    with pytest.raises(Refused, match="cuts there are not built"):
+        KIND.open_cuts(world.destination)
+
+
+# ---- maintenance ----------------------------------------------------------------------------------------------------
+
+
+def let_go(world: RestWorld) -> LetGo:
+    with closing(KIND.open_maintenance(world.destination)) as maintenance:
+        return maintenance.let_go()
+
+
+def places(world: RestWorld) -> Sequence[LedgerPlace]:
+    with closing(KIND.open_maintenance(world.destination)) as maintenance:
+        return maintenance.ledgers()
+
+
+def test_the_log_is_needed_from_where_the_ledgers_stand(world: RestWorld) -> None:
+    assert places(world) == []
+    carrying(world, ACCOUNT)
+    passed(world, TRANSFER, rows=[LEG], at=10)
+    (mine, joining) = sorted(places(world), key=lambda one: one.next_offset)
+    assert mine == LedgerPlace(str(STREAM), TOPIC, TOPIC_ID, mine.next_offset)
+    assert joining.next_offset == 10
+
+
+def test_an_incremental_snapshot_that_nobody_goes_on_with_ends_and_a_young_one_stays(
+    world: RestWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carrying(world, ACCOUNT)
+    joining = passed(world, TRANSFER, rows=[LEG], at=10)
+    assert let_go(world).incremental_snapshots == ()
+    monkeypatch.setattr(rest_maintenance, "INCREMENTAL_KEPT_DAYS", -1)
+    assert let_go(world).incremental_snapshots == (str(joining.incremental_stream),)
+    assert {namespace for namespace, _ in world.catalogue.tables} == {"seamline", "settlement"}
+    assert [one.stream for one in places(world)] == [str(STREAM)]
+    with pytest.raises(NotCaughtUp):
+        world.sink().join(STREAM, joining)
+    assert world.rows(ACCOUNT) == texts(account(1))
+
+
+def test_what_a_dead_join_has_decided_is_not_dropped_with_its_snapshot(
+    world: RestWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carrying(world, ACCOUNT)
+    joining = passed(world, TRANSFER, rows=[LEG], at=0)
+    points = ArmedFailpoints("pub.commit_acked=error@1")
+    with pytest.raises(TransientError):
+        world.sink(failpoints=points).join(STREAM, joining)
+    monkeypatch.setattr(rest_maintenance, "INCREMENTAL_KEPT_DAYS", -1)
+    assert let_go(world).incremental_snapshots == ()
+    Applying(world)
+    assert world.rows(TRANSFER) == texts(LEG)
+
+
+def dead_files(world: RestWorld, warehouse: Path) -> set[Path]:
+    """Those of a span that was never committed, as old as all others are made."""
+    before = files_in(warehouse)
+    stream = Applying(world, sink=world.sink(failpoints=ArmedFailpoints("lake.span_written=error")))
+    with pytest.raises(TransientError):
+        stream.span(insert(ACCOUNT, **account(7)))
+    for path in files_in(warehouse):
+        os.utime(path, (then := time.time() - 2 * 86_400, then))
+    return {path for path in files_in(warehouse) - before if path.parent.parent.parent.name == "settlement"}
+
+
+def files_in(warehouse: Path) -> set[Path]:
+    return {path for path in warehouse.rglob("*") if path.is_file()}
+
+
+def only_what_no_table_names_is_removed(world: RestWorld, warehouse: Path) -> None:
+    published(world).span(insert(ACCOUNT, **account(1)), insert(AUDIT, actor="x", action="y"))
+    dead = dead_files(world, warehouse)
+    assert dead
+    assert let_go(world).orphan_files == len(dead)
+    assert not dead & files_in(warehouse)
+    assert world.rows(ACCOUNT) == texts(account(1))
+    assert world.rows(AUDIT) == texts({"actor": "x", "action": "y"})
+    assert let_go(world).orphan_files == 0
+
+
+def test_files_that_no_table_names_are_removed_and_no_other(world: RestWorld, tmp_path: Path) -> None:
+    only_what_no_table_names_is_removed(world, tmp_path)
+
+
+def test_a_table_that_is_renamed_while_the_catalogue_is_read_is_found(
+    world: RestWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At first it is in neither of the two namespaces."""
+    published(world)
+    known, read, moves = world.catalogue, RestClient.locations, iter([True])
+    location = known.tables["settlement", "account"].location
+    known.make_namespace("a_first")
+
+    def locations(client: RestClient, namespace: tuple[str, ...]) -> dict[str, str]:
+        found = read(client, namespace)
+        if namespace == ("a_first",) and next(moves, False):
+            known.rename(("settlement", "account"), ("a_first", "account"))
+        return found
+
+    monkeypatch.setattr(RestClient, "locations", locations)
+    with closing(open_client(world.destination)) as client:
+        assert location in rest_maintenance.all_pointers(client)
+    assert ("a_first", "account") in known.tables
+
+
+def test_a_sink_is_opened_by_the_plan_alone(world: RestWorld) -> None:
+    commit = published(world).span(insert(ACCOUNT, **account(1)))
+    with closing(KIND.open_sink(world.plan, world.destination, decoder=decoder_of(world.plan))) as sink:
+        assert sink.read_ledger(STREAM) == commit.ledger
