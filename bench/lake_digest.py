@@ -26,7 +26,7 @@ from seamline.kinds.found import power, sink_kind
 from seamline.kinds.sink import ReadsBack
 from seamline.plan.model import SyncPlan
 from seamline.ports import Progress
-from seamline.sinks.iceberg.reading import open_tables
+from seamline.sinks.iceberg.kind import Iceberg
 from tests.checkout import day_and_commit
 from tests.log_topic import STREAM, position
 
@@ -69,7 +69,7 @@ def digest(plan: SyncPlan) -> None:
 
 
 def scan(plan: SyncPlan) -> None:
-    table = open_tables(plan.destinations[0], STREAM, "live")[TABLE.name]
+    table = Iceberg().open_tables(plan.destinations[0], STREAM, "live")[TABLE.name]
     with duckdb.connect() as session:
         session.register("entries", table.arrow())
         assert session.execute(SCAN).fetchone()

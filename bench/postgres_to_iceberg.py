@@ -21,7 +21,7 @@ from seamline.adapters.connections import resolve
 from seamline.kinds.bulk import StagedPlace
 from seamline.plan.model import DestinationPlan, SyncPlan, TablePlan
 from seamline.ports import Load
-from seamline.sinks.iceberg.reading import open_tables
+from seamline.sinks.iceberg.kind import Iceberg
 from seamline.sources.postgres.catalogue import read_catalogue
 from seamline.sources.postgres.client import open_session
 from tests.integration.databases import postgres, postgres_database
@@ -77,7 +77,7 @@ def opened(rows: int) -> Iterator[Bench]:
 def rows_of(plan: SyncPlan) -> pa.Table:
     """As Seamline has published them."""
     (destination,) = plan.destinations
-    return open_tables(destination, plan.stream_id(destination.name), "live")[TABLE].arrow().sort_by("id")
+    return Iceberg().open_tables(destination, plan.stream_id(destination.name), "live")[TABLE].arrow().sort_by("id")
 
 
 def rows_of_peer(warehouse: Path) -> pa.Table:

@@ -50,16 +50,8 @@ KIND = cast(Hudi, sink_kind("hudi"))
 @pytest.fixture
 def world(sink_database: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresLakeWorld]:
     # What a kind opens by connection ids leads into the test's database.
-    for module in (
-        "hudi.read_back",
-        "hudi.reading",
-        "lake.read_back",
-        "lake.maintenance",
-        "lake.preflight",
-        "lake.cuts",
-    ):
-        name = "connection_of" if module == "hudi.reading" else "resolve"
-        monkeypatch.setattr(f"seamline.sinks.{module}.{name}", either_of(sink_database))
+    for module in ("cuts", "maintenance", "pinned", "preflight", "read_back"):
+        monkeypatch.setattr(f"seamline.sinks.lake.{module}.resolve", either_of(sink_database))
     with closing(PostgresLakeWorld(TABLES, sink_database, tmp_path, lake=HUDI)) as world:
         yield world
 

@@ -128,9 +128,8 @@ def deriving(
 
 def resolved_to_derive(patch: pytest.MonkeyPatch, connection: Connection) -> None:
     resolved(patch, connection)
-    reading = [f"{lake}.reading.connection_of" for lake in LAKES]
-    for name in ("lake.derived.resolve", "delta.read_back.resolve", "hudi.read_back.resolve", *reading):
-        patch.setattr(f"seamline.sinks.{name}", either_of(connection))
+    for module in ("derived", "pinned"):
+        patch.setattr(f"seamline.sinks.lake.{module}.resolve", either_of(connection))
 
 
 def deriving_in(world: PostgresLakeWorld) -> Deriving:

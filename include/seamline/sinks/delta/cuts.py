@@ -3,17 +3,13 @@
 No tag is written into a table: Delta has none, and a version is found by its number.
 """
 
-from contextlib import closing
-
 from seamline.domain.errors import Refused
-from seamline.plan.model import DestinationPlan, SyncPlan
-from seamline.ports.cuts import PinnedTables
+from seamline.plan.model import DestinationPlan
 from seamline.sinks.delta.catalogue import DeltaCatalogue
 from seamline.sinks.delta.derived import cut_derived
 from seamline.sinks.delta.log import DeltaLog
 from seamline.sinks.delta.options import options_of
 from seamline.sinks.delta.pointer import Pointer, version_of
-from seamline.sinks.delta.read_back import live
 from seamline.sinks.lake import cuts as lake_cuts
 from seamline.sinks.lake.cuts import LakeCuts
 from seamline.sinks.lake.tagging import TableTags
@@ -49,9 +45,3 @@ def _has(pointer: Pointer, number: int) -> bool:
 def open_cuts(destination: DestinationPlan) -> LakeCuts:
     catalogue = DeltaCatalogue(options_of(destination).warehouse)
     return lake_cuts.open_cuts(destination, catalogue, VersionsAsTags(), derived=cut_derived(destination))
-
-
-def pin_live(plan: SyncPlan, destination: DestinationPlan, count: int, *, run_id: str) -> PinnedTables:
-    """`kinds.sink.CutsLiveTables`."""
-    with closing(open_cuts(destination)) as cuts:
-        return lake_cuts.pin_live(cuts, plan, destination, count, run_id=run_id, live=live)

@@ -1,29 +1,19 @@
-"""Derived tables of Delta tables: `lake.derived` over a version's files, and their place when a cut is published."""
+"""Derived tables of Delta tables: their place when a cut is published."""
 
 from collections.abc import Mapping, Sequence
 
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import DestinationPlan
 from seamline.ports import Load
-from seamline.sinks.delta import types
-from seamline.sinks.delta.catalogue import DeltaCatalogue
-from seamline.sinks.delta.options import loads_namespace, options_of
+from seamline.sinks.delta.options import options_of
 from seamline.sinks.delta.placing import Place, changes_of_publish
-from seamline.sinks.delta.reading import table_at
 from seamline.sinks.lake.cut_derived import CutDerived
-from seamline.sinks.lake.derived import LakeDerived
 from seamline.sinks.lake.loads import StagedFiles
 from seamline.sinks.lake.sink import Mark
 from seamline.sinks.lake.store import PointerMove
 
 # No stream writes a derived table, so its log has no epochs to tell apart.
 _NO_EPOCH = 0
-
-
-def derived_tables(destination: DestinationPlan) -> LakeDerived:
-    warehouse = options_of(destination).warehouse
-    loads_in = loads_namespace(destination.namespace)
-    return LakeDerived(DeltaCatalogue(warehouse), warehouse, loads_in, types, table_at)
 
 
 def cut_derived(destination: DestinationPlan) -> CutDerived:

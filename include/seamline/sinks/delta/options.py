@@ -13,11 +13,6 @@ class DeltaOptions:
     warehouse: str
 
 
-def loads_namespace(namespace: str) -> str:
-    """Where loads are staged: not among the tables, whose folders stay."""
-    return f"loads_of_{namespace}"
-
-
 def options_of(destination: DestinationPlan) -> DeltaOptions:
     try:
         return DeltaOptions(dict(destination.options)["warehouse"])

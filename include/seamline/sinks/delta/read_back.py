@@ -1,67 +1,34 @@
-"""A destination's Delta tables as views, at the ledger's versions: the power `ReadsBack`."""
+"""The rows of Delta tables, at the ledger's versions."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seamline.adapters.connections import resolve
-from seamline.databases.postgres.client import Session, open_session
+from seamline.databases.postgres.client import Session
 from seamline.domain.catalogue import Table
-from seamline.domain.date_before import PublishedTable
-from seamline.domain.errors import Refused
-from seamline.domain.position import Position
-from seamline.domain.staged_cut import StagedTable
-from seamline.plan.model import DestinationPlan, SyncPlan
-from seamline.sinks.delta import types
-from seamline.sinks.delta.catalogue import DeltaCatalogue
+from seamline.plan.model import DestinationPlan
 from seamline.sinks.delta.log import DeltaLog
 from seamline.sinks.delta.options import options_of
 from seamline.sinks.delta.pointer import Pointer, folder_of_number, version_of
 from seamline.sinks.delta.state import DataFile
 from seamline.sinks.delta.types import typed
-from seamline.sinks.lake import cut_rows, read_back
 from seamline.sinks.lake.files import translated
-from seamline.sinks.lake.read_back import date_of
-from seamline.sinks.lake.read_view import Batches, LakeView
-from seamline.sinks.lake.row_copies import HeldRows
+from seamline.sinks.lake.read_back import OpenAt
+from seamline.sinks.lake.read_view import Batches
 
 
-def open_live(plan: SyncPlan, destination: DestinationPlan, count: int) -> list[LakeView]:
-    catalogue = DeltaCatalogue(options_of(destination).warehouse)
-    return read_back.open_live(plan, destination, count, catalogue=catalogue, live=live)
-
-
-def open_published(
-    plan: SyncPlan, destination: DestinationPlan, tables: Sequence[PublishedTable], *, position: Position
-) -> LakeView:
-    """Of each table of a cut the rows of its business date."""
-    stream = plan.stream_id(destination.name)
-    with closing(open_session(resolve(destination.connection), application_name="seamline reads back")) as session:
-        numbers = {one: cut_rows.snapshot_of(session, stream, one) for one in tables}
-    warehouse, found = options_of(destination).warehouse, dict[Table, Batches]()
-    for one, number in numbers.items():
-        if number is None:
-            raise Refused(f"cut {one.name} has no table {one.table} any more", table=one.table)
-        table = plan.table(one.table).definition
-        folder = folder_of_number(warehouse, destination.namespace, one.table, number)
-        found[table] = date_of(plan, one, live(table, Pointer(folder, version_of(number)).text))
-    return LakeView(position, found)
-
-
-def held_rows(destination: DestinationPlan) -> HeldRows:
-    """What runs hold there."""
+def open_at(destination: DestinationPlan) -> OpenAt:
+    """Reads tables at the numbers of versions."""
     warehouse = options_of(destination).warehouse
 
-    def pinned(_: Session, table: Table, staged: StagedTable) -> Batches:
-        number = int(staged.staged_as)
+    def at(_: Session, table: Table, number: int) -> Batches:
         folder = folder_of_number(warehouse, destination.namespace, table.name, number)
         return live(table, Pointer(folder, version_of(number)).text)
 
-    return HeldRows(warehouse, types, pinned)
+    return at
 
 
 def live(table: Table, location: str) -> Batches:

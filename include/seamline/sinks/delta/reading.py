@@ -15,13 +15,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from seamline.adapters.connections import parsed
-from seamline.adapters.connections import resolve as connection_of
 from seamline.domain.ledger import StreamId
 from seamline.kinds.reading import SyncTables
-from seamline.plan.model import DestinationPlan
 from seamline.sinks.delta.catalogue import DeltaCatalogue
 from seamline.sinks.delta.log import DeltaLog
-from seamline.sinks.delta.options import options_of
 from seamline.sinks.delta.pointer import Pointer
 from seamline.sinks.delta.read_back import living_rows
 from seamline.sinks.delta.state import TableState
@@ -81,13 +78,6 @@ def open_lake(
     return open_pinned(
         parsed(uri), DeltaCatalogue(warehouse), StreamId(sync, destination), namespace, at, table_of=table_at
     )
-
-
-def open_tables(destination: DestinationPlan, stream: StreamId, at: date | str) -> SyncTables:
-    """`kinds.sink.ReadsAtOnePosition`."""
-    catalogue = DeltaCatalogue(options_of(destination).warehouse)
-    connection = connection_of(destination.connection)
-    return open_pinned(connection, catalogue, stream, destination.namespace, at, table_of=table_at)
 
 
 def table_at(name: str, location: str, number: int, selected: Sequence[str] = ()) -> DeltaTable:

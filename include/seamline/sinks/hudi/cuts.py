@@ -3,17 +3,13 @@
 No tag is written into a table: an instant is found by its name.
 """
 
-from contextlib import closing
-
 from seamline.domain.errors import Refused
-from seamline.plan.model import DestinationPlan, SyncPlan
-from seamline.ports.cuts import PinnedTables
+from seamline.plan.model import DestinationPlan
 from seamline.sinks.hudi.catalogue import HudiCatalogue
 from seamline.sinks.hudi.derived import cut_derived
 from seamline.sinks.hudi.instants import text_of
 from seamline.sinks.hudi.options import options_of
 from seamline.sinks.hudi.pointer import Pointer
-from seamline.sinks.hudi.read_back import live
 from seamline.sinks.hudi.timeline import Timeline
 from seamline.sinks.lake import cuts as lake_cuts
 from seamline.sinks.lake.cuts import LakeCuts
@@ -41,9 +37,3 @@ class InstantsAsTags:
 def open_cuts(destination: DestinationPlan) -> LakeCuts:
     catalogue = HudiCatalogue(options_of(destination).warehouse)
     return lake_cuts.open_cuts(destination, catalogue, InstantsAsTags(), derived=cut_derived(destination))
-
-
-def pin_live(plan: SyncPlan, destination: DestinationPlan, count: int, *, run_id: str) -> PinnedTables:
-    """`kinds.sink.CutsLiveTables`."""
-    with closing(open_cuts(destination)) as cuts:
-        return lake_cuts.pin_live(cuts, plan, destination, count, run_id=run_id, live=live)

@@ -13,11 +13,6 @@ class HudiOptions:
     warehouse: str
 
 
-def loads_namespace(namespace: str) -> str:
-    """Where loads are staged: not among the tables, whose folders stay."""
-    return f"loads_of_{namespace}"
-
-
 def options_of(destination: DestinationPlan) -> HudiOptions:
     try:
         return HudiOptions(dict(destination.options)["warehouse"])

@@ -16,14 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seamline.adapters.connections import parsed
-from seamline.adapters.connections import resolve as connection_of
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.kinds.reading import SyncTables
-from seamline.plan.model import DestinationPlan
 from seamline.sinks.hudi.catalogue import HudiCatalogue
 from seamline.sinks.hudi.instants import text_of
-from seamline.sinks.hudi.options import options_of
 from seamline.sinks.hudi.pointer import Pointer
 from seamline.sinks.hudi.state import TableState
 from seamline.sinks.hudi.timeline import Timeline
@@ -83,13 +80,6 @@ def open_lake(
     return open_pinned(
         parsed(uri), HudiCatalogue(warehouse), StreamId(sync, destination), namespace, at, table_of=table_at
     )
-
-
-def open_tables(destination: DestinationPlan, stream: StreamId, at: date | str) -> SyncTables:
-    """`kinds.sink.ReadsAtOnePosition`."""
-    catalogue = HudiCatalogue(options_of(destination).warehouse)
-    connection = connection_of(destination.connection)
-    return open_pinned(connection, catalogue, stream, destination.namespace, at, table_of=table_at)
 
 
 def table_at(name: str, location: str, number: int, selected: Sequence[str] = ()) -> HudiTable:

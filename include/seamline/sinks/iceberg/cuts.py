@@ -1,14 +1,10 @@
 """Cuts of Iceberg tables: `lake.cuts` with Iceberg's tags and views."""
 
-from contextlib import closing
-
 from seamline.domain.errors import Refused
-from seamline.plan.model import DestinationPlan, SyncPlan
-from seamline.ports.cuts import PinnedTables
+from seamline.plan.model import DestinationPlan
 from seamline.sinks.iceberg.derived import placed
 from seamline.sinks.iceberg.io import warehouse_io, warehouse_root
 from seamline.sinks.iceberg.options import options_of
-from seamline.sinks.iceberg.read_back import live_in
 from seamline.sinks.iceberg.tags import IcebergTags
 from seamline.sinks.iceberg.views import IcebergViewFiles
 from seamline.sinks.lake import cuts as lake_cuts
@@ -29,9 +25,3 @@ def open_cuts(destination: DestinationPlan) -> LakeCuts:
     views = CutViews(catalogue, destination.cut_namespace, IcebergViewFiles(options, destination))
     derived = CutDerived(warehouse_root(options), placed(options))
     return lake_cuts.open_cuts(destination, catalogue, IcebergTags(warehouse_io(options)), views, derived)
-
-
-def pin_live(plan: SyncPlan, destination: DestinationPlan, count: int, *, run_id: str) -> PinnedTables:
-    """`kinds.sink.CutsLiveTables`."""
-    with closing(open_cuts(destination)) as cuts:
-        return lake_cuts.pin_live(cuts, plan, destination, count, run_id=run_id, live=live_in(destination))

@@ -1,4 +1,4 @@
-"""A destination's Iceberg tables as views, read by pyiceberg as any other client reads them: the power `ReadsBack`."""
+"""The rows of a destination's Iceberg tables, read by pyiceberg as any other client reads them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -8,43 +8,33 @@ import pyarrow as pa
 
 from seamline.adapters.connections import resolve
 from seamline.databases.postgres.client import Session, open_session
-from seamline.databases.postgres.findings import findings_of
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position
-from seamline.domain.staged_cut import StagedTable
 from seamline.plan.model import DestinationPlan, SyncPlan
-from seamline.sinks.iceberg import types
-from seamline.sinks.iceberg.io import LOCAL_IO, WarehouseIO, static_table, warehouse_io, warehouse_root
+from seamline.sinks.iceberg.io import LOCAL_IO, WarehouseIO, static_table, warehouse_io
 from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.iceberg.rest_opening import open_store
 from seamline.sinks.iceberg.types import typed
-from seamline.sinks.lake import read_back
 from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.files import translated
-from seamline.sinks.lake.read_back import Live, date_of, location_in, view_of
+from seamline.sinks.lake.read_back import Live, OpenAt, date_of, location_in, view_of
 from seamline.sinks.lake.read_view import Batches, LakeView
-from seamline.sinks.lake.row_copies import HeldRows
 
 
-def open_live(plan: SyncPlan, destination: DestinationPlan, count: int) -> list[LakeView]:
-    options = options_of(destination)
-    if options.is_rest:
-        with closing(open_store(destination)) as store:
-            seen = store.look(plan.stream_id(destination.name), destination.namespace)
-        return [view_of(plan, seen, live_in(destination))] * count
-    catalogue = Catalogue(options.catalog)
-    return read_back.open_live(plan, destination, count, catalogue=catalogue, live=live_in(destination))
+def open_live_by_rest(plan: SyncPlan, destination: DestinationPlan, count: int) -> list[LakeView]:
+    """The live tables of a destination with a REST catalogue."""
+    with closing(open_store(destination)) as store:
+        seen = store.look(plan.stream_id(destination.name), destination.namespace)
+    return [view_of(plan, seen, live_in(destination))] * count
 
 
-def findings(
+def findings_by_rest(
     destination: DestinationPlan, stream: StreamId, *, after: FindingsReported
 ) -> tuple[tuple[Finding, ...], FindingsReported]:
-    if not options_of(destination).is_rest:
-        return findings_of(destination, stream, after=after)
     with closing(open_store(destination)) as store:
         return store.findings_after(stream, after=after)
 
@@ -60,19 +50,18 @@ def open_published(
     return LakeView(position, {plan.table(one.table).definition: _published(plan, one, heads, io) for one in tables})
 
 
-def held_rows(destination: DestinationPlan) -> HeldRows:
-    """What runs hold there."""
+def open_at(destination: DestinationPlan) -> OpenAt:
+    """Reads tables at snapshots."""
     options = options_of(destination)
     catalogue, io = Catalogue(options.catalog), warehouse_io(options)
 
-    def pinned(session: Session, table: Table, staged: StagedTable) -> Batches:
+    def at(session: Session, table: Table, number: int) -> Batches:
         location = location_in(catalogue.pointers(session, destination.namespace), table)
-        number = int(staged.staged_as)
         if static_table(location, io).snapshot_by_id(number) is None:
             raise Refused(f"table {table.name} has no snapshot {number} any more", table=table.name)
         return live(table, location, number, io=io)
 
-    return HeldRows(warehouse_root(options), types, pinned)
+    return at
 
 
 def live_in(destination: DestinationPlan) -> Live:

@@ -7,7 +7,7 @@
 The catalogue names files by their absolute paths: the warehouse must be there under the same name.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import date
@@ -19,7 +19,6 @@ from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 from pyiceberg.table import DataScan
 
 from seamline.adapters.connections import parsed
-from seamline.adapters.connections import resolve as connection_of
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.kinds.reading import SyncTables
@@ -92,11 +91,12 @@ def open_catalogue(
     """The tables of a sync by the catalogue's database alone. `uri`: as postgresql://login:password@host:port/database;
     its login reads schema `seamline` and `public.iceberg_tables`. `at`: a business date, `proven` or `live`.
     `warehouse_connection`: id of what leads to a warehouse in a store; "" for the machine's own credentials."""
-    table_of = partial(IcebergTable, connection=warehouse_connection)
+    table_of = partial(table_at, connection=warehouse_connection)
     return open_pinned(parsed(uri), Catalogue(catalog), StreamId(sync, destination), namespace, at, table_of=table_of)
 
 
-def _in_a_rest_catalogue(destination: DestinationPlan, stream: StreamId, at: date | str) -> SyncTables:
+def open_tables_by_rest(destination: DestinationPlan, stream: StreamId, at: date | str) -> SyncTables:
+    """The live tables of a destination with a REST catalogue."""
     if at != LIVE:
         raise Refused(
             f"{stream} has no cuts: tables of a REST catalogue have none", hint=f"read `{LIVE}`", sync=stream.sync
@@ -124,11 +124,7 @@ def _location(seen: Seen, name: str, stream: StreamId) -> str:
     return seen.heads[name]
 
 
-def open_tables(destination: DestinationPlan, stream: StreamId, at: date | str) -> SyncTables:
-    """`kinds.sink.ReadsAtOnePosition`."""
-    options = options_of(destination)
-    if options.is_rest:
-        return _in_a_rest_catalogue(destination, stream, at)
-    connection = connection_of(destination.connection)
-    table_of = partial(IcebergTable, connection=options.warehouse_connection)
-    return open_pinned(connection, Catalogue(options.catalog), stream, destination.namespace, at, table_of=table_of)
+def table_at(
+    name: str, location: str, snapshot_id: int, selected: Sequence[str] = (), *, connection: str
+) -> IcebergTable:
+    return IcebergTable(name, location, snapshot_id, tuple(selected), connection)

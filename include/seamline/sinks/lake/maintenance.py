@@ -1,6 +1,7 @@
 """What maintenance reads from a lake's ledger, and what it deletes there."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 
 from seamline.adapters.connections import resolve
 from seamline.databases.postgres.client import Session, open_session, translated
@@ -10,25 +11,18 @@ from seamline.domain.log_floor import LedgerPlace
 from seamline.plan.model import DestinationPlan
 from seamline.ports.maintenance import LetGo
 from seamline.sinks.lake import state as lake_state
-from seamline.sinks.lake.pointers import Pointers
+from seamline.sinks.lake.files import translated as on_disk
+from seamline.sinks.lake.lake import Lake
+from seamline.sinks.lake.loads import drop_abandoned
 from seamline.sinks.lake.postgres_store import end_incremental_snapshot
 
 
 class LakeMaintenance:
     """`DestinationMaintenance` of one destination, in a session of its publisher."""
 
-    def __init__(
-        self,
-        destination: DestinationPlan,
-        catalogue: Pointers,
-        session: Session,
-        drop_abandoned: Callable[[], int],
-        drop_orphans: Callable[[Session], int],
-    ) -> None:
-        self._drop_abandoned = drop_abandoned
-        self._drop_orphans = drop_orphans
+    def __init__(self, destination: DestinationPlan, lake: Lake, session: Session) -> None:
         self._destination = destination
-        self._catalogue = catalogue
+        self._lake = lake
         self._session = session
 
     def ledgers(self) -> Sequence[LedgerPlace]:
@@ -42,23 +36,22 @@ class LakeMaintenance:
             ended = end_dead_snapshots(self._session, self._destination.name, self._end)
             lake_state.prune(self._session)
         staged = self._drop_abandoned()
-        return LetGo(findings, ended, staged, orphan_files=self._drop_orphans(self._session))
+        with on_disk("drop the files that nothing needs"):
+            orphans = self._lake.sweep(self._session)
+        return LetGo(findings, ended, staged, orphan_files=orphans)
 
     def close(self) -> None:
         self._session.close()
 
     def _end(self, stream: StreamId) -> None:
-        end_incremental_snapshot(self._session, self._catalogue, self._destination, stream)
+        end_incremental_snapshot(self._session, self._lake.catalogue, self._destination, stream)
+
+    def _drop_abandoned(self) -> int:
+        """What loads have staged and runs have held, and nobody has published for long; how many."""
+        with closing(self._lake.open_cuts()) as cuts:
+            return drop_abandoned(self._lake.warehouse, self._lake.loads_in) + cuts.drop_old_pins()
 
 
-def open_maintenance(
-    destination: DestinationPlan,
-    catalogue: Pointers,
-    *,
-    drop_abandoned: Callable[[], int],
-    drop_orphans: Callable[[Session], int] = lambda _: 0,
-) -> LakeMaintenance:
-    """`drop_abandoned`: drops what loads have staged and nobody has published for long; how many. `drop_orphans`: drops
-    files that nothing in the catalogue leads to; how many."""
+def open_maintenance(destination: DestinationPlan, lake: Lake) -> LakeMaintenance:
     session = open_session(resolve(destination.connection), application_name="seamline maintenance")
-    return LakeMaintenance(destination, catalogue, session, drop_abandoned, drop_orphans)
+    return LakeMaintenance(destination, lake, session)

@@ -11,13 +11,14 @@ from datetime import date
 
 import psycopg
 
-from seamline.adapters.connections import Connection
+from seamline.adapters.connections import Connection, resolve
 from seamline.databases.postgres import ledger
 from seamline.databases.postgres.client import Session, open_session, translated
 from seamline.domain.errors import ConfigError, Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position
 from seamline.kinds.reading import PinnedTable, SyncTables
+from seamline.plan.model import DestinationPlan
 from seamline.sinks.lake import cut_rows
 from seamline.sinks.lake import state as lake_state
 from seamline.sinks.lake.cut_rows import PublishedCut
@@ -60,6 +61,18 @@ def pinned(session: Session, catalogue: Pointers, stream: StreamId, namespace: s
     return found
 
 
+# Opens a table by its name, where its pointer leads, and the number of what to read there.
+TableOf = Callable[[str, str, int], PinnedTable]
+
+
+def open_tables(
+    destination: DestinationPlan, stream: StreamId, at: date | str, *, catalogue: Pointers, table_of: TableOf
+) -> SyncTables:
+    """`kinds.sink.ReadsAtOnePosition`."""
+    connection = resolve(destination.connection)
+    return open_pinned(connection, catalogue, stream, destination.namespace, at, table_of=table_of)
+
+
 def open_pinned(
     connection: Connection,
     catalogue: Pointers,
@@ -67,9 +80,9 @@ def open_pinned(
     namespace: str,
     at: date | str,
     *,
-    table_of: Callable[[str, str, int], PinnedTable],
+    table_of: TableOf,
 ) -> SyncTables:
-    """The tables as `pinned` finds them. `table_of`: from a name, where its pointer leads, and what to read there."""
+    """The tables as `pinned` finds them."""
     with closing(open_session(connection, application_name="seamline reads a lake")) as session:
         found = pinned(session, catalogue, stream, namespace, at)
     tables = {name: table_of(name, found.locations[name], number) for name, number in sorted(found.snapshots.items())}

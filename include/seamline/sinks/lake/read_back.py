@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 
 from seamline.adapters.connections import resolve
-from seamline.databases.postgres.client import open_session
+from seamline.databases.postgres.client import Session, open_session
 from seamline.domain.calendar import segment_of
 from seamline.domain.catalogue import Table
 from seamline.domain.date_before import PublishedTable
@@ -12,6 +12,7 @@ from seamline.domain.errors import Refused
 from seamline.domain.position import Position
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Load
+from seamline.sinks.lake import cut_rows
 from seamline.sinks.lake.loads import staged_files
 from seamline.sinks.lake.pointers import Pointers
 from seamline.sinks.lake.postgres_store import look
@@ -22,6 +23,8 @@ from seamline.sinks.lake.stores import FilePath
 
 # The rows of a table where its pointer leads.
 Live = Callable[[Table, str], Batches]
+# The rows of a table at the number by which a run or a cut holds it. Refused where that is gone.
+OpenAt = Callable[[Session, Table, int], Batches]
 
 
 def open_live(
@@ -49,6 +52,22 @@ def open_staged(
 ) -> list[LakeView]:
     tables = {load.table: _staged(warehouse, load, storage) for load in loads}
     return [LakeView(position, tables)] * count
+
+
+def open_published(
+    plan: SyncPlan, destination: DestinationPlan, tables: Sequence[PublishedTable], *, position: Position, at: OpenAt
+) -> LakeView:
+    """Of each table of a cut the rows of its business date, at the number that the cut's rows name."""
+    stream = plan.stream_id(destination.name)
+    found = dict[Table, Batches]()
+    with closing(open_session(resolve(destination.connection), application_name="seamline reads back")) as session:
+        for one in tables:
+            number = cut_rows.snapshot_of(session, stream, one)
+            if number is None:
+                raise Refused(f"cut {one.name} has no table {one.table} any more", table=one.table)
+            table = plan.table(one.table).definition
+            found[table] = date_of(plan, one, at(session, table, number))
+    return LakeView(position, found)
 
 
 def date_of(plan: SyncPlan, published: PublishedTable, whole: Batches) -> Batches:

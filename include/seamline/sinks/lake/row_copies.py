@@ -10,7 +10,7 @@ check of any sync.
 """
 
 import secrets
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 
@@ -31,6 +31,7 @@ from seamline.ports import Load
 from seamline.sinks.lake.derived import definition_of
 from seamline.sinks.lake.files import translated as read_translated
 from seamline.sinks.lake.loads import location_of, staged_files
+from seamline.sinks.lake.read_back import OpenAt
 from seamline.sinks.lake.read_view import Batches
 from seamline.sinks.lake.storage import RowStorage
 from seamline.sinks.lake.stores import FilePath
@@ -41,17 +42,15 @@ _PREFIX = "seamline_rows_"
 _STALLS_MS = 600_000
 # Taken by whoever copies into the schema of that name, until its session ends.
 _LOCK = "hashtextextended({}, 0)"
-# Opens a table at the snapshot that a run holds of it.
-OpenPinned = Callable[[Session, Table, StagedTable], Batches]
 
 
 @dataclass(frozen=True, slots=True)
 class HeldRows:
-    """What a run holds: snapshots of live tables, and files that are staged. Without `pinned`, files alone."""
+    """What a run holds: snapshots of live tables, and files that are staged. Without `at`, files alone."""
 
     warehouse: str | FilePath
     storage: RowStorage
-    pinned: OpenPinned | None = None
+    at: OpenAt | None = None
 
     def opened(self, session: Session, plan: SyncPlan, staged: StagedTable) -> tuple[Table, Batches]:
         """The definition of a table and its rows."""
@@ -59,8 +58,8 @@ class HeldRows:
             table = definition_of(location_of(self.warehouse, staged.staged_as))
         else:
             table = plan.table(staged.table).definition
-            if self.pinned is not None:
-                return table, self.pinned(session, table, staged)
+            if self.at is not None:
+                return table, self.at(session, table, int(staged.staged_as))
         files = staged_files(self.warehouse, Load(table, staged.staged_as, staged.rows))
         return table, lambda: files.batches(table, self.storage)
 
