@@ -150,7 +150,7 @@ def at_heads(lake: Lake, patch: pytest.MonkeyPatch) -> None:
     heads, live, real = lake.world.seen().heads, LAKES[lake.destination.kind].live, row_copies.copied
 
     def copied(*given: Any, held: row_copies.HeldRows) -> Any:
-        return real(*given, held=replace(held, pinned=lambda _, table, __: live(table, heads[table.name])))
+        return real(*given, held=replace(held, at=lambda _, table, __: live(table, heads[table.name])))
 
     patch.setattr(row_copies, "copied", copied)
 
