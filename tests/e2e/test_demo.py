@@ -1,12 +1,13 @@
 """The demo as a person runs it, at reduced size, on its own data folder and ports; then a second sync, from PostgreSQL,
-three planted differences, and at the end the whole stack killed at once."""
+three planted differences, the demo once more with a lake, and at the end the whole stack killed at once."""
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -26,6 +27,7 @@ from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation
 from seamline.domain.verdict import BreakType, Verdict
 from seamline.ports import StreamReport
+from seamline.reading import open_sync
 from seamline.stack import credentials, leftovers, supervisor
 from seamline.stack.boot import log_tail
 from seamline.stack.layout import Layout
@@ -33,12 +35,15 @@ from tests.e2e import brokerage
 from tests.e2e.leaked_secrets import leaked_secrets
 from tests.waiting import wait_until
 
-DEMO_WITHIN_S = 900
+DEMO_WITHIN_S = 1200
 UP_WITHIN_S = 300
 RECONCILE_WITHIN_S = 300
 SYNC = "settlement"
 DESTINATIONS = ("archive", "warehouse")
+LAKE = "lake"
+WITH_LAKE = ("archive", LAKE, "warehouse")
 LIVE_TABLES = ("account", "ledger_entry", "payment_order", "access_audit")
+DERIVED = "daily_balance"
 
 
 def seamline(*arguments: str, within_s: float) -> subprocess.CompletedProcess[str]:
@@ -55,13 +60,25 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Comple
         seamline("down", within_s=120)
 
 
+@pytest.fixture(scope="module")
+def with_lake(demo: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
+    """A second demo, on what the first has left: the lake joins the sync."""
+    with warehouse_session() as session:
+        mend_planted_differences(session)
+    return seamline("demo", "--size", "small", "--with", LAKE, within_s=DEMO_WITHIN_S)
+
+
 @pytest.fixture
 def warehouse(demo: subprocess.CompletedProcess[str]) -> Iterator[psycopg.Connection]:
-    at = connections.resolve("warehouse")
-    with psycopg.connect(
-        host=at.host, port=at.port, user=at.login, password=at.password, dbname=at.database, autocommit=True
-    ) as session:
+    with warehouse_session() as session:
         yield session
+
+
+def warehouse_session() -> psycopg.Connection:
+    at = connections.resolve("warehouse")
+    return psycopg.connect(
+        host=at.host, port=at.port, user=at.login, password=at.password, dbname=at.database, autocommit=True
+    )
 
 
 def address() -> str:
@@ -72,13 +89,13 @@ def password(user: str) -> str:
     return credentials.load_or_make(Layout(settings.load()))[f"airflow_user_{user}"]
 
 
-def compare_live_tables() -> dict[str, Reconciliation]:
+def compare_live_tables(destinations: Sequence[str]) -> dict[str, Reconciliation]:
     """Run the reconcile DAG and return what this very run found, by destination; runs that a cut has started may be at
     work beside."""
     run_id = f"test-{datetime.now(UTC):%H%M%S%f}"
     run(f"{SYNC}__reconcile", run_id)
     found = {one.destination: one for one in registry.platform().live_reconciliations_named(SYNC, run_id)}
-    assert sorted(found) == list(DESTINATIONS)
+    assert sorted(found) == list(destinations)
     return found
 
 
@@ -161,19 +178,6 @@ def test_a_viewer_looks_and_starts_nothing(demo: subprocess.CompletedProcess[str
         assert "by-a-viewer" not in {one.run_id for one in airflow.runs(f"{SYNC}__reconcile")}
 
 
-def test_no_log_no_command_line_and_no_stored_plan_shows_a_secret(demo: subprocess.CompletedProcess[str]) -> None:
-    layout = Layout(settings.load())
-    assert leaked_secrets(layout) == []
-    planted = layout.logs / "planted.log"
-    planted.write_text(f"password={password('viewer')}\n", encoding="utf-8")
-    registry.platform().raise_alarm("planted", "planted", credentials.load_or_make(layout)["warehouse"])
-    output = leaked_secrets(layout)
-    planted.unlink()
-    registry.platform().end_alarm("planted", "planted")
-    assert f"{planted}: airflow_user_viewer" in output
-    assert any(one.startswith("seamline.") and one.endswith(": warehouse") for one in output)
-
-
 def test_a_second_sync_from_postgres_is_onboarded_and_cut_under_writers_and_all_agree(
     demo: subprocess.CompletedProcess[str],
 ) -> None:
@@ -235,7 +239,7 @@ def test_three_planted_differences_are_listed_and_nothing_else(warehouse: psycop
         "INSERT INTO settlement.payment_order SELECT -1, account_id, currency, amount, status, business_date,"
         " reference, created_at FROM settlement.payment_order WHERE id = 1"
     )
-    of_each = compare_live_tables()
+    of_each = compare_live_tables(DESTINATIONS)
     assert of_each["archive"].verdict is Verdict.MATCH
     found = of_each["warehouse"]
     assert found.verdict is Verdict.BREAK
@@ -264,15 +268,53 @@ def test_the_page_is_behind_the_login_and_says_break(warehouse: psycopg.Connecti
         assert "BREAK" in answer.text
 
 
-def test_a_second_demo_works_on_what_is_there(
-    demo: subprocess.CompletedProcess[str], warehouse: psycopg.Connection
+def test_a_second_demo_works_on_what_is_there_and_a_lake_joins_it(
+    demo: subprocess.CompletedProcess[str], with_lake: subprocess.CompletedProcess[str]
 ) -> None:
-    mend_planted_differences(warehouse)
-    again = seamline("demo", "--size", "small", within_s=DEMO_WITHIN_S)
-    assert again.returncode == 0, again.stdout[-6000:] + again.stderr[-3000:]
-    assert "is there already" in again.stdout
+    assert with_lake.returncode == 0, with_lake.stdout[-6000:] + with_lake.stderr[-3000:]
+    assert "All agree." in with_lake.stdout
+    assert "is there already" in with_lake.stdout
     assert "the bank is filled" in demo.stdout
-    assert "the bank is filled" not in again.stdout
+    assert "the bank is filled" not in with_lake.stdout
+
+
+def test_each_cut_in_the_lake_is_compared_and_listed_as_a_tag_of_its_tables(
+    with_lake: subprocess.CompletedProcess[str],
+) -> None:
+    of_date = {one.business_date: one for one in compared_cuts(SYNC) if one.destination == LAKE}
+    assert len(of_date) == 3 and {one.verdict for one in of_date.values()} == {Verdict.MATCH}
+    listed = dict(re.findall(r"^  (\w+) +snapshot \d+, tags (.+)$", with_lake.stdout, re.MULTILINE))
+    assert {table: set(tags.split(", ")) for table, tags in listed.items()} == {
+        table: {tag_of(day) for day, cut in of_date.items() if table in matched(cut)}
+        for table in (*LIVE_TABLES, DERIVED)
+    }
+
+
+def test_a_cut_reads_the_same_from_the_lake_and_from_the_warehouse(
+    with_lake: subprocess.CompletedProcess[str], warehouse: psycopg.Connection
+) -> None:
+    newest = max(one.business_date for one in compared_cuts(SYNC) if one.business_date)
+    (cut,) = [one for one in compared_cuts(SYNC) if (one.destination, one.business_date) == (LAKE, newest)]
+    tables = open_sync(SYNC, at=newest)
+    assert (tables.cut, tables.position) == (tag_of(newest), cut.position)
+    for table, columns in (("account", "id, balance"), (DERIVED, "account_id, currency, amount")):
+        statement = f"SELECT {columns} FROM settlement_cut.{table}_current WHERE cut_business_date = %s"
+        rows = tables[table].arrow().select(columns.split(", ")).to_pylist()
+        assert sorted(tuple(row.values()) for row in rows) == sorted(warehouse.execute(statement, [newest]))
+        assert rows
+
+
+def test_no_log_no_command_line_and_no_stored_plan_shows_a_secret(with_lake: subprocess.CompletedProcess[str]) -> None:
+    layout = Layout(settings.load())
+    assert leaked_secrets(layout) == []
+    planted = layout.logs / "planted.log"
+    planted.write_text(f"password={password('viewer')}\n", encoding="utf-8")
+    registry.platform().raise_alarm("planted", "planted", credentials.load_or_make(layout)["warehouse"])
+    output = leaked_secrets(layout)
+    planted.unlink()
+    registry.platform().end_alarm("planted", "planted")
+    assert f"{planted}: airflow_user_viewer" in output
+    assert any(one.startswith("seamline.") and one.endswith(": warehouse") for one in output)
 
 
 def test_a_stack_killed_at_once_under_writers_comes_back_by_up_and_every_live_table_matches(
@@ -290,10 +332,10 @@ def test_a_stack_killed_at_once_under_writers_comes_back_by_up_and_every_live_ta
     wait_until_written()
     wait_until(
         lambda: all(one.state == "streaming" and one.host not in old_hosts for one in stream_reports()),
-        timeout_s=120,
+        timeout_s=UP_WITHIN_S,
         what="the streams of a new host to be at the end of the log",
     )
-    for found in compare_live_tables().values():
+    for found in compare_live_tables(WITH_LAKE).values():
         verdicts = {table.table: table.verdict for table in found.tables}
         assert verdicts == dict.fromkeys(LIVE_TABLES, Verdict.MATCH), found
         (entries,) = [table for table in found.tables if table.table == "ledger_entry"]
@@ -320,6 +362,16 @@ def processes_with_files_in(folder: Path) -> list[str]:
     return found
 
 
+def tag_of(day: date | None) -> str:
+    """Of the first version of a date's cut."""
+    assert day is not None
+    return f"cut_{day:%Y_%m_%d}_v1"
+
+
+def matched(found: Reconciliation) -> set[str]:
+    return {table.table for table in found.tables if table.verdict is Verdict.MATCH}
+
+
 def no_comparison_is_at_work() -> bool:
     with AirflowRest(address(), "operator", password("operator")) as airflow:
         return all(run.state in FINISHED for run in airflow.runs(f"{SYNC}__reconcile"))
@@ -327,7 +379,7 @@ def no_comparison_is_at_work() -> bool:
 
 def stream_reports() -> list[StreamReport]:
     reports = [one for one in registry.director().latest_reports().values() if one.stream.sync == SYNC]
-    assert len(reports) == len(DESTINATIONS)
+    assert len(reports) == len(WITH_LAKE)
     return reports
 
 

@@ -140,6 +140,42 @@ def test_a_demo_ends_with_0_only_if_every_table_agrees_or_says_why_it_did_not_ru
     )
 
 
+class Played:
+    """A story without Airflow, of a sync without cuts: it keeps what it was asked to run."""
+
+    def __init__(self, plan: SyncPlan) -> None:
+        self.plan = plan
+        self.runs: list[str] = []
+
+    def wait_for_dags(self) -> None:
+        pass
+
+    def onboard(self) -> None:
+        self.runs.append("onboard")
+
+    def reconcile(self) -> None:
+        self.runs.append("reconcile")
+
+
+@pytest.mark.parametrize(
+    ("loaded", "runs"),
+    [([], ["onboard"]), (["warehouse"], ["onboard", "reconcile"]), (["warehouse", "lake"], ["reconcile"])],
+    ids=["the first demo", "a lake joins", "all are there"],
+)
+def test_a_destination_that_joins_is_loaded_and_what_was_there_is_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loaded: list[str], runs: list[str]
+) -> None:
+    plan = replace(plan_of("account"), nightly=None)
+    (warehouse,) = plan.destinations
+    plan = replace(plan, destinations=(warehouse, replace(warehouse, name="lake")))
+    monkeypatch.setenv("SEAMLINE_DATA", str(tmp_path))
+    monkeypatch.setattr(demo.Demo, "onboarded_into", lambda *_: frozenset(loaded))
+    story = Played(plan)
+    played = demo.Demo(Layout(settings.load()), progress=Progress(out=io.StringIO()))
+    assert played.run_sync(story) == []  # type: ignore[arg-type]
+    assert story.runs == runs
+
+
 class Asking:
     """Airflow with one run, of which a task waits for a person."""
 

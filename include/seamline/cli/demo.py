@@ -99,22 +99,25 @@ class Demo:
     def run_sync(self, story: Story) -> list[date]:
         sync = story.plan.sync
         story.wait_for_dags()
-        if self.is_onboarded(story.plan):
+        loaded = self.onboarded_into(story.plan)
+        if story.plan.destination_names - loaded:
+            story.onboard()
+        # An onboarding compares what it has loaded, and no other destination.
+        if loaded:
             self.progress.say(f"{sync} is enabled already: comparing its live tables")
             story.reconcile()
-        else:
-            story.onboard()
         if story.plan.nightly is None:
             return []
         newest = story.nightly()
         earlier = story.backfill()
         return [date.fromisoformat(run.partition_key) for run in [newest, *earlier] if run.partition_key]
 
-    def is_onboarded(self, plan: SyncPlan) -> bool:
-        """Into each of its destinations."""
+    def onboarded_into(self, plan: SyncPlan) -> frozenset[str]:
+        """Those of its destinations that have its tables; none before the sync is enabled."""
         with closing(registry.platform()) as store:
-            is_enabled = store.sync_state(plan.sync) is SyncState.ENABLED
-            return is_enabled and plan.destination_names <= store.published_into(plan.sync).keys()
+            if store.sync_state(plan.sync) is not SyncState.ENABLED:
+                return frozenset()
+            return plan.destination_names & store.published_into(plan.sync).keys()
 
     def show_state(self) -> None:
         """What is known where a run failed, before the error: a break is shown with its rows."""
