@@ -274,6 +274,7 @@ def onboarded_plan(records: Records, plan: SyncPlan) -> SyncPlan:
     A changed setting counts at once; a changed list of tables does not: tables enter and leave by a run of their own.
     Until that run's tables have joined in every destination of the plan, everything goes on by the plan of before, as a
     whole, but for tables that have left one of them. A destination that is declared and not onboarded yet is not in it.
+    A table that the destinations were loaded with by different transforms has each one's own (`SyncPlan.held_by`).
     """
     carried = _carried(records, plan)
     plan = into_onboarded(records, plan)
@@ -282,7 +283,7 @@ def onboarded_plan(records: Records, plan: SyncPlan) -> SyncPlan:
     if plan.table_names == everywhere:
         # A destination that was declared since, or taken out, gives no column another name.
         limits = dict.fromkeys(limit for one in carried.values() for limit in one.source.name_limits)
-        return replace(
+        found = replace(
             plan,
             source=replace(plan.source, name_limits=tuple(limits)),
             tables=tuple(
@@ -290,13 +291,14 @@ def onboarded_plan(records: Records, plan: SyncPlan) -> SyncPlan:
                 for table in plan.tables
             ),
         )
+        return _with_transforms(found, carried)
     # One that was refused before it knew what to change has asked for nothing.
     opened = records.latest_run(plan.sync, RunKind.TABLES, with_result=TABLES)
     if opened is not None and opened.state is not RunState.SUCCEEDED and not opened.is_published_everywhere:
         before = next(iter(carried.values()))
         if before.table_names != everywhere:
             before = replace(before.only(everywhere), parked=before.parked)
-        return replace(before, destinations=plan.destinations)
+        return _with_transforms(replace(before, destinations=plan.destinations), carried)
     differing = ", ".join(sorted(plan.table_names ^ everywhere))
     how = "tables" if plan.streamed.destinations else "onboard"
     raise Refused(
@@ -304,6 +306,21 @@ def onboarded_plan(records: Records, plan: SyncPlan) -> SyncPlan:
         hint=f"run {plan.sync}__{how}, or take the change back",
         sync=plan.sync,
     )
+
+
+def _with_transforms(plan: SyncPlan, carried: Mapping[str, SyncPlan]) -> SyncPlan:
+    """Each destination with the transforms of its own loads where they are not the plan's."""
+    shown = {table.name: table.transform for table in plan.tables}
+    own = {
+        name: tuple(
+            (table.name, table.transform)
+            for table in one.tables
+            if table.name in shown and table.transform != shown[table.name]
+        )
+        for name, one in carried.items()
+    }
+    destinations = (replace(one, transforms=own.get(one.name, ())) for one in plan.destinations)
+    return replace(plan, destinations=tuple(destinations))
 
 
 def stream_plan(records: Records, plan: SyncPlan, destination: str) -> SyncPlan:

@@ -9,6 +9,7 @@ import pytest
 from seamline.domain.cutover import Boundary
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import LedgerRow
+from seamline.domain.row_transform import RowTransform
 from seamline.domain.runs import PUBLISH, TABLES, RunKind, SyncState
 from seamline.plan.model import SyncPlan, TablePlan, plan_from_json, plan_to_json
 from seamline_airflow import cutover_state, runs
@@ -83,6 +84,34 @@ def test_a_destination_that_joins_later_takes_no_other_back_to_the_tables_of_bef
     platform.put_result(CHANGED, PUBLISH, {"warehouse": "p", "archive": "p"})
     assert of_streams() == {"warehouse": {"ledger_entry", "fees"}, "archive": {"ledger_entry", "fees"}}
     assert runs.onboarded_plan(platform, declared).table_names == {"ledger_entry", "fees"}
+
+
+def test_each_destination_goes_by_the_transform_of_its_own_load_until_a_changed_one_has_joined_in_all(
+    platform: results.Platform,
+) -> None:
+    archive = replace(results.destination_plan("archive", "archived"), name="archive")
+    both = results.plan(destinations=(*results.plan().destinations, archive))
+    platform.start_run(run_id="o", sync="settlement", kind="onboard", plan_json=plan_to_json(both))
+    platform.put_result("o", PUBLISH, {"warehouse": "p", "archive": "p"})
+    account, entry = both.tables
+    made = RowTransform("include/transforms/account.sql", "SELECT * FROM account", account.definition)
+    declared = replace(both, tables=(replace(account, transform=made), entry))
+    runs.open_tables(platform, declared, CHANGED, ("account",), {**CARRIED, "archive": CARRIED["warehouse"]})
+
+    def transforms() -> dict[str, tuple[RowTransform | None, RowTransform | None]]:
+        # As a comparison and a cut of live tables have it, and as a stream has it.
+        compared = plan_from_json(plan_to_json(runs.onboarded_plan(platform, declared)))
+        streams = {name: runs.stream_plan(platform, declared, name) for name in ("warehouse", "archive")}
+        return {
+            name: (compared.held_by(name).table("account").transform, stream.table("account").transform)
+            for name, stream in streams.items()
+        }
+
+    platform.put_result(CHANGED, PUBLISH, {"warehouse": "p"})
+    platform.finish_run(CHANGED, state="failed")
+    assert transforms() == {"warehouse": (made, made), "archive": (None, None)}
+    platform.put_result(CHANGED, PUBLISH, {"warehouse": "p", "archive": "p"})
+    assert transforms() == {"warehouse": (made, made), "archive": (made, made)}
 
 
 def test_an_unchanged_list_is_refused_with_what_to_do(platform: results.Platform) -> None:

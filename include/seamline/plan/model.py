@@ -88,7 +88,8 @@ class DestinationPlan:
     their rows with; "" where that is the same. `origins`: by table the `Table.origin` of its load into this
     destination, where that is another than the plan's. `options`: what the kind's own keys say, by their names.
     `commit_every_ms`: the least time between two commits here, where the stream's own is less. `cuts_only`: it has no
-    live tables and no stream.
+    live tables and no stream. `transforms`: by table what it was loaded with into this destination, where that is
+    another transform than the plan's: a change of it has joined in some destinations and not in all.
     """
 
     name: str
@@ -102,6 +103,7 @@ class DestinationPlan:
     commit_every_ms: int = 0
     cut_source: CutSource = CutSource.ROWS
     cuts_only: bool = False
+    transforms: tuple[tuple[str, RowTransform | None], ...] = ()
 
     @property
     def writer(self) -> str:
@@ -282,6 +284,12 @@ class SyncPlan:
         """The plan as destinations know it: each table as they hold it."""
         return dataclasses.replace(self, tables=tuple(map(_as_held, self.tables)))
 
+    def held_by(self, destination: str) -> "SyncPlan":
+        """The plan with each table by the transform of its load into this destination: what its live tables hold."""
+        mine = dict(self.destination(destination).transforms)
+        tables = (dataclasses.replace(one, transform=mine.get(one.name, one.transform)) for one in self.tables)
+        return dataclasses.replace(self, tables=tuple(tables))
+
     def only(self, tables: Collection[str]) -> "SyncPlan":
         """The plan of these tables alone, without what is computed from others or added up of them."""
         totals = tuple(total for total in self.reconcile.control_totals if total.table in tables)
@@ -356,6 +364,11 @@ def plan_to_json(plan: SyncPlan) -> str:
         del entry["transform"]
         if table.transform is not None:
             entry["transform"] = transform_to_json(table.transform)
+    for destination, entry in zip(plan.destinations, document["destinations"], strict=True):
+        del entry["transforms"]
+        if destination.transforms:
+            pairs = ((name, one and transform_to_json(one)) for name, one in destination.transforms)
+            entry["transforms"] = [list(pair) for pair in pairs]
     return json.dumps(document, sort_keys=True, ensure_ascii=False)
 
 
@@ -396,7 +409,8 @@ def _destination_plan(entry: dict[str, Any]) -> DestinationPlan:
     named = {"namespace" if key == "schema" else key: value for key, value in entry.items()}
     pairs = {key: tuple((one, other) for one, other in entry.get(key, ())) for key in ("origins", "options")}
     source = CutSource(entry.get("cut_source", CutSource.ROWS))
-    return DestinationPlan(**{**named, **pairs, "cut_source": source})
+    transforms = tuple((name, one and transform_from_json(one)) for name, one in entry.get("transforms", ()))
+    return DestinationPlan(**{**named, **pairs, "cut_source": source, "transforms": transforms})
 
 
 def _table_plan(entry: dict[str, Any]) -> TablePlan:

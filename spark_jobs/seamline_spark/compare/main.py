@@ -9,6 +9,7 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Protocol
 
 from seamline import registry
@@ -106,7 +107,8 @@ def compare_destination(
     run: Run, destination: str, *, records: Reconciliations, director: StreamDirector, failpoints: Failpoints
 ) -> Reconciliation:
     """Compare the live tables of one destination and save what was found, again while it is INCONCLUSIVE."""
-    plan = run.plan
+    plan = run.plan.held_by(destination)
+    run = replace(run, plan=plan)
     stream = plan.stream_id(destination)
     newest = records.newest_evidence(plan.sync, destination, Scope.LIVE, key=FINDINGS_THROUGH, but_of_run=run.run_id)
     after = findings_reported(newest)

@@ -15,7 +15,7 @@ from seamline.sync.live_cut import LiveCutTools, Pinning
 
 
 def live_cut_tools(run: Run, destination: DestinationPlan, *, date_before: DateBefore, derive: Derive) -> LiveCutTools:
-    plan = run.plan
+    plan = run.plan.held_by(destination.name)
     pinning = Pinning(lambda count: registry.pin_live(plan, destination, count, run_id=run.run_id))
     aligned_at: list[Position] = []
 
