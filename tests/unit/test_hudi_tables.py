@@ -342,6 +342,34 @@ def test_a_commit_of_somebody_else_stops_the_stream_and_is_a_finding(world: Memo
     assert world.rows(ACCOUNT) == texts(account(1), account(2)), "what is taken back is gone on from"
 
 
+@pytest.mark.parametrize(("action", "loses_a_file"), [("clean", False), ("rollback", True), ("restore", True)])
+def test_what_takes_files_from_the_table_stops_the_stream_and_is_a_finding(
+    world: MemoryCatalogueWorld, action: str, *, loses_a_file: bool
+) -> None:
+    stream = begun(world)
+    timeline = timeline_of(world, "account")
+    theirs = timeline.path / f"{timeline.reserve(pointer(world, 'account').instant)}.{action}"
+    theirs.write_bytes(b"Avro")
+    if loses_a_file:
+        (timeline.folder / next(iter(timeline.newest().files))).unlink()
+    for attempt in (lambda: stream.span(insert(ACCOUNT, **account(2))), lambda: world.sink().acquire(STREAM)):
+        with pytest.raises(Diverged, match=rf"account: action {theirs.name}"):
+            attempt()
+    assert {(one.table, one.kind) for one in world.findings()} == {("account", "foreign write")}
+
+
+@pytest.mark.parametrize("action", ["rollback", "restore"])
+def test_what_took_back_a_commit_of_somebody_else_does_not_stop_the_stream(
+    world: MemoryCatalogueWorld, action: str
+) -> None:
+    stream = begun(world)
+    timeline = timeline_of(world, "account")
+    (timeline.path / f"{timeline.reserve(pointer(world, 'account').instant)}.{action}").write_bytes(b"Avro")
+    stream.span(insert(ACCOUNT, **account(2)))
+    Applying(world).span(insert(ACCOUNT, **account(3)))
+    assert world.rows(ACCOUNT) == texts(account(1), account(2), account(3))
+
+
 def test_a_table_that_somebody_has_upgraded_is_not_written(world: MemoryCatalogueWorld) -> None:
     begun(world)
     path = timeline_of(world, "account").path / "hoodie.properties"

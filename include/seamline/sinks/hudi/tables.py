@@ -43,7 +43,7 @@ class HudiTables:
         self._place = placing.Place(warehouse, namespace)
         self._failpoints = failpoints or Unarmed()
         self._indexes: dict[str, RowIndex] = {}
-        # By table, commits that are known to be the stream's.
+        # By table, what is known of its timeline: commits of the stream, and actions that did it no harm.
         self._own: dict[str, set[str]] = {}
 
     def forget(self) -> None:
@@ -61,11 +61,16 @@ class HudiTables:
     def foreign(self, table: str, seen: Seen, stream: StreamId) -> str:
         timeline = Timeline(Pointer.parsed(seen.heads[table]).folder)
         own = self._own.setdefault(table, set())
-        commits = timeline.commits()
-        own &= commits.keys()
+        commits, services = timeline.commits(), timeline.services()
+        own &= commits.keys() | services
         for name in sorted(commits.keys() - own):
             if not _is_of(timeline, name, stream):
                 return f"commit {name}"
+            own.add(name)
+        for name in sorted(services - own):
+            # What takes back a commit of somebody else leaves the stream's files alone. A clean takes those of cuts.
+            if name.endswith(".clean") or not timeline.has_files():
+                return f"action {name}"
             own.add(name)
         return ""
 

@@ -25,6 +25,8 @@ from seamline.sinks.lake.files import sync
 _NUMBER = re.compile(r"(\d{20})\.json")
 _COMMIT = re.compile(r"(\d{17,})(?:_\d+)?\.(commit|deltacommit|replacecommit)")
 _OWN_ACTION = "replacecommit"
+# What Hudi's table services and procedures leave there; none of ours is among them.
+_SERVICE = re.compile(r"\d{17,}(?:_\d+)?\.(clean|rollback|restore)")
 _VERSION = "hoodie.table.version=6"
 _PARTITION_METADATA = "commitTime={instant}\npartitionDepth=0\n"
 
@@ -152,6 +154,14 @@ class Timeline:
         """The names of all commits, whoever wrote them, with their instants."""
         found = ((name, _COMMIT.fullmatch(name)) for name in _names(self.path))
         return {name: int(match[1]) for name, match in found if match}
+
+    def services(self) -> set[str]:
+        """Names of what somebody has done to files of the table: a clean, a rollback or a restore."""
+        return {name for name in _names(self.path) if _SERVICE.fullmatch(name)}
+
+    def has_files(self) -> bool:
+        """Whether all data files of the newest number are there."""
+        return all((self.folder / name).exists() for name in self.newest().files)
 
     def newest_number(self) -> int:
         return max(self.numbers(), default=-1)
