@@ -8,7 +8,7 @@ from seamline.ports import Problem
 from seamline.sinks.hudi.catalogue import HudiCatalogue
 from seamline.sinks.hudi.options import options_of
 from seamline.sinks.lake.preflight import problems as problems_of_the_ledger
-from seamline.sinks.lake.warehouse import of_all_names, of_namespace, of_warehouse
+from seamline.sinks.lake.warehouse import of_all_names, of_links, of_namespace, of_warehouse
 
 # As Avro has names, by which Hudi's clients know the columns of a table.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -27,7 +27,8 @@ _OF_HUDI = frozenset(
 
 def problems(plan: SyncPlan, destination: DestinationPlan) -> tuple[Problem, ...]:
     options = options_of(destination)
-    found = [*of_warehouse(options.warehouse), *of_all_names(plan, reserved=_OF_HUDI), *_of_names(plan)]
+    found = [*of_warehouse(options.warehouse), *of_links(options.warehouse)]
+    found += [*of_all_names(plan, reserved=_OF_HUDI), *_of_names(plan)]
     for others in ("metadata", "_delta_log"):
         found += of_namespace(options.warehouse, destination.namespace, others=others)
     return (

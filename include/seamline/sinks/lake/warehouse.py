@@ -1,6 +1,7 @@
 """What keeps a folder or a store from being a warehouse, and the names of a table's columns from lying in any lake."""
 
 import os
+import secrets
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -22,6 +23,27 @@ def of_warehouse(warehouse: str, connection: str = "") -> Iterator[tuple[str, st
         yield f"the warehouse {warehouse} is no folder here", "make it, or mount it where it lies, on every machine"
     elif not os.access(warehouse, os.W_OK | os.X_OK):
         yield f"nothing can be written into the warehouse {warehouse}", "let this login write there"
+
+
+def of_links(warehouse: str) -> Iterator[tuple[str, str]]:
+    """For formats in which one of two writers makes a hard link and the other fails. Nothing where the folder itself is
+    missing or closed to this login: `of_warehouse` says so."""
+    folder = Path(warehouse)
+    if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+        return
+    probe = folder / f".seamline-probe-{secrets.token_hex(8)}"
+    link = probe.with_name(f"{probe.name}-link")
+    try:
+        probe.touch()
+        os.link(probe, link)
+    except OSError as exc:
+        yield (
+            f"no hard link can be made in the warehouse {warehouse}: {exc.strerror}",
+            "put it on a file system that has them: by them one of two writers is kept from a table's next number",
+        )
+    finally:
+        link.unlink(missing_ok=True)
+        probe.unlink(missing_ok=True)
 
 
 def _of_store(warehouse: str, connection: str) -> Iterator[tuple[str, str]]:
