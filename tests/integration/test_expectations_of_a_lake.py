@@ -191,6 +191,10 @@ def test_copies_that_a_crash_of_the_server_may_have_emptied_are_no_evidence(lake
     with pytest.raises(TransientError, match="drop copies of rows"):
         lost()
     (left,) = lake.copies()
+    with lake.world.session.transaction():
+        lake.world.session.execute(f"SELECT FROM {left}.t0".encode())
+        with lake.copied():
+            assert left in lake.copies(), "what somebody reads, as a backup does, is in nobody's way"
     with lake.copied():
         (mine,) = lake.copies()
         assert mine != left, "what nobody checks any more goes with the next check"

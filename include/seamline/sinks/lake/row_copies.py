@@ -40,6 +40,8 @@ from seamline.values.digest import segment_digest
 _PREFIX = "seamline_rows_"
 # Nobody waits for what a copy holds: a disk that stands still for minutes does not cost all of it.
 _STALLS_MS = 600_000
+# How long a copy that is over is waited for, where somebody reads it.
+_READ_MS = 1_000
 # Taken by whoever copies into the schema of that name, until its session ends.
 _LOCK = "hashtextextended({}, 0)"
 
@@ -110,7 +112,9 @@ def _drop_if_dead(session: Session, schema: str) -> None:
 
 
 def _drop(session: Session, schema: str) -> None:
-    with translated("drop copies of rows"):
+    """One that somebody reads just now, as a backup does, stays for the next check."""
+    with translated("drop copies of rows"), suppress(psycopg.errors.LockNotAvailable), session.transaction():
+        session.execute(f"SET LOCAL lock_timeout = {_READ_MS}".encode())
         session.execute(f"DROP SCHEMA IF EXISTS {quoted(schema)} CASCADE".encode())
 
 
