@@ -4,13 +4,17 @@ import os
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import Refused, TransientError
+from seamline.plan.model import DestinationPlan
 from seamline.sinks.delta import retention
+from seamline.sinks.delta.catalogue import DeltaCatalogue
 from seamline.sinks.delta.log import hadoop_checksum
 from seamline.sinks.delta.pointer import Pointer
 from seamline.sinks.delta.retention import Kept, sweep_table
@@ -126,6 +130,32 @@ def test_what_spark_keeps_beside_its_files_goes_with_them_and_never_belies_ours(
         f".{39:020d}.json.crc",
         f"{39:020d}.crc",
     }
+
+
+class NoSession:
+    """What it would be asked for is given by the test."""
+
+    def transaction(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_folder_that_no_row_leads_to_stays_as_long_as_a_cut_names_a_version_of_it(
+    lake: DeltaLake, monkeypatch: pytest.MonkeyPatch, *, is_named: bool
+) -> None:
+    """As where somebody has deleted the row of a table that left: a later table of its name must not begin there again,
+    with numbers that the cut has already."""
+    monkeypatch.setattr(retention, "ABANDONED_AFTER_S", -60)
+    monkeypatch.setattr(DeltaCatalogue, "folders", lambda *_: {}, raising=False)
+    monkeypatch.setattr(retention.lake_state, "all_of", lambda *_: [])
+    held = [("settlement@delta", "t", 5)] if is_named else []
+    monkeypatch.setattr(retention.cut_rows, "held", lambda *_: held)
+    catalogue = DeltaCatalogue(str(lake.folder.parent.parent))
+    session: Any = NoSession()
+    dropped = retention.sweep(session, catalogue, DestinationPlan("delta", "delta", "there", "ns"))
+    assert (dropped, lake.folder.exists()) == ((0, True) if is_named else (1, False))
+    if is_named:
+        assert lake.read(5) == rows_at(5)
 
 
 def test_the_test_finds_a_sweep_that_forgets_what_cuts_hold(lake: DeltaLake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ run holds. Delta's own VACUUM knows nothing of cuts, so tables say in their prop
 
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,13 +41,17 @@ class Kept:
 
 def sweep(session: Session, catalogue: DeltaCatalogue, destination: DestinationPlan) -> int:
     """How many files and folders have left."""
-    kept = kept_versions(session, catalogue, destination)
+    kept, left = kept_versions(session, catalogue, destination)
     count = sum(sweep_table(one) for one in kept.values() if DeltaLog(one.pointer.folder).is_there)
-    return count + _drop_folders(catalogue.warehouse, destination.namespace, named=kept)
+    return count + _drop_folders(catalogue.warehouse, destination.namespace, named={*kept, *left})
 
 
-def kept_versions(session: Session, catalogue: DeltaCatalogue, destination: DestinationPlan) -> dict[Path, Kept]:
-    """By folder, of every table of the destination that has a row."""
+def kept_versions(
+    session: Session, catalogue: DeltaCatalogue, destination: DestinationPlan
+) -> tuple[dict[Path, Kept], set[Path]]:
+    """By folder, of every table of the destination that has a row; and the folders that have none, though a commit of
+    the last days or a cut names a version of theirs. If one of these went, another table would get its name, and
+    numbers that mean the earlier one."""
     with session.transaction():
         found = catalogue.folders(session)
         recent = lake_state.all_of(session, destination.name)
@@ -59,12 +63,17 @@ def kept_versions(session: Session, catalogue: DeltaCatalogue, destination: Dest
         if name == namespace or name.startswith(f"{namespace}_incremental_")
         for pointer in pointers
     }
+    left = set[Path]()
     for numbers, is_recent in ((recent, True), (held, False)):
         for stream, table, number in numbers:
             folder = folder_of_number(catalogue.warehouse, namespace, table, number)
-            if folder in kept and INCREMENTAL not in stream:
+            if INCREMENTAL in stream:
+                continue
+            if folder not in kept:
+                left.add(folder)
+            else:
                 (kept[folder].recent if is_recent else kept[folder].held).add(version_of(number))
-    return kept
+    return kept, left
 
 
 def sweep_table(kept: Kept) -> int:
@@ -130,7 +139,7 @@ def _drop_entries(log: DeltaLog, oldest: TableState, *, held: set[int]) -> int:
     return len(old)
 
 
-def _drop_folders(warehouse: str, namespace: str, *, named: Mapping[Path, Kept]) -> int:
+def _drop_folders(warehouse: str, namespace: str, *, named: Collection[Path]) -> int:
     """Tables that no row leads to: of a publish that never came to its ledger, or of an incremental snapshot that is
     over, whose files the live table has by links of its own."""
     place = local(namespace_folder(warehouse, namespace))
