@@ -1,7 +1,8 @@
 """The rows of a lake's cuts in the catalogue's database: which snapshots of its tables are the cut of a date.
 
 `lake_pin` holds what a nightly run has looked at and nobody has published yet, `lake_cut` and `lake_cut_table` what is
-published, `lake_derived` which tables are derived ones. A stream's name is in each key: the same database may be the
+published, `lake_derived` which tables are derived ones. `lake_let_go` has what cuts have held that expired lately:
+somebody may still read it. A stream's name is in each key: the same database may be the
 catalogue of several destinations.
 """
 
@@ -59,12 +60,20 @@ CREATE TABLE IF NOT EXISTS seamline.lake_cut_table (
     PRIMARY KEY (stream, table_name, business_date, version),
     FOREIGN KEY (stream, business_date, version) REFERENCES seamline.lake_cut
 );
+CREATE TABLE IF NOT EXISTS seamline.lake_let_go (
+    stream text NOT NULL,
+    table_name text NOT NULL,
+    snapshot_id bigint NOT NULL,
+    at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
 CREATE TABLE IF NOT EXISTS seamline.lake_derived (
     stream text NOT NULL,
     table_name text NOT NULL,
     PRIMARY KEY (stream, table_name)
 );
 """
+# How long the files of a cut that has expired stay.
+GRACE_HOURS = 24
 # Where nothing was ever cut there are no tables.
 MISSING = (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName)
 _FOUND = """
@@ -283,8 +292,16 @@ def tags_that_count(session: Session, stream: StreamId) -> list[tuple[str, date,
 
 
 def forget_tables(session: Session, stream: StreamId, business_date: date, gone: Mapping[tuple[str, int], int]) -> None:
-    """`gone`: (table, version) → snapshot id. A cut of which no table is left says when it expired."""
-    for table, version in sorted(gone):
+    """`gone`: (table, version) → snapshot id. A cut of which no table is left says when it expired. What its readers
+    have open stays held for `GRACE_HOURS`. The tables of cuts must be there in their newest form (`create_tables`)."""
+    session.execute(
+        "DELETE FROM seamline.lake_let_go WHERE at < clock_timestamp() - make_interval(hours => %s)", (GRACE_HOURS,)
+    )
+    for (table, version), snapshot_id in sorted(gone.items()):
+        session.execute(
+            "INSERT INTO seamline.lake_let_go (stream, table_name, snapshot_id) VALUES (%s, %s, %s)",
+            (str(stream), table, snapshot_id),
+        )
         session.execute(
             "DELETE FROM seamline.lake_cut_table"
             " WHERE stream = %s AND table_name = %s AND business_date = %s AND version = %s",
@@ -312,15 +329,20 @@ def kept(session: Session, stream: StreamId) -> list[tuple[str, date, int, datet
 
 
 def held(session: Session, destination: str) -> list[tuple[str, str, int]]:
-    """(stream, table, snapshot id) of what cuts and runs hold in a destination."""
+    """(stream, table, snapshot id) of what cuts and runs hold in a destination, and cuts that expired lately."""
     if session.execute("SELECT to_regclass('seamline.lake_cut_table')").fetchone() == (None,):
         return []
+    # An older installation has no `lake_let_go` yet.
+    session.execute(_TABLES)
     rows = session.execute(
         "SELECT stream, table_name, snapshot_id FROM seamline.lake_cut_table"
         " WHERE right(stream, length(%(tail)s)) = %(tail)s"
         " UNION SELECT stream, one.key, one.value::bigint FROM seamline.lake_pin, jsonb_each_text(snapshots) one"
-        " WHERE right(stream, length(%(tail)s)) = %(tail)s",
-        {"tail": f"@{destination}"},
+        " WHERE right(stream, length(%(tail)s)) = %(tail)s"
+        " UNION SELECT stream, table_name, snapshot_id FROM seamline.lake_let_go"
+        " WHERE right(stream, length(%(tail)s)) = %(tail)s"
+        " AND at >= clock_timestamp() - make_interval(hours => %(grace)s)",
+        {"tail": f"@{destination}", "grace": GRACE_HOURS},
     ).fetchall()
     return [(str(stream), str(table), int(number)) for stream, table, number in rows]
 

@@ -230,6 +230,7 @@ class LakeCuts:
             return Dropped(sum(map(len, tags.values())))
 
         with translated(f"let the cut of {business_date} of {sync} expire"), self._taking_turns(stream):
+            self._create_tables()
             return self._repeated(attempt)
 
     def expired(self, sync: str) -> Sequence[tuple[date, int]]:
