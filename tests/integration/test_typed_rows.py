@@ -3,7 +3,7 @@ are into a destination that takes them."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pytest
@@ -12,6 +12,7 @@ from seamline.adapters.connections import Connection
 from seamline.bulk.copy import CopyItem, CopyTarget, copy_one
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
+from seamline.domain.errors import SeamlineError
 from seamline.domain.table_places import TablePlaces
 from seamline.kinds.bulk import ArrowRows, BulkRead
 from seamline.plan.model import DestinationPlan, SourcePlan
@@ -20,7 +21,7 @@ from seamline.sources.postgres import typed_rows
 from seamline.sources.postgres.bulk import SnapshotReaders
 from seamline.sources.postgres.catalogue import survey
 from seamline.sources.postgres.client import open_session
-from seamline.sources.postgres.sessions import SharedSnapshot, seen_by
+from seamline.sources.postgres.sessions import SharedSnapshot, SourceReadView, position_at, seen_by
 from seamline.values.arrow import schema_of
 from seamline.values.build import batch_of
 from seamline.values.digest import canonical_texts
@@ -111,3 +112,20 @@ def test_typed_rows_are_staged_in_a_destination_of_postgresql_as_they_are(held: 
     with postgres(held.server) as session:
         stored = read_rows(session, f'SELECT {exact(held.table)} FROM {place.schema}."{place.name}"')
     assert differing(held.table, batch_of(held.table, stored), held.rows) == []
+
+
+def test_an_error_in_the_midst_of_one_table_leaves_the_view_to_the_others(held: Held) -> None:
+    """As where rows of a table are read to be transformed: the tables after it are still compared."""
+    broken = replace(held.table, columns=(*held.table.columns, Column("gone", Kind.INTEGER, "int", length=32)))
+    with closing(open_session(held.server)) as session:
+        session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        position = position_at(0, seen_by(session))
+        view = SourceReadView(session, source=replace(SOURCE, reader=NAME), tables=[held.table], position=position)
+        with pytest.raises(SeamlineError, match="gone"):
+            list(view.typed_rows(broken, Segment("kinds")))
+        whole = pa.Table.from_batches(list(view.typed_rows(held.table, Segment("kinds"))))
+        assert whole.num_rows == held.rows.num_rows
+        # One that is left half read does no harm either.
+        with closing(view.typed_rows(held.table, Segment("kinds"))) as half:
+            next(half)
+        assert sum(one.rows for one in view.digests(Segment("kinds"), run_key="k").values()) == whole.num_rows

@@ -261,7 +261,12 @@ class SourceReadView(PostgresReadView):
 
     def _blocks(self, statement: str) -> Iterator[bytes]:
         try:
-            with self._session.cursor() as cursor, cursor.copy(statement.encode()) as copy:
+            # A savepoint, as for every question: what fails for one table must not end the view.
+            with (
+                self._session.transaction(),
+                self._session.cursor() as cursor,
+                cursor.copy(statement.encode()) as copy,
+            ):
                 for block in copy:
                     yield bytes(block)
         except psycopg.Error as exc:
