@@ -36,7 +36,7 @@ def layout(checkout: Path, tmp_path: Path) -> Layout:
     for name in ("archive", "warehouse"):
         file = f"destinations/{name}.yaml"
         (declared / file).write_bytes((checkout / "include" / file).read_bytes())
-    given = {"SEAMLINE_DATA": str(tmp_path / "data: of #1"), "SEAMLINE_DECLARATIONS": str(declared)}
+    given = {"SEAMLINE_DATA": str(tmp_path / "data: of [1]"), "SEAMLINE_DECLARATIONS": str(declared)}
     return Layout(settings.load(given))
 
 

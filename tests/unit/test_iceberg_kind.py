@@ -74,6 +74,8 @@ def test_a_sync_with_cuts_into_a_rest_catalogue_is_refused_by_its_keys(tmp_path:
         ("catalog_type: rest", "must move all tables of one `transactions/commit` at once.*`atomic: true`"),
         (f"{REST}write: spark", "does not write into a REST catalogue yet: `write: native`"),
         (f"{REST}writer_connection: writer", "leave `writer_connection` out"),
+        ("warehouse: /srv/lake#1", "has '#' in its path"),
+        ("warehouse: /srv/lake?", r"has '\?' in its path"),
         ("catalog_type: hive", "a Hive metastore commits one table at a time.*catalog_type: jdbc"),
         ("catalog_type: glue", "Glue commits one table at a time.*catalog_type: jdbc"),
         ("catalog_type: nessie", "must be one of jdbc, rest"),

@@ -20,6 +20,9 @@ def _folder(value: str) -> str:
 
 def _warehouse(value: str) -> str:
     if value.startswith("/"):
+        # Metadata names files by URLs, in which pyiceberg ends the path there.
+        if found := [letter for letter in "#?" if letter in value]:
+            raise ValueError(f"the warehouse has {found[0]!r} in its path, and clients of Iceberg find no file there")
         return _folder(value)
     known = value.rstrip("/")
     if not (_BUCKET.fullmatch(known) or _HDFS.fullmatch(known)):
