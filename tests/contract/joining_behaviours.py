@@ -79,6 +79,18 @@ def a_snapshot_that_stands_elsewhere_is_refused_and_changes_nothing(world: World
 
 
 @behaviour
+def a_table_that_is_loaded_again_and_stands_elsewhere_leaves_its_stream_alone(world: World) -> None:
+    stream = carrying(world, ACCOUNT)
+    joining = passed(world, ACCOUNT, rows=[account(3)], at=10)
+    with pytest.raises(NotCaughtUp):
+        world.sink().join(STREAM, joining)
+    stream.span(insert(ACCOUNT, **account(2)))
+    assert world.rows(ACCOUNT) == texts(account(1), account(2))
+    world.sink().join(STREAM, joining)
+    assert world.rows(ACCOUNT) == texts(account(3))
+
+
+@behaviour
 def a_table_without_its_incremental_snapshot_joins_nothing(world: World) -> None:
     carrying(world, ACCOUNT)
     nowhere = sync_plan(TABLES).incremental_plan(["transfer"], "none").stream_id("warehouse")

@@ -28,7 +28,7 @@ from tests.integration.captured import Captured
 from tests.integration.captured_postgres import captured_postgres
 from tests.integration.databases import postgres, postgres_database
 from tests.integration.known import destination_known_by_id
-from tests.lake_heads import LakeHeads, lake_heads
+from tests.lake_heads import LakeHeads
 from tests.spark.chains import SCRIPT
 from tests.spark.dancing_tables import SCHEMA, TABLES, WIDE_ROWS, DancingTables
 from tests.spark.empty_sync import publish_empty_into
@@ -128,7 +128,7 @@ class Dance:
 
     def heads(self) -> LakeHeads:
         with closing(postgres(self.catalogue)) as session:
-            return lake_heads(session, str(self.plan.stream_id("warehouse")), _NAMESPACE)
+            return LakeHeads.read(session, str(self.plan.stream_id("warehouse")), _NAMESPACE)
 
     def commits(self) -> int:
         return self.heads().state

@@ -108,31 +108,32 @@ _TYPED_ROWS = {
     "mariadb": _binlog_rows(TYPED_CASES),
     "mysql": _binlog_rows(MYSQL_TYPED_CASES),
     "postgres": postgres_kinds.rows(),
-    "lake": postgres_kinds.rows(postgres_kinds.fits_a_lake),
+    **dict.fromkeys(("lake", "delta"), postgres_kinds.rows(postgres_kinds.fits_a_lake)),
 }
+_OF_POSTGRES = ("postgres", "lake", "delta")
 # Into a row that may be there: its new values, and which of them it takes then.
 _TYPED_COLUMNS = {
     **{
         kind: [f"`{case.column.name}` = VALUES(`{case.column.name}`)" for case in cases]
         for kind, cases in (("mariadb", TYPED_CASES), ("mysql", MYSQL_TYPED_CASES))
     },
-    **dict.fromkeys(("postgres", "lake"), [f"{case.name} = EXCLUDED.{case.name}" for case in postgres_kinds.CASES]),
+    **dict.fromkeys(_OF_POSTGRES, [f"{case.name} = EXCLUDED.{case.name}" for case in postgres_kinds.CASES]),
 }
 # A session of MySQL is lenient as a whole.
 _TYPED_INSERT = {
     "mariadb": f"{LENIENT} INSERT INTO {TYPED}",
     "mysql": f"INSERT INTO {TYPED}",
-    **dict.fromkeys(("postgres", "lake"), f"INSERT INTO {TYPED}"),
+    **dict.fromkeys(_OF_POSTGRES, f"INSERT INTO {TYPED}"),
 }
 _TYPED_THERE = {
     **dict.fromkeys(("mariadb", "mysql"), "ON DUPLICATE KEY UPDATE"),
-    **dict.fromkeys(("postgres", "lake"), "ON CONFLICT (id) DO UPDATE SET"),
+    **dict.fromkeys(_OF_POSTGRES, "ON CONFLICT (id) DO UPDATE SET"),
 }
 # Of rows that are alike one goes: the two servers say that differently.
 ONE_AUDIT_ROW = {
     **dict.fromkeys(("mariadb", "mysql"), "DELETE FROM audit WHERE actor = %s AND action = %s LIMIT 1"),
     **dict.fromkeys(
-        ("postgres", "lake"),
+        _OF_POSTGRES,
         "DELETE FROM audit WHERE ctid IN (SELECT ctid FROM audit WHERE actor = %s AND action = %s LIMIT 1)",
     ),
 }
@@ -369,7 +370,7 @@ class _Writer:
         """After it a MariaDB leaves what is rolled back in its binlog."""
         if self._chance.random() < 0.5:
             cursor.execute("CREATE TEMPORARY TABLE IF NOT EXISTS draft (a INT)")
-            cursor.execute("DROP TABLE draft" if self._kind in ("postgres", "lake") else "DROP TEMPORARY TABLE draft")
+            cursor.execute("DROP TABLE draft" if self._kind in _OF_POSTGRES else "DROP TEMPORARY TABLE draft")
 
     def _transfer(self, cursor: Any, attempt_id: int, legs: int) -> int:
         ccy = self._chance.randrange(len(CURRENCIES))

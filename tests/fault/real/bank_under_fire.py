@@ -156,18 +156,23 @@ class BankUnderFire:
             self.ended(worker, within_s=_ENDS_WITHIN_S, wanted=wanted)
         return self._checked(Case(self.pair, failpoint, mode, hit, recovery_s, 0, 0, ()), before)
 
+    @property
+    def _wanted_of_replaced(self) -> Sequence[int]:
+        """How a stream ends whose tables are published. In Delta it may meet them before the ledger names them."""
+        return (FENCED, TRANSIENT) if self.kind == "delta" else (FENCED,)
+
     def disturb_onboarding(self, failpoint: str, mode: Mode) -> Case:
         """The sync is onboarded again while its stream runs; something happens to its snapshot, or its publish."""
         before = self._at_rest()
         stream = self.start("stream")
         self._new_run()
         began = time.monotonic()
-        for step, prefix in (("snapshot", "snap."), ("publish", "pub.")):
-            if failpoint.startswith(prefix):
+        for step, prefixes in (("snapshot", ("snap.",)), ("publish", ("pub.", "lake."))):
+            if failpoint.startswith(prefixes):
                 began = self._disturbed(step, failpoint, mode)
             self._done(step)
         # The publish has taken the stream from whoever had it; a fenced stream is started by the onboarding alone.
-        self.ended(stream, within_s=_ENDS_WITHIN_S, wanted=(FENCED,))
+        self.ended(stream, within_s=_ENDS_WITHIN_S, wanted=self._wanted_of_replaced)
         self.start("stream")
         recovery_s = self.recovered(began)
         return self._checked_with_types(Case(self.pair, failpoint, mode, 1, recovery_s, 0, 0, ()), before)
@@ -200,7 +205,7 @@ class BankUnderFire:
             self._done("join")
         finally:
             (self.folder / "change.json").unlink()
-        self.ended(stream, within_s=_ENDS_WITHIN_S, wanted=(FENCED,))
+        self.ended(stream, within_s=_ENDS_WITHIN_S, wanted=self._wanted_of_replaced)
         self.start("stream")
         recovery_s = self.recovered(began)
         return self._checked_with_types(Case(self.pair, failpoint, mode, 1, recovery_s, 0, 0, ()), before)

@@ -1,7 +1,7 @@
 """The pairs of a source and a destination that a bank may have, and a writer's session in each source.
 
 Neither side knows the other, so one pair with MySQL in front and MariaDB behind meets the code of both that PostgreSQL
-and MariaDB in front of PostgreSQL do not; one with Iceberg tables behind meets that of lakes.
+and MariaDB in front of PostgreSQL do not; those with tables of Iceberg and Delta behind meet that of lakes.
 """
 
 import tempfile
@@ -19,7 +19,7 @@ from seamline.settings import load
 from tests import mysql_server
 from tests.fault.real.bank_plus import SCHEMA_MARIADB, SCHEMA_MYSQL, SCHEMA_POSTGRES, TABLES
 from tests.fault.real.warehouse import Warehouse
-from tests.fault.real.warehouse_lake import LakeWarehouse
+from tests.fault.real.warehouse_lake import DeltaWarehouse, LakeWarehouse
 from tests.fault.real.warehouse_mariadb import LIVE, MariaDbWarehouse
 from tests.fault.real.warehouse_postgres import PostgresWarehouse
 from tests.integration.bank_writers import in_mariadb, in_postgres
@@ -35,6 +35,7 @@ MARIADB = DestinationPlan("warehouse", "mariadb", NAME, LIVE, writer_connection=
 ICEBERG = DestinationPlan(
     "warehouse", "iceberg", NAME, LIVE, writer_connection=f"{NAME}_writer", cut_source=CutSource.LIVE
 )
+DELTA = replace(ICEBERG, kind="delta")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,12 @@ def _in_iceberg() -> Iterator[DestinationPlan]:
 
 
 @contextmanager
+def _in_delta() -> Iterator[DestinationPlan]:
+    with _in_postgres(), tempfile.TemporaryDirectory(prefix="t1-delta-") as warehouse:
+        yield replace(DELTA, options=(("warehouse", warehouse),))
+
+
+@contextmanager
 def _in_mariadb() -> Iterator[DestinationPlan]:
     with (
         mariadb_destination(LIVE) as publisher,
@@ -100,6 +107,10 @@ def _mariadb_warehouse(stream: StreamId, _: DestinationPlan) -> Warehouse:
 
 def _lake_warehouse(stream: StreamId, plan: DestinationPlan) -> Warehouse:
     return LakeWarehouse(resolve(NAME), stream, plan)
+
+
+def _delta_warehouse(stream: StreamId, plan: DestinationPlan) -> Warehouse:
+    return DeltaWarehouse(resolve(NAME), stream, plan)
 
 
 def _binlog_session(root: Connection) -> Any:
@@ -124,6 +135,7 @@ PAIRS: dict[str, Pair] = {
     "postgres": Pair("postgres", _of_postgres, _in_postgres, _postgres_warehouse),
     "mysql": Pair("mysql into mariadb", _of_mysql, _in_mariadb, _mariadb_warehouse),
     "lake": Pair("postgres into iceberg", partial(_of_postgres, "t1_lake"), _in_iceberg, _lake_warehouse),
+    "delta": Pair("postgres into delta", partial(_of_postgres, "t1_delta"), _in_delta, _delta_warehouse),
 }
 # Those that go over every failpoint in every mode.
 KINDS = ("mariadb", "postgres")
@@ -132,4 +144,5 @@ SESSIONS: dict[str, Callable[[Connection], Any]] = {
     "postgres": in_postgres,
     "mysql": _mysql_session,
     "lake": in_postgres,
+    "delta": in_postgres,
 }

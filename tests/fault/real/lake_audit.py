@@ -11,6 +11,25 @@ from typing import Any
 import psycopg
 from psycopg.rows import class_row
 
+
+@dataclass(frozen=True, slots=True)
+class Pointers:
+    """`table`: the catalogue's rows. `heads`: in its SQL an object, table → pointer, of a namespace's tables."""
+
+    table: str
+    heads: str
+
+
+ICEBERG = Pointers(
+    "public.iceberg_tables",
+    "SELECT coalesce(jsonb_object_agg(table_name, metadata_location), '{}') FROM public.iceberg_tables"
+    " WHERE table_namespace = audited.namespace AND iceberg_type IS DISTINCT FROM 'VIEW'",
+)
+DELTA = Pointers(
+    "seamline.delta_table",
+    "SELECT coalesce(jsonb_object_agg(table_name, folder || '#' || version), '{}') FROM seamline.delta_table"
+    " WHERE namespace = audited.namespace",
+)
 _INSTALL = """
 CREATE SCHEMA checked;
 CREATE TABLE checked.audited (stream text NOT NULL, namespace text NOT NULL);
@@ -43,7 +62,7 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER wake AFTER INSERT OR UPDATE ON seamline.ledger FOR EACH ROW EXECUTE FUNCTION checked.wake_by_ledger();
-CREATE TRIGGER wake AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON public.iceberg_tables
+CREATE TRIGGER wake AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON <pointers>
     FOR EACH STATEMENT EXECUTE FUNCTION checked.wake_by_pointer();
 CREATE TRIGGER wake AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON seamline.lake_state
     FOR EACH STATEMENT EXECUTE FUNCTION checked.wake_by_pointer();
@@ -64,8 +83,7 @@ BEGIN
     SELECT woken.has_ledger, current_setting('application_name'), ledger.epoch, ledger.next_offset, ledger.position,
            (SELECT count(*) FROM seamline.publication WHERE stream = audited.stream), ledger.applied_units,
            EXISTS (SELECT FROM seamline.boundary WHERE stream = audited.stream AND ended_at IS NULL),
-           (SELECT coalesce(jsonb_object_agg(table_name, metadata_location), '{}') FROM public.iceberg_tables
-            WHERE table_namespace = audited.namespace AND iceberg_type IS DISTINCT FROM 'VIEW'),
+           (<heads>),
            coalesce(state.next_offset, -1), coalesce(state.snapshots, '{}');
     RETURN NULL;
 END $$;
@@ -76,14 +94,13 @@ CREATE CONSTRAINT TRIGGER look_at_commit AFTER INSERT ON checked.woken
 _TRIGGERS = {
     ("seamline.ledger", "wake"),
     ("seamline.lake_state", "wake"),
-    ("public.iceberg_tables", "wake"),
     ("checked.woken", "look_at_commit"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """A row of the trigger. `heads`: table → metadata file; `state`: table → snapshot id of the newest `lake_state`."""
+    """A row of the trigger. `heads`: table → pointer; `state`: table → what the newest `lake_state` has of it."""
 
     commit_id: int
     has_ledger: bool
@@ -99,20 +116,22 @@ class Noted:
     state: Mapping[str, int]
 
 
-def install(session: "psycopg.Connection[Any]", stream: str, namespace: str) -> None:
+def install(session: "psycopg.Connection[Any]", stream: str, namespace: str, pointers: Pointers) -> None:
     """Once, after the first publish."""
+    statements = _INSTALL.replace("<pointers>", pointers.table).replace("<heads>", pointers.heads)
     with session.transaction():
-        session.execute(_INSTALL)
+        session.execute(statements.encode())
         session.execute("INSERT INTO checked.audited VALUES (%s, %s)", (stream, namespace))
 
 
-def missing(session: "psycopg.Connection[Any]") -> list[str]:
+def missing(session: "psycopg.Connection[Any]", pointers: Pointers) -> list[str]:
     """Triggers of the audit that are gone, or that fire no more."""
     rows = session.execute(
         "SELECT nspname || '.' || relname, tgname FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid "
         "JOIN pg_namespace n ON n.oid = relnamespace WHERE NOT tgisinternal AND tgenabled IN ('O', 'A')"
     ).fetchall()
-    return sorted(f"{name} on {table}" for table, name in _TRIGGERS - {(str(t), str(n)) for t, n in rows})
+    wanted = {*_TRIGGERS, (pointers.table, "wake")}
+    return sorted(f"{name} on {table}" for table, name in wanted - {(str(t), str(n)) for t, n in rows})
 
 
 def noted(session: "psycopg.Connection[Any]", *, after: int = 0) -> list[Noted]:

@@ -1,5 +1,5 @@
-"""T1 with Iceberg tables behind PostgreSQL: a stream, an onboarding, a joining and a cut are disturbed between every
-two steps of a lake's commit.
+"""T1 with tables of Iceberg and of Delta behind PostgreSQL: a stream, an onboarding, a joining and a cut are disturbed
+between every two steps of a lake's commit.
 
 After each case every commit of the catalogue was looked at: all pointers at the ledger's state, and the rows of all
 tables at these snapshots (`warehouse_lake.py`). The audit is shown wrong states first.
@@ -30,7 +30,8 @@ from tests.fault.real.places import (
 from tests.fault.real.report import Tally
 from tests.fault.real.warehouse_lake import LakeWarehouse
 
-pytestmark = pytest.mark.parametrize("bank", ["lake"], indirect=True, scope="module")
+of_iceberg = pytest.mark.parametrize("bank", ["lake"], indirect=True, scope="module")
+of_every_lake = pytest.mark.parametrize("bank", ["lake", "delta"], indirect=True, scope="module")
 
 _BACK = "UPDATE public.iceberg_tables SET metadata_location = previous_metadata_location WHERE table_name = '{}'"
 WRONG_CATALOGUES = (
@@ -55,6 +56,7 @@ def lake_of(bank: BankUnderFire) -> LakeWarehouse:
     return bank.warehouse
 
 
+@of_every_lake
 @pytest.mark.parametrize(("failpoint", "mode"), FIRST_PUBLISH_OF_A_LAKE)
 def test_tables_whose_first_publish_is_disturbed_are_published_by_the_next_attempt(
     bank: BankUnderFire, tally: Tally, failpoint: str, mode: Mode
@@ -64,6 +66,7 @@ def test_tables_whose_first_publish_is_disturbed_are_published_by_the_next_attem
     assert case.violations == ()
 
 
+@of_iceberg
 @pytest.mark.parametrize("statement", WRONG_CATALOGUES)
 def test_the_audit_sees_a_catalogue_whose_tables_are_not_at_the_ledger_s_state(
     bank: BankUnderFire, statement: str
@@ -74,11 +77,13 @@ def test_the_audit_sees_a_catalogue_whose_tables_are_not_at_the_ledger_s_state(
     assert lake_of(bank).pinned().apart() == []
 
 
+@of_iceberg
 def test_the_audit_sees_a_commit_of_pointers_that_leaves_the_ledger_alone(bank: BankUnderFire) -> None:
     found = check_commits([bank.warehouse.seen_after_rows(_BACK.format("account"))])
     assert any("not the ledger" in one.said for one in found)
 
 
+@of_iceberg
 def test_the_audit_reads_the_rows_that_every_other_client_reads(bank: BankUnderFire) -> None:
     lake = lake_of(bank)
     for name, location in lake.pinned().heads.items():
@@ -88,6 +93,7 @@ def test_the_audit_reads_the_rows_that_every_other_client_reads(bank: BankUnderF
         assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, by_pyiceberg.select(columns).to_pylist())), name
 
 
+@of_every_lake
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("failpoint", LAKE_STREAM)
 def test_a_stream_whose_files_are_written_and_no_pointer_moved_goes_on_from_the_ledger(
@@ -96,6 +102,7 @@ def test_a_stream_whose_files_are_written_and_no_pointer_moved_goes_on_from_the_
     _disturb_stream(bank, tally, failpoint, mode)
 
 
+@of_every_lake
 @pytest.mark.parametrize(("failpoint", "mode"), SINK_OF_A_LAKE)
 def test_a_stream_into_a_lake_that_is_disturbed_goes_on_from_the_ledger(
     bank: BankUnderFire, tally: Tally, failpoint: str, mode: Mode
@@ -103,6 +110,7 @@ def test_a_stream_into_a_lake_that_is_disturbed_goes_on_from_the_ledger(
     _disturb_stream(bank, tally, failpoint, mode)
 
 
+@of_every_lake
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("failpoint", LAKE_ONBOARDING)
 def test_an_onboarding_whose_files_are_written_and_no_pointer_moved_is_done_by_the_next_attempt(
@@ -113,6 +121,7 @@ def test_an_onboarding_whose_files_are_written_and_no_pointer_moved_is_done_by_t
     assert case.violations == ()
 
 
+@of_every_lake
 @pytest.mark.parametrize(("failpoint", "mode"), PUBLISH_OF_A_LAKE)
 def test_a_publish_into_a_lake_that_is_disturbed_is_done_by_the_next_attempt(
     bank: BankUnderFire, tally: Tally, failpoint: str, mode: Mode
@@ -122,6 +131,7 @@ def test_a_publish_into_a_lake_that_is_disturbed_is_done_by_the_next_attempt(
     assert case.violations == ()
 
 
+@of_every_lake
 @pytest.mark.parametrize(("failpoint", "mode"), JOINING_OF_A_LAKE)
 def test_tables_whose_joining_in_a_lake_is_disturbed_join_by_the_next_attempt(
     bank: BankUnderFire, tally: Tally, failpoint: str, mode: Mode
@@ -131,6 +141,7 @@ def test_tables_whose_joining_in_a_lake_is_disturbed_join_by_the_next_attempt(
     assert case.violations == ()
 
 
+@of_iceberg
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("failpoint", LAKE_CUTTING)
 def test_a_cut_that_is_disturbed_is_all_tables_at_one_state_by_the_next_attempt(
@@ -142,6 +153,7 @@ def test_a_cut_that_is_disturbed_is_all_tables_at_one_state_by_the_next_attempt(
         assert case.violations == ()
 
 
+@of_every_lake
 def test_after_all_cases_every_transaction_is_there_once_and_the_destination_is_the_source(
     bank: BankUnderFire, tally: Tally
 ) -> None:

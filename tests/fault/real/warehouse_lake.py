@@ -1,13 +1,15 @@
-"""The warehouse of a run in Iceberg tables, whose catalogue is in PostgreSQL: its trigger notes each commit, and the
+"""The warehouse of a run in a lake's tables, whose catalogue is in PostgreSQL: its trigger notes each commit, and the
 rows of all tables are read at the snapshots that the commit has left.
 """
 
+import shutil
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import psycopg
 import pyarrow as pa
@@ -20,31 +22,36 @@ from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position, position_from_json
 from seamline.plan.model import DestinationPlan
 from seamline.ports import ReadView
-from seamline.sinks.iceberg.options import options_of
+from seamline.sinks.delta.read_back import live
 from seamline.sinks.iceberg.reading import IcebergTable
 from seamline.sinks.iceberg.types import typed
 from seamline.sinks.lake.loads import unclaimed
-from seamline.sinks.lake.read_view import LakeView
+from seamline.sinks.lake.read_view import Batches, LakeView
 from tests.fault.real import lake_audit
 from tests.fault.real.anomalies import Commit, Dump, Leg
 from tests.fault.real.bank_plus import MODELLED, opening_totals
 from tests.fault.real.commit_audit import owner_epoch_of, place
-from tests.fault.real.lake_audit import Noted
-from tests.fault.real.lake_files import LakeFiles, State
+from tests.fault.real.lake_audit import Noted, Pointers
+from tests.fault.real.lake_files import DeltaFiles, LakeFiles, State
 from tests.fault.real.log_replay import Rows
 from tests.fault.real.warehouse import counted
 from tests.fault.real.warehouse_postgres import PostgresWarehouse
 from tests.integration.databases import postgres
-from tests.lake_heads import LakeHeads, lake_heads
+from tests.lake_heads import DeltaHeads, LakeHeads
 
 
 class LakeWarehouse(PostgresWarehouse):
-    """The ledger and the pointers are rows there; what PostgreSQL's warehouse asks of the ledger is asked here too."""
+    """Of Iceberg. The ledger and the pointers are rows there; what PostgreSQL's warehouse asks of the ledger is asked
+    here too."""
+
+    pointers: ClassVar[Pointers] = lake_audit.ICEBERG
+    files_of: ClassVar[type[LakeFiles]] = LakeFiles
+    heads_of: ClassVar[type[LakeHeads]] = LakeHeads
 
     def __init__(self, database: Connection, stream: StreamId, plan: DestinationPlan) -> None:
         super().__init__(database, stream)
         self._plan = plan
-        self.files = LakeFiles()
+        self.files = self.files_of()
         self._seen: list[Commit] = []
         # Of each commit, in its order, the snapshots of all tables.
         self.snapshots: list[dict[str, int]] = []
@@ -61,7 +68,7 @@ class LakeWarehouse(PostgresWarehouse):
             # Each commit is held against the one before.
             self._before = self._states(self.pinned().heads)
             with self.session() as session:
-                lake_audit.install(session, self._stream, self._plan.namespace)
+                lake_audit.install(session, self._stream, self._plan.namespace, self.pointers)
         if not self._watch.is_alive():
             self._watch.start()
 
@@ -113,7 +120,7 @@ class LakeWarehouse(PostgresWarehouse):
 
     def missing_audit(self) -> list[str]:
         with self.session() as session:
-            return lake_audit.missing(session)
+            return lake_audit.missing(session, self.pointers)
 
     def _looked_at(self, one: Noted, number: int) -> tuple[Commit, tuple[dict[str, int], dict[str, State]]]:
         """The commit, and the snapshots and files that it has left."""
@@ -161,17 +168,17 @@ class LakeWarehouse(PostgresWarehouse):
 
     def pinned(self) -> LakeHeads:
         with self.session() as session:
-            return lake_heads(session, self._stream, self._plan.namespace)
+            return self.heads_of.read(session, self._stream, self._plan.namespace)
 
     def leftovers(self) -> list[str]:
         """Loads that nobody has published, and what nightly runs hold."""
+        return [*self.pins(), *map(str, unclaimed(dict(self._plan.options)["warehouse"], self._plan.namespace))]
+
+    def pins(self) -> list[str]:
         with self.session() as session:
             exists = session.execute("SELECT to_regclass('seamline.lake_pin') IS NOT NULL").fetchone()
             pins = session.execute("SELECT run_id FROM seamline.lake_pin").fetchall() if exists == (True,) else []
-        return [
-            *(str(run) for (run,) in pins),
-            *map(str, unclaimed(options_of(self._plan).warehouse, self._plan.namespace)),
-        ]
+        return [str(run) for (run,) in pins]
 
     def state(self) -> tuple[int, Rows]:
         found = self.pinned()
@@ -179,13 +186,12 @@ class LakeWarehouse(PostgresWarehouse):
         return found.offset, counted(rows)
 
     def view_of(self, table: Table, *, at: Position) -> ReadView:
-        found = self.pinned()
+        return LakeView(at, {table: self.rows_of(table, self.pinned())})
+
+    def rows_of(self, table: Table, found: LakeHeads) -> Batches:
+        """As the ledger's state has them, in the typed form."""
         read = IcebergTable(table.name, found.heads[table.name], found.snapshots[table.name])
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            return (typed(table, batch) for batch in read.batches())
-
-        return LakeView(at, {table: batches})
+        return lambda: (typed(table, batch) for batch in read.batches())
 
     def evidence(self) -> str:
         said = []
@@ -195,7 +201,7 @@ class LakeWarehouse(PostgresWarehouse):
                 "seamline.boundary",
                 "seamline.publication",
                 "seamline.finding",
-                "public.iceberg_tables",
+                self.pointers.table,
                 "seamline.lake_state",
             ):
                 rows = session.execute(f"SELECT to_json(t)::text FROM {table} AS t".encode()).fetchall()
@@ -227,6 +233,28 @@ class LakeWarehouse(PostgresWarehouse):
             session.execute("SET CONSTRAINTS ALL IMMEDIATE")
             noted = lake_audit.noted(session, after=self._noted)[-1]
         return self._looked_at(noted, len(self._seen) + 1)[0]
+
+
+class DeltaWarehouse(LakeWarehouse):
+    """Of Delta: a version that is ahead of the ledger is nothing that anybody reads."""
+
+    pointers: ClassVar[Pointers] = lake_audit.DELTA
+    files_of: ClassVar[type[LakeFiles]] = DeltaFiles
+    heads_of: ClassVar[type[LakeHeads]] = DeltaHeads
+
+    def leftovers(self) -> list[str]:
+        """What is staged stays for maintenance, also where its files became a table's: they are hard links."""
+        return self.pins()
+
+    def forget_all(self) -> None:
+        with self.session() as session:
+            session.execute("DROP SCHEMA IF EXISTS checked, seamline CASCADE")
+        for folder in Path(dict(self._plan.options)["warehouse"]).iterdir():
+            shutil.rmtree(folder)
+        self.files = self.files_of()
+
+    def rows_of(self, table: Table, found: LakeHeads) -> Batches:
+        return live(table, found.heads[table.name])
 
 
 def _rows_looked_at(files: LakeFiles, states: Mapping[str, State], before: Mapping[str, State]) -> dict[str, Any]:

@@ -171,9 +171,12 @@ class LakeSink:
             arriving = Seen()
             if joining.incremental_stream is not None:
                 arriving = self._store.look(joining.incremental_stream, joining.incremental_namespace)
-                # The transaction asks again; until then no file is written for nothing.
-                if seen.ledger is not None and arriving.ledger is None:
-                    raise NotCaughtUp(f"{stream}: its incremental snapshot stands nowhere yet", sync=stream.sync)
+                # The transaction asks again; until then nothing is written for nothing: a version that live Delta or
+                # Hudi tables get of a join ends the stream that goes on.
+                if seen.ledger is not None and _place(arriving.ledger) != _place(seen.ledger):
+                    raise NotCaughtUp(
+                        f"{stream} and its incremental snapshot do not stand at one offset yet", sync=stream.sync
+                    )
             carried = {boundary.table for boundary in seen.ledger.boundaries} if seen.ledger else set()
             self._require_not_of_others(stream, joining.tables, seen, carried)
             changes = self._tables.changes_of_join(joining, seen.heads, arriving.heads, mark=_mark(stream, seen))
@@ -301,6 +304,10 @@ def _begins_here(ledger: LedgerRow | None, lease: Lease, progress: Progress) -> 
         progress.span.start,
         lease.ledger.topic_id,
     )
+
+
+def _place(ledger: LedgerRow | None) -> tuple[str, int] | None:
+    return (ledger.topic_id, ledger.next_offset) if ledger is not None else None
 
 
 def _mark(stream: StreamId, seen: Seen) -> Mark:
