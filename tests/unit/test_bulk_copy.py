@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamline.bulk.copy import CopyItem, CopyTarget, grouped
-from seamline.bulk.read import form_for
+from seamline.bulk.read import form_for, longest_without_a_row_s
 from seamline.databases.mysql.snapshot_barrier import BarrierLocks
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
+from seamline.domain.row_transform import Expression, RowTransform
 from seamline.domain.table_places import TablePlace
 from seamline.kinds.bulk import BulkRead, Form, StagedPlace
 from seamline.kinds.sink import Atomic, SinkPowers
@@ -55,6 +56,17 @@ def test_the_largest_tables_are_read_by_different_tasks() -> None:
     groups = grouped(_items([5, 900, 7, 1000]), source=SOURCE, tasks=2)
     first = [group.participants[0][0].read.table.rows_estimate for group in groups]
     assert first == [1000, 900]
+
+
+def test_a_copy_may_bring_no_row_for_longer_where_a_condition_may_reject_all() -> None:
+    """Rows that a transform rejects are read and come to no destination, so nothing there moves."""
+    small, large = _items([10_000_000, 20_000_000])
+    assert longest_without_a_row_s([]) == 0
+    assert longest_without_a_row_s([small, large]) == 200
+    whole = RowTransform("t.sql", "SELECT id FROM t0", small.read.table)
+    filtered = replace(whole, condition=Expression("literal", "boolean", value="false"))
+    assert longest_without_a_row_s([replace(small, transform=whole), large]) == 200
+    assert longest_without_a_row_s([replace(small, transform=filtered), large]) == 1_000
 
 
 @pytest.mark.parametrize("run", ["s", "settlement/onboard/-/" + "x" * 300])

@@ -33,6 +33,8 @@ _LOOK_EVERY_S = 60.0
 # A source may have to read a whole table before it has found the first row of a date: slower than this none does.
 STILL_S = 1800.0
 _ROWS_PER_S = 100_000
+# Rows that a transform's condition rejects are read here, and none of them comes to the destination.
+_FILTERED_ROWS_PER_S = 10_000
 
 
 class Copying(Protocol):
@@ -199,7 +201,7 @@ class RunReader:
     """Opens a run's source for reading, and the staged tables for comparing them at the same position.
 
     `copying_of(groups, name)` makes the tasks' run, one task per group, at most `tasks` of them at the same time. It is
-    ended by name when nothing has moved for `still_s`, and a second for each 100,000 rows of the largest table.
+    ended by name when nothing has moved for `still_s` and what `longest_without_a_row_s` says.
     """
 
     def __init__(
@@ -225,12 +227,11 @@ class RunReader:
         items = self._items(reads, places)
         attempt = f"{self._run.run_id}/{secrets.token_hex(8)}"
         groups = grouped(items, source=plan.source, tasks=self._tasks)
-        largest = max((read.table.rows_estimate for read in reads), default=0)
         tasks = _Tasks(
             groups,
             lambda started: self._copying_of(started, attempt),
             areas=list(areas.values()),
-            still_s=self._still_s + largest / _ROWS_PER_S,
+            still_s=self._still_s + longest_without_a_row_s(items),
         )
         participants = sum(len(group.participants) for group in groups)
         wanted = Wanted(attempt, VIEWS, tuple(item.read.table for item in items), participants)
@@ -316,6 +317,15 @@ class RunReader:
             )
             for number, read in enumerate(reads)
         ]
+
+
+def longest_without_a_row_s(items: Sequence[CopyItem]) -> float:
+    """For how long a copy that goes on may bring no row: a whole table may be read before the first one that counts."""
+    return max((item.read.table.rows_estimate / _rows_per_s(item) for item in items), default=0.0)
+
+
+def _rows_per_s(item: CopyItem) -> int:
+    return _FILTERED_ROWS_PER_S if item.transform is not None and item.transform.condition else _ROWS_PER_S
 
 
 def form_for(destinations: Sequence[DestinationPlan]) -> Form:
