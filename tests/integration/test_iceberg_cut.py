@@ -70,7 +70,7 @@ def nightly(store: PlatformStore, bank: Captured, day: date) -> Run:
     run = store.run(run_id)
     tools = CutTools(
         *[nothing] * 6, records=store,
-        live=lambda one: live_cut_tools(run, one, date_before=date_before_of(run), derive=nothing),
+        live=lambda one: live_cut_tools(run, one, date_before=date_before_of(run, store), derive=nothing),
     )  # fmt: skip
     assert {cut.verdict for cut in take_conclusive_cut(run, tools).values()} == {Verdict.MATCH}
     store.put_result(run_id, EXPECTATIONS, {"destinations": {"warehouse": {"verdict": "MATCH"}}})

@@ -12,13 +12,15 @@ DATE_BEFORE = "date_before"
 
 @dataclass(frozen=True, slots=True)
 class PublishedTable:
-    """One table of a published cut, and where the destination keeps it."""
+    """One table of a published cut, and where the destination keeps it. `has_another_transform`: than the sync has now,
+    so other rows say nothing about late ones."""
 
     table: str
     business_date: date
     version: int
     schema: str
     name: str
+    has_another_transform: bool = False
 
 
 @dataclass(frozen=True, slots=True)

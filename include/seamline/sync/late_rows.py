@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import date
 
 from seamline.domain.calendar import segment_of
 from seamline.domain.date_before import PublishedTable, SinceCut
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import SeamlineError
+from seamline.domain.row_transform import meaning_of
 from seamline.plan.model import DestinationPlan, SyncPlan, TablePlan
 from seamline.ports import ReadView
 from seamline.sync.bucket_search import Sides
@@ -54,8 +56,25 @@ def not_looked_at(published: Sequence[PublishedTable], reason: str) -> tuple[Sin
     return tuple(SinceCut(*of, unknown=reason) for of in tables or [("all tables", "the date before", 0)])
 
 
+def by_their_transforms(
+    published: Sequence[PublishedTable], now: SyncPlan, made_by: Callable[[PublishedTable], SyncPlan]
+) -> tuple[PublishedTable, ...]:
+    """`made_by`: the plan of the run that has published it. Each says whether its transform was another one."""
+    return tuple(
+        replace(one, has_another_transform=_meaning(now, one.table) != _meaning(made_by(one), one.table))
+        for one in published
+    )
+
+
+def _meaning(plan: SyncPlan, name: str) -> str:
+    found = next((table.transform for table in plan.tables if table.name == name), None)
+    return meaning_of(found) if found is not None else ""
+
+
 def _look(plan: SyncPlan, table: TablePlan, published: PublishedTable, source: ReadView, cut: ReadView) -> SinceCut:
     of = (published.table, published.business_date.isoformat(), published.version)
+    if published.has_another_transform:
+        return SinceCut(*of, unknown="its transform was changed since then")
     sides = Sides(table.target, source, cut, _segment(plan, table, published), Segment(table.name), new_run_key())
     try:
         now, then = (sum(answer.values(), SegmentDigest()) for answer in sides.digests())

@@ -9,17 +9,19 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from datetime import date
+from typing import Protocol
 
 from pyspark.sql import SparkSession
 
 from seamline import registry
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import SeamlineError
+from seamline.domain.runs import Cut
 from seamline.domain.staged_cut import CutSource, Lateness, StagedCut
-from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run
+from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run, SyncPlan
 from seamline.ports import Load
 from seamline.sync.derived import Derived
-from seamline.sync.late_rows import DateBefore
+from seamline.sync.late_rows import DateBefore, by_their_transforms
 from seamline.sync.nightly_cut import CutTools, made_of, take_conclusive_cut
 from seamline_spark.cut.derived import derive
 from seamline_spark.cut.live import live_cut_tools
@@ -62,10 +64,12 @@ def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
             open_staged=reader.open_staged,
             derive=derived,
             lateness=_lateness(run),
-            date_before=date_before_of(run),
+            date_before=date_before_of(run, store),
             open_cut=reader.open_cut,
             records=store,
-            live=lambda destination: live_cut_tools(run, destination, date_before=date_before_of(run), derive=derived),
+            live=lambda destination: live_cut_tools(
+                run, destination, date_before=date_before_of(run, store), derive=derived
+            ),
         )
         cuts = take_conclusive_cut(run, tools)
     for staged in cuts.values():
@@ -88,11 +92,29 @@ def _lateness(run: Run) -> Callable[[DestinationPlan, date, Load], Lateness | No
     return lateness
 
 
-def date_before_of(run: Run) -> DateBefore:
-    """Asks a destination for what it has published of the date before."""
+class Runs(Protocol):
+    """What the platform database knows of earlier cuts."""
+
+    def run(self, run_id: str) -> Run: ...
+
+    def cuts(self, sync: str, business_date: date | None = None) -> Sequence[Cut]: ...
+
+
+def date_before_of(run: Run, records: Runs) -> DateBefore:
+    """Asks a destination for what it has published of the date before, and by which transforms."""
 
     def date_before(destination: DestinationPlan, business_date: date) -> Sequence[PublishedTable]:
         with closing(registry.cuts(destination)) as cuts:
-            return cuts.date_before(run.sync, business_date)
+            published = cuts.date_before(run.sync, business_date)
+
+        def plan_of(run: Run) -> SyncPlan:
+            return run.plan.held_by(destination.name) if destination.cut_source is CutSource.LIVE else run.plan
+
+        def made_by(one: PublishedTable) -> SyncPlan:
+            known = {(cut.destination, cut.version): cut.run_id for cut in records.cuts(run.sync, one.business_date)}
+            run_id = known.get((destination.name, one.version), run.run_id)
+            return plan_of(records.run(run_id))
+
+        return by_their_transforms(published, plan_of(run), made_by)
 
     return date_before
