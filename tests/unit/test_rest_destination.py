@@ -93,8 +93,8 @@ def test_a_connection_that_contradicts_itself_is_refused(connection: str, said: 
 
 
 def test_a_client_of_oauth2_is_let_in_by_its_secret_and_by_no_other(world: RestWorld) -> None:
-    world.catalogue.client = ("seamline", "s%ecret")
-    world.connect("seamline:s%25ecret")
+    world.catalogue.client = ("seamline", "s%key")
+    world.connect("seamline:s%25key")
     published(world).span(insert(ACCOUNT, **account(1)))
     assert world.rows(ACCOUNT) == texts(account(1))
     world.connect("seamline:other")
