@@ -20,6 +20,7 @@ from seamline.sinks.lake import cut_rows
 from seamline.sinks.lake import state as lake_state
 from seamline.sinks.lake.files import local, namespace_folder
 from seamline.sinks.lake.loads import ABANDONED_AFTER_S
+from seamline.sinks.lake.ownership import claim, ledger_of
 
 # What is younger may be of a commit on its way, or read by somebody who has just looked.
 YOUNG_S = 86_400
@@ -40,7 +41,10 @@ class Kept:
 
 
 def sweep(session: Session, catalogue: DeltaCatalogue, destination: DestinationPlan) -> int:
-    """How many files and folders have left."""
+    """How many files and folders have left. Refused, and nothing has: the folder is another ledger's."""
+    folder = local(namespace_folder(catalogue.warehouse, destination.namespace))
+    if folder.is_dir():
+        claim(folder, ledger_of(session))
     kept, left = kept_versions(session, catalogue, destination)
     count = sum(sweep_table(one) for one in kept.values() if DeltaLog(one.pointer.folder).is_there)
     return count + _drop_folders(catalogue.warehouse, destination.namespace, named={*kept, *left})

@@ -26,6 +26,7 @@ from seamline.sinks.lake import cut_rows
 from seamline.sinks.lake import state as lake_state
 from seamline.sinks.lake.files import local, namespace_folder
 from seamline.sinks.lake.loads import ABANDONED_AFTER_S
+from seamline.sinks.lake.ownership import claim, ledger_of
 
 # What is younger may be of a commit on its way, or read by somebody who has just looked.
 YOUNG_S = 86_400
@@ -46,7 +47,11 @@ class Kept:
 
 
 def sweep(session: Session, catalogue: HudiCatalogue, destination: DestinationPlan) -> int:
-    """How many files and folders have left. Refused, and nothing has: see `kept_instants`."""
+    """How many files and folders have left. Refused, and nothing has: the folder is another ledger's, or see
+    `kept_instants`."""
+    folder = local(namespace_folder(catalogue.warehouse, destination.namespace))
+    if folder.is_dir():
+        claim(folder, ledger_of(session))
     kept = kept_instants(session, catalogue, destination)
     count = sum(sweep_table(one) for one in kept.values() if Timeline(one.pointer.folder).is_there)
     return count + _drop_folders(catalogue.warehouse, destination.namespace, named=kept)

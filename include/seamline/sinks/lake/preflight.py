@@ -1,14 +1,18 @@
 """What would keep a lake's catalogue from taking a sync, asked with the logins of its publisher and writer. Changes
-nothing."""
+nothing but that a folder of tables says from then on whose it is."""
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from pathlib import Path
 
 from seamline.adapters.connections import resolve
 from seamline.databases.postgres.client import Session, open_session, translated
 from seamline.domain.errors import ConfigError, Refused
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Problem
+from seamline.sinks.lake.files import translated as read_translated
+from seamline.sinks.lake.ownership import claim, ledger_of
 from seamline.sinks.lake.pointers import Pointers
 from seamline.sinks.lake.postgres_store import look
 from seamline.sinks.lake.store import Seen
@@ -24,8 +28,13 @@ _TABLES = (
 )
 
 
-def problems(plan: SyncPlan, destination: DestinationPlan, catalogue: Pointers) -> tuple[Problem, ...]:
-    """TransientError where the server does not answer; a refused login is a problem like any other."""
+def problems(
+    plan: SyncPlan, destination: DestinationPlan, catalogue: Pointers, *, folder: Path | None = None
+) -> tuple[Problem, ...]:
+    """TransientError where the server does not answer; a refused login is a problem like any other.
+
+    `folder`: where the tables of the namespace lie, if it can have one ledger only.
+    """
     name = f"destination {destination.name}"
     with ExitStack() as opened:
         sessions: dict[str, Session] = {}
@@ -42,6 +51,8 @@ def problems(plan: SyncPlan, destination: DestinationPlan, catalogue: Pointers) 
             if not found:
                 seen = look(publisher, catalogue, plan.stream_id(destination.name), destination.namespace)
                 found.update(of_live_tables(plan, destination, seen))
+            if not found and folder is not None:
+                found.update(_of_the_owner(publisher, folder))
     return tuple(Problem(f"{name}: {what}", cure) for what, cure in found.items())
 
 
@@ -83,6 +94,17 @@ def of_live_tables(plan: SyncPlan, destination: DestinationPlan, seen: Seen) -> 
                 f"table {destination.namespace}.{table.name} exists in the catalogue and was not made by this sync",
                 "rename it there (ALTER TABLE … RENAME TO …), or choose another namespace",
             )
+
+
+def _of_the_owner(session: Session, folder: Path) -> Iterator[tuple[str, str]]:
+    """Nothing of a warehouse that is missing or closed to this login: that is a problem of its own."""
+    if not os.access(folder.parent, os.W_OK | os.X_OK):
+        return
+    try:
+        with read_translated(f"look into {folder}"):
+            claim(folder, ledger_of(session))
+    except Refused as exc:
+        yield exc.message, exc.hint
 
 
 def _script(destination: DestinationPlan) -> str:
