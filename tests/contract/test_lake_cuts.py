@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pytest
+from psycopg.pq import TransactionStatus
 from pyiceberg.table import StaticTable
 from pyiceberg.view.metadata import ViewMetadata
 
@@ -35,7 +36,10 @@ from seamline.sinks.iceberg import types
 from seamline.sinks.iceberg.manifests import read_metadata
 from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.iceberg.reading import open_catalogue
+from seamline.sinks.iceberg.tags import IcebergTags
+from seamline.sinks.iceberg.views import IcebergViewFiles
 from seamline.sinks.lake.catalogue import Catalogue
+from seamline.sinks.lake.cut_views import CutView
 from seamline.sinks.lake.cuts import LakeCuts
 from seamline.sinks.lake.files import path_of
 from seamline.sinks.lake.loads import LakeLoadArea, load
@@ -264,6 +268,37 @@ def views(cutting: Cutting) -> dict[str, str]:
     shown = {name: ViewMetadata.model_validate_json(path_of(one).read_bytes()) for name, one in found.items()}
     statements = {name: one.versions[0].representations[0].root.sql for name, one in shown.items()}
     return {name: statement.split("VERSION AS OF ")[1].strip("'") for name, statement in statements.items()}
+
+
+def test_files_of_views_and_tags_are_written_many_at_once_and_views_are_read_before_the_transaction(
+    cutting: Cutting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One after another, those of hundreds of tables would take longer in a store than a transaction may idle."""
+    pairs = {name: threading.Barrier(2) for name in ("write", "staged")}
+    write, staged, read = IcebergViewFiles.write, IcebergTags.staged, IcebergViewFiles.read
+    statuses: list[TransactionStatus] = []
+
+    def writing(self: IcebergViewFiles, name: str, view: CutView, table_location: str) -> str:
+        # Each table has two views.
+        pairs["write"].wait(timeout=60)
+        return write(self, name, view, table_location)
+
+    def staging(self: IcebergTags, table: str, *given: Any, **more: Any) -> Any:
+        if table != "transfer":
+            pairs["staged"].wait(timeout=60)
+        return staged(self, table, *given, **more)
+
+    def reading(self: IcebergViewFiles, location: str) -> CutView | None:
+        statuses.append(cutting.cuts._session.info.transaction_status)  # noqa: SLF001
+        return read(self, location)
+
+    monkeypatch.setattr(IcebergViewFiles, "write", writing)
+    monkeypatch.setattr(IcebergTags, "staged", staging)
+    monkeypatch.setattr(IcebergViewFiles, "read", reading)
+    assert cutting.cut(DAY, RUN) == 1
+    changed(cutting.world)
+    assert cutting.cut(DAY, "again") == 2
+    assert statuses == [TransactionStatus.IDLE] * 6
 
 
 def test_views_show_the_newest_proven_cut_and_the_version_of_each_date_that_counts(cutting: Cutting) -> None:

@@ -8,6 +8,7 @@ database. The stream waits for that moment and goes on, for a tag moves a table'
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -31,7 +32,7 @@ from seamline.ports.cuts import PinnedTables
 from seamline.sinks.lake import cut_rows
 from seamline.sinks.lake.cut_derived import CutDerived
 from seamline.sinks.lake.cut_rows import Pin, Recorded
-from seamline.sinks.lake.cut_views import CutViews, Followed
+from seamline.sinks.lake.cut_views import FILES_AT_ONCE, CutViews, Followed
 from seamline.sinks.lake.pointers import Pointers
 from seamline.sinks.lake.postgres_store import create_tables, look
 from seamline.sinks.lake.read_back import Live, view_of
@@ -273,10 +274,7 @@ class LakeCuts:
                 # The stream waits for us: one that commits all the time would be ahead of each attempt.
                 held = self._catalogue.held(self._session, self._destination.namespace, wanted)
                 begun = {**held, **_made_from(held, made)}
-                for name, tags in wanted.items():
-                    found = self._tags.staged(name, _held(begun, name), tags, mark=f"{stream.sync}-cut")
-                    if found is not None:
-                        staged[name] = found
+                self._stage_tags(wanted, begun, staged, mark=f"{stream.sync}-cut")
                 moves = [
                     *(move for move in made if move.table not in staged),
                     *(
@@ -301,10 +299,29 @@ class LakeCuts:
         for one in staged.values():
             one.drop_unneeded()
 
+    def _stage_tags(
+        self, wanted: Mapping[str, TableTags], begun: Mapping[str, str], staged: dict[str, Tagged], *, mark: str
+    ) -> None:
+        """Many at once: the stream waits, and the server for a statement. What was made is in `staged`, also where one
+        of them fails."""
+        locations = {name: _held(begun, name) for name in wanted}
+        with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
+            made = {
+                name: pool.submit(self._tags.staged, name, locations[name], tags, mark=mark)
+                for name, tags in wanted.items()
+            }
+        for name, one in made.items():
+            if one.exception() is None and (found := one.result()) is not None:
+                staged[name] = found
+        for one in made.values():
+            one.result()
+
     @contextmanager
     def _viewed(self, stream: StreamId) -> Iterator[Callable[[Mapping[str, str]], None]]:
         """What lets the views follow, once, inside a transaction that ends within this one."""
         followed: list[Followed] = []
+        if self._views is not None:
+            self._views.look(self._session)
 
         def follow(heads: Mapping[str, str]) -> None:
             if self._views is not None:
