@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -22,18 +21,21 @@ from tests.rest_catalogue import Catalogue, serving
 
 
 class RestWorld(LakeWorld):
-    def __init__(self, tables: Sequence[Table], warehouse: Path) -> None:
+    """`address`: host, port and path of a catalogue; where it is left out, that of a server of the tests' own,
+    `catalogue`."""
+
+    def __init__(self, tables: Sequence[Table], warehouse: Path, address: str = "") -> None:
         super().__init__(tables, warehouse, options={"catalog_type": REST})
         self.catalogue = Catalogue()
         self._opened = ExitStack()
-        self._address = urlsplit(self._opened.enter_context(serving(self.catalogue))).netloc
+        self._address = address or self._opened.enter_context(serving(self.catalogue)).removeprefix("http://")
         self._patch = self._opened.enter_context(pytest.MonkeyPatch.context())
         self.connect()
 
     def connect(self, login: str = "", kind: str = "iceberg") -> None:
         """Let the destination's connection lead there. `login`: as a URI has it."""
         where = f"{login}@{self._address}" if login else self._address
-        uri = f"{kind}://{where}/{'?scheme=http' if kind == 'iceberg' else ''}"
+        uri = f"{kind}://{where}{'?scheme=http' if kind == 'iceberg' else ''}"
         self._patch.setenv(f"SEAMLINE_CONNECTION_{self.destination.connection.upper()}", uri)
 
     def store(self, *, failpoints: Failpoints | None = None) -> RestStore:

@@ -56,11 +56,14 @@ def test_a_rest_catalogue_that_moves_all_tables_at_once_is_a_destination(tmp_pat
     assert options_of(destination) == LakeOptions("lake", "/srv/warehouse", "native", catalog_type="rest")
 
 
-@pytest.mark.parametrize("key", ["nightly", "reconcile.expectations"])
-def test_a_sync_with_cuts_into_a_rest_catalogue_is_refused_by_its_keys(tmp_path: Path, key: str) -> None:
-    with pytest.raises(ConfigError, match="`warehouse` has a REST catalogue, and cuts there are not built") as refused:
+def test_a_sync_with_cuts_into_a_rest_catalogue_has_neither_derived_tables_nor_checks_of_rows(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
         load_declarations(write_declarations(tmp_path, {FILE: f"{LAKE}{REST}"}))
-    assert f"Leave `{key}` out" in str(refused.value)
+    said = str(refused.value)
+    assert "`warehouse` has a REST catalogue, and derived tables there are not built" in said
+    assert "Leave `reconcile.expectations` out" in said
+    plain = WITH_PLAIN_CUTS.partition("derived:")[0]
+    load_declarations(write_declarations(tmp_path / "plain", {FILE: f"{LAKE}{REST}", "syncs/settlement.yaml": plain}))
 
 
 @pytest.mark.parametrize(

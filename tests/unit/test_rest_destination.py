@@ -5,27 +5,39 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyiceberg.table import CommitTableRequest
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import TableUpdate
 
 from seamline.adapters.connections import Connection, parsed
 from seamline.adapters.failpoints import ArmedFailpoints
 from seamline.domain.changes import Finding, FindingsReported
-from seamline.domain.errors import ConfigError, NotCaughtUp, Refused, TransientError
+from seamline.domain.cut_keep import CutKeep, expired
+from seamline.domain.errors import CommitUnknown, ConfigError, GateFailed, NotCaughtUp, Refused, TransientError
 from seamline.domain.log_floor import LedgerPlace
+from seamline.domain.staged_cut import CutMode, Published, StagedCut, StagedTable
+from seamline.domain.verdict import Verdict
 from seamline.kinds.logins import DestinationLogins
+from seamline.plan.model import BusinessDate, NightlyPlan
 from seamline.ports import Problem
+from seamline.ports.cuts import PinnedTables
 from seamline.ports.maintenance import LetGo
-from seamline.sinks.iceberg import rest_maintenance
+from seamline.sinks.iceberg import rest_cuts, rest_maintenance
 from seamline.sinks.iceberg.kind import Iceberg
 from seamline.sinks.iceberg.rest_client import NEEDED_CALLS, RestClient
-from seamline.sinks.iceberg.rest_ledger import place_of
+from seamline.sinks.iceberg.rest_ledger import cuts_place_of, place_of
 from seamline.sinks.iceberg.rest_opening import open_client, properties_of
+from seamline.sinks.iceberg.tags import tag_updates
+from seamline.sinks.lake.tagging import TableTags
 from tests.contract.behaviours import Applying, account, published, texts
 from tests.contract.joining_behaviours import LEG, carrying, passed
 from tests.contract.rest_world import RestWorld
-from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, TOPIC, TOPIC_ID, TRANSFER, delete, insert
+from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, TOPIC, TOPIC_ID, TRANSFER, delete, insert, position, update
 from tests.opened_sink import decoder_of
 
 KIND = Iceberg()
@@ -180,18 +192,13 @@ def test_findings_are_reported_once_and_until_their_table_is_put_in_place_again(
     assert found(nothing)[0] == ()
 
 
-def test_live_tables_are_read_at_one_position_and_cuts_are_refused(world: RestWorld) -> None:
+def test_live_tables_are_read_at_one_position_and_a_cut_that_is_not_there_is_refused(world: RestWorld) -> None:
     commit = published(world).span(insert(ACCOUNT, **account(1, "ü")))
     tables = KIND.open_tables(world.destination, STREAM, "live")
     assert tables.position == commit.ledger.position
     assert tables["account"].arrow().to_pylist() == [account(1, "ü")]
-    with pytest.raises(Refused, match="has no cuts"):
+    with pytest.raises(Refused, match="has no cut proven"):
         KIND.open_tables(world.destination, STREAM, "proven")
-
-
-def test_what_opens_cuts_is_refused_with_the_reason(world: RestWorld) -> None:
-    with pytest.raises(Refused, match="cuts there are not built"):
-        KIND.open_cuts(world.destination)
 
 
 # ---- maintenance ----------------------------------------------------------------------------------------------------
@@ -300,3 +307,188 @@ def test_a_sink_is_opened_by_the_plan_alone(world: RestWorld) -> None:
     commit = published(world).span(insert(ACCOUNT, **account(1)))
     with closing(KIND.open_sink(world.plan, world.destination, decoder=decoder_of(world.plan))) as sink:
         assert sink.read_ledger(STREAM) == commit.ledger
+
+
+# ---- cuts -----------------------------------------------------------------------------------------------------------
+
+DAY, RUN, TAG = date(2026, 11, 27), "settlement__nightly/2026-11-27", "cut_2026_11_27_v1"
+KEEP = CutKeep(2, 0, 7)
+
+
+class Cutting:
+    """A stream that goes on, and the cuts of what it has applied."""
+
+    def __init__(self, world: RestWorld) -> None:
+        self.world = world
+        self.plan = replace(world.plan, nightly=NightlyPlan(keep_days=2, keep_month_ends=0, keep_versions_days=7))
+        published(world).span(insert(ACCOUNT, **account(1, "at the cut")), insert(AUDIT, actor="x", action="y"))
+
+    def pin(self, run: str = RUN) -> PinnedTables:
+        return KIND.pin_live(self.plan, self.world.destination, 1, run_id=run)
+
+    def publish(
+        self, pinned: PinnedTables, day: date = DAY, run: str = RUN, signed_by: str = "", **of: Any
+    ) -> Published:
+        tables = tuple(
+            StagedTable(name, of.get("mode", CutMode.WHOLE), number, 1, of.get("verdict", Verdict.MATCH))
+            for name, number in pinned.staged_as.items()
+        )
+        at = pinned.views[0].position
+        cut = StagedCut(run, STREAM.sync, STREAM.destination, day, at, datetime.now(UTC), tables)
+        with closing(KIND.open_cuts(self.world.destination)) as cuts:
+            return cuts.publish(cut, definitions={}, signed_by=signed_by)
+
+    def changed(self, number: int = 1) -> None:
+        row = update(ACCOUNT, account(1, "at the cut"), account(1, "behind it"))
+        Applying(self.world).span(row, insert(AUDIT, actor="x", action=f"z{number}"))
+
+    def tags(self, table: str = "account") -> dict[str, int]:
+        refs = self.world.catalogue.tables["settlement", table].metadata.refs
+        return {name: ref.snapshot_id for name, ref in refs.items() if name != "main"}
+
+    def rows(self, at: date | str) -> list[Any]:
+        return KIND.open_tables(self.world.destination, STREAM, at)["account"].arrow().to_pylist()
+
+
+@pytest.fixture
+def cutting(world: RestWorld) -> Cutting:
+    return Cutting(world)
+
+
+def a_cut_is_what_stood_when_it_was_compared(cutting: Cutting) -> None:
+    pinned = cutting.pin()
+    cutting.changed()
+    cutting.world.catalogue.commits.clear()
+    assert cutting.publish(pinned) == Published(1, is_new=True)
+    assert cutting.world.catalogue.commits == [[cuts_place_of(STREAM)[1], "account", "audit", "transfer"]]
+    for name, table in KIND.open_tables(cutting.world.destination, STREAM, DAY).items():
+        assert cutting.tags(name) == {TAG: table.snapshot_id}, "the run's own tag has gone"  # type: ignore[attr-defined]
+    assert cutting.rows(DAY) == [account(1, "at the cut")] == cutting.rows("proven")
+    assert cutting.rows("live") == [account(1, "behind it")]
+
+
+def test_a_cut_is_a_tag_on_every_table_and_its_rows_by_one_call(cutting: Cutting) -> None:
+    a_cut_is_what_stood_when_it_was_compared(cutting)
+    Applying(cutting.world).span(insert(ACCOUNT, **account(2)))
+    assert cutting.world.findings() == [], "nobody takes a tag for somebody else's write"
+
+
+def test_a_tag_on_another_snapshot_than_the_compared_one_is_caught(
+    cutting: Cutting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A planted bug: a publish tags the heads of its own time."""
+
+    def of_the_head(metadata: TableMetadata, tags: TableTags, table: str) -> list[TableUpdate]:
+        put = [replace(tag, snapshot_id=metadata.current_snapshot_id) for tag in tags.put]
+        return tag_updates(metadata, replace(tags, put=put), table)
+
+    monkeypatch.setattr(rest_cuts, "tag_updates", of_the_head)
+    with pytest.raises(AssertionError):
+        a_cut_is_what_stood_when_it_was_compared(cutting)
+
+
+def test_rows_of_a_cut_that_follow_its_tags_in_a_call_of_their_own_are_caught(
+    cutting: Cutting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A planted bug."""
+    right = RestClient.commit
+
+    def commit(client: RestClient, changes: Sequence[CommitTableRequest]) -> None:
+        for part in (changes[1:], changes[:1]):
+            if part:
+                right(client, part)
+
+    monkeypatch.setattr(RestClient, "commit", commit)
+    with pytest.raises(AssertionError):
+        a_cut_is_what_stood_when_it_was_compared(cutting)
+
+
+def test_a_publish_that_is_repeated_finds_its_cut_and_another_run_s_is_the_next_version(cutting: Cutting) -> None:
+    pinned = cutting.pin()
+    assert [cutting.publish(pinned).is_new for _ in range(2)] == [True, False]
+    assert cutting.publish(cutting.pin("again"), run="again").version == 2
+    assert cutting.tags().keys() == {TAG, "cut_2026_11_27_v2"}
+
+
+def test_a_lost_answer_is_answered_by_the_repeat(cutting: Cutting) -> None:
+    pinned = cutting.pin()
+    cutting.world.catalogue.refuse = 503
+    with pytest.raises(CommitUnknown):
+        cutting.publish(pinned)
+    assert cutting.publish(pinned).is_new
+
+
+def test_another_cut_that_comes_in_between_loses_nothing(cutting: Cutting) -> None:
+    pinned = cutting.pin()
+    cutting.world.catalogue.before_commit = lambda: cutting.pin("other")
+    assert cutting.publish(pinned).is_new
+    assert cutting.publish(cutting.pin("other"), run="other").version == 2
+
+
+def test_what_was_not_compared_is_not_published(cutting: Cutting) -> None:
+    pinned = cutting.pin()
+    cutting.changed()
+    cutting.pin()
+    with pytest.raises(GateFailed):
+        cutting.publish(pinned)
+    with pytest.raises(Refused, match="holds no tables for run other"):
+        cutting.publish(pinned, run="other")
+
+
+def test_a_cut_with_a_break_is_proven_once_somebody_signs(cutting: Cutting) -> None:
+    pinned = cutting.pin()
+    cutting.publish(pinned, verdict=Verdict.BREAK)
+    with pytest.raises(Refused, match="has no cut proven"):
+        cutting.rows("proven")
+    assert cutting.publish(pinned, signed_by="ana", verdict=Verdict.BREAK).signed_by == "ana"
+    assert cutting.rows("proven") == [account(1, "at the cut")]
+
+
+def test_a_night_without_a_suite_needs_no_postgresql_beside_the_catalogue(cutting: Cutting) -> None:
+    at = cutting.pin().views[0].position
+    cut = StagedCut(RUN, STREAM.sync, STREAM.destination, DAY, at, datetime.now(UTC), ())
+    with KIND.copied(cutting.plan, cutting.world.destination, cut, ()) as copies:
+        assert copies.tables == ()
+
+
+def test_the_date_before_is_read_by_its_tag(cutting: Cutting) -> None:
+    cutting.publish(cutting.pin(), mode=CutMode.DATE)
+    cutting.changed()
+    with closing(KIND.open_cuts(cutting.world.destination)) as cuts:
+        found = cuts.date_before(STREAM.sync, DAY + timedelta(days=1))
+        assert cuts.date_before(STREAM.sync, DAY) == []
+    assert {(one.table, one.name) for one in found} == {(table.name, TAG) for table in TABLES}
+    dated = replace(cutting.plan.table("account"), business_date=BusinessDate("name", "date"))
+    plan = replace(cutting.plan, tables=(dated,))
+    (of_account,) = [one for one in found if one.table == "account"]
+    view = KIND.open_published(plan, cutting.world.destination, [of_account], position=position(1))
+    assert view.position == position(1)
+    gone = replace(of_account, name="cut_1999_01_01_v1")
+    with pytest.raises(Refused, match="has no tag cut_1999_01_01_v1"):
+        KIND.open_published(plan, cutting.world.destination, [gone], position=position(1))
+
+
+def test_a_cut_expires_with_its_tags_and_a_repeat_finds_it_gone(cutting: Cutting) -> None:
+    for number in range(4):
+        day = DAY - timedelta(days=3 - number)
+        cutting.publish(cutting.pin(f"run-{number}"), day, f"run-{number}")
+    with closing(KIND.open_cut_expiry(cutting.world.destination)) as store:
+        kept, now = store.kept_cuts(STREAM.sync)
+        gone = expired(kept, KEEP, now=now + timedelta(days=30))
+        days = {one.business_date for one in gone}
+        assert days == {DAY - timedelta(days=3), DAY - timedelta(days=2)}
+        for _ in range(2):
+            for day in days:
+                store.expire(STREAM.sync, day, [one for one in gone if one.business_date == day])
+        assert {day for day, _ in store.expired(STREAM.sync)} == days
+        assert {one.business_date for one in store.kept_cuts(STREAM.sync)[0]} == {DAY, DAY - timedelta(days=1)}
+    assert cutting.tags().keys() == {TAG, "cut_2026_11_26_v1"}
+
+
+def test_what_no_run_publishes_any_more_is_given_up(cutting: Cutting, monkeypatch: pytest.MonkeyPatch) -> None:
+    cutting.pin()
+    assert let_go(cutting.world).staged == 0
+    assert len(cutting.tags()) == 1
+    monkeypatch.setattr(rest_cuts, "PINNED_FOR", timedelta(days=-1))
+    assert let_go(cutting.world).staged == 1
+    assert cutting.tags() == {}

@@ -1,6 +1,5 @@
 """Cuts of Iceberg tables: `lake.cuts` with Iceberg's tags and views."""
 
-from seamline.domain.errors import Refused
 from seamline.plan.model import DestinationPlan
 from seamline.sinks.iceberg.derived import placed
 from seamline.sinks.iceberg.io import warehouse_io, warehouse_root
@@ -16,11 +15,6 @@ from seamline.sinks.lake.cuts import LakeCuts
 
 def open_cuts(destination: DestinationPlan) -> LakeCuts:
     options = options_of(destination)
-    if options.is_rest:
-        raise Refused(
-            f"destination {destination.name} has a REST catalogue, and cuts there are not built",
-            hint="leave `nightly` out of its syncs",
-        )
     catalogue = Catalogue(options.catalog)
     views = CutViews(catalogue, destination.cut_namespace, IcebergViewFiles(options, destination))
     derived = CutDerived(warehouse_root(options), placed(options))

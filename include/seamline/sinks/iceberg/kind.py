@@ -16,6 +16,7 @@ from seamline.kinds.reading import SyncTables
 from seamline.kinds.sink import Atomic, SinkKind, SinkPowers
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Problem, ReadView, Sink
+from seamline.ports.cuts import Cuts, CutStore, PinnedTables
 from seamline.ports.maintenance import DestinationMaintenance
 from seamline.sinks.lake.kind import LakeKind
 
@@ -84,6 +85,27 @@ class Iceberg(LakeKind):
 
             return open_rest_maintenance(destination)
         return super().open_maintenance(destination)
+
+    def open_cuts(self, destination: DestinationPlan) -> Cuts:
+        if _is_rest(destination):
+            from seamline.sinks.iceberg.rest_cuts import open_rest_cuts
+
+            return open_rest_cuts(destination)
+        return super().open_cuts(destination)
+
+    def open_cut_expiry(self, destination: DestinationPlan) -> CutStore:
+        if _is_rest(destination):
+            from seamline.sinks.iceberg.rest_cuts import open_rest_cuts
+
+            return open_rest_cuts(destination)
+        return super().open_cut_expiry(destination)
+
+    def pin_live(self, plan: SyncPlan, destination: DestinationPlan, count: int, *, run_id: str) -> PinnedTables:
+        if _is_rest(destination):
+            from seamline.sinks.iceberg.rest_cuts import pin_live_by_rest
+
+            return pin_live_by_rest(plan, destination, count, run_id=run_id)
+        return super().pin_live(plan, destination, count, run_id=run_id)
 
     def open_live(self, plan: SyncPlan, destination: DestinationPlan, count: int) -> Sequence[ReadView]:
         if _is_rest(destination):

@@ -16,8 +16,8 @@ from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.sinks.iceberg.io import LOCAL_IO, WarehouseIO, static_table, warehouse_io
-from seamline.sinks.iceberg.options import options_of
-from seamline.sinks.iceberg.rest_opening import open_store
+from seamline.sinks.iceberg.options import LakeOptions, options_of
+from seamline.sinks.iceberg.rest_opening import open_client, open_store
 from seamline.sinks.iceberg.types import typed
 from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.files import translated
@@ -44,10 +44,16 @@ def open_published(
 ) -> LakeView:
     """Of each table of a cut the rows of its business date."""
     options = options_of(destination)
-    catalogue, io = Catalogue(options.catalog), warehouse_io(options)
-    with closing(open_session(resolve(destination.connection), application_name="seamline reads back")) as session:
-        heads = catalogue.pointers(session, destination.namespace)
+    io, heads = warehouse_io(options), _heads(destination, options)
     return LakeView(position, {plan.table(one.table).definition: _published(plan, one, heads, io) for one in tables})
+
+
+def _heads(destination: DestinationPlan, options: LakeOptions) -> Mapping[str, str]:
+    if options.is_rest:
+        with closing(open_client(destination)) as client:
+            return client.locations((destination.namespace,))
+    with closing(open_session(resolve(destination.connection), application_name="seamline reads back")) as session:
+        return Catalogue(options.catalog).pointers(session, destination.namespace)
 
 
 def open_at(destination: DestinationPlan) -> OpenAt:

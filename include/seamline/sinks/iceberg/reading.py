@@ -19,18 +19,17 @@ from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 from pyiceberg.table import DataScan
 
 from seamline.adapters.connections import parsed
-from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.kinds.reading import SyncTables
 from seamline.plan.model import DestinationPlan
 from seamline.sinks.iceberg.io import io_of, static_table
 from seamline.sinks.iceberg.options import options_of
+from seamline.sinks.iceberg.rest_cuts import open_rest_cuts
 from seamline.sinks.iceberg.rest_opening import open_store
 from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.files import translated
 from seamline.sinks.lake.identity import ROW_HASH
-from seamline.sinks.lake.pinned import LIVE, PROVEN, open_pinned
-from seamline.sinks.lake.store import Seen
+from seamline.sinks.lake.pinned import LIVE, PROVEN, Pinned, open_pinned, place_of, required, tables_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,32 +95,16 @@ def open_catalogue(
 
 
 def open_tables_by_rest(destination: DestinationPlan, stream: StreamId, at: date | str) -> SyncTables:
-    """The live tables of a destination with a REST catalogue."""
-    if at != LIVE:
-        raise Refused(
-            f"{stream} has no cuts: tables of a REST catalogue have none", hint=f"read `{LIVE}`", sync=stream.sync
-        )
+    """As `lake.pinned.open_tables`, of a destination with a REST catalogue."""
     with closing(open_store(destination)) as store:
         seen = store.look(stream, destination.namespace)
-    if seen.ledger is None:
-        raise Refused(f"{stream} was never published there", hint="onboard the sync first", sync=stream.sync)
-    connection = options_of(destination).warehouse_connection
-    return SyncTables(
-        stream.sync,
-        seen.ledger.position,
-        {
-            name: IcebergTable(name, _location(seen, name, stream), number, connection=connection)
-            for name, number in sorted(seen.snapshots.items())
-        },
-    )
-
-
-def _location(seen: Seen, name: str, stream: StreamId) -> str:
-    if name not in seen.heads:
-        raise Refused(
-            f"table {name} of {stream} is not in the catalogue", hint="somebody has renamed it: onboard it again"
-        )
-    return seen.heads[name]
+    if at == LIVE:
+        found = Pinned(seen.ledger.position, seen.heads, seen.snapshots) if seen.ledger is not None else None
+    else:
+        with closing(open_rest_cuts(destination)) as cuts:
+            found = cuts.found(stream, seen.heads, place_of(at))
+    table_of = partial(table_at, connection=options_of(destination).warehouse_connection)
+    return tables_of(required(found, stream, destination.namespace, at), stream, table_of)
 
 
 def table_at(

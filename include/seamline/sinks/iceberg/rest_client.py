@@ -83,6 +83,11 @@ class Loaded:
             updates=tuple(updates),
         )
 
+    def tagged(self, updates: Sequence[TableUpdate]) -> CommitTableRequest:
+        """The updates, wherever the table stands by then: those of tags change none of its rows."""
+        changed = self.changed(updates)
+        return changed.model_copy(update={"requirements": changed.requirements[:1]})
+
 
 class _Timed(HTTPAdapter):
     """No call waits for ever."""

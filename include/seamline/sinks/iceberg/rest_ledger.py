@@ -34,6 +34,8 @@ from seamline.sinks.lake.stores import FilePath
 
 NAMESPACE = "seamline"
 _STATE, _FINDINGS, _OVER = "seamline.state", "seamline.findings", "seamline.findings-over"
+# What the names of tables with rows of cuts begin with.
+CUTS = "cuts_"
 _PLAIN = re.compile(r"[^A-Za-z0-9]+")
 # Snapshots with findings stay beside so many newest ones; the others leave by the hundred.
 _KEPT, _LET_GO_AT_ONCE = 500, 100
@@ -108,6 +110,12 @@ def place_of(stream: StreamId) -> Place:
     return NAMESPACE, f"{prefix_of(stream.sync)}_{hashlib.sha256(str(stream).encode()).hexdigest()[:12]}"
 
 
+def cuts_place_of(stream: StreamId) -> Place:
+    """Of the table beside it that keeps the rows of its cuts."""
+    namespace, name = place_of(stream)
+    return namespace, name.replace("ledger_", CUTS, 1)
+
+
 def prefix_of(sync: str) -> str:
     """Of the names of its ledgers. Another sync's may begin so too."""
     return f"ledger_{_PLAIN.sub('_', sync)}"
@@ -125,8 +133,7 @@ def is_ledger(table: Loaded) -> bool:
 
 
 def ledger_in(table: Loaded, stream: StreamId) -> Ledger:
-    snapshot = table.metadata.current_snapshot()
-    said = _said(snapshot, _STATE) if snapshot is not None else ""
+    said = said_by(table, _STATE)
     return Ledger(table, _read(json.loads(said), stream) if said else None)
 
 
@@ -145,14 +152,20 @@ def updates_of(
     findings: Sequence[Finding] = (),
     over: Sequence[str] = (),
 ) -> list[TableUpdate]:
-    """One snapshot more. Its manifest list, which names nothing, is written by this."""
-    base = ledger.table.metadata
-    assert not isinstance(base, TableMetadataV1), "its table is made with format 2"
+    """One snapshot more, and without those that are let go of."""
     said = {
         _STATE: json.dumps(_written(state)) if state is not None else "",
         _FINDINGS: json.dumps([[one.table, one.kind, one.key, one.offset] for one in findings]) if findings else "",
         _OVER: json.dumps(list(over)) if over else "",
     }
+    return [*saying(ledger.table, said, files=files, io=io), *_let_go(ledger.table.metadata)]
+
+
+def saying(table: Loaded, said: Mapping[str, str], *, files: NewFiles, io: WarehouseIO) -> list[TableUpdate]:
+    """One snapshot more of a table without rows, whose summary says this. Its manifest list, which names nothing, is
+    written by this."""
+    base = table.metadata
+    assert not isinstance(base, TableMetadataV1), "its table is made with format 2"
     listed = files.metadata(".avro")
     snapshot = Snapshot(
         snapshot_id=secrets.randbits(62),
@@ -165,7 +178,7 @@ def updates_of(
     )
     write_list(listed, snapshot, [], io)
     files.synced()
-    return [AddSnapshotUpdate(snapshot=snapshot), as_main(snapshot.snapshot_id), *_let_go(base)]
+    return [AddSnapshotUpdate(snapshot=snapshot), as_main(snapshot.snapshot_id)]
 
 
 def _let_go(metadata: TableMetadata) -> Iterator[TableUpdate]:
@@ -176,6 +189,12 @@ def _let_go(metadata: TableMetadata) -> Iterator[TableUpdate]:
     ]
     if len(others) >= _KEPT + _LET_GO_AT_ONCE:
         yield RemoveSnapshotsUpdate(snapshot_ids=others[:-_KEPT])
+
+
+def said_by(table: Loaded, name: str) -> str:
+    """What the summary of its newest snapshot says under this name; "" for nothing."""
+    snapshot = table.metadata.current_snapshot()
+    return _said(snapshot, name) if snapshot is not None else ""
 
 
 def _said(snapshot: Snapshot, name: str) -> str:

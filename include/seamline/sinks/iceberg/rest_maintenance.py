@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 
 from seamline.domain.errors import TransientError
 from seamline.domain.log_floor import LedgerPlace
@@ -11,6 +12,7 @@ from seamline.sinks.iceberg.io import warehouse_root
 from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.iceberg.orphans import drop_orphans
 from seamline.sinks.iceberg.rest_client import RestClient
+from seamline.sinks.iceberg.rest_cuts import open_rest_cuts
 from seamline.sinks.iceberg.rest_opening import open_client, open_store
 from seamline.sinks.iceberg.rest_store import RestStore
 from seamline.sinks.lake.files import translated
@@ -38,9 +40,13 @@ class RestMaintenance:
         before_ms = int(time.time() * 1000) - INCREMENTAL_KEPT_DAYS * _DAY_MS
         ended = self._store.end_dead_snapshots(before_ms=before_ms)
         with translated("drop the files that no table names"):
-            staged = drop_abandoned(warehouse_root(options), namespace)
+            staged = drop_abandoned(warehouse_root(options), namespace) + self._drop_old_pins()
             orphans = drop_orphans(lambda: all_pointers(self._client), options, namespace)
         return LetGo(0, tuple(map(str, ended)), staged, orphan_files=orphans)
+
+    def _drop_old_pins(self) -> int:
+        with closing(open_rest_cuts(self._destination)) as cuts:
+            return cuts.drop_old_pins()
 
     def close(self) -> None:
         self._client.close()

@@ -154,9 +154,10 @@ class IcebergDestination(Destination):
     def lacks(cls, said: Mapping[str, Any]) -> Mapping[str, str]:
         if said.get("catalog_type") != REST:
             return {}
-        return dict.fromkeys(
-            ("nightly", "reconcile.expectations"), "has a REST catalogue, and cuts there are not built"
-        )
+        return {
+            "derived": "has a REST catalogue, and derived tables there are not built",
+            "reconcile.expectations": "has a REST catalogue, and no PostgreSQL beside it in which rows are checked",
+        }
 
     def misfits(self, tables: Mapping[str, Table]) -> Iterator[Misfit]:
         for number, entry in enumerate(self.tables):

@@ -44,7 +44,7 @@ class IcebergTags:
 
     def staged(self, table: str, location: str, tags: TableTags, *, mark: str) -> Tagged | None:
         before = read_metadata(location, self.io)
-        updates = [*_dropped(before, tags.dropped), *(_set(before, tag, table) for tag in tags.put)]
+        updates = tag_updates(before, tags, table)
         if not updates:
             return None
         files = NewFiles(self.io.path_of(before.location), mark)
@@ -52,6 +52,11 @@ class IcebergTags:
         new = write_metadata(after, files.versioned(version_of(location) + 1))
         files.synced()
         return _Staged(new, _head(before, table), obsolete(before, after, self.io), files)
+
+
+def tag_updates(metadata: TableMetadata, tags: TableTags, table: str) -> list[TableUpdate]:
+    """Refused: a snapshot is gone."""
+    return [*_dropped(metadata, tags.dropped), *(_set(metadata, tag, table) for tag in tags.put)]
 
 
 def _set(metadata: TableMetadata, tag: Tag, table: str) -> TableUpdate:

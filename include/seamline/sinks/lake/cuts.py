@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from seamline import settings
 from seamline.adapters import failpoints as armed_failpoints
@@ -54,6 +54,14 @@ class Dropped:
     size_bytes: int = 0
 
 
+class Pinning(Protocol):
+    def pin(self, stream: StreamId, tables: Sequence[str], *, run_id: str, kept_for: timedelta) -> tuple[Seen, Pin]:
+        """Hold these tables as one look finds them, in place of what an earlier attempt of the run has held.
+
+        What was seen, and what is held of it. `kept_for`: how long a cut of it may be wanted at most.
+        """
+
+
 class LakeCuts:
     """`ports.cuts.Cuts` and `ports.cuts.CutStore` of one destination, in a session of its publisher. Not safe to share
     between threads. Without `views` people ask for a cut by its tag."""
@@ -83,18 +91,15 @@ class LakeCuts:
     # ---- before a publish -------------------------------------------------------------------------------------------
 
     def pin(self, stream: StreamId, tables: Sequence[str], *, run_id: str, kept_for: timedelta) -> tuple[Seen, Pin]:
-        """Hold these tables as one look finds them, in place of what an earlier attempt of the run has held.
-
-        What was seen, and what is held of it. `kept_for`: how long a cut of it may be wanted at most.
-        """
+        """`Pinning`."""
 
         def attempt() -> tuple[Seen, Pin]:
             seen = look(self._session, self._catalogue, stream, self._destination.namespace)
             if seen.ledger is None:
                 raise Refused(f"{stream} was never published there", hint="onboard the sync first", sync=stream.sync)
-            snapshots = self._tags.heads(_there(seen.heads, tables))
+            snapshots = self._tags.heads(there(seen.heads, tables))
             pin = Pin(seen.ledger.position, snapshots, kept_for)
-            tag, until = _pin_tag(run_id), datetime.now(UTC) + PINNED_FOR
+            tag, until = pin_tag(run_id), datetime.now(UTC) + PINNED_FOR
             wanted = {name: TableTags([Tag(tag, number, until)]) for name, number in snapshots.items()}
             with self._tagged(seen.heads, wanted, stream):
                 cut_rows.keep_pin(self._session, stream, run_id, pin)
@@ -118,7 +123,7 @@ class LakeCuts:
             pin = cut_rows.read_pin(self._session, stream, run_id)
             heads = self._heads()
             left = {
-                name: TableTags(dropped=[_pin_tag(run_id)]) for name in (pin.snapshots if pin else ()) if name in heads
+                name: TableTags(dropped=[pin_tag(run_id)]) for name in (pin.snapshots if pin else ()) if name in heads
             }
             with self._tagged(heads, left, stream):
                 cut_rows.forget_pin(self._session, str(stream), run_id)
@@ -152,45 +157,25 @@ class LakeCuts:
             return self._repeated(lambda: self._publish(stream, cut, signed_by))
 
     def _publish(self, stream: StreamId, cut: StagedCut, signed_by: str) -> Published:
-        pin = self._pin_of(stream, cut)
+        pin = require_compared(cut_rows.read_pin(self._session, stream, cut.run_id), cut)
         version = cut_rows.next_version(self._session, stream, cut.business_date)
         names = {table.table for table in cut.tables}
         heads = self._heads()
         made = self._derived.moves(self._session, stream, cut, heads) if self._derived else ()
         snapshots = {**pin.snapshots, **{move.table: move.snapshot_id for move in made}}
         until = datetime.now(UTC) + pin.kept_for
-        tag, over = cut_rows.tag_of(cut.business_date, version), [_pin_tag(cut.run_id)]
+        tag, over = cut_rows.tag_of(cut.business_date, version), [pin_tag(cut.run_id)]
         wanted = {
             name: TableTags([Tag(tag, number, until)] if name in names else (), over)
             for name, number in snapshots.items()
             if name in names or name in heads
         }
-        _there(heads, names - {move.table for move in made})
+        there(heads, names - {move.table for move in made})
         with self._viewed(stream) as follow, self._tagged(heads, wanted, stream, made) as tagged:
             cut_rows.write_cut(self._session, stream, cut, version, snapshots=snapshots, signed_by=signed_by)
             cut_rows.forget_pin(self._session, str(stream), cut.run_id)
             follow(tagged)
         return Published(version, is_new=True, signed_by=signed_by)
-
-    def _pin_of(self, stream: StreamId, cut: StagedCut) -> Pin:
-        pin = cut_rows.read_pin(self._session, stream, cut.run_id)
-        if pin is None:
-            raise Refused(
-                f"{cut.destination} holds no tables for run {cut.run_id} any more",
-                hint=f"they are held for {PINNED_FOR.days} days: run the task `cut` again",
-                sync=cut.sync,
-            )
-        held = [table for table in cut.tables if table.mode is not CutMode.DERIVED]
-        others = [table.table for table in held if str(pin.snapshots.get(table.table)) != table.staged_as]
-        # The ledger may name the same place by another address in the log than the source, as the barrier knows.
-        if others or not is_same_place(pin.position, cut.position):
-            raise GateFailed(
-                f"run {cut.run_id} holds {', '.join(others) or 'its tables'} at {pin.position}, compared at"
-                f" {cut.position}: they are not what was compared",
-                hint="nothing was published: run the task `cut` again",
-                sync=cut.sync,
-            )
-        return pin
 
     def _repeat_of(self, known: Recorded, stream: StreamId, cut: StagedCut, signed_by: str) -> Published:
         require_repeat_of(cut, KnownCut(stream.sync, known.business_date, known.position, known.has_expired))
@@ -384,7 +369,7 @@ def open_cuts(
 
 
 def pin_live(
-    cuts: LakeCuts, plan: SyncPlan, destination: DestinationPlan, count: int, *, run_id: str, live: Live
+    cuts: Pinning, plan: SyncPlan, destination: DestinationPlan, count: int, *, run_id: str, live: Live
 ) -> PinnedTables:
     """`kinds.sink.CutsLiveTables`. `live` reads a table where its pointer leads."""
     if plan.nightly is None:
@@ -396,7 +381,28 @@ def pin_live(
     return PinnedTables([view_of(plan, seen, live)] * count, staged_as)
 
 
-def _pin_tag(run_id: str) -> str:
+def require_compared(pin: Pin | None, cut: StagedCut) -> Pin:
+    """What the run of a cut holds, if it is what was compared. Refused: it holds nothing any more."""
+    if pin is None:
+        raise Refused(
+            f"{cut.destination} holds no tables for run {cut.run_id} any more",
+            hint=f"they are held for {PINNED_FOR.days} days: run the task `cut` again",
+            sync=cut.sync,
+        )
+    held = [table for table in cut.tables if table.mode is not CutMode.DERIVED]
+    others = [table.table for table in held if str(pin.snapshots.get(table.table)) != table.staged_as]
+    # The ledger may name the same place by another address in the log than the source, as the barrier knows.
+    if others or not is_same_place(pin.position, cut.position):
+        raise GateFailed(
+            f"run {cut.run_id} holds {', '.join(others) or 'its tables'} at {pin.position}, compared at"
+            f" {cut.position}: they are not what was compared",
+            hint="nothing was published: run the task `cut` again",
+            sync=cut.sync,
+        )
+    return pin
+
+
+def pin_tag(run_id: str) -> str:
     """Of the run's own, under a name that any client takes."""
     return f"seamline_run_{hashlib.sha256(run_id.encode()).hexdigest()[:16]}"
 
@@ -415,7 +421,7 @@ def _held(held: Mapping[str, str], table: str) -> str:
     return held[table]
 
 
-def _there(heads: Mapping[str, str], tables: Sequence[str] | set[str]) -> dict[str, str]:
+def there(heads: Mapping[str, str], tables: Sequence[str] | set[str]) -> dict[str, str]:
     """The tables with their metadata files."""
     for table in sorted(tables):
         if table not in heads:

@@ -44,15 +44,20 @@ def pinned(session: Session, catalogue: Pointers, stream: StreamId, namespace: s
         session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         try:
             locations = catalogue.pointers(session, namespace)
-            found = _live(session, stream, locations) if at == LIVE else _cut(session, stream, locations, _place(at))
+            found = _live(session, stream, locations) if at == LIVE else _cut(session, stream, locations, place_of(at))
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
             found = None
         finally:
             session.rollback()
+    return required(found, stream, namespace, at)
+
+
+def required(found: Pinned | None, stream: StreamId, namespace: str, at: date | str) -> Pinned:
+    """Refused: nothing was found, or not all of it."""
     if found is None:
         what = "was never published there" if at == LIVE else f"has no cut {'proven' if at == PROVEN else f'of {at}'}"
         raise Refused(f"{stream} {what}", hint="name a date that has one, or `live`", sync=stream.sync)
-    if gone := sorted(found.snapshots.keys() - locations.keys()):
+    if gone := sorted(found.snapshots.keys() - found.locations.keys()):
         raise Refused(
             f"tables {', '.join(gone)} of {stream} are not in the catalogue's namespace {namespace}",
             hint="is that the namespace of the destination? A table that left its sync has another name",
@@ -85,6 +90,11 @@ def open_pinned(
     """The tables as `pinned` finds them."""
     with closing(open_session(connection, application_name="seamline reads a lake")) as session:
         found = pinned(session, catalogue, stream, namespace, at)
+    return tables_of(found, stream, table_of)
+
+
+def tables_of(found: Pinned, stream: StreamId, table_of: TableOf) -> SyncTables:
+    """As `open_pinned`."""
     tables = {name: table_of(name, found.locations[name], number) for name, number in sorted(found.snapshots.items())}
     return SyncTables(stream.sync, found.position, tables, cut=found.cut.tag if found.cut else "")
 
@@ -99,7 +109,7 @@ def _cut(session: Session, stream: StreamId, locations: Mapping[str, str], day: 
     return None if cut is None else Pinned(cut.position, locations, cut.snapshots, cut)
 
 
-def _place(at: date | str) -> date | None:
+def place_of(at: date | str) -> date | None:
     """None of the newest proven one."""
     if isinstance(at, date):
         return at
