@@ -5,9 +5,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyiceberg.table import CommitTableRequest
@@ -20,15 +19,13 @@ from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.cut_keep import CutKeep, expired
 from seamline.domain.errors import CommitUnknown, ConfigError, GateFailed, NotCaughtUp, Refused, TransientError
 from seamline.domain.log_floor import LedgerPlace
-from seamline.domain.staged_cut import CutMode, Published, StagedCut, StagedTable
+from seamline.domain.staged_cut import CutMode, StagedCut
 from seamline.domain.verdict import Verdict
 from seamline.kinds.logins import DestinationLogins
-from seamline.plan.model import BusinessDate, NightlyPlan
+from seamline.plan.model import BusinessDate
 from seamline.ports import Problem
-from seamline.ports.cuts import PinnedTables
 from seamline.ports.maintenance import LetGo
 from seamline.sinks.iceberg import rest_cuts, rest_maintenance
-from seamline.sinks.iceberg.kind import Iceberg
 from seamline.sinks.iceberg.rest_client import NEEDED_CALLS, RestClient
 from seamline.sinks.iceberg.rest_ledger import cuts_place_of, place_of
 from seamline.sinks.iceberg.rest_opening import open_client, properties_of
@@ -36,11 +33,10 @@ from seamline.sinks.iceberg.tags import tag_updates
 from seamline.sinks.lake.tagging import TableTags
 from tests.contract.behaviours import Applying, account, published, texts
 from tests.contract.joining_behaviours import LEG, carrying, passed
+from tests.contract.rest_cutting import DAY, KIND, RUN, TAG, Cutting, a_cut_is_what_stood_when_it_was_compared
 from tests.contract.rest_world import RestWorld
-from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, TOPIC, TOPIC_ID, TRANSFER, delete, insert, position, update
+from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, TOPIC, TOPIC_ID, TRANSFER, delete, insert, position
 from tests.opened_sink import decoder_of
-
-KIND = Iceberg()
 
 
 @pytest.fixture
@@ -311,43 +307,7 @@ def test_a_sink_is_opened_by_the_plan_alone(world: RestWorld) -> None:
 
 # ---- cuts -----------------------------------------------------------------------------------------------------------
 
-DAY, RUN, TAG = date(2026, 11, 27), "settlement__nightly/2026-11-27", "cut_2026_11_27_v1"
 KEEP = CutKeep(2, 0, 7)
-
-
-class Cutting:
-    """A stream that goes on, and the cuts of what it has applied."""
-
-    def __init__(self, world: RestWorld) -> None:
-        self.world = world
-        self.plan = replace(world.plan, nightly=NightlyPlan(keep_days=2, keep_month_ends=0, keep_versions_days=7))
-        published(world).span(insert(ACCOUNT, **account(1, "at the cut")), insert(AUDIT, actor="x", action="y"))
-
-    def pin(self, run: str = RUN) -> PinnedTables:
-        return KIND.pin_live(self.plan, self.world.destination, 1, run_id=run)
-
-    def publish(
-        self, pinned: PinnedTables, day: date = DAY, run: str = RUN, signed_by: str = "", **of: Any
-    ) -> Published:
-        tables = tuple(
-            StagedTable(name, of.get("mode", CutMode.WHOLE), number, 1, of.get("verdict", Verdict.MATCH))
-            for name, number in pinned.staged_as.items()
-        )
-        at = pinned.views[0].position
-        cut = StagedCut(run, STREAM.sync, STREAM.destination, day, at, datetime.now(UTC), tables)
-        with closing(KIND.open_cuts(self.world.destination)) as cuts:
-            return cuts.publish(cut, definitions={}, signed_by=signed_by)
-
-    def changed(self, number: int = 1) -> None:
-        row = update(ACCOUNT, account(1, "at the cut"), account(1, "behind it"))
-        Applying(self.world).span(row, insert(AUDIT, actor="x", action=f"z{number}"))
-
-    def tags(self, table: str = "account") -> dict[str, int]:
-        refs = self.world.catalogue.tables["settlement", table].metadata.refs
-        return {name: ref.snapshot_id for name, ref in refs.items() if name != "main"}
-
-    def rows(self, at: date | str) -> list[Any]:
-        return KIND.open_tables(self.world.destination, STREAM, at)["account"].arrow().to_pylist()
 
 
 @pytest.fixture
@@ -355,22 +315,21 @@ def cutting(world: RestWorld) -> Cutting:
     return Cutting(world)
 
 
-def a_cut_is_what_stood_when_it_was_compared(cutting: Cutting) -> None:
+def a_cut_is_one_call(cutting: Cutting) -> None:
     pinned = cutting.pin()
-    cutting.changed()
     cutting.world.catalogue.commits.clear()
-    assert cutting.publish(pinned) == Published(1, is_new=True)
+    cutting.publish(pinned)
     assert cutting.world.catalogue.commits == [[cuts_place_of(STREAM)[1], "account", "audit", "transfer"]]
-    for name, table in KIND.open_tables(cutting.world.destination, STREAM, DAY).items():
-        assert cutting.tags(name) == {TAG: table.snapshot_id}, "the run's own tag has gone"  # type: ignore[attr-defined]
-    assert cutting.rows(DAY) == [account(1, "at the cut")] == cutting.rows("proven")
-    assert cutting.rows("live") == [account(1, "behind it")]
 
 
-def test_a_cut_is_a_tag_on_every_table_and_its_rows_by_one_call(cutting: Cutting) -> None:
+def test_a_cut_is_a_tag_on_every_table_as_it_was_compared(cutting: Cutting) -> None:
     a_cut_is_what_stood_when_it_was_compared(cutting)
     Applying(cutting.world).span(insert(ACCOUNT, **account(2)))
     assert cutting.world.findings() == [], "nobody takes a tag for somebody else's write"
+
+
+def test_tags_and_rows_of_a_cut_are_one_call(cutting: Cutting) -> None:
+    a_cut_is_one_call(cutting)
 
 
 def test_a_tag_on_another_snapshot_than_the_compared_one_is_caught(
@@ -400,7 +359,7 @@ def test_rows_of_a_cut_that_follow_its_tags_in_a_call_of_their_own_are_caught(
 
     monkeypatch.setattr(RestClient, "commit", commit)
     with pytest.raises(AssertionError):
-        a_cut_is_what_stood_when_it_was_compared(cutting)
+        a_cut_is_one_call(cutting)
 
 
 def test_a_publish_that_is_repeated_finds_its_cut_and_another_run_s_is_the_next_version(cutting: Cutting) -> None:
