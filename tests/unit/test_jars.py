@@ -100,7 +100,8 @@ def test_the_lock_of_the_project_names_every_dependency_of_ivy_xml(checkout: Pat
 def test_what_only_a_bench_or_a_test_uses_is_locked_too_and_no_part_of_the_stack(checkout: Path) -> None:
     locked = jars.read_lock(checkout / "jars" / "jars.lock")
     peers = [file for file in locked if jars.is_peer(file)]
-    of_tests = [file for file in locked if file.configuration in (jars.ENCRYPTING, jars.DELTA, jars.HDFS, jars.HUDI)]
+    alone = (jars.ENCRYPTING, jars.DELTA, jars.REST, jars.HDFS, jars.HUDI)
+    of_tests = [file for file in locked if file.configuration in alone]
     assert peers
     assert of_tests
     assert jars.of_the_stack(locked) == tuple(file for file in locked if file not in (*peers, *of_tests))
