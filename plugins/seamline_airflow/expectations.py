@@ -159,11 +159,11 @@ def staged_rows(
 
 
 def _derived(plan: SyncPlan, verdicts: Mapping[str, TableVerdict]) -> Sequence[str]:
-    """Derived tables that must have a verdict: those whose base table has one that is not NOT_RUN."""
+    """Derived tables that must have a verdict: those whose base tables have one that is not NOT_RUN."""
     return [
         derived.name
         for derived in plan.derived
-        if (base := verdicts.get(derived.table)) is not None and base.verdict is not Verdict.NOT_RUN
+        if all(base in verdicts and verdicts[base].verdict is not Verdict.NOT_RUN for base in derived.bases)
     ]
 
 

@@ -1,10 +1,11 @@
-"""Transforms of a plan's tables, analysed by Spark in a process of its own: this side never imports it, and a DAG that
-is parsed starts none."""
+"""Transforms of a plan's tables and derived tables, analysed by Spark in a process of its own: this side never imports
+it, and a DAG that is parsed starts none."""
 
 import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from seamline import settings
@@ -21,7 +22,8 @@ _SHOWN_LINES = 5
 
 
 def analysed(plan: SyncPlan, found: Survey) -> tuple[Mapping[str, RowTransform], Sequence[Problem]]:
-    """By name of table each transform with its target, and what is wrong with the others, by file and line.
+    """By name of table each transform with its target, and what is wrong with the others and with jobs, by file and
+    line.
 
     TransientError: Spark did not answer.
     """
@@ -31,9 +33,15 @@ def analysed(plan: SyncPlan, found: Survey) -> tuple[Mapping[str, RowTransform],
         for one in plan.tables
         if one.transform is not None and one.name in tables
     ]
-    if not asked:
+    jobs = [
+        {"name": one.name, "job": asdict(one.job), "tables": [table_to_json(tables[base]) for base in one.bases]}
+        for one in plan.derived
+        # A parked table is not asked for, and a table that is not there is reported for itself.
+        if one.job is not None and tables.keys() >= set(one.bases)
+    ]
+    if not asked and not jobs:
         return {}, ()
-    answer = _answer(json.dumps(asked))
+    answer = _answer(json.dumps({"transforms": asked, "jobs": jobs}))
     made = {one["table"]: transform_from_json(one["transform"]) for one in answer if "transform" in one}
     return made, [_problem(one, mistake) for one in answer for mistake in one.get("mistakes", ())]
 

@@ -184,6 +184,38 @@ def test_parts_of_what_is_held_leave_no_row_out_and_read_none_twice(deriving: De
         assert deriving.frames(base, COUNTS, parts).num_rows == 10
 
 
+def test_what_a_job_has_made_is_read_back_as_it_was_staged(deriving: Deriving) -> None:
+    """As Spark writes the values, and as Spark can read them again."""
+    columns = (
+        Column("is_open", Kind.BOOLEAN, "boolean"),
+        Column("day", Kind.DATE, "date"),
+        Column("at", Kind.INSTANT, "timestamp", precision=6),
+        Column("written", Kind.DATETIME, "timestamp_ntz", precision=6),
+        Column("year", Kind.YEAR, "smallint"),
+        Column("total", Kind.UNSIGNED, "bigint unsigned", length=64),
+        Column("memo", Kind.STRING, "string"),
+    )
+    table = Table("job", columns)
+    staged = [
+        ("1", "2024-02-29", "2026-03-29 01:00:00.5", "1969-12-31 23:59:59", 2026, Decimal(2**64 - 1), "工资"),
+        ("0", "0001-01-01", "9999-12-31 23:59:59.999999", "2026-03-29 02:30:00", 1901, Decimal(0), ""),
+        (None,) * 7,
+    ]
+    schema = frame_schema(columns)
+    arrays = [
+        pa.array(list(values), field.type) for values, field in zip(zip(*staged, strict=True), schema, strict=True)
+    ]
+    made = deriving.derives.stage_derived(
+        deriving.world.destination, table, pa.Table.from_arrays(arrays, schema=schema), run_id="run"
+    )
+    read = pa.Table.from_batches(deriving.derives.read_derived(deriving.world.destination, made), schema).to_pylist()
+    assert [tuple(row.values()) for row in read] == [
+        ("true", *staged[0][1:2], "2026-03-29 01:00:00.500000Z", "1969-12-31 23:59:59.000000", *staged[0][4:]),
+        ("false", *staged[1][1:2], "9999-12-31 23:59:59.999999Z", "2026-03-29 02:30:00.000000", *staged[1][4:]),
+        staged[2],
+    ]
+
+
 def _digit(rows: pa.Table) -> pa.Table:
     last = len(rows.schema) - 1
     changed = pc.add(rows.column(last).cast(pa.decimal128(30, 4)), pa.scalar(Decimal("0.0001"), pa.decimal128(20, 4)))

@@ -162,9 +162,9 @@ def test_without_pools_everything_runs_in_the_default_pool(bag: DagBag) -> None:
 
 
 def _declarations(checkout: Path, folder: Path) -> Path:
-    for kind in ("sources", "destinations", "syncs", "expectations"):
+    for kind in ("sources", "destinations", "syncs", "expectations", "transforms"):
         (folder / kind).mkdir(parents=True)
-        for file in (checkout / "include" / kind).glob("*.yaml"):
+        for file in (checkout / "include" / kind).iterdir():
             (folder / kind / file.name).write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
     return folder
 

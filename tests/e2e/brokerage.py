@@ -82,7 +82,7 @@ INSERT INTO trading.access_audit SELECT 'u' || n % 5, 'look', '2026-01-01' FROM 
 def declare(folder: Path) -> Path:
     """The shipped declarations and this sync's, in a folder of the test's own."""
     shipped = settings.load().declarations
-    for kind in ("sources", "destinations", "syncs", "expectations"):
+    for kind in ("sources", "destinations", "syncs", "expectations", "transforms"):
         shutil.copytree(shipped / kind, folder / kind)
     for name, text in _FILES.items():
         (folder / name).write_text(text, encoding="utf-8")

@@ -66,6 +66,30 @@ def test_a_derived_table_equals_the_sums_of_its_rows_to_the_last_digit(kind: Rel
     }
 
 
+def test_what_a_job_has_made_is_read_back_as_it_was_staged(kind: RelationalKind, staged: Sql) -> None:
+    columns = (
+        Column("memo", Kind.STRING, "string"),
+        Column("is_open", Kind.BOOLEAN, "boolean"),
+        Column("day", Kind.DATE, "date"),
+        Column("at", Kind.INSTANT, "timestamp", precision=6),
+        Column("written", Kind.DATETIME, "timestamp_ntz", precision=6),
+    )
+    rows = [
+        ("工资", "1", "2024-02-29", "2026-03-29 01:00:00.5", "1969-12-31 23:59:59"),
+        ("", "0", "9999-12-31", "2026-03-29 02:00:00", "2026-03-29 02:30:00"),
+        (None,) * 5,
+    ]
+    schema = frame_schema(columns)
+    table = pa.Table.from_arrays([pa.array(list(one), pa.string()) for one in zip(*rows, strict=True)], schema=schema)
+    made = kind.stage_derived(DESTINATION, Table("job", columns), table, run_id="r1")
+    read = pa.Table.from_batches(kind.read_derived(DESTINATION, made), schema).to_pylist()
+    assert {tuple(row.values()) for row in read} == {
+        ("工资", "1", "2024-02-29", "2026-03-29 01:00:00.500000", "1969-12-31 23:59:59.000000"),
+        ("", "0", "9999-12-31", "2026-03-29 02:00:00.000000", "2026-03-29 02:30:00.000000"),
+        (None,) * 5,
+    }
+
+
 def test_a_repeat_of_the_run_leaves_one_derived_table(kind: RelationalKind, staged: Sql) -> None:
     table, rows = derived_table(BY_MEMO, ENTRY), summed(kind)
     first, second = (kind.stage_derived(DESTINATION, table, rows, run_id="r1") for _ in range(2))

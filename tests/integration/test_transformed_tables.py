@@ -16,6 +16,7 @@ from seamline import registry
 from seamline.adapters.connections import Connection
 from seamline.bulk.read import RunReader
 from seamline.bulk.threads import CopyingHere
+from seamline.domain.cut_job import CutJob
 from seamline.domain.errors import GateFailed
 from seamline.domain.row_transform import RowTransform
 from seamline.domain.runs import Reconciliation, RunKind, RunState
@@ -23,6 +24,7 @@ from seamline.domain.verdict import BreakType, Verdict
 from seamline.plan.model import (
     BusinessDate,
     ControlTotalPlan,
+    DerivedTablePlan,
     NightlyPlan,
     ReconcilePlan,
     Run,
@@ -98,6 +100,12 @@ class Chain:
             session.execute(statement.encode())
 
 
+def job(name: str, more: str) -> DerivedTablePlan:
+    """It reads a column that the table's own transform makes."""
+    text = f"SELECT day, sum(amount) AS amount{more} FROM booked GROUP BY day"
+    return DerivedTablePlan(name, job=CutJob(f"include/transforms/{name}.sql", text, ("booked",)))
+
+
 def transformed(run: Run) -> Run:
     """The run's tables by `QUERIES`, as preflight plans them."""
     wanted = tuple(
@@ -106,12 +114,16 @@ def transformed(run: Run) -> Run:
     )
     table = replace(wanted[0].definition, name="broken")
     broken = TablePlan("broken", None, table, RowTransform("include/transforms/broken.sql", BROKEN))
-    plan = replace(run.plan, tables=(*wanted, broken))
+    plan = replace(
+        run.plan, tables=(*wanted, broken), derived=(job("right", ""), job("wrong", ",\n  first(amount) AS one"))
+    )
     made, problems = analysed(plan, Survey(tuple(one.definition for one in plan.tables)))
-    (problem,) = problems
+    problem, of_job = problems
     assert (problem.is_fatal, problem.table) == (True, "broken")
+    assert (of_job.is_fatal, of_job.table) == (True, "wrong")
+    assert re.search(r"include/transforms/wrong\.sql:2  ", of_job.what), of_job.what
     assert re.search(r"include/transforms/broken\.sql:2  upper.*: Upper is not among", problem.what), problem.what
-    plan = replace(plan, tables=tuple(replace(one, transform=made[one.name]) for one in wanted))
+    plan = replace(plan, tables=tuple(replace(one, transform=made[one.name]) for one in wanted), derived=())
     assert plan_from_json(plan_to_json(plan)) == plan
     return replace(run, plan=plan)
 

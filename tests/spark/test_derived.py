@@ -1,12 +1,15 @@
 """Derived tables by a real Spark session over a real PostgreSQL: every group, every digit."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -14,7 +17,8 @@ from seamline import settings
 from seamline.adapters.connections import Connection
 from seamline.databases.postgres.client import open_session
 from seamline.domain.catalogue import Column, Kind, Table
-from seamline.domain.verdict import Verdict
+from seamline.domain.cut_job import CutJob
+from seamline.domain.verdict import BreakType, Verdict
 from seamline.kinds.bulk import ArrowRows
 from seamline.kinds.found import sink_kind
 from seamline.plan.model import DerivedTablePlan, DestinationPlan
@@ -22,6 +26,7 @@ from seamline.ports import Load
 from seamline.sinks.postgres.arrow_rows import page_ranges, read_batches
 from seamline.values.build import batch_of
 from seamline_spark.cut.derived import derive
+from seamline_spark.transform.job import AnalysedJob, analysed_job
 from tests.contract.lake_worlds import PostgresLakeWorld
 from tests.integration.databases import postgres, postgres_database
 from tests.log_topic import STREAM, publication
@@ -38,6 +43,48 @@ ENTRY = Table(
 BALANCE = DerivedTablePlan("daily_balance", "entry", "amount", ("account_id", "currency"))
 VARIABLE = "SEAMLINE_CONNECTION_RECONCILE_DERIVED"
 BY_MEMO = DerivedTablePlan("by_memo", "entry", "amount", ("memo",))
+ACCOUNT = Table(
+    "account",
+    (
+        Column("id", Kind.INTEGER, "bigint", nullable=False, length=64),
+        Column("owner", Kind.STRING, "varchar(40)", nullable=False, length=40),
+        Column("opened", Kind.DATE, "date", nullable=False),
+        Column("is_frozen", Kind.BOOLEAN, "boolean"),
+        Column("seen_at", Kind.INSTANT, "timestamptz", nullable=False, precision=6),
+        Column("written_at", Kind.DATETIME, "timestamp", precision=6),
+        Column("papers", Kind.JSON, "json"),
+    ),
+    ("id",),
+)
+BEFORE_1970 = datetime(1969, 12, 31, 23, 59, 59)  # noqa: DTZ001 (a wall clock)
+ACCOUNTS = [
+    (number, ("工资", "o'wner", "")[number % 3], date(2024, 2, 29), (True, False, None)[number % 3],
+     datetime(2026, 3, 29, 1, number % 60, 0, number, UTC), (None, BEFORE_1970)[number % 2], "{}")
+    for number in range(900)
+]  # fmt: skip
+OWNERS = """
+WITH held AS (
+  SELECT account_id, sum(amount) AS amount, count(*) AS entries FROM entry GROUP BY account_id
+)
+SELECT a.owner, bool_or(a.is_frozen) AS is_frozen, max(a.seen_at) AS seen_at, min(a.written_at) AS written_at,
+       sum(h.amount) AS amount, sum(h.entries) AS entries,
+       max(date_add(a.opened, 1)) AS due, bool_or(a.written_at IS NULL) AS is_silent
+FROM account a LEFT JOIN held h ON h.account_id = a.id
+GROUP BY a.owner
+"""
+BY_OWNER = DerivedTablePlan("by_owner", job=CutJob("include/transforms/by_owner.sql", OWNERS, ("entry", "account")))
+FUNCTION = """
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+
+def transform(tables):
+    newest = Window.partitionBy("owner").orderBy(F.desc("opened"), "id")
+    account = tables["account"].withColumn("place", F.row_number().over(newest)).where("place = 1")
+    held = tables["entry"].groupBy("account_id").agg(F.sum("amount").alias("amount"))
+    return account.join(held, F.col("id") == F.col("account_id"), "left").select("owner", "seen_at", "amount")
+"""
+NEWEST = DerivedTablePlan("newest", job=CutJob("include/transforms/newest.py", FUNCTION, ("entry", "account")))
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +100,12 @@ def warehouse() -> Iterator[Connection]:
             " FROM generate_series(1, 30000) n"
         )
         sql.execute("CREATE TABLE stage.empty (LIKE stage.entry)")
+        sql.execute(
+            "CREATE TABLE stage.account (id bigint PRIMARY KEY, owner varchar(40) NOT NULL, opened date NOT NULL,"
+            " is_frozen boolean, seen_at timestamptz NOT NULL, written_at timestamp, papers json)"
+        )
+        with sql.cursor() as cursor:
+            cursor.executemany("INSERT INTO stage.account VALUES (%s, %s, %s, %s, %s, %s, %s)", ACCOUNTS)
         yield connection
 
 
@@ -87,13 +140,125 @@ def spark(known_by_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     session.stop()
 
 
+def named(loads: Sequence[Load]) -> dict[str, Load]:
+    return {load.table.name: load for load in loads}
+
+
+@contextmanager
+def spoilt(kind: Any) -> Iterator[None]:
+    """What is staged has one value altered: the first amount is a hundredth too large."""
+
+    def wrong(self: Any, destination: DestinationPlan, table: Table, rows: pa.Table, *, run_id: str) -> Load:
+        place = rows.column_names.index("amount")
+        first, *others = rows.column(place).to_pylist()
+        altered = pa.array([first + Decimal("0.01"), *others], rows.schema.field(place).type)
+        right = rows.set_column(place, "amount", altered)
+        staged: Load = stage(self, destination, table, right, run_id=run_id)
+        return staged
+
+    stage = type(kind).stage_derived
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(kind), "stage_derived", wrong)
+        yield
+
+
+def test_a_job_over_several_tables_is_computed_twice_and_gives_the_same_rows(
+    spark: SparkSession, warehouse: Connection, known_by_id: str
+) -> None:
+    destination = DestinationPlan("warehouse", "postgres", known_by_id, "kept", staged_in="stage")
+    bases = named([Load(ENTRY, "entry", 0), Load(ACCOUNT, "account", 0)])
+    by_owner, newest = (
+        derive(spark, destination, job, bases, run_id="a run", position="0-1-1") for job in (BY_OWNER, NEWEST)
+    )
+    for made in (by_owner, newest):
+        assert (made.verdict.verdict, made.verdict.reason, made.rows) == (Verdict.MATCH, "", 3)
+    with postgres(warehouse) as sql:
+        kept = sql.execute(f'SELECT * FROM stage."{by_owner.staged_as}"'.encode()).fetchall()
+        sql.execute("SET search_path = stage")
+        again = sql.execute(OWNERS.replace("date_add(a.opened, 1)", "a.opened + 1").encode()).fetchall()
+        assert sorted(kept) == sorted(again)
+        seen = sql.execute(f'SELECT seen_at FROM stage."{newest.staged_as}" ORDER BY 1'.encode()).fetchall()
+        assert seen == [(ACCOUNTS[number][4],) for number in range(3)]
+    with spoilt(sink_kind("postgres")):
+        found = derive(spark, destination, BY_OWNER, bases, run_id="a run", position="0-1-1")
+    (one,) = found.verdict.breaks
+    assert (found.verdict.verdict, one.type) == (Verdict.BREAK, BreakType.VALUE)
+    assert one.source is not None and one.destination is not None
+    assert {name for name in one.source if one.source[name] != one.destination[name]} == {"amount"}
+
+
+MISTAKEN = (
+    ("SELECT sum(1) AS n\nFROM entr", 2, "`entr` cannot be found"),
+    ("SELECT id,\n  papers FROM account", 2, "name `papers` cannot be resolved"),
+    ("SELECT id,\n  now() AS at FROM account", 2, "another value each time"),
+    ("SELECT id FROM account WHERE\n  rand() < 0.5", 2, "another value each time"),
+    ("SELECT\n  first(owner) AS owner FROM account", 2, "First gives may depend on the order"),
+    ("SELECT id FROM account\nLIMIT 3", 2, "Limit is not taken"),
+    ("SELECT\n  sum(CAST(id AS DOUBLE)) > 1 AS x FROM account", 2, "adds up double"),
+    ("SELECT\n  avg(id) > 1 AS x FROM account", 2, "adds up bigint as double"),
+    ("SELECT id, row_number()\n  OVER (ORDER BY owner) AS n FROM account", 1, "depends on the order of rows"),
+    (
+        "SELECT id, sum(id) OVER (ORDER BY owner ROWS UNBOUNDED PRECEDING) AS n FROM account",
+        1,
+        "depends on the order of rows",
+    ),
+    ("SELECT id,\n  CAST(id AS DOUBLE) AS x FROM account", 2, "x is of type double"),
+    ("SELECT id,\n  collect_list(owner) AS x FROM account GROUP BY id", 2, "CollectList gives may depend"),
+    ("SELECT 1 AS x", 1, "it reads no table of the sync"),
+    ("DROP TABLE account", 1, "this is no query"),
+    ("SELECT id FROM account WHERE id IN (SELECT account_id FROM entry\n WHERE rand() > 1)", 2, "another value"),
+)
+
+
+def test_what_may_give_other_rows_another_time_is_refused_with_its_line(spark: SparkSession) -> None:
+    wrong = {}
+    for text, line, what in MISTAKEN:
+        job = CutJob("include/transforms/x.sql", text, ("entry", "account"))
+        found = analysed_job(spark, "x", job, [ENTRY, ACCOUNT])
+        assert not isinstance(found, AnalysedJob), text
+        if not any(one.line == line and what in one.what for one in found):
+            wrong[text] = found
+    assert wrong == {}
+
+
+def test_a_job_reads_what_it_needs_and_its_groups_are_its_key(spark: SparkSession) -> None:
+    def of(text: str) -> AnalysedJob:
+        job = CutJob("include/transforms/x.sql", text, ("entry", "account"))
+        found = analysed_job(spark, "x", job, [ENTRY, ACCOUNT])
+        assert isinstance(found, AnalysedJob), found
+        return found
+
+    found = of(
+        "SELECT a.owner AS who, a.opened, max(e.currency) AS currency"
+        ", sum(amount) AS amount FROM entry e JOIN account a ON a.id = e.account_id"
+        " GROUP BY a.owner, a.opened HAVING count(*) > 1"
+    )
+    reads = {name: [column.name for column in columns] for name, columns in found.reads.items()}
+    assert reads == {"entry": ["account_id", "currency", "amount"], "account": ["id", "owner", "opened"]}
+    assert found.target.key == ("who", "opened")
+    assert [(one.kind, one.source_type) for one in found.target.columns] == [
+        (Kind.STRING, "varchar(40)"),
+        (Kind.DATE, "date"),
+        (Kind.STRING, "string"),
+        (Kind.DECIMAL, "decimal(30,4)"),
+    ]
+    assert of("SELECT upper(owner) AS owner, count(*) AS n FROM account GROUP BY upper(owner)").target.key == ()
+    assert of("SELECT is_frozen, count(*) AS n FROM account GROUP BY is_frozen").target.key == ()
+    of(
+        "SELECT id, sum(id) OVER (ORDER BY owner) AS n, rank() OVER (ORDER BY owner) AS place,"
+        " max(id) OVER (PARTITION BY owner) AS last, lag(owner) OVER (ORDER BY owner, id) AS one_before FROM account"
+    )
+    assert of("SELECT count(*) AS n FROM account").reads == {"entry": (), "account": ()}
+
+
 @pytest.mark.parametrize("derived", [BALANCE, BY_MEMO], ids=lambda derived: derived.name)
 @pytest.mark.parametrize("relation", ["entry", "empty"])
 def test_a_derived_table_equals_the_sums_of_its_rows_to_the_last_digit(
     derived: DerivedTablePlan, relation: str, spark: SparkSession, warehouse: Connection, known_by_id: str
 ) -> None:
     destination = DestinationPlan("warehouse", "postgres", known_by_id, "kept", staged_in="stage")
-    found = derive(spark, destination, derived, Load(ENTRY, relation, 0), run_id=f"run of {relation}", position="0-1-1")
+    base = {"entry": Load(ENTRY, relation, 0)}
+    found = derive(spark, destination, derived, base, run_id=f"run of {relation}", position="0-1-1")
     assert (found.verdict.verdict, found.verdict.reason) == (Verdict.MATCH, "")
     groups = 0 if relation == "empty" else 8 if derived is BY_MEMO else 997 * 3
     assert found.rows == found.verdict.source_rows == groups
@@ -106,18 +271,30 @@ def test_a_derived_table_of_a_lake_equals_the_sums_of_what_a_run_holds_of_it(
 ) -> None:
     with postgres(warehouse) as sql:
         rows = sql.execute("SELECT * FROM stage.entry").fetchall()
-    with closing(PostgresLakeWorld([ENTRY], warehouse, tmp_path / "lake")) as world:
+    with closing(PostgresLakeWorld([ENTRY, ACCOUNT], warehouse, tmp_path / "lake")) as world:
         destination = replace(world.destination, connection=known_by_id)
         kind = sink_kind(destination.kind)
-        place = kind.load_area(destination, run_id="a run").create([ENTRY])["entry"]
-        batch = batch_of(ENTRY, rows)
-        kind.load(destination, place, ArrowRows(batch.schema, iter([batch])))
-        world.sink().publish(STREAM, [Load(ENTRY, place.name, len(rows))], publication=publication([ENTRY]))
-        held = Load(ENTRY, str(world.seen().snapshots["entry"]), len(rows))
+        places = kind.load_area(destination, run_id="a run").create([ENTRY, ACCOUNT])
+        loads = []
+        for table, values in ((ENTRY, rows), (ACCOUNT, ACCOUNTS)):
+            batch = batch_of(table, values)
+            kind.load(destination, places[table.name], ArrowRows(batch.schema, iter([batch])))
+            loads.append(Load(table, places[table.name].name, len(values)))
+        world.sink().publish(STREAM, loads, publication=publication([ENTRY, ACCOUNT]))
+        bases = {name: replace(one, staged_as=str(world.seen().snapshots[name])) for name, one in named(loads).items()}
+        held = bases["entry"]
         for derived, groups in ((BALANCE, 997 * 3), (BY_MEMO, 8)):
-            found = derive(spark, destination, derived, held, run_id="a run", position="0-1-1")
+            found = derive(spark, destination, derived, {"entry": held}, run_id="a run", position="0-1-1")
             assert (found.verdict.verdict, found.verdict.reason) == (Verdict.MATCH, "")
             assert found.rows == found.verdict.source_rows == groups
+
+        right = derive(spark, destination, BY_OWNER, bases, run_id="a run", position="0-1-1")
+        assert (right.verdict.verdict, right.verdict.reason, right.rows) == (Verdict.MATCH, "", 3)
+        with spoilt(kind):
+            found = derive(spark, destination, NEWEST, bases, run_id="a run", position="0-1-1")
+        assert found.verdict.reason.startswith("2 rows differ from what the staged cut gives")
+        types = sorted(one.type for one in found.verdict.breaks)
+        assert (found.verdict.verdict, types) == (Verdict.BREAK, [BreakType.MISSING, BreakType.UNEXPECTED])
 
 
 def test_page_ranges_leave_no_row_out_and_read_none_twice(warehouse: Connection) -> None:

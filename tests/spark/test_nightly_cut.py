@@ -18,6 +18,7 @@ from seamline.adapters.connections import Connection
 from seamline.demo.bank import SMALL, connect, fill
 from seamline.demo.writers import PAUSE_S_MIN, Writer, write_until
 from seamline.domain.calendar import last_ended
+from seamline.domain.cut_job import CutJob
 from seamline.domain.date_before import DATE_BEFORE, late_in_words
 from seamline.domain.errors import Refused
 from seamline.domain.runs import EXPECTATIONS, Cut, Reconciliation, Scope
@@ -46,6 +47,7 @@ from tests.waiting import wait_until
 NAME = "nightly_cut"
 SOURCE_ID, WAREHOUSE_ID, COPY = f"{NAME}_source", f"{NAME}_warehouse", f"{NAME}_copy"
 DATES = {"ledger_entry": BusinessDate("booked_at", "instant"), "payment_order": BusinessDate("business_date", "date")}
+DERIVED = "include/transforms/daily_balance.sql"
 NAMES = ("account", "ledger_entry", "payment_order", "access_audit")
 TIMEZONE = "Asia/Shanghai"
 
@@ -80,6 +82,7 @@ def plan(bank: Connection) -> SyncPlan:
     )
     with closing(mariadb(bank)) as session:
         definitions = read_catalogue(session, bank.database, NAMES)
+    text = (settings.load().root / DERIVED).read_text(encoding="utf-8")
     totals = (
         ControlTotalPlan("ledger_entry", "amount", ("currency",)),
         ControlTotalPlan("account", "balance", ("currency",)),
@@ -91,7 +94,7 @@ def plan(bank: Connection) -> SyncPlan:
         tuple(TablePlan(definition.name, DATES.get(definition.name), definition) for definition in definitions),
         nightly=NightlyPlan(timezone=TIMEZONE, as_of_max_s=26 * 3600),
         reconcile=ReconcilePlan(totals),
-        derived=(DerivedTablePlan("daily_balance", "ledger_entry", "amount", ("account_id", "currency")),),
+        derived=(DerivedTablePlan("daily_balance", job=CutJob(DERIVED, text, ("ledger_entry",))),),
     )
 
 

@@ -46,6 +46,8 @@ MISTAKES = {
     "derived from a strange table": (
         SYNC_FILE, "daily_balance, table: ledger_entry", "daily_balance, table: x", 14, "derived[0].table", "not in this", "Known",
     ),
+    "derived without a way": (SYNC_FILE, ", by: [account_id, currency]", "", 14, "derived[0]", "needs `transform`, or all of `table`", ""),
+    "derived by a file that is not there": (SYNC_FILE, "table: ledger_entry, sum: amount, by: [account_id, currency]", "transform: include/transforms/x.sql", 14, "derived[0].transform", "there is no file include/transforms/x.sql", ""),
     "derived like a table": (SYNC_FILE, "name: daily_balance", "name: account", 14, "derived[0].name", "already on line 5", ""),
     "key twice": (SYNC_FILE, "nightly:\n", "source: core_bank\nnightly:\n", 7, "source", "already on line 2", "Keep one"),
     "anchor": (SYNC_FILE, "[account_id, currency]", "&a [account_id, *a]", 14, "derived[0].by[1]", "aliases", "Write the value out"),

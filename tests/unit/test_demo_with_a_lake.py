@@ -29,7 +29,8 @@ from tests.log_topic import TABLES
 def layout(checkout: Path, tmp_path: Path) -> Layout:
     """With a folder of declarations that holds the demo's own."""
     declared = tmp_path / "declared"
-    for file in ("sources/core_bank.yaml", "syncs/settlement.yaml", "expectations/settlement.yaml"):
+    files = ("sources/core_bank.yaml", "syncs/settlement.yaml", "expectations/settlement.yaml")
+    for file in (*files, "transforms/daily_balance.sql"):
         (declared / file).parent.mkdir(parents=True)
         (declared / file).write_bytes((checkout / "include" / file).read_bytes())
     (declared / "destinations").mkdir()

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from seamline.domain.cut_job import CutJob
 from seamline.domain.date_before import late_in_words
 from seamline.domain.errors import Refused, TransientError
 from seamline.domain.runs import NOT_STAGED, RunKind, RunState, Scope
 from seamline.domain.staged_cut import CutMode, CutSource, StagedCut
 from seamline.domain.verdict import Verdict
-from seamline.plan.model import DestinationPlan, Run, SyncPlan
+from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run, SyncPlan
 from seamline.ports.cuts import PinnedTables
 from seamline.sync.barrier import Aligned, NotAligned
 from seamline.sync.live_cut import LiveCutTools, Pinning
@@ -89,8 +90,10 @@ def test_derived_tables_are_computed_from_what_is_held_once_the_source_is_let_go
 
 
 def test_a_derived_table_is_left_out_with_its_base_and_inconclusive_with_the_others() -> None:
-    earlier = LakeWorld(now=SOON).cuts(DERIVING, day=DAY - timedelta(days=1))["lake"]
-    assert set(earlier.left_out) == {"account", "heads"}
+    both = DerivedTablePlan("both", job=CutJob("include/transforms/both.sql", "", ("entry", "account")))
+    plan = replace(DERIVING, derived=(*DERIVING.derived, both))
+    earlier = LakeWorld(now=SOON).cuts(plan, day=DAY - timedelta(days=1))["lake"]
+    assert set(earlier.left_out) == {"account", "heads", "both"}
     assert [table.table for table in earlier.tables] == ["entry", "balance"]
     world = LakeWorld(not_aligned=1)
     world.cuts(DERIVING)

@@ -1,4 +1,4 @@
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
@@ -144,9 +144,9 @@ class World:
         assert self.is_open, "compared while the source's views are open"
         yield [Views({r.table.name: DatedView(r.table, self._staged(r), position=P) for r in self.reads})]
 
-    def derive(self, destination: Any, derived: DerivedTablePlan, base: Load, position: str) -> Derived:
+    def derive(self, destination: Any, derived: DerivedTablePlan, bases: Mapping[str, Load], position: str) -> Derived:
         assert not self.is_open, "the source's views are closed first"
-        self.derived_bases.append(base.staged_as)
+        self.derived_bases += [base.staged_as for base in bases.values()]
         return Derived(f"settlement_stage.{derived.name}_1", 3, TableVerdict(derived.name, Verdict.MATCH, "", position))
 
     def date_before(self, destination: DestinationPlan, day: date) -> Sequence[PublishedTable]:

@@ -10,6 +10,7 @@ import pytest
 
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import KeyedChange, TableChanges
+from seamline.domain.cut_job import CutJob
 from seamline.domain.digest import Segment
 from seamline.domain.errors import Refused, SchemaConflict
 from seamline.domain.row_transform import Expression, RowTransform
@@ -19,7 +20,7 @@ from seamline.kinds.found import source_kind
 from seamline.plan.compile import compile_plan, config_hash
 from seamline.plan.explain import explain
 from seamline.plan.list_change import ListChange, altered
-from seamline.plan.model import SourcePlan, TablePlan, plan_from_json, plan_to_json
+from seamline.plan.model import SourcePlan, SyncPlan, TablePlan, plan_from_json, plan_to_json
 from seamline.ports import Survey
 from seamline.spec.faults import DeclarationsInvalid
 from seamline.spec.load import load_declarations
@@ -101,6 +102,30 @@ def test_a_plan_carries_the_query_and_what_was_found_of_it(tmp_path: Path) -> No
     assert plan_from_json(plan_to_json(analysed)) == analysed
     (held,) = analysed.at_destinations.tables
     assert held == TablePlan("client", None, MASKED.target)
+
+
+def test_a_plan_carries_the_text_of_a_job_and_the_tables_that_it_names(tmp_path: Path) -> None:
+    text = "SELECT l.currency, count(*) AS n FROM ledger_entry l JOIN account ON id = account_id GROUP BY 1"
+    sync = SYNC.replace("table: ledger_entry, sum: amount, by: [account_id, currency]", f"transform: {FILE}")
+    before = declared(tmp_path / "before")
+
+    def plan_with(query: str) -> SyncPlan:
+        files = {"syncs/settlement.yaml": sync, "transforms/ledger_entry.sql": query}
+        return compile_plan(load_declarations(write_declarations(tmp_path / "after", files)), "settlement")
+
+    plan = plan_with(text)
+    (derived,) = plan.derived
+    assert derived.job == CutJob(FILE, text, ("account", "ledger_entry"))
+    assert derived.bases == ("account", "ledger_entry")
+    assert plan_from_json(plan_to_json(plan)) == plan
+    assert f"derived daily_balance: rows as {FILE} makes them of account, ledger_entry" in explain(plan)
+    assert plan.only(["account", "ledger_entry"]).derived == plan.derived
+    assert plan.only(["ledger_entry"]).derived == ()
+    assert plan_with(f"{text} HAVING n > 1").config_hash != plan.config_hash
+    sync = sync.replace(f"transform: {FILE}", f"transform: {FILE}, table: account")
+    with pytest.raises(DeclarationsInvalid, match="write it without `table`, `sum` and `by`"):
+        plan_with(text)
+    assert '"job"' not in plan_to_json(compile_plan(load_declarations(before), "settlement"))
 
 
 def test_a_plan_without_a_transform_is_the_text_that_it_was(tmp_path: Path) -> None:

@@ -4,13 +4,14 @@ Values that are only grouped by travel as the destination's own text; whole numb
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
+from seamline.domain.row_transform import spark_type
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
 from seamline.plan.model import DerivedTablePlan
 
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 SUM_DIGITS = 38
 # So many groups that differ are listed.
 BREAKS_LISTED = 1_000
+_UNSIGNED_BITS = 64
 _ADDED_EXACTLY = frozenset({Kind.DECIMAL, Kind.INTEGER, Kind.UNSIGNED, Kind.BITS})
+
+# A row as texts, by names of columns.
+Row = Mapping[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,18 @@ def _frame_type(column: Column) -> "pa.DataType":
             return pa.string()
 
 
+def input_type(column: Column) -> str:
+    """Spark's type of a column that a job may read; "" of one whose values Spark does not hold exactly, or which frames
+    hold as a text of the destination's own."""
+    match column.kind:
+        case Kind.UNSIGNED | Kind.BITS if column.length <= _UNSIGNED_BITS:
+            return "decimal(20,0)"
+        case Kind.BYTES:
+            return ""
+        case _:
+            return spark_type(column)
+
+
 def verdict_of_groups(derived: DerivedTablePlan, wanted: Groups, found: Groups, *, position: str) -> TableVerdict:
     """`wanted` are the sums of the staged cut, `found` the rows of the derived table."""
     breaks = _breaks(derived, wanted.alone, found.alone)
@@ -127,3 +144,49 @@ def _texts(derived: DerivedTablePlan, total: str | None) -> dict[str, str | None
 def _key(derived: DerivedTablePlan, row: Sequence[object]) -> str:
     texts = [None if value is None else str(value) for value in row[:-1]]
     return json.dumps(dict(zip(derived.by, texts, strict=True)), ensure_ascii=False)
+
+
+def verdict_of_rows(
+    table: Table,
+    *,
+    counts: tuple[int, int],
+    differing: int,
+    missing: Sequence[Row],
+    unexpected: Sequence[Row],
+    position: str,
+) -> TableVerdict:
+    """Of a job's table. `counts`: rows that were computed again, and rows that are staged. `differing`: how many
+    different rows one side has more often; `missing` and `unexpected` are some of them."""
+    breaks = _row_breaks(table, missing, unexpected)
+    total = ControlTotal(table.name, "", (), *counts)
+    is_equal = not differing and total.is_equal
+    return TableVerdict(
+        table=table.name,
+        verdict=Verdict.MATCH if is_equal else Verdict.BREAK,
+        reason="" if is_equal else f"{differing} rows differ from what the staged cut gives when computed again",
+        position=position,
+        source_rows=counts[0],
+        destination_rows=counts[1],
+        totals=(total,),
+        breaks=tuple(breaks),
+        breaks_total=max(len(breaks), 0 if is_equal else 1),
+    )
+
+
+def _row_breaks(table: Table, missing: Sequence[Row], unexpected: Sequence[Row]) -> list[Break]:
+    named = table.key or tuple(column.name for column in table.columns)
+    mine, theirs = (
+        {json.dumps({name: row[name] for name in named}, ensure_ascii=False): row for row in side}
+        for side in (missing, unexpected)
+    )
+    breaks = []
+    for key in sorted(mine.keys() | theirs.keys()):
+        both = key in mine and key in theirs
+        kind = BreakType.VALUE if both else BreakType.MISSING if key in mine else BreakType.UNEXPECTED
+        sides = (_without(named, side.get(key)) for side in (mine, theirs))
+        breaks.append(Break(table.name, kind, key, *sides))
+    return breaks
+
+
+def _without(named: Sequence[str], row: Row | None) -> dict[str, str | None] | None:
+    return None if row is None else {name: value for name, value in row.items() if name not in named}

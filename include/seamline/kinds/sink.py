@@ -208,6 +208,9 @@ class Derives(Protocol):
     def stage_derived(self, destination: DestinationPlan, table: Table, rows: "pa.Table", *, run_id: str) -> Load:
         """Stage the rows of a derived table; what an earlier attempt of the run has staged of it goes."""
 
+    def read_derived(self, destination: DestinationPlan, made: Load) -> "Iterator[pa.RecordBatch]":
+        """All rows of a staged derived table, in `kinds.derived.frame_schema`. Called in tasks."""
+
     def compare_derived(
         self, destination: DestinationPlan, derived: DerivedTablePlan, *, base: Load, made: Load, position: str
     ) -> TableVerdict:

@@ -8,6 +8,7 @@ from typing import Any
 
 from seamline.domain.calendar import Holds
 from seamline.domain.catalogue import Kind, Table
+from seamline.domain.cut_job import CutJob, named_in
 from seamline.domain.errors import SchemaConflict
 from seamline.domain.names import NameLimit
 from seamline.domain.row_transform import Expression, RowTransform
@@ -33,7 +34,7 @@ from seamline.spec.faults import DeclarationsInvalid, guess
 from seamline.spec.kinds import keeps_keyless, name_limit, takes_streams
 from seamline.spec.load import Declarations
 from seamline.spec.source import DatabaseSource
-from seamline.spec.sync import Nightly, SyncSpec
+from seamline.spec.sync import DerivedTable, Nightly, SyncSpec
 from seamline.spec.table_names import name_in_sync
 
 # Sums of these are exact; floating point sums depend on the order of addition and prove nothing.
@@ -104,7 +105,7 @@ def compile_plan(
             sync.reconcile.wait_max_s,
             sync.reconcile.attempts,
         ),
-        derived=tuple(DerivedTablePlan(entry.name, entry.table, entry.sum, entry.by) for entry in sync.derived),
+        derived=tuple(_derived(declarations, entry, names) for entry in sync.derived),
         config_hash=config_hash(declarations, sync_name),
         parked=tuple(
             ParkedTable(name, entry.parked)
@@ -116,6 +117,14 @@ def compile_plan(
 
 def _declared_transform(declarations: Declarations, file: str | None) -> RowTransform | None:
     return RowTransform(file, declarations.transforms[file]) if file else None
+
+
+def _derived(declarations: Declarations, entry: DerivedTable, tables: Sequence[str]) -> DerivedTablePlan:
+    """`tables`: of the sync, by their names in it."""
+    if entry.transform is None:
+        return DerivedTablePlan(entry.name, entry.table or "", entry.sum or "", entry.by)
+    text = declarations.transforms[entry.transform]
+    return DerivedTablePlan(entry.name, job=CutJob(entry.transform, text, named_in(text, tables)))
 
 
 def config_hash(declarations: Declarations, sync_name: str) -> str:
@@ -131,6 +140,9 @@ def config_hash(declarations: Declarations, sync_name: str) -> str:
     canonical: list[Any] = [spec.model_dump(mode="json", by_alias=True) for spec in specs]
     for entry in canonical[0]["tables"]:
         # One without has the hash that it had before there were any.
+        if (file := entry.pop("transform")) is not None:
+            entry["transform"] = declarations.transforms[file]
+    for entry in canonical[0]["derived"]:
         if (file := entry.pop("transform")) is not None:
             entry["transform"] = declarations.transforms[file]
     text = json.dumps(canonical, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
@@ -237,6 +249,8 @@ def _misfits(
     for number, total in enumerate(sync.reconcile.control_totals):
         yield from _sum_misfits(held, total.table, total.sum, total.by, ("reconcile", "control_totals", number))
     for number, derived in enumerate(sync.derived):
+        if derived.table is None or derived.sum is None:
+            continue
         yield from _sum_misfits(held, derived.table, derived.sum, derived.by, ("derived", number))
         yield from _boundless(held.get(derived.table), derived.sum, ("derived", number, "sum"))
 

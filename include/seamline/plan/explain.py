@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from seamline.domain.staged_cut import CutSource
 from seamline.plan.maintenance import CHORES
-from seamline.plan.model import DestinationPlan, SyncPlan, TablePlan
+from seamline.plan.model import DerivedTablePlan, DestinationPlan, SyncPlan, TablePlan
 from seamline.plan.stages import RunsIn, Stage, all_stages
 
 WIDTH = 118
@@ -68,10 +68,15 @@ def _head(plan: SyncPlan) -> str:
         lines.append(f"  table {table.name}{_from(plan, table.name)}: {_table(plan, table.name)}")
     lines += [f"  table {table.name}: not carried, {table.verdict.reason}" for table in plan.parked]
     for derived in plan.derived:
-        by = ", ".join(derived.by)
         how = "not computed while its table is parked" if derived in plan.derived_of_parked else "from the staged cut"
-        lines.append(f"  derived {derived.name}: sum of {derived.table}.{derived.column} by {by}, {how}")
+        lines.append(f"  derived {derived.name}: {_computed(derived)}, {how}")
     return "\n".join(lines)
+
+
+def _computed(derived: DerivedTablePlan) -> str:
+    if derived.job is not None:
+        return f"rows as {derived.job.file} makes them of {', '.join(derived.bases)}"
+    return f"sum of {derived.table}.{derived.column} by {', '.join(derived.by)}"
 
 
 def _into(destination: DestinationPlan) -> str:

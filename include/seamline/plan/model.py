@@ -9,6 +9,7 @@ from datetime import date, datetime
 from typing import Any
 
 from seamline.domain.catalogue import Table, fingerprint, table_from_json, table_to_json
+from seamline.domain.cut_job import CutJob, job_from_json
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.names import NameLimit, NameUnit
@@ -203,12 +204,19 @@ class ControlTotalPlan:
 
 @dataclass(frozen=True, slots=True)
 class DerivedTablePlan:
-    """A DataFrame job that runs on the staged cut: group `table` by `by` and sum `column`, published with the cut."""
+    """A DataFrame job that runs on the staged cut, published with it: what `job` computes, or without one the sum of
+    `column` of `table` by `by`."""
 
     name: str
-    table: str
-    column: str
-    by: tuple[str, ...]
+    table: str = ""
+    column: str = ""
+    by: tuple[str, ...] = ()
+    job: CutJob | None = None
+
+    @property
+    def bases(self) -> tuple[str, ...]:
+        """Names of the tables that it is computed from."""
+        return (self.table,) if self.job is None else self.job.tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,9 +268,9 @@ class SyncPlan:
 
     @property
     def derived_of_parked(self) -> tuple[DerivedTablePlan, ...]:
-        """Those that cannot be computed: their table is not in the cut."""
+        """Those that cannot be computed: a table of theirs is not in the cut."""
         names = {table.name for table in self.parked}
-        return tuple(derived for derived in self.derived if derived.table in names)
+        return tuple(derived for derived in self.derived if names.intersection(derived.bases))
 
     def stream_id(self, destination: str) -> StreamId:
         return StreamId(self.sync, self.destination(destination).name)
@@ -296,7 +304,7 @@ class SyncPlan:
         return dataclasses.replace(
             self,
             tables=tuple(table for table in self.tables if table.name in tables),
-            derived=tuple(derived for derived in self.derived if derived.table in tables),
+            derived=tuple(derived for derived in self.derived if set(derived.bases) <= set(tables)),
             reconcile=dataclasses.replace(self.reconcile, control_totals=totals),
             parked=(),
         )
@@ -369,6 +377,9 @@ def plan_to_json(plan: SyncPlan) -> str:
         if destination.transforms:
             pairs = ((name, one and transform_to_json(one)) for name, one in destination.transforms)
             entry["transforms"] = [list(pair) for pair in pairs]
+    for entry in document["derived"]:
+        if entry["job"] is None:
+            del entry["job"]
     return json.dumps(document, sort_keys=True, ensure_ascii=False)
 
 
@@ -391,7 +402,7 @@ def plan_from_json(text: str) -> SyncPlan:
             # Plans that were written before these could be declared have no such keys.
             **{name: d["reconcile"][name] for name in ("wait_max_s", "attempts") if name in d["reconcile"]},
         ),
-        derived=tuple(DerivedTablePlan(t["name"], t["table"], t["column"], tuple(t["by"])) for t in d["derived"]),
+        derived=tuple(map(_derived_plan, d["derived"])),
         config_hash=d["config_hash"],
         # Plans that were written before tables could be parked have no such key.
         parked=tuple(ParkedTable(t["name"], t["reason"]) for t in d.get("parked", ())),
@@ -411,6 +422,12 @@ def _destination_plan(entry: dict[str, Any]) -> DestinationPlan:
     source = CutSource(entry.get("cut_source", CutSource.ROWS))
     transforms = tuple((name, one and transform_from_json(one)) for name, one in entry.get("transforms", ()))
     return DestinationPlan(**{**named, **pairs, "cut_source": source, "transforms": transforms})
+
+
+def _derived_plan(entry: dict[str, Any]) -> DerivedTablePlan:
+    # Plans that were written before there were jobs have no such key.
+    job = job_from_json(entry["job"]) if "job" in entry else None
+    return DerivedTablePlan(entry["name"], entry["table"], entry["column"], tuple(entry["by"]), job)
 
 
 def _table_plan(entry: dict[str, Any]) -> TablePlan:

@@ -192,12 +192,29 @@ class Reconcile(Declared):
 
 
 class DerivedTable(Declared):
-    """A table computed from the staged cut, published and reconciled with it."""
+    """A table computed from the staged cut, published and reconciled with it: what `transform` makes, or a sum."""
 
     name: SqlNameEverywhere = Field(description="Name of the derived table.")
-    table: SqlName = Field(description="Table of this sync that it is computed from.")
-    sum: SqlName = Field(description="Exact numeric column to add up.")
-    by: tuple[SqlName, ...] = Field(description="Columns to group by.", min_length=1, strict=False)
+    transform: TransformFile | None = Field(
+        None,
+        description="File with one query in Spark SQL over tables of this sync, by their names in it: include/"
+        "transforms/<name>.sql; or with a Python function `transform(tables)` of DataFrames by these names, which"
+        " returns a DataFrame: include/transforms/<name>.py. It may join, aggregate and use windows.",
+    )
+    table: SqlName | None = Field(
+        None, description="Without `transform`: table of this sync of which a column is added up."
+    )
+    sum: SqlName | None = Field(None, description="Without `transform`: exact numeric column to add up.")
+    by: tuple[SqlName, ...] = Field((), description="Without `transform`: columns to group by.", strict=False)
+
+    @model_validator(mode="after")
+    def _is_a_transform_or_a_sum(self) -> "DerivedTable":
+        is_sum = bool(self.table and self.sum and self.by)
+        if self.transform is None and not is_sum:
+            raise ValueError("a derived table needs `transform`, or all of `table`, `sum` and `by`")
+        if self.transform is not None and (self.table or self.sum or self.by):
+            raise ValueError("`transform` says all of a derived table: write it without `table`, `sum` and `by`")
+        return self
 
 
 class SyncSpec(Declared):

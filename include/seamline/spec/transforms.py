@@ -1,4 +1,4 @@
-"""Files of transforms: `include/transforms/<name>.sql` or `.py`, which tables of syncs name."""
+"""Files of transforms: `include/transforms/<name>.sql` or `.py`, which tables and derived tables of syncs name."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ _BYTES_MAX = 1 << 20
 
 def check_transforms(document: Document, folder: Path) -> None:
     """Add to a sync's document which files of transforms cannot be read. `folder`: of all declarations."""
-    for place, declared in document.texts("tables[].transform"):
+    for place, declared in document.texts("tables[].transform", "derived[].transform"):
         if document.causes(place):
             continue
         file = file_of(declared, folder)
@@ -22,21 +22,22 @@ def check_transforms(document: Document, folder: Path) -> None:
             text = file.read_bytes().decode() if file.stat().st_size <= _BYTES_MAX else None
         except FileNotFoundError:
             known = [f"include/{_FOLDER}/{one.name}" for one in sorted((folder / _FOLDER).glob("*.*"))]
-            document.fault(place, f"there is no file {declared}", guess(declared, known))
+            document.fault(place, f"there is no file {declared}", guess(declared, known) or "Write it there")
         except (OSError, UnicodeDecodeError) as exc:
             document.fault(place, f"{declared} cannot be read: {exc}")
         else:
             if text is None or not text.strip():
                 what = "is empty" if text is not None else f"has more than {_BYTES_MAX:,} bytes"
-                document.fault(
-                    place, f"{declared} {what}", "It holds one SELECT over the table, or a function `transform(frame)`"
-                )
+                document.fault(place, f"{declared} {what}", "It holds one SELECT, or a Python function `transform`")
 
 
 def texts_of(syncs: Iterable[SyncSpec], folder: Path) -> Mapping[str, str]:
     """By path as declared the text of each file that these syncs name."""
-    named = {entry.transform for sync in syncs for entry in sync.tables if entry.transform}
-    return {one: file_of(one, folder).read_text(encoding="utf-8") for one in sorted(named)}
+    named: set[str | None] = set()
+    for sync in syncs:
+        named.update(entry.transform for entry in sync.tables)
+        named.update(entry.transform for entry in sync.derived)
+    return {one: file_of(one, folder).read_text(encoding="utf-8") for one in sorted(filter(None, named))}
 
 
 def file_of(declared: str, folder: Path) -> Path:

@@ -18,8 +18,8 @@ class Derived:
     verdict: TableVerdict
 
 
-# Computes one derived table of a destination from its staged base; the text is the cut's position.
-Derive = Callable[[DestinationPlan, DerivedTablePlan, Load, str], Derived]
+# Computes one derived table of a destination from its staged bases, by their names; the text is the cut's position.
+Derive = Callable[[DestinationPlan, DerivedTablePlan, Mapping[str, Load], str], Derived]
 
 
 def with_derived(
@@ -30,13 +30,14 @@ def with_derived(
     verdicts: Sequence[TableVerdict],
     derive: Derive,
 ) -> tuple[StagedCut, Sequence[TableVerdict]]:
-    """Add the derived tables whose base is in the cut; the others are left out with it."""
+    """Add the derived tables whose bases are in the cut; the others are left out with them."""
     tables, left_out, judged = list(cut.tables), dict(cut.left_out), list(verdicts)
     for derived in plan.derived:
-        if derived.table in left_out:
-            left_out[derived.name] = f"{derived.table}, which it is computed from: {left_out[derived.table]}"
+        if (missing := next((one for one in derived.bases if one in left_out), None)) is not None:
+            left_out[derived.name] = f"{missing}, which it is computed from: {left_out[missing]}"
             continue
-        made = derive(destination, derived, loads[derived.table], str(cut.position))
+        bases = {name: loads[name] for name in derived.bases}
+        made = derive(destination, derived, bases, str(cut.position))
         tables.append(StagedTable(derived.name, CutMode.DERIVED, made.staged_as, made.rows, made.verdict.verdict))
         judged.append(made.verdict)
     return replace(cut, tables=tuple(tables), left_out=left_out), judged

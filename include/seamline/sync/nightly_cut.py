@@ -46,7 +46,7 @@ class CutRecords(Protocol):
 class CutTools:
     """The world of one cut. `open_read` opens only when called; `open_staged` gives views of staged tables.
 
-    `derive` computes one derived table from its staged base; `lateness` is None where the date has no version yet.
+    `derive` computes one derived table from its staged bases; `lateness` is None where the date has no version yet.
     `date_before` finds the published date before a date, and `open_cut` gives a view of its tables. `live` brings what
     a cut of live tables needs, and is asked for destinations whose cuts are made of these; the rest is for the others.
     """

@@ -56,8 +56,10 @@ def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
         run = store.run(run_id)
         reader = SparkReader(session.sparkContext, made_of(run, CutSource.ROWS))
 
-        def derived(destination: DestinationPlan, table: DerivedTablePlan, base: Load, position: str) -> Derived:
-            return derive(session, destination, table, base, run_id=run_id, position=position)
+        def derived(
+            destination: DestinationPlan, table: DerivedTablePlan, bases: Mapping[str, Load], position: str
+        ) -> Derived:
+            return derive(session, destination, table, bases, run_id=run_id, position=position)
 
         tools = CutTools(
             open_read=reader.open_read,

@@ -5,7 +5,6 @@ passed on, and all its expressions are among those that `seamline.transform.eval
 Everything else is a `Mistake` with its line.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,12 +15,22 @@ from pyspark.sql.types import StructField, StructType, _parse_datatype_string
 
 from seamline.domain.catalogue import NAME_BYTES_MAX, Table
 from seamline.domain.row_transform import Expression, RowTransform, spark_type
-from seamline_spark.transform.function import NoFrame, by_function, line_in
+from seamline_spark.transform.function import NoFrame, by_function
 from seamline_spark.transform.operations import Unsupported, expression_of
+from seamline_spark.transform.spark_plan import (
+    Mistake,
+    MistakeFound,
+    analysed_plan,
+    class_of,
+    each,
+    first_line,
+    line_of,
+    queried,
+    quoted,
+    refused,
+)
 from seamline_spark.transform.target import target_of
 
-_LINE = re.compile(r"line (\d+)")
-_LOGICAL = "org.apache.spark.sql.catalyst.plans.logical"
 # What stands for a column that no expression may have as its input.
 _OPAQUE = "string"
 _LEAVES = ("LogicalRDD", "LocalRelation")
@@ -29,21 +38,6 @@ _JOB = (
     "joins, aggregates, windows, DISTINCT, LIMIT and subqueries need more than one row: a transform of a stream has"
     " projections and filters of one table; compute the rest from the cut, as `derived:`"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Mistake:
-    """What keeps a query from being a transform, at a line of its file, and how to mend it."""
-
-    line: int
-    what: str
-    cure: str
-
-
-class _MistakeFound(Exception):
-    def __init__(self, line: int, what: str, cure: str) -> None:
-        super().__init__(what)
-        self.mistake = Mistake(line, what, cure)
 
 
 @dataclass(slots=True)
@@ -62,7 +56,7 @@ def analysed(session: SparkSession, source: Table, transform: RowTransform) -> R
         plan, start = _plan(session, source, transform)
         names, row, made = _walk(plan, source, start)
         condition = _joined(row.conditions)
-    except _MistakeFound as found:
+    except MistakeFound as found:
         return [found.mistake]
     faults = [
         *_faults(source, names, made),
@@ -96,49 +90,28 @@ def _plan(session: SparkSession, source: Table, transform: RowTransform) -> tupl
         ]
     )
     frame = session.createDataFrame([], schema)
-    (leaf,) = _each(_analysed_plan(frame).collectLeaves())
+    (leaf,) = each(analysed_plan(frame).collectLeaves())
     columns = {
         one.exprId().id(): Expression("column", spark_type(column), value=column.name)
-        for one, column in zip(_each(leaf.output()), source.columns, strict=True)
+        for one, column in zip(each(leaf.output()), source.columns, strict=True)
     }
     try:
-        made = by_function(transform, frame) if transform.is_function else _queried(session, source, transform, frame)
-        return _analysed_plan(made), _Start(leaf, columns)
-    except PySparkException as exc:
-        message = str(exc)
-        line = _LINE.search(message)
-        first = message.strip().splitlines()[0].partition(" SQLSTATE")[0].rstrip()
-        at = int(line[1]) if line else line_in(transform.file, exc)
-        raise _MistakeFound(at or 1, first, f"It reads table `{source.name}`") from exc
-    except NoFrame as exc:
-        raise _MistakeFound(exc.line, exc.what, "It holds `def transform(frame):`, which returns a DataFrame") from exc
-
-
-def _analysed_plan(frame: DataFrame) -> Any:
-    return frame._jdf.queryExecution().analyzed()
+        if transform.is_function:
+            made = by_function(transform.file, transform.text, frame)
+        else:
+            made = _queried(session, source, transform, frame)
+        return analysed_plan(made), _Start(leaf, columns)
+    except (PySparkException, NoFrame) as exc:
+        raise refused(transform.file, exc, cure=f"It reads table `{source.name}`") from exc
 
 
 def _queried(session: SparkSession, source: Table, transform: RowTransform, frame: DataFrame) -> DataFrame:
-    frame.createOrReplaceTempView(_quoted(source.name))
+    frame.createOrReplaceTempView(quoted(source.name))
     try:
-        parsed = session._jsparkSession.sessionState().sqlParser().parsePlan(transform.text)
-        _require_query(session, parsed)
-        return session.sql(transform.text)
+        return queried(session, transform.text)
     finally:
         # Unlike the maker of a view, this takes the name as it is.
         session.catalog.dropTempView(source.name)
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
-
-
-def _require_query(session: SparkSession, parsed: Any) -> None:
-    """Before Spark is asked to analyse it: it carries out a command while it does."""
-    classes = session._jvm.java.lang.Class  # type: ignore[union-attr]
-    for name in ("Command", "ParsedStatement"):
-        if classes.forName(f"{_LOGICAL}.{name}").isInstance(parsed):
-            raise _MistakeFound(_line(parsed) or 1, "this is no query", "Write one SELECT over the table")
 
 
 _Made = tuple[Expression, bool, int]
@@ -147,40 +120,40 @@ _Made = tuple[Expression, bool, int]
 def _walk(plan: Any, source: Table, start: _Start) -> tuple[list[str], _Row, list[_Made]]:
     """Names, rows, and per column its expression, whether it may be NULL, and its line."""
     row = _rows_of(plan, source, start)
-    outputs = list(_each(plan.output()))
+    outputs = list(each(plan.output()))
     lines = _lines(plan)
     made = [
-        (row.by_id[one.exprId().id()], bool(one.nullable()), lines.get(one.exprId().id()) or _line(plan) or 1)
+        (row.by_id[one.exprId().id()], bool(one.nullable()), lines.get(one.exprId().id()) or line_of(plan) or 1)
         for one in outputs
     ]
     return [str(one.name()) for one in outputs], row, made
 
 
 def _rows_of(plan: Any, source: Table, start: _Start) -> _Row:
-    kind = _class(plan)
+    kind = class_of(plan)
     if kind in ("SubqueryAlias", "View"):
-        (child,) = _each(plan.children())
+        (child,) = each(plan.children())
         return _passing(plan, _rows_of(child, source, start))
     if kind in _LEAVES:
         return _leaf(plan, source, start)
     if kind == "Filter":
         row = _rows_of(plan.child(), source, start)
-        row.line = row.line if row.conditions else _line(plan.condition()) or 1
+        row.line = row.line if row.conditions else line_of(plan.condition()) or 1
         row.conditions.append(_made(plan.condition(), row, source))
         return row
     if kind == "Project":
         row = _rows_of(plan.child(), source, start)
         return _Row(
-            {one.exprId().id(): _made(one, row, source) for one in _each(plan.projectList())}, row.conditions, row.line
+            {one.exprId().id(): _made(one, row, source) for one in each(plan.projectList())}, row.conditions, row.line
         )
-    raise _MistakeFound(_first_line(plan), f"{kind} is not row by row", _JOB)
+    raise MistakeFound(first_line(plan), f"{kind} is not row by row", _JOB)
 
 
 def _leaf(plan: Any, source: Table, start: _Start) -> _Row:
     """The table itself. Another leaf holds whatever its author has put there, also under the ids of the frame."""
     if not plan.equals(start.leaf):
-        raise _MistakeFound(
-            _first_line(plan),
+        raise MistakeFound(
+            first_line(plan),
             f"it has rows that do not come from `{source.name}`",
             "Make every column of the frame or the table that is given, by expressions: no VALUES, no createDataFrame,"
             " no RDD, no checkpoint",
@@ -190,8 +163,8 @@ def _leaf(plan: Any, source: Table, start: _Start) -> _Row:
 
 def _passing(plan: Any, row: _Row) -> _Row:
     """A view may give its columns other ids; they stand in the same order."""
-    child = list(_each(plan.child().output()))
-    for one, inner in zip(_each(plan.output()), child, strict=True):
+    child = list(each(plan.child().output()))
+    for one, inner in zip(each(plan.output()), child, strict=True):
         row.by_id.setdefault(one.exprId().id(), row.by_id[inner.exprId().id()])
     return row
 
@@ -200,7 +173,7 @@ def _made(node: Any, row: _Row, source: Table) -> Expression:
     try:
         return expression_of(node, row.by_id, source)
     except Unsupported as exc:
-        raise _MistakeFound(_line(exc.node) or _line(node) or 1, exc.what, exc.cure) from exc
+        raise MistakeFound(line_of(exc.node) or line_of(node) or 1, exc.what, exc.cure) from exc
 
 
 def _joined(conditions: Sequence[Expression]) -> Expression | None:
@@ -211,39 +184,13 @@ def _joined(conditions: Sequence[Expression]) -> Expression | None:
     return joined
 
 
-def _each(sequence: Any) -> Iterator[Any]:
-    """Of a sequence of Scala."""
-    for number in range(sequence.size()):
-        yield sequence.apply(number)
-
-
-def _class(node: Any) -> str:
-    return str(node.getClass().getSimpleName())
-
-
-def _line(node: Any) -> int:
-    """In the query, or in the file of the function; 0 where Spark does not say."""
-    found = node.origin().line()
-    if found.isDefined():
-        return int(found.get())
-    called = node.origin().pysparkErrorContext()
-    place = str(called.get()._2()) if called.isDefined() else ""
-    line = place.rpartition(":")[2]
-    return int(line) if line.isdigit() else 0
-
-
-def _first_line(plan: Any) -> int:
-    lines = [line for one in _each(plan.expressions()) if (line := _line(one))]
-    return min(lines, default=_line(plan) or 1)
-
-
 def _lines(plan: Any) -> Mapping[int, int]:
     """By Spark's ids the lines of what the outermost projection makes."""
-    while _class(plan) in ("Filter", "SubqueryAlias"):
+    while class_of(plan) in ("Filter", "SubqueryAlias"):
         plan = plan.child()
-    if _class(plan) != "Project":
+    if class_of(plan) != "Project":
         return {}
-    return {one.exprId().id(): _line(one) for one in _each(plan.projectList())}
+    return {one.exprId().id(): line_of(one) for one in each(plan.projectList())}
 
 
 # ---- what a target must be ------------------------------------------------------------------------------------------

@@ -1,12 +1,11 @@
-"""A transform that is written as a Python function of a DataFrame: called once, with an empty frame."""
+"""A transform that is written as a Python function of a DataFrame, or of several."""
 
 import traceback
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-
-from seamline.domain.row_transform import RowTransform
 
 _NAME = "transform"
 
@@ -19,22 +18,22 @@ class NoFrame(Exception):
         self.line, self.what = line, what
 
 
-def by_function(transform: RowTransform, frame: DataFrame) -> DataFrame:
-    """What the file's function `transform` makes of the frame.
+def by_function(file: str, text: str, given: DataFrame | Mapping[str, DataFrame]) -> DataFrame:
+    """What the function `transform` of a file with this text makes of the frame, or frames, that it is given.
 
     NoFrame: it makes none. PySparkException: Spark refuses what it asks.
     """
-    names: dict[str, Any] = {"__name__": transform.file}
+    names: dict[str, Any] = {"__name__": file}
     try:
-        exec(compile(transform.text, transform.file, "exec"), names)
-        made = names[_NAME](frame) if callable(names.get(_NAME)) else None
+        exec(compile(text, file, "exec"), names)
+        made = names[_NAME](given) if callable(names.get(_NAME)) else None
     except SyntaxError as exc:
         raise NoFrame(exc.lineno or 1, f"this is not Python: {exc.msg}") from exc
     except PySparkException:
         raise
     # Whatever somebody else's code raises is a mistake in it.
     except Exception as exc:
-        raise NoFrame(line_in(transform.file, exc) or 1, f"{type(exc).__name__}: {exc}") from exc
+        raise NoFrame(line_in(file, exc) or 1, f"{type(exc).__name__}: {exc}") from exc
     if not callable(names.get(_NAME)):
         raise NoFrame(1, f"there is no function `{_NAME}`")
     if not isinstance(made, DataFrame):

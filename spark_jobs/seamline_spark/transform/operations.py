@@ -14,6 +14,8 @@ _KNOWN = (
 )
 # Their `replacement` is what Spark puts in their place.
 _REPLACED = frozenset({"Between", "Left", "NullIf", "Nvl", "Right"})
+# An end of a window, which has nothing of the time in it.
+_BOUND = "CurrentRow$"
 _NOW = ("Current", "Now", "LocalTimestamp", "CurDate", "SessionUser", "Version")
 
 
@@ -28,7 +30,7 @@ class Unsupported(Exception):
 def expression_of(node: Any, known: Mapping[int | str, Expression], source: Table) -> Expression:
     """Of a resolved expression. `known`: by Spark's ids what columns of the plan below stand for."""
     kind = str(node.getClass().getSimpleName())
-    _require_same_every_time(node, kind)
+    _require_same_every_time(node)
     if kind == "Alias":
         return expression_of(node.child(), known, source)
     if kind in _REPLACED:
@@ -47,8 +49,15 @@ def expression_of(node: Any, known: Mapping[int | str, Expression], source: Tabl
     return _OF[kind](node, args)
 
 
-def _require_same_every_time(node: Any, kind: str) -> None:
-    if kind.startswith(_NOW) or not node.deterministic():
+def is_same_every_time(node: Any) -> bool:
+    """Whether an expression gives the same value from the same columns each time. `current_timestamp()` and its like
+    are deterministic to Spark."""
+    kind = str(node.getClass().getSimpleName())
+    return bool(node.deterministic()) and (kind == _BOUND or not kind.startswith(_NOW))
+
+
+def _require_same_every_time(node: Any) -> None:
+    if not is_same_every_time(node):
         what = f"{_shown(node)} gives another value each time: the comparison would compute another row than the load"
         raise Unsupported(node, what, "Compute from columns and literals alone")
 

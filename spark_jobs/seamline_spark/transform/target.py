@@ -30,8 +30,18 @@ def _column(source: Table, name: str, one: Expression, nullable: bool) -> Column
         return replace(column, name=name, source_name=column.source_name if column.name == name else "")
     # A stored value stands for one that the log leaves out, as it does for the column it is computed from.
     toastable = any(source.column(given).toastable for given in one.inputs) and source.is_keyed
-    kind, length, precision, scale = _kind(one.type)
-    return Column(name, kind, one.type, nullable, length, precision, scale, toastable)
+    return replace(computed_column(name, one.type), nullable=nullable, toastable=toastable)
+
+
+def computed_column(name: str, spark: str) -> Column:
+    """A column of this type of Spark, of which `is_held`; it may be NULL."""
+    kind, length, precision, scale = _kind(spark)
+    return Column(name, kind, spark, length=length, precision=precision, scale=scale)
+
+
+def is_held(spark: str) -> bool:
+    """Whether a column of this type of Spark has a kind."""
+    return spark in _BITS or spark in _KINDS or spark.startswith("decimal(")
 
 
 def _kind(spark: str) -> tuple[Kind, int, int, int]:

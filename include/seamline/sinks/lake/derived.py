@@ -91,13 +91,16 @@ class LakeDerived:
         count = load(self.warehouse, place, ArrowRows(schema_of(table), batches), self.storage)
         return Load(table, place.name, count)
 
+    def read_derived(self, made: Load) -> Iterator[pa.RecordBatch]:
+        for batch in staged_files(self.warehouse, made).batches(made.table, self.storage):
+            yield _frame(made.table, batch)
+
     def compare_derived(
         self, destination: DestinationPlan, derived: DerivedTablePlan, *, base: Load, made: Load, position: str
     ) -> TableVerdict:
         columns = [base.table.column(name) for name in (*derived.by, derived.column)]
-        kept = staged_files(self.warehouse, made).batches(made.table, self.storage)
         wanted = _summed(derived, self.read_staged(destination, base, columns, StagedPart(0, None)))
-        found = _rows(derived, (_frame(made.table, batch) for batch in kept), made.table)
+        found = _rows(derived, self.read_derived(made), made.table)
         missing, unexpected = _differences(derived, wanted, found)
         return verdict_of_groups(
             derived,
@@ -153,6 +156,9 @@ def _value(column: Column, values: pa.Array) -> pa.Array:
     if column.kind in _BY_NUMBER:
         return values.cast(pa.int64()).view(of)
     try:
+        if column.kind is Kind.INSTANT:
+            # With the zone, as `_frame` writes it, or without, as Spark does.
+            return pc.utf8_rtrim(values, "Z").cast(pa.timestamp("us")).cast(of)
         return values.cast(of)
     except pa.ArrowInvalid as exc:
         raise SchemaConflict(

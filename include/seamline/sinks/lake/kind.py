@@ -144,6 +144,9 @@ class LakeKind(ABC):
     def stage_derived(self, destination: DestinationPlan, table: Table, rows: "pa.Table", *, run_id: str) -> Load:
         return self._derived(destination).stage_derived(destination, table, rows, run_id=run_id)
 
+    def read_derived(self, destination: DestinationPlan, made: Load) -> "Iterator[pa.RecordBatch]":
+        return self._derived(destination).read_derived(made)
+
     def compare_derived(
         self, destination: DestinationPlan, derived: DerivedTablePlan, *, base: Load, made: Load, position: str
     ) -> TableVerdict:

@@ -125,6 +125,9 @@ class Postgres:
 
         return stage_derived(destination, table, rows, run_id=run_id)
 
+    def read_derived(self, destination: DestinationPlan, made: Load) -> "Iterator[pa.RecordBatch]":
+        return self.read_staged(destination, made, made.table.columns, StagedPart(0, None))
+
     def compare_derived(
         self, destination: DestinationPlan, derived: DerivedTablePlan, *, base: Load, made: Load, position: str
     ) -> TableVerdict:

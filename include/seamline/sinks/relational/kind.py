@@ -124,6 +124,9 @@ class RelationalKind:
 
         return stage_derived(destination, table, rows, self.dialect, run_id=run_id)
 
+    def read_derived(self, destination: DestinationPlan, made: Load) -> "Iterator[pa.RecordBatch]":
+        return self.read_staged(destination, made, made.table.columns, StagedPart(0, None))
+
     def compare_derived(
         self, destination: DestinationPlan, derived: DerivedTablePlan, *, base: Load, made: Load, position: str
     ) -> TableVerdict:
