@@ -32,9 +32,10 @@ class RestWorld(LakeWorld):
         self._patch = self._opened.enter_context(pytest.MonkeyPatch.context())
         self.connect()
 
-    def connect(self, login: str = "", kind: str = "iceberg") -> None:
-        """Let the destination's connection lead there. `login`: as a URI has it."""
-        where = f"{login}@{self._address}" if login else self._address
+    def connect(self, login: str = "", kind: str = "iceberg", address: str = "") -> None:
+        """Let the destination's connection lead there, or to another address. `login`: as a URI has it."""
+        address = address or self._address
+        where = f"{login}@{address}" if login else address
         uri = f"{kind}://{where}{'?scheme=http' if kind == 'iceberg' else ''}"
         self._patch.setenv(f"SEAMLINE_CONNECTION_{self.destination.connection.upper()}", uri)
 
