@@ -157,7 +157,7 @@ class LakeCuts:
             return self._repeated(lambda: self._publish(stream, cut, signed_by))
 
     def _publish(self, stream: StreamId, cut: StagedCut, signed_by: str) -> Published:
-        pin = require_compared(cut_rows.read_pin(self._session, stream, cut.run_id), cut)
+        pin = self._pin_of(stream, cut)
         version = cut_rows.next_version(self._session, stream, cut.business_date)
         names = {table.table for table in cut.tables}
         heads = self._heads()
@@ -176,6 +176,9 @@ class LakeCuts:
             cut_rows.forget_pin(self._session, str(stream), cut.run_id)
             follow(tagged)
         return Published(version, is_new=True, signed_by=signed_by)
+
+    def _pin_of(self, stream: StreamId, cut: StagedCut) -> Pin:
+        return require_compared(cut_rows.read_pin(self._session, stream, cut.run_id), cut)
 
     def _repeat_of(self, known: Recorded, stream: StreamId, cut: StagedCut, signed_by: str) -> Published:
         require_repeat_of(cut, KnownCut(stream.sync, known.business_date, known.position, known.has_expired))
