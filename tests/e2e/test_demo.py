@@ -63,8 +63,15 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Comple
 
 
 @pytest.fixture(scope="module")
-def with_lake(demo: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
-    """A second demo, on what the first has left: the lake joins the sync."""
+def deleted(demo: subprocess.CompletedProcess[str]) -> int:
+    """The ledger entry that the warehouse lacks, one of the three differences that are planted there."""
+    with warehouse_session() as session:
+        return plant_differences(session)
+
+
+@pytest.fixture(scope="module")
+def with_lake(deleted: int) -> subprocess.CompletedProcess[str]:
+    """A second demo, on what the first has left, once the planted differences are mended: the lake joins the sync."""
     with warehouse_session() as session:
         mend_planted_differences(session)
     return seamline("demo", "--size", "small", "--with", LAKE, within_s=DEMO_WITHIN_S)
@@ -232,15 +239,7 @@ def test_a_destination_that_is_declared_later_joins_while_the_others_stream_goes
     assert after.epoch == before.epoch, "the stream of the other destination was not started again"
 
 
-def test_three_planted_differences_are_listed_and_nothing_else(warehouse: psycopg.Connection) -> None:
-    deleted = warehouse.execute("SELECT min(id) FROM settlement.ledger_entry").fetchone()
-    assert deleted is not None
-    warehouse.execute("UPDATE settlement.account SET balance = balance + 0.0001 WHERE id = 7")
-    warehouse.execute("DELETE FROM settlement.ledger_entry WHERE id = %s", deleted)
-    warehouse.execute(
-        "INSERT INTO settlement.payment_order SELECT -1, account_id, currency, amount, status, business_date,"
-        " reference, created_at FROM settlement.payment_order WHERE id = 1"
-    )
+def test_three_planted_differences_are_listed_and_nothing_else(deleted: int) -> None:
     of_each = compare_live_tables(DESTINATIONS)
     assert of_each["archive"].verdict is Verdict.MATCH
     found = of_each["warehouse"]
@@ -248,13 +247,13 @@ def test_three_planted_differences_are_listed_and_nothing_else(warehouse: psycop
     breaks = {(one.table, one.type, json.loads(one.key)["id"]) for table in found.tables for one in table.breaks}
     assert breaks == {
         ("account", BreakType.VALUE, "7"),
-        ("ledger_entry", BreakType.MISSING, str(deleted[0])),
+        ("ledger_entry", BreakType.MISSING, str(deleted)),
         ("payment_order", BreakType.UNEXPECTED, "-1"),
     }
     assert sum(table.breaks_total for table in found.tables) == 3
 
 
-def test_the_page_is_behind_the_login_and_says_break(warehouse: psycopg.Connection) -> None:
+def test_the_page_is_behind_the_login_and_says_break(deleted: int) -> None:
     page = f"{address()}/seamline/page"
     assert httpx.get(page, trust_env=False).status_code == httpx.codes.UNAUTHORIZED
     led = httpx.get(page, headers={"Accept": "text/html"}, trust_env=False, follow_redirects=True)
@@ -431,6 +430,19 @@ def kill_everything(layout: Layout) -> None:
 def bank() -> "pymysql.Connection[pymysql.cursors.Cursor]":
     at = connections.resolve("bank_app")
     return pymysql.connect(host=at.host, port=at.port, user=at.login, password=at.password, database=at.database)
+
+
+def plant_differences(warehouse: psycopg.Connection) -> int:
+    """A value, a row that is missing and one too many. The id of the missing one."""
+    found = warehouse.execute("SELECT min(id) FROM settlement.ledger_entry").fetchone()
+    assert found is not None
+    warehouse.execute("UPDATE settlement.account SET balance = balance + 0.0001 WHERE id = 7")
+    warehouse.execute("DELETE FROM settlement.ledger_entry WHERE id = %s", found)
+    warehouse.execute(
+        "INSERT INTO settlement.payment_order SELECT -1, account_id, currency, amount, status, business_date,"
+        " reference, created_at FROM settlement.payment_order WHERE id = 1"
+    )
+    return int(found[0])
 
 
 def mend_planted_differences(warehouse: psycopg.Connection) -> None:
