@@ -75,7 +75,7 @@ def test_it_says_what_it_can_do(kind: str) -> None:
     assert isinstance(found, CutsLiveTables)
     assert isinstance(found, ReadsAtOnePosition)
     assert found.spec().cut_source is CutSource.LIVE
-    promised = "one commit moves one table; all stand at one position in the versions that the ledger names"
+    promised = "each table exactly once; all tables at one position by the ledger's versions"
     assert promised in described(found)
     assert "cuts without a second copy" in described(found)
 

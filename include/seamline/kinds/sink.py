@@ -72,7 +72,7 @@ class SinkPowers:
             return ("no live tables and no stream: cuts only", _PUBLISHES[self.atomic], limit)
         commits = {
             Atomic.SYNC: "one commit moves all tables of the sync and the ledger",
-            Atomic.TABLE: "one commit moves one table; all stand at one position in the versions that the ledger names",
+            Atomic.TABLE: "each table exactly once; all tables at one position by the ledger's versions",
             Atomic.NONE: "writes become visible one by one; exact once the stream stands still",
         }
         cannot = {
