@@ -33,6 +33,7 @@ SOURCE_BEHAVIOURS: list[SourceBehaviour] = []
 TABLES = ("account", "audit", "kinds")
 RUN_KEY = "run key"
 ROUNDS = 3
+_WRITTEN_WITHIN_S = 60.0
 
 
 def behaviour(check: SourceBehaviour) -> SourceBehaviour:
@@ -56,18 +57,23 @@ def position_of(world: SourceWorld) -> Position:
 
 
 @contextmanager
-def writing(world: SourceWorld) -> Iterator[None]:
-    """Somebody commits one transfer after another."""
-    ended = Event()
+def writing(world: SourceWorld) -> Iterator[Callable[[], None]]:
+    """Somebody commits one transfer after another. What is given waits for one more."""
+    ended, committed = Event(), Event()
 
     def write() -> None:
         while not ended.is_set():
             world.transfer(3)
+            committed.set()
+
+    def wait_for_one() -> None:
+        committed.clear()
+        assert committed.wait(_WRITTEN_WITHIN_S), "nobody commits"
 
     writer = Thread(target=write)
     writer.start()
     try:
-        yield
+        yield wait_for_one
     finally:
         ended.set()
         writer.join()
@@ -115,8 +121,9 @@ def a_table_is_altered_where_a_column_is_another_than_planned(world: SourceWorld
 @behaviour
 def all_views_show_all_tables_at_one_position_while_somebody_writes(world: SourceWorld) -> None:
     seen = []
-    with writing(world):
+    with writing(world) as wait_for_one:
         for _ in range(ROUNDS):
+            wait_for_one()
             with views_of(world, 3) as views:
                 assert len({str(view.position) for view in views}) == 1
                 first, *others = [contents(view, "account", "audit") for view in views]

@@ -201,7 +201,7 @@ def the_look_of_a_container(office: Office) -> None:
 
 def the_end_of_the_demo(office: Office) -> None:
     demo = Demo(Layout(settings.load()))
-    assert not demo.is_onboarded(office.plan)
+    assert not demo.onboarded_into(office.plan)
     assert demo.show([]) == 1
 
 

@@ -65,6 +65,37 @@ def test_offsets_that_could_not_be_written_at_the_first_time_are_written_at_the_
     wavering.put_offset("one", partition={"server": "one"}, offset={"pos": 4})
 
 
+def test_a_connector_that_is_gone_and_whose_status_is_still_reported_is_deleted_already() -> None:
+    """Seen behind a deletion: Connect 4.3.1 keeps the status for a moment."""
+    asked = list[str]()
+
+    class Worker(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._answer(200, b'{"connector": {"state": "RUNNING"}, "tasks": [{"id": 0, "state": "RUNNING"}]}')
+
+        def do_PUT(self) -> None:
+            self._answer(404, b'{"error_code": 404, "message": "Unknown connector one"}')
+
+        def _answer(self, status: int, body: bytes) -> None:
+            asked.append(f"{self.command} {self.path}")
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Worker) as server:
+        threading.Thread(target=server.serve_forever).start()
+        client = ConnectClient(Connection("connect", "http", "127.0.0.1", server.server_port))
+        status = client.status("one")
+        assert status is not None and status.is_running
+        client.delete("one")
+        server.shutdown()
+    assert asked == ["GET /connectors/one/status", "PUT /connectors/one/stop"]
+
+
 def test_no_connection_is_held_between_calls() -> None:
     class Worker(BaseHTTPRequestHandler):
         # Of this version on it is the client who says when a connection ends.

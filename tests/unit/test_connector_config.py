@@ -14,7 +14,7 @@ from seamline.adapters.connect.connector_config import (
     untested_version,
 )
 from seamline.adapters.connect.endpoint import CaptureEndpoint, Start, offsets_topic, schema_history_topic
-from seamline.adapters.connect.trace import cure_of, has_lost_its_place, short_trace
+from seamline.adapters.connect.trace import cure_of, failed_as_it_ended, has_lost_its_place, short_trace
 from seamline.adapters.tls import Tls
 from seamline.databases.mysql.connector_settings import server_id
 from seamline.domain.errors import ConfigError, InvariantViolated
@@ -230,6 +230,16 @@ def test_a_place_that_the_source_no_longer_has_is_distinguished_from_other_troub
     assert has_lost_its_place(f"io.debezium.DebeziumException: {said}")
     assert "onboard the syncs of this source again" in cure_of(said)
     assert not has_lost_its_place("io.debezium.DebeziumException: Access denied for user 'x'@'y'")
+
+
+def test_a_task_that_kept_a_structure_while_it_was_ended_is_distinguished_from_other_trouble() -> None:
+    closed = (
+        "org.apache.kafka.connect.errors.ConnectException: An exception occurred in the change event producer.\n"
+        "Caused by: java.util.concurrent.RejectedExecutionException: Task io.debezium.storage.kafka.history."
+        "KafkaSchemaHistory$$Lambda$1600 rejected from java.util.concurrent.ThreadPoolExecutor@378d1e99[Terminated]"
+    )
+    assert failed_as_it_ended(closed)
+    assert not failed_as_it_ended("java.util.concurrent.RejectedExecutionException: Task of somebody else rejected")
 
 
 def test_a_marker_that_a_standby_may_yet_confirm_is_no_lost_place() -> None:

@@ -44,6 +44,7 @@ class State:
     has_lost_its_place: bool = False
     error: str = ""
     cure: str = ""
+    failed_as_it_ended: bool = False
 
 
 @dataclass
@@ -310,6 +311,22 @@ def test_a_connector_that_fails_is_reported_with_its_cure() -> None:
     with pytest.raises(TerminalError, match="fails: row size 1") as raised:
         ensure(World(trace="row size 1"))
     assert raised.value.hint == "x"
+
+
+def test_a_connector_that_failed_as_it_was_ended_is_started_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, start = World(), Connector.start
+    starts = list[State]()
+
+    def failing_first(connector: Connector) -> None:
+        start(connector)
+        if not starts:
+            world.state = State(is_failed=True, failed_as_it_ended=True, error="its history is closed")
+        starts.append(world.state)
+
+    monkeypatch.setattr(Connector, "start", failing_first)
+    ensure(world)
+    assert [one.is_failed for one in starts] == [True, *[False] * (len(starts) - 1)]
+    assert world.state.is_running
 
 
 def test_a_connector_whose_place_is_gone_from_the_source_s_log_is_a_lost_position() -> None:

@@ -37,6 +37,10 @@ class ConnectorState(Protocol):
     def has_lost_its_place(self) -> bool:
         """Whether the source's log no longer goes on where the connector stands."""
 
+    @property
+    def failed_as_it_ended(self) -> bool:
+        """Whether it fails by its own end alone: started once more, it goes on."""
+
 
 class CaptureConnector(Protocol):
     """The connector of one source. Calls may be repeated."""
@@ -248,6 +252,10 @@ class _Work:
                 f" {status.error}",
                 hint=status.cure,
             )
+        if status.failed_as_it_ended:
+            log.info("capture started again source=%s was=%s", self.source_plan.name, status.error)
+            self.connect.start()
+            return
         raise TerminalError(f"connector {self.connect.name} fails: {status.error}", hint=status.cure)
 
 

@@ -137,8 +137,6 @@ class DebeziumCapture:
 
     def delete(self) -> None:
         """Stopped first: a task that is still at work when its topics go would make them again."""
-        if self.status() is not None:
-            self._client.stop(self.name)
         self._client.delete(self.name)
 
     def _config(self, tables: Sequence[str], start: Start) -> dict[str, str]:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import httpx
 
-from seamline.adapters.connect.trace import cure_of, has_lost_its_place, known_cure, short_trace
+from seamline.adapters.connect.trace import cure_of, failed_as_it_ended, has_lost_its_place, known_cure, short_trace
 from seamline.adapters.connections import Connection
 from seamline.adapters.tls import client_context
 from seamline.domain.errors import ConfigError, TerminalError, TransientError
@@ -23,6 +23,7 @@ _REQUEST_TIMEOUT_S = 45.0
 _BUSY_TIMEOUT_S = 60.0
 _PAUSE_S = 0.2
 _DOCTOR = "`seamline status` shows whether Connect is up; its log says more"
+_MISSING = object()
 # Connect reads an offsets topic to its last record, committed or not: seen with a task that its worker gave up (4.3.1).
 _HELD_OFFSETS = "a task that was given up may hold its transaction open: that ends by itself within 10 minutes"
 
@@ -58,6 +59,10 @@ class ConnectorStatus:
     @property
     def has_lost_its_place(self) -> bool:
         return has_lost_its_place(self.trace)
+
+    @property
+    def failed_as_it_ended(self) -> bool:
+        return failed_as_it_ended(self.trace)
 
 
 class ConnectClient:
@@ -123,6 +128,16 @@ class ConnectClient:
     def stop(self, name: str) -> None:
         """Stop and wait until no task runs any more. The connector keeps its settings and offset."""
         self._call("PUT", f"/connectors/{quote(name)}/stop")
+        self._wait_until_stopped(name)
+
+    def delete(self, name: str) -> None:
+        """Stop the connector and delete it. Its offset stays in its offsets topic. One that is not there is a no-op,
+        also where its status is still reported: Connect forgets that later."""
+        if self._call("PUT", f"/connectors/{quote(name)}/stop", missing=_MISSING) is not _MISSING:
+            self._wait_until_stopped(name)
+            self._call("DELETE", f"/connectors/{quote(name)}", missing=None)
+
+    def _wait_until_stopped(self, name: str) -> None:
         self.wait_for(name, lambda status: status.is_stopped, what="to stop")
 
     def resume(self, name: str) -> None:
@@ -135,10 +150,6 @@ class ConnectClient:
     def restart_all(self, name: str) -> None:
         """Restart connector and tasks, also those that say they run; returns at once."""
         self._call("POST", f"/connectors/{quote(name)}/restart?includeTasks=true&onlyFailed=false")
-
-    def delete(self, name: str) -> None:
-        """Delete the connector. Its offset stays in its offsets topic. One that is not there is a no-op."""
-        self._call("DELETE", f"/connectors/{quote(name)}", missing=None)
 
     def wait_for(
         self,
