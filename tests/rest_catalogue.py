@@ -54,7 +54,8 @@ class Table:
 class Catalogue:
     """`client`: the id and the secret of the one that is let in; None lets all in. `listed`: the calls that the
     configuration lists. `lose`: of the next commit that moves progress, what becomes of it. `refuse`: the code of the
-    next commit's answer. `before_commit`: called once, before the next commit is looked at. `one_by_one`: as the
+    next commit's answer. `twice`: the next commit that moves progress is sent twice by who stands between, and the
+    client gets the second answer. `before_commit`: called once, before the next commit is looked at. `one_by_one`: as the
     reference adapter, which takes the tables of a call in their order, up to the first that does not fit."""
 
     tables: dict[Place, Table] = field(default_factory=dict)
@@ -63,6 +64,7 @@ class Catalogue:
     listed: Sequence[str] = ()
     lose: LostAnswer | None = None
     refuse: int = 0
+    twice: bool = False
     one_by_one: bool = False
     commits: list[list[str]] = field(default_factory=list)
     before_commit: Callable[[], None] | None = None
@@ -128,6 +130,9 @@ class Catalogue:
             self.commits.append([place[1] for place in after])
         if lost is not None:
             raise AnswerLost
+        if is_progress and self.twice:
+            self.twice = False
+            self.commit(changes)
 
     def _changed(self, place: Place, change: CommitTableRequest) -> Table:
         before = self.load(place)

@@ -204,6 +204,7 @@ MISTAKEN = (
     ),
     ("SELECT id,\n  CAST(id AS DOUBLE) AS x FROM account", 2, "x is of type double"),
     ("SELECT id,\n  collect_list(owner) AS x FROM account GROUP BY id", 2, "CollectList gives may depend"),
+    ("SELECT id,\n  encode(owner, 'utf-8') AS x FROM account", 2, "x is of type binary"),
     ("SELECT 1 AS x", 1, "it reads no table of the sync"),
     ("DROP TABLE account", 1, "this is no query"),
     ("SELECT id FROM account WHERE id IN (SELECT account_id FROM entry\n WHERE rand() > 1)", 2, "another value"),
@@ -248,6 +249,9 @@ def test_a_job_reads_what_it_needs_and_its_groups_are_its_key(spark: SparkSessio
         "SELECT id, sum(id) OVER (ORDER BY owner) AS n, rank() OVER (ORDER BY owner) AS place,"
         " max(id) OVER (PARTITION BY owner) AS last, lag(owner) OVER (ORDER BY owner, id) AS one_before FROM account"
     )
+    # It is never NULL, so Spark counts rows of empty frames by it.
+    (counted,) = of("SELECT count(id) AS n FROM account").reads["account"]
+    assert (counted.name, counted.nullable) == ("id", False)
     assert of("SELECT count(*) AS n FROM account").reads == {"entry": (), "account": ()}
 
 

@@ -76,6 +76,16 @@ def a_compaction_that_comes_between_is_gone_on_from(world: RestWorld) -> None:
     assert world.rows(ACCOUNT) == texts(account(1, "later"))
 
 
+def a_commit_that_was_sent_twice_and_refused_the_second_time_is_there(world: RestWorld) -> None:
+    stream = published(world)
+    world.catalogue.twice = True
+    stream.span(insert(ACCOUNT, **account(1)))
+    assert not world.catalogue.twice
+    assert world.rows(ACCOUNT) == texts(account(1))
+    stream.span(insert(ACCOUNT, **account(2)))
+    assert world.rows(ACCOUNT) == texts(account(1), account(2))
+
+
 def compact(world: RestWorld, name: str) -> None:
     found = world.catalogue.tables["settlement", name]
     table = Loaded(("settlement", name), found.location, found.metadata)
@@ -110,6 +120,7 @@ CHECKS = [
     tables_and_ledger_move_by_one_call,
     an_owner_whose_epoch_is_taken_while_its_commit_is_under_way_moves_nothing,
     a_compaction_that_comes_between_is_gone_on_from,
+    a_commit_that_was_sent_twice_and_refused_the_second_time_is_there,
 ]
 
 

@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.cut_job import CutJob
-from seamline.domain.errors import SchemaConflict
+from seamline.domain.errors import SchemaConflict, TransientError
 from seamline.domain.verdict import TableVerdict
 from seamline.kinds.derived import (
     BREAKS_LISTED,
@@ -108,7 +108,7 @@ def _by_job(
     found = _analysed(spark, derived.name, job, [base.table for base in bases.values()])
     session = job_session(spark)
     frames = {
-        name: _typed(read_staged(session, destination, base, found.reads[name] or base.table.columns[:1]), base.table)
+        name: _typed(read_staged(session, destination, base, found.reads[name] or _any_of(base.table)), base.table)
         for name, base in bases.items()
     }
     try:
@@ -117,15 +117,15 @@ def _by_job(
         raise _mistaken(
             derived.name, job, [refused(job.file, exc, cure="Make it without a look at the rows").mistake]
         ) from exc
-    rows = _as_planned(frame, job, found.target)
     try:
+        rows = _as_planned(frame, job, found.target)
         staged = rows.select(*map(_framed, found.target.columns)).toArrow()
         made = kind.stage_derived(destination, found.target, staged, run_id=run_id)
         verdict = _compared(rows, _read_back(session, destination, made), found.target, position=position)
     except PySparkException as exc:
-        if not (exc.getSqlState() or "").startswith(_OF_A_VALUE):
-            raise
         first = str(exc).strip().partition("\n")[0]
+        if not (exc.getSqlState() or "").startswith(_OF_A_VALUE):
+            raise TransientError(f"Spark did not compute {job.file}: {first}", table=derived.name) from exc
         raise SchemaConflict(f"{job.file} has no result for a row of the cut: {first}", table=derived.name) from exc
     return Derived(made.staged_as, made.rows, verdict)
 
@@ -144,6 +144,11 @@ def _mistaken(name: str, job: CutJob, found: Sequence[Mistake]) -> SchemaConflic
         hint="; ".join(dict.fromkeys(one.cure for one in found)),
         table=name,
     )
+
+
+def _any_of(table: Table) -> Sequence[Column]:
+    """Rows are counted by some column, which every destination must be able to give."""
+    return [column for column in table.columns if input_type(column)][:1] or table.columns[:1]
 
 
 def _typed(rows: DataFrame, table: Table) -> DataFrame:

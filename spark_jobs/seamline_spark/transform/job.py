@@ -72,21 +72,29 @@ def analysed_job(
     frames = {table.name: _empty(session, table) for table in tables}
     leaves = {_rows_id(_leaf(frames[table.name])): table for table in tables}
     try:
-        frame = frame_of(session, job, frames)
-        plan, needed = analysed_plan(frame), _needed(frame)
+        plan = analysed_plan(frame_of(session, job, frames))
         analysis = _Analysis(plan, leaves, is_function=job.is_function)
         faults = list(analysis.faults())
     except (PySparkException, NoFrame) as exc:
         return [refused(job.file, exc, cure=_readable(tables)).mistake]
     except MistakeFound as found:
         return [found.mistake]
-    if faults:
-        return faults
-    reads = {
-        table.name: tuple(column for column in table.columns if column.name in needed.get(rows, ()))
-        for rows, table in leaves.items()
+    return faults or AnalysedJob(analysis.target(name), _reads(session, job, tables))
+
+
+def _reads(session: SparkSession, job: CutJob, tables: Sequence[Table]) -> Mapping[str, tuple[Column, ...]]:
+    """Of each table the columns that the job reads. Where a column is never NULL, Spark takes `count(x)` for `count(*)`
+    and reads nothing of it; the rows of a cut come from tasks, and there any column may be NULL."""
+    frames = {table.name: _empty(session, _nullable(table)) for table in tables}
+    needed = _needed(frame_of(session, job, frames))
+    of_table = {table.name: needed.get(_rows_id(_leaf(frames[table.name])), set()) for table in tables}
+    return {
+        table.name: tuple(column for column in table.columns if column.name in of_table[table.name]) for table in tables
     }
-    return AnalysedJob(analysis.target(name), reads)
+
+
+def _nullable(table: Table) -> Table:
+    return replace(table, columns=tuple(replace(column, nullable=True) for column in table.columns), key=())
 
 
 def frame_of(session: SparkSession, job: CutJob, frames: Mapping[str, DataFrame]) -> DataFrame:
@@ -220,7 +228,7 @@ class _Analysis:
             seen.add(name)
             if spark == "void":
                 yield Mistake(line, f"{name} is NULL of no type", "Write CAST(NULL AS …)")
-            elif not is_held(spark):
+            elif not is_held(spark) or not input_type(computed_column(name, spark)):
                 cure = "Cast to decimal, a whole number, text or a date"
                 yield Mistake(line, f"{name} is of type {spark}, which destinations do not hold exactly", cure)
             if len(name.encode()) > NAME_BYTES_MAX:

@@ -132,8 +132,8 @@ def has_lost_its_place(trace: str) -> bool:
 
 
 def failed_as_it_ended(trace: str) -> bool:
-    """Whether a task was ended while it still kept a table's structure (Debezium 3.5.0: its thread writes into the schema
-    history after `stop` has closed it). Nothing is lost: it goes on from its place."""
+    """Whether a task was ended while it still kept a table's structure (Debezium 3.5.0: its thread writes into the
+    schema history after `stop` has closed it). Nothing is lost: it goes on from its place."""
     return "RejectedExecutionException" in trace and "KafkaSchemaHistory" in trace
 
 

@@ -24,10 +24,10 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import CommitTableRequest, TableIdentifier
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, TableUpdate
+from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, AssertTableUUID, TableUpdate
 from requests.adapters import HTTPAdapter
 
-from seamline.domain.errors import CommitUnknown, Refused, TransientError
+from seamline.domain.errors import CommitUnknown, Refused, SeamlineError, TransientError
 from seamline.sinks.lake.files import url_of
 from seamline.sinks.lake.stores import FilePath
 
@@ -264,6 +264,8 @@ class RestClient:
             return
         said = f"catalogue {self._name} answered a commit with {answer.status_code}: {answer.text[:500]}"
         if answer.status_code in _CONFLICTS:
+            if self._is_committed(changes[0]):
+                return
             raise Conflicted(said)
         if answer.status_code >= 500:
             raise CommitUnknown(said)
@@ -271,6 +273,17 @@ class RestClient:
             self.close()
             raise TransientError(said, hint="it is tried again with a new session")
         raise Refused(said, hint=f"the catalogue must take POST {_TRANSACTION} from this login")
+
+    def _is_committed(self, first: CommitTableRequest) -> bool:
+        """Who stands between may send a call twice, and the second is refused because the first was taken: then the
+        snapshots that it adds are there. CommitUnknown where that is not known."""
+        added = {one.snapshot.snapshot_id for one in first.updates if isinstance(one, AddSnapshotUpdate)}
+        try:
+            table = self.load((".".join(first.identifier.namespace.root), first.identifier.name))
+        except SeamlineError as exc:
+            raise CommitUnknown(f"whether a refused commit was taken before is not known: {exc.message}") from exc
+        known = {one.snapshot_id for one in table.metadata.snapshots} if table is not None else set()
+        return bool(added) and added <= known
 
     def close(self) -> None:
         if self._opened is not None:
