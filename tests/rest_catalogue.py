@@ -55,8 +55,8 @@ class Catalogue:
     """`client`: the id and the secret of the one that is let in; None lets all in. `listed`: the calls that the
     configuration lists. `lose`: of the next commit that moves progress, what becomes of it. `refuse`: the code of the
     next commit's answer. `twice`: the next commit that moves progress is sent twice by who stands between, and the
-    client gets the second answer. `before_commit`: called once, before the next commit is looked at. `one_by_one`: as the
-    reference adapter, which takes the tables of a call in their order, up to the first that does not fit."""
+    client gets the second answer. `before_commit`: called once, before the next commit is looked at. `one_by_one`: as
+    the reference adapter, which takes the tables of a call in their order, up to the first that does not fit."""
 
     tables: dict[Place, Table] = field(default_factory=dict)
     namespaces: set[str] = field(default_factory=set)

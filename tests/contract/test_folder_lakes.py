@@ -366,6 +366,21 @@ def test_maintenance_leaves_what_cuts_hold_and_takes_the_rest_once_they_are_over
     assert cutting.names("live") == ["v6"], "the stream goes on"
 
 
+def test_maintenance_of_another_destination_with_the_same_namespace_takes_nothing_of_it(
+    lake: FolderLake, cutting: Cutting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lake.retention, "YOUNG_S", -60)
+    day = date(2026, 11, 20)
+    cutting.cut(day, "run")
+    changed(cutting.world, "at the cut", "later")
+    cutting.world.session.execute("UPDATE seamline.lake_state SET committed_at = now() - interval '8 days'")
+    before = set(tmp_path.rglob("*.parquet"))
+    with closing(lake.kind.open_maintenance(replace(cutting.world.destination, name="elsewhere"))) as maintenance:
+        maintenance.let_go()
+    assert set(tmp_path.rglob("*.parquet")) == before
+    assert (cutting.names(day), cutting.names("live")) == (["at the cut"], ["later"])
+
+
 def test_folders_that_no_row_leads_to_go_once_they_are_old(
     lake: FolderLake, world: PostgresLakeWorld, tmp_path: Path
 ) -> None:

@@ -46,7 +46,9 @@ def sweep(session: Session, catalogue: DeltaCatalogue, destination: DestinationP
     if folder.is_dir():
         claim(folder, ledger_of(session))
     kept, left = kept_versions(session, catalogue, destination)
-    count = sum(sweep_table(one) for one in kept.values() if DeltaLog(one.pointer.folder).is_there)
+    # A table without recent commits is of another destination with this namespace, whose cuts are not known here.
+    mine = [one for one in kept.values() if one.recent and DeltaLog(one.pointer.folder).is_there]
+    count = sum(map(sweep_table, mine))
     return count + _drop_folders(catalogue.warehouse, destination.namespace, named={*kept, *left})
 
 

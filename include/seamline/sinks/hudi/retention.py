@@ -53,7 +53,9 @@ def sweep(session: Session, catalogue: HudiCatalogue, destination: DestinationPl
     if folder.is_dir():
         claim(folder, ledger_of(session))
     kept = kept_instants(session, catalogue, destination)
-    count = sum(sweep_table(one) for one in kept.values() if Timeline(one.pointer.folder).is_there)
+    # A table without recent commits is of another destination with this namespace, whose cuts are not known here.
+    mine = [one for one in kept.values() if one.recent and Timeline(one.pointer.folder).is_there]
+    count = sum(map(sweep_table, mine))
     return count + _drop_folders(catalogue.warehouse, destination.namespace, named=kept)
 
 
