@@ -14,6 +14,13 @@ from seamline.adapters.connections import Connection
 from seamline.domain.errors import TransientError
 
 
+def answer(request: BaseHTTPRequestHandler, status: int, body: bytes) -> None:
+    request.send_response(status)
+    request.send_header("Content-Length", str(len(body)))
+    request.end_headers()
+    request.wfile.write(body)
+
+
 @pytest.fixture
 def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[ConnectClient]:
     monkeypatch.setattr(rest, "_REQUEST_TIMEOUT_S", 0.2)
@@ -43,11 +50,7 @@ def wavering() -> Iterator[ConnectClient]:
     class Worker(BaseHTTPRequestHandler):
         def do_PATCH(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
-            status, body = next(answers)
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            answer(self, *next(answers))
 
         def log_message(self, format: str, *args: object) -> None:
             return
@@ -78,10 +81,7 @@ def test_a_connector_that_is_gone_and_whose_status_is_still_reported_is_deleted_
 
         def _answer(self, status: int, body: bytes) -> None:
             asked.append(f"{self.command} {self.path}")
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            answer(self, status, body)
 
         def log_message(self, format: str, *args: object) -> None:
             return
@@ -102,10 +102,7 @@ def test_no_connection_is_held_between_calls() -> None:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Length", "2")
-            self.end_headers()
-            self.wfile.write(b"[]")
+            answer(self, 200, b"[]")
 
         def log_message(self, format: str, *args: object) -> None:
             return

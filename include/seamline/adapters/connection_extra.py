@@ -60,6 +60,11 @@ def checked(connection_id: str, kind: str, extra: Mapping[str, Any], *, login: s
     return {name: value for name, value in extra.items() if (name, value) != ("ssl.ca.location", "probe")}
 
 
+def has_web_address(kind: str) -> bool:
+    """Whether it is reached by an address of the web: its `extra` says the scheme, which has a port of its own."""
+    return "scheme" in _KNOWN.get(kind, ())
+
+
 def _fault(kind: str, extra: Mapping[str, Any], _login: str) -> tuple[str, str]:
     for name in extra:
         if name not in _KNOWN[kind]:

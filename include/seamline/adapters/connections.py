@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from seamline import settings
-from seamline.adapters.connection_extra import checked
+from seamline.adapters.connection_extra import checked, has_web_address
 from seamline.adapters.private_file import alone_in, write_private
 from seamline.domain.errors import ConfigError
 from seamline.settings import Settings
@@ -123,8 +123,8 @@ def _has_no_server(kind: str) -> bool:
 
 
 def _may_have_no_port(kind: str) -> bool:
-    """A REST catalogue is found by an address of the web, which has one of its own."""
-    return _has_no_server(kind) or kind == "iceberg"
+    """An address of the web has one of its own."""
+    return _has_no_server(kind) or has_web_address(kind)
 
 
 # Airflow's own other names; no scheme of a URI has an underscore.
