@@ -6,6 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+# What is in quotes stays: a mark of a comment in there begins none.
+_QUOTED = r"""(?P<kept>'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`)"""
+_SQL_COMMENT = re.compile(rf"{_QUOTED}|--[^\n]*|/\*.*?\*/", re.DOTALL)
+_PYTHON_COMMENT = re.compile(rf"{_QUOTED}|#[^\n]*", re.DOTALL)
+
 
 @dataclass(frozen=True, slots=True)
 class CutJob:
@@ -27,6 +32,8 @@ def job_from_json(document: Mapping[str, Any]) -> CutJob:
     return CutJob(document["file"], document["text"], tuple(document["tables"]))
 
 
-def named_in(text: str, tables: Iterable[str]) -> tuple[str, ...]:
-    """Those of the tables whose names stand in the text as whole words, in comments too."""
-    return tuple(one for one in tables if re.search(rf"(?<!\w){re.escape(one)}(?!\w)", text))
+def named_in(text: str, tables: Iterable[str], *, of: str) -> tuple[str, ...]:
+    """Those of the tables whose names stand in the text of this file as whole words, comments left out."""
+    comment = _PYTHON_COMMENT if of.endswith(".py") else _SQL_COMMENT
+    said = comment.sub(lambda found: found["kept"] or " ", text)
+    return tuple(one for one in tables if re.search(rf"(?<!\w){re.escape(one)}(?!\w)", said))

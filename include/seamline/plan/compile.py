@@ -124,7 +124,7 @@ def _derived(declarations: Declarations, entry: DerivedTable, tables: Sequence[s
     if entry.transform is None:
         return DerivedTablePlan(entry.name, entry.table or "", entry.sum or "", entry.by)
     text = declarations.transforms[entry.transform]
-    return DerivedTablePlan(entry.name, job=CutJob(entry.transform, text, named_in(text, tables)))
+    return DerivedTablePlan(entry.name, job=CutJob(entry.transform, text, named_in(text, tables, of=entry.transform)))
 
 
 def config_hash(declarations: Declarations, sync_name: str) -> str:
