@@ -7,6 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from seamline.domain.break_id import break_id
 from seamline.domain.cut_state import CutState, of_live
 from seamline.domain.runs import Reconciliation
 from seamline.domain.verdict import ControlTotal, TableVerdict, of_guaranteed
@@ -94,11 +95,11 @@ def _compared_json(found: Reconciliation | None) -> dict[str, Any]:
         "started_at": _moment(found.started_at),
         "ended_at": _moment(found.ended_at),
         "evidence": dict(found.evidence),
-        "tables": [_table_json(table) for table in found.tables],
+        "tables": [_table_json(found, table) for table in found.tables],
     }
 
 
-def _table_json(table: TableVerdict) -> dict[str, Any]:
+def _table_json(found: Reconciliation, table: TableVerdict) -> dict[str, Any]:
     return {
         "table": table.table,
         "verdict": table.verdict.value,
@@ -119,7 +120,13 @@ def _table_json(table: TableVerdict) -> dict[str, Any]:
         ],
         "breaks_total": table.breaks_total,
         "breaks": [
-            {"type": one.type.value, "key": one.key, "source": one.source, "destination": one.destination}
+            {
+                "id": break_id(found.sync, found.destination, one),
+                "type": one.type.value,
+                "key": one.key,
+                "source": one.source,
+                "destination": one.destination,
+            }
             for one in table.breaks
         ],
     }

@@ -1,0 +1,19 @@
+"""The identity of a break over dates and takes: the same row that differs in the same way has the same one each day."""
+
+import hashlib
+import json
+
+from seamline.domain.verdict import Break
+
+_DIGITS = 16
+
+
+def break_id(sync: str, destination: str, found: Break) -> str:
+    """Sixteen lower-case hexadecimal digits: the first of the SHA-256 of the JSON list [sync, destination, table, type,
+    key], in ASCII and without spaces.
+
+    Neither date, take nor values count, so that a break is followed from one day to the next. Copies of one row of a
+    table without a key share one identity.
+    """
+    about = [sync, destination, found.table, found.type.value, found.key]
+    return hashlib.sha256(json.dumps(about, separators=(",", ":")).encode("ascii")).hexdigest()[:_DIGITS]
