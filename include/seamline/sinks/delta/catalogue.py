@@ -12,6 +12,7 @@ class DeltaCatalogue(FolderCatalogue):
 
     table: ClassVar[str] = "seamline.delta_table"
     state: ClassVar[str] = "version"
+    log: ClassVar[str] = "_delta_log"
 
     def folders(self, session: Session) -> dict[str, list[Pointer]]:
         """By namespace, every table that has a row."""

@@ -4,7 +4,6 @@ from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Problem
 from seamline.sinks.delta.catalogue import DeltaCatalogue
 from seamline.sinks.delta.options import options_of
-from seamline.sinks.lake.files import local, namespace_folder
 from seamline.sinks.lake.preflight import problems as problems_of_the_ledger
 from seamline.sinks.lake.warehouse import of_all_names, of_links, of_namespace, of_warehouse
 
@@ -17,8 +16,7 @@ def problems(plan: SyncPlan, destination: DestinationPlan) -> tuple[Problem, ...
     found = [*of_warehouse(options.warehouse), *of_links(options.warehouse)]
     found += of_all_names(plan, refused=_REFUSED)
     found += of_namespace(options.warehouse, destination.namespace, others="metadata")
-    folder = None if found else local(namespace_folder(options.warehouse, destination.namespace))
     return (
         *(Problem(f"destination {destination.name}: {what}", cure) for what, cure in found),
-        *problems_of_the_ledger(plan, destination, DeltaCatalogue(options.warehouse), folder=folder),
+        *problems_of_the_ledger(plan, destination, DeltaCatalogue(options.warehouse)),
     )

@@ -20,7 +20,6 @@ from seamline.sinks.lake import cut_rows
 from seamline.sinks.lake import state as lake_state
 from seamline.sinks.lake.files import local, namespace_folder
 from seamline.sinks.lake.loads import ABANDONED_AFTER_S
-from seamline.sinks.lake.ownership import claim, ledger_of
 
 # What is younger may be of a commit on its way, or read by somebody who has just looked.
 YOUNG_S = 86_400
@@ -44,7 +43,7 @@ def sweep(session: Session, catalogue: DeltaCatalogue, destination: DestinationP
     """How many files and folders have left. Refused, and nothing has: the folder is another ledger's."""
     folder = local(namespace_folder(catalogue.warehouse, destination.namespace))
     if folder.is_dir():
-        claim(folder, ledger_of(session))
+        catalogue.claim(session, destination.namespace)
     kept, left = kept_versions(session, catalogue, destination)
     # A table without recent commits is of another destination with this namespace, whose cuts are not known here.
     mine = [one for one in kept.values() if one.recent and DeltaLog(one.pointer.folder).is_there]

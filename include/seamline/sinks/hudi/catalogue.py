@@ -12,6 +12,7 @@ class HudiCatalogue(FolderCatalogue):
 
     table: ClassVar[str] = "seamline.hudi_table"
     state: ClassVar[str] = "instant"
+    log: ClassVar[str] = ".hoodie"
 
     def folders(self, session: Session) -> dict[str, list[Pointer]]:
         """By namespace, every table that has a row."""

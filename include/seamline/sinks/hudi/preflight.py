@@ -7,7 +7,6 @@ from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Problem
 from seamline.sinks.hudi.catalogue import HudiCatalogue
 from seamline.sinks.hudi.options import options_of
-from seamline.sinks.lake.files import local, namespace_folder
 from seamline.sinks.lake.preflight import problems as problems_of_the_ledger
 from seamline.sinks.lake.warehouse import of_all_names, of_links, of_namespace, of_warehouse
 
@@ -32,10 +31,9 @@ def problems(plan: SyncPlan, destination: DestinationPlan) -> tuple[Problem, ...
     found += [*of_all_names(plan, reserved=_OF_HUDI), *_of_names(plan)]
     for others in ("metadata", "_delta_log"):
         found += of_namespace(options.warehouse, destination.namespace, others=others)
-    folder = None if found else local(namespace_folder(options.warehouse, destination.namespace))
     return (
         *(Problem(f"destination {destination.name}: {what}", cure) for what, cure in found),
-        *problems_of_the_ledger(plan, destination, HudiCatalogue(options.warehouse), folder=folder),
+        *problems_of_the_ledger(plan, destination, HudiCatalogue(options.warehouse)),
     )
 
 

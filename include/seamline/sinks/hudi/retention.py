@@ -26,7 +26,6 @@ from seamline.sinks.lake import cut_rows
 from seamline.sinks.lake import state as lake_state
 from seamline.sinks.lake.files import local, namespace_folder
 from seamline.sinks.lake.loads import ABANDONED_AFTER_S
-from seamline.sinks.lake.ownership import claim, ledger_of
 
 # What is younger may be of a commit on its way, or read by somebody who has just looked.
 YOUNG_S = 86_400
@@ -51,7 +50,7 @@ def sweep(session: Session, catalogue: HudiCatalogue, destination: DestinationPl
     `kept_instants`."""
     folder = local(namespace_folder(catalogue.warehouse, destination.namespace))
     if folder.is_dir():
-        claim(folder, ledger_of(session))
+        catalogue.claim(session, destination.namespace)
     kept = kept_instants(session, catalogue, destination)
     # A table without recent commits is of another destination with this namespace, whose cuts are not known here.
     mine = [one for one in kept.values() if one.recent and Timeline(one.pointer.folder).is_there]

@@ -45,6 +45,13 @@ class Catalogue:
     def create_tables(self, session: Session) -> None:
         session.execute(_TABLES)
 
+    # A warehouse may have tables of many catalogues: nothing is dropped there but in folders of a table's own.
+    def claim(self, session: Session, namespace: str) -> None:
+        return
+
+    def require_own(self, session: Session, namespace: str, pointers: Collection[str]) -> None:
+        return
+
     def pointers(self, session: Session, namespace: str) -> dict[str, str]:
         rows = session.execute(
             f"SELECT table_name, metadata_location FROM public.iceberg_tables WHERE {_IS_TABLE}", (self.name, namespace)

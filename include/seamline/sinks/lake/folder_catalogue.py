@@ -5,9 +5,12 @@ A reader opens a folder. All rows of a stream move with its ledger, so the state
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from seamline.databases.postgres.client import Session
+from seamline.sinks.lake import ownership
+from seamline.sinks.lake.files import content, local, namespace_folder, translated
 from seamline.sinks.lake.store import CatalogueChanges, PointerMove, PointerMoved
 
 _OF = "warehouse = %s AND namespace = %s"
@@ -17,12 +20,14 @@ _OF = "warehouse = %s AND namespace = %s"
 class FolderCatalogue:
     """The rows of one warehouse: `lake.pointers.Pointers`. A pointer is `<folder>#<number>`.
 
-    `table`: the table of the rows, with its schema; `state`: its column of the number.
+    `table`: the table of the rows, with its schema; `state`: its column of the number; `log`: the folder that each
+    table of the format has in its own.
     """
 
     warehouse: str
     table: ClassVar[str]
     state: ClassVar[str]
+    log: ClassVar[str]
 
     @property
     def names(self) -> Sequence[str]:
@@ -34,6 +39,21 @@ class FolderCatalogue:
             f" table_name text NOT NULL, folder text NOT NULL, {self.state} bigint NOT NULL,"
             " PRIMARY KEY (warehouse, namespace, table_name))"
         )
+
+    def claim(self, session: Session, namespace: str) -> None:
+        folder, tables = self._there(namespace)
+        # Whoever has never published has no table of rows.
+        is_there = session.execute("SELECT to_regclass(%s) IS NOT NULL", (self.table,)).fetchone() == (True,)
+        pointers = self.pointers(session, namespace) if is_there else {}
+        with translated(f"write into {folder}"):
+            known = map(_folder, pointers.values())
+            ownership.claim(folder, ownership.ledger_of(session), tables=tables, known=known)
+
+    def require_own(self, session: Session, namespace: str, pointers: Collection[str]) -> None:
+        folder, tables = self._there(namespace)
+        with translated(f"look into {folder}"):
+            known = map(_folder, pointers)
+            ownership.require_own(folder, ownership.ledger_of(session), tables=tables, known=known)
 
     def pointers(self, session: Session, namespace: str) -> dict[str, str]:
         rows = session.execute(
@@ -81,6 +101,12 @@ class FolderCatalogue:
         ).fetchall()
         return [(str(namespace), str(text)) for namespace, text in rows]
 
+    def _there(self, namespace: str) -> tuple[Path, list[Path]]:
+        """The folder of a namespace, and those of its tables."""
+        folder = local(namespace_folder(self.warehouse, namespace))
+        with translated(f"look into {folder}"):
+            return folder, [path for path in map(local, content(folder)) if (path / self.log).is_dir()]
+
     def _update(self, session: Session, namespace: str, move: PointerMove) -> int:
         (old_folder, old), (folder, new) = _parts(move.old), _parts(move.new)
         return session.execute(
@@ -115,6 +141,10 @@ class FolderCatalogue:
     def _require_one(rows: int, table: str) -> None:
         if rows != 1:
             raise PointerMoved(table)
+
+
+def _folder(text: str) -> Path:
+    return Path(_parts(text)[0])
 
 
 def _parts(text: str) -> tuple[str, int]:

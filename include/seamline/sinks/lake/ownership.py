@@ -3,6 +3,7 @@ ledger leads to is dropped once it is old."""
 
 import os
 import secrets
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from seamline.databases.postgres.client import Session
@@ -23,11 +24,12 @@ def ledger_of(session: Session) -> str:
     return str(row[0])
 
 
-def claim(folder: Path, ledger: str) -> None:
+def claim(folder: Path, ledger: str, *, tables: Collection[Path], known: Iterable[Path]) -> None:
     """Write down in the folder of a namespace that its tables are this ledger's. A repeat changes nothing.
 
-    Refused: another ledger has done so.
+    Arguments and errors as of `require_own`.
     """
+    require_own(folder, ledger, tables=tables, known=known)
     path = folder / OWNER
     if not path.exists():
         folder.mkdir(exist_ok=True)
@@ -42,10 +44,31 @@ def claim(folder: Path, ledger: str) -> None:
         finally:
             draft.unlink()
         sync(folder)
+    _require_owner(path, ledger)
+
+
+def require_own(folder: Path, ledger: str, *, tables: Collection[Path], known: Iterable[Path]) -> None:
+    """Refused: another ledger has claimed the folder, or nobody has and its tables are not this ledger's.
+
+    `tables`: folders of tables that lie in it; `known`: folders that rows of this ledger lead to.
+    """
+    path = folder / OWNER
+    if path.exists():
+        _require_owner(path, ledger)
+    elif tables and not set(tables) & set(known):
+        raise Refused(
+            f"{folder} has tables, as {min(tables)}, and {OWNER} is missing there; no row of this ledger ({ledger})"
+            " leads to one of them",
+            hint="choose another namespace or another warehouse; if the tables are nobody's any more, move them away",
+        )
+
+
+def _require_owner(path: Path, ledger: str) -> None:
     owner = path.read_text(encoding="utf-8").strip()
     if owner != ledger:
         raise Refused(
-            f"the tables in {folder} belong to another ledger ({owner}; here it is {ledger})",
-            hint="choose another namespace or another warehouse. If the ledger itself has moved, and nobody uses the"
-            f" old one any more, delete {path}",
+            f"the tables in {path.parent} belong to another ledger ({owner}; here it is {ledger})",
+            hint="choose another namespace or another warehouse. If the ledger's database was dumped and restored"
+            f" elsewhere, as on another server, and nobody uses the old one any more, delete {path}: the ledger whose"
+            " rows lead to these tables writes it again",
         )

@@ -8,7 +8,7 @@ from seamline.sinks.lake.store import CatalogueChanges, PointerMove
 
 
 class Pointers(Protocol):
-    """The pointers of one catalogue. All but `pointers` inside the caller's transaction. `names`: of its own tables,
+    """The pointers of one catalogue. All but `pointers` and `claim` inside the caller's transaction. `names`: of its own tables,
     with their schema."""
 
     @property
@@ -16,6 +16,13 @@ class Pointers(Protocol):
 
     def create_tables(self, session: Session) -> None:
         """Where they are missing."""
+
+    def claim(self, session: Session, namespace: str) -> None:
+        """Where the tables of a namespace can have one ledger only: write down that it is this one. A repeat changes
+        nothing. Refused: it is another one."""
+
+    def require_own(self, session: Session, namespace: str, pointers: Collection[str]) -> None:
+        """What `claim` would refuse, and nothing is written. `pointers`: where those of the namespace lead."""
 
     def pointers(self, session: Session, namespace: str) -> dict[str, str]:
         """Table → where its pointer leads. By one statement: hence as one commit has left them."""

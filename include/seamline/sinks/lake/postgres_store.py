@@ -207,6 +207,8 @@ class PostgresLakeStore:
                 lock = f"seamline publish {self._destination.namespace}"
                 session.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (lock,))
                 create_tables(session, self._catalogue)
+                # Before anything of a publish is written into it.
+                self._catalogue.claim(session, self._destination.namespace)
             yield session
         finally:
             close(session)

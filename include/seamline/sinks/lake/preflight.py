@@ -1,18 +1,14 @@
 """What would keep a lake's catalogue from taking a sync, asked with the logins of its publisher and writer. Changes
-nothing but that a folder of tables says from then on whose it is."""
+nothing."""
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from pathlib import Path
 
 from seamline.adapters.connections import resolve
 from seamline.databases.postgres.client import Session, open_session, translated
 from seamline.domain.errors import ConfigError, Refused
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Problem
-from seamline.sinks.lake.files import translated as read_translated
-from seamline.sinks.lake.ownership import claim, ledger_of
 from seamline.sinks.lake.pointers import Pointers
 from seamline.sinks.lake.postgres_store import look
 from seamline.sinks.lake.store import Seen
@@ -28,13 +24,8 @@ _TABLES = (
 )
 
 
-def problems(
-    plan: SyncPlan, destination: DestinationPlan, catalogue: Pointers, *, folder: Path | None = None
-) -> tuple[Problem, ...]:
-    """TransientError where the server does not answer; a refused login is a problem like any other.
-
-    `folder`: where the tables of the namespace lie, if it can have one ledger only.
-    """
+def problems(plan: SyncPlan, destination: DestinationPlan, catalogue: Pointers) -> tuple[Problem, ...]:
+    """TransientError where the server does not answer; a refused login is a problem like any other."""
     name = f"destination {destination.name}"
     with ExitStack() as opened:
         sessions: dict[str, Session] = {}
@@ -51,8 +42,7 @@ def problems(
             if not found:
                 seen = look(publisher, catalogue, plan.stream_id(destination.name), destination.namespace)
                 found.update(of_live_tables(plan, destination, seen))
-            if not found and folder is not None:
-                found.update(_of_the_owner(publisher, folder))
+                found.update(_of_the_owner(publisher, destination, catalogue, seen))
     return tuple(Problem(f"{name}: {what}", cure) for what, cure in found.items())
 
 
@@ -96,13 +86,11 @@ def of_live_tables(plan: SyncPlan, destination: DestinationPlan, seen: Seen) -> 
             )
 
 
-def _of_the_owner(session: Session, folder: Path) -> Iterator[tuple[str, str]]:
-    """Nothing of a warehouse that is missing or closed to this login: that is a problem of its own."""
-    if not os.access(folder.parent, os.W_OK | os.X_OK):
-        return
+def _of_the_owner(
+    session: Session, destination: DestinationPlan, catalogue: Pointers, seen: Seen
+) -> Iterator[tuple[str, str]]:
     try:
-        with read_translated(f"look into {folder}"):
-            claim(folder, ledger_of(session))
+        catalogue.require_own(session, destination.namespace, seen.heads.values())
     except Refused as exc:
         yield exc.message, exc.hint
 
