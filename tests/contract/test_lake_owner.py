@@ -1,5 +1,5 @@
-"""A folder of Delta or Hudi tables has one ledger: the one that publishes there first, or whose rows lead to its tables.
-A second one is refused before it writes, and sweeps nothing."""
+"""A folder of Delta or Hudi tables has one ledger: the one that publishes there first, or whose rows lead to its
+tables. A second one is refused before it writes, and sweeps nothing."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager

@@ -15,6 +15,7 @@ from seamline.plan.model import DestinationPlan, plan_from_json, plan_to_json
 from seamline.sinks.delta.options import options_of as delta_options
 from seamline.sinks.hudi.options import options_of as hudi_options
 from seamline.sinks.lake.warehouse import of_namespace
+from seamline.spec.faults import DeclarationsInvalid
 from seamline.spec.load import load_declarations
 from tests.unit.declared import SYNC, write_declarations
 
@@ -61,6 +62,45 @@ def test_what_it_does_not_do_yet_is_refused_with_the_reason(kind: str, tmp_path:
     changed = {FILE: "\n".join([*lines, added, ""]), "syncs/settlement.yaml": WITHOUT_CUTS}
     with pytest.raises(ConfigError, match=said):
         load_declarations(write_declarations(tmp_path, changed))
+
+
+@pytest.mark.parametrize(
+    ("connection", "namespace", "warehouse", "said"),
+    [
+        ("ledger", "Settlement", "/srv/other", "has settlement of connection `ledger` too"),
+        ("another", "settlement", "/srv//warehouse/", "has the folder /srv/warehouse/settlement too"),
+        ("another", "settlement", "/srv/another", ""),
+        ("ledger", "elsewhere", "/srv/warehouse", ""),
+    ],
+)
+def test_two_syncs_do_not_bring_tables_to_one_place_by_two_destinations(
+    kind: str, tmp_path: Path, connection: str, namespace: str, warehouse: str, said: str
+) -> None:
+    other = declared(kind).replace("destination: warehouse", "destination: lake").replace("ledger", connection)
+    other = other.replace("settlement", namespace).replace("/srv/warehouse", warehouse)
+    second = "sync: audit\nsource: core_bank\ndestinations: [lake]\ntables: [audit_log]\n"
+    changed = {FILE: declared(kind), "destinations/lake.yaml": other, "syncs/settlement.yaml": WITHOUT_CUTS}
+    load_declarations(write_declarations(tmp_path, changed))
+    files = {**changed, "syncs/audit.yaml": second}
+    if not said:
+        load_declarations(write_declarations(tmp_path, files))
+        return
+    with pytest.raises(DeclarationsInvalid) as caught:
+        load_declarations(write_declarations(tmp_path, files))
+    here, there = caught.value.faults
+    assert (here.file.name, here.line, there.file.name, there.line) == ("lake.yaml", 4, "warehouse.yaml", 4)
+    assert here.cause.startswith(f"destination `warehouse` ({tmp_path}/{FILE}:4) has ")
+    assert said in there.cause
+
+
+def test_two_destinations_of_one_sync_with_one_folder_are_refused(tmp_path: Path) -> None:
+    lake = declared("hudi").replace("destination: warehouse", "destination: lake").replace("ledger", "another")
+    both = WITHOUT_CUTS.replace("[warehouse]", "[warehouse, lake]")
+    files = {FILE: declared("delta"), "destinations/lake.yaml": lake, "syncs/settlement.yaml": both}
+    with pytest.raises(
+        DeclarationsInvalid, match=r"lake\.yaml:4  namespace: .* has the folder /srv/warehouse/settlement"
+    ):
+        load_declarations(write_declarations(tmp_path, files))
 
 
 def test_explain_says_what_its_cuts_are(kind: str, tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def of_a_sweep(
     lived.lake.folder, lived.lake.timeline = at, Timeline(at)
     pointer = Pointer(at, lived.instants[40])
     stream = "settlement@hudi"
-    monkeypatch.setattr(retention, "ledger_of", lambda _: "PostgreSQL")
+    monkeypatch.setattr(HudiCatalogue, "claim", lambda *_: None)
     monkeypatch.setattr(HudiCatalogue, "folders", lambda *_: {"ns": [pointer]}, raising=False)
     monkeypatch.setattr(retention.lake_state, "all_of", lambda *_: [(stream, "t", pointer.instant)])
     monkeypatch.setattr(retention.cut_rows, "held", lambda *_: [(stream, "t", held)])

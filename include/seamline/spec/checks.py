@@ -327,6 +327,40 @@ def check_tables_of_destinations(syncs: Sequence[Document], destinations: Mappin
                 _add(destination, place, cause, guess(table, brought))
 
 
+def check_folders_of_destinations(
+    syncs: Sequence[Document], destinations: Mapping[str, Document], *, broken: Collection[str]
+) -> None:
+    """Add to their documents that two destinations, of one sync or of two, need one place for themselves: maintenance
+    of one would drop what only the other knows. A destination that no right sync names takes nothing from another."""
+    used = dict.fromkeys(
+        name for sync in syncs if sync.file.stem not in broken for _, name in sync.texts("destinations[]")
+    )
+    # Before any of them has a fault.
+    found = {
+        name: (folder, _place_of(destinations[name])) for name in used if (folder := _folder_of(destinations.get(name)))
+    }
+    for name, (folder, place) in found.items():
+        for other, (other_folder, other_place) in found.items():
+            if folder == other_folder:
+                what = f"the folder {folder}"
+            elif place is not None and place == other_place:
+                what = f"{place[1]} of connection `{place[0]}`"
+            else:
+                what = ""
+            if not what or name == other:
+                continue
+            key, other_key = (namespace_key(_kind_of(destinations[one])) for one in (name, other))
+            file, line = destinations[other].file, destinations[other].line((other_key,))
+            cause = f"destination `{other}` ({shown(file)}:{line}) has {what} too"
+            cure = "Let one of them have another namespace, or bring all tables to one destination"
+            _add(destinations[name], (key,), cause, cure)
+
+
+def _folder_of(destination: Document | None) -> str:
+    kind = _kind_of(destination)
+    return destination_models()[kind].folder(destination.data) if destination is not None and kind else ""
+
+
 def _cut_source(destination: Document) -> CutSource | None:
     """None where its kind is not known."""
     kind = destination.value(("kind",))

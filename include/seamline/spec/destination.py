@@ -51,6 +51,15 @@ class Destination(Declared):
         """
         return {}
 
+    @classmethod
+    def folder(cls, said: Mapping[str, Any]) -> str:  # noqa: ARG003 (only a lake has one)
+        """The folder of a destination of these keys, if its tables, cuts and maintenance need a place of their own; ""
+        for a kind that shares its places, or where the keys do not say it.
+
+        `said`: as of `lacks`.
+        """
+        return ""
+
     def misfits(self, tables: Mapping[str, Table]) -> Iterator[Misfit]:  # noqa: ARG002 (a kind's own keys may name them)
         """What its own keys say of tables of a sync, by their names there, and the source denies."""
         return iter(())

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from seamline.domain.errors import ConfigError
 from seamline.spec.checks import (
     check_connections,
+    check_folders_of_destinations,
     check_names_of_cuts,
     check_one_writer_per_table,
     check_sync,
@@ -198,6 +199,7 @@ def read_folder(folder: Path) -> Folder:
     broken = {name for name, declared in read.syncs.items() if _faults_of(read, declared.document)}
     check_one_writer_per_table(syncs, destinations, broken=broken)
     check_names_of_cuts(syncs, destinations, broken=broken)
+    check_folders_of_destinations(syncs, destinations, broken=broken)
     check_tables_of_destinations(syncs, destinations)
     return read
 

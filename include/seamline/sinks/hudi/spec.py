@@ -1,12 +1,12 @@
 """The declaration of a destination of Hudi tables."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from seamline.domain.staged_cut import CutSource
-from seamline.sinks.lake.spec import FolderWarehouse
+from seamline.sinks.lake.spec import FolderWarehouse, folder_of
 from seamline.spec.destination import Destination
 from seamline.spec.fields import SchemaName
 
@@ -32,6 +32,10 @@ class HudiDestination(Destination):
         description="Least time between two commits, milliseconds: each writes every file again in which a row changes."
         " Where `stream.commit_every_ms` of the sync is more, that counts.",
     )
+
+    @classmethod
+    def folder(cls, said: Mapping[str, Any]) -> str:
+        return folder_of(said)
 
     @property
     def namespace(self) -> str:

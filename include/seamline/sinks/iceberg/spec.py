@@ -10,7 +10,7 @@ from seamline.domain.catalogue import Table
 from seamline.domain.staged_cut import CutSource
 from seamline.sinks.iceberg.layout import Ordered, Partitioned, TableLayout
 from seamline.sinks.iceberg.options import FORMAT, JDBC, NATIVE, REST, SPARK
-from seamline.sinks.lake.spec import Warehouse
+from seamline.sinks.lake.spec import Warehouse, folder_of
 from seamline.spec.destination import Destination, Misfit
 from seamline.spec.fields import ConnectionId, Declared, Name, SchemaName, SqlName
 
@@ -158,6 +158,10 @@ class IcebergDestination(Destination):
             "derived": "has a REST catalogue, and derived tables there are not built",
             "reconcile.expectations": "has a REST catalogue, and no PostgreSQL beside it in which rows are checked",
         }
+
+    @classmethod
+    def folder(cls, said: Mapping[str, Any]) -> str:
+        return folder_of(said)
 
     def misfits(self, tables: Mapping[str, Table]) -> Iterator[Misfit]:
         for number, entry in enumerate(self.tables):

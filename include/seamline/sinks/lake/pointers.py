@@ -8,8 +8,8 @@ from seamline.sinks.lake.store import CatalogueChanges, PointerMove
 
 
 class Pointers(Protocol):
-    """The pointers of one catalogue. All but `pointers` and `claim` inside the caller's transaction. `names`: of its own tables,
-    with their schema."""
+    """The pointers of one catalogue. All but `claim`, `require_own` and `pointers` inside the caller's transaction.
+    `names`: of its own tables, with their schema."""
 
     @property
     def names(self) -> Sequence[str]: ...

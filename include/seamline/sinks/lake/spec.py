@@ -1,7 +1,9 @@
 """What the declarations of lakes have in common."""
 
+import os.path
 import re
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
@@ -31,6 +33,15 @@ def _warehouse(value: str) -> str:
             " with or without a prefix, as `s3://bucket/prefix`, or a folder of HDFS, as `hdfs://namenode:8020/folder`"
         )
     return known
+
+
+def folder_of(said: Mapping[str, Any]) -> str:
+    """`Destination.folder` of a lake."""
+    warehouse, namespace = said.get("warehouse"), said.get("namespace")
+    if not isinstance(warehouse, str) or not isinstance(namespace, str):
+        return ""
+    root = os.path.normpath(warehouse) if warehouse.startswith("/") else warehouse.rstrip("/")
+    return f"{root}/{namespace}"
 
 
 # A folder of every machine of the sync.
