@@ -50,9 +50,9 @@ def source(plan: SyncPlan) -> Source:
     return source_kind(plan.source.kind).open_source(plan.source)
 
 
-def compared_source(plan: SyncPlan) -> "ComparedSource":
-    """The source as a comparison asks it: its views hold what destinations shall hold."""
-    return ComparedSource(source(plan), plan)
+def compared_source(plan: SyncPlan, destination_name: str) -> "ComparedSource":
+    """The source as a comparison asks it: its views hold what this destination shall hold."""
+    return ComparedSource(source(plan), plan.held_by(destination_name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def sink(plan: SyncPlan, destination_name: str, *, frames: Frames | None = None)
     """`frames`: for a stream into a destination that needs them."""
     destination = plan.destination(destination_name)
     kind = sink_kind(destination.kind)
-    decoder, held = _change_decoder(plan), plan.at_destinations
+    decoder, held = _change_decoder(plan.held_by(destination_name)), plan.at_destination(destination_name)
     if frames is None:
         return kind.open_sink(held, destination, decoder=decoder)
     writing = power(kind, WritesFrames, to="be written through DataFrames")
@@ -135,13 +135,13 @@ def capture_problems(plan: SyncPlan) -> tuple[Problem, ...]:
 
 def destination_problems(plan: SyncPlan, destination_name: str) -> tuple[Problem, ...]:
     destination = plan.destination(destination_name)
-    return tuple(sink_kind(destination.kind).problems(plan.at_destinations, destination))
+    return tuple(sink_kind(destination.kind).problems(plan.at_destination(destination_name), destination))
 
 
 def destination_views(plan: SyncPlan, destination_name: str, count: int) -> list[ReadView]:
     destination = plan.destination(destination_name)
     kind = power(sink_kind(destination.kind), ReadsBack, to="be compared with the source")
-    return list(kind.open_live(plan.at_destinations, destination, count))
+    return list(kind.open_live(plan.at_destination(destination_name), destination, count))
 
 
 def findings(
@@ -162,7 +162,7 @@ def probed(plan: SyncPlan, destination_name: str) -> ProbeDestination:
     """Where the probes of a certificate arrive."""
     destination = plan.destination(destination_name)
     return power(sink_kind(destination.kind), CertifiesArrivals, to="be certified").open_probed(
-        plan.at_destinations, destination
+        plan.at_destination(destination_name), destination
     )
 
 
@@ -174,7 +174,7 @@ def cuts(destination: DestinationPlan) -> Cuts:
 def pin_live(plan: SyncPlan, destination: DestinationPlan, count: int, *, run_id: str) -> PinnedTables:
     """Keep hold of its live tables for a run that makes a cut of them."""
     kind = power(sink_kind(destination.kind), CutsLiveTables, to="make cuts of its live tables")
-    return kind.pin_live(plan.at_destinations, destination, count, run_id=run_id)
+    return kind.pin_live(plan.at_destination(destination.name), destination, count, run_id=run_id)
 
 
 def published_view(
@@ -182,7 +182,7 @@ def published_view(
 ) -> ReadView:
     """Tables of a published cut, to be held against the source at `position`."""
     kind = power(sink_kind(destination.kind), ReadsBack, to="be compared with the source")
-    return kind.open_published(plan.at_destinations, destination, tables, position=position)
+    return kind.open_published(plan.at_destination(destination.name), destination, tables, position=position)
 
 
 def destination_maintenance(destination: DestinationPlan) -> DestinationMaintenance:

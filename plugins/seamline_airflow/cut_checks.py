@@ -23,7 +23,7 @@ def judge_cut(
 ) -> list[Outcome]:
     """What Great Expectations says of the frames and of the rows. GateFailed or TransientError: the rows cannot be
     checked, which is never a pass."""
-    kind, plan = sink_kind(destination.kind), plan.at_destinations
+    kind, plan = sink_kind(destination.kind), plan.at_destination(destination.name)
     if isinstance(kind, CopiesRows):
         # Only what a suite asks of is copied: any table is held as it was compared, and its keys are the source's.
         asked = {table for table, *_ in checks}

@@ -7,7 +7,7 @@ from typing import Any
 from seamline import settings
 from seamline.domain.errors import TransientError
 from seamline.domain.ledger import LedgerRow
-from seamline.domain.row_transform import RowTransform
+from seamline.domain.row_transform import Analysed, RowTransform
 from seamline.plan.model import DestinationPlan, Run, SyncPlan
 from seamline.ports import Commit, Problem, Survey
 from seamline_airflow import parts, transforms
@@ -25,11 +25,12 @@ def preflight(plan: SyncPlan, *, beside: Sequence[DestinationPlan] = ()) -> tupl
     with parts.source(plan) as source:
         found = source.survey([table.name for table in plan.tables])
         problems = list(source.preflight(found.tables))
-    made, mistakes = transforms.analysed(plan, found)
+    everywhere = replace(plan, destinations=(*plan.destinations, *beside))
+    made, mistakes = transforms.analysed(everywhere, found)
     problems += mistakes
     if plan.streamed.destinations:
         problems += _of_capture(plan, behind=problems)
-    whole = replace(_with_definitions(plan, found, made), destinations=(*plan.destinations, *beside))
+    whole = _with_definitions(everywhere, found, made)
     for destination in whole.destinations:
         problems += registry.destination_problems(whole, destination.name)
     declared = load_sync(settings.load().declarations / "syncs" / f"{plan.sync}.yaml")
@@ -40,14 +41,22 @@ def preflight(plan: SyncPlan, *, beside: Sequence[DestinationPlan] = ()) -> tupl
         return plan, [*(Problem(fault.place_and_cause, fault.cure) for fault in exc.faults), *problems]
 
 
-def _with_definitions(plan: SyncPlan, found: Survey, made: Mapping[str, RowTransform]) -> SyncPlan:
+def _with_definitions(plan: SyncPlan, found: Survey, made: Analysed) -> SyncPlan:
     """For checks of each table by itself, also beside tables that cannot be kept."""
     definitions = {table.name: table for table in found.tables}
+
+    def analysed(table: str, transform: RowTransform | None) -> RowTransform | None:
+        return transform and made.get((table, transform.file), transform)
+
     return replace(
         plan,
         tables=tuple(
-            replace(table, table=definitions.get(table.name), transform=made.get(table.name, table.transform))
-            for table in plan.tables
+            replace(one, table=definitions.get(one.name), transform=analysed(one.name, one.transform))
+            for one in plan.tables
+        ),
+        destinations=tuple(
+            replace(one, transforms=tuple((table, analysed(table, own)) for table, own in one.transforms))
+            for one in plan.destinations
         ),
     )
 

@@ -1,6 +1,6 @@
 """Opening a run: which plan it runs by, and whether its sync may run at all."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -145,16 +145,16 @@ def open_onboarding(records: Records, plan: SyncPlan, run_id: str, *, beside: Co
     """
     published = records.published_into(plan.sync)
     _refuse_another_schema(published, plan)
-    _require_same_tables([run.plan for name, run in published.items() if name in beside], plan)
+    _require_same_tables({name: run.plan for name, run in published.items() if name in beside}, plan)
     records.start_run(run_id=run_id, sync=plan.sync, kind=RunKind.ONBOARD, plan_json=plan_to_json(plan))
     records.put_result(run_id, INTO, sorted(plan.destination_names) if beside else [])
     if records.sync_state(plan.sync) is None:
         records.set_sync_state(plan.sync, SyncState.ONBOARDING)
 
 
-def _require_same_tables(known: Sequence[SyncPlan], plan: SyncPlan) -> None:
+def _require_same_tables(known: Mapping[str, SyncPlan], plan: SyncPlan) -> None:
     """A destination that comes later begins with the tables that the others have."""
-    if differing := set[str]().union(*(one.table_names ^ plan.table_names for one in known)):
+    if differing := set[str]().union(*(one.table_names ^ plan.table_names for one in known.values())):
         raise Refused(
             f"the tables of sync {plan.sync} differ from those that were onboarded: {', '.join(sorted(differing))}",
             hint=f"run {plan.sync}__tables first, or take the change back",
@@ -163,8 +163,11 @@ def _require_same_tables(known: Sequence[SyncPlan], plan: SyncPlan) -> None:
     _refuse_altered(known, plan, ListChange())
 
 
-def _refuse_altered(known: Iterable[SyncPlan], plan: SyncPlan, change: ListChange) -> None:
-    if names := sorted({name for one in known for name in altered(one, plan, change)}):
+def _refuse_altered(known: Mapping[str, SyncPlan], plan: SyncPlan, change: ListChange) -> None:
+    """`known`: by destination the plan by which it was loaded. Of one that the plan does not go into, the transforms
+    that are its own are not looked at: the plan has none of them."""
+    now = {name: plan.held_by(name) if name in plan.destination_names else plan for name in known}
+    if names := sorted({name for at, one in known.items() for name in altered(one, now[at], change)}):
         raise Refused(
             f"{', '.join(names)} of {plan.sync} had another schema, or another transform, when they were loaded",
             hint=PARK_IT,
@@ -202,7 +205,7 @@ def open_tables(records: Records, plan: SyncPlan, run_id: str, again: Collection
             hint="edit the sync's list of tables, or name tables in `again` to load them once more",
             sync=plan.sync,
         )
-    _refuse_altered(carried.values(), plan, change)
+    _refuse_altered(carried, plan, change)
     plan = with_origins_of(carried, plan, change)
     records.start_run(run_id=run_id, sync=plan.sync, kind=RunKind.TABLES, plan_json=plan_to_json(plan))
     records.put_result(run_id, TABLES, change.as_json())
@@ -279,6 +282,9 @@ def onboarded_plan(records: Records, plan: SyncPlan) -> SyncPlan:
     carried = _carried(records, plan)
     plan = into_onboarded(records, plan)
     known = {table.name: table for one in carried.values() for table in one.tables}
+    # What destinations hold that have no transform of their own, as the newest load of any has it.
+    loaded = [run.plan for name, run in records.published_into(plan.sync).items() if name in carried]
+    shared = {table.name: table.transform for one in loaded for table in one.tables}
     everywhere = frozenset[str].intersection(*(one.table_names for one in carried.values()))
     if plan.table_names == everywhere:
         # A destination that was declared since, or taken out, gives no column another name.
@@ -287,8 +293,7 @@ def onboarded_plan(records: Records, plan: SyncPlan) -> SyncPlan:
             plan,
             source=replace(plan.source, name_limits=tuple(limits)),
             tables=tuple(
-                replace(table, table=known[table.name].table, transform=known[table.name].transform)
-                for table in plan.tables
+                replace(table, table=known[table.name].table, transform=shared[table.name]) for table in plan.tables
             ),
         )
         return _with_transforms(found, carried)
@@ -298,7 +303,8 @@ def onboarded_plan(records: Records, plan: SyncPlan) -> SyncPlan:
         before = next(iter(carried.values()))
         if before.table_names != everywhere:
             before = replace(before.only(everywhere), parked=before.parked)
-        return _with_transforms(replace(before, destinations=plan.destinations), carried)
+        tables = tuple(replace(table, transform=shared[table.name]) for table in before.tables)
+        return _with_transforms(replace(before, destinations=plan.destinations, tables=tables), carried)
     differing = ", ".join(sorted(plan.table_names ^ everywhere))
     how = "tables" if plan.streamed.destinations else "onboard"
     raise Refused(

@@ -9,9 +9,9 @@ from dataclasses import asdict
 from typing import Any
 
 from seamline import settings
-from seamline.domain.catalogue import table_to_json
+from seamline.domain.catalogue import Table, table_to_json
 from seamline.domain.errors import TransientError
-from seamline.domain.row_transform import RowTransform, transform_from_json, transform_to_json
+from seamline.domain.row_transform import Analysed, RowTransform, transform_from_json, transform_to_json
 from seamline.plan.model import SyncPlan
 from seamline.ports import Problem, Survey
 
@@ -21,29 +21,41 @@ _WITHIN_S = 300
 _SHOWN_LINES = 5
 
 
-def analysed(plan: SyncPlan, found: Survey) -> tuple[Mapping[str, RowTransform], Sequence[Problem]]:
-    """By name of table each transform with its target, and what is wrong with the others and with jobs, by file and
-    line.
+def analysed(plan: SyncPlan, found: Survey) -> tuple[Analysed, Sequence[Problem]]:
+    """Each transform of any destination with its target, and what is wrong with the others and with jobs, by file and
+    line. A job is analysed over the tables of each destination that holds them as no other does.
 
     TransientError: Spark did not answer.
     """
     tables = {table.name: table for table in found.tables}
+    held = [_transforms_at(plan, destination.name, tables) for destination in plan.destinations]
+    wanted = {(name, one.file): one for each in held for name, one in each.items()}
     asked = [
-        {"source": table_to_json(tables[one.name]), "transform": transform_to_json(one.transform)}
-        for one in plan.tables
-        if one.transform is not None and one.name in tables
+        {"source": table_to_json(tables[name]), "transform": transform_to_json(one)}
+        for (name, _), one in wanted.items()
     ]
-    jobs = [
-        {"name": one.name, "job": asdict(one.job), "tables": [table_to_json(tables[base]) for base in one.bases]}
-        for one in plan.derived
+    jobs: list[Mapping[str, Any]] = []
+    for one in plan.derived:
         # A parked table is not asked for, and a table that is not there is reported for itself.
-        if one.job is not None and tables.keys() >= set(one.bases)
-    ]
+        if one.job is None or not tables.keys() >= set(one.bases):
+            continue
+        for each in held:
+            files = {name: transform.file for name, transform in each.items() if name in one.bases}
+            bases = [table_to_json(tables[base]) for base in one.bases]
+            job = {"name": one.name, "job": asdict(one.job), "tables": bases, "transforms": files}
+            jobs += [job] if job not in jobs else []
     if not asked and not jobs:
         return {}, ()
     answer = _answer(json.dumps({"transforms": asked, "jobs": jobs}))
-    made = {one["table"]: transform_from_json(one["transform"]) for one in answer if "transform" in one}
-    return made, [_problem(one, mistake) for one in answer for mistake in one.get("mistakes", ())]
+    made = {(one["table"], one["file"]): transform_from_json(one["transform"]) for one in answer if "transform" in one}
+    problems = [_problem(one, mistake) for one in answer for mistake in one.get("mistakes", ())]
+    return made, list(dict.fromkeys(problems))
+
+
+def _transforms_at(plan: SyncPlan, destination: str, tables: Mapping[str, Table]) -> Mapping[str, RowTransform]:
+    """By table how this destination holds it, where that is not as the source does."""
+    held = plan.held_by(destination).tables
+    return {one.name: one.transform for one in held if one.transform is not None and one.name in tables}
 
 
 def _answer(question: str) -> list[Mapping[str, Any]]:

@@ -127,7 +127,7 @@ def test_destinations_are_asked_about_the_table_that_a_transform_makes_and_the_r
     assert run.plan.table("ledger_entry").transform == made
     assert run.plan.table("ledger_entry").definition == LEDGER
     (plan,) = asked
-    assert plan.at_destinations.table("ledger_entry").definition == made.target
+    assert plan.at_destination("warehouse").table("ledger_entry").definition == made.target
 
 
 def test_a_mistake_in_a_transform_stops_the_run_by_file_and_line(

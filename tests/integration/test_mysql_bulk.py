@@ -75,7 +75,7 @@ def staged(one: MySqlCaptured, tables: Sequence[str], *, lock: str = "none") -> 
         with reader.open_staged(WAREHOUSE, loads, 1) as (view,):
             return tuple(  # type: ignore[return-value]
                 {table: side.digests(Segment(table), run_key="bulk").get(0, SegmentDigest()) for table in tables}
-                for side in (source.views[0], view)
+                for side in (source.views_for(WAREHOUSE)[0], view)
             )
 
 

@@ -114,7 +114,7 @@ def read_and_compared(run: Run, *, tasks: int) -> None:
             loads = list(read.stage(destination))
             work = [Work(load.table, Segment(load.table.name), Segment(load.table.name)) for load in loads]
             with reader.open_staged(destination, loads, VIEWS) as staged:
-                verdicts = compare_tables(work, source=read.views, destination=staged)
+                verdicts = compare_tables(work, source=read.views_for(destination), destination=staged)
             assert [(one.verdict, one.source_rows) for one in verdicts] == [(Verdict.MATCH, ROWS)] * len(reads)
 
 

@@ -117,8 +117,9 @@ def verdicts_of(
     reader: SparkReader, read: SourceAtOnePosition, loads: list[Load]
 ) -> dict[str, tuple[Verdict, list[tuple[BreakType, str]]]]:
     work = [Work(load.table, Segment(load.table.name), Segment(load.table.name)) for load in loads]
-    with reader.open_staged(DESTINATION, loads, len(read.views)) as staged:
-        found = compare_tables(work, source=read.views, destination=staged)
+    views = read.views_for(DESTINATION)
+    with reader.open_staged(DESTINATION, loads, len(views)) as staged:
+        found = compare_tables(work, source=views, destination=staged)
     return {one.table: (one.verdict, [(b.type, b.key) for b in one.breaks]) for one in found}
 
 
@@ -136,7 +137,7 @@ def test_all_tables_stand_at_one_position_while_money_moves(
             assert {load.table.name for load in loads} == set(TABLES)
             assert {verdict for verdict, _ in verdicts_of(reader, read, loads).values()} == {Verdict.MATCH}
             seen.add(read.position.offset)
-            assert read.digest(Segment("account")).rows == SMALL.accounts
+            assert read.digest(Segment("account"), DESTINATION).rows == SMALL.accounts
         _check_books(warehouse, {load.table.name: load.staged_as for load in loads})
         assert {load.table.name: load.rows for load in loads}["empty_one"] == 0
     assert len(seen) == ROUNDS

@@ -114,8 +114,7 @@ class World:
     # the bulk read
     position = P
 
-    @property
-    def views(self) -> Sequence[Any]:
+    def views_for(self, destination: DestinationPlan) -> Sequence[Any]:
         faults = {"digests": self.source_fault} if self.source_fault else {}
         return [Views({t.name: DatedView(t, ROWS[t.name], position=P, faults=dict(faults)) for t in (ENTRY, ACCOUNT)})]
 
@@ -126,7 +125,7 @@ class World:
             Load(read.table, f"settlement_stage.{read.table.name}_1", len(self._staged(read))) for read in self.reads
         ]
 
-    def digest(self, segment: Segment) -> SegmentDigest:
+    def digest(self, segment: Segment, destination: DestinationPlan) -> SegmentDigest:
         raise AssertionError("the source is not read a second time")
 
     def _staged(self, read: TableRead) -> list[Row]:

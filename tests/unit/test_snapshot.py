@@ -123,8 +123,7 @@ class World:
 
     position_time = datetime(2026, 11, 20, 1, 2, 3, tzinfo=UTC)
 
-    @property
-    def views(self) -> Sequence[ReadView]:
+    def views_for(self, destination: DestinationPlan) -> Sequence[ReadView]:
         return [_Both(CONTENT)]
 
     def stage(self, destination: DestinationPlan) -> Sequence[Load]:
@@ -133,7 +132,7 @@ class World:
         self.steps.append("staged")
         return [Load(table.definition, f"{table.name}_1", len(self.staged[table.name])) for table in self.plan.tables]
 
-    def digest(self, segment: Segment) -> SegmentDigest:
+    def digest(self, segment: Segment, destination: DestinationPlan) -> SegmentDigest:
         if self.source_away:
             self.source_away = False
             raise TransientError("the source went away")

@@ -100,7 +100,7 @@ def test_a_plan_carries_the_query_and_what_was_found_of_it(tmp_path: Path) -> No
         _ = replace(plan.table("ledger_entry"), table=LEDGER).target
     analysed = replace(plan, tables=(TablePlan("client", None, CLIENT, MASKED),))
     assert plan_from_json(plan_to_json(analysed)) == analysed
-    (held,) = analysed.at_destinations.tables
+    (held,) = analysed.at_destination("warehouse").tables
     assert held == TablePlan("client", None, MASKED.target)
 
 
@@ -164,7 +164,7 @@ def test_business_date_and_totals_are_of_the_columns_that_the_query_makes(tmp_pa
     survey = Survey((ACCOUNT, LEDGER))
     names = tuple(one.name for one in LEDGER.columns)
     whole = of_ledger(names)
-    plan = compile_plan(declarations, "settlement", survey, transforms={"ledger_entry": whole})
+    plan = compile_plan(declarations, "settlement", survey, transforms={("ledger_entry", FILE): whole})
     assert plan.table("ledger_entry").target == whole.target
     without = of_ledger(tuple(name for name in names if name != "amount"))
     computed = replace(whole, columns=tuple(
@@ -172,7 +172,7 @@ def test_business_date_and_totals_are_of_the_columns_that_the_query_makes(tmp_pa
     ))  # fmt: skip
     for transform, cause in ((without, "no column `amount`"), (computed, f"`booked_at` is computed by {FILE}")):
         with pytest.raises(DeclarationsInvalid, match=cause):
-            compile_plan(declarations, "settlement", survey, transforms={"ledger_entry": transform})
+            compile_plan(declarations, "settlement", survey, transforms={("ledger_entry", FILE): transform})
 
 
 def test_another_query_is_an_altered_table_unless_it_is_loaded_again_with_the_same_columns(tmp_path: Path) -> None:

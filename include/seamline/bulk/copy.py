@@ -15,6 +15,7 @@ from seamline import registry
 from seamline.adapters.children import Message, running, set_table
 from seamline.adapters.hanging import SILENCE_S
 from seamline.bulk.fan_out import load_each
+from seamline.domain.catalogue import Table
 from seamline.domain.errors import InvariantViolated, SeamlineError
 from seamline.domain.row_transform import RowTransform
 from seamline.kinds.bulk import ArrowRows, BulkRead, PostgresCopy, StagedPlace, TableReaders, TableRows
@@ -32,19 +33,20 @@ CHILDREN_MAX = 1
 
 @dataclass(frozen=True, slots=True)
 class CopyTarget:
-    """Where a table goes, by connection ids: secrets are resolved where they are used."""
+    """Where a table goes, by connection ids: secrets are resolved where they are used. `transform`: what is made of its
+    rows for this destination."""
 
     place: StagedPlace
     destination: DestinationPlan
+    transform: RowTransform | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CopyItem:
-    """One table, which is read once, what is made of its rows, and where they go."""
+    """One table, which is read once, and where its rows go."""
 
     read: BulkRead
     targets: tuple[CopyTarget, ...]
-    transform: RowTransform | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +156,44 @@ def _disturbed(rows: TableRows, armed: Failpoints) -> TableRows:
     return replace(rows, batches=each(rows.batches))
 
 
-def _made_of(item: CopyItem, rows: TableRows) -> TableRows:
-    """The rows as destinations hold them."""
-    if item.transform is None:
+def _made_of(table: Table, transform: RowTransform | None, rows: TableRows) -> TableRows:
+    """The rows as a destination with this transform holds them."""
+    if transform is None:
         return rows
     if isinstance(rows, PostgresCopy):
-        raise InvariantViolated("rows in a native form cannot be transformed", table=item.read.table.name)
-    batches = target_rows(item.transform, item.read.table, rows.batches)
-    return ArrowRows(schema_of(item.transform.planned), batches)
+        raise InvariantViolated("rows in a native form cannot be transformed", table=table.name)
+    return ArrowRows(schema_of(transform.planned), target_rows(transform, table, rows.batches))
+
+
+class _Loads:
+    """The loads of one table into destinations that hold it by the same transform, which is applied once for them."""
+
+    def __init__(self, table: Table, transform: RowTransform | None) -> None:
+        self._table = table
+        self.transform = transform
+        self.targets: list[CopyTarget] = []
+        self._outcomes: list[int | SeamlineError] = []
+
+    def load(self, rows: TableRows) -> int:
+        """`fan_out.Load` of all of them. Raises where none of them has its rows."""
+        loads = [partial(sink_kind(to.destination.kind).load, to.destination, to.place) for to in self.targets]
+        self._outcomes = load_each(_made_of(self._table, self.transform, rows), loads)
+        return 0
+
+    def outcomes(self, ended: int | SeamlineError) -> Iterator[tuple[CopyTarget, int | SeamlineError]]:
+        """What became of each. `ended`: what became of `load`."""
+        for number, to in enumerate(self.targets):
+            yield to, ended if isinstance(ended, SeamlineError) else self._outcomes[number]
+
+
+def _by_transform(table: Table, targets: Sequence[CopyTarget]) -> list[_Loads]:
+    groups: list[_Loads] = []
+    for to in targets:
+        group = next((one for one in groups if one.transform == to.transform), None)
+        if group is None:
+            groups.append(group := _Loads(table, to.transform))
+        group.targets.append(to)
+    return groups
 
 
 def copy_one(readers: TableReaders, index: int, item: CopyItem, failed: dict[str, SeamlineError]) -> tuple[Copied, ...]:
@@ -175,18 +207,19 @@ def copy_one(readers: TableReaders, index: int, item: CopyItem, failed: dict[str
     targets = [to for to in item.targets if to.destination.name not in failed]
     if not targets:
         raise next(iter(failed.values()))
-    rows, armed = _made_of(item, readers.rows(index, proven=proofs.append)), registry.failpoints()
-    loads = [partial(sink_kind(to.destination.kind).load, to.destination, to.place) for to in targets]
+    rows, armed = readers.rows(index, proven=proofs.append), registry.failpoints()
+    groups = _by_transform(item.read.table, targets)
     try:
-        outcomes = load_each(rows if armed is None else _disturbed(rows, armed), loads)
+        ended = load_each(rows if armed is None else _disturbed(rows, armed), [group.load for group in groups])
     except SeamlineError as error:
         error.table = error.table or item.read.table.name
         raise
-    for to, outcome in zip(targets, outcomes, strict=True):
+    written: dict[str, int | SeamlineError] = {}
+    for to, outcome in (one for group, each in zip(groups, ended, strict=True) for one in group.outcomes(each)):
+        written[to.destination.name] = outcome
         if isinstance(outcome, SeamlineError):
             outcome.table = outcome.table or item.read.table.name
             failed[to.destination.name] = outcome
-    written = {to.destination.name: outcome for to, outcome in zip(targets, outcomes, strict=True)}
     return tuple(_copied(item, to, written.get(to.destination.name, 0), proofs[0], failed) for to in item.targets)
 
 

@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Protocol
 
 from seamline.bulk.copy import Copied, CopyGroup, CopyItem, CopyTarget, copy_one, grouped
+from seamline.domain.catalogue import Table
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import GateFailed, InvariantViolated, SeamlineError, TransientError
@@ -158,9 +159,8 @@ class SourceAtOnePosition:
         # Destinations that have not every table, though they had places for all.
         self.incomplete: set[str] = set()
 
-    @property
-    def views(self) -> Sequence[ReadView]:
-        return self._opened.views
+    def views_for(self, destination: DestinationPlan) -> Sequence[ReadView]:
+        return as_held(self._opened.views, self._plan.held_by(destination.name))
 
     @property
     def position(self) -> Position:
@@ -190,10 +190,12 @@ class SourceAtOnePosition:
                 raise InvariantViolated(
                     f"table {one.table} was read at {one.proof}, not at {self._opened.proof}", table=one.table
                 )
-        return [Load(r.table, done[r.table.name].staged_as, done[r.table.name].rows) for r in self._reads]
+        tables = _held_by(destination, self._plan, self._reads)
+        return [Load(table, done[table.name].staged_as, done[table.name].rows) for table in tables]
 
-    def digest(self, segment: Segment) -> SegmentDigest:
-        (total,) = self.views[0].digests(segment, run_key=_sync_key(self._plan)).values() or [SegmentDigest()]
+    def digest(self, segment: Segment, destination: DestinationPlan) -> SegmentDigest:
+        view = self.views_for(destination)[0]
+        (total,) = view.digests(segment, run_key=_sync_key(self._plan)).values() or [SegmentDigest()]
         return total
 
 
@@ -238,7 +240,6 @@ class RunReader:
         try:
             with source_kind(plan.source.kind).open_for_tasks(plan.source, wanted, tasks) as opened:
                 self._position = opened.position
-                opened = replace(opened, views=as_held(opened.views, plan))
                 here = opened.read_here and _Here(items, opened.read_here([item.read for item in items]))
                 read = SourceAtOnePosition(plan, reads, opened, here or tasks, without_place=without_place)
                 yield read
@@ -264,7 +265,7 @@ class RunReader:
     ) -> Iterator[Sequence[StagedView]]:
         """Views of the staged tables, which stand where they were read."""
         views = self._reads_back(destination).open_staged(
-            self._run.plan.at_destinations, destination, loads, count, position=self._read_at()
+            self._run.plan.at_destination(destination.name), destination, loads, count, position=self._read_at()
         )
         with _closing(views):
             yield views
@@ -273,7 +274,7 @@ class RunReader:
     def open_cut(self, destination: DestinationPlan, published: Sequence[PublishedTable]) -> Iterator[ReadView]:
         """A view of tables of a published cut, to be held against the source as it is now."""
         view = self._reads_back(destination).open_published(
-            self._run.plan.at_destinations, destination, published, position=self._read_at()
+            self._run.plan.at_destination(destination.name), destination, published, position=self._read_at()
         )
         with _closing([view]):
             yield view
@@ -291,32 +292,31 @@ class RunReader:
         self, reads: Sequence[TableRead], areas: Mapping[str, LoadArea]
     ) -> tuple[dict[str, Mapping[str, StagedPlace]], dict[str, SeamlineError]]:
         """By destination its places, and why the others have none. Raises where none has."""
-        tables = [read.table for read in reads]
         places: dict[str, Mapping[str, StagedPlace]] = {}
         without: dict[str, SeamlineError] = {}
-        for name, area in areas.items():
+        for destination in self._run.plan.destinations:
             try:
-                places[name] = area.create(tables)
+                tables = _held_by(destination, self._run.plan, reads)
+                places[destination.name] = areas[destination.name].create(tables)
             except SeamlineError as exc:
-                without[name] = exc
+                without[destination.name] = exc
         if not places:
             raise next(iter(without.values()))
         return places, without
 
     def _items(self, reads: Sequence[TableRead], places: Mapping[str, Mapping[str, StagedPlace]]) -> list[CopyItem]:
-        form, planned = form_for(self._run.plan.destinations), {one.name: one for one in self._run.plan.tables}
-        return [
-            CopyItem(
-                _bulk_read(planned[read.table.name], read, number, form),
-                tuple(
-                    CopyTarget(places[destination.name][read.table.name], destination)
-                    for destination in self._run.plan.destinations
-                    if destination.name in places
-                ),
-                planned[read.table.name].transform,
+        plan, form = self._run.plan, form_for(self._run.plan.destinations)
+        held = {one.name: plan.held_by(one.name) for one in plan.destinations if one.name in places}
+        items = []
+        for number, read in enumerate(reads):
+            name = read.table.name
+            targets = tuple(
+                CopyTarget(places[one.name][name], one, held[one.name].table(name).transform)
+                for one in plan.destinations
+                if one.name in places
             )
-            for number, read in enumerate(reads)
-        ]
+            items.append(CopyItem(_bulk_read(plan.table(name), read, number, form, targets), targets))
+        return items
 
 
 def longest_without_a_row_s(items: Sequence[CopyItem]) -> float:
@@ -325,7 +325,8 @@ def longest_without_a_row_s(items: Sequence[CopyItem]) -> float:
 
 
 def _rows_per_s(item: CopyItem) -> int:
-    return _FILTERED_ROWS_PER_S if item.transform is not None and item.transform.condition else _ROWS_PER_S
+    is_filtered = any(to.transform is not None and to.transform.condition for to in item.targets)
+    return _FILTERED_ROWS_PER_S if is_filtered else _ROWS_PER_S
 
 
 def form_for(destinations: Sequence[DestinationPlan]) -> Form:
@@ -334,11 +335,17 @@ def form_for(destinations: Sequence[DestinationPlan]) -> Form:
     return Form.NATIVE if take_native else Form.TYPED
 
 
-def _bulk_read(planned: TablePlan, read: TableRead, number: int, form: Form) -> BulkRead:
-    """How the source is read for what a destination shall hold of a table."""
-    if planned.transform is None:
-        return BulkRead(read.table, read.segment, number, form)
-    return BulkRead(planned.definition, read.segment, number, Form.TYPED)
+def _bulk_read(planned: TablePlan, read: TableRead, number: int, form: Form, targets: Sequence[CopyTarget]) -> BulkRead:
+    """How the source is read for what destinations shall hold of a table. Only what none of them has transformed is
+    read in a native form."""
+    is_transformed = any(to.transform is not None for to in targets)
+    return BulkRead(planned.definition, read.segment, number, Form.TYPED if is_transformed else form)
+
+
+def _held_by(destination: DestinationPlan, plan: SyncPlan, reads: Sequence[TableRead]) -> list[Table]:
+    """The tables of these reads as a destination holds them."""
+    held = plan.held_by(destination.name)
+    return [held.table(read.table.name).target for read in reads]
 
 
 @contextmanager

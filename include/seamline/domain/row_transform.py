@@ -79,6 +79,10 @@ class RowTransform:
         return self.target
 
 
+# Transforms that were analysed, by the table's name in the sync and the file as declared.
+Analysed = Mapping[tuple[str, str], RowTransform]
+
+
 def spark_type(column: Column) -> str:
     """The type by which a column is an input of an expression; "" of one that Spark does not hold exactly."""
     match column.kind:

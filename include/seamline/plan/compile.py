@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -11,7 +12,7 @@ from seamline.domain.catalogue import Kind, Table
 from seamline.domain.cut_job import CutJob, named_in
 from seamline.domain.errors import SchemaConflict
 from seamline.domain.names import NameLimit
-from seamline.domain.row_transform import Expression, RowTransform
+from seamline.domain.row_transform import Analysed, Expression, RowTransform
 from seamline.domain.table_places import TablePlace
 from seamline.plan.model import (
     BusinessDate,
@@ -67,13 +68,12 @@ def compile_plan(
     sync_name: str,
     survey: Survey | None = None,
     *,
-    transforms: Mapping[str, RowTransform] = MappingProxyType({}),
+    transforms: Analysed = MappingProxyType({}),
 ) -> SyncPlan:
     """The plan of one sync. Equal declarations and survey give an equal plan.
 
     With `survey` every table and column that the sync names is checked against it: DeclarationsInvalid with all faults.
-    Without, `TablePlan.definition` refuses; enough for DAGs and explain, not for a run. `transforms`: by name of table
-    those that were analysed.
+    Without, `TablePlan.definition` refuses; enough for DAGs and explain, not for a run.
     """
     sync = declarations.sync(sync_name)
     definitions = {table.name: table for table in survey.tables} if survey else {}
@@ -83,13 +83,21 @@ def compile_plan(
     return SyncPlan(
         sync=sync.sync,
         source=_source(declarations.sources[sync.source], sync, names, _limits(declarations, sync)),
-        destinations=tuple(destination_plan(declarations.destinations[name]) for name in sync.destinations),
+        destinations=tuple(
+            replace(
+                destination_plan(declarations.destinations[name]),
+                transforms=tuple(_transforms_of(declarations, sync, names, name, transforms)),
+            )
+            for name in sync.destinations
+        ),
         tables=tuple(
             TablePlan(
                 name,
                 BusinessDate(entry.business_date.column, entry.business_date.as_) if entry.business_date else None,
                 definitions.get(name),
-                transforms.get(name) or _declared_transform(declarations, entry.transform),
+                _row_transform(declarations, name, entry.transform, transforms)
+                if isinstance(entry.transform, str)
+                else None,
             )
             for name, entry in zip(names, sync.tables, strict=True)
             if entry.parked is None
@@ -115,8 +123,17 @@ def compile_plan(
     )
 
 
-def _declared_transform(declarations: Declarations, file: str | None) -> RowTransform | None:
-    return RowTransform(file, declarations.transforms[file]) if file else None
+def _transforms_of(
+    declarations: Declarations, sync: SyncSpec, names: Sequence[str], destination: str, transforms: Analysed
+) -> Iterator[tuple[str, RowTransform]]:
+    """By table what is declared for this destination alone."""
+    for name, entry in zip(names, sync.tables, strict=True):
+        if entry.parked is None and isinstance(entry.transform, dict) and destination in entry.transform:
+            yield name, _row_transform(declarations, name, entry.transform[destination], transforms)
+
+
+def _row_transform(declarations: Declarations, table: str, file: str, transforms: Analysed) -> RowTransform:
+    return transforms.get((table, file)) or RowTransform(file, declarations.transforms[file])
 
 
 def _derived(declarations: Declarations, entry: DerivedTable, tables: Sequence[str]) -> DerivedTablePlan:
@@ -140,8 +157,10 @@ def config_hash(declarations: Declarations, sync_name: str) -> str:
     canonical: list[Any] = [spec.model_dump(mode="json", by_alias=True) for spec in specs]
     for entry in canonical[0]["tables"]:
         # One without has the hash that it had before there were any.
-        if (file := entry.pop("transform")) is not None:
-            entry["transform"] = declarations.transforms[file]
+        if isinstance(named := entry.pop("transform"), str):
+            entry["transform"] = declarations.transforms[named]
+        elif named is not None:
+            entry["transform"] = {name: declarations.transforms[file] for name, file in named.items()}
     for entry in canonical[0]["derived"]:
         if (file := entry.pop("transform")) is not None:
             entry["transform"] = declarations.transforms[file]
@@ -196,30 +215,55 @@ def _nightly(spec: Nightly) -> NightlyPlan:
     )
 
 
-def _check_survey(
-    declarations: Declarations, sync: SyncSpec, survey: Survey, transforms: Mapping[str, RowTransform]
-) -> None:
+def _check_survey(declarations: Declarations, sync: SyncSpec, survey: Survey, transforms: Analysed) -> None:
     kinds = {name: declarations.destinations[name].kind for name in sync.destinations}
     carried = [
         (number, name) for number, name in enumerate(_names(declarations, sync)) if sync.tables[number].parked is None
     ]
-    held = _held(sync, survey, carried, transforms)
-    misfits = (*_misfits(sync, survey, carried, held, transforms), *_keyless_misfits(survey, kinds, carried))
+    held: dict[str, Mapping[str, Table]] = {}
+    found: dict[str, Sequence[tuple[Path_, str, str]]] = {}
+    for destination in sync.destinations:
+        made = _made_for(destination, sync, carried, transforms)
+        held[destination] = _held(destination, sync, survey, carried, made)
+        found[destination] = list(_misfits(sync, survey, carried, held[destination], made))
+    misfits = (*_by_destination(found), *_keyless_misfits(survey, kinds, carried))
     faults = [declarations.fault(sync.sync, path, cause, cure) for path, cause, cure in misfits]
     for name in sync.destinations:
-        found = declarations.destinations[name].misfits(held)
-        faults += [declarations.destination_fault(name, path, cause, cure) for path, cause, cure in found]
+        unfit = declarations.destinations[name].misfits(held[name])
+        faults += [declarations.destination_fault(name, path, cause, cure) for path, cause, cure in unfit]
     if faults:
         raise DeclarationsInvalid(faults)
 
 
+def _made_for(
+    destination: str, sync: SyncSpec, carried: Sequence[tuple[int, str]], transforms: Analysed
+) -> dict[str, RowTransform]:
+    """By table the analysed transform by which this destination holds it."""
+    files = ((name, sync.tables[number].transform_at(destination)) for number, name in carried)
+    found = ((name, transforms.get((name, file or ""))) for name, file in files)
+    return {name: one for name, one in found if one is not None}
+
+
+def _by_destination(found: Mapping[str, Sequence[tuple[Path_, str, str]]]) -> Iterator[tuple[Path_, str, str]]:
+    """Each misfit once. `found`: those of each destination. One that is not met in all names those where it is."""
+    for one in dict.fromkeys(one for each in found.values() for one in each):
+        where = [f"`{name}`" for name, each in found.items() if one in each]
+        path, cause, cure = one
+        yield path, cause if len(where) == len(found) else f"in destination {', '.join(where)}: {cause}", cure
+
+
 def _held(
-    sync: SyncSpec, survey: Survey, carried: Sequence[tuple[int, str]], transforms: Mapping[str, RowTransform]
+    destination: str,
+    sync: SyncSpec,
+    survey: Survey,
+    carried: Sequence[tuple[int, str]],
+    transforms: Mapping[str, RowTransform],
 ) -> dict[str, Table]:
-    """The tables as destinations hold them, without those whose transform could not be analysed."""
+    """The tables as this destination holds them, without those whose transform could not be analysed."""
     definitions = {table.name: table for table in survey.tables}
     found = {name: one.planned for name, one in transforms.items()}
-    unknown = {name for number, name in carried if sync.tables[number].transform and name not in transforms}
+    declared = {name for number, name in carried if sync.tables[number].transform_at(destination)}
+    unknown = declared - transforms.keys()
     return {name: found.get(name, table) for name, table in definitions.items() if name not in unknown}
 
 

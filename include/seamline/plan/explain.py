@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Sequence
 
+from seamline.domain.row_transform import RowTransform
 from seamline.domain.staged_cut import CutSource
 from seamline.plan.maintenance import CHORES
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, SyncPlan, TablePlan
@@ -106,9 +107,16 @@ def _from(plan: SyncPlan, name: str) -> str:
 
 def _table(plan: SyncPlan, name: str) -> str:
     entry = plan.table(name)
-    if entry.transform is not None:
-        return f"rows as {entry.transform.file} makes them, {_held(plan, entry)}"
+    own = [(one.name, dict(one.transforms)) for one in plan.destinations]
+    made = [f"{_made(held[name])} in {destination}" for destination, held in own if name in held]
+    if entry.transform is not None or made:
+        elsewhere = [_made(entry.transform)] if len(made) < len(own) else []
+        return f"{'; '.join([*made, *elsewhere])}, {_held(plan, entry)}"
     return _held(plan, entry)
+
+
+def _made(transform: RowTransform | None) -> str:
+    return f"rows as {transform.file} makes them" if transform is not None else "rows as the source has them"
 
 
 def _held(plan: SyncPlan, entry: TablePlan) -> str:

@@ -89,8 +89,9 @@ class DestinationPlan:
     their rows with; "" where that is the same. `origins`: by table the `Table.origin` of its load into this
     destination, where that is another than the plan's. `options`: what the kind's own keys say, by their names.
     `commit_every_ms`: the least time between two commits here, where the stream's own is less. `cuts_only`: it has no
-    live tables and no stream. `transforms`: by table what it was loaded with into this destination, where that is
-    another transform than the plan's: a change of it has joined in some destinations and not in all.
+    live tables and no stream. `transforms`: by table the transform by which this destination alone holds it, where that
+    is another one than the plan's: it was declared so, or a change of it has joined in some destinations and not in
+    all. None: it holds the source's rows.
     """
 
     name: str
@@ -287,16 +288,18 @@ class SyncPlan:
         kept = tuple(table for table in self.tables if table.name in tables)
         return dataclasses.replace(self, sync=f"{self.sync}{INCREMENTAL}{mark}", destinations=destinations, tables=kept)
 
-    @property
-    def at_destinations(self) -> "SyncPlan":
-        """The plan as destinations know it: each table as they hold it."""
-        return dataclasses.replace(self, tables=tuple(map(_as_held, self.tables)))
+    def at_destination(self, name: str) -> "SyncPlan":
+        """The plan as this destination knows it: each table as it holds it."""
+        held = self.held_by(name)
+        return dataclasses.replace(held, tables=tuple(map(_as_held, held.tables)))
 
     def held_by(self, destination: str) -> "SyncPlan":
-        """The plan with each table by the transform of its load into this destination: what its live tables hold."""
+        """The plan with each table by the transform by which this destination holds it. Its destinations have none of
+        their own any more: it is a plan for this one."""
         mine = dict(self.destination(destination).transforms)
         tables = (dataclasses.replace(one, transform=mine.get(one.name, one.transform)) for one in self.tables)
-        return dataclasses.replace(self, tables=tuple(tables))
+        destinations = (dataclasses.replace(one, transforms=()) for one in self.destinations)
+        return dataclasses.replace(self, tables=tuple(tables), destinations=tuple(destinations))
 
     def only(self, tables: Collection[str]) -> "SyncPlan":
         """The plan of these tables alone, without what is computed from others or added up of them."""
@@ -326,13 +329,14 @@ class SyncPlan:
 
     def of_stream(self, destination: str) -> "SyncPlan":
         """What a stream runs by: nothing that another destination, or an edit which does not concern it, changes. Its
-        tables have the origins of their loads into this destination."""
-        mine = self.destination(destination)
+        tables have the origins of their loads into this destination, and the transforms."""
+        held = self.held_by(destination)
+        mine = held.destination(destination)
         return dataclasses.replace(
-            self,
+            held,
             source=dataclasses.replace(self.source, name_limits=self._limits_in_use()),
             destinations=(dataclasses.replace(mine, origins=()),),
-            tables=tuple(_with_origin(table, dict(mine.origins)) for table in self.tables),
+            tables=tuple(_with_origin(table, dict(mine.origins)) for table in held.tables),
             config_hash="",
         )
 

@@ -100,15 +100,19 @@ def path_text(path: Path_) -> str:
 
 
 def _at(value: Any, place: Path_, steps: Sequence[str]) -> Iterator[tuple[Path_, Any]]:
-    """What stands below `value` at these steps; one that ends in `[]` leads to every item of a list."""
+    """What stands below `value` at these steps; one that ends in `[]` leads to every item of a list, one that ends in
+    `{}` to every value of a mapping."""
     if not steps:
         yield place, value
         return
-    key = steps[0].removesuffix("[]")
+    key = steps[0].removesuffix("[]").removesuffix("{}")
     inner = value.get(key) if isinstance(value, dict) else None
     if key == steps[0]:
         yield from _at(inner, (*place, key), steps[1:])
-    elif isinstance(inner, list):
+    elif steps[0].endswith("{}") and isinstance(inner, dict):
+        for name, item in inner.items():
+            yield from _at(item, (*place, key, name), steps[1:])
+    elif steps[0].endswith("[]") and isinstance(inner, list):
         for number, item in enumerate(inner):
             yield from _at(item, (*place, key, number), steps[1:])
 

@@ -1,6 +1,6 @@
 """Every setting of a sync with the value that holds, and whether somebody wrote it or it is the default."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -47,6 +47,8 @@ def _text(value: Any) -> str:
         return duration_text(value)
     if isinstance(value, BaseModel):
         return _entry(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_text(item)}" for key, item in value.items()) + "}"
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(_text(item) for item in value) or "none"
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -4,7 +4,15 @@ import re
 from datetime import timedelta
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainSerializer,
+    PlainValidator,
+    WithJsonSchema,
+)
 
 from seamline.domain.calendar import zone
 from seamline.domain.catalogue import NAME_BYTES_MAX
@@ -167,6 +175,19 @@ def _transform_file(value: str) -> str:
     return value
 
 
+def _transforms(value: object) -> str | dict[str, str]:
+    """One file for all destinations, or a file for each of those that are named."""
+    if isinstance(value, str):
+        return _transform_file(value)
+    files = value if isinstance(value, dict) else {}
+    if not files or not all(isinstance(part, str) for pair in files.items() for part in pair):
+        raise ValueError(
+            f"{redacted(value)} is no transform: write a file for all destinations, or below `transform:` a line"
+            " `<destination>: <file>` for each one that does not hold the source's rows"
+        )
+    return {name: _transform_file(file) for name, file in files.items()}
+
+
 def _why(value: str) -> str:
     """One line, as reports and terminals show it: nothing in it moves a cursor."""
     line = " ".join(value.split())
@@ -209,8 +230,25 @@ ConnectionId = Annotated[
 SchemaName = Annotated[
     str, AfterValidator(_schema), WithJsonSchema({"type": "string", "pattern": f"^{IDENTIFIER.pattern}$"})
 ]
-TransformFile = Annotated[
-    str, AfterValidator(_transform_file), WithJsonSchema({"type": "string", "pattern": f"^{TRANSFORM_FILE.pattern}$"})
+_TRANSFORM_SCHEMA = {"type": "string", "pattern": f"^{TRANSFORM_FILE.pattern}$"}
+TransformFile = Annotated[str, AfterValidator(_transform_file), WithJsonSchema(_TRANSFORM_SCHEMA)]
+# PlainValidator: of a union pydantic would report each type that a value is not.
+Transforms = Annotated[
+    str | dict[str, str],
+    PlainValidator(_transforms),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                _TRANSFORM_SCHEMA,
+                {
+                    "type": "object",
+                    "additionalProperties": _TRANSFORM_SCHEMA,
+                    "propertyNames": {"pattern": f"^{NAME.pattern}$"},
+                    "minProperties": 1,
+                },
+            ]
+        }
+    ),
 ]
 Why = Annotated[
     str, AfterValidator(_why), WithJsonSchema({"type": "string", "pattern": "\\S", "maxLength": WHY_LENGTH_MAX})

@@ -195,7 +195,7 @@ def read_folder(folder: Path) -> Folder:
     sources = {name: declared.spec for name, declared in read.sources.items()}
     for document in syncs:
         check_sync(document, sources=sources, destinations=destinations, expectations=suites)
-        check_transforms(document, folder)
+        check_transforms(document, folder, destinations)
     broken = {name for name, declared in read.syncs.items() if _faults_of(read, declared.document)}
     check_one_writer_per_table(syncs, destinations, broken=broken)
     check_names_of_cuts(syncs, destinations, broken=broken)

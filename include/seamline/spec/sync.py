@@ -17,6 +17,7 @@ from seamline.spec.fields import (
     TimeOfDay,
     TimeZone,
     TransformFile,
+    Transforms,
     Why,
 )
 
@@ -58,18 +59,23 @@ class TableEntry(Declared):
         None, description="How a row's business date is found; without it the nightly cut holds the table whole."
     )
 
-    transform: TransformFile | None = Field(
+    transform: Transforms | None = Field(
         None,
         description="File with one query in Spark SQL over the table, by its name in the sync: include/transforms/"
         "<name>.sql; or with a Python function `transform(frame)` that returns a DataFrame: include/transforms/"
         "<name>.py. Destinations hold what it makes of each row, and are proven against that. Left out they hold the"
-        " rows as they are.",
+        " rows as they are. Where destinations shall differ: a mapping of their names to such files; one that is not"
+        " named holds the rows as they are.",
     )
     parked: Why | None = Field(
         None,
         description="Why the table is left out for now: it is not carried, and each report says so with this text. Take"
         " the key out and it comes back, loaded again. Either way by a run of the DAG `<sync>__tables`.",
     )
+
+    def transform_at(self, destination: str) -> str | None:
+        """The file by which this destination holds the table; None where it holds the source's rows."""
+        return self.transform.get(destination) if isinstance(self.transform, dict) else self.transform
 
     @model_validator(mode="before")
     @classmethod

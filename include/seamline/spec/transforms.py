@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from seamline.spec.document import Document
-from seamline.spec.faults import guess
+from seamline.spec.faults import guess, redacted
+from seamline.spec.kinds import destination_models, takes_streams
 from seamline.spec.sync import SyncSpec
 
 _FOLDER = "transforms"
@@ -12,10 +13,12 @@ _FOLDER = "transforms"
 _BYTES_MAX = 1 << 20
 
 
-def check_transforms(document: Document, folder: Path) -> None:
-    """Add to a sync's document which files of transforms cannot be read. `folder`: of all declarations."""
-    for place, declared in document.texts("tables[].transform", "derived[].transform"):
-        if document.causes(place):
+def check_transforms(document: Document, folder: Path, destinations: Mapping[str, Document]) -> None:
+    """Add to a sync's document which files of transforms cannot be read, and which stand at a destination that cannot
+    have one of its own. `folder`: of all declarations. `destinations`: the declared ones."""
+    _check_destinations(document, destinations)
+    for place, declared in document.texts("tables[].transform", "tables[].transform{}", "derived[].transform"):
+        if not document.is_right(place[:3]):
             continue
         file = file_of(declared, folder)
         try:
@@ -31,11 +34,28 @@ def check_transforms(document: Document, folder: Path) -> None:
                 document.fault(place, f"{declared} {what}", "It holds one SELECT, or a Python function `transform`")
 
 
+def _check_destinations(document: Document, destinations: Mapping[str, Document]) -> None:
+    known = [name for _, name in document.texts("destinations[]")]
+    for place, _ in document.texts("tables[].transform{}"):
+        name = str(place[-1])
+        if name not in known:
+            document.fault(place, f"{redacted(name)} is no destination of this sync", guess(name, known))
+        elif name in destinations and not _takes_streams(destinations[name]):
+            what = f"`{name}` has cuts only: it holds a table as destinations do that are not named here"
+            document.fault(place, what, "Write a sync of its own for it, or one file for all destinations")
+
+
+def _takes_streams(destination: Document) -> bool:
+    """Also where its kind is not known, which is a fault of its own."""
+    kind = destination.value(("kind",))
+    return not isinstance(kind, str) or kind not in destination_models() or takes_streams(kind)
+
+
 def texts_of(syncs: Iterable[SyncSpec], folder: Path) -> Mapping[str, str]:
     """By path as declared the text of each file that these syncs name."""
     named: set[str | None] = set()
     for sync in syncs:
-        named.update(entry.transform for entry in sync.tables)
+        named.update(entry.transform_at(one) for entry in sync.tables for one in sync.destinations)
         named.update(entry.transform for entry in sync.derived)
     return {one: file_of(one, folder).read_text(encoding="utf-8") for one in sorted(filter(None, named))}
 

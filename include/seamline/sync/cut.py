@@ -157,7 +157,7 @@ def publish_cut(
     cut = replace(staged_cut(run, destination), checks=_checked(run, destination))
     found = _reconciled(run, cut, records.reconciliation(run.run_id, Scope.CUT, destination))
     wrong = _require_clean(run, cut, signed_by)
-    definitions = {table.name: table.target for table in run.plan.tables}
+    definitions = {table.name: table.target for table in run.plan.held_by(destination).tables}
     published = publisher.publish(cut, definitions=definitions, signed_by=signed_by if wrong else "")
     record = Cut(
         sync=cut.sync,

@@ -81,7 +81,7 @@ def join_stream(run: Run, destination: str, change: ListChange, *, tools: JoinTo
     did not come to one offset, or if the destination could not finish: what it has begun, only a repeat may end.
     """
     stream = run.plan.stream_id(destination)
-    beside = _snapshot_plan(run, change) if change.entering else None
+    beside = _snapshot_plan(run, change).held_by(destination) if change.entering else None
     joining = _joining(run, destination, change, beside)
     missed: NotCaughtUp | None = None
     with closing(tools.open_sink(run.plan)) as sink:

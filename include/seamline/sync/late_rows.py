@@ -34,7 +34,7 @@ def since_date_before(
         if not published:
             return ()
         with open_cut(destination, published) as cut:
-            return rows_since_cut(plan, published, source=source, cut=cut)
+            return rows_since_cut(plan.held_by(destination.name), published, source=source, cut=cut)
     except SeamlineError as exc:
         return not_looked_at(published, exc.message)
 

@@ -7,7 +7,7 @@ reads a cut sees what was compared.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
@@ -73,6 +73,7 @@ def take_live_cut(
     business_date = run.business_date
     if business_date is None:
         raise Refused(f"run {run.run_id} has no business date", hint="a nightly run is for a date", sync=run.sync)
+    run = replace(run, plan=run.plan.held_by(destination.name))
     started = tools.clock()
     # Before the barrier: what has ended by now has ended at P.
     ended_day(run.plan, business_date, at=started, clock="this machine's clock")

@@ -168,7 +168,9 @@ def take_cut(
         # What fails here is the platform database, and no destination.
         _leave_receipts(run, selection, there.values(), tools)
         late = {
-            one.name: since_date_before(run.plan, one, business_date, read.views[0], tools.date_before, tools.open_cut)
+            one.name: since_date_before(
+                run.plan, one, business_date, read.views_for(one)[0], tools.date_before, tools.open_cut
+            )
             for one in run.plan.destinations
             if one.name in there
         }
@@ -208,7 +210,7 @@ _Staged = tuple[StagedCut, Mapping[str, Load], Sequence[TableVerdict]]
 
 def _work(chosen: CutRead, load: Load) -> Work:
     """What is compared is the date's rows and not the table's: so many that they are worth dividing, or not."""
-    definition = replace(chosen.plan.target, rows_estimate=load.rows)
+    definition = replace(load.table, rows_estimate=load.rows)
     return Work(definition, chosen.segment, Segment(chosen.plan.name))
 
 
@@ -220,10 +222,11 @@ def _stage(
     reads = [chosen for chosen in selection.reads if chosen.plan.name in loads]
     if len(reads) != len(selection.reads):
         raise InvariantViolated(f"{len(selection.reads)} tables were to be staged, {len(reads)} were", sync=run.sync)
-    with tools.open_staged(destination, list(loads.values()), len(read.views)) as views:
+    source = read.views_for(destination)
+    with tools.open_staged(destination, list(loads.values()), len(source)) as views:
         work = [_work(each, loads[each.plan.name]) for each in reads]
         totals = run.plan.reconcile.control_totals
-        verdicts = compare_tables(work, source=read.views, destination=views, totals=totals)
+        verdicts = compare_tables(work, source=source, destination=views, totals=totals)
         verdicts = with_whole_digests(verdicts, work, views[0])
     cut = StagedCut(
         run_id=run.run_id,

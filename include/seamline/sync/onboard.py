@@ -30,11 +30,11 @@ def publish(run: Run, destination: str, *, sink: Sink) -> Commit:
     From the next commit on, every commit of the stream is a state that the source really had: all tables stand at one
     position, and the log goes on right after the low marker.
     """
-    snapshot = staged_snapshot(run)
+    snapshot, held = staged_snapshot(run), run.plan.held_by(destination)
     position = position_from_json(snapshot["position"])
     loads = [
         Load(
-            run.plan.table(load["table"]).target,
+            held.table(load["table"]).target,
             load["staged_as"],
             load["rows"],
             # A snapshot that was taken before digests were kept has none.
@@ -63,7 +63,7 @@ def publish(run: Run, destination: str, *, sink: Sink) -> Commit:
                 load.table.name,
                 position,
                 high_marker=snapshot["high_marker"],
-                fingerprint=run.plan.table(load.table.name).fingerprint,
+                fingerprint=held.table(load.table.name).fingerprint,
             )
             for load in loads
         ),

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class ReadAtOnePosition(Protocol):
-    """The source open for reading at one position: `views` for digests, and readers that move whole tables.
+    """The source open for reading at one position: views for digests, and readers that move whole tables.
 
     Every reader has proven in its own session that it stands at `position`.
     """
@@ -46,15 +46,16 @@ class ReadAtOnePosition(Protocol):
     def position_time(self) -> datetime:
         """The source's clock just after the views were open; UTC."""
 
-    @property
-    def views(self) -> Sequence[ReadView]: ...
+    def views_for(self, destination: DestinationPlan) -> Sequence[ReadView]:
+        """The source's views, with each table as this destination shall hold it."""
 
     def stage(self, destination: DestinationPlan) -> Sequence[Load]:
         """Move every table into staging tables of its own, with keys and indexes; a retried part leaves no rows
         twice."""
 
-    def digest(self, segment: Segment) -> SegmentDigest:
-        """The source's digest of a segment for a receipt, under the sync's own key."""
+    def digest(self, segment: Segment, destination: DestinationPlan) -> SegmentDigest:
+        """The source's digest, for a receipt under the sync's own key, of a segment as this destination shall hold
+        it."""
 
 
 class SnapshotRecords(Protocol):
@@ -105,7 +106,7 @@ def take_snapshot(run: Run, tools: SnapshotTools) -> Mapping[str, Any]:
         outcomes = in_each(plan.destinations, lambda destination: _stage(run, tools, read, destination))
         staged = {name: one for name, one in outcomes.items() if not isinstance(one, SeamlineError)}
         # What fails here is the source or the platform database, and no destination.
-        loads = {name: _with_receipts(run, tools, read, *one) for name, one in staged.items()}
+        loads = {name: _with_receipts(run, tools, read, plan.destination(name), *one) for name, one in staged.items()}
         position, moment = read.position, read.position_time
     snapshot = {
         "position": position_to_json(position),
@@ -170,8 +171,9 @@ def _stage(run: Run, tools: SnapshotTools, read: ReadAtOnePosition, destination:
     loads = read.stage(destination)
     tools.failpoints.reach("snap.chunk_staged")
     work = [Work(load.table, Segment(load.table.name), Segment(load.table.name)) for load in loads]
-    with tools.open_staged(destination, loads, len(read.views)) as staged:
-        verdicts = compare_tables(work, source=read.views, destination=staged)
+    views = read.views_for(destination)
+    with tools.open_staged(destination, loads, len(views)) as staged:
+        verdicts = compare_tables(work, source=views, destination=staged)
         verdicts = with_whole_digests(verdicts, work, staged[0])
     wrong = [verdict for verdict in verdicts if verdict.verdict is not Verdict.MATCH]
     if wrong:
@@ -189,10 +191,15 @@ def _stage(run: Run, tools: SnapshotTools, read: ReadAtOnePosition, destination:
 
 
 def _with_receipts(
-    run: Run, tools: SnapshotTools, read: ReadAtOnePosition, loads: Sequence[Load], verdicts: Sequence[TableVerdict]
+    run: Run,
+    tools: SnapshotTools,
+    read: ReadAtOnePosition,
+    destination: DestinationPlan,
+    loads: Sequence[Load],
+    verdicts: Sequence[TableVerdict],
 ) -> list[dict[str, Any]]:
     for load in loads:
-        digest = read.digest(Segment(load.table.name))
+        digest = read.digest(Segment(load.table.name), destination)
         receipt = Receipt(load.table.name, 0, load.staged_as, load.rows, digest, read.position)
         tools.records.put_receipt(run.run_id, receipt)
     return [

@@ -125,7 +125,7 @@ def compare_destination(
         barrier = Barrier(
             stream,
             director,
-            registry.compared_source(plan),
+            registry.compared_source(plan, destination),
             sink,
             lambda count: registry.destination_views(plan, destination, count),
             patience=Patience.of(plan),

@@ -25,7 +25,7 @@ def live_cut_tools(run: Run, destination: DestinationPlan, *, date_before: DateB
             barrier = Barrier(
                 plan.stream_id(destination.name),
                 director,
-                registry.compared_source(plan),
+                registry.compared_source(plan, destination.name),
                 sink,
                 pinning.open,
                 patience=Patience.of(plan),

@@ -109,14 +109,11 @@ def date_before_of(run: Run, records: Runs) -> DateBefore:
         with closing(registry.cuts(destination)) as cuts:
             published = cuts.date_before(run.sync, business_date)
 
-        def plan_of(run: Run) -> SyncPlan:
-            return run.plan.held_by(destination.name) if destination.cut_source is CutSource.LIVE else run.plan
-
         def made_by(one: PublishedTable) -> SyncPlan:
             known = {(cut.destination, cut.version): cut.run_id for cut in records.cuts(run.sync, one.business_date)}
             run_id = known.get((destination.name, one.version), run.run_id)
-            return plan_of(records.run(run_id))
+            return records.run(run_id).plan.held_by(destination.name)
 
-        return by_their_transforms(published, plan_of(run), made_by)
+        return by_their_transforms(published, run.plan.held_by(destination.name), made_by)
 
     return date_before

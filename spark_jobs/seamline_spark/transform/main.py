@@ -18,8 +18,9 @@ from seamline_spark.transform.job import AnalysedJob, analysed_job
 
 
 def main() -> int:
-    """`{"transforms": [{"source": …, "transform": …}], "jobs": [{"name": …, "job": …, "tables": […]}]}` by standard
-    input; the answer is the last line of standard output, a list with one entry for each of them, in this order."""
+    """`{"transforms": [{"source": …, "transform": …}], "jobs": [{"name": …, "job": …, "tables": […],
+    "transforms": {…}}]}` by standard input; the answer is the last line of standard output, a list with one entry for
+    each of them, in this order. `transforms` of a job: by table the file by which it is held where the job runs."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     asked = json.load(sys.stdin)
     session = open_session("seamline transform_plan")
@@ -34,11 +35,18 @@ def main() -> int:
 def _answers(session: SparkSession, asked: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """A job reads its tables as destinations hold them. It is not looked at where the transform of one is mistaken."""
     answers = [_answer(session, one) for one in asked["transforms"]]
-    made = {one["table"]: transform_from_json(one["transform"]).planned for one in answers if "transform" in one}
-    mistaken = {one["table"] for one in answers if "transform" not in one}
+    made = {
+        (one["table"], one["file"]): transform_from_json(one["transform"]).planned
+        for one in answers
+        if "transform" in one
+    }
     for one in asked["jobs"]:
-        tables = [made.get(table.name, table) for table in map(table_from_json, one["tables"])]
-        if mistaken.isdisjoint(table.name for table in tables):
+        held = set(one["transforms"].items())
+        if held <= made.keys():
+            tables = [
+                made.get((table.name, one["transforms"].get(table.name, "")), table)
+                for table in map(table_from_json, one["tables"])
+            ]
             answers.append(_answer_of_job(session, one["name"], job_from_json(one["job"]), tables))
     return answers
 

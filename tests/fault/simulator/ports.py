@@ -403,7 +403,9 @@ class StagedRead:
         self._view = view
         self._tables = tables
         self.position = view.position
-        self.views = [view]
+
+    def views_for(self, destination: DestinationPlan) -> Sequence[Tables]:
+        return [self._view]
 
     def stage(self, destination: DestinationPlan) -> Sequence[Load]:
         loads = []
@@ -416,5 +418,5 @@ class StagedRead:
             loads.append(Load(table, name, len(rows)))
         return loads
 
-    def digest(self, segment: Segment) -> SegmentDigest:
+    def digest(self, segment: Segment, destination: DestinationPlan) -> SegmentDigest:
         return SegmentDigest(len(self._view.rows_of(segment.table)))
