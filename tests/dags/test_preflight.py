@@ -1,5 +1,6 @@
 """The preflight task shows everything that is wrong at once: declarations, source, capture and destinations."""
 
+import json
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,11 @@ from seamline.spec.load import load_declarations
 from seamline_airflow import parts, transforms
 from seamline_airflow.operators.step import PreflightOperator
 from tests.dags import results
-from tests.unit.declared import SYNC, write_declarations
+from tests.unit.declared import DESTINATION, SYNC, write_declarations
 from tests.unit.test_plan import ACCOUNT, LEDGER
 from tests.unit.test_transformed_rows import FILE, QUERY, of_ledger
 
+JOB = "include/transforms/job.sql"
 UNKNOWN = Problem("database bank: there is no table `account`, did you mean `accounts`?", "correct it", table="account")
 
 
@@ -139,3 +141,34 @@ def test_a_mistake_in_a_transform_stops_the_run_by_file_and_line(
     with pytest.raises(AirflowFailException, match=r"transforms/ledger_entry.sql:3  id is of the key"):
         execute(plan_json)
     assert_was_not_opened(platform)
+
+
+def test_a_transform_of_one_destination_is_analysed_and_each_destination_is_asked_about_its_own_table(
+    platform: results.Platform, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = of_ledger(tuple(column.name for column in LEDGER.columns if column.name != "rate"), QUERY)
+    sync = SYNC.replace("[warehouse]", "[warehouse, lake]").replace(
+        "{name: ledger_entry,", f"{{name: ledger_entry, transform: {{lake: {FILE}}},"
+    )
+    sync = sync.replace("table: ledger_entry, sum: amount, by: [account_id, currency]", f"transform: {JOB}")
+    lake = DESTINATION.replace("warehouse", "lake", 1).replace("schema: settlement", "schema: lake")
+    files = {"syncs/settlement.yaml": sync, "destinations/lake.yaml": lake, "transforms/ledger_entry.sql": QUERY}
+    folder = write_declarations(tmp_path, {**files, "transforms/job.sql": "SELECT id FROM ledger_entry"})
+    monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(folder))
+    questions: list[Any] = []
+
+    def answer(question: str) -> Any:
+        questions.append(json.loads(question))
+        return [{"table": "ledger_entry", "file": FILE, "transform": transform_to_json(made)}]
+
+    monkeypatch.setattr(transforms, "_answer", answer)
+    use(monkeypatch, _Source(Survey((ACCOUNT, LEDGER))))
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(registry, "destination_problems", lambda plan, name: asked.update({name: plan}) or ())
+    run = platform.runs[execute(plan_to_json(compile_plan(load_declarations(folder), "settlement")))]
+    (question,) = questions
+    assert [one["transform"]["file"] for one in question["transforms"]] == [FILE]
+    assert [one["transforms"] for one in question["jobs"]] == [{}, {"ledger_entry": FILE}]
+    held = {"warehouse": LEDGER, "lake": made.target}
+    assert {name: plan.at_destination(name).table("ledger_entry").definition for name, plan in asked.items()} == held
+    assert {name: run.plan.held_by(name).table("ledger_entry").target for name in held} == held

@@ -9,7 +9,7 @@ import pytest
 from seamline.domain.cutover import Boundary
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import LedgerRow
-from seamline.domain.row_transform import RowTransform
+from seamline.domain.row_transform import Expression, RowTransform
 from seamline.domain.runs import PUBLISH, TABLES, RunKind, SyncState
 from seamline.plan.model import SyncPlan, TablePlan, plan_from_json, plan_to_json
 from seamline_airflow import cutover_state, runs
@@ -112,6 +112,36 @@ def test_each_destination_goes_by_the_transform_of_its_own_load_until_a_changed_
     assert transforms() == {"warehouse": (made, made), "archive": (None, None)}
     platform.put_result(CHANGED, PUBLISH, {"warehouse": "p", "archive": "p"})
     assert transforms() == {"warehouse": (made, made), "archive": (made, made)}
+
+
+def test_a_transform_of_one_destination_stays_its_own_and_a_change_of_it_alters_the_table_there(
+    platform: results.Platform,
+) -> None:
+    account, entry = results.plan().tables
+    first, second = (RowTransform("include/transforms/account.sql", text, account.definition) for text in "ab")
+    (warehouse,) = results.plan().destinations
+
+    def declared(transform: RowTransform) -> SyncPlan:
+        lake = replace(warehouse, name="lake", namespace="lake", transforms=(("account", transform),))
+        return results.plan(destinations=(warehouse, lake))
+
+    platform.start_run(run_id="o", sync="settlement", kind="onboard", plan_json=plan_to_json(declared(first)))
+    platform.put_result("o", PUBLISH, {"warehouse": "p", "lake": "p"})
+    # An edit counts once the table is loaded again.
+    found = runs.onboarded_plan(platform, declared(second))
+    assert found.table("account").transform is None
+    assert {name: found.held_by(name).table("account").transform for name in ("warehouse", "lake")} == {
+        "warehouse": None, "lake": first
+    }  # fmt: skip
+    assert runs.stream_plan(platform, declared(second), "warehouse").table("account").transform is None
+    assert runs.stream_plan(platform, declared(second), "lake").table("account").transform == first
+    literal = Expression("literal", "bigint", value="1")
+    third = replace(second, columns=(literal,))
+    carried = {**CARRIED, "lake": CARRIED["warehouse"]}
+    with pytest.raises(Refused, match="account of settlement had another schema, or another transform"):
+        runs.open_tables(platform, declared(third), CHANGED, ("ledger_entry",), carried)
+    runs.open_tables(platform, declared(third), CHANGED, ("account",), carried)
+    assert platform.runs[CHANGED].result[TABLES]["again"] == ["account"]
 
 
 def test_an_unchanged_list_is_refused_with_what_to_do(platform: results.Platform) -> None:

@@ -123,7 +123,9 @@ def transformed(run: Run) -> Run:
     assert (of_job.is_fatal, of_job.table) == (True, "wrong")
     assert re.search(r"include/transforms/wrong\.sql:2  ", of_job.what), of_job.what
     assert re.search(r"include/transforms/broken\.sql:2  upper.*: Upper is not among", problem.what), problem.what
-    plan = replace(plan, tables=tuple(replace(one, transform=made[one.name]) for one in wanted), derived=())
+    plan = replace(
+        plan, tables=tuple(replace(one, transform=made[one.name, one.transform.file]) for one in wanted), derived=()
+    )
     assert plan_from_json(plan_to_json(plan)) == plan
     return replace(run, plan=plan)
 
@@ -240,6 +242,19 @@ def test_a_changed_transformed_row_is_one_break_by_its_name(chain: Chain) -> Non
     }
 
 
+def cut_tools(chain: Chain, run: Run) -> CutTools:
+    reader = RunReader(run, tasks=1, copying_of=lambda groups, _: CopyingHere(groups))
+    return CutTools(
+        open_read=reader.open_read,
+        open_staged=reader.open_staged,
+        derive=cast(Any, None),
+        lateness=lambda *_: None,
+        date_before=lambda *_: (),
+        open_cut=reader.open_cut,
+        records=chain.store,
+    )
+
+
 def test_a_cut_holds_what_the_query_makes_of_the_rows_of_its_date(chain: Chain) -> None:
     day = date(2026, 3, 1)
     booked = replace(chain.plan.table("booked"), business_date=BusinessDate("day", "date"))
@@ -253,17 +268,7 @@ def test_a_cut_holds_what_the_query_makes_of_the_rows_of_its_date(chain: Chain) 
     chain.store.start_run(
         run_id=run.run_id, sync=run.sync, kind=run.kind, business_date=day, plan_json=plan_to_json(plan)
     )
-    reader = RunReader(run, tasks=1, copying_of=lambda groups, _: CopyingHere(groups))
-    tools = CutTools(
-        open_read=reader.open_read,
-        open_staged=reader.open_staged,
-        derive=cast(Any, None),
-        lateness=lambda *_: None,
-        date_before=lambda *_: (),
-        open_cut=reader.open_cut,
-        records=chain.store,
-    )
-    cut = take_conclusive_cut(run, tools)["warehouse"]
+    cut = take_conclusive_cut(run, cut_tools(chain, run))["warehouse"]
     (table,) = cut.tables
     assert (table.verdict, table.rows) == (Verdict.MATCH, 2)
     schema, name = plan.destination("warehouse").stage_namespace, table.staged_as
@@ -274,3 +279,34 @@ def test_a_cut_holds_what_the_query_makes_of_the_rows_of_its_date(chain: Chain) 
     (judged,) = (chain.store.reconciliation(run.run_id, "cut", "warehouse") or pytest.fail("not judged")).tables
     (total,) = judged.totals
     assert (total.source_rows, total.source_sum) == (2, 110)
+
+
+def test_one_read_is_cut_into_a_destination_of_transformed_rows_and_one_of_the_rows_of_the_source(chain: Chain) -> None:
+    """Row 101 is one that the query rejects."""
+    day = date(2026, 3, 1)
+    booked = replace(chain.plan.table("booked"), business_date=BusinessDate("day", "date"))
+    warehouse = chain.plan.destination("warehouse")
+    plain = replace(warehouse, name="plain", namespace="plain", transforms=(("booked", None),))
+    plan = replace(chain.plan, tables=(booked,), nightly=NightlyPlan(), destinations=(warehouse, plain))
+    plan = replace(plan, reconcile=ReconcilePlan())
+    run = Run(f"{plan.sync}/nightly/{day}/2", plan.sync, RunKind.NIGHTLY, day, plan, RunState.RUNNING)
+    chain.store.start_run(
+        run_id=run.run_id, sync=run.sync, kind=run.kind, business_date=day, plan_json=plan_to_json(plan)
+    )
+    cuts = take_conclusive_cut(run, cut_tools(chain, run))
+    columns = {}
+    for name, cut in cuts.items():
+        (table,) = cut.tables
+        assert (table.verdict, table.rows) == (Verdict.MATCH, {"warehouse": 2, "plain": 3}[name])
+        columns[name] = {
+            row[0]
+            for row in chain.query(
+                "SELECT column_name FROM information_schema.columns WHERE table_schema ="
+                f" '{plan.destination(name).stage_namespace}' AND table_name = '{table.staged_as}'"
+            )
+        }
+    assert columns == {
+        one.name: {column.name for column in plan.at_destination(one.name).table("booked").definition.columns}
+        for one in plan.destinations
+    }
+    assert columns["plain"] != columns["warehouse"]
