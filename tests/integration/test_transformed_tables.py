@@ -123,9 +123,8 @@ def transformed(run: Run) -> Run:
     assert (of_job.is_fatal, of_job.table) == (True, "wrong")
     assert re.search(r"include/transforms/wrong\.sql:2  ", of_job.what), of_job.what
     assert re.search(r"include/transforms/broken\.sql:2  upper.*: Upper is not among", problem.what), problem.what
-    plan = replace(
-        plan, tables=tuple(replace(one, transform=made[one.name, one.transform.file]) for one in wanted), derived=()
-    )
+    found = (replace(one, transform=made[one.name, f"include/transforms/{one.name}.sql"]) for one in wanted)
+    plan = replace(plan, tables=tuple(found), derived=())
     assert plan_from_json(plan_to_json(plan)) == plan
     return replace(run, plan=plan)
 
