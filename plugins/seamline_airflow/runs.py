@@ -11,6 +11,7 @@ from seamline.domain.catalogue import PARK_IT
 from seamline.domain.decision import DECISION, DecisionState, decision_from_json
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import LedgerRow
+from seamline.domain.row_transform import RowTransform
 from seamline.domain.runs import GATE, INTO, PUBLISH, TABLES, Cut, RunKind, RunState, SyncState
 from seamline.domain.verdict import Verdict
 from seamline.plan.list_change import ListChange, altered, list_change, with_origins_of
@@ -135,43 +136,70 @@ def part_of(plan: SyncPlan, names: Collection[str]) -> list[str]:
     return sorted(names) if plan.destination_names - set(names) else []
 
 
-def open_onboarding(records: Records, plan: SyncPlan, run_id: str, *, beside: Collection[str] = ()) -> None:
+def open_onboarding(records: Records, plan: SyncPlan, run_id: str, *, beside: SyncPlan | None = None) -> None:
     """Write the onboarding down. A sync that was onboarded before stays what it is until this run publishes: when it
     fails before that, the live tables, their stream and the nights go on as if it had never been tried. One that fails
     while it publishes leaves it unknown which tables are in place: nights wait until `publish` is cleared and done.
 
-    `beside`: the sync's destinations that are not the plan's. They, and the nights, do not notice. Refused unless the
-    sync's tables are those that it carries there; what one that was taken out has carried does not count.
+    `beside`: what is declared for the sync's destinations that are not the plan's. They, and the nights, do not notice.
+    Refused unless the sync's tables are those that it carries there; what one that was taken out has carried does not
+    count.
     """
     published = records.published_into(plan.sync)
     _refuse_another_schema(published, plan)
-    _require_same_tables({name: run.plan for name, run in published.items() if name in beside}, plan)
+    others = beside.into(published.keys()) if beside is not None else plan.into(())
+    _require_same_tables({one.name: published[one.name].plan for one in others.destinations}, plan, beside=others)
     records.start_run(run_id=run_id, sync=plan.sync, kind=RunKind.ONBOARD, plan_json=plan_to_json(plan))
-    records.put_result(run_id, INTO, sorted(plan.destination_names) if beside else [])
+    records.put_result(run_id, INTO, sorted(plan.destination_names) if beside is not None else [])
     if records.sync_state(plan.sync) is None:
         records.set_sync_state(plan.sync, SyncState.ONBOARDING)
 
 
-def _require_same_tables(known: Mapping[str, SyncPlan], plan: SyncPlan) -> None:
-    """A destination that comes later begins with the tables that the others have."""
+def _require_same_tables(known: Mapping[str, SyncPlan], plan: SyncPlan, *, beside: SyncPlan) -> None:
+    """A destination that comes later begins with the tables that the others have. `known`: by destination `beside` the
+    plan's the one by which it was loaded."""
     if differing := set[str]().union(*(one.table_names ^ plan.table_names for one in known.values())):
         raise Refused(
             f"the tables of sync {plan.sync} differ from those that were onboarded: {', '.join(sorted(differing))}",
             hint=f"run {plan.sync}__tables first, or take the change back",
             sync=plan.sync,
         )
-    _refuse_altered(known, plan, ListChange())
+    loaded = {name: one.held_by(name) for name, one in known.items()}
+    now = {name: _declared_beside(name, one, plan, beside) for name, one in loaded.items()}
+    _refuse_altered(loaded, now, ListChange(), sync=plan.sync)
 
 
-def _refuse_altered(known: Mapping[str, SyncPlan], plan: SyncPlan, change: ListChange) -> None:
-    """`known`: by destination the plan by which it was loaded. Of one that the plan does not go into, the transforms
-    that are its own are not looked at: the plan has none of them."""
-    now = {name: plan.held_by(name) if name in plan.destination_names else plan for name in known}
-    if names := sorted({name for at, one in known.items() for name in altered(one, now[at], change)}):
+def _declared_beside(destination: str, loaded: SyncPlan, plan: SyncPlan, beside: SyncPlan) -> SyncPlan:
+    """The plan with the transforms that are declared for a destination which it does not go into. Preflight has not
+    analysed those, but where one of the plan's destinations has the same file; else the text says whether it is the one
+    that was loaded."""
+    declared = {table.name: table.transform for table in beside.held_by(destination).tables}
+    before = {table.name: table.transform for table in loaded.tables}
+    analysed = {
+        (table.name, table.transform.file): table.transform
+        for one in plan.destinations
+        for table in plan.held_by(one.name).tables
+        if table.transform is not None
+    }
+
+    def meant(table: str) -> RowTransform | None:
+        wanted, known = declared.get(table), before.get(table)
+        if wanted is None or (table, wanted.file) in analysed:
+            return wanted and analysed[table, wanted.file]
+        return known if known is not None and known.text == wanted.text else wanted
+
+    return replace(plan, tables=tuple(replace(table, transform=meant(table.name)) for table in plan.tables))
+
+
+def _refuse_altered(
+    loaded: Mapping[str, SyncPlan], now: Mapping[str, SyncPlan], change: ListChange, *, sync: str
+) -> None:
+    """Both by destination."""
+    if names := sorted({name for at, one in loaded.items() for name in altered(one, now[at], change)}):
         raise Refused(
-            f"{', '.join(names)} of {plan.sync} had another schema, or another transform, when they were loaded",
+            f"{', '.join(names)} of {sync} had another schema, or another transform, when they were loaded",
             hint=PARK_IT,
-            sync=plan.sync,
+            sync=sync,
         )
 
 
@@ -205,7 +233,8 @@ def open_tables(records: Records, plan: SyncPlan, run_id: str, again: Collection
             hint="edit the sync's list of tables, or name tables in `again` to load them once more",
             sync=plan.sync,
         )
-    _refuse_altered(carried, plan, change)
+    now = {name: plan.held_by(name) if name in plan.destination_names else plan for name in carried}
+    _refuse_altered(carried, now, change, sync=plan.sync)
     plan = with_origins_of(carried, plan, change)
     records.start_run(run_id=run_id, sync=plan.sync, kind=RunKind.TABLES, plan_json=plan_to_json(plan))
     records.put_result(run_id, TABLES, change.as_json())

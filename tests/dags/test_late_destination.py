@@ -8,6 +8,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from seamline.domain.errors import Refused, TransientError
 from seamline.domain.ledger import StreamId
+from seamline.domain.row_transform import RowTransform
 from seamline.domain.runs import INTO, PUBLISH, RunKind, SyncState
 from seamline.plan.model import Run, SyncPlan, TablePlan, plan_from_json, plan_to_json
 from seamline.ports import WantedStream
@@ -201,12 +202,35 @@ def origins(wants: list[tuple[StreamId, str]]) -> dict[str, set[str]]:
 def test_it_begins_with_the_tables_that_the_others_have(platform: results.Platform) -> None:
     fewer = with_archive(tables=results.plan().tables[:1])
     with pytest.raises(Refused, match="differ from those that were onboarded: ledger_entry"):
-        runs.open_onboarding(platform, fewer.into(["archive"]), LATE, beside=["warehouse"])
+        runs.open_onboarding(platform, fewer.into(["archive"]), LATE, beside=fewer.into(["warehouse"]))
     account, *rest = with_archive().tables
     wider = replace(account, table=replace(account.definition, key=("id", "balance")))
-    other = with_archive(tables=(wider, *rest)).into(["archive"])
+    other = with_archive(tables=(wider, *rest))
     with pytest.raises(Refused, match="account of settlement had another schema"):
-        runs.open_onboarding(platform, other, LATE, beside=["warehouse"])
+        runs.open_onboarding(platform, other.into(["archive"]), LATE, beside=other.into(["warehouse"]))
+
+
+def test_it_may_hold_a_table_by_a_transform_of_its_own_where_those_of_the_others_stay_as_they_were_loaded(
+    platform: results.Platform,
+) -> None:
+    """What is declared of the others was not analysed: its text says whether it is what they were loaded with."""
+    account, entry = results.plan().tables
+    masked, edited = (RowTransform("include/transforms/account.sql", text) for text in ("SELECT 1", "SELECT 2"))
+    loaded = replace(account, transform=replace(masked, target=account.definition))
+    before = results.plan(tables=(loaded, entry))
+    platform.runs[FIRST] = replace(platform.runs[FIRST], plan=before)
+
+    def open_beside(transform: RowTransform | None) -> None:
+        (warehouse,) = results.plan().destinations
+        others = replace(warehouse, transforms=(("account", transform),))
+        beside = results.plan(destinations=(others,))
+        runs.open_onboarding(platform, with_archive().into(["archive"]), LATE, beside=beside)
+
+    for transform in (edited, None):
+        with pytest.raises(Refused, match="account of settlement had another schema, or another transform"):
+            open_beside(transform)
+    open_beside(masked)
+    assert platform.runs[LATE].result[INTO] == ["archive"]
 
 
 def test_what_a_destination_that_was_taken_out_has_carried_keeps_no_later_one_out(platform: results.Platform) -> None:

@@ -92,7 +92,10 @@ def altered(known: SyncPlan, now: SyncPlan, change: ListChange) -> list[str]:
 
 
 def _is_altered(before: TablePlan, after: TablePlan, *, is_again: bool) -> bool:
-    """One that is loaded again may come by another transform, if that makes the same columns."""
+    """One that is loaded again may come by another transform, if that makes the same columns. A transform that was not
+    analysed is none that a table was loaded with."""
+    if after.transform is not None and after.transform.target is None:
+        return True
     if alterations(before.definition, after.definition) or alterations(before.target, after.target):
         return True
     return before.fingerprint != after.fingerprint and not is_again

@@ -91,8 +91,9 @@ class PreflightOperator(StepOperator):
         if (fixed := runs.newest_take(store, self.run)) is not None:
             runs.require_declared(plan, fixed.plan.destination_names, run_id)
         names = plan.destination_names
-        beside = concerned(plan_from_json(self.plan_json), "onboard").destination_names - names
-        runs.open_onboarding(store, plan, run_id, beside=beside)
+        declared = concerned(plan_from_json(self.plan_json), "onboard")
+        others = declared.into(declared.destination_names - names)
+        runs.open_onboarding(store, plan, run_id, beside=others if others.destinations else None)
         self.log.info("into: %s", ", ".join(sorted(names)))
 
 
