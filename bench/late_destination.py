@@ -121,7 +121,7 @@ class Sync:
         """Into the destinations that are not onboarded yet, as the tasks of Airflow do it; the plan of the run."""
         into = runs.to_onboard(self.store, self.plan, ())
         plan, run_id = self.plan.into(into), f"{self.plan.sync}/onboard/-/{name}"
-        runs.open_onboarding(self.store, plan, run_id, beside=self.plan.destination_names - set(into))
+        runs.open_onboarding(self.store, plan, run_id, beside=self.plan.into(self.plan.destination_names - set(into)))
         self.bank.ensure(plan)
         job = [sys.executable, str(settings.load().root / "spark_jobs" / "snapshot_load.py"), "--run", run_id]
         done = subprocess.run(job, env=settings.process_environment(), capture_output=True, text=True, check=False)

@@ -14,9 +14,9 @@ from seamline_airflow import parts, transforms
 
 
 def preflight(plan: SyncPlan, *, beside: Sequence[DestinationPlan] = ()) -> tuple[SyncPlan, Sequence[Problem]]:
-    """The plan with the source's catalogue, and every problem: of the declarations, each with file and line, of the
-    source, the capture and the destinations, also of those `beside` the plan's. A plan without a catalogue comes only
-    beside a fatal problem."""
+    """The plan with the source's catalogue, also into the destinations `beside` its own, and every problem: of the
+    declarations, each with file and line, of the source, the capture and all of these destinations. A plan without a
+    catalogue comes only beside a fatal problem."""
     from seamline import registry
     from seamline.plan.compile import compile_plan
     from seamline.spec.faults import DeclarationsInvalid
@@ -36,7 +36,7 @@ def preflight(plan: SyncPlan, *, beside: Sequence[DestinationPlan] = ()) -> tupl
     declared = load_sync(settings.load().declarations / "syncs" / f"{plan.sync}.yaml")
     try:
         compiled = compile_plan(declared, plan.sync, found, transforms=made)
-        return compiled.into([one.name for one in plan.destinations]), problems
+        return compiled.into(everywhere.destination_names), problems
     except DeclarationsInvalid as exc:
         return plan, [*(Problem(fault.place_and_cause, fault.cure) for fault in exc.faults), *problems]
 

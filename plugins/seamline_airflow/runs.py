@@ -11,11 +11,11 @@ from seamline.domain.catalogue import PARK_IT
 from seamline.domain.decision import DECISION, DecisionState, decision_from_json
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import LedgerRow
-from seamline.domain.row_transform import RowTransform
-from seamline.domain.runs import GATE, INTO, PUBLISH, TABLES, Cut, RunKind, RunState, SyncState
+from seamline.domain.row_transform import RowTransform, transform_from_json, transform_to_json
+from seamline.domain.runs import CUT_TRANSFORMS, GATE, INTO, PUBLISH, TABLES, Cut, RunKind, RunState, SyncState
 from seamline.domain.verdict import Verdict
 from seamline.plan.list_change import ListChange, altered, list_change, with_origins_of
-from seamline.plan.model import Run, SyncPlan, plan_to_json
+from seamline.plan.model import Run, SyncPlan, TablePlan, plan_to_json
 from seamline.sync.cut import ended_day
 from seamline_airflow.nightly_form import asked
 from seamline_airflow.run_context import business_date, optional_business_date
@@ -136,21 +136,30 @@ def part_of(plan: SyncPlan, names: Collection[str]) -> list[str]:
     return sorted(names) if plan.destination_names - set(names) else []
 
 
-def open_onboarding(records: Records, plan: SyncPlan, run_id: str, *, beside: SyncPlan | None = None) -> None:
+def open_onboarding(
+    records: Records,
+    plan: SyncPlan,
+    run_id: str,
+    *,
+    beside: SyncPlan | None = None,
+    cuts: SyncPlan | None = None,
+) -> None:
     """Write the onboarding down. A sync that was onboarded before stays what it is until this run publishes: when it
     fails before that, the live tables, their stream and the nights go on as if it had never been tried. One that fails
     while it publishes leaves it unknown which tables are in place: nights wait until `publish` is cleared and done.
 
     `beside`: what is declared for the sync's destinations that are not the plan's. They, and the nights, do not notice.
     Refused unless the sync's tables are those that it carries there; what one that was taken out has carried does not
-    count.
+    count. `cuts`: the plan for its destinations of cuts only, as preflight has found it.
     """
     published = records.published_into(plan.sync)
     _refuse_another_schema(published, plan)
-    others = beside.into(published.keys()) if beside is not None else plan.into(())
-    _require_same_tables({one.name: published[one.name].plan for one in others.destinations}, plan, beside=others)
+    others = beside or plan.into(())
+    known = {one.name: published[one.name].plan for one in others.destinations if one.name in published}
+    _require_same_tables(known, plan, beside=others)
     records.start_run(run_id=run_id, sync=plan.sync, kind=RunKind.ONBOARD, plan_json=plan_to_json(plan))
-    records.put_result(run_id, INTO, sorted(plan.destination_names) if beside is not None else [])
+    records.put_result(run_id, INTO, sorted(plan.destination_names) if others.destinations else [])
+    records.put_result(run_id, CUT_TRANSFORMS, _cut_transforms(cuts or plan.into(())))
     if records.sync_state(plan.sync) is None:
         records.set_sync_state(plan.sync, SyncState.ONBOARDING)
 
@@ -203,13 +212,37 @@ def _refuse_altered(
         )
 
 
+def _cut_transforms(plan: SyncPlan) -> Mapping[str, Any]:
+    """As `CUT_TRANSFORMS` keeps it."""
+    return {
+        one.name: {
+            table.name: table.transform and transform_to_json(table.transform)
+            for table in plan.held_by(one.name).tables
+        }
+        for one in plan.cuts_only
+    }
+
+
+def _cut_transforms_of(run: Run) -> Mapping[str, Mapping[str, RowTransform | None]]:
+    """How destinations of cuts only hold the tables of this run. Runs of before had none that differ."""
+    found = {
+        name: {table: one and transform_from_json(one) for table, one in tables.items()}
+        for name, tables in (run.result.get(CUT_TRANSFORMS) or {}).items()
+    }
+    # Where a sync has no others, it is onboarded into these.
+    mine = {one.name: run.plan.held_by(one.name).tables for one in run.plan.cuts_only}
+    return found | {name: {table.name: table.transform for table in tables} for name, tables in mine.items()}
+
+
 def into_onboarded(records: Records, plan: SyncPlan) -> SyncPlan:
-    """The plan without the destinations that are declared and not onboarded yet. Those of cuts only need not be."""
+    """The plan without the destinations that are declared and not onboarded yet. Those of cuts only need not be, but
+    for one with transforms of its own that no preflight has analysed yet."""
     published = records.published_into(plan.sync)
     there = plan.streamed.destination_names & published.keys()
     if not there and not (plan.cuts_only and published):
         return plan
-    return plan.into(there | {one.name for one in plan.cuts_only})
+    analysed = {name for run in published.values() for name in _cut_transforms_of(run)}
+    return plan.into(there | {one.name for one in plan.cuts_only if not one.transforms or one.name in analysed})
 
 
 def watched(records: Records, sync: str, declared: Sequence[str]) -> tuple[str, ...]:
@@ -218,8 +251,17 @@ def watched(records: Records, sync: str, declared: Sequence[str]) -> tuple[str, 
     return tuple(name for name in declared if name in there) or tuple(declared)
 
 
-def open_tables(records: Records, plan: SyncPlan, run_id: str, again: Collection[str], ledgers: Ledgers) -> None:
-    """Write a run down that brings the running streams to the declared tables, with what it has to do.
+def open_tables(
+    records: Records,
+    plan: SyncPlan,
+    run_id: str,
+    again: Collection[str],
+    ledgers: Ledgers,
+    *,
+    cuts: SyncPlan | None = None,
+) -> None:
+    """Write a run down that brings the running streams to the declared tables, with what it has to do. `cuts`: the plan
+    for the sync's destinations of cuts only, as preflight has found it; nights go by their transforms afterwards.
 
     Refused where there is nothing to do. A run that changed the destination and died before it said so finds nothing
     to change there, and says so now.
@@ -227,7 +269,8 @@ def open_tables(records: Records, plan: SyncPlan, run_id: str, again: Collection
     require_enabled(records, plan.sync)
     change = list_change(plan, ledgers, again=again)
     carried = _carried(records, plan)
-    if not change and all(one.table_names == plan.table_names for one in carried.values()):
+    is_whole = all(one.table_names == plan.table_names for one in carried.values())
+    if not change and is_whole and not _cuts_differ(records, cuts):
         raise Refused(
             f"the streams of {plan.sync} carry exactly the declared tables",
             hint="edit the sync's list of tables, or name tables in `again` to load them once more",
@@ -238,6 +281,38 @@ def open_tables(records: Records, plan: SyncPlan, run_id: str, again: Collection
     plan = with_origins_of(carried, plan, change)
     records.start_run(run_id=run_id, sync=plan.sync, kind=RunKind.TABLES, plan_json=plan_to_json(plan))
     records.put_result(run_id, TABLES, change.as_json())
+    records.put_result(run_id, CUT_TRANSFORMS, _cut_transforms(cuts or plan.into(())))
+
+
+def _cuts_differ(records: Records, cuts: SyncPlan | None) -> bool:
+    """Whether nights hold a table by another transform than is declared for a destination of cuts only."""
+    if cuts is None:
+        return False
+    nights = _held_by_nights(records.published_into(cuts.sync), cuts)
+    return any(
+        _is_held_otherwise(table, nights.get(one.name, {}), is_own=table.name in dict(one.transforms))
+        for one in cuts.cuts_only
+        for table in cuts.held_by(one.name).tables
+    )
+
+
+def _is_held_otherwise(table: TablePlan, known: Mapping[str, RowTransform | None], *, is_own: bool) -> bool:
+    """A transform that is for all destinations changes with the loads of the others."""
+    before = known.get(table.name)
+    if not is_own:
+        return table.name in known and (before and before.file) != (table.transform and table.transform.file)
+    return table.name not in known or replace(table, transform=before).fingerprint != table.fingerprint
+
+
+def _held_by_nights(published: Mapping[str, Run], plan: SyncPlan) -> dict[str, dict[str, RowTransform | None]]:
+    """By destination of cuts only and by table the transform of the newest run that has the table."""
+    found: dict[str, dict[str, RowTransform | None]] = {}
+    names = {one.name for one in plan.cuts_only}
+    for run in published.values():
+        for name, tables in _cut_transforms_of(run).items():
+            if name in names:
+                found.setdefault(name, {}).update(tables)
+    return found
 
 
 def open_nightly(context: Mapping[str, Any], records: Records, plan: SyncPlan, run_id: str) -> None:
@@ -309,11 +384,13 @@ def onboarded_plan(records: Records, plan: SyncPlan) -> SyncPlan:
     A table that the destinations were loaded with by different transforms has each one's own (`SyncPlan.held_by`).
     """
     carried = _carried(records, plan)
-    plan = into_onboarded(records, plan)
+    plan, published = into_onboarded(records, plan), records.published_into(plan.sync)
     known = {table.name: table for one in carried.values() for table in one.tables}
     # What destinations hold that have no transform of their own, as the newest load of any has it.
-    loaded = [run.plan for name, run in records.published_into(plan.sync).items() if name in carried]
+    loaded = [run.plan for name, run in published.items() if name in carried]
     shared = {table.name: table.transform for one in loaded for table in one.tables}
+    own = {name: {table.name: table.transform for table in one.tables} for name, one in carried.items()}
+    own |= _held_by_nights(published, plan)
     everywhere = frozenset[str].intersection(*(one.table_names for one in carried.values()))
     if plan.table_names == everywhere:
         # A destination that was declared since, or taken out, gives no column another name.
@@ -325,7 +402,7 @@ def onboarded_plan(records: Records, plan: SyncPlan) -> SyncPlan:
                 replace(table, table=known[table.name].table, transform=shared[table.name]) for table in plan.tables
             ),
         )
-        return _with_transforms(found, carried)
+        return _with_transforms(found, own)
     # One that was refused before it knew what to change has asked for nothing.
     opened = records.latest_run(plan.sync, RunKind.TABLES, with_result=TABLES)
     if opened is not None and opened.state is not RunState.SUCCEEDED and not opened.is_published_everywhere:
@@ -333,7 +410,7 @@ def onboarded_plan(records: Records, plan: SyncPlan) -> SyncPlan:
         if before.table_names != everywhere:
             before = replace(before.only(everywhere), parked=before.parked)
         tables = tuple(replace(table, transform=shared[table.name]) for table in before.tables)
-        return _with_transforms(replace(before, destinations=plan.destinations, tables=tables), carried)
+        return _with_transforms(replace(before, destinations=plan.destinations, tables=tables), own)
     differing = ", ".join(sorted(plan.table_names ^ everywhere))
     how = "tables" if plan.streamed.destinations else "onboard"
     raise Refused(
@@ -343,18 +420,15 @@ def onboarded_plan(records: Records, plan: SyncPlan) -> SyncPlan:
     )
 
 
-def _with_transforms(plan: SyncPlan, carried: Mapping[str, SyncPlan]) -> SyncPlan:
-    """Each destination with the transforms of its own loads where they are not the plan's."""
+def _with_transforms(plan: SyncPlan, own: Mapping[str, Mapping[str, RowTransform | None]]) -> SyncPlan:
+    """Each destination with the transforms by which it holds tables, where they are not the plan's. `own`: by
+    destination and table."""
     shown = {table.name: table.transform for table in plan.tables}
-    own = {
-        name: tuple(
-            (table.name, table.transform)
-            for table in one.tables
-            if table.name in shown and table.transform != shown[table.name]
-        )
-        for name, one in carried.items()
+    differing = {
+        name: tuple((table, one) for table, one in tables.items() if table in shown and one != shown[table])
+        for name, tables in own.items()
     }
-    destinations = (replace(one, transforms=own.get(one.name, ())) for one in plan.destinations)
+    destinations = (replace(one, transforms=differing.get(one.name, ())) for one in plan.destinations)
     return replace(plan, destinations=tuple(destinations))
 
 
@@ -366,13 +440,17 @@ def stream_plan(records: Records, plan: SyncPlan, destination: str) -> SyncPlan:
 
 def _carried(records: Records, plan: SyncPlan) -> dict[str, SyncPlan]:
     """By destination of the plan the one by which its tables were published, the oldest first. Where none of them is
-    onboarded, it is known of others what tables the sync has."""
+    onboarded, it is known of others what tables the sync has. One of cuts only goes by those that have streams, where
+    there are such: its own onboarding is from before them, and no later run changes its list of tables."""
     published = records.published_into(plan.sync)
     if not published:
         raise Refused(f"sync {plan.sync} was never onboarded", hint=f"run {plan.sync}__onboard", sync=plan.sync)
     _refuse_another_schema(published, plan)
     plans = {name: _carried_into(run, name) for name, run in published.items()}
-    return {name: one for name, one in plans.items() if name in plan.destination_names} or plans
+    for wanted in (plan.streamed.destination_names, plan.destination_names):
+        if found := {name: one for name, one in plans.items() if name in wanted}:
+            return found
+    return plans
 
 
 def _carried_into(run: Run, destination: str) -> SyncPlan:

@@ -17,7 +17,8 @@ from seamline.plan.stages import RunsIn, all_stages
 from seamline.ports import Problem, Survey
 from seamline.spec.faults import DeclarationsInvalid
 from seamline.spec.load import Declarations, load_declarations
-from tests.unit.declared import DESTINATION, SOURCE, SYNC, write_declarations
+from tests.unit.declared import DESTINATION, SOURCE, SUITE, SYNC, write_declarations
+from tests.unit.test_declarations import NATIVE, OF_NATIVE
 
 ACCOUNT = Table("account", (Column("id", Kind.INTEGER, "bigint(20)", nullable=False, length=64),), ("id",))
 LEDGER = Table(
@@ -142,6 +143,41 @@ def test_what_the_catalogue_denies_is_reported_at_its_line(tmp_path: Path, misfi
     assert fault.line == line
     assert cause in fault.cause
     assert cure in fault.cure
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "argument", "column"),
+    [
+        ("{column: idd}", "column", "idd"),
+        ("{column_A: id, column_B: acount_id}", "column_B", "acount_id"),
+        ("{column_list: [id, idd]}", "column_list", "idd"),
+    ],
+)
+def test_a_check_of_a_column_that_the_table_lacks_is_reported_at_its_line(
+    tmp_path: Path, kwargs: str, argument: str, column: str
+) -> None:
+    folder = write_declarations(tmp_path, {"expectations/settlement.yaml": SUITE.replace("{column: id}", kwargs)})
+    with pytest.raises(DeclarationsInvalid) as caught:
+        compile_plan(load_declarations(folder), "settlement", Survey((ACCOUNT, LEDGER)))
+    (fault,) = caught.value.faults
+    assert (fault.file.relative_to(folder), fault.line) == (Path("expectations/settlement.yaml"), 3)
+    assert fault.path == f"checks[0].kwargs.{argument}"
+    assert (fault.cause, fault.cure[:12]) == (f"table ledger_entry has no column `{column}`", "Did you mean")
+
+
+def test_a_check_that_great_expectations_wrote_is_reported_at_its_line_too(tmp_path: Path) -> None:
+    suite = NATIVE.replace('"column": "id"', '"column": "idd"')
+    declarations = load_declarations(write_declarations(tmp_path, {**OF_NATIVE, "expectations/native.json": suite}))
+    with pytest.raises(DeclarationsInvalid) as caught:
+        compile_plan(declarations, "settlement", Survey((ACCOUNT, LEDGER)))
+    (fault,) = caught.value.faults
+    assert (fault.file.name, fault.line, fault.path) == ("native.json", 7, "expectations[0].kwargs.column")
+
+
+def test_a_check_may_write_a_column_as_great_expectations_finds_it(tmp_path: Path) -> None:
+    suite = SUITE.replace("{column: id}", """{column_list: [ID, '"amount"', "`rate`"]}""")
+    declarations = load_declarations(write_declarations(tmp_path, {"expectations/settlement.yaml": suite}))
+    compile_plan(declarations, "settlement", Survey((ACCOUNT, LEDGER)))
 
 
 def test_what_the_source_says_of_a_table_is_reported_at_its_line_beside_all_else(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from seamline.spec.load import load_declarations
 from seamline.values.arrow import schema_of
 from seamline.values.build import batch_of, rows_of
 from tests.log_topic import position, sync_plan
-from tests.unit.declared import DESTINATION, SYNC, write_declarations
+from tests.unit.declared import DESTINATION, SUITE, SYNC, write_declarations
 from tests.unit.test_memory_kind import NoCopying
 from tests.unit.test_plan import ACCOUNT, LEDGER
 from tests.unit.test_transformed_rows import CLIENT, FILE, MASKED, QUERY, of_ledger
@@ -82,11 +82,27 @@ def test_what_a_plan_says_of_one_destination_is_shown_and_counts_as_configuratio
     assert config_hash(other, "settlement") != plan.config_hash
 
 
+def test_a_destination_that_takes_cuts_only_may_hold_a_table_by_a_transform_of_its_own(tmp_path: Path) -> None:
+    declared = folder(tmp_path, f"\n      archive: {FILE}", destinations="warehouse, archive")
+    file = declared / "syncs/settlement.yaml"
+    # It can have neither.
+    file.write_text(file.read_text().replace("  expectations: settlement\n", "").partition("derived:")[0])
+    made = of_ledger(tuple(name for name in NAMES if name != "rate"))
+    plan = compile_plan(
+        load_declarations(declared),
+        "settlement",
+        Survey((ACCOUNT, LEDGER)),
+        transforms={("ledger_entry", FILE): made},
+    )
+    (archive,) = plan.cuts_only
+    assert plan.at_destination(archive.name).table("ledger_entry").definition == made.target
+    assert plan.streamed.at_destination("warehouse").table("ledger_entry").definition == LEDGER
+
+
 @pytest.mark.parametrize(
     ("transform", "line", "path", "cause"),
     [
         (f"\n      lake: {FILE}\n      leak: {FILE}", 10, ".leak", "'leak' is no destination of this sync"),
-        (f"\n      archive: {FILE}", 9, ".archive", "`archive` has cuts only"),
         ("\n      lake: include/transforms/none.sql", 9, ".lake", "there is no file include/transforms/none.sql"),
         ("\n      lake: none.sql", 8, "", "is no file of a transform"),
         ("\n      lake: 7", 8, "", "a mapping is no transform: write a file for all destinations"),
@@ -112,6 +128,18 @@ def test_a_column_that_one_destination_lacks_is_reported_with_that_destination(t
     assert {fault.path for fault in caught.value.faults} == {"reconcile.control_totals[0].sum", "derived[0].sum"}
     cause = "in destination `lake`: table ledger_entry has no column `amount`"
     assert {fault.cause for fault in caught.value.faults} == {cause}
+
+
+def test_a_check_of_a_column_that_one_destination_lacks_is_reported_with_that_destination(tmp_path: Path) -> None:
+    made = of_ledger(tuple(name for name in NAMES if name != "rate"))
+    declared = folder(tmp_path, f"\n      lake: {FILE}")
+    (declared / "expectations/settlement.yaml").write_text(SUITE.replace("{column: id}", "{column: rate}"))
+    with pytest.raises(DeclarationsInvalid) as caught:
+        survey = Survey((ACCOUNT, LEDGER))
+        compile_plan(load_declarations(declared), "settlement", survey, transforms={("ledger_entry", FILE): made})
+    (fault,) = caught.value.faults
+    assert (fault.file.parent.name, fault.line) == ("expectations", 3)
+    assert fault.cause == "in destination `lake`: table ledger_entry has no column `rate`"
 
 
 def test_a_change_for_one_destination_alters_the_table_there_alone(tmp_path: Path) -> None:

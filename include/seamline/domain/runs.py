@@ -22,6 +22,8 @@ TABLES = "tables"
 NOT_PUBLISHED = "not_published"
 # And into which destinations an onboarding goes, where these are not all of its sync.
 INTO = "into"
+# And how destinations of cuts only hold its tables: name → table → transform, None for the source's rows.
+CUT_TRANSFORMS = "cut_transforms"
 # And this: why it failed for good, by which task, with the cure; gone when the run goes on.
 FAILURE = "failure"
 # And what the checks of a staged cut said, for each destination; `checked_in` reads it.

@@ -31,13 +31,16 @@ from seamline.ports import Survey
 from seamline.spec.checks import seconds_of
 from seamline.spec.destination import Destination
 from seamline.spec.document import Path_
-from seamline.spec.faults import DeclarationsInvalid, guess
+from seamline.spec.expectations import Check
+from seamline.spec.faults import DeclarationsInvalid, Fault, guess
 from seamline.spec.kinds import keeps_keyless, name_limit, takes_streams
 from seamline.spec.load import Declarations
 from seamline.spec.source import DatabaseSource
 from seamline.spec.sync import DerivedTable, Nightly, SyncSpec
 from seamline.spec.table_names import name_in_sync
 
+# Arguments of expectations that name columns of the table.
+_COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list", "column_set")
 # Sums of these are exact; floating point sums depend on the order of addition and prove nothing.
 _EXACT = frozenset({Kind.INTEGER, Kind.UNSIGNED, Kind.DECIMAL})
 _KINDS_THAT_HOLD = {
@@ -228,11 +231,40 @@ def _check_survey(declarations: Declarations, sync: SyncSpec, survey: Survey, tr
         found[destination] = list(_misfits(sync, survey, carried, held[destination], made))
     misfits = (*_by_destination(found), *_keyless_misfits(survey, kinds, carried))
     faults = [declarations.fault(sync.sync, path, cause, cure) for path, cause, cure in misfits]
+    faults += _faults_of_checks(declarations, sync.reconcile.expectations, held)
     for name in sync.destinations:
         unfit = declarations.destinations[name].misfits(held[name])
         faults += [declarations.destination_fault(name, path, cause, cure) for path, cause, cure in unfit]
     if faults:
         raise DeclarationsInvalid(faults)
+
+
+def _faults_of_checks(
+    declarations: Declarations, suite: str | None, held: Mapping[str, Mapping[str, Table]]
+) -> Iterator[Fault]:
+    """Checks of the suite that name a column which a table of a destination lacks. `held`: the tables by destination.
+    What a query names is not known here, and neither are the columns of derived tables."""
+    if suite is None:
+        return
+    checks = declarations.expectations[suite].checks
+    found = {name: list(_misfits_of_checks(checks, tables)) for name, tables in held.items()}
+    for (_, number, argument), cause, cure in _by_destination(found):
+        yield declarations.check_fault(suite, int(number), str(argument), cause, cure)
+
+
+def _misfits_of_checks(checks: Sequence[Check], held: Mapping[str, Table]) -> Iterator[tuple[Path_, str, str]]:
+    for number, check in enumerate(checks):
+        if check.table not in held:
+            continue
+        names = [column.name for column in held[check.table].columns]
+        known = {name.casefold() for name in names}
+        for argument in _COLUMN_ARGUMENTS:
+            value = check.kwargs.get(argument)
+            for column in value if isinstance(value, list) else [value]:
+                # Great Expectations looks for it without regard to case and to quotes.
+                if isinstance(column, str) and column.strip('"`[]').casefold() not in known:
+                    what = f"table {check.table} has no column `{column}`"
+                    yield ("checks", number, argument), what, guess(column, names)
 
 
 def _made_for(

@@ -78,6 +78,7 @@ class Declarations:
     expectations: Mapping[str, ExpectationsSpec]
     documents: Mapping[str, Document] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     destination_documents: Mapping[str, Document] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    suite_documents: Mapping[str, Document] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     transforms: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
     def sync(self, name: str) -> SyncSpec:
@@ -92,6 +93,12 @@ class Declarations:
     def destination_fault(self, destination: str, path: Path_, cause: str, cure: str = "") -> Fault:
         """The same in a destination's file."""
         return _later(self.destination_documents.get(destination), f"{destination}.yaml", path, cause, cure)
+
+    def check_fault(self, suite: str, number: int, argument: str, cause: str, cure: str = "") -> Fault:
+        """The same in a suite's file, at an argument of its check of this number, from 0."""
+        known = self.suite_documents.get(suite)
+        checks = "expectations" if known is not None and known.file.suffix == ".json" else "checks"
+        return _later(known, f"{suite}.yaml", (checks, number, "kwargs", argument), cause, cure)
 
 
 def _later(known: Document | None, name: str, path: Path_, cause: str, cure: str) -> Fault:
@@ -195,7 +202,7 @@ def read_folder(folder: Path) -> Folder:
     sources = {name: declared.spec for name, declared in read.sources.items()}
     for document in syncs:
         check_sync(document, sources=sources, destinations=destinations, expectations=suites)
-        check_transforms(document, folder, destinations)
+        check_transforms(document, folder)
     broken = {name for name, declared in read.syncs.items() if _faults_of(read, declared.document)}
     check_one_writer_per_table(syncs, destinations, broken=broken)
     check_names_of_cuts(syncs, destinations, broken=broken)
@@ -334,6 +341,7 @@ def _declarations(
         expectations=_frozen(read.expectations, suites),
         documents=MappingProxyType({name: read.syncs[name].document for name in syncs}),
         destination_documents=MappingProxyType({name: read.destinations[name].document for name in destinations}),
+        suite_documents=MappingProxyType({name: read.expectations[name].document for name in suites}),
         transforms=MappingProxyType(_transforms(read, syncs)),
     )
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from seamline.spec.document import Document
 from seamline.spec.faults import guess, redacted
-from seamline.spec.kinds import destination_models, takes_streams
 from seamline.spec.sync import SyncSpec
 
 _FOLDER = "transforms"
@@ -13,10 +12,10 @@ _FOLDER = "transforms"
 _BYTES_MAX = 1 << 20
 
 
-def check_transforms(document: Document, folder: Path, destinations: Mapping[str, Document]) -> None:
-    """Add to a sync's document which files of transforms cannot be read, and which stand at a destination that cannot
-    have one of its own. `folder`: of all declarations. `destinations`: the declared ones."""
-    _check_destinations(document, destinations)
+def check_transforms(document: Document, folder: Path) -> None:
+    """Add to a sync's document which files of transforms cannot be read, and which stand at what is no destination of
+    it. `folder`: of all declarations."""
+    _check_destinations(document)
     for place, declared in document.texts("tables[].transform", "tables[].transform{}", "derived[].transform"):
         if not document.is_right(place[:3]):
             continue
@@ -34,21 +33,12 @@ def check_transforms(document: Document, folder: Path, destinations: Mapping[str
                 document.fault(place, f"{declared} {what}", "It holds one SELECT, or a Python function `transform`")
 
 
-def _check_destinations(document: Document, destinations: Mapping[str, Document]) -> None:
+def _check_destinations(document: Document) -> None:
     known = [name for _, name in document.texts("destinations[]")]
     for place, _ in document.texts("tables[].transform{}"):
         name = str(place[-1])
         if name not in known:
             document.fault(place, f"{redacted(name)} is no destination of this sync", guess(name, known))
-        elif name in destinations and not _takes_streams(destinations[name]):
-            what = f"`{name}` has cuts only: it holds a table as destinations do that are not named here"
-            document.fault(place, what, "Write a sync of its own for it, or one file for all destinations")
-
-
-def _takes_streams(destination: Document) -> bool:
-    """Also where its kind is not known, which is a fault of its own."""
-    kind = destination.value(("kind",))
-    return not isinstance(kind, str) or kind not in destination_models() or takes_streams(kind)
 
 
 def texts_of(syncs: Iterable[SyncSpec], folder: Path) -> Mapping[str, str]:

@@ -74,11 +74,13 @@ class PreflightOperator(StepOperator):
         declared = plan_from_json(self.plan_json)
         onboarded = concerned(declared, "onboard")
         beside = tuple(one for one in declared.cuts_only if one not in onboarded.destinations)
-        plan, problems = onboarding.preflight(self.concerned(context, store, onboarded), beside=beside)
+        asked = self.concerned(context, store, onboarded)
+        found, problems = onboarding.preflight(asked, beside=beside)
         log_problems(self.log, problems)
-        refuse_fatal(problems, sync=plan.sync)
+        refuse_fatal(problems, sync=asked.sync)
         run_id = runs.take_of(store, self.run)
-        self.open_run(context, store, plan, run_id)
+        cuts = found.into([one.name for one in beside])
+        self.open_run(context, store, found.into(asked.destination_names), run_id, cuts=cuts)
         return run_id
 
     def concerned(self, context: Any, store: Any, declared: SyncPlan) -> SyncPlan:
@@ -86,14 +88,14 @@ class PreflightOperator(StepOperator):
         asked = list(context["params"].get("destinations") or ())
         return declared.into(runs.fix_destinations(store, declared, self.run, asked))
 
-    def open_run(self, context: Any, store: Any, plan: SyncPlan, run_id: str) -> None:
+    def open_run(self, context: Any, store: Any, plan: SyncPlan, run_id: str, *, cuts: SyncPlan) -> None:
         # What preflight has read just now may be newer than the plan of this task.
         if (fixed := runs.newest_take(store, self.run)) is not None:
             runs.require_declared(plan, fixed.plan.destination_names, run_id)
         names = plan.destination_names
         declared = concerned(plan_from_json(self.plan_json), "onboard")
         others = declared.into(declared.destination_names - names)
-        runs.open_onboarding(store, plan, run_id, beside=others if others.destinations else None)
+        runs.open_onboarding(store, plan, run_id, beside=others, cuts=cuts)
         self.log.info("into: %s", ", ".join(sorted(names)))
 
 
@@ -103,9 +105,9 @@ class TablesPreflightOperator(PreflightOperator):
     def concerned(self, context: Any, store: Any, declared: SyncPlan) -> SyncPlan:
         return runs.into_onboarded(store, declared).streamed
 
-    def open_run(self, context: Any, store: Any, plan: SyncPlan, run_id: str) -> None:
+    def open_run(self, context: Any, store: Any, plan: SyncPlan, run_id: str, *, cuts: SyncPlan) -> None:
         again = list(context["params"].get("again") or ())
-        runs.open_tables(store, plan, run_id, again, onboarding.ledgers(plan))
+        runs.open_tables(store, plan, run_id, again, onboarding.ledgers(plan), cuts=cuts)
         self.log.info("to change: %s", json.dumps(store.run(run_id).result[TABLES]))
 
 
