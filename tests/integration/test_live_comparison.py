@@ -10,7 +10,7 @@ import pytest
 
 from seamline import registry
 from seamline.adapters.connections import Connection
-from seamline.cli.report import is_green
+from seamline.cli.status_text import is_green
 from seamline.domain.runs import Reconciliation
 from seamline.domain.verdict import BreakType, Verdict
 from seamline.plan.model import ControlTotalPlan, ParkedTable, ReconcilePlan, SyncPlan, plan_to_json

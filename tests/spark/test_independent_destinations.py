@@ -18,7 +18,7 @@ from seamline import registry
 from seamline.adapters.connections import Connection
 from seamline.bulk.read import RunReader
 from seamline.bulk.threads import CopyingHere
-from seamline.cli import report
+from seamline.cli import status_text
 from seamline.cli.status import look_at_streams, newest_verdicts
 from seamline.domain.calendar import last_ended
 from seamline.domain.ledger import LedgerRow
@@ -81,7 +81,7 @@ class Office:
         """The lines about streams that `./seamline status` prints, by destination."""
         streams = look_at_streams(self.hosts.store)
         cuts, live, zone, _ = newest_verdicts(self.hosts.store, self.plan.sync)
-        text = report.render(cuts, live, list(streams.states.values()), zone=zone)
+        text = status_text.render(cuts, live, list(streams.states.values()), zone=zone)
         lines = [line for line in text.splitlines() if line.startswith("stream ")]
         return {line.partition("@")[2].partition(":")[0]: line for line in lines}
 

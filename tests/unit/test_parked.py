@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from seamline.cli.main import main
-from seamline.cli.report import is_green, render
+from seamline.cli.status_text import is_green, render
 from seamline.domain.catalogue import PARK_IT
 from seamline.domain.cut_state import Headline
 from seamline.domain.cutover import Boundary

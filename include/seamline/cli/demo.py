@@ -9,7 +9,7 @@ from datetime import date
 
 from seamline import registry, settings
 from seamline.adapters.airflow_rest import AirflowRest
-from seamline.cli import report, status
+from seamline.cli import status, status_text
 from seamline.cli.up import print_airflow
 from seamline.demo import bank
 from seamline.demo.extras import EXTRAS, Extra, chosen
@@ -123,7 +123,7 @@ class Demo:
         """What is known where a run failed, before the error: a break is shown with its rows."""
         with suppress(SeamlineError), closing(registry.platform()) as store:
             found = status.newest_verdicts(store, SYNC)
-            sys.stdout.write(f"\n{report.render(found.cuts, found.live, zone=found.zone)}\n")
+            sys.stdout.write(f"\n{status_text.render(found.cuts, found.live, zone=found.zone)}\n")
         print_airflow(self.layout)
 
     def show(self, dates: list[date]) -> int:
@@ -142,11 +142,11 @@ class Demo:
         with closing(registry.platform()) as store:
             found, streams = status.newest_verdicts(store, sync), status.look_at_streams(store)
         cuts = [one for one in found.cuts if one.business_date in dates]
-        text = report.render(
+        text = status_text.render(
             cuts, found.live, streams.of(sync, found.destinations), findings=streams.findings, zone=found.zone
         )
         sys.stdout.write(f"\n{text}\n")
-        agrees = is_complete(plan, cuts, found.live, dates) and report.is_green(cuts, found.live)
+        agrees = is_complete(plan, cuts, found.live, dates) and status_text.is_green(cuts, found.live)
         if agrees and (left_out := left_out_in_words(cuts)):
             sys.stdout.write(f"{left_out}\n")
         return agrees

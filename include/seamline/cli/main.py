@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("up", "start the local stack"),
     "down": ("down", "stop the local stack"),
     "status": ("status", "verdicts, positions and lag of every sync"),
+    "report": ("report", "the report of one business date, as text or as a file"),
     "stream": ("stream", "pause, resume or restart the streams of a sync"),
     "capture": ("capture", "give up the capture of a source that cannot go on"),
     "ps": ("ps", "the processes of the local stack"),

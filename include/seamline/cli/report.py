@@ -1,135 +1,112 @@
-"""The verdicts of a sync as text for a terminal: verdict first, then numbers, then detail. Pure."""
+"""The report of one business date, on the terminal or as a file: verdict, completeness, control totals with their
+differences, the rows that differ, checks, decision and versions.
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, tzinfo
-from decimal import Decimal
-from types import MappingProxyType
+Exit code 0 only if the cut of the date is clean and published; 1 if it is not, or if there is none. What is on its way
+is no fault.
+"""
 
-from seamline.domain.calendar import moment_in_words
-from seamline.domain.cut_state import CutState, Headline, failure_of, of_live
-from seamline.domain.date_before import late_in_words
-from seamline.domain.ledger import StreamId
-from seamline.domain.runs import Reconciliation
-from seamline.domain.verdict import ControlTotal, TableVerdict, nothing_compared
-from seamline.sync.stream_state import StreamState
-from seamline.sync.under_way import Note
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from datetime import date
+from pathlib import Path
+from zoneinfo import ZoneInfo
 
-BREAKS_SHOWN = 5
-# As wide as the longest headline and a gap.
-_VERDICT = max(len(word) for word in Headline) + 2
+from seamline import registry, settings
+from seamline.domain.cut_state import CutState
+from seamline.domain.errors import ConfigError
+from seamline.platform.store import PlatformStore
+from seamline.report import documents, lines, texts
+from seamline.report.blocks import Report
+from seamline.report.contents import report_of
+from seamline.report.printed import to_pdf
+from seamline.report.spreadsheet import to_xlsx
+from seamline.spec.faults import guess
+from seamline.spec.load import declared_destinations
+from seamline.sync import headline
+from seamline.sync.shown_order import by_run
 
-
-def is_green(cuts: Iterable[CutState], live: Iterable[Reconciliation]) -> bool:
-    """Whether every cut is clean and published, and every live table MATCH; those that are parked, or left out of a cut
-    for a reason, make it partial and not wrong. Of nothing: no."""
-    words = [*(one.headline for one in cuts), *(of_live(one) for one in live)]
-    return bool(words) and all(word in (Headline.MATCH, Headline.PARTIAL) for word in words)
-
-
-def render(
-    cuts: Sequence[CutState],
-    live: Sequence[Reconciliation],
-    streams: Sequence[StreamState] = (),
-    *,
-    findings: Mapping[StreamId, int] = MappingProxyType({}),
-    zone: tzinfo = UTC,
-) -> str:
-    """The report of one sync: the live tables, then its business dates from the newest on, then its streams."""
-    blocks = ["\n".join(_live(one, zone)) for one in live]
-    blocks += ["\n".join(_cut(one, zone)) for one in sorted(cuts, key=lambda one: one.business_date, reverse=True)]
-    if not blocks:
-        blocks = [f"{Headline.NOT_RUN:<{_VERDICT}}nothing was reconciled yet"]
-    if streams:
-        blocks.append("\n".join(_stream(state, findings.get(state.stream, 0), zone) for state in streams))
-    return "\n\n".join(blocks)
+Writer = Callable[[Report, Sequence[CutState]], bytes]
+_TEXT = "text"
+_WRITERS: Mapping[str, Writer] = {
+    _TEXT: lambda report, _: texts.to_terminal(report).encode(),
+    "md": lambda report, _: texts.to_markdown(report).encode(),
+    "json": lambda _, cuts: documents.to_text(cuts).encode(),
+    "csv": lambda _, cuts: lines.to_csv(cuts, ()).encode(),
+    "xlsx": lambda report, _: to_xlsx(report),
+    "pdf": lambda report, _: to_pdf(report),
+}
+_NO_TEXT = ("xlsx", "pdf")
 
 
-def noted(notes: Iterable[Note]) -> str:
-    """What goes on in a sync, and what waits for its first load: a line each."""
-    return "".join(f"{one.word:<{_VERDICT}}{one.text}\n" for one in notes)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sync")
+    parser.add_argument("--date", required=True, metavar="DATE", help="business date, as 2026-11-19")
+    parser.add_argument("--version", type=int, help="the take that published this version; left out: the newest take")
+    parser.add_argument("--format", choices=list(_WRITERS), help="left out: by the name of FILE, else text")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="left out: the terminal")
 
 
-def _stream(state: StreamState, findings: int, zone: tzinfo) -> str:
-    found = f"\n  {findings:,} FINDINGS" if findings else ""
-    return f"stream {state.stream}: {state.in_words(zone)}{found}"
+def run(args: argparse.Namespace) -> int:
+    day, kind = _day(args.date), args.format or _kind_of(args.output)
+    with closing(registry.platform()) as store:
+        takes = _takes(store, args.sync, day)
+        cuts = _chosen(takes, day, args.version)
+        report = _report(store, args.sync, day, cuts, takes)
+    _put(_WRITERS[kind](report, cuts), report, kind, args.output)
+    return 0 if report.verdict in headline.WELL else 1
 
 
-def _live(found: Reconciliation, zone: tzinfo) -> Iterator[str]:
-    yield _title(of_live(found), found.sync, found.destination, "live tables", is_partial=found.is_partial)
-    if failure := failure_of(found.evidence):
-        for line in failure.lines(zone):
-            yield f"{'':<{_VERDICT}}{line}"
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError as exc:
+        raise ConfigError(f"{text!r} is not a business date", hint="write it as 2026-11-19") from exc
+
+
+def _kind_of(output: Path | None) -> str:
+    suffix = output.suffix.removeprefix(".") if output else ""
+    return suffix if suffix in _WRITERS else _TEXT
+
+
+def _takes(store: PlatformStore, sync: str, day: date) -> Sequence[CutState]:
+    """Every take of the date, the newest first. ConfigError for a sync that nobody declares and nothing is kept of."""
+    declarations = settings.load().declarations
+    takes = by_run(store.takes(sync, day), declared_destinations(declarations, sync))
+    known = sorted(file.stem for file in (declarations / "syncs").glob("*.yaml"))
+    if not takes and sync not in known:
+        raise ConfigError(f"there is no sync `{sync}`", hint=guess(sync, known))
+    return takes
+
+
+def _chosen(takes: Sequence[CutState], day: date, version: int | None) -> Sequence[CutState]:
+    """The newest take, or the one that published the version, in each destination."""
+    if version is None:
+        return [one for one in takes if one.run_id == takes[0].run_id]
+    chosen = [one for one in takes if one.publication.version == version]
+    if not chosen:
+        there = sorted({one.publication.version for one in takes if one.publication.version is not None})
+        known = f"{day} has {', '.join(map(str, there))}" if there else f"nothing is published of {day}"
+        raise ConfigError(f"there is no version {version} of {day}", hint=known)
+    return chosen
+
+
+def _report(store: PlatformStore, sync: str, day: date, cuts: Sequence[CutState], takes: Sequence[CutState]) -> Report:
+    guarantees = {one: store.run(one).plan.guarantee for one in {cut.run_id for cut in cuts}}
+    return report_of(sync, cuts, about=day, takes=takes, zone=ZoneInfo(store.timezone(sync)), guarantees=guarantees)
+
+
+def _put(content: bytes, report: Report, kind: str, output: Path | None) -> None:
+    if output is None:
+        if kind in _NO_TEXT and sys.stdout.isatty():
+            raise ConfigError(f"{kind} is nothing for a terminal", hint="--output FILE writes it into a file")
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content)
         return
-    yield from _compared(found, zone)
-
-
-def _cut(state: CutState, zone: tzinfo) -> Iterator[str]:
-    what = f"business date {state.business_date}"
-    yield _title(state.shown, state.sync, state.destination, what, is_partial=state.partial)
-    if state.is_green:
-        yield f"{'':<{_VERDICT}}{' · '.join(state.lines(zone))}"
-    else:
-        for line in state.lines(zone):
-            yield f"{'':<{_VERDICT}}{line}"
-    if state.found:
-        yield from _compared(state.found, zone)
-
-
-def _title(headline: Headline, sync: str, destination: str, what: str, *, is_partial: bool) -> str:
-    return f"{headline:<{_VERDICT}}{sync} → {destination}, {what}{', partial' if is_partial else ''}"
-
-
-def _compared(found: Reconciliation, zone: tzinfo) -> Iterator[str]:
-    moment = found.position_time
-    committed = f", committed {moment_in_words(moment, zone)}" if moment else ""
-    compared = f"compared {moment_in_words(found.ended_at, zone)}"
-    yield f"{'':<{_VERDICT}}at {found.position or 'no position'}{committed}; {compared}"
-    if hollow := nothing_compared(found.tables):
-        yield f"{'':<{_VERDICT}}{hollow}"
-    width = max((len(table.table) for table in found.tables), default=0)
-    for table in found.tables:
-        yield from _table(table, width)
-    for line in late_in_words(found.evidence):
-        yield f"  {'LATE':<{_VERDICT}}{line}"
-
-
-def _table(table: TableVerdict, width: int) -> Iterator[str]:
-    line = f"  {table.verdict:<{_VERDICT}}{table.table:<{width}}  {_rows(table)}"
-    yield f"{line}  {table.reason}".rstrip()
-    margin = " " * (width + 4 + _VERDICT)
-    for total in table.totals:
-        yield f"{margin}{_total(total)}"
-    for one in table.breaks[:BREAKS_SHOWN]:
-        yield f"{margin}{one.type}: {one.key}{_values(one.source, one.destination)}"
-    hidden = table.breaks_total - min(len(table.breaks), BREAKS_SHOWN)
-    if hidden > 0:
-        yield f"{margin}and {hidden:,} more"
-
-
-def _rows(table: TableVerdict) -> str:
-    if table.source_rows is None or table.destination_rows is None:
-        return ""
-    if table.source_rows == table.destination_rows:
-        return f"{table.source_rows:,} rows on both sides"
-    return f"{table.source_rows:,} rows in the source, {table.destination_rows:,} in the destination"
-
-
-def _total(total: ControlTotal) -> str:
-    group = " ".join(total.group) or "all"
-    name = f"{total.column} " if total.column else ""
-    if total.is_equal:
-        return f"{group:<5} {name}{_number(total.source_sum)} on both sides, {total.source_rows:,} rows"
-    return (
-        f"{group:<5} {name}{_number(total.source_sum)} in the source ≠ {_number(total.destination_sum)} in the "
-        f"destination, {total.source_rows:,} and {total.destination_rows:,} rows"
-    )
-
-
-def _number(value: Decimal | None) -> str:
-    return "none" if value is None else f"{value:,}"
-
-
-def _values(source: dict[str, str | None] | None, destination: dict[str, str | None] | None) -> str:
-    if source is None or destination is None:
-        return ""
-    return "".join(f"; {name}: {source[name]} → {destination.get(name)}" for name in source)
+    try:
+        output.write_bytes(content)
+    except OSError as exc:
+        cure = "name a file in a folder that is there"
+        raise ConfigError(f"{output} cannot be written: {exc.strerror}", hint=cure) from exc
+    sys.stdout.write(f"{report.verdict}  {report.subject}: written to {output}\n")

@@ -15,9 +15,9 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from seamline import registry, settings
-from seamline.cli import report
+from seamline.cli import status_text
 from seamline.domain.calendar import moment_in_words
-from seamline.domain.cut_state import CutState, Headline, newest_of_live
+from seamline.domain.cut_state import CutState, newest_of_live
 from seamline.domain.errors import ConfigError, SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation
@@ -68,11 +68,11 @@ def _show(store: PlatformStore, outcomes: Mapping[str, object]) -> bool:
         alarms = [one for one in streams.alarms if one.about in headline.concerns(name, streams.wanted)]
         word = headline.of_sync(cuts, live, mine, alarms)
         sys.stdout.write(f"\n{name}: {state or 'not onboarded yet'}, {word}\n")
-        sys.stdout.write(report.noted(_notes(store, name, zone)))
+        sys.stdout.write(status_text.noted(_notes(store, name, zone)))
         if isinstance(outcome, DeclarationsInvalid):
             is_red = True
             sys.stdout.write(f"{outcome}\n")
-        text = report.render(cuts, live, mine, findings=streams.findings, zone=zone)
+        text = status_text.render(cuts, live, mine, findings=streams.findings, zone=zone)
         sys.stdout.write(f"{text}\n")
     for alarm in streams.alarms:
         is_red = True
@@ -96,7 +96,7 @@ def _notes(store: PlatformStore, sync: str, zone: tzinfo) -> list[under_way.Note
 
 def _is_wrong(cuts: Sequence[CutState], live: Sequence[Reconciliation], streams: Sequence[StreamState]) -> bool:
     """What is on its way, a cut that runs or a stream that starts, is no fault."""
-    is_well = headline.of_verdicts(cuts, live) in (Headline.MATCH, Headline.PARTIAL, Headline.RUNNING)
+    is_well = headline.of_verdicts(cuts, live) in headline.WELL
     is_new = not cuts and not live
     return not (is_well or is_new) or any(not one.is_green and one.word is not Word.STARTING for one in streams)
 

@@ -11,6 +11,8 @@ from seamline.sync.stream_state import StreamState
 # So many of the newest business dates, and of the newest comparisons of the live tables, are looked at.
 DATES = 14
 COMPARISONS = 20
+# What is on its way is no fault.
+WELL = (Headline.MATCH, Headline.PARTIAL, Headline.RUNNING)
 
 
 def of_verdicts(cuts: Sequence[CutState], live: Iterable[Reconciliation]) -> Headline:
@@ -33,7 +35,7 @@ def of_sync(
     """The same, and where no verdict is at fault the first stream that is not well, else `ALARM`. `alarms`: the open
     ones that concern the sync."""
     found = of_verdicts(cuts, live)
-    if found not in (Headline.MATCH, Headline.PARTIAL, Headline.RUNNING):
+    if found not in WELL:
         return found.value
     if stands := next((one.word for one in streams if not one.is_green), ""):
         return f"STREAM {stands.upper()}"

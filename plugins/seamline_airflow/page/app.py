@@ -25,6 +25,9 @@ from seamline.domain.errors import SeamlineError
 from seamline.domain.runs import Reconciliation
 from seamline.domain.verdict import nothing_compared
 from seamline.plan.stages import DAG_KINDS
+from seamline.report import documents, lines
+from seamline.report.printed import to_pdf
+from seamline.report.spreadsheet import to_xlsx
 from seamline.sync.shown_order import by_run
 from seamline_airflow.page import access, exports, reports
 from seamline_airflow.page.mount import URL_PREFIX
@@ -36,6 +39,7 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
+_XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 _NAME = r"^[A-Za-z_][A-Za-z0-9_-]{0,127}$"
 
 SyncName = Annotated[str, Query(pattern=_NAME)]
@@ -163,7 +167,7 @@ def style() -> Response:
 @app.get("/export.json")
 def export_json(user: access.User, sync: SyncName, business_date: date | None = None, run: str = "") -> JSONResponse:
     found = _exported(user, sync, business_date, run)
-    return JSONResponse(exports.to_json(*found), headers=_as_file(sync, business_date, "json"))
+    return JSONResponse(documents.to_json(*found), headers=_as_file(sync, business_date, "json"))
 
 
 @app.get("/export.csv")
@@ -171,9 +175,23 @@ def export_csv(
     user: access.User, sync: SyncName, business_date: date | None = None, run: str = ""
 ) -> PlainTextResponse:
     found = _exported(user, sync, business_date, run)
-    return PlainTextResponse(
-        exports.to_csv(*found), media_type="text/csv", headers=_as_file(sync, business_date, "csv")
-    )
+    return PlainTextResponse(lines.to_csv(*found), media_type="text/csv", headers=_as_file(sync, business_date, "csv"))
+
+
+@app.get("/export.xlsx")
+def export_xlsx(user: access.User, sync: SyncName, business_date: date | None = None, run: str = "") -> Response:
+    cuts, live = _exported(user, sync, business_date, run)
+    content = to_xlsx(exports.report(sync, cuts, live, day=business_date))
+    return Response(content, media_type=_XLSX, headers=_as_file(sync, business_date, "xlsx"))
+
+
+@app.get("/export.pdf")
+def export_pdf(user: access.User, sync: SyncName, business_date: date | None = None, run: str = "") -> Response:
+    if not business_date and not run:
+        raise HTTPException(status_code=422, detail="a PDF is of one business_date, or of one run")
+    cuts, live = _exported(user, sync, business_date, run)
+    content = to_pdf(exports.report(sync, cuts, live, day=business_date))
+    return Response(content, media_type="application/pdf", headers=_as_file(sync, business_date, "pdf"))
 
 
 def _date_page(visit: Visit, sync: str, day: date, run: str) -> str:

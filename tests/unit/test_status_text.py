@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from seamline.cli.report import is_green, render
+from seamline.cli.status_text import is_green, render
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.decision import Decision, DecisionState
 from seamline.domain.ledger import StreamId

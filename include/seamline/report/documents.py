@@ -1,0 +1,127 @@
+"""Cuts and comparisons as JSON documents. They say of a cut what every report says of it: its state, from the same
+value. Pure."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from seamline.domain import differences
+from seamline.domain.break_id import break_id
+from seamline.domain.cut_state import CutState, of_live
+from seamline.domain.runs import Reconciliation
+from seamline.domain.verdict import TableVerdict
+
+
+def to_json(cuts: Sequence[CutState], live: Sequence[Reconciliation]) -> list[dict[str, Any]]:
+    """Cuts and comparisons of live tables. `verdict` of a cut is its headline, the worst of its four parts."""
+    return [*(_cut_json(one) for one in cuts), *(_live_json(one) for one in live)]
+
+
+def to_text(cuts: Sequence[CutState]) -> str:
+    return json.dumps(to_json(cuts, ()), indent=2, ensure_ascii=False) + "\n"
+
+
+def _cut_json(state: CutState) -> dict[str, Any]:
+    decision, publication, failure = state.decision, state.publication, state.failure
+    return {
+        "run": state.run_id,
+        "sync": state.sync,
+        "destination": state.destination,
+        "scope": "cut",
+        "business_date": state.business_date.isoformat(),
+        "verdict": state.headline.value,
+        "partial": state.partial,
+        "compared": state.compared.value,
+        "checks": {
+            "outcome": state.checks.word,
+            "checked": state.checks.checked,
+            "failed": [
+                {"on": one.on, "type": one.type, "why": one.why, "detail": one.detail, "rows": one.rows,
+                 "keys": list(one.keys)}
+                for one in state.checks.failed
+            ],
+        },
+        "decision": decision and decision.to_json(),
+        "publication": {
+            "version": publication.version, "at": _moment(publication.at), "in_force": publication.in_force,
+            "in_force_is": publication.in_force_is.value if publication.in_force else None,
+            "why_not": publication.why_not,
+        },
+        "failure": failure and {
+            "task": failure.task, "error": failure.error, "cure": failure.cure, "at": _moment(failure.at),
+        },
+        **_compared_json(state.found),
+    }  # fmt: skip
+
+
+def _live_json(found: Reconciliation) -> dict[str, Any]:
+    return {
+        "run": found.run_id,
+        "sync": found.sync,
+        "destination": found.destination,
+        "scope": "live",
+        # It is about its own moment. What caused it is another matter.
+        "business_date": None,
+        "after_cut_of": found.business_date.isoformat() if found.business_date else None,
+        "verdict": of_live(found).value,
+        "partial": found.is_partial,
+        **_compared_json(found),
+    }
+
+
+def _compared_json(found: Reconciliation | None) -> dict[str, Any]:
+    if found is None:
+        return {"position": None, "position_time": None, "mode": "", "evidence": {}, "tables": []}
+    return {
+        "position": str(found.position) if found.position else None,
+        "position_time": _moment(found.position_time),
+        "mode": found.mode,
+        "started_at": _moment(found.started_at),
+        "ended_at": _moment(found.ended_at),
+        "evidence": dict(found.evidence),
+        "tables": [_table_json(found, table) for table in found.tables],
+    }
+
+
+def _table_json(found: Reconciliation, table: TableVerdict) -> dict[str, Any]:
+    return {
+        "table": table.table,
+        "verdict": table.verdict.value,
+        "reason": table.reason,
+        "source_rows": table.source_rows,
+        "destination_rows": table.destination_rows,
+        "control_totals": [
+            {
+                "column": total.column,
+                "group": list(total.group),
+                "source_rows": total.source_rows,
+                "destination_rows": total.destination_rows,
+                "source_sum": _text(total.source_sum),
+                "destination_sum": _text(total.destination_sum),
+                "difference": _text(differences.of_sums(total)),
+                "is_equal": total.is_equal,
+            }
+            for total in table.totals
+        ],
+        "breaks_total": table.breaks_total,
+        "breaks": [
+            {
+                "id": break_id(found.sync, found.destination, one),
+                "type": one.type.value,
+                "key": one.key,
+                "source": one.source,
+                "destination": one.destination,
+            }
+            for one in table.breaks
+        ],
+    }
+
+
+def _text(value: Decimal | None) -> str | None:
+    return None if value is None else str(value)
+
+
+def _moment(value: datetime | None) -> str | None:
+    return value.isoformat() if value else None

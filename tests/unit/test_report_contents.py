@@ -1,0 +1,208 @@
+"""What a report says: verdict first, every difference as a number, nothing that reads better than it is."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from zoneinfo import ZoneInfo
+
+from seamline.domain.break_id import break_id
+from seamline.domain.cut_state import CutState, Headline, Publication
+from seamline.domain.decision import Decision, DecisionState
+from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
+from seamline.report.blocks import Block, Cell, Report
+from seamline.report.contents import break_cells, report_of
+from seamline.report.texts import to_markdown, to_terminal
+from tests.unit.broken_date import CHINESE, FORMULA, HOSTILE, PAYMENTS, WIDE, broken_cut
+from tests.unit.reported import MATCH, MOMENT, TODAY, cut, reconciliation
+
+SHANGHAI = ZoneInfo("Asia/Shanghai")
+LEFT_OUT = TableVerdict("account", Verdict.NOT_RUN, reason="no history")
+
+
+def report(*cuts: CutState) -> Report:
+    return report_of("settlement", cuts, zone=SHANGHAI)
+
+
+def block(found: Report, title: str) -> Block:
+    return next(one for one in found.blocks if one.title == title)
+
+
+def column(found: Report, title: str, name: str) -> Sequence[Cell]:
+    one = block(found, title)
+    return [row.cells[one.columns.index(name)] for row in one.rows]
+
+
+def test_the_verdict_is_the_worst_of_what_the_report_is_about() -> None:
+    clean = cut(MATCH)
+    assert report(clean).verdict is Headline.MATCH
+    assert report(clean, replace(broken_cut(), destination="archive")).verdict is Headline.BREAK
+    assert report(cut(MATCH, publish={})).verdict is Headline.NOT_PUBLISHED
+    live = reconciliation(replace(MATCH, verdict=Verdict.INCONCLUSIVE, reason="r"))
+    assert report_of("settlement", [clean], [live], zone=UTC).verdict is Headline.INCONCLUSIVE
+
+
+def test_a_date_of_which_nothing_is_known_is_not_run_and_names_itself() -> None:
+    found = report_of("settlement", [], about=date(2026, 11, 19), zone=UTC)
+    assert (found.verdict, found.subject, found.blocks) == (Headline.NOT_RUN, "settlement, 2026-11-19", ())
+
+
+def test_the_header_says_position_moments_mode_and_what_the_run_was_made_of() -> None:
+    one = cut(MATCH, evidence={"config_hash": "abc", "digest": "cdg1"})
+    found = report_of("settlement", [one], zone=SHANGHAI, guarantees={"r": "exactly_once"})
+    for name, value in (
+        ("verdict", "MATCH"),
+        ("position", "0-1-7 bin.000001:99"),
+        ("position committed", MOMENT),
+        ("comparison began", MOMENT),
+        ("mode", "barrier"),
+        ("guarantee", "exactly_once"),
+        ("configuration", "abc"),
+        ("digest", "cdg1"),
+        ("publication", "version 1"),
+        ("run", "r"),
+    ):
+        assert column(found, "Report", name) == [value]
+
+
+def test_completeness_has_the_difference_of_each_table_the_worst_first_and_all_of_them_added() -> None:
+    found = report(broken_cut())
+    assert column(found, "Completeness", "table") == ["payment_order", "account"]
+    assert column(found, "Completeness", "difference") == [-3, 0]
+    assert block(found, "Completeness").totals == ("all", None, 1_001_003, 1_001_000, -3, 12, None)
+    assert [row.is_wrong for row in block(found, "Completeness").rows] == [True, False]
+
+
+def test_a_table_that_was_not_compared_has_no_rows_and_no_breaks_rather_than_none() -> None:
+    unknown = TableVerdict("entry", Verdict.INCONCLUSIVE, reason="the source went away")
+    found = report(cut(MATCH, unknown, replace(LEFT_OUT, table="audit")))
+    for name in ("rows in source", "difference", "breaks"):
+        assert column(found, "Completeness", name)[:2] == [None, None]
+    assert [row.is_wrong for row in block(found, "Completeness").rows] == [True, False, False]
+
+
+def test_each_control_total_has_its_difference_and_groups_have_their_sum() -> None:
+    found = report(broken_cut())
+    assert column(found, "Control totals", "difference") == [Decimal("-5.0000"), Decimal("1.00")]
+    assert column(found, "Control totals", "difference of rows") == [-1, -2]
+    assert column(found, "Differences by group", "group") == ["CNY", "EUR"]
+    assert column(found, "Differences by group", "without signs") == [Decimal("1.00"), Decimal("5.0000")]
+
+
+def test_a_difference_that_is_no_number_says_so_and_is_never_nothing() -> None:
+    total = ControlTotal("entry", "amount", (), 1, 1, Decimal("NaN"), Decimal(3))
+    counts = replace(total, column="", source_sum=None, destination_sum=None)
+    found = report(cut(replace(MATCH, totals=(total, counts))))
+    assert column(found, "Control totals", "difference") == ["no number", None]
+    assert column(found, "Control totals", "group") == ["all", "all"]
+    assert column(found, "Differences by group", "difference") == ["no number"]
+
+
+def test_breaks_are_counted_by_kind_and_those_that_are_not_listed_are_counted_too() -> None:
+    found = report(broken_cut())
+    assert column(found, "Breaks by kind", "kind") == ["missing", "value", "found, and not listed"]
+    assert column(found, "Breaks by kind", "breaks") == [1, 1, 10]
+    assert block(found, "Breaks by kind").totals[-1] == 12
+
+
+def test_a_break_has_its_identity_its_differing_columns_and_their_difference() -> None:
+    found = report(broken_cut())
+    missing, *values = column(found, "Breaks", "break")
+    assert set(values) == {break_id("settlement", "warehouse", PAYMENTS.breaks[0])}
+    assert missing == break_id("settlement", "warehouse", PAYMENTS.breaks[1])
+    assert column(found, "Breaks", "column") == [None, "amount", "payer", "note"]
+    assert column(found, "Breaks", "difference") == [None, Decimal("0.0001"), None, None]
+
+
+def test_null_is_no_text_that_reads_null() -> None:
+    one = Break("t", BreakType.VALUE, "{}", {"a": None, "b": ""}, {"a": "NULL", "b": None})
+    assert list(break_cells(one)) == [("a", "NULL", '"NULL"', None), ("b", "", "NULL", None)]
+    (row,) = break_cells(PAYMENTS.breaks[1])
+    assert row == ("", 'id: 8; payer: NULL; note: "NULL"', "", None)
+
+
+def test_checks_that_failed_are_named_and_those_that_did_not_run_are_not_passed() -> None:
+    found = report(broken_cut())
+    assert column(found, "Checks", "outcome") == ["failed", "passed"]
+    assert column(found, "Checks", "rows")[0] == 1
+    assert column(found, "Checks", "checked")[1] == "4 checks"
+    assert column(report(cut(MATCH, expectations={})), "Checks", "outcome") == ["not run"]
+
+
+def test_a_decision_names_who_is_asked_and_then_who_answered() -> None:
+    assert column(report(broken_cut()), "Decision", "who") == ["olga or ivan"]
+    signed = Decision(DecisionState.APPROVED, "", who="olga", reason="known", at="2026-11-21T02:00:00+00:00")
+    found = report(cut(PAYMENTS, decision=signed.to_json()))
+    assert column(found, "Decision", "who") == ["olga"]
+    assert column(found, "Decision", "answered") == [datetime(2026, 11, 21, 2, tzinfo=UTC)]
+    assert column(found, "Decision", "reason") == ["known"]
+    assert "Decision" not in [one.title for one in report(cut(MATCH)).blocks]
+
+
+def test_the_list_of_versions_has_takes_that_the_report_is_not_about() -> None:
+    older = replace(cut(MATCH), run_id="before", publication=Publication(version=1, in_force=2))
+    found = report_of("settlement", [broken_cut()], takes=[broken_cut(), older], zone=UTC)
+    assert column(found, "Versions", "version") == [None, 1]
+    assert column(found, "Versions", "publication")[1] == "published as version 1, superseded by version 2"
+    assert found.verdict is Headline.BREAK
+
+
+def test_date_and_destination_are_columns_only_where_rows_differ_in_them() -> None:
+    assert block(report(broken_cut()), "Breaks").columns[0] == "break"
+    archive = replace(broken_cut(), destination="archive")
+    assert block(report(broken_cut(), archive), "Breaks").columns[:2] == ("destination", "break")
+    both = report_of("settlement", [cut(MATCH)], [reconciliation(MATCH)], zone=UTC)
+    assert column(both, "Completeness", "business date") == [TODAY, "live tables"]
+    assert both.subject == "settlement"
+
+
+def test_a_failure_and_a_match_over_no_rows_are_notes() -> None:
+    failed = {"task": "publish", "error": "column cut_version is taken", "cure": "rename it"}
+    found = report(cut(replace(MATCH, source_rows=0, destination_rows=0), publish={}, failure=failed))
+    notes = column(found, "Notes", "note")
+    assert notes == [
+        "task publish failed: column cut_version is taken",
+        "to mend it: rename it",
+        "nothing was compared: 0 rows in all tables",
+    ]
+
+
+def test_the_terminal_shows_the_verdict_first_and_marks_what_is_wrong_without_colour() -> None:
+    text = to_terminal(report(broken_cut()))
+    assert text.startswith("BREAK  settlement, 2026-11-21\n")
+    wrong = [line for line in text.splitlines() if line.startswith("✗")]
+    assert any("payment_order" in line and "-5.0000" in line for line in wrong)
+    assert not any("account" in line for line in wrong)
+    assert f"{WIDE:,}" in text and "2026-11-21 09:02:03 +08:00" in text
+
+
+def test_columns_of_the_terminal_stand_under_each_other_also_beside_chinese_texts() -> None:
+    lines = to_terminal(report(broken_cut())).splitlines()
+    start = lines.index("BREAKS")
+    head, rows = lines[start + 1], lines[start + 3 : start + 6]
+    place = head.index("destination")
+    (chinese,) = [line for line in rows if CHINESE in line]
+    (formula,) = [line for line in rows if FORMULA in line]
+    assert formula.index(FORMULA) == place - len("😀"), "it takes two columns"
+    assert len(chinese) < place, "each sign takes two columns, and the other side holds an empty text"
+
+
+def test_no_value_moves_the_cursor_or_becomes_markup() -> None:
+    for text in (to_terminal(report(broken_cut())), to_markdown(report(broken_cut()))):
+        assert "\x1b" not in text and "\u202e" not in text
+        assert "evil 😀" in text
+    markdown = to_markdown(report(broken_cut()))
+    assert "<script>" not in markdown and "&lt;script&gt;" in markdown
+    (line,) = [line for line in markdown.splitlines() if "/C calc" in line]
+    assert r"=cmd\|' /C calc'\!A0" in line
+    assert "\\u{1b}" in to_terminal(report(cut(replace(PAYMENTS, reason=HOSTILE))))
+
+
+def test_markdown_is_a_table_per_block_and_cuts_no_text_off() -> None:
+    long = "x" * 400
+    markdown = to_markdown(report(cut(replace(PAYMENTS, reason=long))))
+    assert markdown.startswith("# BREAK settlement, 2026-11-21\n")
+    assert "## Control totals\n\n|  | table | column |" in markdown
+    assert long in markdown
+    assert long not in to_terminal(report(cut(replace(PAYMENTS, reason=long))))
+    assert "(400 signs)" in to_terminal(report(cut(replace(PAYMENTS, reason=long))))
