@@ -37,7 +37,7 @@ from seamline.plan.model import (
     plan_from_json,
     plan_to_json,
 )
-from seamline.platform.reconciliations import not_made
+from seamline.platform.reconciliations import Detail, not_made
 from seamline.ports import StreamReport, WantedStream
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline_airflow import parts
@@ -209,19 +209,22 @@ class Platform:
         return next((one for one in mine if destination in ("", one.destination)), None)
 
     def live_reconciliations(
-        self, sync: str, limit: int, *, before: datetime | None = None
+        self, sync: str, limit: int, *, before: datetime | None = None, detail: Detail = Detail.WHOLE
     ) -> tuple[Reconciliation, ...]:
         live = [one for one in self.found if one.sync == sync and one.scope is Scope.LIVE]
         found = tuple(one for one in live if before is None or one.started_at < before)[:limit]
         kinds = (RunKind.RECONCILE, *(() if found else (RunKind.ONBOARD,)))
         newest = None if before else self.latest_run(sync, *kinds)
-        return (*(not_made(newest, found) if newest else ()), *found)
+        return (*(not_made(newest, found) if newest else ()), *(_read(one, detail) for one in found))
 
     def live_reconciliations_of(self, sync: str, run_id: str) -> tuple[Reconciliation, ...]:
         return tuple(one for one in self.live_reconciliations(sync, 99) if one.run_id == run_id)
 
-    def live_reconciliations_after_cut(self, sync: str, business_date: date) -> tuple[Reconciliation, ...]:
-        return tuple(one for one in self.live_reconciliations(sync, 1000) if one.business_date == business_date)
+    def live_reconciliations_after_cut(
+        self, sync: str, business_date: date, *, detail: Detail = Detail.WHOLE
+    ) -> tuple[Reconciliation, ...]:
+        live = self.live_reconciliations(sync, 1000, detail=detail)
+        return tuple(one for one in live if one.business_date == business_date)
 
     def live_reconciliations_named(self, sync: str, name: str) -> tuple[Reconciliation, ...]:
         live = self.live_reconciliations(sync, 1000)
@@ -230,18 +233,21 @@ class Platform:
     def runs_named(self, sync: str, name: str) -> tuple[Run, ...]:
         return tuple(one for one in self.runs.values() if one.run_id.rpartition("/")[2].partition("~")[0] == name)
 
-    def cut_states(self, sync: str, limit: int, *, before: date | None = None) -> tuple[CutState, ...]:
+    def cut_states(
+        self, sync: str, limit: int, *, before: date | None = None, detail: Detail = Detail.WHOLE
+    ) -> tuple[CutState, ...]:
         newest: dict[date, CutState] = {}
         for run in reversed(self.runs.values()):
             if run.kind is RunKind.NIGHTLY and run.business_date and (before is None or run.business_date < before):
-                newest.setdefault(run.business_date, self._state(run))
+                newest.setdefault(run.business_date, self._state(run, detail))
         return tuple(newest[day] for day in sorted(newest, reverse=True))[:limit]
 
-    def takes(self, sync: str, business_date: date) -> tuple[CutState, ...]:
+    def takes(self, sync: str, business_date: date, *, detail: Detail = Detail.WHOLE) -> tuple[CutState, ...]:
         mine = [one for one in self.runs.values() if (one.kind, one.business_date) == (RunKind.NIGHTLY, business_date)]
-        return tuple(self._state(one) for one in reversed(mine))
+        return tuple(self._state(one, detail) for one in reversed(mine))
 
-    def _state(self, run: Run) -> CutState:
+    def _state(self, run: Run, detail: Detail) -> CutState:
+        found = self.reconciliation(run.run_id, Scope.CUT)
         return state_of_cut(
             run_id=run.run_id,
             sync=run.sync,
@@ -249,7 +255,7 @@ class Platform:
             business_date=run.business_date or DATE,
             run_state=run.state,
             result=run.result,
-            found=self.reconciliation(run.run_id, Scope.CUT),
+            found=_read(found, detail) if found else None,
             published=None,
             in_force=_in_force(run),
         )
@@ -303,6 +309,13 @@ class Platform:
 
     def end_alarm(self, kind: str, subject: str) -> None:
         self.alarms.pop((kind, subject), None)
+
+
+def _read(found: Reconciliation, detail: Detail) -> Reconciliation:
+    """As much of it as is asked for, as the store has it."""
+    left_out: dict[str, Any] = {} if detail is Detail.WHOLE else {"breaks": ()}
+    left_out |= {"totals": ()} if detail is Detail.VERDICTS else {}
+    return replace(found, tables=tuple(replace(table, **left_out) for table in found.tables))
 
 
 def _in_force(run: Run) -> Cut | None:

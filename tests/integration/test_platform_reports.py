@@ -7,6 +7,7 @@ from typing import Any
 from seamline.domain.cut_state import Headline, of_live
 from seamline.domain.runs import Cut, Reconciliation, Scope
 from seamline.domain.verdict import Verdict
+from seamline.platform.reconciliations import Detail
 from seamline.platform.store import PlatformStore
 from tests.integration.test_platform import POSITION, reconciliation, start_run
 from tests.integration.test_platform import migrated as migrated
@@ -120,3 +121,25 @@ def test_an_onboarding_that_failed_before_anything_was_compared_says_so_where_th
     assert (failed.run_id, of_live(failed), failed.evidence["failure"]) == ("first", Headline.NOT_RUN, failure)
     live = saved(store, "settlement/reconcile/-/before", Scope.LIVE, 3)
     assert store.live_reconciliations("settlement", 5) == (live,), "the live tables are what they were"
+
+
+def test_a_report_is_read_as_far_as_it_is_shown_and_always_with_the_number_of_its_breaks(store: PlatformStore) -> None:
+    day = date(2026, 3, 1)
+    start_run(store, "first")
+    whole = saved(store, "first", Scope.CUT, 1, business_date=day).tables[0]
+    live = saved(store, "settlement/reconcile/-/now", Scope.LIVE, 2, business_date=day)
+    for detail, totals, breaks in (
+        (Detail.VERDICTS, (), ()),
+        (Detail.TOTALS, whole.totals, ()),
+        (Detail.WHOLE, whole.totals, whole.breaks),
+    ):
+        read = replace(whole, totals=totals, breaks=breaks)
+        (cut,) = store.cut_states("settlement", 5, detail=detail)
+        assert store.takes("settlement", day, detail=detail) == (cut,)
+        assert cut.found is not None
+        assert cut.found.tables[0] == read
+        for found in (
+            store.live_reconciliations("settlement", 5, detail=detail),
+            store.live_reconciliations_after_cut("settlement", day, detail=detail),
+        ):
+            assert [(one.run_id, one.tables[0]) for one in found] == [(live.run_id, read)]

@@ -11,6 +11,7 @@ from seamline.domain.runs import Cut, Reconciliation, Scope
 from seamline.plan.model import Run
 from seamline.platform import reconciliations, rows
 from seamline.platform.database import Session
+from seamline.platform.reconciliations import Detail
 
 _NEWEST = """
     select * from (
@@ -26,17 +27,19 @@ _OF_DATE = """
 """
 
 
-def newest(session: Session, sync: str, *, limit: int, before: date | None) -> tuple[CutState, ...]:
+def newest(
+    session: Session, sync: str, *, limit: int, before: date | None, detail: Detail = Detail.WHOLE
+) -> tuple[CutState, ...]:
     """Of each date what its newest run left, in each destination; the newest date first."""
-    return _states(session, sync, _NEWEST, {"sync": sync, "limit": limit, "before": before})
+    return _states(session, sync, _NEWEST, {"sync": sync, "limit": limit, "before": before}, detail)
 
 
-def of_date(session: Session, sync: str, day: date) -> tuple[CutState, ...]:
+def of_date(session: Session, sync: str, day: date, *, detail: Detail = Detail.WHOLE) -> tuple[CutState, ...]:
     """What each run of the date left, in each destination; the newest run first."""
-    return _states(session, sync, _OF_DATE, {"sync": sync, "day": day})
+    return _states(session, sync, _OF_DATE, {"sync": sync, "day": day}, detail)
 
 
-def _states(session: Session, sync: str, query: str, arguments: dict[str, Any]) -> tuple[CutState, ...]:
+def _states(session: Session, sync: str, query: str, arguments: dict[str, Any], detail: Detail) -> tuple[CutState, ...]:
     cursor = session.cursor(row_factory=dict_row)
     # `query` is one of the texts above.
     runs = [rows.run_of(row) for row in cursor.execute(query, arguments).fetchall()]
@@ -46,7 +49,9 @@ def _states(session: Session, sync: str, query: str, arguments: dict[str, Any]) 
     )
     cuts = [rows.cut_of(row) for row in cursor]
     run_ids = {run.run_id for run in runs} | {cut.run_id for cut in cuts}
-    compared = reconciliations.read(session, "run_id = any(%s) and scope = %s", (list(run_ids), Scope.CUT.value))
+    compared = reconciliations.read(
+        session, "run_id = any(%s) and scope = %s", (list(run_ids), Scope.CUT.value), detail=detail
+    )
     found = {(one.run_id, one.destination): one for one in compared}
     return tuple(_state(run, one.name, found, cuts) for run in runs for one in run.plan.destinations)
 

@@ -1,6 +1,7 @@
 """Reconciliations with their tables, control totals and breaks, to and from the platform database."""
 
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import Any
 
 from psycopg.rows import dict_row
@@ -14,11 +15,25 @@ from seamline.platform import rows
 from seamline.platform.database import Session
 
 
-def read(session: Session, condition: str, arguments: Sequence[Any] | Mapping[str, Any]) -> tuple[Reconciliation, ...]:
-    """Those that meet the condition, whole. `condition` is text of this package, never input."""
+class Detail(StrEnum):
+    """How much of a reconciliation is read. The number of its breaks is always there, their rows are not."""
+
+    VERDICTS = "verdicts"
+    TOTALS = "totals"  # and the control totals
+    WHOLE = "whole"  # and the rows that differ
+
+
+def read(
+    session: Session,
+    condition: str,
+    arguments: Sequence[Any] | Mapping[str, Any],
+    *,
+    detail: Detail = Detail.WHOLE,
+) -> tuple[Reconciliation, ...]:
+    """Those that meet the condition. `condition` is text of this package, never input."""
     cursor = session.cursor(row_factory=dict_row)
     found = cursor.execute(f"select * from reconciliation where {condition}".encode(), arguments).fetchall()
-    tables = _read_table_verdicts(session, [row["reconciliation_id"] for row in found])
+    tables = _read_table_verdicts(session, [row["reconciliation_id"] for row in found], detail)
     return tuple(rows.reconciliation_of(row, tables.get(row["reconciliation_id"], ())) for row in found)
 
 
@@ -130,13 +145,15 @@ def _break_columns(number: int, table_ordinal: int, ordinal: int, found: Break) 
     return number, table_ordinal, ordinal, found.table, found.type.value, found.key, source, destination
 
 
-def _read_table_verdicts(session: Session, numbers: Sequence[int]) -> dict[int, tuple[TableVerdict, ...]]:
+def _read_table_verdicts(
+    session: Session, numbers: Sequence[int], detail: Detail
+) -> dict[int, tuple[TableVerdict, ...]]:
     """Those of each of these reconciliations, in order; one question for all."""
     totals: dict[tuple[int, int], list[ControlTotal]] = {}
-    for entry in _rows_of(session, "control_total", numbers):
+    for entry in _rows_of(session, "control_total", numbers) if detail is not Detail.VERDICTS else ():
         totals.setdefault((entry["reconciliation_id"], entry["table_ordinal"]), []).append(rows.total_of(entry))
     breaks: dict[tuple[int, int], list[Break]] = {}
-    for entry in _rows_of(session, "break", numbers):
+    for entry in _rows_of(session, "break", numbers) if detail is Detail.WHOLE else ():
         breaks.setdefault((entry["reconciliation_id"], entry["table_ordinal"]), []).append(rows.break_of(entry))
     found: dict[int, tuple[TableVerdict, ...]] = {}
     for entry in _rows_of(session, "table_verdict", numbers):

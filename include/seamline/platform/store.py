@@ -18,6 +18,7 @@ from seamline.domain.runs import FAILURE, PUBLISH, Cut, Receipt, Reconciliation,
 from seamline.plan.model import Run
 from seamline.platform import cut_states, reconciliations, rows
 from seamline.platform.database import Database, Session
+from seamline.platform.reconciliations import Detail
 
 # A run of Airflow's, by the last part of ours, and its repetitions.
 _NAMED = (
@@ -224,7 +225,7 @@ class PlatformStore:
         return found[0] if found else None
 
     def live_reconciliations(
-        self, sync: str, limit: int, *, before: datetime | None = None
+        self, sync: str, limit: int, *, before: datetime | None = None, detail: Detail = Detail.WHOLE
     ) -> tuple[Reconciliation, ...]:
         """Comparisons of the live tables, the newest first; one that failed before it compared is NOT_RUN there.
 
@@ -234,6 +235,7 @@ class PlatformStore:
             "sync = %s and scope = 'live' and (%s::timestamptz is null or started_at < %s)"
             " order by started_at desc limit %s",
             (sync, before, before, limit),
+            detail=detail,
         )
         # An onboarding that fails leaves live tables as they were.
         kinds = (RunKind.RECONCILE, *(() if found else (RunKind.ONBOARD,)))
@@ -245,10 +247,14 @@ class PlatformStore:
         found = self._reconciliations("sync = %s and run_id = %s and scope = 'live'", (sync, run_id))
         return found or tuple(one for one in self.live_reconciliations(sync, 1) if one.run_id == run_id)
 
-    def live_reconciliations_after_cut(self, sync: str, business_date: date) -> tuple[Reconciliation, ...]:
+    def live_reconciliations_after_cut(
+        self, sync: str, business_date: date, *, detail: Detail = Detail.WHOLE
+    ) -> tuple[Reconciliation, ...]:
         """Comparisons of the live tables that a cut of the date has caused, the newest first."""
         return self._reconciliations(
-            "sync = %s and scope = 'live' and business_date = %s order by started_at desc", (sync, business_date)
+            "sync = %s and scope = 'live' and business_date = %s order by started_at desc",
+            (sync, business_date),
+            detail=detail,
         )
 
     def live_reconciliations_named(self, sync: str, name: str) -> tuple[Reconciliation, ...]:
@@ -275,9 +281,11 @@ class PlatformStore:
         return self._database.transact(work)
 
     def _reconciliations(
-        self, condition: str, arguments: Sequence[Any] | Mapping[str, Any]
+        self, condition: str, arguments: Sequence[Any] | Mapping[str, Any], *, detail: Detail = Detail.WHOLE
     ) -> tuple[Reconciliation, ...]:
-        return self._database.transact(lambda session: reconciliations.read(session, condition, arguments))
+        return self._database.transact(
+            lambda session: reconciliations.read(session, condition, arguments, detail=detail)
+        )
 
     # ---- cuts ------------------------------------------------------------------------------------------------------
 
@@ -325,14 +333,18 @@ class PlatformStore:
 
         return self._database.transact(work)
 
-    def cut_states(self, sync: str, limit: int, *, before: date | None = None) -> tuple[CutState, ...]:
+    def cut_states(
+        self, sync: str, limit: int, *, before: date | None = None, detail: Detail = Detail.WHOLE
+    ) -> tuple[CutState, ...]:
         """The state of the newest take of each business date, per destination; of `limit` dates, the newest first.
         `before`: only dates before it."""
-        return self._database.transact(lambda session: cut_states.newest(session, sync, limit=limit, before=before))
+        return self._database.transact(
+            lambda session: cut_states.newest(session, sync, limit=limit, before=before, detail=detail)
+        )
 
-    def takes(self, sync: str, business_date: date) -> tuple[CutState, ...]:
+    def takes(self, sync: str, business_date: date, *, detail: Detail = Detail.WHOLE) -> tuple[CutState, ...]:
         """The state of every take of the date, per destination; the newest take first."""
-        return self._database.transact(lambda session: cut_states.of_date(session, sync, business_date))
+        return self._database.transact(lambda session: cut_states.of_date(session, sync, business_date, detail=detail))
 
     # ---- states and alarms -----------------------------------------------------------------------------------------
 

@@ -6,31 +6,25 @@ token to whoever wrote a hostile value into a table.
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime, tzinfo
-from decimal import Decimal
+from datetime import UTC, date, datetime
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.exception_handlers import http_exception_handler
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import AwareDatetime
 
-from seamline.domain.calendar import moment_in_words
-from seamline.domain.cut_state import CutState, check_in_words, of_live
-from seamline.domain.date_before import late_in_words
+from seamline.domain.cut_state import CutState
 from seamline.domain.errors import SeamlineError
 from seamline.domain.runs import Reconciliation
-from seamline.domain.verdict import nothing_compared
 from seamline.plan.stages import DAG_KINDS
+from seamline.platform.reconciliations import Detail
 from seamline.report import documents, lines
 from seamline.report.printed import to_pdf
 from seamline.report.spreadsheet import to_xlsx
-from seamline.sync.shown_order import by_run
-from seamline_airflow.page import access, exports, reports
-from seamline_airflow.page.mount import URL_PREFIX
+from seamline_airflow.page import access, exports, overview, reports
+from seamline_airflow.page.rendering import Visit, airflow_of, page_of, render, text_of, visit_of
 
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'none'; base-uri 'none'; "
@@ -47,33 +41,6 @@ OptionalSync = Annotated[str, Query(pattern=rf"{_NAME}|^$")]
 
 # No interactive documentation: it would load scripts from elsewhere, and every route must be one of those below.
 app = FastAPI(title="Seamline", dependencies=access.SIGNED_IN, docs_url=None, redoc_url=None, openapi_url=None)
-_pages = Environment(
-    loader=PackageLoader("seamline_airflow.page"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-)
-
-
-def _grouped(value: int | Decimal | None) -> str:
-    return "–" if value is None else f"{value:,}"
-
-
-def _moment(value: datetime | None, zone: tzinfo) -> str:
-    return moment_in_words(value, zone) if value else "–"
-
-
-_pages.filters.update(
-    grouped=_grouped,
-    moment=_moment,
-    of_live=of_live,
-    hollow=nothing_compared,
-    in_order=reports.tables_in_order,
-    breaks=reports.breaks_in_words,
-    by_run=by_run,
-    late=late_in_words,
-    check=check_in_words,
-    airflow=reports.airflow_path,
-    comparing=reports.comparing_task,
-)
-_pages.globals.update(breaks_max=reports.BREAKS_MAX)
 
 
 @app.middleware("http")
@@ -87,7 +54,7 @@ async def _guarded(request: Request, call_next: Callable[[Request], Awaitable[Re
 @app.exception_handler(SeamlineError)
 def _error_answer(request: Request, error: SeamlineError) -> Response:
     """The platform database is away or not migrated: say so, with the cure."""
-    return HTMLResponse(_pages.get_template("trouble.html").render(message=str(error)), status_code=503)
+    return HTMLResponse(page_of("trouble.html", message=str(error)), status_code=503)
 
 
 @app.exception_handler(401)
@@ -97,32 +64,12 @@ async def _sign_in(request: Request, error: HTTPException) -> Response:
         return await http_exception_handler(request, error)
     query = f"?{request.url.query}" if request.url.query else ""
     asked = f"{request.scope['root_path']}/{request.url.path.rpartition('/')[2]}{query}"
-    return RedirectResponse(f"{_airflow(request)}/api/v2/auth/login?{urlencode({'next': asked})}")
-
-
-def _airflow(request: Request) -> str:
-    """The path of Airflow itself, without a slash behind it."""
-    return str(request.scope["root_path"]).removesuffix(URL_PREFIX)
-
-
-@dataclass(frozen=True, slots=True)
-class Visit:
-    """Who looks, and from where. `framed_by`: the address of Airflow, in whose frame no link leads out; "" outside."""
-
-    user: Any
-    framed_by: str = ""
-
-
-def _visit(request: Request, user: access.User, dag_id: str = "") -> Visit:
-    # Browsers say it to https and to their own machine only. Without a word the page of a run is taken to be framed.
-    where = request.headers.get("sec-fetch-dest", "iframe" if dag_id else "")
-    is_framed = where in ("iframe", "frame")
-    return Visit(user, f"{request.url.scheme}://{request.url.netloc}{_airflow(request)}" if is_framed else "")
+    return RedirectResponse(f"{airflow_of(request)}/api/v2/auth/login?{urlencode({'next': asked})}")
 
 
 @app.get("/page", response_class=HTMLResponse, response_model=None)
 def page(
-    visit: Annotated[Visit, Depends(_visit)],
+    visit: Annotated[Visit, Depends(visit_of)],
     sync: OptionalSync = "",
     business_date: date | None = None,
     run: str = "",
@@ -131,23 +78,25 @@ def page(
     dag_id: str = "",
     run_id: str = "",
 ) -> str | HTMLResponse:
-    """All syncs; with `sync` its dates, with `business_date` the newest take of one, with `run` that very run; with
-    `dag_id` and `run_id` what one Airflow run left. `before` pages back through the dates, `compared_before` through
-    the comparisons of the live tables; what stands above them is the sync as of now."""
+    """All syncs by their dates; with `sync` that one, with `business_date` the newest take of a date, with `run` that
+    very run; with `dag_id` and `run_id` what one Airflow run left. `before` pages back through the dates,
+    `compared_before` through the comparisons of the live tables; what stands above them is the sync as of now."""
     if dag_id:
         return _run_page(visit, dag_id, run_id)
     if not sync:
         visible = [name for name in reports.syncs() if access.may_see(visit.user, name)]
-        return _render("overview.html", visit, syncs=[reports.read_sync(name) for name in visible])
+        return render(
+            "overview.html", visit, before=before, seen=overview.read(visible, before=before, now=datetime.now(UTC))
+        )
     access.require(visit.user, sync)
     if business_date:
         return _date_page(visit, sync, business_date, run)
-    report = reports.read_sync(sync, dates=reports.DATES_PER_PAGE)
+    report = reports.read_sync(sync, dates=reports.DATES_PER_PAGE, detail=Detail.VERDICTS)
     if report.is_unknown:
-        return HTMLResponse(_render("no_sync.html", visit, what=f"There is no sync {sync}."), status_code=404)
+        return HTMLResponse(render("no_sync.html", visit, what=f"There is no sync {sync}."), status_code=404)
     if run:
-        return _render("live.html", visit, report=report, run=run, shown=reports.live_of(sync, run))
-    return _render(
+        return render("live.html", visit, report=report, run=run, shown=reports.live_of(sync, run))
+    return render(
         "sync.html",
         visit,
         report=report,
@@ -160,8 +109,7 @@ def page(
 
 @app.get("/style.css")
 def style() -> Response:
-    source, _, _ = _pages.loader.get_source(_pages, "style.css")  # type: ignore[union-attr]
-    return Response(source, media_type="text/css")
+    return Response(text_of("style.css"), media_type="text/css")
 
 
 @app.get("/export.json")
@@ -197,7 +145,7 @@ def export_pdf(user: access.User, sync: SyncName, business_date: date | None = N
 def _date_page(visit: Visit, sync: str, day: date, run: str) -> str:
     report, takes = reports.read_sync(sync), reports.takes(sync, day)
     chosen = run or (takes[0].run_id if takes else "")
-    return _render(
+    return render(
         "date.html",
         visit,
         report=report,
@@ -212,9 +160,9 @@ def _date_page(visit: Visit, sync: str, day: date, run: str) -> str:
 def _run_page(visit: Visit, dag_id: str, run_id: str) -> str:
     sync, _, kind = dag_id.rpartition("__")
     if not re.match(_NAME, sync) or kind not in DAG_KINDS:
-        return _render("no_sync.html", visit, what=f"{dag_id} is not a DAG of a sync.")
+        return render("no_sync.html", visit, what=f"{dag_id} is not a DAG of a sync.")
     access.require(visit.user, sync)
-    return _render("run.html", visit, report=reports.read_sync(sync), run_id=run_id, left=reports.of_run(sync, run_id))
+    return render("run.html", visit, report=reports.read_sync(sync), run_id=run_id, left=reports.of_run(sync, run_id))
 
 
 def _exported(user: Any, sync: str, day: date | None, run: str) -> tuple[Sequence[CutState], Sequence[Reconciliation]]:
@@ -237,7 +185,3 @@ def _as_file(sync: str, business_date: date | None, kind: str) -> dict[str, str]
     # `sync` matched a name's pattern, so it cannot break out of the header.
     name = f"reconciliation-{sync}-{business_date or 'all'}.{kind}"
     return {"Content-Disposition": f'attachment; filename="{name}"'}
-
-
-def _render(template: str, visit: Visit, **values: Any) -> str:
-    return _pages.get_template(template).render(user=visit.user.get_name(), framed_by=visit.framed_by, **values)

@@ -13,12 +13,13 @@ from seamline.domain.cut_state import CutState, newest_of_live
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import FAILURE, Reconciliation, RunKind
 from seamline.domain.verdict import TableVerdict, Verdict
+from seamline.platform.reconciliations import Detail
 from seamline.spec.load import declared_destinations, onboarded_destinations
 from seamline.sync import headline, under_way
 from seamline.sync.shown_order import by_destination, by_run, streams_in_order
 from seamline.sync.stream_state import StreamState, alarms_over
 from seamline_airflow import parts
-from seamline_airflow.stream_health import look
+from seamline_airflow.stream_health import Look, look
 
 DATES_PER_PAGE = 31
 DATES_EXPORTED = 366
@@ -77,41 +78,50 @@ def destinations_of(sync: str) -> tuple[str, ...]:
     return declared_destinations(settings.load().declarations, sync)
 
 
-def read_sync(sync: str, *, dates: int = headline.DATES) -> SyncReport:
+def read_sync(sync: str, *, dates: int = headline.DATES, detail: Detail = Detail.WHOLE) -> SyncReport:
     """The sync with its newest `dates` dates."""
-    seen, declared = look(sync), destinations_of(sync)
+    seen = look(sync)
+    with parts.platform() as store:
+        return report_of(store, sync, seen, dates=dates, detail=detail)
+
+
+def report_of(store: Any, sync: str, seen: Look, *, dates: int, detail: Detail) -> SyncReport:
+    """The same from an open store. `seen` may hold streams of other syncs too."""
+    declared = destinations_of(sync)
     to_onboard = onboarded_destinations(settings.load().declarations, sync)
     names = headline.concerns(sync, seen.wanted)
     over = alarms_over(seen.alarms, seen.states, seen.hosts)
-    with parts.platform() as store:
-        state, zone = store.sync_state(sync), ZoneInfo(store.timezone(sync))
-        newest = [store.latest_run(sync, kind) for kind in under_way.KINDS]
-        return SyncReport(
-            sync=sync,
-            state=state.value if state else NOT_ONBOARDED,
-            zone=zone,
-            notes=tuple(
-                under_way.notes(sync, newest, declared=to_onboard, onboarded=store.published_into(sync), zone=zone)
-            ),
-            cuts=tuple(by_run(store.cut_states(sync, dates), declared)),
-            live=tuple(store.live_reconciliations(sync, LIVE_SHOWN)),
-            streams=tuple(streams_in_order(seen.states.values(), declared)),
-            destinations=declared,
-            findings={stream: report.findings for stream, report in seen.reports.items()},
-            alarms=tuple(one.message for one in seen.alarms if one not in over and one.about in names),
-        )
+    state, zone = store.sync_state(sync), ZoneInfo(store.timezone(sync))
+    newest = [store.latest_run(sync, kind) for kind in under_way.KINDS]
+    mine = [one for stream, one in seen.states.items() if stream.sync == sync]
+    return SyncReport(
+        sync=sync,
+        state=state.value if state else NOT_ONBOARDED,
+        zone=zone,
+        notes=tuple(
+            under_way.notes(sync, newest, declared=to_onboard, onboarded=store.published_into(sync), zone=zone)
+        ),
+        cuts=tuple(by_run(store.cut_states(sync, dates, detail=detail), declared)),
+        live=tuple(store.live_reconciliations(sync, LIVE_SHOWN, detail=detail)),
+        streams=tuple(streams_in_order(mine, declared)),
+        destinations=declared,
+        findings={stream: report.findings for stream, report in seen.reports.items()},
+        alarms=tuple(one.message for one in seen.alarms if one not in over and one.about in names),
+    )
 
 
 def cuts_before(sync: str, day: date) -> tuple[CutState, ...]:
-    """As many of the dates before it as a page holds, as `SyncReport.cuts`."""
+    """As many of the dates before it as a page holds, as `SyncReport.cuts`, without their totals and breaks."""
     with parts.platform() as store:
-        return tuple(by_run(store.cut_states(sync, DATES_PER_PAGE, before=day), destinations_of(sync)))
+        found = store.cut_states(sync, DATES_PER_PAGE, before=day, detail=Detail.VERDICTS)
+        return tuple(by_run(found, destinations_of(sync)))
 
 
 def live_before(sync: str, moment: datetime) -> tuple[Reconciliation, ...]:
-    """As many of the comparisons of the live tables before it as a page holds, the newest first."""
+    """As many of the comparisons of the live tables before it as a page holds, the newest first; without their totals
+    and breaks."""
     with parts.platform() as store:
-        return tuple(store.live_reconciliations(sync, LIVE_SHOWN, before=moment))
+        return tuple(store.live_reconciliations(sync, LIVE_SHOWN, before=moment, detail=Detail.VERDICTS))
 
 
 def takes(sync: str, day: date) -> tuple[CutState, ...]:
@@ -141,9 +151,11 @@ def live_of(sync: str, run_id: str) -> tuple[Reconciliation, ...]:
 
 
 def caused_by(sync: str, day: date) -> tuple[Reconciliation, ...]:
-    """Comparisons of the live tables that followed a cut of the date. They are about their own moment, not about it."""
+    """Comparisons of the live tables that followed a cut of the date, without totals and breaks. They are about their
+    own moment, not about it."""
     with parts.platform() as store:
-        return tuple(by_run(store.live_reconciliations_after_cut(sync, day), destinations_of(sync)))
+        found = store.live_reconciliations_after_cut(sync, day, detail=Detail.VERDICTS)
+        return tuple(by_run(found, destinations_of(sync)))
 
 
 def airflow_path(run_id: str, task: str = "") -> str:

@@ -1,0 +1,166 @@
+"""What a person sees first in the morning: the verdicts of all syncs by business date, what waits for them, what is
+late. Values only, no HTML."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+
+from seamline.domain.calendar import day_of, last_ended, zone
+from seamline.domain.cut_state import CutState, Headline, of_live, worst_headline
+from seamline.domain.runs import Reconciliation, RunKind
+from seamline.plan.model import NightlyPlan
+from seamline.platform.reconciliations import Detail
+from seamline.sync import headline
+from seamline_airflow import parts
+from seamline_airflow.page import reports
+from seamline_airflow.page.reports import SyncReport
+from seamline_airflow.stream_health import look
+
+# As many as the word for a sync looks at, so that every date that counts in it is on the first page.
+DATES = headline.DATES
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One business date of a sync: its newest take, in each destination. At least one."""
+
+    states: tuple[CutState, ...]
+
+    @property
+    def word(self) -> Headline:
+        """The worst over the destinations."""
+        return worst_headline(one.shown for one in self.states)
+
+    @property
+    def is_waiting(self) -> bool:
+        return any(one.is_waiting for one in self.states)
+
+    @property
+    def is_partial(self) -> bool:
+        return any(one.partial for one in self.states)
+
+    @property
+    def breaks(self) -> int:
+        return sum(table.breaks_total for one in self.states if one.found for table in one.found.tables)
+
+    @property
+    def about(self) -> CutState:
+        """The one that the word is from."""
+        return next(one for one in self.states if one.shown is self.word)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One sync. `cells`: one for each date of the overview; None where there is no cut of it."""
+
+    report: SyncReport
+    cells: tuple[Cell | None, ...]
+
+    @property
+    def live(self) -> Reconciliation | None:
+        """The worst of the newest comparisons of the live tables; None where they were not compared."""
+        found = self.report.newest_live()
+        worst = worst_headline(map(of_live, found)) if found else None
+        return next((one for one in found if of_live(one) is worst), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """A verdict that the declaration wants by an hour and that is not there. `due`: with the sync's zone."""
+
+    sync: str
+    business_date: date
+    due: datetime
+    is_late: bool
+
+    def in_words(self, now: datetime) -> str:
+        """How late, or how long it still may take, to the minute."""
+        minutes = int(abs(now - self.due).total_seconds()) // 60
+        hours, minutes = divmod(minutes, 60)
+        length = f"{hours} h {minutes} min" if hours else f"{minutes} min"
+        return f"late for {length}" if self.is_late else f"due in {length}"
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """`dates`: the newest first. `questions`: cuts that wait for a person, the longest first."""
+
+    dates: tuple[date, ...]
+    rows: tuple[Row, ...]
+    questions: tuple[CutState, ...]
+    awaited: tuple[Awaited, ...]
+    now: datetime
+
+    @property
+    def zones(self) -> dict[str, Any]:
+        return {row.report.sync: row.report.zone for row in self.rows}
+
+
+def read(syncs: Sequence[str], *, before: date | None, now: datetime) -> Overview:
+    """Of these syncs. `before`: the dates before it; what stands beside them is as of now."""
+    seen = look()
+    with parts.platform() as store:
+        found = [reports.report_of(store, sync, seen, dates=headline.DATES, detail=Detail.VERDICTS) for sync in syncs]
+        older = {sync: store.cut_states(sync, DATES, before=before, detail=Detail.VERDICTS) for sync in syncs if before}
+        expected = {sync: one for sync in syncs if (one := _expected(store, sync, now)) is not None}
+    cuts = {one.sync: older.get(one.sync, one.cuts) for one in found}
+    dates = _dates(cuts.values(), [] if before else [day for day, _ in expected.values()])
+    return Overview(
+        dates=dates,
+        rows=tuple(Row(one, _cells(cuts[one.sync], dates)) for one in found),
+        questions=_questions(found),
+        awaited=tuple(
+            awaited
+            for one in found
+            if one.sync in expected and (awaited := _awaited(one, *expected[one.sync], now)) is not None
+        ),
+        now=now,
+    )
+
+
+def _dates(cuts: Iterable[Sequence[CutState]], expected: Iterable[date]) -> tuple[date, ...]:
+    known = {state.business_date for of_sync in cuts for state in of_sync} | set(expected)
+    return tuple(sorted(known, reverse=True)[:DATES])
+
+
+def _cells(states: Sequence[CutState], dates: Sequence[date]) -> tuple[Cell | None, ...]:
+    of_dates: dict[date, list[CutState]] = {}
+    for one in states:
+        of_dates.setdefault(one.business_date, []).append(one)
+    return tuple(Cell(tuple(of_dates[day])) if day in of_dates else None for day in dates)
+
+
+def _questions(found: Iterable[SyncReport]) -> tuple[CutState, ...]:
+    waiting = [state for one in found for state in one.cuts if state.is_waiting]
+    return tuple(sorted(waiting, key=lambda state: state.decision.since if state.decision else ""))
+
+
+def _expected(store: Any, sync: str, now: datetime) -> tuple[date, NightlyPlan] | None:
+    """The newest business date that a night was to cut by now, and how nights are declared; None where none was."""
+    newest, onboarded = store.latest_run(sync, *RunKind), store.published_into(sync)
+    nightly = newest.plan.nightly if newest else None
+    if nightly is None or not onboarded:
+        return None
+    day = last_ended(now, timezone=nightly.timezone)
+    began = _first_start(onboarded)
+    ended = day_of(day, timezone=nightly.timezone).end
+    return (day, nightly) if began is not None and began < ended else None
+
+
+def _first_start(onboarded: Mapping[str, Any]) -> datetime | None:
+    return min((run.started_at for run in onboarded.values() if run.started_at), default=None)
+
+
+def _awaited(report: SyncReport, day: date, nightly: NightlyPlan, now: datetime) -> Awaited | None:
+    if not nightly.verdict_by or _has_verdict(report.cuts, day):
+        return None
+    hour = time.fromisoformat(nightly.verdict_by)
+    due = datetime.combine(day + timedelta(days=1), hour, zone(nightly.timezone))
+    return Awaited(report.sync, day, due, is_late=now.astimezone(UTC) >= due.astimezone(UTC))
+
+
+def _has_verdict(cuts: Sequence[CutState], day: date) -> bool:
+    mine = [one for one in cuts if one.business_date == day]
+    # While a date is taken again the version in force has the verdict of before.
+    return bool(mine) and all(one.found is not None or one.publication.in_force is not None for one in mine)

@@ -1,0 +1,85 @@
+"""How a page becomes HTML: the templates, what they may call, and who looks from where."""
+
+from dataclasses import dataclass
+from datetime import date, datetime, tzinfo
+from decimal import Decimal
+from typing import Any
+
+from fastapi import Request
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from seamline.domain.calendar import moment_in_words
+from seamline.domain.cut_state import check_in_words, of_live
+from seamline.domain.date_before import late_in_words
+from seamline.domain.verdict import nothing_compared
+from seamline.sync.shown_order import by_run
+from seamline_airflow.page import access, reports
+from seamline_airflow.page.mount import URL_PREFIX
+
+PAGES = Environment(
+    loader=PackageLoader("seamline_airflow.page"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+)
+
+
+def _grouped(value: int | Decimal | None) -> str:
+    return "–" if value is None else f"{value:,}"
+
+
+def _moment(value: datetime | None, zone: tzinfo) -> str:
+    return moment_in_words(value, zone) if value else "–"
+
+
+def _weekday(day: date) -> str:
+    return f"{day:%a}"
+
+
+PAGES.filters.update(
+    grouped=_grouped,
+    moment=_moment,
+    weekday=_weekday,
+    of_live=of_live,
+    hollow=nothing_compared,
+    in_order=reports.tables_in_order,
+    breaks=reports.breaks_in_words,
+    by_run=by_run,
+    late=late_in_words,
+    check=check_in_words,
+    airflow=reports.airflow_path,
+    comparing=reports.comparing_task,
+)
+PAGES.globals.update(breaks_max=reports.BREAKS_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """Who looks, and from where. `framed_by`: the address of Airflow, in whose frame no link leads out; "" outside."""
+
+    user: Any
+    framed_by: str = ""
+
+
+def visit_of(request: Request, user: access.User, dag_id: str = "") -> Visit:
+    # Browsers say it to https and to their own machine only. Without a word the page of a run is taken to be framed.
+    where = request.headers.get("sec-fetch-dest", "iframe" if dag_id else "")
+    is_framed = where in ("iframe", "frame")
+    return Visit(user, f"{request.url.scheme}://{request.url.netloc}{airflow_of(request)}" if is_framed else "")
+
+
+def airflow_of(request: Request) -> str:
+    """The path of Airflow itself, without a slash behind it."""
+    return str(request.scope["root_path"]).removesuffix(URL_PREFIX)
+
+
+def render(template: str, visit: Visit, **values: Any) -> str:
+    """For somebody who has signed in."""
+    return page_of(template, user=visit.user.get_name(), framed_by=visit.framed_by, **values)
+
+
+def page_of(template: str, **values: Any) -> str:
+    return PAGES.get_template(template).render(**values)
+
+
+def text_of(name: str) -> str:
+    """A file beside the templates, as it is."""
+    source, _, _ = PAGES.loader.get_source(PAGES, name)  # type: ignore[union-attr]
+    return source
