@@ -12,8 +12,9 @@ from seamline.sync.span_loop import run_stream
 
 @contextmanager
 def streaming(plan: SyncPlan) -> Iterator[None]:
-    """It is wanted until the end of the block, and must not fail before."""
-    stream, errors = plan.stream_id("warehouse"), []
+    """Into the plan's one destination. It is wanted until the end of the block, and must not fail before."""
+    (destination,) = plan.destination_names
+    stream, errors = plan.stream_id(destination), []
 
     def run() -> None:
         control = PlatformStreamControl(stream, plan_json=plan_to_json(plan))
@@ -21,10 +22,10 @@ def streaming(plan: SyncPlan) -> Iterator[None]:
         try:
             with (
                 closing(registry.log_reader(plan)) as reader,
-                closing(registry.sink(plan, "warehouse")) as sink,
+                closing(registry.sink(plan, destination)) as sink,
                 control,
             ):
-                run_stream(plan, "warehouse", reader=reader, sink=sink, control=control, schema_guard=schema_guard)
+                run_stream(plan, destination, reader=reader, sink=sink, control=control, schema_guard=schema_guard)
         except BaseException as exc:
             errors.append(exc)
             raise

@@ -1,5 +1,5 @@
 """A sync of transformed tables on real servers: snapshot, stream and the comparison to the row, from MariaDB and from
-PostgreSQL."""
+PostgreSQL, into two destinations that hold some of the tables by transforms of their own."""
 
 import hashlib
 import re
@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -44,7 +45,8 @@ from seamline_spark.compare.main import compare_run
 from tests.conftest import RunningStack
 from tests.integration.captured import Captured, captured
 from tests.integration.captured_postgres import ACCOUNT, AUDIT, FULL, captured_postgres
-from tests.integration.databases import postgres, postgres_database
+from tests.integration.databases import mariadb, postgres, postgres_database
+from tests.integration.into_mariadb import plan_of, warehouse_in_mariadb
 from tests.integration.known import destination_known_by_id, destination_plan
 from tests.integration.snapshot_run import Meddler, Records, run_of, tools_of
 from tests.integration.streaming_here import streaming
@@ -62,6 +64,9 @@ QUERIES = {
     "later": "SELECT id, a + 1 AS a FROM later WHERE a > 0",
     "booked": "SELECT id, CAST(a * 10 AS DECIMAL(9, 1)) AS amount, day FROM booked WHERE id < 100",
 }
+# What the second destination holds of `account`; of `later` it holds the source's rows.
+MASKED_FILE = "include/transforms/masked.sql"
+MASKED = "SELECT id, left(memo, 1) AS initial, a + a AS doubled FROM account WHERE a IS NOT NULL"
 BROKEN = "SELECT id,\n  upper(memo) AS memo FROM broken"
 # In PostgreSQL it lies outside of its row, so an update that leaves it alone does not have it in the log.
 LARGE = {
@@ -76,28 +81,40 @@ def masked(memo: str) -> tuple[str, str]:
 
 @dataclass
 class Chain:
-    """A published sync of transformed tables, which is streamed."""
+    """A published sync of transformed tables, which is streamed: into `warehouse`, which is PostgreSQL, and into
+    `second`, which is MariaDB."""
 
     bank: Captured
     plan: SyncPlan
     warehouse: Connection
+    second: Connection
     store: PlatformStore
     runs: int = 0
 
-    def compare(self) -> Reconciliation:
+    def compare(self) -> dict[str, Reconciliation]:
+        """By destination."""
         self.runs += 1
         run_id = f"{self.plan.sync}/reconcile/-/{self.runs}"
         self.store.start_run(run_id=run_id, sync=self.plan.sync, kind="reconcile", plan_json=plan_to_json(self.plan))
-        (found,) = compare_run(run_id)
-        return found
+        return {found.destination: found for found in compare_run(run_id)}
 
     def query(self, statement: str) -> list[tuple[object, ...]]:
         with postgres(self.warehouse) as session:
             return session.execute(statement.encode()).fetchall()
 
+    def query_second(self, statement: str) -> list[tuple[object, ...]]:
+        with closing(mariadb(self.second)) as session, session.cursor() as cursor:
+            cursor.execute(statement)
+            return list(cursor.fetchall())
+
     def spoil(self, statement: str) -> None:
         with postgres(self.warehouse) as session:
             session.execute(statement.encode())
+
+    @property
+    def live(self) -> str:
+        """The database of the second destination's live tables."""
+        return self.plan.destination("second").namespace
 
 
 def job(name: str, more: str) -> DerivedTablePlan:
@@ -107,15 +124,20 @@ def job(name: str, more: str) -> DerivedTablePlan:
 
 
 def transformed(run: Run) -> Run:
-    """The run's tables by `QUERIES`, as preflight plans them."""
+    """The run's tables by `QUERIES`, and in the second destination by what is its own, as preflight plans them."""
     wanted = tuple(
         replace(one, transform=RowTransform(f"include/transforms/{one.name}.sql", QUERIES[one.name]))
         for one in run.plan.tables
     )
     table = replace(wanted[0].definition, name="broken")
     broken = TablePlan("broken", None, table, RowTransform("include/transforms/broken.sql", BROKEN))
+    own = (("account", RowTransform(MASKED_FILE, MASKED)), ("later", None))
+    warehouse, second = run.plan.destinations
     plan = replace(
-        run.plan, tables=(*wanted, broken), derived=(job("right", ""), job("wrong", ",\n  first(amount) AS one"))
+        run.plan,
+        tables=(*wanted, broken),
+        destinations=(warehouse, replace(second, transforms=own)),
+        derived=(job("right", ""), job("wrong", ",\n  first(amount) AS one")),
     )
     made, problems = analysed(plan, Survey(tuple(one.definition for one in plan.tables)))
     problem, of_job = problems
@@ -124,7 +146,8 @@ def transformed(run: Run) -> Run:
     assert re.search(r"include/transforms/wrong\.sql:2  ", of_job.what), of_job.what
     assert re.search(r"include/transforms/broken\.sql:2  upper.*: Upper is not among", problem.what), problem.what
     found = (replace(one, transform=made[one.name, f"include/transforms/{one.name}.sql"]) for one in wanted)
-    plan = replace(plan, tables=tuple(found), derived=())
+    second = replace(second, transforms=(("account", made["account", MASKED_FILE]), ("later", None)))
+    plan = replace(plan, tables=tuple(found), destinations=(warehouse, second), derived=())
     assert plan_from_json(plan_to_json(plan)) == plan
     return replace(run, plan=plan)
 
@@ -145,7 +168,9 @@ def chain(request: pytest.FixtureRequest, stack: RunningStack) -> Iterator[Chain
         patch.setenv("SEAMLINE_CONNECTION_SEAMLINE_DB", uri(platform))
         migrate.upgrade()
         bank = around.enter_context(captured(name) if request.param == "mariadb" else in_postgres(name))
-        bank.plan = replace(bank.with_tables(*TABLES), destinations=(destination,))
+        second = replace(plan_of(f"{name}_second"), name="second")
+        second_there = around.enter_context(warehouse_in_mariadb(second.namespace))
+        bank.plan = replace(bank.with_tables(*TABLES), destinations=(destination, second))
         if request.param == "mariadb":
             bank.execute(BOOKED)
         bank.ensure()
@@ -160,21 +185,34 @@ def chain(request: pytest.FixtureRequest, stack: RunningStack) -> Iterator[Chain
         run = replace(run, plan=replace(run.plan, reconcile=ReconcilePlan((ControlTotalPlan("account", "doubled"),))))
         with pytest.raises(GateFailed, match=r"account BREAK .*\"id\": \"1\""):
             spoilt = Meddler(warehouse, "account", "UPDATE {place} SET shown = 'b***' WHERE id = 1")
-            take_snapshot(run, replace(tools_of(bank, run, Records()), failpoints=spoilt))
+            alone = replace(run, plan=run.plan.into(["warehouse"]))
+            take_snapshot(alone, replace(tools_of(bank, alone, Records()), failpoints=spoilt))
         run.result["snapshot"] = take_snapshot(run, tools_of(bank, run, Records()))
-        with closing(registry.sink(run.plan, "warehouse")) as sink:
-            publish(run, "warehouse", sink=sink)
         store = around.enter_context(closing(registry.platform()))
-        around.enter_context(streaming(run.plan.of_stream("warehouse")))
-        yield Chain(bank, run.plan, warehouse, store)
+        for each in run.plan.destinations:
+            with closing(registry.sink(run.plan, each.name)) as sink:
+                publish(run, each.name, sink=sink)
+            around.enter_context(streaming(run.plan.of_stream(each.name)))
+        yield Chain(bank, run.plan, warehouse, second_there, store)
 
 
 def caught_up(chain: Chain) -> None:
+    open_ones = "SELECT count(*) FROM {}.boundary WHERE ended_at IS NULL"
     wait_until(
-        lambda: chain.query("SELECT count(*) FROM seamline.boundary WHERE ended_at IS NULL") == [(0,)],
+        lambda: (
+            chain.query(open_ones.format("seamline"))
+            == chain.query_second(open_ones.format(f"{chain.live}_seamline"))
+            == [(0,)]
+        ),
         timeout_s=60,
         what="the boundaries to end",
     )
+
+
+def last_has_come(chain: Chain, table: str, where: str) -> None:
+    """In both destinations."""
+    for query, schema in ((chain.query, "bank"), (chain.query_second, chain.live)):
+        wait_until(partial(query, f"SELECT 1 FROM {schema}.{table} WHERE {where}"), timeout_s=60, what="the last row")
 
 
 def listed(found: Reconciliation) -> Mapping[str, set[tuple[BreakType, str]]]:
@@ -204,7 +242,7 @@ def test_loaded_and_streamed_rows_are_what_the_query_makes_and_are_proven(chain:
         "DELETE FROM later WHERE id IN (4, 5, 6)",
     )
     chain.bank.execute("INSERT INTO account VALUES (99, 0, 'last')")
-    wait_until(lambda: chain.query("SELECT 1 FROM bank.account WHERE id = 99"), timeout_s=60, what="the last row")
+    last_has_come(chain, "account", "id = 99")
     rows = chain.query("SELECT id, doubled, memo, shown, plain FROM bank.account ORDER BY id")
     assert rows == [
         (1, 20, *masked("berta"), 10),
@@ -215,22 +253,40 @@ def test_loaded_and_streamed_rows_are_what_the_query_makes_and_are_proven(chain:
     assert sorted(chain.query("SELECT a, memo FROM bank.audit")) == [(1, "on"), (1, "tw"), (2, "ou")]
     assert sorted(chain.query("SELECT id, a FROM bank.later")) == [(1, 3), (2, 2)]
     assert chain.query("SELECT count(*) FROM seamline.finding") == [(0,)]
+    held = chain.query_second(f"SELECT id, initial, doubled FROM {chain.live}.account ORDER BY id")
+    assert held == [(1, "b", 20), (4, "o", 14), (5, large[0], 16), (99, "l", 0)]
+    held = chain.query_second(f"SELECT id, a, memo FROM {chain.live}.later ORDER BY id")
+    assert held == [(1, 2, None), (2, 1, None), (3, -1, None)]
     caught_up(chain)
+    for name, found in chain.compare().items():
+        assert found.verdict is Verdict.MATCH, [(name, one.table, one.verdict, one.reason) for one in found.tables]
+        (total,) = found.tables[0].totals
+        assert (total.source_rows, total.source_sum) == (4, 50)
+
+
+def test_a_wrong_row_in_one_destination_is_a_break_of_that_one_alone(chain: Chain) -> None:
+    caught_up(chain)
+    chain.query_second(f"UPDATE {chain.live}.account SET initial = upper(initial) WHERE id = 99")
     found = chain.compare()
-    assert found.verdict is Verdict.MATCH, [(one.table, one.verdict, one.reason) for one in found.tables]
-    (total,) = found.tables[0].totals
-    assert (total.source_rows, total.source_sum) == (4, 50)
+    assert {name: one.verdict for name, one in found.items()} == {
+        "warehouse": Verdict.MATCH,
+        "second": Verdict.BREAK,
+    }
+    wrong = {(BreakType.VALUE, '{"id": "99"}')}
+    assert listed(found["second"]) == {"account": wrong, "audit": set(), "later": set(), "booked": set()}
+    chain.query_second(f"UPDATE {chain.live}.account SET initial = lower(initial) WHERE id = 99")
 
 
 def test_a_changed_transformed_row_is_one_break_by_its_name(chain: Chain) -> None:
     caught_up(chain)
     chain.bank.execute("INSERT INTO account VALUES (7, 1, 'seven')", "INSERT INTO audit VALUES (7, 'se')")
-    wait_until(lambda: chain.query("SELECT 1 FROM bank.audit WHERE a = 7"), timeout_s=60, what="the last row")
+    last_has_come(chain, "audit", "a = 7")
     chain.spoil("UPDATE bank.account SET memo = upper(memo) WHERE id = 7")
     chain.spoil("UPDATE bank.audit SET memo = 'sea' WHERE a = 7")
     found = chain.compare()
-    assert found.verdict is Verdict.BREAK
-    assert listed(found) == {
+    assert found["second"].verdict is Verdict.MATCH
+    assert found["warehouse"].verdict is Verdict.BREAK
+    assert listed(found["warehouse"]) == {
         "account": {(BreakType.VALUE, '{"id": "7"}')},
         "audit": {
             (BreakType.MISSING, '{"a": "7", "memo": "se"}'),
@@ -258,7 +314,7 @@ def test_a_cut_holds_what_the_query_makes_of_the_rows_of_its_date(chain: Chain) 
     day = date(2026, 3, 1)
     booked = replace(chain.plan.table("booked"), business_date=BusinessDate("day", "date"))
     plan = replace(
-        chain.plan,
+        chain.plan.into(["warehouse"]),
         tables=(booked,),
         nightly=NightlyPlan(),
         reconcile=ReconcilePlan((ControlTotalPlan("booked", "amount"),)),
@@ -284,9 +340,9 @@ def test_one_read_is_cut_into_a_destination_of_transformed_rows_and_one_of_the_r
     """Row 101 is one that the query rejects."""
     day = date(2026, 3, 1)
     booked = replace(chain.plan.table("booked"), business_date=BusinessDate("day", "date"))
-    warehouse = chain.plan.destination("warehouse")
-    plain = replace(warehouse, name="plain", namespace="plain", transforms=(("booked", None),))
-    plan = replace(chain.plan, tables=(booked,), nightly=NightlyPlan(), destinations=(warehouse, plain))
+    warehouse, second = chain.plan.destinations
+    destinations = (warehouse, replace(second, transforms=(("booked", None),)))
+    plan = replace(chain.plan, tables=(booked,), nightly=NightlyPlan(), destinations=destinations)
     plan = replace(plan, reconcile=ReconcilePlan())
     run = Run(f"{plan.sync}/nightly/{day}/2", plan.sync, RunKind.NIGHTLY, day, plan, RunState.RUNNING)
     chain.store.start_run(
@@ -294,18 +350,12 @@ def test_one_read_is_cut_into_a_destination_of_transformed_rows_and_one_of_the_r
     )
     cuts = take_conclusive_cut(run, cut_tools(chain, run))
     columns = {}
-    for name, cut in cuts.items():
-        (table,) = cut.tables
-        assert (table.verdict, table.rows) == (Verdict.MATCH, {"warehouse": 2, "plain": 3}[name])
-        columns[name] = {
-            row[0]
-            for row in chain.query(
-                "SELECT column_name FROM information_schema.columns WHERE table_schema ="
-                f" '{plan.destination(name).stage_namespace}' AND table_name = '{table.staged_as}'"
-            )
-        }
-    assert columns == {
-        one.name: {column.name for column in plan.at_destination(one.name).table("booked").definition.columns}
-        for one in plan.destinations
-    }
-    assert columns["plain"] != columns["warehouse"]
+    for name, query in (("warehouse", chain.query), ("second", chain.query_second)):
+        (table,) = cuts[name].tables
+        assert (table.verdict, table.rows) == (Verdict.MATCH, {"warehouse": 2, "second": 3}[name])
+        found = query(
+            "SELECT column_name FROM information_schema.columns WHERE table_schema ="
+            f" '{plan.destination(name).stage_namespace}' AND table_name = '{table.staged_as}'"
+        )
+        columns[name] = {column for (column,) in found}
+    assert columns == {"warehouse": {"id", "amount", "day"}, "second": {"id", "day", "a"}}
