@@ -66,7 +66,7 @@ QUERIES = {
 }
 # What the second destination holds of `account`; of `later` it holds the source's rows.
 MASKED_FILE = "include/transforms/masked.sql"
-MASKED = "SELECT id, left(memo, 1) AS initial, a + a AS doubled FROM account WHERE a IS NOT NULL"
+MASKED = "SELECT id, left(memo, 1) AS initial, a + a AS doubled FROM account"
 BROKEN = "SELECT id,\n  upper(memo) AS memo FROM broken"
 # In PostgreSQL it lies outside of its row, so an update that leaves it alone does not have it in the log.
 LARGE = {
