@@ -245,6 +245,12 @@ def into_onboarded(records: Records, plan: SyncPlan) -> SyncPlan:
     return plan.into(there | {one.name for one in plan.cuts_only if not one.transforms or one.name in analysed})
 
 
+def way_in(plan: SyncPlan, destination: str) -> str:
+    """The DAG that brings a declared destination in that `into_onboarded` leaves out."""
+    is_beside = plan.destination(destination).cuts_only and plan.streamed.destinations
+    return f"{plan.sync}__{'tables' if is_beside else 'onboard'}"
+
+
 def watched(records: Records, sync: str, declared: Sequence[str]) -> tuple[str, ...]:
     """The destinations whose streams stand for a date: those that are not onboarded yet have none."""
     there = records.published_into(sync)

@@ -6,12 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowFailException
 
 from seamline.domain.row_transform import Expression, RowTransform
 from seamline.domain.runs import CUT_TRANSFORMS, PUBLISH, TABLES, RunKind
 from seamline.plan.model import SyncPlan, plan_from_json, plan_to_json
 from seamline_airflow import runs
+from seamline_airflow.nightly_form import form
+from seamline_airflow.operators.run_jobs import OpenNightlyOperator
 from seamline_airflow.operators.step import EnableOperator, PreflightOperator, TablesPreflightOperator
 from tests.dags import results
 from tests.dags.test_runs import context
@@ -75,11 +78,15 @@ def test_a_night_holds_a_table_by_the_transform_that_preflight_has_analysed_for_
 
 
 def test_a_destination_of_cuts_whose_own_transform_nobody_has_analysed_has_no_night_yet(
-    platform: results.Platform,
+    platform: results.Platform, capsys: pytest.CaptureFixture[str]
 ) -> None:
     onboard(platform, results.plan())
     assert at_night(platform, declared(None)) == {"warehouse": None, "archive": None}
     assert at_night(platform, declared(MASKED)) == {"warehouse": None}, "rows that are to be masked never go there"
+    opening = OpenNightlyOperator(task_id="open", plan_json=plan_to_json(declared(MASKED)))
+    night = platform.runs[opening.execute(context(**ParamsDict(form(declared(MASKED))).validate()))]
+    assert night.plan.destination_names == {"warehouse"}
+    assert "archive gets no cut: run settlement__tables first" in capsys.readouterr().out
     change(declared(MASKED))
     assert at_night(platform, declared(MASKED)) == {"warehouse": None}, "until its run is done"
     platform.put_result(CHANGED, PUBLISH, {"warehouse": "p"})

@@ -30,7 +30,10 @@ class OpenNightlyOperator(BaseOperator):
         with task_errors(), parts.platform() as store:
             run = runs.take_of(store, run_id(context, sync=plan.sync, kind=RunKind.NIGHTLY))
             runs.open_nightly(context, store, plan, run)
-            result = store.run(run).result
+            opened = store.run(run)
+            for name in sorted(plan.destination_names - opened.plan.destination_names):
+                self.log.warning("%s gets no cut: run %s first", name, runs.way_in(plan, name))
+            result = opened.result
             self.log.info(
                 "%s of %s, asked by %s: %s", result[MODE], run, result[ASKED_BY] or "-", result[REASON] or "-"
             )
