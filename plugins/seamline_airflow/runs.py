@@ -310,15 +310,12 @@ def _is_held_otherwise(table: TablePlan, known: Mapping[str, RowTransform | None
     return table.name not in known or replace(table, transform=before).fingerprint != table.fingerprint
 
 
-def _held_by_nights(published: Mapping[str, Run], plan: SyncPlan) -> dict[str, dict[str, RowTransform | None]]:
-    """By destination of cuts only and by table the transform of the newest run that has the table."""
-    found: dict[str, dict[str, RowTransform | None]] = {}
-    names = {one.name for one in plan.cuts_only}
+def _held_by_nights(published: Mapping[str, Run], plan: SyncPlan) -> dict[str, Mapping[str, RowTransform | None]]:
+    """By destination of cuts only and by table the transform of the newest run."""
+    found: dict[str, Mapping[str, RowTransform | None]] = {}
     for run in published.values():
-        for name, tables in _cut_transforms_of(run).items():
-            if name in names:
-                found.setdefault(name, {}).update(tables)
-    return found
+        found |= _cut_transforms_of(run)
+    return {one.name: found[one.name] for one in plan.cuts_only if one.name in found}
 
 
 def open_nightly(context: Mapping[str, Any], records: Records, plan: SyncPlan, run_id: str) -> None:
@@ -395,7 +392,9 @@ def onboarded_plan(records: Records, plan: SyncPlan) -> SyncPlan:
     # What destinations hold that have no transform of their own, as the newest load of any has it.
     loaded = [run.plan for name, run in published.items() if name in carried]
     shared = {table.name: table.transform for one in loaded for table in one.tables}
-    own = {name: {table.name: table.transform for table in one.tables} for name, one in carried.items()}
+    own: dict[str, Mapping[str, RowTransform | None]] = {
+        name: {table.name: table.transform for table in one.tables} for name, one in carried.items()
+    }
     own |= _held_by_nights(published, plan)
     everywhere = frozenset[str].intersection(*(one.table_names for one in carried.values()))
     if plan.table_names == everywhere:

@@ -10,7 +10,7 @@ from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowFailException
 
 from seamline.domain.row_transform import Expression, RowTransform
-from seamline.domain.runs import CUT_TRANSFORMS, PUBLISH, TABLES, RunKind
+from seamline.domain.runs import PUBLISH, TABLES
 from seamline.plan.model import SyncPlan, plan_from_json, plan_to_json
 from seamline_airflow import runs
 from seamline_airflow.nightly_form import form
@@ -19,7 +19,7 @@ from seamline_airflow.operators.step import EnableOperator, PreflightOperator, T
 from tests.dags import results
 from tests.dags.test_runs import context
 from tests.dags.test_runs import platform as platform
-from tests.dags.test_table_runs import CARRIED, ledger, with_fees
+from tests.dags.test_table_runs import CARRIED, with_fees
 
 FIRST, CHANGED = "settlement/onboard/-/manual__1", "settlement/tables/-/manual__2"
 ACCOUNT = results.plan().table("account")
@@ -106,21 +106,6 @@ def test_a_change_of_the_transform_of_cuts_is_something_to_do_and_loads_no_table
     assert at_night(platform, declared(None)) == {"warehouse": None, "archive": other}
 
 
-def test_a_table_that_a_later_run_no_longer_has_stays_masked_while_nights_hold_it(platform: results.Platform) -> None:
-    """The run that parks it has joined in one of two destinations with streams."""
-    lake = replace(results.destination_plan("lake", "lake"), name="lake")
-    both = results.plan(destinations=(*results.plan().destinations, lake))
-    onboard(platform, declared(MASKED, both))
-    platform.put_result(FIRST, PUBLISH, {"warehouse": "p", "lake": "p"})
-    carried = {**CARRIED, "lake": ledger("account", "ledger_entry")}
-    fewer = declared(None, replace(both, tables=both.tables[1:]))
-    runs.open_tables(platform, fewer.streamed, CHANGED, (), carried, cuts=fewer.into(["archive"]))
-    assert at_night(platform, declared(None, both))["archive"] == MASKED
-    platform.put_result(CHANGED, PUBLISH, {"warehouse": "p"})
-    assert set(platform.runs[CHANGED].result[CUT_TRANSFORMS]["archive"]) == {"ledger_entry"}
-    assert runs.onboarded_plan(platform, fewer).table_names == {"ledger_entry"}
-
-
 def test_a_sync_of_cuts_only_that_gets_a_stream_goes_by_the_tables_and_transforms_of_now(
     platform: results.Platform,
 ) -> None:
@@ -133,4 +118,3 @@ def test_a_sync_of_cuts_only_that_gets_a_stream_goes_by_the_tables_and_transform
     platform.put_result("settlement/onboard/-/manual__2", PUBLISH, {"warehouse": "p"})
     assert at_night(platform, now)["archive"] == made("SELECT 2", value="2")
     assert runs.onboarded_plan(platform, now).table_names == {"account", "ledger_entry", "fees"}
-    assert platform.runs[FIRST].kind is RunKind.ONBOARD

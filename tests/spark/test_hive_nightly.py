@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -17,6 +17,7 @@ from seamline import registry, settings
 from seamline.adapters.connections import Connection
 from seamline.demo.bank import SMALL, connect, fill
 from seamline.domain.calendar import last_ended
+from seamline.domain.row_transform import RowTransform
 from seamline.domain.runs import EXPECTATIONS
 from seamline.domain.staged_cut import StagedCut
 from seamline.domain.verdict import Verdict
@@ -33,6 +34,7 @@ from seamline.sources.mariadb.catalogue import read_catalogue
 from seamline.sync.cut import publish_cut
 from seamline_spark.cut.main import cut
 from seamline_spark.session import open_session
+from seamline_spark.transform.analysis import analysed
 from tests import hive_metastore
 from tests.conftest import RunningStack
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
@@ -40,6 +42,9 @@ from tests.spark.test_nightly_cut import DATES, NAMES, TIMEZONE, known
 
 NAME = "hive_nightly"
 SOURCE, WAREHOUSE, ROWS, METASTORE = (f"{NAME}_{what}" for what in ("source", "warehouse", "rows", "metastore"))
+MASKED = RowTransform(
+    "include/transforms/account.sql", "SELECT id, left(owner, 1) AS owner, balance FROM account WHERE status = 'open'"
+)
 SUM = "SELECT count(*), sum(amount) FROM {}.ledger_entry WHERE {} = DATE '{}'"
 
 
@@ -122,7 +127,15 @@ def night(stack: RunningStack, tmp_path: Path) -> Iterator[Night]:
             if name.startswith("SEAMLINE_CONNECTION_"):
                 spark.sparkContext.environment[name] = value
         store = around.enter_context(closing(registry.platform()))
-        yield Night(plan, bank, warehouse, store, spark)
+        yield Night(masked_in_hive(plan, spark), bank, warehouse, store, spark)
+
+
+def masked_in_hive(plan: SyncPlan, spark: SparkSession) -> SyncPlan:
+    """The plan in which the archive alone holds accounts masked."""
+    made = analysed(spark.newSession(), plan.table("account").definition, MASKED)
+    assert isinstance(made, RowTransform), made
+    archive = replace(plan.destination("archive"), transforms=(("account", made),))
+    return replace(plan, destinations=(plan.destination("warehouse"), archive))
 
 
 def plan_of(bank: Connection, folder: Path) -> SyncPlan:
@@ -145,6 +158,7 @@ def plan_of(bank: Connection, folder: Path) -> SyncPlan:
 
 
 def test_spark_reads_of_a_night_in_hive_what_the_other_destination_has(night: Night) -> None:
+    """Of the accounts it has what its own transform makes of them."""
     day = last_ended(datetime.now(UTC), timezone=TIMEZONE)
     first = night.take(1, day)
     assert {table.table: table.verdict for table in first.tables} == dict.fromkeys(NAMES, Verdict.MATCH)
@@ -160,3 +174,9 @@ def test_spark_reads_of_a_night_in_hive_what_the_other_destination_has(night: Ni
     assert night.sums(day)[1] == (ours[0] + 1, Decimal(5))
     found = night.spark.sql("SHOW PARTITIONS settlement.account").collect()
     assert [row[0] for row in found] == [f"cut_business_date={day}"]
+    whole = "SELECT id, left(owner, 1), balance FROM settlement_cut.account WHERE status = 'open' ORDER BY id"
+    with postgres(night.warehouse) as session:
+        expected = session.execute(whole.encode()).fetchall()
+    masked = night.spark.sql("SELECT * FROM settlement.account ORDER BY id")
+    assert masked.columns == ["id", "owner", "balance", "cut_business_date"]
+    assert [tuple(row)[:3] for row in masked.collect()] == expected != []
