@@ -68,6 +68,10 @@ def _held(resolved: Schema, items: Schema, definitions: Schema) -> str:
         return ", ".join(f"`{one}`" for one in resolved["enum"])
     if resolved.get("type") == "array":
         return f"list of {_held(items, {}, definitions)}"
+    if isinstance(one := resolved.get("additionalProperties"), Mapping):
+        # One value for all is the short form.
+        held = _held(one, {}, definitions)
+        return f"{held}, or {held} for each name"
     return _WORDS[resolved["type"]]
 
 
