@@ -5,18 +5,22 @@ needs, and the DAG processor nothing at all.
 """
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from seamline import settings
 from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.date_before import PublishedTable
+from seamline.domain.errors import ConfigError
 from seamline.domain.position import Position
 from seamline.kinds.found import power, sink_kind, source_kind
 from seamline.kinds.frames import Frames, WritesFrames
 from seamline.kinds.sink import CertifiesArrivals, CutsLiveTables, HoldsCuts, ReadsBack
 from seamline.kinds.source import Certifies, HidesSchemaChanges
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
+from seamline.platform.audit import PlatformAudit
+from seamline.platform.audit_anchor import write_anchor
 from seamline.platform.capture_registry import PlatformCaptureRegistry, PlatformPruningHolds
 from seamline.platform.database import Database
 from seamline.platform.driver_runs import PlatformDriverRuns
@@ -212,6 +216,25 @@ def platform_maintenance() -> PlatformMaintenance:
 
 def platform() -> PlatformStore:
     return PlatformStore(Database())
+
+
+def anchor_audit() -> str:
+    """Write the head of the log of acts down outside of the database; says which and where.
+
+    ConfigError: the folder of anchors cannot be written.
+    """
+    with closing(PlatformAudit(Database())) as log:
+        head = log.head()
+    if head is None:
+        return "the log of acts is empty"
+    folder = settings.load().audit_anchors
+    try:
+        return f"entry {head.number} of the log of acts is anchored in {write_anchor(folder, head)}"
+    except OSError as exc:
+        raise ConfigError(
+            f"the log of acts cannot be anchored in {folder}: {exc.strerror}",
+            hint="let this process write there, or name another folder by SEAMLINE_AUDIT_ANCHORS",
+        ) from exc
 
 
 def director() -> PlatformStreamDirector:

@@ -10,6 +10,7 @@
 | SEAMLINE_CONNECTION_<ID> | one connection as a URI or Airflow's JSON; wins over the file | |
 | SEAMLINE_CONNECTIONS_FROM_AIRFLOW | ids, by commas: Airflow's tasks write what Airflow knows of them into the file | |
 | SEAMLINE_POOLS | 1: Airflow has the pools of `plan.pools`; else tasks use its default pool | |
+| SEAMLINE_AUDIT_ANCHORS | folder of the files that hold heads of the log of acts | `audit` of SEAMLINE_DATA |
 | SEAMLINE_SERVERS | `here`: Supervisor runs them on this machine; `elsewhere`: as in docker-compose.yml | `here` |
 | SEAMLINE_DEBUG | 1: show the traceback of an error | |
 """
@@ -68,6 +69,7 @@ class Settings:
     ports: Ports
     connections: Path
     declarations: Path
+    audit_anchors: Path
     is_debug: bool = False
     has_pools: bool = False
     are_servers_here: bool = True
@@ -92,6 +94,7 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
         ports=Ports(_port_base(values.get("SEAMLINE_PORT_BASE", ""))),
         connections=_path(values, "SEAMLINE_CONNECTIONS", data / "connections.json"),
         declarations=_path(values, "SEAMLINE_DECLARATIONS", _CHECKOUT / "include"),
+        audit_anchors=_path(values, "SEAMLINE_AUDIT_ANCHORS", data / "audit"),
         is_debug=values.get("SEAMLINE_DEBUG", "") not in ("", "0"),
         has_pools=values.get("SEAMLINE_POOLS", "") not in ("", "0"),
         are_servers_here=_are_servers_here(values.get("SEAMLINE_SERVERS", "")),
@@ -131,6 +134,7 @@ def as_environment(settings: Settings) -> dict[str, str]:
         "SEAMLINE_PORT_BASE": str(settings.ports.base),
         "SEAMLINE_CONNECTIONS": str(settings.connections),
         "SEAMLINE_DECLARATIONS": str(settings.declarations),
+        "SEAMLINE_AUDIT_ANCHORS": str(settings.audit_anchors),
     }
 
 

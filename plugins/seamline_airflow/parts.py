@@ -30,6 +30,13 @@ def director() -> Iterator[Any]:
         yield opened
 
 
+def anchor_audit() -> str:
+    """Write the head of the log of acts down outside of the platform database; says which and where."""
+    from seamline import registry
+
+    return registry.anchor_audit()
+
+
 @contextmanager
 def driver_runs() -> Iterator[Any]:
     """The PlatformDriverRuns."""

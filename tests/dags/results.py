@@ -335,4 +335,5 @@ def use(monkeypatch: pytest.MonkeyPatch, made: Platform) -> Platform:
 
     monkeypatch.setattr(parts, "platform", opened)
     monkeypatch.setattr(parts, "director", opened)
+    monkeypatch.setattr(parts, "anchor_audit", lambda: "entry 1 is anchored")
     return made

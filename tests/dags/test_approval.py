@@ -1,5 +1,6 @@
 """Who is asked about a cut that is not clean, with what in hand, and which answers are taken; what is kept of it."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,7 @@ from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 
 from seamline.domain.decision import DECISION
-from seamline.domain.runs import EXPECTATIONS, FAILURE, RunKind
+from seamline.domain.runs import ASKED_BY, EXPECTATIONS, FAILURE, RunKind
 from seamline.domain.verdict import Break, BreakType, Verdict
 from seamline.plan.model import plan_to_json
 from seamline_airflow.operators.approval import CutApprovalOperator
@@ -77,6 +78,19 @@ def test_a_question_is_kept_with_who_may_answer_and_then_with_the_answer(platfor
     assert _decision(platform) == {
         **asked, "state": "approved", "who": "approver", "reason": "late file", "at": "2026-11-20T01:00:00+00:00",
     }  # fmt: skip
+
+
+def test_an_approval_by_the_person_who_asked_for_the_run_is_not_taken_and_asked_again(
+    platform: results.Platform,
+) -> None:
+    run = platform.runs[results.RUN]
+    platform.runs[results.RUN] = replace(run, result={**run.result, ASKED_BY: "approver"})
+    operator = _operator("approver")
+    _ask(operator)
+    asked = _decision(platform)
+    with pytest.raises(TaskAwaitingInput):
+        operator.execute_complete({}, _answer("Approve"))
+    assert _decision(platform) == asked
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,7 @@ def test_a_paused_stream_is_inconclusive_and_comparable_as_soon_as_it_is_let_go(
     found = chain.compare()
     assert found.verdict is Verdict.INCONCLUSIVE
     assert "it is paused" in found.tables[0].reason
-    director.resume(stream)
+    director.resume(stream, by="ann")
     # At once: the stream's last word is still that it is paused.
     assert chain.compare().verdict is Verdict.MATCH
 

@@ -366,7 +366,7 @@ def test_a_stream_hears_want_pause_and_unwant_at_once(server: Server, director: 
         wait_until(lambda: director.latest_report(STREAM), timeout_s=5, what="the first report")
         director.pause(STREAM, by="ann")
         wait_until(lambda: control.orders().paused, timeout_s=5, what="the pause to be heard")
-        director.resume(STREAM)
+        director.resume(STREAM, by="ann")
         wait_until(lambda: not control.orders().paused, timeout_s=5, what="the end of the pause")
         director.unwant(STREAM)
         wait_until(lambda: not control.orders().wanted, timeout_s=5, what="the stream to be unwanted")

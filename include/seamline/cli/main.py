@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("report", "the report of one business date, as text or as a file"),
     "stream": ("stream", "pause, resume or restart the streams of a sync"),
     "capture": ("capture", "give up the capture of a source that cannot go on"),
+    "audit": ("audit", "verify the log of acts, or export the evidence of a date"),
     "ps": ("ps", "the processes of the local stack"),
     "logs": ("logs", "the log of one process"),
     "doctor": ("doctor", "what is missing or of the wrong version here, and the cure"),

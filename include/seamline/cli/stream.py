@@ -36,9 +36,9 @@ def run(args: argparse.Namespace) -> int:
                 case "pause":
                     director.pause(stream, by=_person(), reason=" ".join(args.reason.split()))
                 case "resume":
-                    director.resume(stream)
+                    director.resume(stream, by=_person())
                 case "restart":
-                    director.restart(stream)
+                    director.restart(stream, by=_person())
             sys.stdout.write(f"{stream} {ORDERS[args.order]}\n")
     return 0
 

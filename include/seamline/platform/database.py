@@ -13,10 +13,12 @@ from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.hanging import SILENCE_S
 from seamline.adapters.tls import is_tls_refusal, tls_cure
 from seamline.databases.postgres.watched import connect
-from seamline.domain.errors import ConfigError, SeamlineError, TransientError
+from seamline.domain.errors import ConfigError, Refused, SeamlineError, TransientError
 
 CONNECTION_ID = "seamline_db"
 ResultT = TypeVar("ResultT")
+# What the triggers of the log of acts (v0009) raise.
+_AGAINST_THE_LOG = "SLM01"
 Session = psycopg.Connection[TupleRow]
 OpenSession = Callable[[], Session]
 
@@ -66,6 +68,8 @@ def translated(exc: psycopg.Error) -> SeamlineError:
             f"the platform database has not the tables that this version needs: {_first_line(exc)}",
             hint="run its migrations: `./seamline up` does, or seamline.platform.migrate.upgrade()",
         )
+    if exc.sqlstate == _AGAINST_THE_LOG:
+        return Refused(f"the log of acts refuses it: {_first_line(exc)}", hint="docs/reference/audit.md says why")
     if _is_wrong_login(exc):
         return ConfigError(
             f"the platform database refuses the login: {_first_line(exc)}",

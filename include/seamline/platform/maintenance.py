@@ -3,10 +3,14 @@
 from collections.abc import Sequence
 from datetime import date
 
+from psycopg.rows import dict_row
+
+from seamline.domain.audit import SCHEDULER, Kind, cut_act
 from seamline.domain.ledger import StreamId
 from seamline.domain.log_floor import LogHold
 from seamline.domain.runs import NOT_PUBLISHED, PUBLISH, RunKind
 from seamline.plan.model import SyncPlan, plan_from_json
+from seamline.platform import audit, rows
 from seamline.platform.database import Database, Session
 
 _HOLDS = """
@@ -70,16 +74,23 @@ class PlatformMaintenance:
     # ---- cuts ------------------------------------------------------------------------------------------------------
 
     def drop_cuts(self, sync: str, destination: str, gone: Sequence[tuple[date, int]]) -> int:
-        """Take cuts that are gone from the list; their reconciliations stay. How many were on it."""
+        """Take cuts that are gone from the list, which is an act each; their reconciliations stay. How many were on
+        it."""
         if not gone:
             return 0
 
         def work(session: Session) -> int:
-            return session.execute(
+            cursor = session.cursor(row_factory=dict_row)
+            cursor.execute(
                 "delete from cut using unnest(%s::date[], %s::int[]) as gone (business_date, version)"
                 " where cut.sync = %s and cut.destination = %s and cut.business_date = gone.business_date"
-                " and cut.version = gone.version",
+                " and cut.version = gone.version returning cut.*",
                 ([day for day, _ in gone], [version for _, version in gone], sync, destination),
-            ).rowcount
+            )
+            for cut in (expired := [rows.cut_of(row) for row in cursor]):
+                verdict = audit.verdicts_of(session, cut.run_id).get(cut.destination, "")
+                act = cut_act(cut, Kind.CUT_EXPIRED, verdict=verdict, who=SCHEDULER, origin="maintenance")
+                audit.append(session, act)
+            return len(expired)
 
         return self._database.transact(work)

@@ -12,6 +12,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.pool import NullPool
 
 from seamline.domain.errors import ConfigError
+from seamline.platform import audit
 from seamline.platform.database import OpenSession, open_session, translated
 
 # "seamline" in ASCII: two processes that start at once migrate one after the other.
@@ -36,7 +37,10 @@ def upgrade(open_one: OpenSession = _open_for_migration, *, to: str = "head") ->
             connection.commit()
             command.upgrade(_config(connection), to)
             connection.commit()
-            return _revision(connection)
+            if (reached := _revision(connection)) == latest():
+                _open_log_of_acts(connection)
+                connection.commit()
+            return reached
     except psycopg.Error as exc:
         raise translated(exc) from exc
     except sqlalchemy.exc.DBAPIError as exc:
@@ -53,6 +57,14 @@ def revisions() -> tuple[str, ...]:
 def latest() -> str:
     """The revision that this version of the code needs."""
     return revisions()[-1]
+
+
+def _open_log_of_acts(connection: sqlalchemy.Connection) -> None:
+    """Behind all migrations, because the code of this version reads what the log adopts."""
+    session = connection.connection.driver_connection
+    assert isinstance(session, psycopg.Connection)
+    session.execute("set local search_path = seamline")
+    audit.adopt(session)
 
 
 def _plain(session: psycopg.Connection[Any]) -> psycopg.Connection[Any]:

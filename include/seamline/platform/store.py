@@ -5,18 +5,20 @@ Every method is one short transaction and may be repeated with the same argument
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any
 
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
+from seamline.domain.audit import Kind, cut_act, verdict_act
 from seamline.domain.cut_state import CutState
+from seamline.domain.decision import DECISION
 from seamline.domain.errors import InvariantViolated, Refused
 from seamline.domain.runs import FAILURE, PUBLISH, Cut, Receipt, Reconciliation, RunKind, RunState, Scope, SyncState
 from seamline.plan.model import Run
-from seamline.platform import cut_states, reconciliations, rows
+from seamline.platform import audit, cut_states, reconciliations, rows
 from seamline.platform.database import Database, Session
 from seamline.platform.reconciliations import Detail
 
@@ -122,9 +124,13 @@ class PlatformStore:
         return run.plan.nightly.timezone if run and run.plan.nightly else "UTC"
 
     def put_result(self, run_id: str, key: str, value: Any) -> None:
-        """Keep a JSON value under `Run.result[key]`, in place of an earlier one."""
+        """Keep a JSON value under `Run.result[key]`, in place of an earlier one. A decision is an act.
+
+        Refused: a person approves what the same person has asked for."""
 
         def work(session: Session) -> int:
+            if key == DECISION:
+                return audit.set_decision(session, run_id, value)
             return session.execute(
                 "update run set result = jsonb_set(result, array[%s::text], %s) where run_id = %s",
                 (key, Jsonb(value), run_id),
@@ -205,7 +211,10 @@ class PlatformStore:
     # ---- reconciliations -------------------------------------------------------------------------------------------
 
     def save_reconciliation(self, reconciliation: Reconciliation) -> None:
-        """Keep it whole; one of the same run, destination and scope is replaced."""
+        """Keep it whole, and enter its hash into the log of acts; one of the same run, destination and scope is
+        replaced."""
+        kind = Kind.SIGNATURE_KEPT if reconciliation.signed_by else Kind.COMPARED
+        act = verdict_act(reconciliation, kind)
 
         def work(session: Session) -> None:
             session.execute(
@@ -213,6 +222,7 @@ class PlatformStore:
                 (reconciliation.run_id, reconciliation.destination, reconciliation.scope),
             )
             reconciliations.insert(session, reconciliation)
+            audit.append(session, act)
 
         self._database.transact(work)
 
@@ -290,6 +300,7 @@ class PlatformStore:
     # ---- cuts ------------------------------------------------------------------------------------------------------
 
     def save_cut(self, cut: Cut) -> None:
+        """Write down that it is published, and enter that into the log of acts."""
         values = (
             cut.sync,
             cut.destination,
@@ -309,13 +320,15 @@ class PlatformStore:
                 " partial) values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
                 " on conflict (sync, destination, business_date, version) do update set position = excluded.position,"
                 " as_of = excluded.as_of, tables = excluded.tables, verdict = excluded.verdict,"
-                " partial = excluded.partial where cut.run_id = excluded.run_id returning 1",
+                " partial = excluded.partial where cut.run_id = excluded.run_id returning saved_at",
                 values,
             ).fetchone()
             if row is None:
                 raise InvariantViolated(
                     f"version {cut.version} of the cut of {cut.business_date} belongs to another run", sync=cut.sync
                 )
+            verdict = audit.verdicts_of(session, cut.run_id).get(cut.destination, "")
+            audit.append(session, cut_act(replace(cut, saved_at=row[0]), Kind.PUBLISHED, verdict=verdict))
 
         self._database.transact(work)
 

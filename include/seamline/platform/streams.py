@@ -8,11 +8,12 @@ from types import MappingProxyType
 
 from psycopg.types.json import Jsonb
 
+from seamline.domain.audit import FROM_COMMAND_LINE, Act, Kind, Subject
 from seamline.domain.errors import Refused, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position, position_to_json
 from seamline.plan.model import plan_from_json
-from seamline.platform import rows
+from seamline.platform import audit, rows
 from seamline.platform.database import Database, Session
 from seamline.ports import StreamReport, WantedStream
 
@@ -108,6 +109,10 @@ def _has_lease(session: Session, stream: StreamId, holder: str) -> bool:
     return cursor.fetchone() is not None
 
 
+def _act(kind: Kind, stream: StreamId, by: str, **document: str) -> Act:
+    return Act(kind, Subject(stream.sync, stream.destination), document, by, FROM_COMMAND_LINE)
+
+
 def _forget_failure(session: Session, stream: StreamId) -> None:
     """The failure of an earlier want says nothing about the next one."""
     session.execute(
@@ -160,17 +165,19 @@ class PlatformStreamDirector:
             " paused_at = case when is_paused then paused_at else clock_timestamp() end,"
             " pause_reason = case when is_paused and %(reason)s = '' then pause_reason else %(reason)s end",
             values={"by": by, "reason": reason},
+            act=_act(Kind.STREAM_PAUSED, stream, by, reason=reason),
         )
 
-    def resume(self, stream: StreamId) -> None:
-        self._change(stream, _NOT_PAUSED)
+    def resume(self, stream: StreamId, *, by: str) -> None:
+        self._change(stream, _NOT_PAUSED, act=_act(Kind.STREAM_RESUMED, stream, by))
 
-    def restart(self, stream: StreamId) -> None:
+    def restart(self, stream: StreamId, *, by: str) -> None:
         """Want the stream again by the plan it has: it starts also after it was paused or had failed for good."""
         self._change(
             stream,
             f"is_wanted = true, want_number = want_number + 1, wanted_at = clock_timestamp(), {_NOT_PAUSED}",
             then=_forget_failure,
+            act=_act(Kind.STREAM_RESTARTED, stream, by),
         )
 
     def _change(
@@ -180,12 +187,15 @@ class PlatformStreamDirector:
         *,
         values: Mapping[str, str] = MappingProxyType({}),
         then: Callable[[Session, StreamId], None] = lambda *_: None,
+        act: Act | None = None,
     ) -> None:
         def work(session: Session) -> int:
             statement = f"update stream set {setting} where sync = %(sync)s and destination = %(destination)s"
             named = {"sync": stream.sync, "destination": stream.destination, **values}
             changed = session.execute(statement.encode(), named).rowcount
             then(session, stream)
+            if act is not None and changed:
+                audit.append(session, act)
             return changed
 
         if self._database.transact(work) != 1:

@@ -8,11 +8,11 @@ from airflow.sdk import Param
 from airflow.sdk.exceptions import AirflowFailException
 
 from seamline.domain.decision import DECISION, Decision, DecisionState, decision_from_json
-from seamline.domain.runs import Scope
+from seamline.domain.runs import ASKED_BY, Scope
 from seamline.plan.model import Run
 from seamline_airflow import parts
 from seamline_airflow.errors import task_errors
-from seamline_airflow.operators.gate import Question, name_of, reason_of
+from seamline_airflow.operators.gate import Question, name_of, person_of, reason_of
 from seamline_airflow.question import question_text
 
 # Airflow checks the parameters of a task before it runs, so an answer that is yet to be given may be nothing there. The
@@ -31,7 +31,8 @@ class CutApprovalOperator(ApprovalOperator):
     is not. It is one decision about all of these, and about no other.
 
     Rejected, or not answered in time: the run is red, for good. An answer without a reason is not taken, also not one
-    by Airflow's API, which does not look at it (3.3.2): it is asked again.
+    by Airflow's API, which does not look at it (3.3.2): it is asked again. Neither is an approval by the person who
+    asked for the run; the platform database refuses that as well.
 
     Retries are only for an answer that Airflow lost: one given in the very second of the question meets a scheduler
     that still takes the end of the asking process for a lost task (seen with Airflow 3.3.2). It asks again then.
@@ -67,6 +68,11 @@ class CutApprovalOperator(ApprovalOperator):
                 self.approvers, destinations=Question.left_by_gate(run).waiting
             )
             decided = _decided(asked, event)
+            if decided is not None and decided.state is DecisionState.APPROVED and _asked_for(run, decided.who):
+                self.log.warning(
+                    "%s asked for this run: another person has to approve, so it is asked again", decided.who
+                )
+                decided = None
             if decided is not None:
                 store.put_result(run.run_id, DECISION, decided.to_json())
         if "error" in event:
@@ -75,7 +81,7 @@ class CutApprovalOperator(ApprovalOperator):
             reason = reason_of(event) or "no reason given"
             raise AirflowFailException(f"{name_of(event)} rejected this cut: {reason}")
         if decided is None:
-            self.log.warning("%s approved without a reason: that answer is not taken, and asked again", name_of(event))
+            self.log.warning("the approval of %s is not taken, and asked again", name_of(event))
             return super().execute(context)
         return super().execute_complete(context, event)
 
@@ -84,6 +90,10 @@ class CutApprovalOperator(ApprovalOperator):
         self.subject = f"Publish the cut of {run.sync} for {run.business_date}{where} although it is not clean?"
         found = [store.reconciliation(run.run_id, Scope.CUT, name) for name in waiting]
         self.body = question_text(run, [one for one in found if one is not None], self.approvers)
+
+
+def _asked_for(run: Run, who: str) -> bool:
+    return person_of(run.result.get(ASKED_BY)) == who
 
 
 def _decided(asked: Decision, event: Mapping[str, Any]) -> Decision | None:

@@ -98,9 +98,14 @@ def reason_of(answer: Mapping[str, Any]) -> str:
 
 
 def name_of(answer: Mapping[str, Any]) -> str:
-    """Who answered. A name with a colon could pass for a name and a reason."""
+    """Who answered."""
     user = answer.get("responded_by_user") or {}
-    return one_line(str(user.get("name") or user.get("id") or "").replace(":", " ")) or "somebody"
+    return person_of(user.get("name") or user.get("id")) or "somebody"
+
+
+def person_of(name: object) -> str:
+    """As a signature has it: a name with a colon could pass for a name and a reason."""
+    return one_line(str(name or "").replace(":", " "))
 
 
 def one_line(text: object) -> str:

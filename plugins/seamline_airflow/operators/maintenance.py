@@ -153,11 +153,13 @@ class ClearDestinationsOperator(BaseOperator):
 
 
 class ClearRecordsOperator(BaseOperator):
-    """Delete rows of the platform database that nobody asks for any more."""
+    """Anchor the log of acts, then delete rows of the platform database that nobody asks for any more."""
 
     def execute(self, context: Any) -> dict[str, int]:
         from seamline import registry
 
+        with task_errors():
+            self.log.info("%s", registry.anchor_audit())
         with task_errors(), closing(registry.platform_expiry()) as expiry:
             deleted = expiry.expire()
         for what, (rows, days) in deleted.items():

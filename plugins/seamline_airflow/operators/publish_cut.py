@@ -114,11 +114,19 @@ class PublishCutOperator(StepOperator):
             store.finish_run(run.run_id, state=RunState.SUCCEEDED)
         if all(name in there for name in question.waiting):
             store.end_alarm(NOT_CLEAN, deadline.subject(run.sync, run.business_date))
+        self._anchor()
         for asset in self.outlets:
             event = context["outlet_events"][asset]
             event.extra = {"run": run.run_id, "versions": dict(versions)}
             # A run that was started with the form's date has no partition key of its own.
             event.add_partitions(str(run.business_date))
+
+    def _anchor(self) -> None:
+        """What is published stays so: maintenance anchors the log within the hour, and is red where it cannot."""
+        try:
+            self.log.info("%s", parts.anchor_audit())
+        except SeamlineError as exc:
+            self.log.warning("the log of acts is not anchored now: %s", exc)
 
 
 class PublishRestOperator(PublishCutOperator):
