@@ -1,44 +1,59 @@
-"""Verify the log of acts: its chain of hashes, and that verdicts, decisions and cuts are stored as they were entered.
+"""Verify the log of acts, or export the evidence of a business date.
 
-Ends with 0 only where nothing is wrong. Each fault is a line that names the entry, or the sync, date, destination, run
-and table that was changed, removed or inserted.
+`verify` checks the chain of hashes, and that verdicts, decisions and cuts are stored as they were entered. It ends with
+0 only where nothing is wrong; each fault is a line that names the entry, or the sync, date, destination, run and table
+that was changed, removed or inserted. `export` writes a folder that verifies itself with Python alone.
 """
 
 import argparse
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import date
+from pathlib import Path
 
 import psycopg
 
 from seamline import settings
 from seamline.platform.audit_anchor import anchor_files
 from seamline.platform.audit_check import Checked, check
-from seamline.platform.database import open_session, translated
+from seamline.platform.audit_export import Exported, export
+from seamline.platform.database import Session, open_session, translated
 
 # A chain of millions of entries is one question.
 _TIMEOUT_S = 600.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    orders = parser.add_subparsers(dest="order", required=True, metavar="verify")
+    orders = parser.add_subparsers(dest="order", required=True, metavar="verify|export")
     verify = orders.add_parser("verify", help="check the chain, what is stored, and the anchors")
     verify.add_argument("--sync", default="", help="what is stored of this sync only; the chain is one for all")
+    evidence = orders.add_parser("export", help="write the evidence of a business date into a folder")
+    evidence.add_argument("sync")
+    evidence.add_argument("--date", type=date.fromisoformat, required=True, help="as 2026-03-01")
+    evidence.add_argument("--output", type=Path, required=True, metavar="DIR", help="a folder that is not there yet")
 
 
 def run(args: argparse.Namespace) -> int:
-    return _verify(args.sync)
-
-
-def _verify(sync: str) -> int:
     # Before the view of the database begins: an anchor is younger than the entry that it names.
     anchors = anchor_files(settings.load().audit_anchors)
-    try:
-        with closing(open_session(application_name="seamline audit", statement_timeout_s=_TIMEOUT_S)) as session:
-            checked = check(session, sync=sync, anchors=anchors, report=_fault, note=_note)
-    except psycopg.Error as exc:
-        raise translated(exc) from exc
+    with _session() as session:
+        if args.order == "export":
+            exported = export(session, sync=args.sync, day=args.date, folder=args.output, anchors=anchors)
+            sys.stdout.write("".join(f"{line}\n" for line in _exported(exported, args.output)))
+            return 0
+        checked = check(session, sync=args.sync, anchors=anchors, report=_fault, note=_note)
     sys.stdout.write("".join(f"{line}\n" for line in summary(checked)))
     return 1 if checked.faults else 0
+
+
+@contextmanager
+def _session() -> Iterator[Session]:
+    try:
+        with closing(open_session(application_name="seamline audit", statement_timeout_s=_TIMEOUT_S)) as session:
+            yield session
+    except psycopg.Error as exc:
+        raise translated(exc) from exc
 
 
 def summary(checked: Checked) -> list[str]:
@@ -51,6 +66,15 @@ def summary(checked: Checked) -> list[str]:
     anchored = f"anchored up to entry {checked.anchored:,}" if checked.anchored else "no anchor"
     lines = [seen, f"{anchored}; {behind:,} entries stand behind no anchor" if behind > 0 else anchored]
     return [*lines, f"{checked.faults:,} FAULTS" if checked.faults else "nothing is wrong"]
+
+
+def _exported(exported: Exported, folder: Path) -> list[str]:
+    anchored = "which an anchor names" if exported.is_anchored else "which no anchor names yet"
+    return [
+        f"{exported.entries:,} entries and {exported.verdicts:,} verdicts are in {folder}",
+        f"its chain ends with entry {exported.head:,}, {anchored}",
+        f"verify it anywhere: python3 {folder / 'verify.py'}",
+    ]
 
 
 def _fault(line: str) -> None:

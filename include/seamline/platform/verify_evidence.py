@@ -1,0 +1,149 @@
+"""Verify the evidence of a business date: python3 verify.py [ANCHORS ...]
+
+It stands beside what it verifies, and needs nothing but Python 3.9 or newer:
+
+    chain.jsonl       the log of acts from the first entry of the date on: its own entries whole, of others the hashes
+    verdict-<n>.json  what was stored of the verdict that entry <n> is about
+    head.json         where the chain ends, and which lines of anchors say so
+
+ANCHORS: files head-<host>.log that were kept elsewhere. Each line about an entry of this chain has to name its hash.
+
+Ends with 0 where nothing is wrong, with 1 and a line per fault where something is, with 2 where files cannot be read.
+How hashes are made: docs/reference/audit.md of Seamline.
+"""
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+ABOUT_VERDICTS = ("verdict adopted", "compared", "signature kept")
+
+
+def canonical(value: Any) -> bytes:
+    # Every number is a whole one: fractions stand as texts.
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+class Evidence:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.head: dict[str, Any] = json.loads((folder / "head.json").read_text(encoding="utf-8"))
+        self.faults: list[str] = []
+        self.hashes: dict[int, str] = {}
+        self.entries: dict[int, dict[str, Any]] = {}
+
+    def verify(self) -> None:
+        self._follow_chain()
+        self._compare_verdicts()
+        self._compare_named_verdicts()
+
+    def compare_anchors(self, path: Path) -> int:
+        """How many lines were about this chain."""
+        about = 0
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                words = line.split()
+                if len(words) < 2 or not words[0].isdigit():
+                    self.faults.append(f"{path.name} line {number}: it is no anchor")
+                elif int(words[0]) in self.hashes:
+                    about += 1
+                    if self.hashes[int(words[0])] != words[1]:
+                        self.faults.append(f"{path.name} line {number}: entry {words[0]} has another hash than here")
+        return about
+
+    def _follow_chain(self) -> None:
+        number, previous = self.head["first"] - 1, self.head["previous"]
+        with (self.folder / "chain.jsonl").open(encoding="utf-8") as file:
+            for text in file:
+                link = json.loads(text)
+                if link["number"] != number + 1:
+                    self.faults.append(f"entry {number + 1} is missing: entry {link['number']} follows {number}")
+                number = link["number"]
+                content = link.get("content")
+                hashed = link["content_hash"] if content is None else sha256(canonical(content))
+                own = sha256(canonical({"content": hashed, "number": number, "previous": previous}))
+                if own != link["hash"]:
+                    self.faults.append(f"entry {number}: it was changed, or another one stands before it")
+                if content is not None:
+                    self._keep(number, content)
+                self.hashes[number] = previous = link["hash"]
+        if (number, previous) != (self.head["number"], self.head["hash"]):
+            self.faults.append(f"the chain ends with entry {number} and not with the head, {self.head['number']}")
+        for anchor in self.head["anchors"]:
+            if self.hashes.get(anchor["number"]) != anchor["hash"]:
+                self.faults.append(f"anchor {anchor['place']}: it names another hash of entry {anchor['number']}")
+
+    def _keep(self, number: int, content: dict[str, Any]) -> None:
+        self.entries[number] = content
+        if (content["sync"], content["business_date"]) != (self.head["sync"], self.head["business_date"]):
+            self.faults.append(f"entry {number}: it is about another sync or date")
+
+    def _compare_verdicts(self) -> None:
+        newest: dict[tuple[str, str, str], int] = {}
+        for number, content in self.entries.items():
+            if content["kind"] in ABOUT_VERDICTS:
+                newest[content["run_id"], content["destination"], content["scope"]] = number
+        there = {path.name for path in self.folder.glob("verdict-*.json")}
+        for place, number in newest.items():
+            name = f"verdict-{number}.json"
+            if name not in there:
+                self.faults.append(f"{name}: the verdict of {' '.join(place)} is missing")
+            elif sha256((self.folder / name).read_bytes()) != self.entries[number]["document"]["hash"]:
+                what = f"the verdict of {' '.join(place)} is not what entry {number} says"
+                self.faults.append(f"{name}: {what}: {self._parts(number)}")
+        for name in sorted(there - {f"verdict-{number}.json" for number in newest.values()}):
+            self.faults.append(f"{name}: no entry names it")
+
+    def _parts(self, number: int) -> str:
+        """Which tables differ."""
+        logged = self.entries[number]["document"]["tables"]
+        try:
+            stored = json.loads((self.folder / f"verdict-{number}.json").read_text(encoding="utf-8"))
+            tables = {table["table"]: sha256(canonical(table)) for table in stored["tables"]}
+        except (ValueError, KeyError, TypeError):
+            return "it cannot be read"
+        names = sorted(name for name in {*logged, *tables} if logged.get(name) != tables.get(name))
+        return f"table {', '.join(names)}" if names else "its header or evidence"
+
+    def _compare_named_verdicts(self) -> None:
+        """Who decided, and what was published, was about a verdict that was reached."""
+        reached = {
+            content["document"]["hash"] for content in self.entries.values() if content["kind"] in ABOUT_VERDICTS
+        }
+        for number, content in self.entries.items():
+            document = content["document"]
+            named = [*document.get("verdict_hashes", {}).values(), document.get("verdict_hash")]
+            if any(hashed and hashed not in reached for hashed in named):
+                self.faults.append(f"entry {number} ({content['kind']}): no entry is about the verdict that it names")
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        evidence = Evidence(Path(__file__).resolve().parent)
+        evidence.verify()
+        about = sum(evidence.compare_anchors(Path(name)) for name in arguments)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        sys.stderr.write(f"the evidence cannot be read: {type(error).__name__}: {error}\n")
+        return 2
+    head = evidence.head
+    for fault in evidence.faults:
+        sys.stdout.write(f"FAULT  {fault}\n")
+    sys.stdout.write(
+        f"{head['sync']}, business date {head['business_date']}: {len(evidence.entries)} entries,"
+        f" {len(list(evidence.folder.glob('verdict-*.json')))} verdicts\n"
+        f"the chain ends with entry {head['number']}, hash {head['hash']}\n"
+    )
+    if arguments:
+        sys.stdout.write(f"{about} lines of the given anchors are about this chain\n")
+    sys.stdout.write(f"{len(evidence.faults)} FAULTS\n" if evidence.faults else "nothing is wrong\n")
+    return 1 if evidence.faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
