@@ -159,6 +159,11 @@ class Platform:
         self.host_states: tuple[Any, ...] = ()
         self.alarms: dict[tuple[str, str], str] = {}
         self.finished: dict[str, str] = {}
+        self.anchors = 0
+
+    def anchor_audit(self) -> str:
+        self.anchors += 1
+        return "entry 7 is anchored"
 
     def close(self) -> None: ...
 
@@ -335,5 +340,5 @@ def use(monkeypatch: pytest.MonkeyPatch, made: Platform) -> Platform:
 
     monkeypatch.setattr(parts, "platform", opened)
     monkeypatch.setattr(parts, "director", opened)
-    monkeypatch.setattr(parts, "anchor_audit", lambda: "entry 1 is anchored")
+    monkeypatch.setattr(parts, "anchor_audit", made.anchor_audit)
     return made

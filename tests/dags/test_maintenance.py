@@ -6,14 +6,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from seamline import registry
-from seamline.domain.errors import TransientError
+from seamline.domain.errors import ConfigError, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.log_floor import LedgerPlace
 from seamline.plan.maintenance import CHORES
 from seamline.sinks.postgres.maintenance import LetGo
+from seamline_airflow import parts
 from seamline_airflow.dag_factory import maintenance_dag
 from seamline_airflow.operators.maintenance import LOG_NOT_PRUNED
 from tests.dags import results
@@ -115,6 +116,20 @@ def test_it_runs_every_hour_with_a_task_for_each_kind_of_work() -> None:
 def test_a_task_may_be_run_again(world: World, chore: str, first: Any, again: Any) -> None:
     assert run(chore) == first
     assert run(chore) == again
+
+
+def test_the_log_of_acts_is_anchored_with_the_records_and_the_task_is_red_where_that_is_not_possible(
+    world: World, platform: results.Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("records")
+    assert platform.anchors == 1
+    monkeypatch.setattr(parts, "anchor_audit", _cannot_anchor)
+    with pytest.raises(AirflowFailException, match="cannot be anchored"):
+        run("records")
+
+
+def _cannot_anchor() -> str:
+    raise ConfigError("the log of acts cannot be anchored in its folder: Permission denied")
 
 
 def test_the_cuts_of_every_declared_sync_end_and_a_repeat_finds_none(

@@ -17,7 +17,7 @@ from airflow.sdk.execution_time.task_runner import _serialize_outlet_events
 
 from seamline.domain.cut_state import CutState, Headline, state_of_cut
 from seamline.domain.decision import DECISION
-from seamline.domain.errors import TransientError
+from seamline.domain.errors import ConfigError, TransientError
 from seamline.domain.runs import EXPECTATIONS, NOT_STAGED, PUBLISH, RunState, Scope
 from seamline.domain.staged_cut import Published, StagedCut
 from seamline.domain.verdict import Verdict
@@ -159,6 +159,20 @@ def test_an_approval_publishes_what_it_is_about_with_its_signature_and_the_run_i
     assert (night.state("warehouse").signed_by, night.state("archive").signed_by) == ("", "olga: known")
     with pytest.raises(AirflowSkipException):
         night.publish(PublishRestOperator)
+
+
+def test_each_publication_anchors_the_log_of_acts_and_stands_where_that_is_not_possible(
+    night: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    night.gate(), night.publish()
+    assert night.platform.anchors == 1
+
+    def refuse() -> str:
+        raise ConfigError("the log of acts cannot be anchored in its folder: Permission denied")
+
+    monkeypatch.setattr("seamline_airflow.parts.anchor_audit", refuse)
+    night.answer = night.ask().execute_complete({}, _answer("Approve"))
+    assert night.publish(PublishRestOperator)[0] == {"archive": 1}
 
 
 def test_what_is_clean_waits_for_no_answer_and_meets_none_that_was_given_before(night: Night) -> None:

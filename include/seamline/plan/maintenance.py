@@ -36,8 +36,8 @@ CHORES = (
     Chore(
         "records",
         "Clear the platform database",
-        "Anchors the log of acts. Deletes runs with their receipts after 400 days, changes of state of streams and"
-        " ended alarms after 200, ended holds after one. Reconciliations and signatures stay, and the runs of kept cuts"
-        " and of decisions.",
+        "Deletes runs with their receipts after 400 days, changes of state of streams and ended alarms after 200, ended"
+        " holds after one. Reconciliations and signatures stay, and the runs of kept cuts and of decisions. Anchors the"
+        " log of acts.",
     ),
 )

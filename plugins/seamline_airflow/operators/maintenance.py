@@ -153,17 +153,17 @@ class ClearDestinationsOperator(BaseOperator):
 
 
 class ClearRecordsOperator(BaseOperator):
-    """Anchor the log of acts, then delete rows of the platform database that nobody asks for any more."""
+    """Delete rows of the platform database that nobody asks for any more, then anchor the log of acts."""
 
     def execute(self, context: Any) -> dict[str, int]:
         from seamline import registry
 
-        with task_errors():
-            self.log.info("%s", registry.anchor_audit())
         with task_errors(), closing(registry.platform_expiry()) as expiry:
             deleted = expiry.expire()
         for what, (rows, days) in deleted.items():
             self.log.info("%d %s, older than %d days", rows, what, days)
+        with task_errors():
+            self.log.info("%s", parts.anchor_audit())
         return {what: rows for what, (rows, _) in deleted.items()}
 
 
