@@ -1,5 +1,6 @@
-"""Derived tables by a real Spark session over a real PostgreSQL: every group, every digit."""
+"""Derived tables by a real Spark session over a real PostgreSQL, and over lakes: every group, every digit."""
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -7,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -18,16 +19,20 @@ from seamline.adapters.connections import Connection
 from seamline.databases.postgres.client import open_session
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.cut_job import CutJob
+from seamline.domain.errors import Refused, SchemaConflict
+from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable
 from seamline.domain.verdict import BreakType, Verdict
 from seamline.kinds.bulk import ArrowRows
 from seamline.kinds.found import sink_kind
-from seamline.plan.model import DerivedTablePlan, DestinationPlan
+from seamline.plan.model import DerivedTablePlan, DestinationPlan, NightlyPlan, TablePlan
 from seamline.ports import Load
+from seamline.sinks.lake.kind import LakeKind
 from seamline.sinks.postgres.arrow_rows import page_ranges, read_batches
+from seamline.sync.derived import Derived
 from seamline.values.build import batch_of
-from seamline_spark.cut.derived import derive
+from seamline_spark.cut.derived import derive, require_publishable
 from seamline_spark.transform.job import AnalysedJob, analysed_job
-from tests.contract.lake_worlds import PostgresLakeWorld
+from tests.contract.lake_worlds import LAKES, PostgresLakeWorld
 from tests.integration.databases import postgres, postgres_database
 from tests.log_topic import STREAM, publication
 
@@ -56,6 +61,8 @@ ACCOUNT = Table(
     ),
     ("id",),
 )
+DAY = date(2026, 11, 27)
+NIGHTLY = NightlyPlan(keep_days=2, keep_month_ends=0, keep_versions_days=7)
 BEFORE_1970 = datetime(1969, 12, 31, 23, 59, 59)  # noqa: DTZ001 (a wall clock)
 ACCOUNTS = [
     (number, ("工资", "o'wner", "")[number % 3], date(2024, 2, 29), (True, False, None)[number % 3],
@@ -270,35 +277,113 @@ def test_a_derived_table_equals_the_sums_of_its_rows_to_the_last_digit(
         assert sql.execute(f'SELECT count(*) FROM stage."{found.staged_as}"').fetchone() == (groups,)
 
 
-def test_a_derived_table_of_a_lake_equals_the_sums_of_what_a_run_holds_of_it(
-    spark: SparkSession, warehouse: Connection, known_by_id: str, tmp_path: Path
+@pytest.mark.parametrize("derived", [BALANCE, BY_OWNER], ids=lambda derived: derived.name)
+def test_more_rows_than_the_driver_is_to_hold_are_refused_by_the_name_of_the_job(
+    derived: DerivedTablePlan, spark: SparkSession, known_by_id: str
 ) -> None:
+    destination = DestinationPlan("warehouse", "postgres", known_by_id, "kept", staged_in="stage")
+    bases = named([Load(ENTRY, "entry", 0), Load(ACCOUNT, "account", 0)])
+    found = derive(spark, destination, derived, bases, run_id="a run", position="0-1-1")
+    as_many = replace(derived, rows_max=found.rows)
+    assert derive(spark, destination, as_many, bases, run_id="a run", position="0-1-1").rows == found.rows
+    of = "include/transforms/by_owner.sql" if derived.job else "the sums of entry.amount"
+    said = re.escape(f"derived table {derived.name} has more than {found.rows - 1:,} rows ({of}), its rows_max")
+    with pytest.raises(Refused, match=said):
+        derive(spark, destination, replace(derived, rows_max=found.rows - 1), bases, run_id="a run", position="0-1-1")
+
+
+class LakeNights:
+    """Nights of a lake: what a run holds of its tables, what Spark derives of it, and their cuts."""
+
+    def __init__(self, world: PostgresLakeWorld, connection_id: str) -> None:
+        self.destination = replace(world.destination, connection=connection_id)
+        tables = tuple(TablePlan(table.name, None, table) for table in (ENTRY, ACCOUNT))
+        self.plan = replace(world.plan, destinations=(self.destination,), tables=tables, nightly=NIGHTLY)
+        self.kind = cast(LakeKind, sink_kind(self.destination.kind))
+
+    def load(self, table: Table, rows: Sequence[Sequence[Any]]) -> Load:
+        place = self.kind.load_area(self.destination, run_id="a run").create([table])[table.name]
+        batch = batch_of(table, rows)
+        self.kind.load(self.destination, place, ArrowRows(batch.schema, iter([batch])))
+        return Load(table, place.name, len(rows))
+
+    def publish(self, spark: SparkSession, run: str, derived: Sequence[DerivedTablePlan]) -> list[Derived]:
+        """The cut of a run: of what it holds alone. Returns what was derived."""
+        pinned = self.kind.pin_live(self.plan, self.destination, 1, run_id=run)
+        position = pinned.views[0].position
+        bases = {table.name: Load(table, pinned.staged_as[table.name], 0) for table in (ENTRY, ACCOUNT)}
+        found = [derive(spark, self.destination, one, bases, run_id=run, position=str(position)) for one in derived]
+        tables = [StagedTable(name, CutMode.WHOLE, at, 1, Verdict.MATCH) for name, at in pinned.staged_as.items()]
+        tables += [
+            StagedTable(one.name, CutMode.DERIVED, made.staged_as, made.rows, made.verdict.verdict)
+            for one, made in zip(derived, found, strict=True)
+        ]
+        cut = StagedCut(run, STREAM.sync, STREAM.destination, DAY, position, datetime.now(UTC), tuple(tables))
+        with closing(self.kind.open_cuts(self.destination)) as cuts:
+            cuts.publish(cut, definitions={}, signed_by="")
+        return found
+
+    def rows(self, table: str) -> list[Any]:
+        """Of the date's cut, as readers get it."""
+        opened = self.kind.open_tables(self.destination, STREAM, DAY)
+        return sorted(map(repr, opened[table].arrow().to_pylist()))
+
+    def require_publishable(self, spark: SparkSession, *derived: DerivedTablePlan) -> None:
+        require_publishable(spark, replace(self.plan, derived=derived), self.destination)
+
+
+@pytest.fixture(params=LAKES)
+def nights(
+    request: pytest.FixtureRequest, warehouse: Connection, known_by_id: str, tmp_path: Path
+) -> Iterator[LakeNights]:
     with postgres(warehouse) as sql:
         rows = sql.execute("SELECT * FROM stage.entry").fetchall()
-    with closing(PostgresLakeWorld([ENTRY, ACCOUNT], warehouse, tmp_path / "lake")) as world:
-        destination = replace(world.destination, connection=known_by_id)
-        kind = sink_kind(destination.kind)
-        places = kind.load_area(destination, run_id="a run").create([ENTRY, ACCOUNT])
-        loads = []
-        for table, values in ((ENTRY, rows), (ACCOUNT, ACCOUNTS)):
-            batch = batch_of(table, values)
-            kind.load(destination, places[table.name], ArrowRows(batch.schema, iter([batch])))
-            loads.append(Load(table, places[table.name].name, len(values)))
+    lake = LAKES[request.param]
+    with closing(PostgresLakeWorld([ENTRY, ACCOUNT], warehouse, tmp_path / "lake", lake=lake)) as world:
+        nights = LakeNights(world, known_by_id)
+        loads = [nights.load(ENTRY, rows), nights.load(ACCOUNT, ACCOUNTS)]
         world.sink().publish(STREAM, loads, publication=publication([ENTRY, ACCOUNT]))
-        bases = {name: replace(one, staged_as=str(world.seen().snapshots[name])) for name, one in named(loads).items()}
-        held = bases["entry"]
-        for derived, groups in ((BALANCE, 997 * 3), (BY_MEMO, 8)):
-            found = derive(spark, destination, derived, {"entry": held}, run_id="a run", position="0-1-1")
-            assert (found.verdict.verdict, found.verdict.reason) == (Verdict.MATCH, "")
-            assert found.rows == found.verdict.source_rows == groups
+        yield nights
 
-        right = derive(spark, destination, BY_OWNER, bases, run_id="a run", position="0-1-1")
-        assert (right.verdict.verdict, right.verdict.reason, right.rows) == (Verdict.MATCH, "", 3)
-        with spoilt(kind):
-            found = derive(spark, destination, NEWEST, bases, run_id="a run", position="0-1-1")
-        assert found.verdict.reason.startswith("2 rows differ from what the staged cut gives")
-        types = sorted(one.type for one in found.verdict.breaks)
-        assert (found.verdict.verdict, types) == (Verdict.BREAK, [BreakType.MISSING, BreakType.UNEXPECTED])
+
+def test_a_derived_table_of_a_lake_equals_what_its_cut_gives_and_keeps_its_columns(
+    nights: LakeNights, spark: SparkSession
+) -> None:
+    nights.require_publishable(spark, BALANCE, BY_MEMO, BY_OWNER)
+    found = nights.publish(spark, "first", [BALANCE, BY_MEMO, BY_OWNER])
+    for one, rows in zip(found, (997 * 3, 8, 3), strict=True):
+        assert (one.verdict.verdict, one.verdict.reason) == (Verdict.MATCH, "")
+        assert one.rows == one.verdict.source_rows == rows
+    assert len(nights.rows("daily_balance")) == 997 * 3
+    before = nights.rows("by_owner")
+    assert len(before) == 3
+    with spoilt(nights.kind):
+        (wrong,) = nights.publish(spark, "second", [NEWEST])
+    assert wrong.verdict.reason.startswith("2 rows differ from what the staged cut gives")
+    types = sorted(one.type for one in wrong.verdict.breaks)
+    assert (wrong.verdict.verdict, types) == (Verdict.BREAK, [BreakType.MISSING, BreakType.UNEXPECTED])
+
+    # The query is edited: another filter is the same table still, another column is not.
+    nights.require_publishable(
+        spark, of_owners(OWNERS.replace("GROUP BY a.owner\n", "WHERE a.id > 3 GROUP BY a.owner"))
+    )
+    for text, named in (
+        (OWNERS.replace("sum(h.entries) AS entries,", ""), "entries"),
+        (OWNERS.replace("sum(h.entries) AS entries", "CAST(sum(h.entries) AS string) AS entries"), "entries"),
+        (OWNERS.replace("a.owner,", "a.owner, count(*) AS owners,"), "owners"),
+    ):
+        with pytest.raises(SchemaConflict, match=f"derived table by_owner of .* other columns.*{named}") as refused:
+            nights.require_publishable(spark, BALANCE, of_owners(text))
+        assert "give the derived table another name" in refused.value.hint
+    nights.require_publishable(spark, replace(of_owners(OWNERS.replace("a.owner,", "a.owner, 1 AS x,")), name="other"))
+    with pytest.raises(SchemaConflict, match=r"by_owner\.sql:1  .*cannot be found"):
+        nights.require_publishable(spark, of_owners("SELECT id FROM accounts"))
+    nights.publish(spark, "third", [BY_OWNER])
+    assert nights.rows("by_owner") == before
+
+
+def of_owners(text: str) -> DerivedTablePlan:
+    return replace(BY_OWNER, job=replace(BY_OWNER.job, text=text))
 
 
 def test_page_ranges_leave_no_row_out_and_read_none_twice(warehouse: Connection) -> None:

@@ -12,6 +12,10 @@ _SQL_COMMENT = re.compile(rf"{_QUOTED}|--[^\n]*|/\*.*?\*/", re.DOTALL)
 _PYTHON_COMMENT = re.compile(rf"{_QUOTED}|#[^\n]*", re.DOTALL)
 
 
+# The driver holds them all: some hundred megabytes of rows of ordinary width.
+DERIVED_ROWS_MAX = 2_000_000
+
+
 @dataclass(frozen=True, slots=True)
 class CutJob:
     """`tables`: names of the sync's tables that the text names, parked ones too. It may read these and no others, and

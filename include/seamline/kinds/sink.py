@@ -217,6 +217,17 @@ class Derives(Protocol):
         """The derived table against the staged rows it came from, which the destination adds up itself."""
 
 
+@runtime_checkable
+class KeepsColumnsOfDerived(Protocol):
+    """A kind whose derived tables have the same columns in all their cuts."""
+
+    def require_derived(self, destination: DestinationPlan, stream: StreamId, tables: Sequence[Table]) -> None:
+        """Ask before anything of a night is read whether its derived tables can be published.
+
+        SchemaConflict: one has other columns than in earlier cuts. Refused: somebody else's table has its name.
+        """
+
+
 def described(kind: SinkKind) -> tuple[str, ...]:
     """What a kind of destination can do and what it cannot, for people, one line each."""
     powers = {

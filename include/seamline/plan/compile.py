@@ -142,9 +142,11 @@ def _row_transform(declarations: Declarations, table: str, file: str, transforms
 def _derived(declarations: Declarations, entry: DerivedTable, tables: Sequence[str]) -> DerivedTablePlan:
     """`tables`: of the sync, by their names in it."""
     if entry.transform is None:
-        return DerivedTablePlan(entry.name, entry.table or "", entry.sum or "", entry.by)
+        summed = (entry.table or "", entry.sum or "", entry.by)
+        return DerivedTablePlan(entry.name, *summed, rows_max=entry.rows_max)
     text = declarations.transforms[entry.transform]
-    return DerivedTablePlan(entry.name, job=CutJob(entry.transform, text, named_in(text, tables, of=entry.transform)))
+    job = CutJob(entry.transform, text, named_in(text, tables, of=entry.transform))
+    return DerivedTablePlan(entry.name, job=job, rows_max=entry.rows_max)
 
 
 def config_hash(declarations: Declarations, sync_name: str) -> str:

@@ -9,7 +9,7 @@ from datetime import date, datetime
 from typing import Any
 
 from seamline.domain.catalogue import Table, fingerprint, table_from_json, table_to_json
-from seamline.domain.cut_job import CutJob, job_from_json
+from seamline.domain.cut_job import DERIVED_ROWS_MAX, CutJob, job_from_json
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.names import NameLimit, NameUnit
@@ -213,6 +213,7 @@ class DerivedTablePlan:
     column: str = ""
     by: tuple[str, ...] = ()
     job: CutJob | None = None
+    rows_max: int = DERIVED_ROWS_MAX
 
     @property
     def bases(self) -> tuple[str, ...]:
@@ -429,9 +430,10 @@ def _destination_plan(entry: dict[str, Any]) -> DestinationPlan:
 
 
 def _derived_plan(entry: dict[str, Any]) -> DerivedTablePlan:
-    # Plans that were written before there were jobs have no such key.
+    # Plans that were written before there were jobs, or a limit of rows, have no such key.
     job = job_from_json(entry["job"]) if "job" in entry else None
-    return DerivedTablePlan(entry["name"], entry["table"], entry["column"], tuple(entry["by"]), job)
+    rows_max = entry.get("rows_max", DERIVED_ROWS_MAX)
+    return DerivedTablePlan(entry["name"], entry["table"], entry["column"], tuple(entry["by"]), job, rows_max)
 
 
 def _table_plan(entry: dict[str, Any]) -> TablePlan:

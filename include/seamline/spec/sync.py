@@ -7,6 +7,7 @@ from pydantic import Field, GetJsonSchemaHandler, field_validator, model_validat
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from seamline.domain.cut_job import DERIVED_ROWS_MAX
 from seamline.spec.fields import (
     Declared,
     Duration,
@@ -212,6 +213,12 @@ class DerivedTable(Declared):
     )
     sum: SqlName | None = Field(None, description="Without `transform`: exact numeric column to add up.")
     by: tuple[SqlName, ...] = Field((), description="Without `transform`: columns to group by.", strict=False)
+    rows_max: int = Field(
+        DERIVED_ROWS_MAX,
+        ge=1,
+        description="Most rows that it may have: the night's Spark driver holds them all in memory, and a cut with more"
+        " fails by name.",
+    )
 
     @model_validator(mode="after")
     def _is_a_transform_or_a_sum(self) -> "DerivedTable":

@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.cut_job import CutJob
-from seamline.domain.errors import SchemaConflict, TransientError
+from seamline.domain.errors import Refused, SchemaConflict, TransientError
 from seamline.domain.verdict import TableVerdict
 from seamline.kinds.derived import (
     BREAKS_LISTED,
@@ -23,8 +23,8 @@ from seamline.kinds.derived import (
     verdict_of_rows,
 )
 from seamline.kinds.found import power, sink_kind
-from seamline.kinds.sink import Derives
-from seamline.plan.model import DerivedTablePlan, DestinationPlan
+from seamline.kinds.sink import Derives, KeepsColumnsOfDerived
+from seamline.plan.model import DerivedTablePlan, DestinationPlan, SyncPlan
 from seamline.ports import Load
 from seamline.sync.derived import Derived
 from seamline_spark.transform.function import NoFrame
@@ -53,10 +53,31 @@ def derive(
     kind = power(sink_kind(destination.kind), Derives, to=_WHAT)
     table = derived_table(derived, base.table)
     rows = read_staged(spark, destination, base, [base.table.column(name) for name in (*derived.by, derived.column)])
-    result = summed(rows, derived, scale=table.column(derived.column).scale).toArrow()
+    result = _collected(summed(rows, derived, scale=table.column(derived.column).scale), derived)
     made = kind.stage_derived(destination, table, result, run_id=run_id)
     verdict = kind.compare_derived(destination, derived, base=base, made=made, position=position)
     return Derived(made.staged_as, made.rows, verdict)
+
+
+def require_publishable(spark: SparkSession, plan: SyncPlan, destination: DestinationPlan) -> None:
+    """Judge before a night reads anything whether the tables that are derived from it can be published there. A plan is
+    as old as its DAG file: a query may have been edited since the cuts that are there.
+
+    SchemaConflict: a query is mistaken, or its result has other columns than before. Refused: as of `require_derived`.
+    """
+    kind = sink_kind(destination.kind)
+    if not isinstance(kind, KeepsColumnsOfDerived):
+        return
+    tables = {one.name: one.target for one in plan.tables}
+    made = [_target(spark, one, tables) for one in plan.derived if tables.keys() >= set(one.bases)]
+    if made:
+        kind.require_derived(destination, plan.stream_id(destination.name), made)
+
+
+def _target(spark: SparkSession, derived: DerivedTablePlan, tables: Mapping[str, Table]) -> Table:
+    if derived.job is None:
+        return derived_table(derived, tables[derived.table])
+    return _analysed(spark, derived.name, derived.job, [tables[name] for name in derived.bases]).target
 
 
 def read_staged(spark: SparkSession, destination: DestinationPlan, base: Load, columns: Sequence[Column]) -> DataFrame:
@@ -75,6 +96,21 @@ def summed(rows: DataFrame, derived: DerivedTablePlan, *, scale: int) -> DataFra
     """One row per group with the exact sum. Spark in ANSI mode fails where a sum has more than 38 digits."""
     wide = F.col(derived.column).cast(f"decimal({SUM_DIGITS},{scale})")
     return rows.groupBy(*derived.by).agg(F.sum(wide).alias(derived.column))
+
+
+def _collected(rows: DataFrame, derived: DerivedTablePlan) -> pa.Table:
+    """All rows, in the driver's memory. Refused: there are more than the plan allows; one more than that comes here."""
+    found = rows.limit(derived.rows_max + 1).toArrow()
+    if found.num_rows > derived.rows_max:
+        of = derived.job.file if derived.job is not None else f"the sums of {derived.table}.{derived.column}"
+        raise Refused(
+            f"derived table {derived.name} has more than {derived.rows_max:,} rows ({of}), its rows_max: the driver of"
+            " the night holds them all in memory",
+            hint="let it give fewer rows, or declare a greater `rows_max` of it and give the driver the memory"
+            " (spark.driver.memory, spark.driver.maxResultSize)",
+            table=derived.name,
+        )
+    return found
 
 
 def _in_tasks(
@@ -119,7 +155,7 @@ def _by_job(
         ) from exc
     try:
         rows = _as_planned(frame, job, found.target)
-        staged = rows.select(*map(_framed, found.target.columns)).toArrow()
+        staged = _collected(rows.select(*map(_framed, found.target.columns)), derived)
         made = kind.stage_derived(destination, found.target, staged, run_id=run_id)
         verdict = _compared(rows, _read_back(session, destination, made), found.target, position=position)
     except PySparkException as exc:

@@ -22,8 +22,9 @@ from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run, SyncPlan
 from seamline.ports import Load
 from seamline.sync.derived import Derived
 from seamline.sync.late_rows import DateBefore, by_their_transforms
+from seamline.sync.live_cut import LiveCutTools
 from seamline.sync.nightly_cut import CutTools, made_of, take_conclusive_cut
-from seamline_spark.cut.derived import derive
+from seamline_spark.cut.derived import derive, require_publishable
 from seamline_spark.cut.live import live_cut_tools
 from seamline_spark.session import open_session
 from seamline_spark.snapshot.bulk_read import SparkReader
@@ -61,6 +62,10 @@ def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
         ) -> Derived:
             return derive(session, destination, table, bases, run_id=run_id, position=position)
 
+        def live(destination: DestinationPlan) -> LiveCutTools:
+            require_publishable(session, run.plan.held_by(destination.name), destination)
+            return live_cut_tools(run, destination, date_before=date_before_of(run, store), derive=derived)
+
         tools = CutTools(
             open_read=reader.open_read,
             open_staged=reader.open_staged,
@@ -69,9 +74,7 @@ def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
             date_before=date_before_of(run, store),
             open_cut=reader.open_cut,
             records=store,
-            live=lambda destination: live_cut_tools(
-                run, destination, date_before=date_before_of(run, store), derive=derived
-            ),
+            live=live,
         )
         cuts = take_conclusive_cut(run, tools)
     for staged in cuts.values():

@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
+from seamline.domain.catalogue import Table
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import DestinationPlan
 from seamline.ports import Load
+from seamline.sinks.delta.log import DeltaLog
 from seamline.sinks.delta.options import options_of
-from seamline.sinks.delta.placing import Place, changes_of_publish
+from seamline.sinks.delta.placing import Place, changes_of_publish, differing
+from seamline.sinks.delta.pointer import Pointer
 from seamline.sinks.lake.cut_derived import CutDerived
 from seamline.sinks.lake.loads import StagedFiles
 from seamline.sinks.lake.sink import Mark
@@ -27,4 +30,8 @@ def cut_derived(destination: DestinationPlan) -> CutDerived:
     ) -> Sequence[PointerMove]:
         return changes_of_publish(place, loads, heads, {}, mark=Mark(stream, _NO_EPOCH)).moves
 
-    return CutDerived(place.warehouse, moves)
+    def differing_at(table: Table, pointer: str) -> Sequence[str]:
+        at = Pointer.parsed(pointer)
+        return differing(DeltaLog(at.folder).at(at.version), table)
+
+    return CutDerived(place.warehouse, moves, differing_at)

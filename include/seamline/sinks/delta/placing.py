@@ -117,10 +117,7 @@ def beginning(before: TableState, table: Table, stream: StreamId) -> list[Action
     """Protocol and schema of a new table; SchemaConflict where one that is there has other columns."""
     schema = delta_schema(table)
     if before.version >= 0:
-        found = json.loads(before.metadata["schemaString"])["fields"]
-        wanted = json.loads(schema)["fields"]
-        if found != wanted:
-            names = sorted({one["name"] for one in [*found, *wanted] if not (one in found and one in wanted)})
+        if names := differing(before, table):
             raise SchemaConflict(
                 f"table {table.name} differs from the source now: columns {', '.join(names)} (types, NULL, order)",
                 hint="give its row in seamline.delta_table another table_name, then run the onboarding again",
@@ -143,6 +140,14 @@ def beginning(before: TableState, table: Table, stream: StreamId) -> list[Action
         "writerFeatures": [*features, "appendOnly", "invariants"],
     }
     return [{"protocol": protocol}, {"metaData": metadata}]
+
+
+def differing(there: TableState, table: Table) -> list[str]:
+    """The columns that are not the same in a table that is there; all of them where their order is another one."""
+    found, wanted = (json.loads(one)["fields"] for one in (there.metadata["schemaString"], delta_schema(table)))
+    both = [*found, *wanted] if found != wanted else []
+    names = {one["name"] for one in both}
+    return sorted({one["name"] for one in both if not (one in found and one in wanted)} or names)
 
 
 def _free_folder(place: Place, table: Table, named: set[Path], stream: StreamId) -> Path:

@@ -107,13 +107,17 @@ def _placed(place: Place, table: Table, heads: Mapping[str, str], paths: Iterabl
     raise TransientError(f"somebody writes {table.name} all the time", hint="let that end", table=table.name)
 
 
+def differing(head: TableState, table: Table) -> list[str]:
+    """The columns that are not the same in a table that is there; all of them where their order is another one."""
+    found, wanted = (json.loads(one)["fields"] for one in (head.schema, avro_schema(table)))
+    both = [*found, *wanted] if found != wanted else []
+    names = {one["name"] for one in both}
+    return sorted({one["name"] for one in both if not (one in found and one in wanted)} or names)
+
+
 def _require_same_columns(head: TableState, table: Table) -> None:
     """SchemaConflict where a table that is there has other columns."""
-    if not head.instant:
-        return
-    found, wanted = (json.loads(one)["fields"] for one in (head.schema, avro_schema(table)))
-    if found != wanted:
-        names = sorted({one["name"] for one in [*found, *wanted] if not (one in found and one in wanted)})
+    if names := differing(head, table) if head.instant else ():
         raise SchemaConflict(
             f"table {table.name} differs from the source now: columns {', '.join(names)} (types, NULL, order)",
             hint="give its row in seamline.hudi_table another table_name, then run the onboarding again",

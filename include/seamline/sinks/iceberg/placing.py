@@ -105,10 +105,20 @@ class Placing:
     def _continued(self, table: Table, live: str) -> Head:
         """SchemaConflict where the table that is there has other columns, or another layout, than the planned one."""
         head = read_head(live, self.io)
-        metadata, wanted = head.metadata, self._new_head(table, self.io.path_of(live)).metadata
+        if differs := self.differing(table, head):
+            raise SchemaConflict(
+                f"table {table.name} differs from what it should be now: {'; '.join(differs)}",
+                hint=f"rename or drop {table.name} in the catalogue, then run the onboarding again",
+                table=table.name,
+            )
+        return head
+
+    def differing(self, table: Table, there: Head) -> list[str]:
+        """What is not the same in a table that is there, in words."""
+        metadata, wanted = there.metadata, self._new_head(table, self.io.path_of(there.location)).metadata
         found, planned = (_columns(one.schema().fields) for one in (metadata, wanted))
         differs = [f"column {name} (type, NULL)" for name in sorted({name for name, *_ in found ^ planned})]
-        differs += [
+        return differs + [
             f"{what}: {is_there} there, {asked} declared"
             for what, is_there, asked in (
                 ("format", metadata.format_version, wanted.format_version),
@@ -117,13 +127,6 @@ class Placing:
             )
             if is_there != asked
         ]
-        if differs:
-            raise SchemaConflict(
-                f"table {table.name} differs from what it should be now: {'; '.join(differs)}",
-                hint=f"rename or drop {table.name} in the catalogue, then run the onboarding again",
-                table=table.name,
-            )
-        return head
 
 
 def move_of(table: str, before: Head, after: Head) -> PointerMove:

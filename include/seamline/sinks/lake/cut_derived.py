@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from seamline.databases.postgres.client import Session
-from seamline.domain.errors import Refused
+from seamline.domain.catalogue import Table
+from seamline.domain.errors import Refused, SchemaConflict
 from seamline.domain.ledger import StreamId
 from seamline.domain.staged_cut import CutMode, StagedCut
 from seamline.ports import Load
@@ -21,12 +22,34 @@ from seamline.sinks.lake.stores import FilePath
 Placed = Callable[[StreamId, Sequence[Load], Mapping[str, StagedFiles], Mapping[str, str]], Sequence[PointerMove]]
 
 
+# What is not the same in the table that a pointer leads to, in words.
+Differing = Callable[[Table, str], Sequence[str]]
+
+
 @dataclass(frozen=True, slots=True)
 class CutDerived:
     """The derived tables of one destination."""
 
     warehouse: str | FilePath
     placed: Placed
+    differing: Differing
+
+    def require_fit(
+        self, session: Session, stream: StreamId, tables: Sequence[Table], heads: Mapping[str, str]
+    ) -> None:
+        """SchemaConflict: the table of an earlier cut has other columns. Refused: it is somebody else's."""
+        _require_own(stream, [table.name for table in tables], heads, cut_rows.derived_tables(session, stream))
+        for table in tables:
+            found = self.differing(table, heads[table.name]) if table.name in heads else ()
+            if found:
+                raise SchemaConflict(
+                    f"derived table {table.name} of {stream.destination} would have other columns than in the cuts"
+                    f" that are there: {', '.join(found)}",
+                    hint="a lake's table has the same columns in all its cuts: give the derived table another name in"
+                    " the sync, or let its query give the columns of before",
+                    sync=stream.sync,
+                    table=table.name,
+                )
 
     def moves(
         self, session: Session, stream: StreamId, cut: StagedCut, heads: Mapping[str, str]

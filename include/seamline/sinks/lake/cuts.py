@@ -109,6 +109,14 @@ class LakeCuts:
             self._create_tables()
             return self._repeated(attempt)
 
+    def require_derived(self, stream: StreamId, tables: Sequence[Table]) -> None:
+        """`kinds.sink.KeepsColumnsOfDerived`."""
+        if self._derived is None:
+            return
+        with translated(f"look at the derived tables of {stream}"):
+            self._create_tables()
+            self._derived.require_fit(self._session, stream, tables, self._heads())
+
     def drop_old_pins(self) -> int:
         """Give up what nobody has published for long; how many runs."""
         with translated("give up what no run publishes any more"):

@@ -37,9 +37,9 @@ _NAME_CHARACTERS = 200
 
 
 class LakeKind(ABC):
-    """`kinds.sink.SinkKind` with the powers `ReadsBack`, `CutsLiveTables`, `Derives`, `CopiesRows` and
-    `ReadsAtOnePosition`. `catalogue_schema`: where the format's clients look for their catalogue; "" of a format whose
-    catalogue lies in `seamline`."""
+    """`kinds.sink.SinkKind` with the powers `ReadsBack`, `CutsLiveTables`, `Derives`, `KeepsColumnsOfDerived`,
+    `CopiesRows` and `ReadsAtOnePosition`. `catalogue_schema`: where the format's clients look for their catalogue; ""
+    of a format whose catalogue lies in `seamline`."""
 
     name: ClassVar[str]
     powers: ClassVar[SinkPowers] = SinkPowers(Atomic.TABLE, names=NameLimit(_NAME_CHARACTERS, NameUnit.CHARACTERS))
@@ -151,6 +151,12 @@ class LakeKind(ABC):
         self, destination: DestinationPlan, derived: DerivedTablePlan, *, base: Load, made: Load, position: str
     ) -> TableVerdict:
         return self._derived(destination).compare_derived(destination, derived, base=base, made=made, position=position)
+
+    # KeepsColumnsOfDerived
+
+    def require_derived(self, destination: DestinationPlan, stream: StreamId, tables: Sequence[Table]) -> None:
+        with closing(self.lake(destination).open_cuts()) as cuts:
+            cuts.require_derived(stream, tables)
 
     def _derived(self, destination: DestinationPlan) -> "LakeDerived":
         from seamline.sinks.lake.derived import LakeDerived
