@@ -6,6 +6,7 @@ What it says of the calls holds for the specification. It says nothing of what s
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -55,7 +56,10 @@ class Catalogue:
     """`client`: the id and the secret of the one that is let in; None lets all in. `listed`: the calls that the
     configuration lists. `lose`: of the next commit that moves progress, what becomes of it. `refuse`: the code of the
     next commit's answer. `twice`: the next commit that moves progress is sent twice by who stands between, and the
-    client gets the second answer. `before_commit`: called once, before the next commit is looked at. `one_by_one`: as
+    client gets the second answer. `answers`: by the end of a call's path, what is answered in its place, one after
+    another: a code and headers. `lacks_commit`: whether it has no call for several tables; an answer that is not one of
+    a catalogue says so. `closed`: tables that no client may load. `seen`: when calls came, seconds, and by which path.
+    `before_commit`: called once, before the next commit is looked at. `one_by_one`: as
     the reference adapter, which takes the tables of a call in their order, up to the first that does not fit."""
 
     tables: dict[Place, Table] = field(default_factory=dict)
@@ -65,6 +69,10 @@ class Catalogue:
     lose: LostAnswer | None = None
     refuse: int = 0
     twice: bool = False
+    answers: dict[str, list[tuple[int, Mapping[str, str]]]] = field(default_factory=dict)
+    lacks_commit: bool = False
+    closed: set[Place] = field(default_factory=set)
+    seen: list[tuple[float, str, str]] = field(default_factory=list)
     one_by_one: bool = False
     commits: list[list[str]] = field(default_factory=list)
     before_commit: Callable[[], None] | None = None
@@ -92,6 +100,8 @@ class Catalogue:
         return made
 
     def load(self, place: Place) -> Table:
+        if place in self.closed:
+            raise Refusal(403, "ForbiddenException", f"no rights of {place}")
         if place not in self.tables:
             raise Refusal(404, "NoSuchTableException", f"Table does not exist: {place}")
         return self.tables[place]
@@ -197,6 +207,9 @@ class _Handler(BaseHTTPRequestHandler):
         if hook is not None and parts.path.endswith("/transactions/commit"):
             self.catalogue.before_commit = None
             hook()
+        self.catalogue.seen.append((time.monotonic(), parts.path, body.decode()))
+        if self._answered_otherwise(parts.path):
+            return
         try:
             with self.catalogue.lock:
                 code, found = self._found(path, parse_qs(parts.query), body)
@@ -212,6 +225,19 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
         self.wfile.write(text if self.command != "HEAD" else b"")
+
+    def _answered_otherwise(self, path: str) -> bool:
+        planned = next((left for end, left in self.catalogue.answers.items() if path.endswith(end) and left), None)
+        if planned is None and not (self.catalogue.lacks_commit and path.endswith("/transactions/commit")):
+            return False
+        code, headers = planned.pop(0) if planned else (404, {})
+        text = b"<html>not found</html>"
+        self.send_response(code)
+        for name, value in {**headers, "Content-Type": "text/html", "Content-Length": str(len(text))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(text)
+        return True
 
     def _found(self, path: list[str], query: Mapping[str, list[str]], body: bytes) -> tuple[int, Any]:
         match path:

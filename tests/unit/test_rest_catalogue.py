@@ -9,7 +9,7 @@ from pyiceberg.table import CommitTableRequest
 from pyiceberg.table.update import TableUpdate
 
 from seamline.adapters.failpoints import ArmedFailpoints
-from seamline.domain.errors import CommitUnknown, Fenced, Refused, SeamlineError, TransientError
+from seamline.domain.errors import CommitUnknown, Diverged, Fenced, Refused, SeamlineError, TransientError
 from seamline.sinks.iceberg import rest_ledger
 from seamline.sinks.iceberg.manifests import read_head
 from seamline.sinks.iceberg.rest_client import Loaded, RestClient
@@ -23,7 +23,9 @@ from tests.contract.lake_worlds import compacted
 from tests.contract.rest_world import RestWorld
 from tests.contract.truncate_behaviours import TRUNCATE_BEHAVIOURS
 from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, delete, insert, publication, update
+from tests.rest_catalogue import Catalogue, serving
 
+COMMIT = "/transactions/commit"
 OVER_ALL_TABLES = [*BEHAVIOURS, *FILTER_BEHAVIOURS, *TRUNCATE_BEHAVIOURS, *JOINING_BEHAVIOURS, *GOING_BACK_BEHAVIOURS]
 
 
@@ -157,7 +159,15 @@ def test_a_server_that_takes_tables_one_by_one_breaks_the_promise(world: RestWor
 
 @pytest.mark.parametrize(
     ("code", "error"),
-    [(400, Refused), (403, Refused), (401, TransientError), (500, CommitUnknown), (504, CommitUnknown)],
+    [
+        (400, Refused),
+        (403, Refused),
+        (401, TransientError),
+        (408, CommitUnknown),
+        (500, CommitUnknown),
+        (503, CommitUnknown),
+        (504, CommitUnknown),
+    ],
 )
 def test_what_the_server_answers_decides_who_acts(world: RestWorld, code: int, error: type[SeamlineError]) -> None:
     stream = published(world)
@@ -167,6 +177,73 @@ def test_what_the_server_answers_decides_who_acts(world: RestWorld, code: int, e
     assert world.rows(ACCOUNT) == []
     Applying(world).span(insert(ACCOUNT, **account(2)))
     assert world.rows(ACCOUNT) == texts(account(2))
+
+
+@pytest.mark.parametrize("code", [404, 405, 501])
+def test_a_server_without_the_call_is_refused_at_the_first_commit(world: RestWorld, code: int) -> None:
+    stream = published(world)
+    world.catalogue.answers[COMMIT] = [(code, {})]
+    with pytest.raises(Refused, match=f"has no call POST transactions/commit: it answered {code}"):
+        stream.span(insert(ACCOUNT, **account(1)))
+    assert world.catalogue.answers == {COMMIT: []}, "it was asked once"
+    Applying(world).span(insert(ACCOUNT, **account(2)))
+    assert world.rows(ACCOUNT) == texts(account(2))
+
+
+def test_a_commit_whose_table_is_gone_is_not_taken_for_a_call_that_is_missing(world: RestWorld) -> None:
+    stream = published(world)
+    tables = world.catalogue.tables
+    world.catalogue.before_commit = lambda: tables.pop(("settlement", ACCOUNT.name)) and None
+    with pytest.raises(Diverged, match="it is gone from the catalogue"):
+        stream.span(insert(ACCOUNT, **account(1)))
+
+
+def test_a_busy_server_is_asked_again_after_the_time_that_it_says(world: RestWorld) -> None:
+    stream = published(world)
+    world.catalogue.answers = {COMMIT: [(429, {"Retry-After": "1"})], "/tables": [(503, {"Retry-After": "0"})]}
+    world.catalogue.seen.clear()
+    stream.span(insert(ACCOUNT, **account(1)))
+    assert world.rows(ACCOUNT) == texts(account(1))
+    assert world.catalogue.answers == {COMMIT: [], "/tables": []}
+    first, second = (at for at, path, _ in world.catalogue.seen if path.endswith(COMMIT))
+    assert second - first >= 1
+
+
+def test_a_server_that_stays_busy_lets_the_stream_try_later(world: RestWorld) -> None:
+    stream = published(world)
+    world.catalogue.answers[COMMIT] = [(429, {"Retry-After": "0"})] * 5
+    with pytest.raises(TransientError, match="answered a commit with 429"):
+        stream.span(insert(ACCOUNT, **account(1)))
+    assert world.catalogue.answers == {COMMIT: []}
+
+
+@pytest.mark.parametrize("code", [302, 307])
+def test_no_secret_and_no_commit_follows_a_redirect_to_another_origin(
+    world: RestWorld, tmp_path: Path, code: int
+) -> None:
+    world.catalogue.client = ("seamline", "secret")
+    world.connect("seamline:secret")
+    published(world).span(insert(ACCOUNT, **account(1)))
+    stranger = Catalogue()
+    with serving(stranger) as elsewhere:
+        for path, begin in (
+            ("/oauth/tokens", lambda: Applying(world)),
+            ("/config", lambda: Applying(world)),
+            (COMMIT, lambda: Applying(world).span(insert(ACCOUNT, **account(2)))),
+        ):
+            world.catalogue.answers[path] = [(code, {"Location": f"{elsewhere}/v1{path}"})]
+            with pytest.raises(Refused, match="would get the client's token") as refused:
+                begin()
+            assert "secret" not in str(refused.value)
+    assert stranger.seen == []
+
+
+def test_a_commit_that_is_sent_to_a_page_for_logging_in_is_no_commit(world: RestWorld) -> None:
+    stream = published(world)
+    world.catalogue.answers[COMMIT] = [(302, {"Location": "/v1/config"})]
+    with pytest.raises(Refused, match=r"redirects POST .*/transactions/commit to /v1/config"):
+        stream.span(insert(ACCOUNT, **account(1)))
+    assert world.rows(ACCOUNT) == []
 
 
 # ---- names ----------------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from seamline.ports import Problem
 from seamline.ports.maintenance import LetGo
 from seamline.sinks.iceberg import rest_cuts, rest_maintenance
 from seamline.sinks.iceberg.rest_client import NEEDED_CALLS, RestClient
+from seamline.sinks.iceberg.rest_cut_rows import rows_to_text
 from seamline.sinks.iceberg.rest_ledger import cuts_place_of, place_of
 from seamline.sinks.iceberg.rest_opening import open_client, properties_of
 from seamline.sinks.iceberg.tags import tag_updates
@@ -127,7 +128,13 @@ def test_a_catalogue_with_nothing_in_it_and_one_with_the_sync_s_own_tables_are_r
 def test_a_server_that_lists_no_call_for_several_tables_is_refused(world: RestWorld) -> None:
     world.catalogue.listed = [call for call in NEEDED_CALLS if "transactions" not in call]
     (problem,) = problems(world)
-    assert "its server does not list POST /v1/{prefix}/transactions/commit" in problem.what
+    assert "its server has no call POST /v1/{prefix}/transactions/commit" in problem.what
+
+
+def test_a_server_that_lists_nothing_and_has_no_such_call_is_refused(world: RestWorld) -> None:
+    world.catalogue.lacks_commit = True
+    (problem,) = problems(world)
+    assert "its server has no call POST /v1/{prefix}/transactions/commit" in problem.what
 
 
 def test_tables_of_somebody_else_are_refused(world: RestWorld) -> None:
@@ -277,6 +284,21 @@ def test_files_that_no_table_names_are_removed_and_no_other(world: RestWorld, tm
     only_what_no_table_names_is_removed(world, tmp_path)
 
 
+def test_while_a_table_of_the_catalogue_cannot_be_read_no_file_is_removed(world: RestWorld, tmp_path: Path) -> None:
+    published(world).span(insert(ACCOUNT, **account(1)))
+    dead = dead_files(world, tmp_path)
+    known = world.catalogue
+    known.make_namespace("theirs")
+    known.tables["theirs", "secret"] = known.tables["settlement", "audit"]
+    known.closed = {("theirs", "secret")}
+    before = files_in(tmp_path)
+    gone = let_go(world)
+    assert (gone.orphan_files, files_in(tmp_path)) == (0, before)
+    assert "the catalogue refused to show table theirs.secret" in gone.orphans_kept
+    known.closed.clear()
+    assert let_go(world) == LetGo(0, (), 0, orphan_files=len(dead))
+
+
 def test_a_table_that_is_renamed_while_the_catalogue_is_read_is_found(
     world: RestWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -407,6 +429,21 @@ def test_a_night_without_a_suite_needs_no_postgresql_beside_the_catalogue(cuttin
     cut = StagedCut(RUN, STREAM.sync, STREAM.destination, DAY, at, datetime.now(UTC), ())
     with KIND.copied(cutting.plan, cutting.world.destination, cut, ()) as copies:
         assert copies.tables == ()
+
+
+def test_a_cut_whose_rows_no_call_can_carry_is_refused_before_it_is_compared(
+    cutting: Cutting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cutting.publish(cutting.pin())
+    with closing(rest_cuts.open_rest_cuts(cutting.world.destination)) as cuts:
+        size = len(rows_to_text(cuts.rows(STREAM)))
+    monkeypatch.setattr(rest_cuts, "ROWS_BYTES_MAX", size + 100)
+    with pytest.raises(Refused, match="the rows of all 2 cuts of settlement@warehouse are .* bytes") as refused:
+        cutting.pin("another")
+    assert "keep fewer cuts" in refused.value.hint
+    assert {*cutting.tags()} == {TAG}, "nothing is held"
+    monkeypatch.setattr(rest_cuts, "ROWS_BYTES_MAX", 2 * size + 1_000)
+    cutting.pin("another")
 
 
 def test_the_date_before_is_read_by_its_tag(cutting: Cutting) -> None:

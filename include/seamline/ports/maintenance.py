@@ -15,12 +15,13 @@ INCREMENTAL_KEPT_DAYS = 7
 @dataclass(frozen=True, slots=True)
 class LetGo:
     """What left a destination: findings, the streams of incremental snapshots, staged tables, and files of a lake that
-    nothing names."""
+    nothing names. `orphans_kept`: why files that nothing names were left; "" where they were not."""
 
     findings: int
     incremental_snapshots: tuple[str, ...]
     staged: int
     orphan_files: int = 0
+    orphans_kept: str = ""
 
 
 class LogTopics(Protocol):

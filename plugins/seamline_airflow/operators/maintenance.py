@@ -147,6 +147,10 @@ class ClearDestinationsOperator(BaseOperator):
                     ", ".join(gone.incremental_snapshots) or "none",
                     gone.findings,
                 )
+                if gone.orphans_kept:
+                    self.log.warning(
+                        "destination %s: files that nothing names stay: %s", destination.name, gone.orphans_kept
+                    )
             if failed:
                 raise failed[0]
         return [name for name, _, _ in places]

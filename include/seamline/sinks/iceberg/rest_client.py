@@ -9,6 +9,7 @@ from typing import Any
 
 import requests
 from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.rest.auth import AuthManager
 from pyiceberg.exceptions import (
     BadRequestError,
     ForbiddenError,
@@ -25,16 +26,15 @@ from pyiceberg.table import CommitTableRequest, TableIdentifier
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, AssertTableUUID, TableUpdate
-from requests.adapters import HTTPAdapter
 
 from seamline.domain.errors import CommitUnknown, Refused, SeamlineError, TransientError
+from seamline.sinks.iceberg.rest_session import guarded
 from seamline.sinks.lake.files import url_of
 from seamline.sinks.lake.stores import FilePath
 
 _TRANSACTION = "transactions/commit"
-# Seconds. A server writes a metadata file of each table before it answers.
-_CONNECT_S, _ANSWER_S = 10.0, 120.0
-_CONFLICTS = (404, 409)
+# What a server without that call answers; the first also where a table of it is gone.
+_NO_CALL = (404, 405, 501)
 # As the list of a server's configuration names them.
 NEEDED_CALLS = (
     "POST /v1/{prefix}/transactions/commit",
@@ -89,19 +89,13 @@ class Loaded:
         return changed.model_copy(update={"requirements": changed.requirements[:1]})
 
 
-class _Timed(HTTPAdapter):
-    """No call waits for ever."""
-
-    def send(self, request: Any, *more: Any, **known: Any) -> Any:
-        known["timeout"] = known.get("timeout") or (_CONNECT_S, _ANSWER_S)
-        return super().send(request, *more, **known)
-
-
 class _Catalog(RestCatalog):
+    def _create_legacy_oauth2_auth_manager(self, session: requests.Session) -> AuthManager:
+        # Before a token is asked for: that call carries the client's secret.
+        return super()._create_legacy_oauth2_auth_manager(guarded(session))
+
     def _create_session(self) -> requests.Session:
         session = super()._create_session()
-        for scheme in ("http://", "https://"):
-            session.mount(scheme, _Timed())
         # Files are reached by the connection of the warehouse: a server need not make credentials for them.
         session.headers.pop("X-Iceberg-Access-Delegation", None)
         return session
@@ -137,10 +131,13 @@ class RestClient:
             return Loaded(place, found.metadata_location, found.metadata)
 
     def missing_calls(self) -> list[str]:
-        """Calls that a sync needs and the server does not list; none where it lists nothing: that says nothing."""
+        """Calls that a sync needs and the server does not list. One that lists nothing is asked for the call that not
+        every server has, by a commit of no table."""
         with translated("read its configuration"):
-            listed = self._catalog.listed_endpoints()
-        return [call for call in NEEDED_CALLS if call not in listed] if listed else []
+            if listed := self._catalog.listed_endpoints():
+                return [call for call in NEEDED_CALLS if call not in listed]
+            answer = self._catalog.send_transaction([])
+        return [NEEDED_CALLS[0]] if answer.status_code in _NO_CALL else []
 
     def namespaces(self) -> list[tuple[str, ...]]:
         """All of them, those inside of others too."""
@@ -154,16 +151,17 @@ class RestClient:
         return found
 
     def locations(self, namespace: tuple[str, ...]) -> dict[str, str]:
-        """Table → metadata file, of every table there; one that leaves meanwhile is left out."""
+        """Table → metadata file, of every table there; one that leaves meanwhile is left out. Refused: this login may
+        not read one of them."""
         with translated(f"list tables of {'.'.join(namespace)}"):
             try:
                 places = self._catalog.list_tables(namespace)
             except NoSuchNamespaceError:
                 return {}
-            found = dict[str, str]()
-            for place in places:
-                with suppress(NoSuchTableError, NoSuchNamespaceError):
-                    found[place[-1]] = self._catalog.load_table(place).metadata_location
+        found = dict[str, str]()
+        for place in places:
+            with translated(f"show table {'.'.join(place)}"), suppress(NoSuchTableError, NoSuchNamespaceError):
+                found[place[-1]] = self._catalog.load_table(place).metadata_location
         return found
 
     def names(self, namespace: str) -> list[str]:
@@ -263,23 +261,44 @@ class RestClient:
         if answer.ok:
             return
         said = f"catalogue {self._name} answered a commit with {answer.status_code}: {answer.text[:500]}"
-        if answer.status_code in _CONFLICTS:
+        if answer.status_code in _NO_CALL and not self._is_of_a_table(answer, changes):
+            raise Refused(
+                f"catalogue {self._name} has no call POST {_TRANSACTION}: it answered {answer.status_code}, and every"
+                " table of the commit is there",
+                hint="all tables of a sync and its ledger move by that call: take a catalogue that has it, or"
+                " `catalog_type: jdbc`. A proxy before the server may withhold it",
+            )
+        if answer.status_code in (404, 409):
             if self._is_committed(changes[0]):
                 return
             raise Conflicted(said)
-        if answer.status_code >= 500:
+        # 408: a proxy's, which may have passed the call on.
+        if answer.status_code == 408 or answer.status_code >= 500:
             raise CommitUnknown(said)
         if answer.status_code in (401, 419, 429):
             self.close()
             raise TransientError(said, hint="it is tried again with a new session")
         raise Refused(said, hint=f"the catalogue must take POST {_TRANSACTION} from this login")
 
+    def _is_of_a_table(self, answer: requests.Response, changes: Sequence[CommitTableRequest]) -> bool:
+        """Whether a table of the commit is gone, and not the call itself. CommitUnknown where that is not known."""
+        try:
+            if answer.status_code == 404 and "NoSuch" in str(answer.json()["error"]["type"]):
+                return True
+        except (ValueError, KeyError, TypeError):
+            # No error of a catalogue: whoever answered knows nothing of tables.
+            pass
+        try:
+            return any(self.load(_place_of(one)) is None for one in changes)
+        except SeamlineError as exc:
+            raise CommitUnknown(f"whether a commit was refused for a table is not known: {exc.message}") from exc
+
     def _is_committed(self, first: CommitTableRequest) -> bool:
         """Who stands between may send a call twice, and the second is refused because the first was taken: then the
         snapshots that it adds are there. CommitUnknown where that is not known."""
         added = {one.snapshot.snapshot_id for one in first.updates if isinstance(one, AddSnapshotUpdate)}
         try:
-            table = self.load((".".join(first.identifier.namespace.root), first.identifier.name))
+            table = self.load(_place_of(first))
         except SeamlineError as exc:
             raise CommitUnknown(f"whether a refused commit was taken before is not known: {exc.message}") from exc
         known = {one.snapshot_id for one in table.metadata.snapshots} if table is not None else set()
@@ -295,6 +314,10 @@ class RestClient:
         if self._opened is None:
             self._opened = _Catalog(self._name, **self._properties)
         return self._opened
+
+
+def _place_of(change: CommitTableRequest) -> Place:
+    return ".".join(change.identifier.namespace.root), change.identifier.name
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from seamline.domain.cut_keep import KeptCut
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import CommitUnknown, Refused, SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
-from seamline.domain.staged_cut import Lateness, Published, StagedCut
+from seamline.domain.staged_cut import CutMode, Lateness, Published, StagedCut
 from seamline.kinds.cut_rules import KnownCut, require_repeat_of
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports.cuts import PinnedTables
@@ -26,7 +26,7 @@ from seamline.sinks.iceberg.io import WarehouseIO, warehouse_io, warehouse_root
 from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.iceberg.read_back import live_in
 from seamline.sinks.iceberg.rest_client import MADE_BY, Conflicted, Loaded, RestClient
-from seamline.sinks.iceberg.rest_cut_rows import CutRow, CutRows, cut_row, rows_from_text, rows_to_text
+from seamline.sinks.iceberg.rest_cut_rows import CutRow, CutRows, CutTable, cut_row, rows_from_text, rows_to_text
 from seamline.sinks.iceberg.rest_ledger import CUTS, NAMESPACE, cuts_place_of, empty_ledger, said_by, saying
 from seamline.sinks.iceberg.rest_opening import open_client, open_store
 from seamline.sinks.iceberg.rest_store import RestStore
@@ -44,6 +44,8 @@ _ROWS = "seamline.cuts"
 _ATTEMPTS = 20
 # Of the table of rows, whose newest snapshot says all.
 _KEPT = 5
+# The rows of all cuts travel in each call, and proxies take bodies of a megabyte unless they are told otherwise.
+ROWS_BYTES_MAX = 900_000
 DoneT = TypeVar("DoneT")
 
 
@@ -77,7 +79,9 @@ class RestCuts:
             pin = Pin(seen.ledger.position, snapshots, kept_for)
             tag, until = pin_tag(run_id), datetime.now(UTC) + PINNED_FOR
             wanted = {name: TableTags([Tag(tag, number, until)]) for name, number in snapshots.items()}
-            self._commit(table, rows.holding(run_id, pin), wanted)
+            held = rows.holding(run_id, pin)
+            _require_room(held, stream, run_id, pin)
+            self._commit(table, held, wanted)
             return seen, pin
 
         return _repeated(attempt)
@@ -255,6 +259,22 @@ def _stream_of(table: Loaded) -> StreamId | None:
     sync, _, destination = table.metadata.properties.get(MADE_BY, "").removesuffix(" cuts").rpartition("@")
     stream = StreamId(sync, destination)
     return stream if table.place == cuts_place_of(stream) else None
+
+
+def _require_room(rows: CutRows, stream: StreamId, run_id: str, pin: Pin) -> None:
+    """Before a night compares anything. Refused: once its cut is there, the rows of all are too long for a call."""
+    now = datetime.now(UTC)
+    tables = {name: CutTable(number, CutMode.WHOLE.value, 0, "", False) for name, number in pin.snapshots.items()}  # noqa: FBT003
+    cut = CutRow(now.date(), rows.next_version(now.date()), run_id, pin.position, now, now, "", {}, "", tables)
+    size = len(rows_to_text(rows.with_cut(cut)).encode())
+    if size > ROWS_BYTES_MAX:
+        raise Refused(
+            f"with this cut the rows of all {len(rows.cuts) + 1} cuts of {stream} are {size:,} bytes, and a call of a"
+            f" REST catalogue carries {ROWS_BYTES_MAX:,} of them",
+            hint="keep fewer cuts (`nightly.keep` of the sync) and let `seamline__maintenance` run, or take"
+            " `catalog_type: jdbc`, where rows of cuts are rows of a database",
+            sync=stream.sync,
+        )
 
 
 def _repeated(attempt: Callable[[], DoneT]) -> DoneT:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 
-from seamline.domain.errors import TransientError
+from seamline.domain.errors import Refused, TransientError
 from seamline.domain.log_floor import LedgerPlace
 from seamline.plan.model import DestinationPlan
 from seamline.ports.maintenance import INCREMENTAL_KEPT_DAYS, LetGo
@@ -41,8 +41,26 @@ class RestMaintenance:
         ended = self._store.end_dead_snapshots(before_ms=before_ms)
         with translated("drop the files that no table names"):
             staged = drop_abandoned(warehouse_root(options), namespace) + self._drop_old_pins()
-            orphans = drop_orphans(lambda: all_pointers(self._client), options, namespace)
-        return LetGo(0, tuple(map(str, ended)), staged, orphan_files=orphans)
+            orphans, kept = self._drop_orphans()
+        return LetGo(0, tuple(map(str, ended)), staged, orphan_files=orphans, orphans_kept=kept)
+
+    def _drop_orphans(self) -> tuple[int, str]:
+        """How many, and why none. A table that this login may not read may have any file as its own."""
+        unread: list[Refused] = []
+
+        def pointers() -> Sequence[str]:
+            try:
+                return all_pointers(self._client)
+            except Refused as exc:
+                unread.append(exc)
+                raise
+
+        try:
+            return drop_orphans(pointers, options_of(self._destination), self._destination.namespace), ""
+        except Refused as exc:
+            if exc not in unread:
+                raise
+            return 0, f"{exc.message}. Let this login read every table of the catalogue, or drop old files by hand"
 
     def _drop_old_pins(self) -> int:
         with closing(open_rest_cuts(self._destination)) as cuts:

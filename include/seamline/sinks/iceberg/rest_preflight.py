@@ -30,7 +30,7 @@ def problems(plan: SyncPlan, destination: DestinationPlan) -> tuple[Problem, ...
 def _of_calls(client: RestClient) -> Iterator[tuple[str, str]]:
     if missing := client.missing_calls():
         yield (
-            f"its server does not list {', '.join(missing)}",
+            f"its server has no call {', '.join(missing)}",
             "all tables of a sync and its ledger move by one call, and a publish makes and renames tables: take a"
             " catalogue that has these calls, or `catalog_type: jdbc`",
         )
