@@ -121,6 +121,23 @@ def test_the_verdict_comes_before_the_numbers_and_these_before_the_detail(
     assert "signed in as viewer &lt;b&gt;" in text
 
 
+def test_the_report_of_a_date_says_the_level_of_its_destination(
+    signed_in: TestClient, platform: results.Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exported = f"/export.json?sync=settlement&business_date={results.DATE}"
+    for kinds, level in (
+        ({"warehouse": "postgres"}, "one commit moves all tables of the sync and the ledger"),
+        ({"warehouse": "delta"}, "each table exactly once; all tables at one position by the ledger&#39;s versions"),
+        ({}, None),
+    ):
+        monkeypatch.setattr(reports, "declared_kinds", lambda *_, kinds=kinds: kinds)
+        (one,) = signed_in.get(exported).json()
+        assert one["level"] == (level and html.unescape(level))
+        text = date_page(signed_in)
+        assert (f"level of warehouse: {level}" in text) == bool(level)
+        assert bool(level) == ("level of warehouse" in text)
+
+
 def test_late_rows_of_the_date_before_stand_beside_the_verdict(
     signed_in: TestClient, platform: results.Platform
 ) -> None:

@@ -16,7 +16,7 @@ from seamline.sinks.delta.options import options_of as delta_options
 from seamline.sinks.hudi.options import options_of as hudi_options
 from seamline.sinks.lake.warehouse import of_namespace
 from seamline.spec.faults import DeclarationsInvalid
-from seamline.spec.load import load_declarations
+from seamline.spec.load import declared_kinds, load_declarations
 from tests.unit.declared import SYNC, write_declarations
 
 LAKE = """\
@@ -43,6 +43,7 @@ def declared(kind: str) -> str:
 
 def test_a_declaration_becomes_a_plan_that_says_where_tables_and_ledger_lie(kind: str, tmp_path: Path) -> None:
     folder = write_declarations(tmp_path, {FILE: declared(kind), "syncs/settlement.yaml": WITHOUT_CUTS})
+    assert declared_kinds(folder, "settlement") == {"warehouse": kind}
     plan = compile_plan(load_declarations(folder), "settlement")
     (destination,) = plan.destinations
     assert (destination.kind, destination.connection, destination.namespace) == (kind, "ledger", "settlement")
@@ -117,6 +118,7 @@ def test_it_says_what_it_can_do(kind: str) -> None:
     assert found.spec().cut_source is CutSource.LIVE
     promised = "each table exactly once; all tables at one position by the ledger's versions"
     assert promised in described(found)
+    assert found.powers.level == promised, "reports say it of the destination"
     assert "cuts without a second copy" in described(found)
 
 

@@ -49,7 +49,9 @@ def test_a_date_of_which_nothing_is_known_is_not_run_and_names_itself() -> None:
 
 def test_the_header_says_position_moments_mode_and_what_the_run_was_made_of() -> None:
     one = cut(MATCH, evidence={"config_hash": "abc", "digest": "cdg1"})
-    found = report_of("settlement", [one], zone=SHANGHAI, guarantees={"r": "exactly_once"})
+    found = report_of(
+        "settlement", [one], zone=SHANGHAI, guarantees={"r": "exactly_once"}, levels={"warehouse": "all at once"}
+    )
     for name, value in (
         ("verdict", "MATCH"),
         ("position", "0-1-7 bin.000001:99"),
@@ -57,6 +59,7 @@ def test_the_header_says_position_moments_mode_and_what_the_run_was_made_of() ->
         ("comparison began", MOMENT),
         ("mode", "barrier"),
         ("guarantee", "exactly_once"),
+        ("level", "all at once"),
         ("configuration", "abc"),
         ("digest", "cdg1"),
         ("publication", "version 1"),

@@ -228,9 +228,10 @@ def test_a_text_in_the_csv_is_no_formula_and_a_number_stays_one(value: str, cell
 
 
 def test_json_has_differences_and_identities_with_all_their_digits() -> None:
-    (one,) = documents.to_json([broken_cut()], [])
+    (one,) = documents.to_json([broken_cut()], [], levels={"warehouse": "one commit moves all"})
     payments = one["tables"][0]
     assert [total["difference"] for total in payments["control_totals"]] == ["-5.0000", "1.00"]
     assert payments["breaks"][0]["id"] == break_id("settlement", "warehouse", PAYMENTS.breaks[0])
     assert payments["breaks"][0]["source"]["note"] == HOSTILE
-    assert documents.to_json([], [reconciliation(MATCH)])[0]["scope"] == "live"
+    assert one["level"] == "one commit moves all"
+    assert documents.to_json([], [reconciliation(MATCH)], levels={})[0]["scope"] == "live"

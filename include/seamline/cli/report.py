@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 from seamline import registry, settings
 from seamline.domain.cut_state import CutState
 from seamline.domain.errors import ConfigError
+from seamline.kinds.found import sink_kind
 from seamline.platform.store import PlatformStore
 from seamline.report import documents, lines, texts
 from seamline.report.blocks import Report
@@ -23,19 +24,20 @@ from seamline.report.contents import report_of
 from seamline.report.printed import to_pdf
 from seamline.report.spreadsheet import to_xlsx
 from seamline.spec.faults import guess
-from seamline.spec.load import declared_destinations
+from seamline.spec.load import declared_destinations, declared_kinds
 from seamline.sync import headline
 from seamline.sync.shown_order import by_run
 
-Writer = Callable[[Report, Sequence[CutState]], bytes]
+Levels = Mapping[str, str]
+Writer = Callable[[Report, Sequence[CutState], Levels], bytes]
 _TEXT = "text"
 _WRITERS: Mapping[str, Writer] = {
-    _TEXT: lambda report, _: texts.to_terminal(report).encode(),
-    "md": lambda report, _: texts.to_markdown(report).encode(),
-    "json": lambda _, cuts: documents.to_text(cuts).encode(),
-    "csv": lambda _, cuts: lines.to_csv(cuts, ()).encode(),
-    "xlsx": lambda report, _: to_xlsx(report),
-    "pdf": lambda report, _: to_pdf(report),
+    _TEXT: lambda report, *_: texts.to_terminal(report).encode(),
+    "md": lambda report, *_: texts.to_markdown(report).encode(),
+    "json": lambda _, cuts, levels: documents.to_text(cuts, levels=levels).encode(),
+    "csv": lambda _, cuts, __: lines.to_csv(cuts, ()).encode(),
+    "xlsx": lambda report, *_: to_xlsx(report),
+    "pdf": lambda report, *_: to_pdf(report),
 }
 _NO_TEXT = ("xlsx", "pdf")
 
@@ -53,8 +55,9 @@ def run(args: argparse.Namespace) -> int:
     with closing(registry.platform()) as store:
         takes = _takes(store, args.sync, day)
         cuts = _chosen(takes, day, args.version)
-        report = _report(store, args.sync, day, cuts, takes)
-    _put(_WRITERS[kind](report, cuts), report, kind, args.output)
+        levels = _levels(args.sync)
+        report = _report(store, args.sync, day, cuts, takes, levels)
+    _put(_WRITERS[kind](report, cuts, levels), report, kind, args.output)
     return 0 if report.verdict in headline.WELL else 1
 
 
@@ -92,9 +95,18 @@ def _chosen(takes: Sequence[CutState], day: date, version: int | None) -> Sequen
     return chosen
 
 
-def _report(store: PlatformStore, sync: str, day: date, cuts: Sequence[CutState], takes: Sequence[CutState]) -> Report:
+def _levels(sync: str) -> Levels:
+    """By destination what readers may rely on, as `explain` says it of its kind."""
+    kinds = declared_kinds(settings.load().declarations, sync)
+    return {name: sink_kind(kind).powers.level for name, kind in kinds.items()}
+
+
+def _report(
+    store: PlatformStore, sync: str, day: date, cuts: Sequence[CutState], takes: Sequence[CutState], levels: Levels
+) -> Report:
     guarantees = {one: store.run(one).plan.guarantee for one in {cut.run_id for cut in cuts}}
-    return report_of(sync, cuts, about=day, takes=takes, zone=ZoneInfo(store.timezone(sync)), guarantees=guarantees)
+    zone = ZoneInfo(store.timezone(sync))
+    return report_of(sync, cuts, about=day, takes=takes, zone=zone, guarantees=guarantees, levels=levels)
 
 
 def _put(content: bytes, report: Report, kind: str, output: Path | None) -> None:

@@ -40,6 +40,11 @@ class Atomic(StrEnum):
     NONE = "none"
 
 
+_COMMITS = {
+    Atomic.SYNC: "one commit moves all tables of the sync and the ledger",
+    Atomic.TABLE: "each table exactly once; all tables at one position by the ledger's versions",
+    Atomic.NONE: "writes become visible one by one; exact once the stream stands still",
+}
 _PUBLISHES = {
     Atomic.SYNC: "a publish shows all tables of a date at once",
     Atomic.TABLE: "a publish shows each table at once; all tables of a date stand at one position by the cut's rows",
@@ -65,22 +70,22 @@ class SinkPowers:
     names: NameLimit = NameLimit(NAME_BYTES_MAX, NameUnit.BYTES)
     streams: bool = True
 
+    @property
+    def level(self) -> str:
+        """What readers may rely on, for people: of what a commit, or of cuts alone a publish, moves at once."""
+        return (_COMMITS if self.streams else _PUBLISHES)[self.atomic]
+
     def described(self) -> tuple[str, ...]:
         """For people, one line each."""
         limit = f"the name of a table has at most {self.names}"
         if not self.streams:
-            return ("no live tables and no stream: cuts only", _PUBLISHES[self.atomic], limit)
-        commits = {
-            Atomic.SYNC: "one commit moves all tables of the sync and the ledger",
-            Atomic.TABLE: "each table exactly once; all tables at one position by the ledger's versions",
-            Atomic.NONE: "writes become visible one by one; exact once the stream stands still",
-        }
+            return ("no live tables and no stream: cuts only", self.level, limit)
         cannot = {
             "a table without a key is refused": self.keyless,
             "deletes are refused": self.deletes,
             "TRUNCATE is refused": self.truncates,
         }
-        return (commits[self.atomic], *(words for words, can in cannot.items() if not can), limit)
+        return (self.level, *(words for words, can in cannot.items() if not can), limit)
 
 
 class SinkKind(Protocol):

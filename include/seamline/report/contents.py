@@ -54,18 +54,19 @@ def report_of(
     about: date | None = None,
     takes: Sequence[CutState] = (),
     guarantees: Mapping[str, str] = MappingProxyType({}),
+    levels: Mapping[str, str] = MappingProxyType({}),
 ) -> Report:
     """The report about these takes of cuts and comparisons of live tables.
 
     `about`: the one date that it is about, also where nothing is known of that. `takes`: those that its list of
-    versions shows; left out: `cuts`. `guarantees`: run → what the sync promised, where that is known. Of nothing at
-    all: NOT_RUN, without a block.
+    versions shows; left out: `cuts`. `guarantees`: run → what the sync promised, and `levels`: destination → what
+    readers may rely on there, where that is known. Of nothing at all: NOT_RUN, without a block.
     """
     parts = [_Part((one.business_date, one.destination), one.found, one) for one in cuts]
     parts += [_Part((LIVE, one.destination), one) for one in live]
     words = [*(one.headline for one in cuts), *(of_live(one) for one in live)]
     blocks = (
-        _block("Report", _HEADER, (_header(part, guarantees) for part in parts)),
+        _block("Report", _HEADER, (_header(part, guarantees, levels) for part in parts)),
         _block("Notes", ("note",), (row for part in parts for row in _notes(part, zone))),
         _completeness(parts),
         _block("Control totals", _TOTALS, (row for part in parts for row in _totals(part))),
@@ -133,11 +134,11 @@ def _as_shown(block: Block, parts: Sequence[_Part]) -> Block:
 
 _HEADER = (
     "verdict", "compared", "checks", "decision", "publication", "position", "position committed", "mode",
-    "comparison began", "comparison ended", "guarantee", "configuration", "digest", "run",
+    "comparison began", "comparison ended", "guarantee", "level", "configuration", "digest", "run",
 )  # fmt: skip
 
 
-def _header(part: _Part, guarantees: Mapping[str, str]) -> Row:
+def _header(part: _Part, guarantees: Mapping[str, str], levels: Mapping[str, str]) -> Row:
     cut, found = part.cut, part.found
     shown = cut.shown if cut else of_live(found) if found else Headline.NOT_RUN
     evidence = found.evidence if found else {}
@@ -156,7 +157,8 @@ def _header(part: _Part, guarantees: Mapping[str, str]) -> Row:
         found.started_at,
         found.ended_at,
     ) if found else (None,) * 5  # fmt: skip
-    known = (guarantees.get(run), *(_text(evidence.get(name)) for name in ("config_hash", "digest")))
+    level = levels.get(str(part.about[1]))
+    known = (guarantees.get(run), level, *(_text(evidence.get(name)) for name in ("config_hash", "digest")))
     cells = (*part.about, shown.value, *of_cut, *compared, *known, run)
     return Row(cells, is_wrong=shown not in headline.WELL)
 

@@ -2,7 +2,7 @@
 value. Pure."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -14,13 +14,17 @@ from seamline.domain.runs import Reconciliation
 from seamline.domain.verdict import TableVerdict
 
 
-def to_json(cuts: Sequence[CutState], live: Sequence[Reconciliation]) -> list[dict[str, Any]]:
-    """Cuts and comparisons of live tables. `verdict` of a cut is its headline, the worst of its four parts."""
-    return [*(_cut_json(one) for one in cuts), *(_live_json(one) for one in live)]
+def to_json(
+    cuts: Sequence[CutState], live: Sequence[Reconciliation], *, levels: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Cuts and comparisons of live tables. `verdict` of a cut is its headline, the worst of its four parts. `levels`:
+    destination → what readers may rely on there, where that is known."""
+    found = [*(_cut_json(one) for one in cuts), *(_live_json(one) for one in live)]
+    return [{**one, "level": levels.get(one["destination"])} for one in found]
 
 
-def to_text(cuts: Sequence[CutState]) -> str:
-    return json.dumps(to_json(cuts, ()), indent=2, ensure_ascii=False) + "\n"
+def to_text(cuts: Sequence[CutState], *, levels: Mapping[str, str]) -> str:
+    return json.dumps(to_json(cuts, (), levels=levels), indent=2, ensure_ascii=False) + "\n"
 
 
 def _cut_json(state: CutState) -> dict[str, Any]:

@@ -172,10 +172,18 @@ def declared_destinations(folder: Path, sync: str) -> tuple[str, ...]:
 
 def onboarded_destinations(folder: Path, sync: str) -> tuple[str, ...]:
     """Those of them that an onboarding goes into: not what takes cuts only."""
+    kinds = declared_kinds(folder, sync)
+    return tuple(
+        name for name in declared_destinations(folder, sync) if name not in kinds or takes_streams(kinds[name])
+    )
+
+
+def declared_kinds(folder: Path, sync: str) -> dict[str, str]:
+    """The kind of each of them whose file says one that is known here."""
     files = {name: folder / "destinations" / f"{name}.yaml" for name in declared_destinations(folder, sync)}
-    kinds = {name: read_document(file).value(("kind",)) for name, file in files.items() if file.is_file()}
+    said = {name: read_document(file).value(("kind",)) for name, file in files.items() if file.is_file()}
     known = destination_models()
-    return tuple(name for name in files if (kind := kinds.get(name)) not in known or takes_streams(str(kind)))
+    return {name: str(kind) for name, kind in said.items() if kind in known}
 
 
 def read_folder(folder: Path) -> Folder:

@@ -115,7 +115,9 @@ def style() -> Response:
 @app.get("/export.json")
 def export_json(user: access.User, sync: SyncName, business_date: date | None = None, run: str = "") -> JSONResponse:
     found = _exported(user, sync, business_date, run)
-    return JSONResponse(documents.to_json(*found), headers=_as_file(sync, business_date, "json"))
+    return JSONResponse(
+        documents.to_json(*found, levels=reports.levels_of(sync)), headers=_as_file(sync, business_date, "json")
+    )
 
 
 @app.get("/export.csv")

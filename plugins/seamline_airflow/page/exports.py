@@ -19,4 +19,6 @@ def report(sync: str, cuts: Sequence[CutState], live: Sequence[Reconciliation], 
         zone = ZoneInfo(store.timezone(sync))
         runs = {one.run_id for one in cuts} if day else ()
         guarantees = {run: store.run(run).plan.guarantee for run in runs}
-    return report_of(sync, cuts, live, about=day, takes=takes, zone=zone, guarantees=guarantees)
+    return report_of(
+        sync, cuts, live, about=day, takes=takes, zone=zone, guarantees=guarantees, levels=reports.levels_of(sync)
+    )

@@ -13,8 +13,9 @@ from seamline.domain.cut_state import CutState, newest_of_live
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import FAILURE, Reconciliation, RunKind
 from seamline.domain.verdict import TableVerdict, Verdict
+from seamline.kinds.found import sink_kind
 from seamline.platform.reconciliations import Detail
-from seamline.spec.load import declared_destinations, onboarded_destinations
+from seamline.spec.load import declared_destinations, declared_kinds, onboarded_destinations
 from seamline.sync import headline, under_way
 from seamline.sync.shown_order import by_destination, by_run, streams_in_order
 from seamline.sync.stream_state import StreamState, alarms_over
@@ -32,7 +33,7 @@ NOT_ONBOARDED = "not onboarded"
 class SyncReport:
     """One sync as of now. `cuts`: of each date the newest take, per destination, the newest date first. `live`: the
     newest comparison of the live tables first. `destinations`: in the order of the declaration, in which all of a run
-    and the streams stand too."""
+    and the streams stand too. `levels`: of each that is declared, what readers may rely on there."""
 
     sync: str
     state: str
@@ -41,6 +42,7 @@ class SyncReport:
     live: tuple[Reconciliation, ...]
     streams: tuple[StreamState, ...]
     destinations: tuple[str, ...] = ()
+    levels: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[under_way.Note, ...] = ()
     findings: Mapping[StreamId, int] = field(default_factory=dict)
     alarms: tuple[str, ...] = ()
@@ -78,6 +80,12 @@ def destinations_of(sync: str) -> tuple[str, ...]:
     return declared_destinations(settings.load().declarations, sync)
 
 
+def levels_of(sync: str) -> Mapping[str, str]:
+    """By destination what readers may rely on, as `explain` says it of its kind."""
+    kinds = declared_kinds(settings.load().declarations, sync)
+    return {name: sink_kind(kind).powers.level for name, kind in kinds.items()}
+
+
 def read_sync(sync: str, *, dates: int = headline.DATES, detail: Detail = Detail.WHOLE) -> SyncReport:
     """The sync with its newest `dates` dates."""
     seen = look(sync)
@@ -105,6 +113,7 @@ def report_of(store: Any, sync: str, seen: Look, *, dates: int, detail: Detail) 
         live=tuple(store.live_reconciliations(sync, LIVE_SHOWN, detail=detail)),
         streams=tuple(streams_in_order(mine, declared)),
         destinations=declared,
+        levels=levels_of(sync),
         findings={stream: report.findings for stream, report in seen.reports.items()},
         alarms=tuple(one.message for one in seen.alarms if one not in over and one.about in names),
     )
