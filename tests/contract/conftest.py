@@ -17,6 +17,7 @@ __all__ = ["frames", "mysql_root", "spark"]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--histories", type=int, default=4, help="histories that both writers of a lake write")
+    parser.addoption("--seeds", type=int, default=3, help="seeds of which every kind of break is planted")
 
 
 @pytest.fixture(scope="session")

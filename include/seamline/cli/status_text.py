@@ -8,6 +8,7 @@ from types import MappingProxyType
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.cut_state import CutState, Headline, failure_of, of_live
 from seamline.domain.date_before import late_in_words
+from seamline.domain.self_test import self_test_in_words
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation
 from seamline.domain.verdict import ControlTotal, TableVerdict, nothing_compared
@@ -91,6 +92,8 @@ def _compared(found: Reconciliation, zone: tzinfo) -> Iterator[str]:
         yield from _table(table, width)
     for line in late_in_words(found.evidence):
         yield f"  {'LATE':<{_VERDICT}}{line}"
+    for line in self_test_in_words(found.evidence):
+        yield f"{'':<{_VERDICT}}self-test: {line}"
 
 
 def _table(table: TableVerdict, width: int) -> Iterator[str]:

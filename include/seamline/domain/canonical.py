@@ -188,6 +188,24 @@ def bucket_of(table: Table, row: Mapping[str, Any], *, buckets: int, run_key: st
     return int(hashlib.sha256(text.encode()).hexdigest()[:15], 16) % buckets
 
 
+def bucket_of_texts(table: Table, texts: Mapping[str, str | None], *, buckets: int, run_key: str) -> int:
+    """The same of a row given as column name → canonical text."""
+    if is_folded_key(table):
+        folded = 0
+        for column in table.key_columns:
+            folded = (folded * 31 + int(texts[column.name] or 0)) % buckets
+        return folded
+    if not table.is_keyed:
+        return int(row_hash(row_of_texts(exact_columns(table), texts), run_key=run_key)[:15], 16) % buckets
+    key = row_of_texts(table.key_columns, texts)
+    return int(hashlib.sha256(key.encode()).hexdigest()[:15], 16) % buckets
+
+
+def row_of_texts(columns: Sequence[Column], texts: Mapping[str, str | None]) -> str:
+    """The row text of a row given as column name → canonical text."""
+    return row_text(columns, [texts[column.name] for column in columns])
+
+
 def is_folded_key(table: Table) -> bool:
     """Whether every key column is a whole number."""
     return table.is_keyed and all(column.kind in NUMERIC_KEY_KINDS for column in table.key_columns)

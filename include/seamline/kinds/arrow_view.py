@@ -12,8 +12,9 @@ from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.position import Position
 from seamline.ports import RowHash
+from seamline.ports.shadow import ShadowCopy
 from seamline.values import digest
-from seamline.values.build import values_of
+from seamline.values.build import array_of, value_of, values_of
 from seamline.values.segments import bucket_digests, in_segment, narrowed, texts_of
 
 # Sums are exact: a decimal of 65 digits, of more rows than any table has.
@@ -89,6 +90,28 @@ class ArrowView:
     def columns(self, table: str) -> tuple[str, ...]:
         return tuple(column.name for column in self._tables[table][0].columns) if table in self._tables else ()
 
+    def sample(self, table: str, *, rows: int, key_from: int | None = None) -> Sequence[str]:
+        """`ports.shadow.Shadows`."""
+        found = list[str]()
+        for definition, batch in self._selected(Segment(table, key_from=key_from), ""):
+            found += _names(definition, batch[: rows - len(found)]).to_pylist()
+            if len(found) >= rows:
+                break
+        return found
+
+    def shadow(self, wanted: ShadowCopy) -> "ArrowView":
+        """`ports.shadow.Shadows`. Reads until each key was found."""
+        table, batches = self._tables[wanted.table.name]
+        copies, lacking = list[pa.RecordBatch](), len(wanted.keys)
+        for rows in batches():
+            copies.append(rows.filter(_are_among(wanted.keys, _names(table, rows))))
+            lacking -= copies[-1].num_rows
+            if lacking <= 0:
+                break
+        copied = [_changed(table, wanted, rows) for rows in copies]
+        copied += [rows.filter(_are_among(wanted.doubled, _names(table, rows))) for rows in copies]
+        return ArrowView(self._position, {table: lambda: iter(copied)})
+
     def close(self) -> None:
         return
 
@@ -103,3 +126,25 @@ class ArrowView:
 def _names(table: Table, rows: pa.RecordBatch) -> pa.Array:
     """By what a comparison names each row."""
     return digest.key_texts(table, rows) if table.is_keyed else digest.row_texts(table, rows)
+
+
+def _are_among(keys: Sequence[str], of_row: pa.Array) -> pa.Array:
+    return pc.is_in(of_row, pa.array(keys, of_row.type))
+
+
+def _changed(table: Table, wanted: ShadowCopy, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows with the values of the copy."""
+    of_row = _names(table, rows).to_pylist()
+    arrays = []
+    for column in table.columns:
+        changed = {key: values[column.name] for key, values in wanted.changed.items() if column.name in values}
+        values = rows.column(column.name)
+        if changed:
+            before = values_of(column, values)
+            after = [
+                one if key not in changed else value_of(column, changed[key])
+                for key, one in zip(of_row, before, strict=True)
+            ]
+            values = array_of(column, after)
+        arrays.append(values)
+    return pa.RecordBatch.from_arrays(arrays, schema=rows.schema)

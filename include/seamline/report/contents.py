@@ -10,6 +10,7 @@ from seamline.domain import differences
 from seamline.domain.break_id import break_id
 from seamline.domain.cut_state import CutState, FailedCheck, Headline, failure_of, of_live, worst_headline
 from seamline.domain.date_before import late_in_words
+from seamline.domain.self_test import is_passed, self_test_in_words
 from seamline.domain.runs import Reconciliation
 from seamline.domain.verdict import (
     SEVERITY,
@@ -177,6 +178,9 @@ def _notes(part: _Part, zone: tzinfo) -> Iterator[Row]:
         yield Row((*part.about, hollow), is_wrong=True)
     for line in late_in_words(found.evidence) if found else ():
         yield Row((*part.about, f"LATE {line}"), is_wrong=True)
+    is_tested = not found or is_passed(found.evidence)
+    for line in self_test_in_words(found.evidence) if found else ():
+        yield Row((*part.about, f"self-test: {line}"), is_wrong=not is_tested)
 
 
 def _completeness(parts: Sequence[_Part]) -> Block:

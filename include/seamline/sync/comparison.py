@@ -33,6 +33,7 @@ from seamline.sync.bucket_search import (
 )
 from seamline.sync.reconcile import compare_table, inconclusive, new_run_key, not_run
 from seamline.sync.repetition import NEEDS_A_PERSON, Tried, evidence_of
+from seamline.sync.self_test import self_tested
 
 BARRIER = "barrier"
 DIGEST = "cdg1"
@@ -227,8 +228,9 @@ def compare_live(
         with barrier.aligned(views) as aligned:
             barrier.failpoints.reach("rec.pair_opened")
             met = findings()
+            work = [_whole(table.target, met) for table in plan.tables]
             verdicts = compare_tables(
-                [_whole(table.target, met) for table in plan.tables],
+                work,
                 source=aligned.source,
                 destination=aligned.destination,
                 totals=plan.reconcile.control_totals,
@@ -236,6 +238,10 @@ def compare_live(
                 limits=limits,
             )
             barrier.failpoints.reach("rec.digest_done")
+            verdicts, tested = self_tested(
+                verdicts, work, source=aligned.source[0], destination=aligned.destination[0], check=aligned.check
+            )
+            blank = replace(blank, evidence={**blank.evidence, **tested})
             return _judged(_at(blank, aligned, met), plan, verdicts, clock())
     except NotComparable as exc:
         return _judged(blank, plan, _all(plan, not_run, exc), clock())

@@ -26,6 +26,7 @@ from seamline.sync.derived import Derive, with_derived
 from seamline.sync.late_rows import DateBefore, OpenCut, since_date_before
 from seamline.sync.reconcile import inconclusive, not_run
 from seamline.sync.repetition import Tried, evidence_of
+from seamline.sync.self_test import self_tested
 
 # Views of each side. More than the databases have cores to spare for us only makes each table slower.
 VIEWS = 2
@@ -89,6 +90,9 @@ def take_live_cut(
                 totals=run.plan.reconcile.control_totals,
                 check=aligned.check,
             )
+            verdicts, tested = self_tested(
+                verdicts, work, source=aligned.source[0], destination=aligned.destination[0], check=aligned.check
+            )
             held = _cut(run, destination, selection, aligned, tools, verdicts)
             since = since_date_before(
                 run.plan, destination, business_date, aligned.source[0], tools.date_before, tools.open_cut
@@ -100,7 +104,8 @@ def take_live_cut(
     loads = _loads(selection, held)
     whole, judged = with_derived(run.plan, destination, held, loads, verdicts, tools.derive)
     cut = with_verdicts(whole, judged)
-    return cut, _found(run, destination, cut, judged, since, tools, started=started, tried=tried)
+    found = _found(run, destination, cut, judged, since, tools, started=started, tried=tried)
+    return cut, replace(found, evidence={**found.evidence, **tested})
 
 
 def _require_history(run: Run, selection: Selection) -> None:

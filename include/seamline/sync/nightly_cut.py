@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated, Refused, SeamlineError, TransientError
-from seamline.domain.runs import NOT_STAGED, Receipt, Reconciliation, Scope
+from seamline.domain.runs import NOT_STAGED, Json, Receipt, Reconciliation, Scope
 from seamline.domain.staged_cut import CutMode, CutSource, Lateness, StagedCut, StagedTable, cut_to_json
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, ParkedTable, Run, SyncPlan, TablePlan
@@ -27,6 +27,7 @@ from seamline.sync.live_cut import LiveCutTools, take_live_cut
 from seamline.sync.outcomes import in_each, outcome_of, require_one_done
 from seamline.sync.reconcile import not_run
 from seamline.sync.repetition import Tried, evidence_of, until_conclusive
+from seamline.sync.self_test import self_tested
 from seamline.sync.snapshot import ReadAtOnePosition
 
 READ = "read"
@@ -179,7 +180,8 @@ def take_cut(
     def judge(destination: DestinationPlan) -> tuple[StagedCut, Sequence[TableVerdict]]:
         if isinstance(one := staged[destination.name], SeamlineError):
             raise one
-        cut, verdicts = with_derived(run.plan, destination, *one, tools.derive)
+        made, loads, compared, _ = one
+        cut, verdicts = with_derived(run.plan, destination, made, loads, compared, tools.derive)
         return with_verdicts(cut, verdicts), verdicts
 
     cuts: dict[str, StagedCut] = {}
@@ -194,6 +196,7 @@ def take_cut(
         else:
             cuts[name], verdicts = outcome
             made = _reconciliation(run, cuts[name], verdicts, late[name], started, tools.clock())
+            made = replace(made, evidence={**made.evidence, **there[name][3]})
         found.append(replace(made, evidence={**made.evidence, **evidence_of(tried)}))
         tools.records.save_reconciliation(found[-1])
     tools.records.put_result(run.run_id, "cut", {name: cut_to_json(cut) for name, cut in cuts.items()})
@@ -205,7 +208,8 @@ def _all_tables(plan: SyncPlan) -> tuple[TablePlan | DerivedTablePlan | ParkedTa
     return (*plan.tables, *plan.derived, *plan.parked)
 
 
-_Staged = tuple[StagedCut, Mapping[str, Load], Sequence[TableVerdict]]
+# The last: what is kept of the comparison's self-test.
+_Staged = tuple[StagedCut, Mapping[str, Load], Sequence[TableVerdict], Json]
 
 
 def _work(chosen: CutRead, load: Load) -> Work:
@@ -228,6 +232,7 @@ def _stage(
         totals = run.plan.reconcile.control_totals
         verdicts = compare_tables(work, source=source, destination=views, totals=totals)
         verdicts = with_whole_digests(verdicts, work, views[0])
+        verdicts, tested = self_tested(verdicts, work, source=read.views[0], destination=views[0])
     cut = StagedCut(
         run_id=run.run_id,
         sync=run.sync,
@@ -238,11 +243,11 @@ def _stage(
         tables=tuple(_staged_table(run, destination, each, loads[each.plan.name], tools) for each in reads),
         left_out=selection.left_out,
     )
-    return cut, loads, verdicts
+    return cut, loads, verdicts, tested
 
 
 def _leave_receipts(run: Run, selection: Selection, staged: Iterable[_Staged], tools: CutTools) -> None:
-    for cut, loads, _ in staged:
+    for cut, loads, _, _ in staged:
         for load in (loads[each.plan.name] for each in selection.reads):
             # Without a digest: the comparison has read the source once, a second time would show nothing new.
             receipt = Receipt(load.table.name, 0, load.staged_as, load.rows, None, cut.position)

@@ -73,6 +73,25 @@ def array_of(column: Column, values: Iterable[Any]) -> pa.Array:
         raise _refused(column, f"holds a value that is no {arrow_type(column)}: {exc}") from exc
 
 
+def value_of(column: Column, canonical: str | None) -> Any:
+    """A value that `array_of` takes and whose canonical text this is, of the kinds that a self-test changes."""
+    if canonical is None:
+        return None
+    match column.kind:
+        case Kind.INTEGER | Kind.UNSIGNED | Kind.BOOLEAN | Kind.DATETIME | Kind.INSTANT:
+            return int(canonical)
+        case Kind.DECIMAL:
+            return Decimal(canonical)
+        case Kind.DATE:
+            return date.fromisoformat(canonical)
+        case Kind.BYTES:
+            return bytes.fromhex(canonical)
+        case Kind.CHAR | Kind.STRING:
+            return canonical
+        case _:
+            raise _refused(column, f"cannot be given the value {canonical[:_SHOWN_MAX]!r} by its canonical text")
+
+
 def values_of(column: Column, values: pa.Array) -> list[Any]:
     """The inverse of `array_of`, as `canonical_text` takes them."""
     load = _LOAD.get(column.kind)

@@ -13,6 +13,7 @@ from seamline.domain.date_before import late_in_words
 from seamline.domain.errors import GateFailed
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import GATE, INTO, PUBLISH, TABLES, Reconciliation, RunState, Scope, SyncState
+from seamline.domain.self_test import self_test_in_words
 from seamline.domain.verdict import TableVerdict, Verdict, nothing_compared
 from seamline.plan.model import Run, SyncPlan, plan_from_json, plan_to_json
 from seamline.plan.stages import concerned
@@ -212,6 +213,8 @@ class VerdictsOperator(StepOperator):
         _warn_if_hollow(self.log, found)
         for line in late_in_words(found.evidence):
             self.log.warning("late: %s", line)
+        for line in self_test_in_words(found.evidence):
+            self.log.info("self-test: %s", line)
         for table in found.tables:
             if table.is_parked:
                 self.log.warning("%s %s, outside the guarantee: %s", table.table, table.verdict, table.reason)

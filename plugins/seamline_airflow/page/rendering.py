@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.cut_state import check_in_words, of_live
 from seamline.domain.date_before import late_in_words
+from seamline.domain.self_test import self_test_in_words
 from seamline.domain.verdict import nothing_compared
 from seamline.sync.shown_order import by_run
 from seamline_airflow.page import access, reports
@@ -43,6 +44,7 @@ PAGES.filters.update(
     breaks=reports.breaks_in_words,
     by_run=by_run,
     late=late_in_words,
+    self_test=self_test_in_words,
     check=check_in_words,
     airflow=reports.airflow_path,
     comparing=reports.comparing_task,

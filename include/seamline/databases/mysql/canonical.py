@@ -101,7 +101,8 @@ def literal(column: Column, canonical: str, *, dialect: Dialect = MARIADB) -> st
         # A number in quotes would be compared as DOUBLE and lose digits beyond 2^53. PostgreSQL's numeric holds NaN and
         # infinities too, which no row here can.
         number = Decimal(canonical)
-        return str(number) if number.is_finite() else "NULL"
+        # Never with an exponent: that would be a DOUBLE.
+        return f"{number:f}" if number.is_finite() else "NULL"
     if column.kind in (Kind.BINARY, Kind.BYTES):
         return f"x'{bytes.fromhex(canonical).hex()}'"
     text = text_literal(literal_text(column, canonical))

@@ -4,6 +4,7 @@ Statements carry their literals (hex where a text could hold anything): nothing 
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
@@ -23,6 +24,7 @@ from seamline.databases.mysql.canonical import (
     row_text_expression,
     text_literal,
 )
+from seamline.databases.mysql.shadow import shadow_relation
 from seamline.domain.canonical import (
     SUMMED_BELOW,
     FloatSummary,
@@ -39,6 +41,7 @@ from seamline.domain.names import NameLimit, fitted_name
 from seamline.domain.position import Position
 from seamline.domain.table_places import TablePlace, TablePlaces
 from seamline.ports import RowHash
+from seamline.ports.shadow import ShadowCopy
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,6 +79,8 @@ class BinlogReadView:
         self._position = position
         self.opened_at = opened_at
         self._letters_of: dict[str, Mapping[str, tuple[str, str]]] = {}
+        # By table: what stands for it in this view.
+        self._shadows: Mapping[str, str] = {}
 
     @property
     def position(self) -> Position:
@@ -189,6 +194,25 @@ class BinlogReadView:
         except (pymysql.err.OperationalError, pymysql.err.InterfaceError) as exc:
             raise self._lost(exc) from exc
 
+    def sample(self, table: str, *, rows: int, key_from: int | None = None) -> Sequence[str]:
+        """`ports.shadow.Shadows`."""
+        definition = self._table(table)
+        key = row_text_expression(definition.key_columns or exact_columns(definition), dialect=self.dialect)
+        where = where_clause(definition, Segment(table, key_from=key_from), dialect=self.dialect)
+        statement = f"SELECT {key} FROM {self._relation(definition)}{where} LIMIT {rows}"
+        return [_text(found) for (found,) in self._fetch(statement)]
+
+    def shadow(self, wanted: ShadowCopy) -> "BinlogReadView":
+        """`ports.shadow.Shadows`."""
+        table = wanted.table
+        view = copy(self)
+
+        def literal_of(column: Column, canonical: str) -> str:
+            return self._literal(table, column, canonical)
+
+        view._shadows = {table.name: shadow_relation(wanted, self._stored(table), literal_of=literal_of)}
+        return view
+
     def close(self) -> None:
         self._session.close()
 
@@ -237,6 +261,9 @@ class BinlogReadView:
         return plain if letters == "utf8mb4" else f"CONVERT({plain} USING {letters}) COLLATE {collation}"
 
     def _relation(self, table: Table) -> str:
+        return self._shadows.get(table.name) or self._stored(table)
+
+    def _stored(self, table: Table) -> str:
         return relation_of(self._lie.of(table.name), table)
 
     def _is_at(self, table: str) -> str:

@@ -4,6 +4,7 @@ Statements carry their literals, escaped here: nothing is formatted into them by
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -27,6 +28,7 @@ from seamline.databases.postgres.canonical import (
     text_literal,
 )
 from seamline.databases.postgres.client import Session, cannot_connect, libpq_arguments, seamline_error
+from seamline.databases.postgres.shadow import shadow_relation
 from seamline.databases.postgres.watched import connect
 from seamline.domain.canonical import (
     SUMMED_BELOW,
@@ -42,6 +44,7 @@ from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import SchemaConflict, SeamlineError, TransientError
 from seamline.domain.position import Position
 from seamline.ports import RowHash
+from seamline.ports.shadow import ShadowCopy
 
 _KEYS_PER_STATEMENT = 500
 # Four aggregates each, and a target list has 1,664 entries.
@@ -100,6 +103,8 @@ class PostgresReadView:
         self._tables = {table.name: table for table in tables}
         self._relations = relations
         self._position = position
+        # By table: what stands for it in this view.
+        self._shadows: Mapping[str, str] = {}
 
     @property
     def position(self) -> Position:
@@ -219,6 +224,22 @@ class PostgresReadView:
         )
         return tuple(_text(found) for (found,) in self._fetch(statement))
 
+    def sample(self, table: str, *, rows: int, key_from: int | None = None) -> Sequence[str]:
+        """`ports.shadow.Shadows`."""
+        definition = self._table(table)
+        key = row_text_expression(definition.key_columns or exact_columns(definition))
+        where = self._where(definition, Segment(table, key_from=key_from), "")
+        return [
+            _text(found)
+            for (found,) in self._fetch(f"SELECT {key} FROM {self._relation(definition)}{where} LIMIT {rows}")
+        ]
+
+    def shadow(self, wanted: ShadowCopy) -> "PostgresReadView":
+        """`ports.shadow.Shadows`."""
+        view = copy(self)
+        view._shadows = {wanted.table.name: shadow_relation(wanted, self._stored(wanted.table))}
+        return view
+
     def close(self) -> None:
         self._session.close()
 
@@ -244,6 +265,9 @@ class PostgresReadView:
         return self._relations.get(table)
 
     def _relation(self, table: Table) -> str:
+        return self._shadows.get(table.name) or self._stored(table)
+
+    def _stored(self, table: Table) -> str:
         relation = self._place(table.name)
         if relation is None:
             raise SchemaConflict(f"no relation was named for table {table.name!r}", table=table.name)

@@ -5,7 +5,6 @@ digit by digit, and others with another exponent, a few of them with other digit
 and written by the reference; all others the server hashes itself.
 """
 
-import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,12 +21,12 @@ from seamline.databases.mysql.read import BinlogReadView, where_clause
 from seamline.databases.mysql.watched import WatchedSession
 from seamline.domain.canonical import (
     FLOAT_KINDS,
+    bucket_of_texts,
     canonical_text,
     digest_of,
     exact_columns,
-    is_folded_key,
     row_hash,
-    row_text,
+    row_of_texts,
 )
 from seamline.domain.catalogue import Column, Table
 from seamline.domain.digest import Segment, SegmentDigest
@@ -107,7 +106,7 @@ class RelationalReadView(BinlogReadView):
         for row in super()._rows_with_keys(table, keys):
             yield _by_the_reference(table, row)
 
-    def _relation(self, table: Table) -> str:
+    def _stored(self, table: Table) -> str:
         return relation(*self._places[table.name])
 
     def _letters(self, table: Table) -> Mapping[str, tuple[str, str]]:
@@ -134,11 +133,11 @@ class RelationalReadView(BinlogReadView):
             decoded = (value.decode() if isinstance(value, bytes) else value for value in values)
             texts = _by_the_reference(table, dict(zip(names, decoded, strict=True)))
             of, wanted = segment.selection or (1, (0,))
-            if _bucket_of(table, texts, of, run_key) in wanted:
+            if bucket_of_texts(table, texts, buckets=of, run_key=run_key) in wanted:
                 yield _OddRow(
-                    _text_of(table.key_columns or exact_columns(table), texts),
-                    _text_of(hashed, texts),
-                    _bucket_of(table, texts, buckets, run_key),
+                    row_of_texts(table.key_columns or exact_columns(table), texts),
+                    row_of_texts(hashed, texts),
+                    bucket_of_texts(table, texts, buckets=buckets, run_key=run_key),
                 )
 
 
@@ -160,20 +159,3 @@ def _by_the_reference(table: Table, texts: _Texts) -> dict[str, str | None]:
         text = texts[column.name]
         written[column.name] = None if text is None else canonical_text(column, float(text))
     return written
-
-
-def _text_of(columns: Sequence[Column], texts: _Texts) -> str:
-    return row_text(columns, [texts[column.name] for column in columns])
-
-
-def _bucket_of(table: Table, texts: _Texts, buckets: int, run_key: str) -> int:
-    """As `domain.canonical.bucket_of`, of canonical texts."""
-    if is_folded_key(table):
-        folded = 0
-        for column in table.key_columns:
-            folded = (folded * 31 + int(texts[column.name] or 0)) % buckets
-        return folded
-    if not table.is_keyed:
-        return int(row_hash(_text_of(exact_columns(table), texts), run_key=run_key)[:15], 16) % buckets
-    key = _text_of(table.key_columns, texts)
-    return int(hashlib.sha256(key.encode()).hexdigest()[:15], 16) % buckets

@@ -283,8 +283,8 @@ class SourceReadView(PostgresReadView):
     def _place(self, table: str) -> Relation:
         return relation_at(self._source.places.of(table))
 
-    def _relation(self, table: Table) -> str:
-        return rows_of(table, super()._relation(table))
+    def _stored(self, table: Table) -> str:
+        return rows_of(table, super()._stored(table))
 
     def _fault(self, exc: psycopg.Error) -> SeamlineError:
         return source_error(exc, role(self._source, self._source.reader))
