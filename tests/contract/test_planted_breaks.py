@@ -49,7 +49,7 @@ CREATED = """
 CREATE TABLE planted (
   branch varchar(8) NOT NULL, id bigint NOT NULL, amount decimal(20,4), fee decimal(20,4) NOT NULL, entries int,
   memo varchar(60), note text, currency char(3) NOT NULL, proof varbinary(16), booked_at datetime(6),
-  seen_at timestamp(3) NULL, valued date, is_open tinyint(1), sequence bigint unsigned NOT NULL,
+  seen_at timestamp(3) NULL, valued date, is_open bit(1), sequence bigint unsigned NOT NULL,
   PRIMARY KEY (branch, id)
 )"""
 ROWS = 300

@@ -18,6 +18,7 @@ from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_js
 from seamline.domain.decision import Decision, DecisionState
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import RunKind, RunState, Scope
+from seamline.domain.self_test import SELF_TEST, SelfTest, self_test_to_json
 from seamline.domain.verdict import Break, BreakType, Verdict
 from seamline.plan.stages import DAG_KINDS
 from seamline_airflow.page import access, reports
@@ -138,12 +139,17 @@ def test_the_report_of_a_date_says_the_level_of_its_destination(
         assert bool(level) == ("level of warehouse" in text)
 
 
-def test_late_rows_of_the_date_before_stand_beside_the_verdict(
+def test_late_rows_of_the_date_before_and_the_self_test_stand_beside_the_verdict(
     signed_in: TestClient, platform: results.Platform
 ) -> None:
     late = SinceCut("ledger_entry", "2026-11-18", 2, rows_in_cut=10, rows_now=13)
-    platform.found = [replace(results.clean(), evidence={DATE_BEFORE: date_before_to_json([late])})]
-    assert "Late: ledger_entry of 2026-11-18: late rows: 3" in date_page(signed_in)
+    tested = self_test_to_json(SelfTest("8f3a", planted=1, tables=1, kinds=("row missing",), missed=("<b> row",)))
+    evidence = {DATE_BEFORE: date_before_to_json([late]), SELF_TEST: tested}
+    platform.found = [replace(results.clean(), evidence=evidence)]
+    page = date_page(signed_in)
+    assert "Late: ledger_entry of 2026-11-18: late rows: 3" in page
+    assert "Self-test: 0 of 1 planted breaks found, 0 others; 1 kind in 1 table, seed 8f3a" in page
+    assert "Self-test: not found: &lt;b&gt; row" in page
 
 
 NEGATIVE = {

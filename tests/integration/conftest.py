@@ -9,6 +9,11 @@ from tests import mysql_server
 from tests.conftest import RunningStack
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--writers", type=int, default=1, help="how many write while live tables are compared")
+    parser.addoption("--comparisons", type=int, default=4, help="how often live tables are compared meanwhile")
+
+
 @pytest.fixture(scope="session")
 def mysql_root(stack: RunningStack) -> Iterator[Connection]:
     """A MySQL, reached as its root. Where it cannot be had, every test that asks for it is an error by its own name."""

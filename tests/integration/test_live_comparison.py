@@ -1,6 +1,7 @@
 """The comparison of live tables with everything real: writers, capture, log, stream, barrier, verdicts."""
 
 import json
+import statistics
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from seamline import registry
 from seamline.adapters.connections import Connection
 from seamline.cli.status_text import is_green
 from seamline.domain.runs import Reconciliation
+from seamline.domain.self_test import self_test_in_words
 from seamline.domain.verdict import BreakType, Verdict
 from seamline.plan.model import ControlTotalPlan, ParkedTable, ReconcilePlan, SyncPlan, plan_to_json
 from seamline.platform import migrate
@@ -97,24 +99,39 @@ def listed(found: Reconciliation) -> dict[str, set[tuple[BreakType, str]]]:
     return {t.table: {(entry.type, entry.key) for entry in t.breaks} for t in found.tables}
 
 
-def test_live_tables_match_at_one_position_while_writers_write(chain: Chain) -> None:
-    positions = []
-    with writing(chain.bank.root, tables=TABLES, count=1) as writers:
+def test_live_tables_match_at_one_position_while_writers_write(chain: Chain, pytestconfig: pytest.Config) -> None:
+    count, comparisons = (pytestconfig.getoption(name) for name in ("writers", "comparisons"))
+    positions, held, inconclusive = set[str](), list[float](), list[str]()
+    with writing(chain.bank.root, tables=TABLES, count=count) as writers:
         wait_until(lambda: chain.applied("account") > 100, timeout_s=60, what="rows to arrive")
         caught_up(chain)
-        for _ in range(4):
+        for _ in range(comparisons):
             before = writers.committed
             found = chain.compare()
-            assert found.verdict is Verdict.MATCH, [(t.table, t.verdict, t.reason) for t in found.tables]
-            assert float(str(found.evidence["held_s"])) < 30
-            assert found.evidence["attempts"] == 1
+            reasons = [f"{t.table} {t.verdict}: {t.reason}" for t in found.tables if t.verdict is not Verdict.MATCH]
+            if found.verdict is Verdict.INCONCLUSIVE:
+                inconclusive += reasons
+                continue
+            assert found.verdict is Verdict.MATCH, reasons
+            held.append(float(str(found.evidence["held_s"])))
+            assert held[-1] < 30
+            inconclusive += found.evidence["inconclusive_before"]  # type: ignore[operator]
             assert found.tables[0].totals
-            positions.append(str(found.position))
+            assert "0 others" in self_test_in_words(found.evidence)[0]
+            positions.add(str(found.position))
             wait_until(lambda before=before: writers.committed > before, timeout_s=30, what="writers to go on")
+        committed = writers.committed
+    print(
+        f"{count} writers, {committed} transactions, {comparisons} comparisons: {len(held)} MATCH at"
+        f" {len(positions)} positions, inconclusive {inconclusive}, held for {statistics.median(held):.2f} s in the"
+        f" middle and {max(held):.2f} s at most; {found.tables[0].source_rows} rows of account at the end"
+    )
+    # Of so few as in every run: none.
+    assert 100 * len(inconclusive) < comparisons, inconclusive
+    assert len(positions) == len(held)
     report = registry.director().latest_report(chain.plan.stream_id("warehouse"))
     assert report is not None
     assert report.records_per_s > 0, "by this the next comparison knows how long a hold it needs"
-    assert len(set(positions)) == 4
     assert found.tables[0].source_rows
 
 

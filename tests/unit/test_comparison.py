@@ -13,6 +13,7 @@ from seamline.domain.cutover import Boundary
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import TransientError
 from seamline.domain.runs import Reconciliation, RunKind, RunState, Scope
+from seamline.domain.self_test import self_test_in_words
 from seamline.domain.verdict import BreakType, Verdict
 from seamline.plan.model import ControlTotalPlan, DestinationPlan, ReconcilePlan, Run, SourcePlan, SyncPlan, TablePlan
 from seamline.sync.bucket_search import WHOLE, Limits, Part, joined, key_ranges, parts_of
@@ -43,6 +44,7 @@ def test_equal_sides_at_one_position_are_a_match_with_its_evidence() -> None:
     assert found.position_time == datetime(2023, 11, 14, 22, 13, 20, 123000, tzinfo=UTC)
     assert [total.group for total in found.tables[0].totals] == [("CNY",), ("EUR",), ("USD",)]
     assert found.evidence["config_hash"] == "abc"
+    assert "0 others" in self_test_in_words(found.evidence)[0]
 
 
 def test_sides_that_cannot_be_aligned_are_inconclusive_with_the_reason() -> None:

@@ -12,6 +12,7 @@ from seamline.domain.cut_job import CutJob
 from seamline.domain.date_before import late_in_words
 from seamline.domain.errors import Refused, TransientError
 from seamline.domain.runs import NOT_STAGED, RunKind, RunState, Scope
+from seamline.domain.self_test import self_test_in_words
 from seamline.domain.staged_cut import CutMode, CutSource, StagedCut
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run, SyncPlan
@@ -142,5 +143,6 @@ def test_a_date_that_has_not_ended_is_refused_and_an_earlier_one_leaves_out_what
 def test_rows_that_came_late_for_the_date_before_are_said_and_redden_nothing() -> None:
     world = LakeWorld(cut_before=[row for row in ROWS["entry"] if row["day"] != DAY][1:])
     assert world.cuts(ALONE)["lake"].verdict is Verdict.MATCH
+    assert "0 others" in self_test_in_words(world.saved[0].evidence)[0]
     (late,) = late_in_words(world.saved[0].evidence)
     assert "entry of 2026-03-04: late rows: 1 since its cut, version 3" in late

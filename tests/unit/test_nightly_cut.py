@@ -11,6 +11,7 @@ from seamline.domain.date_before import PublishedTable, late_in_words
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import Refused, TransientError
 from seamline.domain.runs import NOT_STAGED, Receipt, Reconciliation, RunKind, RunState, Scope
+from seamline.domain.self_test import self_test_in_words
 from seamline.domain.staged_cut import CutMode, Lateness, StagedCut
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import (
@@ -76,6 +77,9 @@ class Views:
     position: BinlogPosition = P
 
     def __getattr__(self, name: str) -> Any:
+        if not hasattr(MemoryView, name):
+            raise AttributeError(name)
+
         def ask(first: Any, *rest: Any, **named: Any) -> Any:
             table = first.table if isinstance(first, Segment) else first
             return getattr(self.by_table[table], name)(first, *rest, **named)
@@ -194,6 +198,8 @@ def test_a_destination_that_fails_keeps_no_other_from_its_cut() -> None:
     assert {table.verdict for table in archive.tables} == {Verdict.NOT_RUN}
     assert "archive does not answer" in archive.tables[0].reason
     assert (warehouse.destination, warehouse.verdict) == ("warehouse", Verdict.MATCH)
+    assert "0 others" in self_test_in_words(warehouse.evidence)[0]
+    assert self_test_in_words(archive.evidence) == []
     world.away = ()
     world.take(plan=TWO)
     assert (list(world.results["cut"]), world.results[NOT_STAGED]) == (["archive", "warehouse"], {})

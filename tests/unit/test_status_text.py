@@ -9,6 +9,7 @@ from seamline.cli.status_text import is_green, render
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.decision import Decision, DecisionState
 from seamline.domain.ledger import StreamId
+from seamline.domain.self_test import SELF_TEST, SelfTest, self_test_to_json
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict, parked
 from seamline.sync.stream_state import StreamState, Word
 from tests.unit.reported import MATCH, MOMENT, cut, reconciliation
@@ -171,10 +172,12 @@ def test_a_signature_stands_under_the_verdict_that_it_is_about() -> None:
     assert "signed" not in render([cut(BREAK)], [])
 
 
-def test_rows_that_came_after_the_cut_of_the_date_before_are_shown() -> None:
+def test_rows_that_came_after_the_cut_of_the_date_before_are_shown_and_so_is_the_self_test() -> None:
     late = SinceCut("ledger_entry", "2026-11-18", 2, rows_in_cut=1000, rows_now=3500)
     same = SinceCut("payment_order", "2026-11-18", 2, rows_in_cut=7, rows_now=7, is_same=True)
-    night = cut(MATCH, evidence={DATE_BEFORE: date_before_to_json([late, same])})
+    tested = self_test_to_json(SelfTest("8f3a", planted=17, found=17, tables=1, kinds=("row missing",)))
+    night = cut(MATCH, evidence={DATE_BEFORE: date_before_to_json([late, same]), SELF_TEST: tested})
+    assert "self-test: 17 of 17 planted breaks found, 0 others; 1 kind in 1 table, seed 8f3a" in render([night], [])
     lines = [line for line in render([night], []).splitlines() if "LATE" in line]
     assert [" ".join(line.split()) for line in lines] == [
         "LATE ledger_entry of 2026-11-18: late rows: 2,500 since its cut, version 2;"

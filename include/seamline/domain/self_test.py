@@ -51,10 +51,10 @@ def self_test_in_words(evidence: Mapping[str, Any]) -> list[str]:
     found = SelfTest(**document)
     lines = []
     if found.tables:
-        tables = "1 table" if found.tables == 1 else f"{found.tables} tables"
+        kinds, tables = _counted(len(found.kinds), "kind"), _counted(found.tables, "table")
         lines.append(
             f"{found.found} of {found.planted} planted breaks found, {len(found.others)} others;"
-            f" {len(found.kinds)} kinds in {tables}, seed {found.seed}"
+            f" {kinds} in {tables}, seed {found.seed}"
         )
     if found.missed:
         lines.append(f"not found: {'; '.join(found.missed)}")
@@ -68,3 +68,7 @@ def self_test_in_words(evidence: Mapping[str, Any]) -> list[str]:
         reasons.setdefault(why, []).append(table)
     lines += [f"nothing planted in {', '.join(tables)}: {why}" for why, tables in reasons.items()]
     return lines
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

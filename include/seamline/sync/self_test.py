@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING
 
+from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import SeamlineError
 from seamline.domain.runs import Json
@@ -149,7 +150,7 @@ def _test_table(
     tally: _Tally,
 ) -> None:
     table = one.table
-    rows = _sample(one, destination, check, random)
+    rows = _sample(one, source, destination, check, random)
     if not rows:
         tally.left_out[table.name] = "it has no rows"
         return
@@ -193,16 +194,21 @@ def _in_words(table: str, one: Expected) -> str:
     return f"{table} {one.key}: {one.type.value}{columns}"
 
 
-def _sample(one: "Work", view: ReadView, check: Callable[[], None], random: Random) -> Mapping[str, Texts]:
-    """Some rows of the destination by their canonical keys."""
-    keys = _keys(one, view, check, random)
+def _sample(
+    one: "Work", source: ReadView, destination: ReadView, check: Callable[[], None], random: Random
+) -> Mapping[str, Texts]:
+    """Some rows of the destination by their canonical keys, each of which finds its row on both sides."""
+    keys = _keys(one, destination, check, random)
     found: dict[str, Texts] = {}
     characters = 0
     for start in range(0, len(keys), _ROWS_AT_ONCE):
         check()
-        for key, row in view.rows(one.table.name, keys[start : start + _ROWS_AT_ONCE]).items():
-            found[key] = row
-            characters += sum(len(text) for text in row.values() if text is not None)
+        asked = keys[start : start + _ROWS_AT_ONCE]
+        there = source.rows(one.table.name, asked).keys() if _answers(source, one.table) else set(asked)
+        for key, row in destination.rows(one.table.name, asked).items():
+            if key in there:
+                found[key] = row
+                characters += sum(len(text) for text in row.values() if text is not None)
         if characters > _SAMPLE_CHARACTERS:
             break
     return found
@@ -227,6 +233,11 @@ def _keys(one: "Work", view: ReadView, check: Callable[[], None], random: Random
 
 def _copy(view: ReadView, wanted: ShadowCopy, rows: Mapping[str, Texts]) -> tuple[ReadView, bool]:
     """A view of the copy, and whether the side itself answers for it."""
-    if wanted.table.is_keyed and isinstance(view, Shadows):
+    if isinstance(view, Shadows) and wanted.table.is_keyed:
         return view.shadow(wanted), True
     return TextView.of(wanted, rows, view.position), False
+
+
+def _answers(view: ReadView, table: Table) -> bool:
+    """Whether the side itself answers for a copy of this table."""
+    return isinstance(view, Shadows) and table.is_keyed
