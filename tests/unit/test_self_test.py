@@ -141,6 +141,15 @@ def test_a_table_that_is_no_match_or_has_no_rows_is_named_and_not_planted() -> N
     assert (found.planted, found.left_out) == (0, {"wide": "it has no rows"})
 
 
+def test_a_table_whose_rows_are_not_found_by_their_keys_is_no_match() -> None:
+    class Forgetful(ArrowView):
+        def rows(self, table: str, keys: Sequence[str]) -> Mapping[str, Mapping[str, str | None]]:
+            return {}
+
+    found = ran(WIDE, arrow(WIDE), arrow(WIDE, kind=Forgetful))
+    assert (found.is_passed, found.failed) == (False, {"wide": "none of its rows was found again by its key"})
+
+
 def test_no_table_is_begun_when_the_time_is_over() -> None:
     view = arrow(WIDE)
     verdicts = compare_tables([work(WIDE)], source=[view], destination=[view])

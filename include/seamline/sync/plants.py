@@ -157,8 +157,9 @@ def _is_ordinary(column: Column, row: Texts) -> bool:
     match column.kind:
         case Kind.INTEGER | Kind.UNSIGNED:
             return bool(_WHOLE.fullmatch(text))
-        case Kind.BOOLEAN:
-            return text in ("0", "1")
+        case Kind.BOOLEAN | Kind.BITS:
+            # Of bits the first one is flipped, which every width has.
+            return bool(_WHOLE.fullmatch(text)) and 0 <= int(text) < 2**63
         case Kind.DECIMAL:
             return bool(_FRACTION.fullmatch(text))
         case Kind.DATE:
@@ -367,7 +368,7 @@ def _day(_: Column, text: str) -> str | None:
 
 
 def _flag(_: Column, text: str) -> str | None:
-    return "0" if text == "1" else "1"
+    return str(int(text) ^ 1)
 
 
 def _is_short(text: str | None) -> bool:
@@ -403,7 +404,7 @@ _KINDS: Mapping[str, Callable[[_Bed], bool]] = {
     "last place of a time": _one_value(_MOMENTS, _unit_of_time),
     "hour of a time": _one_value(_MOMENTS, _hour),
     "day of a date": _one_value(frozenset({Kind.DATE}), _day),
-    "flag flipped": _one_value(frozenset({Kind.BOOLEAN}), _flag),
+    "flag flipped": _one_value(frozenset({Kind.BOOLEAN, Kind.BITS}), _flag),
     "empty text for NULL": _one_null(frozenset({Kind.STRING}), of=lambda text: text is None, new=""),
     "NULL for a value": _one_null(
         _LETTERS | _NUMBERS | _MOMENTS | {Kind.DATE, Kind.BYTES, Kind.BOOLEAN},

@@ -78,7 +78,7 @@ def value_of(column: Column, canonical: str | None) -> Any:
     if canonical is None:
         return None
     match column.kind:
-        case Kind.INTEGER | Kind.UNSIGNED | Kind.BOOLEAN | Kind.DATETIME | Kind.INSTANT:
+        case Kind.INTEGER | Kind.UNSIGNED | Kind.BOOLEAN | Kind.BITS | Kind.DATETIME | Kind.INSTANT:
             return int(canonical)
         case Kind.DECIMAL:
             return Decimal(canonical)
