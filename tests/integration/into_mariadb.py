@@ -19,6 +19,7 @@ from seamline.sinks.mariadb.dialect import MARIADB
 from seamline.sinks.relational.read_back import open_views
 from seamline.sync.comparison import Work, compare_tables
 from seamline.sync.onboard import publish
+from seamline.sync.self_test import self_tested
 from seamline.sync.snapshot import take_snapshot
 from seamline.sync.span_loop import run_stream
 from tests.integration.captured import Captured
@@ -71,6 +72,8 @@ def synced(
     (source,) = bank.source.open_views(1)
     with closing(source), closing((there or _in_mariadb)(run.plan, destination, source.position)) as found:
         verdicts = compare_tables(work, source=[source], destination=[found])
+        # Under the self-test: of every type that a test brings there.
+        verdicts, _ = self_tested(verdicts, work, source=source, destination=found)
     # A verdict alone would not say why it is one.
     assert not {one.table: one.reason for one in verdicts if one.verdict is not Verdict.MATCH}
     return {one.table: one.verdict for one in verdicts}

@@ -23,6 +23,7 @@ from seamline.ports import Load, Marker, Orders, Publication, ReadView, StreamRe
 from seamline.sinks.postgres.sink import PostgresSink
 from seamline.sync.comparison import Work, compare_tables
 from seamline.sync.schema_proof import OpenLog
+from seamline.sync.self_test import self_tested
 from seamline.sync.span_loop import run_stream
 from tests.integration.captured import Captured
 from tests.integration.databases import either_of, postgres
@@ -158,6 +159,8 @@ class Streamed:
         work = [Work(table, Segment(table.name), Segment(table.name)) for table in self.tables]
         with self._views() as (source, destination):
             found = compare_tables(work, source=[source], destination=[destination])
+            # Under the self-test: of every type that a test streams.
+            found, _ = self_tested(found, work, source=source, destination=destination)
         return {verdict.table: verdict for verdict in found}
 
     @contextmanager

@@ -24,6 +24,7 @@ from seamline.sources.mariadb.sessions import open_session
 from seamline.sources.postgres.catalogue import survey
 from seamline.sources.postgres.edge_values import edge_values
 from seamline.sync.comparison import Work, compare_tables
+from seamline.sync.self_test import self_test
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
 from tests.integration.postgres_kinds import CASES, TYPES
 
@@ -87,6 +88,18 @@ def _nowhere(_: object) -> Position:
 
 def keys_of(view: ReadView, table: Table) -> list[str]:
     return [row.key for row in view.row_hashes(Segment(table.name), run_key="k")]
+
+
+@pytest.mark.parametrize("name", [case.name for case in KEYS])
+def test_breaks_are_planted_under_every_key_and_found(
+    database: Connection, tables: dict[str, Table], name: str
+) -> None:
+    table = tables[name]
+    work = [Work(table, Segment(name), Segment(name))]
+    with closing(view(database, "there", table)) as source, closing(view(database, "there", table)) as copy:
+        verdicts = compare_tables(work, source=[source], destination=[copy])
+        found = self_test(work, verdicts, source=source, destination=copy)
+    assert found.is_passed and found.tables == 1, found
 
 
 @pytest.mark.parametrize("name", [case.name for case in KEYS])

@@ -25,6 +25,7 @@ from seamline.sources.mariadb.read import MariaDbReadView
 from seamline.sources.mariadb.sessions import open_session
 from seamline.sync.bucket_search import Limits
 from seamline.sync.comparison import Work, compare_tables
+from seamline.sync.self_test import self_test
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
 
 NAMES = ("account", "ledger_entry", "payment_order", "access_audit")
@@ -284,6 +285,18 @@ def test_floats_are_compared_by_tolerance_on_the_servers(bank: Connection, copie
         sql.execute("UPDATE settlement.rate SET d = NULL WHERE id = 1")
         assert verdict(by_summary).verdict is Verdict.BREAK
         sql.execute("DROP TABLE settlement.rate")
+
+
+def test_breaks_are_planted_and_found_in_every_table_of_the_bank(
+    bank: Connection, copied: Connection, tables: Tables
+) -> None:
+    work = [Work(tables[name], Segment(name), Segment(name)) for name in NAMES]
+    with views(bank, copied, tables) as (source, destination):
+        verdicts = compare_tables(work, source=source, destination=destination)
+        found = self_test(work, verdicts, source=source[0], destination=destination[0], seed="bank")
+    assert found.is_passed, found
+    assert (found.tables, found.by_reference) == (4, ("access_audit",))
+    assert found.planted > 60
 
 
 def test_a_table_that_is_gone_is_never_a_match(
