@@ -8,9 +8,9 @@ from types import MappingProxyType
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.cut_state import CutState, Headline, failure_of, of_live
 from seamline.domain.date_before import late_in_words
-from seamline.domain.self_test import self_test_in_words
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation
+from seamline.domain.self_test import self_test_in_words
 from seamline.domain.verdict import ControlTotal, TableVerdict, nothing_compared
 from seamline.sync.stream_state import StreamState
 from seamline.sync.under_way import Note

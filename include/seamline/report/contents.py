@@ -10,8 +10,8 @@ from seamline.domain import differences
 from seamline.domain.break_id import break_id
 from seamline.domain.cut_state import CutState, FailedCheck, Headline, failure_of, of_live, worst_headline
 from seamline.domain.date_before import late_in_words
-from seamline.domain.self_test import is_passed, self_test_in_words
 from seamline.domain.runs import Reconciliation
+from seamline.domain.self_test import is_passed, self_test_in_words
 from seamline.domain.verdict import (
     SEVERITY,
     Break,

@@ -232,7 +232,7 @@ def _stage(
         totals = run.plan.reconcile.control_totals
         verdicts = compare_tables(work, source=source, destination=views, totals=totals)
         verdicts = with_whole_digests(verdicts, work, views[0])
-        verdicts, tested = self_tested(verdicts, work, source=read.views[0], destination=views[0])
+        verdicts, tested = self_tested(verdicts, work, source=source[0], destination=views[0])
     cut = StagedCut(
         run_id=run.run_id,
         sync=run.sync,
