@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 from seamline.domain.break_id import break_id
 from seamline.domain.cut_state import CutState, Headline, Publication
 from seamline.domain.decision import Decision, DecisionState
+from seamline.domain.self_test import SELF_TEST, SelfTest, self_test_to_json
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
 from seamline.report.blocks import Block, Cell, Report
 from seamline.report.contents import break_cells, report_of
@@ -157,6 +158,16 @@ def test_date_and_destination_are_columns_only_where_rows_differ_in_them() -> No
     both = report_of("settlement", [cut(MATCH)], [reconciliation(MATCH)], zone=UTC)
     assert column(both, "Completeness", "business date") == [TODAY, "live tables"]
     assert both.subject == "settlement"
+
+
+def test_the_self_test_of_the_comparison_is_a_note_and_a_wrong_one_where_it_failed() -> None:
+    passed = SelfTest("8f3a", planted=17, found=17, tables=2, kinds=("row missing", "trailing space"))
+    for found, is_wrong in ((passed, False), (replace(passed, others=("entry 7: missing",)), True)):
+        made = report(cut(MATCH, evidence={SELF_TEST: self_test_to_json(found)}))
+        assert [row.is_wrong for row in block(made, "Notes").rows] == [is_wrong] * (1 + is_wrong)
+        assert column(made, "Notes", "note")[0] == (
+            f"self-test: 17 of 17 planted breaks found, {len(found.others)} others; 2 kinds in 2 tables, seed 8f3a"
+        )
 
 
 def test_a_failure_and_a_match_over_no_rows_are_notes() -> None:
