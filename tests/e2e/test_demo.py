@@ -144,6 +144,17 @@ def test_status_says_the_same_on_the_terminal(demo: subprocess.CompletedProcess[
     assert all(f"{SYNC}@{destination}" in output for destination in DESTINATIONS) and "lag" in output, output
 
 
+def test_every_act_of_the_demo_is_in_the_log_with_what_is_stored_and_its_publications_are_anchored(
+    demo: subprocess.CompletedProcess[str],
+) -> None:
+    verified = seamline("audit", "verify", "--sync", SYNC, within_s=60)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    seen, anchored, outcome = verified.stdout.splitlines()
+    assert f"{len(DESTINATIONS) * 3} cuts" in seen
+    assert anchored.startswith("anchored up to entry")
+    assert outcome == "nothing is wrong"
+
+
 def test_every_verdict_is_a_match_at_a_position_or_explains_itself(demo: subprocess.CompletedProcess[str]) -> None:
     cuts, live = compared_cuts(SYNC), compared_live(SYNC)
     assert sorted(one.destination for one in cuts) == sorted(DESTINATIONS * 3)

@@ -307,6 +307,10 @@ STORED = {
         "update run set result = jsonb_set(result, '{decision,who}', '\"bob\"')",
         "settlement 2026-03-01, run r1: the decision was changed after entry 4 (approved)",
     ),
+    "the date of a decision": (
+        "update run set business_date = '2026-03-02'",
+        "settlement 2026-03-02, run r1: the decision was changed after entry 4 (approved)",
+    ),
     "a decision that is gone": (
         "update run set result = result - 'decision'",
         "settlement 2026-03-01, run r1: the decision of entry 4 (approved) is missing",
@@ -314,6 +318,14 @@ STORED = {
     "a cut": (
         "update cut set verdict = 'MATCH'",
         f"{WHERE}: version 1 of the cut was changed after entry 5 (published)",
+    ),
+    "the run of a cut": (
+        "update cut set run_id = 'r9'",
+        "settlement → warehouse 2026-03-01, run r9: version 1 of the cut was changed after entry 5 (published)",
+    ),
+    "the date of a verdict": (
+        "update reconciliation set business_date = '2026-03-02'",
+        "settlement → warehouse 2026-03-02, run r1: its header or evidence was changed after entry 6 (signature kept)",
     ),
     "a cut that is gone": (
         "delete from cut",

@@ -237,6 +237,8 @@ def test_the_commands_verify_and_export_what_is_stored_and_name_what_is_not_as_i
             hashlib.sha256((folder / "verify.py").read_bytes()).digest()
             == hashlib.sha256(Path(verify_evidence.__file__).read_bytes()).digest()
         )
+        assert main(["audit", "verify", "--sync", "nowhere"]) == 0
+        assert capsys.readouterr().out.startswith("10 entries"), "the export is an act"
         assert main(export_it) == 3
         assert "is not empty" in capsys.readouterr().err
         assert main(["audit", "export", "settlement", "--date", "2020-01-01", "--output", str(tmp_path / "x")]) == 3

@@ -15,6 +15,9 @@ from pathlib import Path
 import psycopg
 
 from seamline import settings
+from seamline.cli.person import person
+from seamline.domain.audit import FROM_COMMAND_LINE, Act, Kind, Subject
+from seamline.platform.audit import append
 from seamline.platform.audit_anchor import anchor_files
 from seamline.platform.audit_check import Checked, check
 from seamline.platform.audit_export import Exported, export
@@ -40,11 +43,18 @@ def run(args: argparse.Namespace) -> int:
     with _session() as session:
         if args.order == "export":
             exported = export(session, sync=args.sync, day=args.date, folder=args.output, anchors=anchors)
+            _enter(session, exported, Subject(args.sync, "", args.date))
             sys.stdout.write("".join(f"{line}\n" for line in _exported(exported, args.output)))
             return 0
         checked = check(session, sync=args.sync, anchors=anchors, report=_fault, note=_note)
     sys.stdout.write("".join(f"{line}\n" for line in summary(checked)))
     return 1 if checked.faults else 0
+
+
+def _enter(session: Session, exported: Exported, subject: Subject) -> None:
+    """Who took it away; the next export of the date shows it."""
+    document = {"head": exported.head, "entries": exported.entries, "verdicts": exported.verdicts}
+    append(session, Act(Kind.EXPORTED, subject, document, person(), FROM_COMMAND_LINE))
 
 
 @contextmanager

@@ -6,13 +6,11 @@ mended.
 """
 
 import argparse
-import os
-import pwd
-import socket
 import sys
 from contextlib import closing
 
 from seamline import registry
+from seamline.cli.person import person
 from seamline.domain.errors import ConfigError, Refused
 from seamline.domain.ledger import StreamId
 from seamline.platform.streams import PlatformStreamDirector
@@ -34,24 +32,13 @@ def run(args: argparse.Namespace) -> int:
         for stream in _streams(director, args.sync, args.destination):
             match args.order:
                 case "pause":
-                    director.pause(stream, by=_person(), reason=" ".join(args.reason.split()))
+                    director.pause(stream, by=person(), reason=" ".join(args.reason.split()))
                 case "resume":
-                    director.resume(stream, by=_person())
+                    director.resume(stream, by=person())
                 case "restart":
-                    director.restart(stream, by=_person())
+                    director.restart(stream, by=person())
             sys.stdout.write(f"{stream} {ORDERS[args.order]}\n")
     return 0
-
-
-def _person() -> str:
-    """Whose process this is, by the system and not by what the environment says."""
-    number = os.getuid()
-    try:
-        name = pwd.getpwuid(number).pw_name
-    except KeyError:
-        # A container's user need not have a name.
-        name = f"user {number}"
-    return f"{name} on {socket.gethostname()}"
 
 
 def _streams(director: PlatformStreamDirector, sync: str, destination: str) -> list[StreamId]:

@@ -37,7 +37,7 @@ FROM_COMMAND_LINE = "command line"
 
 
 class Kind(StrEnum):
-    """Every kind of act there is. Those of the last two groups are written by no code yet."""
+    """Every kind of act there is. Those of the last two groups are written by no code yet, but for `EXPORTED`."""
 
     LOG_OPENED = "log opened"
     VERDICT_ADOPTED = "verdict adopted"

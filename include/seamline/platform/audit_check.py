@@ -37,7 +37,8 @@ with newest as ({_NEWEST.format(key="run_id")}),
 stored as (select run_id, sync, business_date, result->'decision' as decision from run
     where %(sync)s in ('', sync) and coalesce(result->'decision', 'null') <> 'null')
 select run_id, '' as destination, '' as scope, coalesce(stored.sync, newest.sync) as sync,
-    coalesce(stored.business_date, newest.business_date) as business_date, number, kind, document, decision
+    coalesce(stored.business_date, newest.business_date) as business_date, number, kind, document, decision,
+    (stored.sync, stored.business_date) is distinct from (newest.sync, newest.business_date) as is_elsewhere
 from newest full join stored using (run_id) order by number, run_id
 """
 _CUTS = """
@@ -51,7 +52,7 @@ with newest as (
 stored as (select * from cut where %(sync)s in ('', sync))
 select sync, destination, business_date, version, number, kind, document, '' as scope,
     coalesce(stored.run_id, newest.run_id) as run_id, stored.run_id is not null as is_stored,
-    position, as_of, tables, verdict, partial, saved_at
+    stored.run_id is distinct from newest.run_id as is_elsewhere, position, as_of, tables, verdict, partial, saved_at
 from newest full join stored using (sync, destination, business_date, version) order by number, version
 """
 Report = Callable[[str], None]
@@ -190,7 +191,7 @@ def _decision(session: Session, row: dict[str, Any]) -> Iterator[str]:
     entered, stored = _logged(row).get("decision"), row["decision"]
     if stored is None and entered is not None:
         yield f"the decision of entry {row['number']} ({row['kind']}) is missing"
-    elif canonical_json(stored) != canonical_json(entered):
+    elif canonical_json(stored) != canonical_json(entered) or (stored is not None and row["is_elsewhere"]):
         yield f"the decision was changed {_since(row)}"
 
 
@@ -206,7 +207,7 @@ def _cut(session: Session, row: dict[str, Any]) -> Iterator[str]:
         return
     try:
         now = canonical_json(audit.cut_json(rows.cut_of(row)))
-        is_changed = now != canonical_json(_logged(row).get("cut"))
+        is_changed = row["is_elsewhere"] or now != canonical_json(_logged(row).get("cut"))
     except UNREADABLE:
         is_changed = True
     if is_changed:
