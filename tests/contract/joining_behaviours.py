@@ -188,6 +188,17 @@ def a_table_that_leaves_is_carried_no_more_and_comes_back_as_another_generation(
     assert boundaries(leave(world, "run-leave-again").ledger.boundaries) == {("account", 1)}
 
 
+@behaviour
+def a_run_that_changes_no_table_is_kept_and_the_stream_goes_on(world: World) -> None:
+    """Of a sync whose destinations of cuts get another transform."""
+    before = carrying(world, ACCOUNT).span(insert(ACCOUNT, **account(2))).ledger
+    after = world.sink().join(STREAM, Joining("run-nothing")).ledger
+    assert (after.next_offset, boundaries(after.boundaries)) == (before.next_offset, {("account", 1)})
+    assert world.sink().join(STREAM, Joining("run-nothing")).ledger == after
+    Applying(world).span(insert(ACCOUNT, **account(3)))
+    assert world.rows(ACCOUNT) == texts(account(1), account(2), account(3))
+
+
 def leave(world: World, run_id: str) -> Commit:
     return world.sink().join(STREAM, Joining(run_id, kept_as={"transfer": f"transfer__{run_id}"}))
 

@@ -221,6 +221,10 @@ def given_up_snapshot_left_behind(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(joining, "_end_incremental_snapshots", lambda *_: None)
 
 
+def run_of_a_joining_not_kept(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ledger_tables, "write_run", lambda *_: None)
+
+
 def staged_rows_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(publishing, "require_as_compared", lambda *_, **__: None)
 
@@ -238,6 +242,7 @@ ON_POSTGRES: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     stream_not_fenced_at_a_joining: "the_stream_of_before_is_fenced",
     snapshot_boundary_forgotten: "a_table_that_is_loaded_again_becomes_what_its_snapshot_says_and_begins_a_generation",
     table_that_left_still_carried: "a_table_that_leaves_is_carried_no_more_and_comes_back_as_another_generation",
+    run_of_a_joining_not_kept: "a_run_that_changes_no_table_is_kept_and_the_stream_goes_on",
     staged_rows_not_looked_at: "a_publish_of_a_staged_table_that_lost_a_row_changes_nothing",
     given_up_snapshot_left_behind: "a_snapshot_given_up_lets_no_old_rows_in_and_is_gone_after_the_next_joining",
 }
