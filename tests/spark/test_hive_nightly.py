@@ -174,7 +174,7 @@ def test_spark_reads_of_a_night_in_hive_what_the_other_destination_has(night: Ni
     assert night.sums(day)[1] == (ours[0] + 1, Decimal(5))
     found = night.spark.sql("SHOW PARTITIONS settlement.account").collect()
     assert [row[0] for row in found] == [f"cut_business_date={day}"]
-    whole = "SELECT id, left(owner, 1), balance FROM settlement_cut.account WHERE status = 'open' ORDER BY id"
+    whole = "SELECT id, left(owner, 1), balance FROM settlement_cut.account_current WHERE status = 'open' ORDER BY id"
     with postgres(night.warehouse) as session:
         expected = session.execute(whole.encode()).fetchall()
     masked = night.spark.sql("SELECT * FROM settlement.account ORDER BY id")
