@@ -17,6 +17,8 @@ from seamline.plan.model import Run, SyncPlan
 
 # The frame of the tables' verdicts.
 TABLE_VERDICTS = "table_verdicts"
+# Rows, or groups of them, that are named of each that is not met.
+KEYS_MAX = 20
 _VERDICTS = [verdict.value for verdict in Verdict]
 
 
@@ -29,12 +31,14 @@ class Weight(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """One expectation of Great Expectations by its own name and arguments. `why` is shown when it fails."""
+    """One expectation of Great Expectations by its own name and arguments. `why` is shown when it fails. `shown`: of a
+    query for the rows that break a declared rule, all its columns: groups and what they add up to, which name them."""
 
     type: str
     kwargs: Mapping[str, Any]
     why: str
     weight: Weight = Weight.BREAK
+    shown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,8 @@ class StagedRows:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """`detail` holds counts and never a row's value. `rows`: how many rows of data did not meet it, None where it is
-    not about rows; `keys` names some of them, as the breaks of a comparison do."""
+    not about rows; `keys` names some of them, as the breaks of a comparison do. `note`: what must be said beside one
+    that is met."""
 
     batch: str
     expectation: Expectation
@@ -69,6 +74,7 @@ class Outcome:
     detail: str = ""
     rows: int | None = None
     keys: tuple[str, ...] = ()
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +103,11 @@ class GateResult:
         return Verdict.BREAK if self.broken else Verdict.MATCH
 
     def to_json(self) -> dict[str, Any]:
-        """Small, for the run's result and XCom. Of rows their keys and no other values."""
+        """Small, for the run's result and XCom. Of rows their keys and no other values; of groups that break a rule
+        what they add up to."""
+        notes = [outcome.note for outcome in self.outcomes if outcome.note]
         return {
+            **({"notes": notes} if notes else {}),
             "verdict": self.verdict.value,
             "checked": len(self.outcomes),
             "failed": [
@@ -130,9 +139,14 @@ def result_frames(run: Run, destination: str, found: Reconciliation | None) -> t
 
 
 def staged_rows(
-    plan: SyncPlan, destination: str, cut: StagedCut, checks: Iterable[tuple[str, str, Mapping[str, Any], str]]
+    plan: SyncPlan,
+    destination: str,
+    cut: StagedCut,
+    checks: Iterable[tuple[str, str, Mapping[str, Any], str]],
+    rules: Iterable[tuple[str, Expectation]] = (),
 ) -> tuple[StagedRows, ...]:
-    """The staged tables with the declared checks `(table, type, kwargs, why)` and the uniqueness of their keys.
+    """The staged tables with the declared checks `(table, type, kwargs, why)`, the declared rules `(table, query)` and
+    the uniqueness of their keys.
 
     A table that the cut leaves out (no history, parked) has nothing to check; `result_frames` sees to its reason.
     """
@@ -140,6 +154,9 @@ def staged_rows(
     for table, type_, kwargs, why in checks:
         if table in wanted:
             wanted[table].append(Expectation(type_, dict(kwargs), why))
+    for table, rule in rules:
+        if table in wanted:
+            wanted[table].append(rule)
     schema = plan.destination(destination).stage_namespace
     definitions = {table.name: table.table for table in plan.tables}
     found = []
@@ -250,7 +267,7 @@ def _total_frame(plan: SyncPlan, verdicts: Mapping[str, TableVerdict]) -> Frame:
         row
         for wanted in plan.reconcile.control_totals
         if wanted.table in looked_at
-        for row in _total_rows(looked_at[wanted.table], wanted.column)
+        for row in _total_rows(looked_at[wanted.table], wanted.label)
     ]
     return Frame(
         "control_totals",

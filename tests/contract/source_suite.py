@@ -128,8 +128,8 @@ def all_views_show_all_tables_at_one_position_while_somebody_writes(world: Sourc
                 assert len({str(view.position) for view in views}) == 1
                 first, *others = [contents(view, "account", "audit") for view in views]
                 assert all(other == first for other in others)
-                balances = views[0].totals(Segment("account"), column="balance", by=())[()][1]
-                amounts = views[1].totals(Segment("audit"), column="amount", by=())
+                balances = views[0].totals(Segment("account"), columns=["balance"], by=())[()][1]
+                amounts = views[1].totals(Segment("audit"), columns=["amount"], by=())
                 # Before the first transfer nothing is in the audit, and its sum is NULL or no group at all.
                 assert balances == (amounts.get((), (0, None))[1] or 0)
                 seen.append((views[0].position, first))

@@ -106,7 +106,7 @@ def assert_holds(view: RelationalReadView, table: Table, batch: pa.RecordBatch) 
     for buckets in (16, 10):
         by_bucket = view.digests(Segment(table.name, buckets=buckets), run_key=RUN_KEY)
         assert dict(by_bucket) == bucket_digests(table, batch, buckets=buckets, run_key=RUN_KEY)
-    assert view.totals(Segment(table.name), column="", by=()) == {(): (batch.num_rows, None)}
+    assert view.totals(Segment(table.name), columns=(), by=()) == {(): (batch.num_rows, None)}
     assert view.columns(table.name) == tuple(column.name for column in table.columns)
 
 

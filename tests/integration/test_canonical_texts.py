@@ -396,9 +396,9 @@ def test_totals_group_alike_on_both_sides(source: Connection, destination: Conne
         other.execute(f"INSERT INTO public.totals VALUES {rows}".encode())
     answers = []
     for view in _views_of(table, source, destination):
-        answers.append(view.totals(Segment("totals"), column="amount", by=["currency"]))
+        answers.append(view.totals(Segment("totals"), columns=["amount"], by=["currency"]))
         assert view.columns("totals") == ("currency", "amount")
-        assert view.totals(Segment("totals"), column="", by=[]) == {(): (6, None)}
+        assert view.totals(Segment("totals"), columns=(), by=[]) == {(): (6, None)}
         view.close()
     assert answers[0] == answers[1]
     assert {group: rows for group, (rows, _) in answers[0].items()} == {

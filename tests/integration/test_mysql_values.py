@@ -173,7 +173,7 @@ def test_texts_that_collations_join_are_kept_apart(database: Connection) -> None
         assert {row.key for row in rows} == {canonical_row(table, {"v": one, "padded": one}) for one in values}
         assert all(row.copies == 1 for row in rows)
         for column in ("v", "padded"):
-            assert view.totals(Segment("joined"), column="", by=[column]) == {(one,): (1, None) for one in values}
+            assert view.totals(Segment("joined"), columns=(), by=[column]) == {(one,): (1, None) for one in values}
 
 
 def test_what_cannot_be_kept_is_refused_by_name_and_all_at_once(database: Connection) -> None:

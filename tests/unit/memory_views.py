@@ -18,6 +18,7 @@ from seamline.domain.canonical import (
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import SeamlineError
+from seamline.domain.measure import Measure, hash_number
 from seamline.domain.position import Position
 from seamline.ports import RowHash
 from seamline.sources.mariadb.position import BinlogPosition
@@ -114,15 +115,33 @@ class MemoryView:
         }
 
     def totals(
-        self, segment: Segment, *, column: str, by: Sequence[str]
+        self, segment: Segment, *, columns: Sequence[str], by: Sequence[str], measure: Measure = Measure.SUM
     ) -> Mapping[tuple[str, ...], tuple[int, Decimal | None]]:
         self._reach("totals")
         found: dict[tuple[str, ...], tuple[int, Decimal | None]] = {}
         for row in self._selected(segment, ""):
             group = tuple(str(row[name]) for name in by)
-            count, amount = found.get(group, (0, Decimal(0)))
-            found[group] = count + 1, (amount or Decimal(0)) + (row[column] or 0) if column else None
-        return found
+            count, _ = found.get(group, (0, None))
+            found[group] = count + 1, None
+        return {
+            group: (count, self._measured(measure, columns, group, by) if columns else None)
+            for group, (count, _) in found.items()
+        }
+
+    def _measured(
+        self, measure: Measure, columns: Sequence[str], group: tuple[str, ...], by: Sequence[str]
+    ) -> Decimal | None:
+        rows = [row for row in self.content if tuple(str(row[name]) for name in by) == group]
+        known = [one for row in rows if None not in (one := tuple(row[name] for name in columns))]
+        if measure is Measure.DUPLICATES:
+            return Decimal(len(known) - len(set(known)))
+        numbers = [hash_number(one) or 0 if isinstance(one, str) else one for (one,) in known]
+        if not numbers:
+            return Decimal(0) if measure is Measure.SUM else None
+        if measure is Measure.MISSING:
+            return Decimal(max(numbers) - min(numbers) + 1 - len(set(numbers)))
+        judge = {Measure.LEAST: min, Measure.GREATEST: max}.get(measure, sum)
+        return Decimal(judge(numbers))
 
     def float_summaries(self, segment: Segment) -> Mapping[str, FloatSummary]:
         self._reach("float_summaries")

@@ -43,6 +43,36 @@ MISTAKES = {
         SYNC_FILE, "{table: ledger_entry, sum: amount, by: [currency]}", "{table: ledger, sum: amount}",
         11, "reconcile.control_totals[0].table", "not in this sync", "`ledger_entry`, or",
     ),
+    "total of two things": (
+        SYNC_FILE, "sum: amount, by: [currency]}", "sum: amount, min: id}", 11, "reconcile.control_totals[0]", "one of sum, min", "",
+    ),
+    "rule that says nothing": (
+        SYNC_FILE, "  control_totals:\n", "  rules: [{name: r, table: account}]\n  control_totals:\n", 10, "reconcile.rules[0]", "needs one of balance, roll_forward", "",
+    ),
+    "rule that says two things": (
+        SYNC_FILE, "  control_totals:\n", "  rules: [{name: r, table: account, unique: [id], sequence: {column: id}}]\n  control_totals:\n",
+        10, "reconcile.rules[0]", "has sequence and unique", "",
+    ),
+    "balance of one side": (
+        SYNC_FILE, "  control_totals:\n", "  rules: [{name: r, table: account, balance: {debit: d, by: [c]}}]\n  control_totals:\n",
+        10, "reconcile.rules[0].balance", "`debit` and `credit`", "",
+    ),
+    "roll-forward with other groups": (
+        SYNC_FILE, "  control_totals:\n",
+        "  rules: [{name: r, table: account, roll_forward: {amount: b, by: [c], movements: {table: ledger_entry, amount: a, by: [c, d]}}}]\n  control_totals:\n",
+        10, "reconcile.rules[0].roll_forward", "as many columns as `by`", "",
+    ),
+    "rule of a strange table": (
+        SYNC_FILE, "  control_totals:\n", "  rules: [{name: r, table: acount, unique: [id]}]\n  control_totals:\n", 10, "reconcile.rules[0].table", "not in this sync", "`account`, or",
+    ),
+    "movements of a strange table": (
+        SYNC_FILE, "  control_totals:\n", "  rules: [{name: r, table: account, roll_forward: {amount: b, movements: {table: ledger, amount: a}}}]\n  control_totals:\n",
+        10, "reconcile.rules[0].roll_forward.movements.table", "not in this sync", "`ledger_entry`, or",
+    ),
+    "rule twice": (
+        SYNC_FILE, "  control_totals:\n", "  rules: [{name: r, table: account, unique: [id]}, {name: r, table: account, unique: [currency]}]\n  control_totals:\n",
+        10, "reconcile.rules[1].name", "is called `r` too", "another name",
+    ),
     "derived from a strange table": (
         SYNC_FILE, "daily_balance, table: ledger_entry", "daily_balance, table: x", 14, "derived[0].table", "not in this", "Known",
     ),

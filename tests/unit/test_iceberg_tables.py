@@ -134,7 +134,7 @@ def test_live_tables_are_digested_as_the_source_s_rows_are(world: MemoryCatalogu
     assert view.columns("account") == ("id", "name")
     assert view.columns("nowhere") == ()
     assert view.rows("account", ["1", "4"]) == {"1": {"id": "1", "name": None}}
-    assert view.totals(Segment("account"), column="id", by=()) == {(): (8, 32)}
+    assert view.totals(Segment("account"), columns=["id"], by=()) == {(): (8, 32)}
     assert len(view.row_hashes(Segment("account", key_from=2, key_below=6), run_key=KEY)) == 3
     assert [one.copies for one in view.row_hashes(Segment("audit"), run_key=KEY)] == [1, 1, 1]
     assert view.whole_digest("audit", run_key=KEY).rows == 3

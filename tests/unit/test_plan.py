@@ -12,7 +12,7 @@ from seamline.domain.errors import Refused
 from seamline.kinds.sink import Atomic, SinkPowers
 from seamline.plan.compile import compile_plan, config_hash
 from seamline.plan.explain import explain
-from seamline.plan.model import plan_from_json, plan_to_json
+from seamline.plan.model import Says, plan_from_json, plan_to_json
 from seamline.plan.stages import RunsIn, all_stages
 from seamline.ports import Problem, Survey
 from seamline.spec.faults import DeclarationsInvalid
@@ -113,6 +113,43 @@ MISFITS = {
     "a date is not an instant": ("column: booked_at", "column: value_date", 6, "as: instant needs", ""),
     "unknown sum": ("sum: amount, by: [currency]", "sum: amout, by: [currency]", 11, "no column `amout`", "`amount`?"),
     "sum of a float": ("sum: amount, by: [currency]", "sum: rate", 11, "is double; a sum that must be equal", ""),
+    "hash total of a float": ("sum: amount, by: [currency]", "hash: rate", 11, "is double; a hash total needs", ""),
+    "unknown column of a balance": (
+        "  control_totals:\n",
+        "  rules: [{name: r, table: ledger_entry, balance: {amount: amout, by: [id]}}]\n  control_totals:\n",
+        10,
+        "no column `amout`",
+        "`amount`?",
+    ),
+    "unknown group of a balance": (
+        "  control_totals:\n",
+        "  rules: [{name: r, table: ledger_entry, balance: {amount: amount, by: [currncy]}}]\n  control_totals:\n",
+        10,
+        "no column `currncy`",
+        "`currency`?",
+    ),
+    "group that the movements lack": (
+        "  control_totals:\n",
+        "  rules: [{name: r, table: ledger_entry, roll_forward: {amount: amount, by: [currency], movements:"
+        " {table: account, amount: id}}}]\n  control_totals:\n",
+        10,
+        "table account has no column `currency`",
+        "",
+    ),
+    "sequence of no number": (
+        "  control_totals:\n",
+        "  rules: [{name: r, table: ledger_entry, sequence: {column: amount}}]\n  control_totals:\n",
+        10,
+        "is decimal(20,4); a sequence needs",
+        "",
+    ),
+    "unique float": (
+        "  control_totals:\n",
+        "  rules: [{name: r, table: ledger_entry, unique: [rate]}]\n  control_totals:\n",
+        10,
+        "is double; a row that is like no other needs",
+        "",
+    ),
     "unknown group": ("by: [currency]", "by: [curency]", 11, "no column `curency`", "`currency`?"),
     "derived sum without a bound": (
         "sum: amount, by: [a",
@@ -244,3 +281,47 @@ def test_a_table_without_a_key_is_refused_where_a_destination_keeps_no_such_tabl
     compile_plan(declarations, "settlement", Survey((ACCOUNT, LEDGER)))
     with pytest.raises(DeclarationsInvalid, match="account has no primary key, and destination `warehouse` .postgres."):
         compile_plan(declarations, "settlement", Survey((keyless, LEDGER)))
+
+
+RULES = """
+  rules:
+    - {name: double entry, table: ledger_entry, balance: {amount: amount, by: [account_id, currency]}}
+    - name: customer money
+      table: account
+      roll_forward: {amount: id, movements: {table: ledger_entry, amount: amount}}
+    - {name: numbers, table: ledger_entry, sequence: {column: account_id, by: [currency], gaps: report}}
+    - {name: once, table: ledger_entry, unique: [value_date, currency]}
+  control_totals:
+    - {table: account, hash: id}
+    - {table: account}
+"""
+
+
+def test_rules_and_totals_cross_with_the_plan_and_each_rule_brings_its_own_totals(tmp_path: Path) -> None:
+    declarations = declared(tmp_path, "  control_totals:\n", RULES[1:])
+    plan = compile_plan(declarations, "settlement", Survey((ACCOUNT, LEDGER)))
+    assert plan_from_json(plan_to_json(plan)) == plan
+    assert [(rule.says, rule.columns, rule.by) for rule in plan.reconcile.rules] == [
+        (Says.BALANCE, ("amount",), ("account_id", "currency")),
+        (Says.ROLL_FORWARD, ("id",), ()),
+        (Says.UNIQUE, ("currency", "account_id"), ()),
+        (Says.UNIQUE, ("value_date", "currency"), ()),
+    ]
+    assert [total.label for total in plan.reconcile.control_totals] == [
+        "hash total of id",
+        "",
+        "amount",
+        "id, closing of customer money",
+        "amount, movements of customer money",
+        "missing numbers of account_id",
+        "duplicates of account_id",
+        "duplicates of value_date, currency",
+    ]
+    alone = plan.only({"ledger_entry"})
+    assert Says.ROLL_FORWARD not in {rule.says for rule in alone.reconcile.rules}, "its closing is not in the plan"
+
+
+def test_a_plan_without_rules_has_the_text_that_it_had_before_there_were_any(declarations: Declarations) -> None:
+    stored = json.loads(plan_to_json(compile_plan(declarations, "settlement")))
+    assert "rules" not in stored["reconcile"]
+    assert stored["reconcile"]["control_totals"] == [{"table": "ledger_entry", "column": "amount", "by": ["currency"]}]

@@ -295,10 +295,8 @@ def test_floats_that_cannot_be_paired_row_by_row_are_judged_by_their_summary() -
 
 def test_unequal_control_totals_break_even_when_digests_agree() -> None:
     class Wrong(MemoryView):
-        def totals(self, segment: Segment, *, column: str, by: Any) -> Any:
-            return {
-                group: (rows, Decimal(-1)) for group, (rows, _) in super().totals(segment, column=column, by=by).items()
-            }
+        def totals(self, segment: Segment, **asked: Any) -> Any:
+            return {group: (rows, Decimal(-1)) for group, (rows, _) in super().totals(segment, **asked).items()}
 
     pair = sides(ENTRY, entries(9), entries(9))
     verdict = compare_table(replace(pair, destination=Wrong(ENTRY, entries(9))), totals=TOTALS)
@@ -308,8 +306,8 @@ def test_unequal_control_totals_break_even_when_digests_agree() -> None:
 
 def test_one_control_total_that_differs_is_not_many() -> None:
     class OneWrong(MemoryView):
-        def totals(self, segment: Segment, *, column: str, by: Any) -> Any:
-            found = dict(super().totals(segment, column=column, by=by))
+        def totals(self, segment: Segment, **asked: Any) -> Any:
+            found = dict(super().totals(segment, **asked))
             group = min(found)
             return {**found, group: (found[group][0], Decimal(-1))}
 

@@ -342,5 +342,5 @@ def test_totals_of_rows_in_arrow_are_exact() -> None:
     wide = Table("t", (Column("x", Kind.DECIMAL, "numeric(38,10)", precision=38, scale=10),))
     rows = batch_of(wide, [(Decimal("12345678901234567890.1234567891"),), (Decimal("0.0000000002"),)])
     view = ArrowView(position(1), {wide: lambda: iter([rows])})
-    found = view.totals(Segment("t"), column="x", by=())
+    found = view.totals(Segment("t"), columns=["x"], by=())
     assert found == {(): (2, Decimal("12345678901234567890.1234567893"))}

@@ -6,14 +6,15 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seamline.domain.canonical import FloatSummary, digest_of, group_key, row_text
+from seamline.domain.canonical import FloatSummary, digest_of, row_text
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment, SegmentDigest
+from seamline.domain.measure import Measure
 from seamline.domain.position import Position
 from seamline.ports import RowHash
 from seamline.values import digest
-from seamline.values.build import values_of
 from seamline.values.segments import bucket_digests, in_segment, narrowed, texts_of
+from seamline.values.totals import GroupTotals
 
 Texts = tuple[str | None, ...]
 
@@ -60,16 +61,12 @@ class MemoryView:
         }
 
     def totals(
-        self, segment: Segment, *, column: str, by: Sequence[str]
+        self, segment: Segment, *, columns: Sequence[str], by: Sequence[str], measure: Measure = Measure.SUM
     ) -> Mapping[tuple[str, ...], tuple[int, Decimal | None]]:
         table, rows = self._selected(segment, "")
-        values = values_of(table.column(column), rows.column(column)) if column else [None] * rows.num_rows
-        groups = texts_of([table.column(name) for name in by], rows)
-        found: dict[tuple[str, ...], tuple[int, Decimal | None]] = {}
-        for group, value in zip(map(group_key, groups), values, strict=True):
-            count, total = found.get(group, (0, None))
-            found[group] = count + 1, total if value is None else (total or Decimal(0)) + value
-        return found
+        totals = GroupTotals(table, columns=columns, by=by, measure=measure)
+        totals.add(rows)
+        return totals.found()
 
     def float_summaries(self, segment: Segment) -> Mapping[str, FloatSummary]:
         table, rows = self._selected(segment, "")

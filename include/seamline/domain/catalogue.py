@@ -47,6 +47,10 @@ class Kind(StrEnum):
     NATIVE = "native"  # of a type that only one engine has, named by `Column.native`; carried as the text it prints
 
 
+# Kinds that hold a text as a person writes it.
+TEXTS = frozenset({Kind.CHAR, Kind.STRING})
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """`source_type` is the type as the source prints it, kept for messages and drift checks. `source_name`: what the

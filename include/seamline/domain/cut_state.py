@@ -79,10 +79,12 @@ class FailedCheck:
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """Of Great Expectations. `checked` is how many were evaluated; None: they have not run."""
+    """Of Great Expectations, and the declared rules. `checked` is how many were evaluated; None: they have not run.
+    `notes`: what must be said of some that did not fail."""
 
     checked: int | None = None
     failed: tuple[FailedCheck, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def word(self) -> str:
@@ -226,8 +228,8 @@ class CutState:
     def _checks_in_words(self) -> str:
         if not self.checks.failed:
             number = f" ({self.checks.checked})" if self.checks.checked else ""
-            return f"checks {self.checks.word}{number}"
-        return "checks failed: " + "; ".join(check_in_words(one) for one in self.checks.failed)
+            return "; ".join([f"checks {self.checks.word}{number}", *self.checks.notes])
+        return "checks failed: " + "; ".join([*map(check_in_words, self.checks.failed), *self.checks.notes])
 
 
 def check_in_words(one: FailedCheck) -> str:
@@ -344,7 +346,7 @@ def _checks(left: Mapping[str, Any] | None) -> Checks:
     if not failed and left["verdict"] != Verdict.MATCH:
         # Nothing was evaluated: that is no success.
         return Checks()
-    return Checks(left["checked"], failed)
+    return Checks(left["checked"], failed, tuple(map(str, left.get("notes") or ())))
 
 
 def _decision(result: Mapping[str, Any], found: Reconciliation | None, destination: str) -> Decision | None:

@@ -50,7 +50,8 @@ class Break:
 
 @dataclass(frozen=True, slots=True)
 class ControlTotal:
-    """Rows and the sum of one column per group on both sides. `group` e.g. ("EUR",); `column` "" counts rows only."""
+    """Rows and a number of one group on both sides. `group` e.g. ("EUR",); `column`: what was added up, or in words
+    what the number is (`measure.named`); "" counts rows only."""
 
     table: str
     column: str

@@ -2,23 +2,22 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from decimal import Decimal, localcontext
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seamline.domain.canonical import FloatSummary, group_key
+from seamline.domain.canonical import FloatSummary
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment, SegmentDigest
+from seamline.domain.measure import Measure
 from seamline.domain.position import Position
 from seamline.ports import RowHash
 from seamline.ports.shadow import ShadowCopy
 from seamline.values import digest
 from seamline.values.build import array_of, value_of, values_of
 from seamline.values.segments import bucket_digests, in_segment, narrowed, texts_of
-
-# Sums are exact: a decimal of 65 digits, of more rows than any table has.
-_SUM_DIGITS = 100
+from seamline.values.totals import GroupTotals
 
 # The rows of a table in the typed form; each call reads them again.
 Batches = Callable[[], Iterator[pa.RecordBatch]]
@@ -71,17 +70,12 @@ class ArrowView:
         return found
 
     def totals(
-        self, segment: Segment, *, column: str, by: Sequence[str]
+        self, segment: Segment, *, columns: Sequence[str], by: Sequence[str], measure: Measure = Measure.SUM
     ) -> Mapping[tuple[str, ...], tuple[int, Decimal | None]]:
-        found = dict[tuple[str, ...], tuple[int, Decimal | None]]()
-        for table, rows in self._selected(segment, ""):
-            values = values_of(table.column(column), rows.column(column)) if column else [None] * rows.num_rows
-            groups = texts_of([table.column(name) for name in by], rows)
-            with localcontext(prec=_SUM_DIGITS):
-                for group, value in zip(map(group_key, groups), values, strict=True):
-                    count, total = found.get(group, (0, None))
-                    found[group] = count + 1, total if value is None else (total or Decimal(0)) + value
-        return found
+        totals = GroupTotals(self._tables[segment.table][0], columns=columns, by=by, measure=measure)
+        for _, rows in self._selected(segment, ""):
+            totals.add(rows)
+        return totals.found()
 
     def float_summaries(self, segment: Segment) -> Mapping[str, FloatSummary]:
         table, _ = self._tables[segment.table]

@@ -13,6 +13,7 @@ from seamline.domain.canonical import FloatSummary
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import Refused
+from seamline.domain.measure import Measure
 from seamline.domain.position import Position
 from seamline.domain.row_transform import RowTransform
 from seamline.kinds.arrow_view import ArrowView
@@ -59,9 +60,9 @@ class TransformedView:
         return self._of(Segment(table)).rows(table, keys)
 
     def totals(
-        self, segment: Segment, *, column: str, by: Sequence[str]
+        self, segment: Segment, *, columns: Sequence[str], by: Sequence[str], measure: Measure = Measure.SUM
     ) -> Mapping[tuple[str, ...], tuple[int, Decimal | None]]:
-        return self._of(segment).totals(segment, column=column, by=by)
+        return self._of(segment).totals(segment, columns=columns, by=by, measure=measure)
 
     def float_summaries(self, segment: Segment) -> Mapping[str, FloatSummary]:
         return self._of(segment).float_summaries(segment)

@@ -10,10 +10,11 @@ from typing import Any
 from seamline.domain.calendar import Holds
 from seamline.domain.catalogue import Kind, Table
 from seamline.domain.cut_job import CutJob, named_in
-from seamline.domain.errors import SchemaConflict
+from seamline.domain.measure import Measure
 from seamline.domain.names import NameLimit
 from seamline.domain.row_transform import Analysed, Expression, RowTransform
 from seamline.domain.table_places import TablePlace
+from seamline.plan.columns import measured_misfits, misfit
 from seamline.plan.model import (
     BusinessDate,
     ControlTotalPlan,
@@ -22,10 +23,13 @@ from seamline.plan.model import (
     NightlyPlan,
     ParkedTable,
     ReconcilePlan,
+    RulePlan,
+    Says,
     SourcePlan,
     StreamPlan,
     SyncPlan,
     TablePlan,
+    rolling,
 )
 from seamline.ports import Survey
 from seamline.spec.checks import seconds_of
@@ -36,13 +40,11 @@ from seamline.spec.faults import DeclarationsInvalid, Fault, guess
 from seamline.spec.kinds import keeps_keyless, name_limit, takes_streams
 from seamline.spec.load import Declarations
 from seamline.spec.source import DatabaseSource
-from seamline.spec.sync import DerivedTable, Nightly, SyncSpec
+from seamline.spec.sync import ControlTotal, DerivedTable, Nightly, Rule, SyncSpec
 from seamline.spec.table_names import name_in_sync
 
 # Arguments of expectations that name columns of the table.
 _COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list", "column_set")
-# Sums of these are exact; floating point sums depend on the order of addition and prove nothing.
-_EXACT = frozenset({Kind.INTEGER, Kind.UNSIGNED, Kind.DECIMAL})
 _KINDS_THAT_HOLD = {
     Holds.DATE: frozenset({Kind.DATE}),
     Holds.LOCAL: frozenset({Kind.DATETIME}),
@@ -109,12 +111,13 @@ def compile_plan(
         stream=StreamPlan(**sync.stream.model_dump()),
         nightly=_nightly(sync.nightly) if sync.nightly else None,
         reconcile=ReconcilePlan(
-            tuple(ControlTotalPlan(total.table, total.sum, total.by) for total in sync.reconcile.control_totals),
+            (*map(_total, sync.reconcile.control_totals), *_totals_of_rules(sync.reconcile.rules)),
             sync.reconcile.expectations or "",
             sync.reconcile.on_break,
             sync.reconcile.approvers,
             sync.reconcile.wait_max_s,
             sync.reconcile.attempts,
+            tuple(each for rule in sync.reconcile.rules for each in _rules(rule)),
         ),
         derived=tuple(_derived(declarations, entry, names) for entry in sync.derived),
         config_hash=config_hash(declarations, sync_name),
@@ -124,6 +127,46 @@ def compile_plan(
             if entry.parked is not None
         ),
     )
+
+
+def _total(declared: ControlTotal) -> ControlTotalPlan:
+    for key, column in declared.measured.items():
+        return ControlTotalPlan(declared.table, column, declared.by, Measure(key))
+    return ControlTotalPlan(declared.table, "", declared.by)
+
+
+def _rules(rule: Rule) -> Iterator[RulePlan]:
+    """What the declared rule demands of a cut. Numbers of a sequence are unique, whatever gaps it may have."""
+    if balance := rule.balance:
+        columns = tuple(filter(None, (balance.amount, balance.debit, balance.credit)))
+        yield RulePlan(rule.name, rule.table, Says.BALANCE, columns, balance.by)
+    if forward := rule.roll_forward:
+        moved = forward.movements
+        by = forward.by if moved.by is None else moved.by
+        called = rolling(moved.amount, by, "movements", rule.name)
+        movements = ControlTotalPlan(moved.table, moved.amount, by, called=called)
+        yield RulePlan(rule.name, rule.table, Says.ROLL_FORWARD, (forward.amount,), forward.by, movements)
+    if numbers := rule.sequence:
+        if numbers.gaps == "fail":
+            yield RulePlan(rule.name, rule.table, Says.NO_GAP, (numbers.column,), numbers.by)
+        yield RulePlan(rule.name, rule.table, Says.UNIQUE, (*numbers.by, numbers.column))
+    if rule.unique:
+        yield RulePlan(rule.name, rule.table, Says.UNIQUE, rule.unique)
+
+
+def _totals_of_rules(rules: Sequence[Rule]) -> Iterator[ControlTotalPlan]:
+    """What both sides are asked for, so that the report shows it, and the next date begins with it."""
+    for rule in rules:
+        for each in _rules(rule):
+            if each.movements is not None:
+                yield each.closing
+                yield each.movements
+        if numbers := rule.sequence:
+            for measure in (Measure.MISSING, Measure.DUPLICATES):
+                yield ControlTotalPlan(rule.table, numbers.column, numbers.by, measure)
+        if rule.unique:
+            first, *further = rule.unique
+            yield ControlTotalPlan(rule.table, first, (), Measure.DUPLICATES, tuple(further))
 
 
 def _transforms_of(
@@ -322,15 +365,12 @@ def _misfits(
         elif name in held and date:
             wanted = _KINDS_THAT_HOLD[Holds(date.as_)]
             place = ("tables", number, "business_date", "column")
-            yield from _misfit(held[name], date.column, wanted, place, f"as: {date.as_}")
+            yield from misfit(held[name], date.column, wanted, place, f"as: {date.as_}")
             yield from _computed_date(transforms.get(name), date.column, place)
-    for number, total in enumerate(sync.reconcile.control_totals):
-        yield from _sum_misfits(held, total.table, total.sum, total.by, ("reconcile", "control_totals", number))
+    yield from measured_misfits(sync, held)
     for number, derived in enumerate(sync.derived):
-        if derived.table is None or derived.sum is None:
-            continue
-        yield from _sum_misfits(held, derived.table, derived.sum, derived.by, ("derived", number))
-        yield from _boundless(held.get(derived.table), derived.sum, ("derived", number, "sum"))
+        if derived.table is not None and derived.sum is not None:
+            yield from _boundless(held.get(derived.table), derived.sum, ("derived", number, "sum"))
 
 
 def _computed_date(transform: RowTransform | None, column: str, place: Path_) -> Iterator[tuple[Path_, str, str]]:
@@ -360,29 +400,3 @@ def _boundless(table: Table | None, column: str, place: Path_) -> Iterator[tuple
     for found in table.columns if table else ():
         if found.name == column and found.kind is Kind.DECIMAL and not found.precision:
             yield place, f"column `{column}` is {found.source_type} without a precision", "Name another column"
-
-
-def _sum_misfits(
-    definitions: Mapping[str, Table], table: str, column: str, by: Sequence[str], place: Path_
-) -> Iterator[tuple[Path_, str, str]]:
-    if table not in definitions:
-        return
-    yield from _misfit(
-        definitions[table], column, _EXACT, (*place, "sum"), "a sum that must be equal to the last digit"
-    )
-    for number, name in enumerate(by):
-        yield from _misfit(definitions[table], name, frozenset(Kind), (*place, "by", number), "a group")
-
-
-def _misfit(
-    table: Table, column: str, wanted: frozenset[Kind], place: Path_, what: str
-) -> Iterator[tuple[Path_, str, str]]:
-    try:
-        found = table.column(column)
-    except SchemaConflict:
-        names = [known.name for known in table.columns]
-        yield place, f"table {table.name} has no column `{column}`", guess(column, names)
-        return
-    if found.kind not in wanted:
-        kinds = " or ".join(sorted(wanted))
-        yield place, f"column `{column}` is {found.source_type}; {what} needs {kinds}", "Name another column"

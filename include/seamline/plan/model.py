@@ -3,15 +3,17 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from enum import StrEnum
 from typing import Any
 
 from seamline.domain.catalogue import Table, fingerprint, table_from_json, table_to_json
 from seamline.domain.cut_job import DERIVED_ROWS_MAX, CutJob, job_from_json
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
+from seamline.domain.measure import Measure, named
 from seamline.domain.names import NameLimit, NameUnit
 from seamline.domain.row_transform import RowTransform, meaning_of, transform_from_json, transform_to_json
 from seamline.domain.runs import PUBLISH, PUT_TABLES_IN_PLACE, RunKind, RunState
@@ -198,9 +200,63 @@ class NightlyPlan:
 
 @dataclass(frozen=True, slots=True)
 class ControlTotalPlan:
+    """`column`: what is measured, with `further` columns of DUPLICATES; "" where rows are only counted. `called`: how
+    reports call the total, where that is another name than that of what it measures."""
+
     table: str
     column: str
     by: tuple[str, ...] = ()
+    measure: Measure = Measure.SUM
+    further: tuple[str, ...] = ()
+    called: str = ""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.column, *self.further) if self.column else ()
+
+    @property
+    def label(self) -> str:
+        return self.called or named(self.measure, self.columns)
+
+
+class Says(StrEnum):
+    """What a rule demands of each cut."""
+
+    BALANCE = "balance"
+    ROLL_FORWARD = "roll_forward"
+    NO_GAP = "no_gap"
+    UNIQUE = "unique"
+
+
+def rolling(column: str, by: Sequence[str], part: str, rule: str) -> str:
+    """How reports call a total of a ROLL_FORWARD, and the next date finds it. One that is grouped otherwise is another
+    total."""
+    grouped = f" by {', '.join(by)}" if by else ""
+    return f"{column}{grouped}, {part} of {rule}"
+
+
+@dataclass(frozen=True, slots=True)
+class RulePlan:
+    """A rule by its name and table. BALANCE: `columns` add up to 0 in each group of `by`, or the first of two to what
+    the second does. ROLL_FORWARD: `columns` is the closing and `movements` what moved it. NO_GAP: no whole number is
+    missing in `columns`. UNIQUE: no two rows have these `columns` alike."""
+
+    name: str
+    table: str
+    says: Says
+    columns: tuple[str, ...]
+    by: tuple[str, ...] = ()
+    movements: ControlTotalPlan | None = None
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        return (self.table,) if self.movements is None else (self.table, self.movements.table)
+
+    @property
+    def closing(self) -> ControlTotalPlan:
+        """Of a ROLL_FORWARD: its total of this name is in each cut's comparison, as that of `movements` is."""
+        (column,) = self.columns
+        return ControlTotalPlan(self.table, column, self.by, called=rolling(column, self.by, "closing", self.name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +285,7 @@ class ReconcilePlan:
     approvers: tuple[str, ...] = ()
     wait_max_s: float = 600.0
     attempts: int = 3
+    rules: tuple[RulePlan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,11 +362,12 @@ class SyncPlan:
     def only(self, tables: Collection[str]) -> "SyncPlan":
         """The plan of these tables alone, without what is computed from others or added up of them."""
         totals = tuple(total for total in self.reconcile.control_totals if total.table in tables)
+        rules = tuple(rule for rule in self.reconcile.rules if set(rule.tables) <= set(tables))
         return dataclasses.replace(
             self,
             tables=tuple(table for table in self.tables if table.name in tables),
             derived=tuple(derived for derived in self.derived if set(derived.bases) <= set(tables)),
-            reconcile=dataclasses.replace(self.reconcile, control_totals=totals),
+            reconcile=dataclasses.replace(self.reconcile, control_totals=totals, rules=rules),
             parked=(),
         )
 
@@ -385,7 +443,17 @@ def plan_to_json(plan: SyncPlan) -> str:
     for entry in document["derived"]:
         if entry["job"] is None:
             del entry["job"]
+    _shorten(plan.reconcile, document["reconcile"])
     return json.dumps(document, sort_keys=True, ensure_ascii=False)
+
+
+def _shorten(plan: ReconcilePlan, document: dict[str, Any]) -> None:
+    """As above: without rules, and with plain sums alone, it has the text that it had before there were others."""
+    if not plan.rules:
+        del document["rules"]
+    for total, entry in zip(plan.control_totals, document["control_totals"], strict=True):
+        if total == ControlTotalPlan(total.table, total.column, total.by):
+            del entry["measure"], entry["further"], entry["called"]
 
 
 def plan_from_json(text: str) -> SyncPlan:
@@ -400,18 +468,32 @@ def plan_from_json(text: str) -> SyncPlan:
         stream=StreamPlan(**d["stream"]),
         nightly=NightlyPlan(**d["nightly"]) if d["nightly"] else None,
         reconcile=ReconcilePlan(
-            tuple(ControlTotalPlan(t["table"], t["column"], tuple(t["by"])) for t in d["reconcile"]["control_totals"]),
+            tuple(map(_total_plan, d["reconcile"]["control_totals"])),
             d["reconcile"]["expectations"],
             d["reconcile"]["on_break"],
             tuple(d["reconcile"].get("approvers", ())),
             # Plans that were written before these could be declared have no such keys.
             **{name: d["reconcile"][name] for name in ("wait_max_s", "attempts") if name in d["reconcile"]},
+            rules=tuple(map(_rule_plan, d["reconcile"].get("rules", ()))),
         ),
         derived=tuple(map(_derived_plan, d["derived"])),
         config_hash=d["config_hash"],
         # Plans that were written before tables could be parked have no such key.
         parked=tuple(ParkedTable(t["name"], t["reason"]) for t in d.get("parked", ())),
     )
+
+
+def _total_plan(entry: dict[str, Any]) -> ControlTotalPlan:
+    more = {key: entry[key] for key in ("called",) if key in entry}
+    if "measure" in entry:
+        more |= {"measure": Measure(entry["measure"]), "further": tuple(entry["further"])}
+    return ControlTotalPlan(entry["table"], entry["column"], tuple(entry["by"]), **more)
+
+
+def _rule_plan(entry: dict[str, Any]) -> RulePlan:
+    lists = {key: tuple(value) for key, value in entry.items() if isinstance(value, list)}
+    movements = _total_plan(entry["movements"]) if entry["movements"] else None
+    return RulePlan(**{**entry, **lists, "says": Says(entry["says"]), "movements": movements})
 
 
 def _source_plan(entry: dict[str, Any]) -> SourcePlan:

@@ -17,6 +17,7 @@ from seamline.domain.digest import KeyedDigest, Segment, SegmentDigest
 from seamline.domain.errors import SchemaConflict
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.log import LogRecord, Span
+from seamline.domain.measure import Measure
 from seamline.domain.position import Position
 
 # ---- the log -------------------------------------------------------------------------------------------------------
@@ -205,9 +206,10 @@ class ReadView(Protocol):
         """Canonical column texts of the rows with these canonical keys."""
 
     def totals(
-        self, segment: Segment, *, column: str, by: Sequence[str]
+        self, segment: Segment, *, columns: Sequence[str], by: Sequence[str], measure: Measure = Measure.SUM
     ) -> Mapping[tuple[str, ...], tuple[int, Decimal | None]]:
-        """Rows and Σ column per group, over the segment. `column` "" counts rows only (the sum is None)."""
+        """Rows and what is measured of them per group, over the segment. `columns`: the one that is measured, several
+        for DUPLICATES; () counts rows only, and nothing is measured (None)."""
 
     def float_summaries(self, segment: Segment) -> Mapping[str, FloatSummary]:
         """The inexact columns, which the digest leaves out, each with its summary."""

@@ -44,6 +44,7 @@ def check_sync(
     source = document.value(("source",))
     check_table_names(document, sources.get(source) if isinstance(source, str) else None, destinations)
     _check_sums(document)
+    _check_rules(document, destinations)
     _check_suite(document, expectations)
     _check_places(document, destinations)
     _check_guarantee(document, destinations)
@@ -144,9 +145,34 @@ def _check_tables(document: Document) -> None:
 def _check_sums(document: Document) -> None:
     """Every sum and every derived table names a table of the sync."""
     tables = {name for _, name in _tables(document)}
-    for place, name in document.texts("reconcile.control_totals[].table", "derived[].table"):
+    named = (
+        "reconcile.control_totals[].table",
+        "reconcile.rules[].table",
+        "reconcile.rules[].roll_forward.movements.table",
+        "derived[].table",
+    )
+    for place, name in document.texts(*named):
         if name not in tables and _is_strange(document, name, ("tables",)):
             _add(document, place, f"table `{name}` is not in this sync", _nearest_table(document, name))
+
+
+def _check_rules(document: Document, destinations: Mapping[str, Document]) -> None:
+    """Each rule has a name of its own, by which the next date finds what this one has left. Where the cuts of a table
+    with business dates hold all of them, its closing is not that of one date."""
+    first: dict[str, Path_] = {}
+    for place, name in document.texts("reconcile.rules[].name"):
+        if name in first:
+            cause = f"a rule on line {document.line(first[name])} is called `{name}` too"
+            _add(document, place, cause, "Give one of them another name")
+        first.setdefault(name, place)
+    if document.value(("reconcile", "rules")) and "nightly" not in document.data and not _has_unknown_key(document):
+        _add(document, ("reconcile", "rules"), "rules are about the nightly cut", "Declare `nightly`")
+    dated = {name for place, name in _tables(document) if document.value((*place[:2], "business_date")) is not None}
+    whole = [name for _, name in document.texts("destinations[]") if _holds_all_dates(destinations.get(name))]
+    for place, table in document.texts("reconcile.rules[].table") if whole else ():
+        if table in dated and document.value((*place[:-1], "roll_forward")) is not None:
+            cause = f"the cuts of destination `{whole[0]}` hold all dates of `{table}`: its closing is that of no date"
+            _add(document, place, cause, "Name a table without `business_date`, or use another destination")
 
 
 def _check_suite(document: Document, expectations: Mapping[str, Document]) -> None:
@@ -359,6 +385,10 @@ def check_folders_of_destinations(
 def _folder_of(destination: Document | None) -> str:
     kind = _kind_of(destination)
     return destination_models()[kind].folder(destination.data) if destination is not None and kind else ""
+
+
+def _holds_all_dates(destination: Document | None) -> bool:
+    return destination is not None and _cut_source(destination) is CutSource.LIVE
 
 
 def _cut_source(destination: Document) -> CutSource | None:

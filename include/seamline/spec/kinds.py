@@ -19,6 +19,7 @@ DESTINATIONS_PLANNED = ("files", "key_value", "kafka")
 _NEEDED = (
     ((), "open_live", "be read back, and nothing can be proven of it"),
     (("nightly", "reconcile.expectations"), "rows_url", "have its rows checked by Great Expectations"),
+    (("nightly", "reconcile.rules"), "rows_url", "have its rows checked by rules"),
     (("nightly",), "open_cuts", "hold cuts"),
     (("derived",), "staged_parts", "have derived tables computed"),
 )

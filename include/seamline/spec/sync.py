@@ -8,6 +8,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from seamline.domain.cut_job import DERIVED_ROWS_MAX
+from seamline.domain.measure import HASH_DIGITS
 from seamline.spec.fields import (
     Declared,
     Duration,
@@ -160,17 +161,130 @@ class Nightly(Declared):
 
 
 class ControlTotal(Declared):
-    """A sum that must be equal on both sides, per group."""
+    """A number that must be equal on both sides, per group. The rows of each group are counted with it, or alone."""
 
     table: SqlName = Field(description="Table of this sync, by its name in it.")
-    sum: SqlName = Field(description="Exact numeric column to add up.")
+    sum: SqlName | None = Field(None, description="Exact numeric column to add up.")
+    hash: SqlName | None = Field(
+        None,
+        description="Column for a hash total: numbers that are no amounts, as account numbers, are added up. Of a text"
+        f" its digits are the number, the last {HASH_DIGITS} of them.",
+    )
+    min: SqlName | None = Field(None, description="Exact numeric column whose least value is taken.")
+    max: SqlName | None = Field(None, description="Exact numeric column whose greatest value is taken.")
+    by: tuple[SqlName, ...] = Field(
+        (),
+        description="Columns to group by, as currency, or the column of the business date where it holds a date.",
+        strict=False,
+    )
+
+    @model_validator(mode="after")
+    def _measures_one_thing(self) -> "ControlTotal":
+        if len(self.measured) > 1:
+            raise ValueError(f"one control total is one of {', '.join(self.measured)}: write another entry for each")
+        return self
+
+    @property
+    def measured(self) -> dict[str, str]:
+        """Which key says what is measured, and its column; {} where rows are only counted."""
+        named = {"sum": self.sum, "hash": self.hash, "min": self.min, "max": self.max}
+        return {key: column for key, column in named.items() if column is not None}
+
+
+class Balance(Declared):
+    """Debits and credits that must be equal in each group."""
+
+    amount: SqlName | None = Field(
+        None, description="Exact numeric column of signed amounts, which add up to 0 in each group."
+    )
+    debit: SqlName | None = Field(None, description="Instead of `amount`: exact numeric column of debits.")
+    credit: SqlName | None = Field(None, description="Instead of `amount`: exact numeric column of credits.")
+    by: tuple[SqlName, ...] = Field(
+        description="Columns that name a group, as transaction and currency.", min_length=1, strict=False
+    )
+
+    @model_validator(mode="after")
+    def _has_one_form(self) -> "Balance":
+        if (self.debit is None) != (self.credit is None) or (self.amount is None) == (self.debit is None):
+            raise ValueError("needs `amount` alone, or `debit` and `credit`")
+        return self
+
+
+class Movements(Declared):
+    """What has moved a balance on the business date."""
+
+    table: SqlName = Field(description="Table of this sync, by its name in it.")
+    amount: SqlName = Field(description="Exact numeric column of signed amounts.")
+    by: tuple[SqlName, ...] | None = Field(
+        None,
+        description="Columns to group by, in the order of those of the closing. Left out they have the same names.",
+        strict=False,
+    )
+
+
+class RollForward(Declared):
+    """Closing of the cut before, and the movements of the date, make the closing of the date."""
+
+    amount: SqlName = Field(description="Exact numeric column of closing balances.")
     by: tuple[SqlName, ...] = Field((), description="Columns to group by, as currency.", strict=False)
+    movements: Movements = Field(description="What has moved the balances.")
+
+    @model_validator(mode="after")
+    def _groups_alike(self) -> "RollForward":
+        if self.movements.by is not None and len(self.movements.by) != len(self.by):
+            raise ValueError("`movements.by` names as many columns as `by`, in the same order")
+        return self
+
+
+class Sequence(Declared):
+    """Numbers that follow each other, as those of documents."""
+
+    column: SqlName = Field(description="Column of whole numbers.")
+    by: tuple[SqlName, ...] = Field(
+        (), description="Columns to group by, each group with its own numbers.", strict=False
+    )
+    gaps: Literal["fail", "report"] = Field(
+        "fail",
+        description="What numbers that are missing between the least and the greatest do: fail the rule, or be"
+        " counted in the report alone.",
+    )
+
+
+class Rule(Declared):
+    """What must hold in each cut, whether or not the sides are equal. A cut that breaks it is not clean."""
+
+    name: Why = Field(description="How reports call the rule.")
+    table: SqlName = Field(description="Table of this sync, by its name in it.")
+    balance: Balance | None = Field(None, description="Debits equal credits in each group.")
+    roll_forward: RollForward | None = Field(
+        None, description="Closing of the date before and movements of the date make the closing of the date."
+    )
+    sequence: Sequence | None = Field(None, description="No number is missing and none is there twice.")
+    unique: tuple[SqlName, ...] | None = Field(
+        None,
+        description="Columns that no two rows have alike, also of a table without a key. A row with a NULL in one of"
+        " them is like no other.",
+        min_length=1,
+        strict=False,
+    )
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> "Rule":
+        said = [key for key in RULES if getattr(self, key) is not None]
+        if len(said) != 1:
+            raise ValueError(f"needs one of {', '.join(RULES)}" + (f", and has {' and '.join(said)}" if said else ""))
+        return self
+
+
+# The keys that say what a rule is.
+RULES = ("balance", "roll_forward", "sequence", "unique")
 
 
 class Reconcile(Declared):
     """What is compared beyond the digests, and what follows from a break."""
 
-    control_totals: tuple[ControlTotal, ...] = Field((), description="Sums shown for both sides.", strict=False)
+    control_totals: tuple[ControlTotal, ...] = Field((), description="Totals shown for both sides.", strict=False)
+    rules: tuple[Rule, ...] = Field((), description="What must hold in each cut.", strict=False)
     expectations: Name | None = Field(
         None, description="Name of a suite in include/expectations that the staged cut must pass."
     )

@@ -196,7 +196,7 @@ def row_counts(sides: Sides) -> tuple[int, int]:
     """Rows of the source and of the destination, counted in one."""
 
     def count(view: ReadView, segment: Segment) -> int:
-        return view.totals(segment, column="", by=()).get((), (0, None))[0]
+        return view.totals(segment, columns=(), by=()).get((), (0, None))[0]
 
     return sides.ask(count)
 

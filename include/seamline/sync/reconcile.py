@@ -89,9 +89,11 @@ def _compare(
 ) -> TableVerdict:
     name = sides.table.name
     _require_columns(sides)
-    compared_totals = tuple(total for plan in totals if plan.table == name for total in _control_totals(sides, plan))
+    by_plan = [tuple(_control_totals(sides, plan)) for plan in totals if plan.table == name]
     found = search(sides, limits, first=first)
-    _require_same_count(sides, found, compared_totals)
+    for of_plan in by_plan:
+        _require_same_count(sides, found, of_plan)
+    compared_totals = tuple(total for of_plan in by_plan for total in of_plan)
     breaks = [*_described(sides, found), *_float_breaks(sides, found, limits)]
     floats_total = len(breaks) - len(found.differences)
     breaks += met
@@ -128,27 +130,30 @@ def _require_columns(sides: Sides) -> None:
 
 def _control_totals(sides: Sides, plan: ControlTotalPlan) -> Iterator[ControlTotal]:
     def question(view: ReadView, segment: Segment) -> Mapping[tuple[str, ...], tuple[int, Decimal | None]]:
-        return view.totals(segment, column=plan.column, by=plan.by)
+        return view.totals(segment, columns=plan.columns, by=plan.by, measure=plan.measure)
 
     source, destination = sides.ask(question)
     none: tuple[int, Decimal | None] = (0, None)
     for group in sorted(source.keys() | destination.keys()):
-        rows, amount = source.get(group, none)
-        rows_there, amount_there = destination.get(group, none)
-        yield ControlTotal(plan.table, plan.column, group, rows, rows_there, amount, amount_there)
+        (rows, amount), (rows_there, amount_there) = (_counted(side.get(group, none)) for side in (source, destination))
+        yield ControlTotal(plan.table, plan.label, group, rows, rows_there, amount, amount_there)
+
+
+def _counted(answer: tuple[int, Decimal | None]) -> tuple[int, Decimal | None]:
+    """Of no row nothing is measured: a server counts 0 there, and another one has no such group."""
+    return answer if answer[0] else (0, None)
 
 
 def _require_same_count(sides: Sides, found: Found, totals: Sequence[ControlTotal]) -> None:
-    """Control totals and digests were read separately in one view: their counts must agree on each side."""
-    for column in {total.column for total in totals}:
-        of_column = [total for total in totals if total.column == column]
-        counted = sum(total.source_rows for total in of_column), sum(total.destination_rows for total in of_column)
-        if counted != (found.source.rows, found.destination.rows):
-            raise Unsteady(
-                f"control totals count {counted[0]} and {counted[1]} rows, digests {found.source.rows} and"
-                f" {found.destination.rows}: a view is not steady",
-                table=sides.table.name,
-            )
+    """`totals` of one declaration. They and the digests were read separately in one view: their counts must agree on
+    each side."""
+    counted = sum(total.source_rows for total in totals), sum(total.destination_rows for total in totals)
+    if counted != (found.source.rows, found.destination.rows):
+        raise Unsteady(
+            f"control totals count {counted[0]} and {counted[1]} rows, digests {found.source.rows} and"
+            f" {found.destination.rows}: a view is not steady",
+            table=sides.table.name,
+        )
 
 
 def _reason(found: Found, breaks: Sequence[Break], unequal: Sequence[ControlTotal]) -> str:

@@ -1,6 +1,7 @@
 """Great Expectations as the gate before a cut is published."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import BaseOperator
@@ -11,12 +12,13 @@ from seamline.domain.errors import GateFailed, TransientError
 from seamline.domain.runs import EXPECTATIONS, Scope
 from seamline.domain.staged_cut import StagedCut, cut_from_json
 from seamline.domain.verdict import Verdict
-from seamline.plan.model import DestinationPlan, Run
+from seamline.plan.model import DestinationPlan, Run, Says
 from seamline.sync.cut import staged_in
 from seamline_airflow import gx_engine, parts
 from seamline_airflow.cut_checks import judge_cut
 from seamline_airflow.errors import task_errors
 from seamline_airflow.expectations import GateResult, result_frames
+from seamline_airflow.roll_forward import Before, rolled_forward
 
 
 class GXCheckOperator(BaseOperator):
@@ -65,7 +67,8 @@ class GXCheckOperator(BaseOperator):
             outcomes = judge_cut(run.plan, destination, cut, frames, checks, suite=suite_of(run))
         except (GateFailed, TransientError) as trouble:
             return GateResult.impossible(destination.name, trouble.message), trouble
-        result = GateResult(tuple(outcomes))
+        before = _before(run, destination.name, store)
+        result = GateResult((*outcomes, *rolled_forward(run, destination, found, before)))
         self._report(run, destination.name, result)
         return result, self._trouble(run, destination.name, result)
 
@@ -76,7 +79,8 @@ class GXCheckOperator(BaseOperator):
         )
         for outcome in result.outcomes:
             word = "met" if outcome.is_met else "NOT MET"
-            self.log.info("%s: %s: %s %s", word, outcome.batch, outcome.expectation.why, outcome.detail)
+            said = outcome.detail or outcome.note
+            self.log.info("%s: %s: %s %s", word, outcome.batch, outcome.expectation.why, said)
             for key in outcome.keys:
                 self.log.info("  %s", key)
 
@@ -90,6 +94,19 @@ class GXCheckOperator(BaseOperator):
             hint="see the Reconciliation page; run the task `cut` again when reconciliation did not run",
             sync=run.sync,
         )
+
+
+def _before(run: Run, destination: str, store: Any) -> Before:
+    """What a destination has of the date before; only a rule that rolls forward needs it."""
+    if run.business_date is None or all(rule.says is not Says.ROLL_FORWARD for rule in run.plan.reconcile.rules):
+        return Before()
+    day = run.business_date - timedelta(days=1)
+    cuts = [cut for cut in store.cuts(run.sync) if cut.destination == destination and cut.business_date <= day]
+    of_day = [cut for cut in cuts if cut.business_date == day]
+    if not of_day:
+        return Before(is_first=not cuts)
+    found = (store.reconciliation(cut.run_id, Scope.CUT, destination) for cut in of_day)
+    return Before.of_versions(one for one in found if one is not None)
 
 
 def suite_of(run: Run) -> str:

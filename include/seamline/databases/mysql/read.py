@@ -34,9 +34,10 @@ from seamline.domain.canonical import (
     parse_row_text,
     row_text,
 )
-from seamline.domain.catalogue import Column, Table
+from seamline.domain.catalogue import TEXTS, Column, Table
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import SchemaConflict, TransientError
+from seamline.domain.measure import HASH_DIGITS, Measure
 from seamline.domain.names import NameLimit, fitted_name
 from seamline.domain.position import Position
 from seamline.domain.table_places import TablePlace, TablePlaces
@@ -142,11 +143,11 @@ class BinlogReadView:
         return found
 
     def totals(
-        self, segment: Segment, *, column: str, by: Sequence[str]
+        self, segment: Segment, *, columns: Sequence[str], by: Sequence[str], measure: Measure = Measure.SUM
     ) -> Mapping[tuple[str, ...], tuple[int, Decimal | None]]:
         table = self._table(segment.table)
         groups = [_exact(canonical_expression(table.column(name), dialect=self.dialect)) for name in by]
-        total = f"SUM({quoted(table.column(column).name)})" if column else "NULL"
+        total = _measured(measure, [table.column(name) for name in columns], self.dialect) if columns else "NULL"
         grouped = f" GROUP BY {', '.join(str(n + 1) for n in range(len(by)))}" if by else ""
         where = where_clause(table, segment, dialect=self.dialect)
         statement = f"SELECT {', '.join([*groups, 'COUNT(*)', total])} FROM {self._relation(table)}{where}{grouped}"
@@ -310,6 +311,27 @@ def _hashed(table: Table, segment: Segment) -> Table:
 def _exact(text: str) -> str:
     """A text to group by, compared byte by byte."""
     return f"CAST({text} AS BINARY)"
+
+
+def _measured(measure: Measure, columns: Sequence[Column], dialect: Dialect) -> str:
+    names = [quoted(column.name) for column in columns]
+    match measure:
+        case Measure.HASH if columns[0].kind in TEXTS:
+            digits = f"REGEXP_REPLACE(CONVERT({names[0]} USING utf8mb4),'[^0-9]','')"
+            return f"SUM(CAST(NULLIF(RIGHT({digits},{HASH_DIGITS}),'') AS DECIMAL({HASH_DIGITS},0)))"
+        case Measure.SUM | Measure.HASH:
+            return f"SUM({names[0]})"
+        case Measure.LEAST:
+            return f"MIN({names[0]})"
+        case Measure.GREATEST:
+            return f"MAX({names[0]})"
+        case Measure.MISSING:
+            ends = [f"CAST({end}({names[0]}) AS DECIMAL(65,0))" for end in ("MAX", "MIN")]
+            return f"{ends[0]} - {ends[1]} + 1 - COUNT(DISTINCT {names[0]})"
+        case Measure.DUPLICATES:
+            texts = [_exact(canonical_expression(column, dialect=dialect)) for column in columns]
+            known = " AND ".join(f"{name} IS NOT NULL" for name in names)
+            return f"COALESCE(SUM({known}), 0) - COUNT(DISTINCT {', '.join(texts)})"
 
 
 def where_clause(table: Table, segment: Segment, *, run_key: str = "", dialect: Dialect = MARIADB) -> str:

@@ -39,9 +39,10 @@ from seamline.domain.canonical import (
     parse_row_text,
     row_text,
 )
-from seamline.domain.catalogue import Column, Table
+from seamline.domain.catalogue import TEXTS, Column, Table
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import SchemaConflict, SeamlineError, TransientError
+from seamline.domain.measure import HASH_DIGITS, Measure
 from seamline.domain.position import Position
 from seamline.ports import RowHash
 from seamline.ports.shadow import ShadowCopy
@@ -174,11 +175,11 @@ class PostgresReadView:
         return found
 
     def totals(
-        self, segment: Segment, *, column: str, by: Sequence[str]
+        self, segment: Segment, *, columns: Sequence[str], by: Sequence[str], measure: Measure = Measure.SUM
     ) -> Mapping[tuple[str, ...], tuple[int, Decimal | None]]:
         table = self._table(segment.table)
         groups = [_exact(canonical_expression(table.column(name))) for name in by]
-        total = f"sum({quoted(table.column(column).name)})" if column else "NULL"
+        total = _measured(measure, [table.column(name) for name in columns]) if columns else "NULL"
         grouped = f" GROUP BY {', '.join(str(n + 1) for n in range(len(by)))}" if by else ""
         statement = (
             f"SELECT {', '.join([*groups, 'count(*)', total])}"
@@ -384,3 +385,23 @@ def _hashed(table: Table, segment: Segment) -> Table:
 def _exact(text: str) -> str:
     """A text to group by, compared byte by byte."""
     return f"({text})"
+
+
+def _measured(measure: Measure, columns: Sequence[Column]) -> str:
+    names = [quoted(column.name) for column in columns]
+    match measure:
+        case Measure.HASH if columns[0].kind in TEXTS:
+            digits = f"regexp_replace({names[0]}::text, '[^0-9]', '', 'g')"
+            return f"sum(nullif(right({digits}, {HASH_DIGITS}), '')::numeric)"
+        case Measure.SUM | Measure.HASH:
+            return f"sum({names[0]})"
+        case Measure.LEAST:
+            return f"min({names[0]})"
+        case Measure.GREATEST:
+            return f"max({names[0]})"
+        case Measure.MISSING:
+            return f"max({names[0]})::numeric - min({names[0]})::numeric + 1 - count(DISTINCT {names[0]})"
+        case Measure.DUPLICATES:
+            texts = ", ".join(_exact(canonical_expression(column)) for column in columns)
+            known = " AND ".join(f"{name} IS NOT NULL" for name in names)
+            return f"count(*) FILTER (WHERE {known}) - count(DISTINCT ROW({texts})) FILTER (WHERE {known})"
