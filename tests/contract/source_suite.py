@@ -16,6 +16,7 @@ import pytest
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated, LogCorrupted, SchemaConflict
 from seamline.domain.log import LogRecord
+from seamline.domain.measure import Measure
 from seamline.domain.position import Position
 from seamline.kinds.bulk import ArrowRows, BulkRead, TableReaders, Wanted
 from seamline.kinds.source import SourceKind
@@ -136,6 +137,26 @@ def all_views_show_all_tables_at_one_position_while_somebody_writes(world: Sourc
     assert len({str(at) for at, _ in seen}) > 1
     for (before, _), (after, _) in zip(seen, seen[1:], strict=False):
         assert after.covers(before)
+
+
+@behaviour
+def each_measure_of_a_control_total_is_what_the_rows_of_the_view_give(world: SourceWorld) -> None:
+    for amount in (4, 9, 9, 2):
+        world.transfer(amount)
+    with views_of(world) as (view,):
+        rows = view.row_hashes(Segment("audit"), run_key=RUN_KEY)
+        amounts = [int(row.key.split(",")[1]) for row in rows for _ in range(row.copies)]
+        expected = {
+            Measure.SUM: sum(amounts),
+            Measure.HASH: sum(amounts),
+            Measure.LEAST: min(amounts),
+            Measure.GREATEST: max(amounts),
+            Measure.MISSING: max(amounts) - min(amounts) + 1 - len(set(amounts)),
+            Measure.DUPLICATES: len(amounts) - len(set(amounts)),
+        }
+        for measure, number in expected.items():
+            found = view.totals(Segment("audit"), columns=["amount"], by=(), measure=measure)
+            assert found == {(): (len(amounts), number)}, measure
 
 
 @behaviour

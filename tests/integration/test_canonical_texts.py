@@ -21,11 +21,14 @@ from seamline.domain.canonical import bucket_of, canonical_row, canonical_text, 
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import SchemaConflict
+from seamline.domain.measure import Measure
 from seamline.ports import ReadView
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sources.mariadb.read import MariaDbReadView
 from seamline.sources.mariadb.sessions import open_session
 from seamline.sync.bucket_search import key_ranges
+from seamline.values.build import batch_of
+from seamline.values.totals import GroupTotals
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
 from tests.integration.kinds import CASES, LENIENT, KindCase
 
@@ -380,6 +383,50 @@ def test_a_table_without_rows_has_no_span(source: Connection, destination: Conne
     for view in _views_of(table, source, destination):
         with closing(view):
             assert view.key_span("none_yet") is None
+
+
+def test_each_measure_is_the_same_on_both_sides_and_as_it_is_in_arrow(
+    source: Connection, destination: Connection
+) -> None:
+    """Of texts in every case that a collation may take for one, with digits of other scripts, and of gaps."""
+    columns = (
+        Column("no", Kind.STRING, "varchar(60)", length=60),
+        Column("branch", Kind.CHAR, "char(4)", length=4),
+        Column("n", Kind.INTEGER, "bigint", length=64),
+    )
+    table = Table("measured", columns)
+    rows = [
+        ("DE02 1203 0000 0000 2020 51", "a", 1),
+        ("de02 1203 0000 0000 2020 51", "A", 2),
+        ("12-7 ١٢ 3", "a", 7),
+        ("12-7 ١٢ 3", "a", 7),
+        ("99999999999999999999", "A", 2**62),
+        ("", "b", None),
+        (None, "b", 5),
+        ("no digit", None, -(2**62)),
+    ]
+    literals = [tuple("NULL" if one is None else repr(one) for one in row) for row in rows]
+    values = ", ".join(f"({', '.join(row)})" for row in literals)
+    with closing(mariadb(source)) as session, session.cursor() as cursor:
+        cursor.execute("CREATE TABLE measured (no VARCHAR(60), branch CHAR(4), n BIGINT) CHARACTER SET utf8mb4")
+        cursor.execute(f"INSERT INTO measured VALUES {values}")
+    with postgres(destination) as other:
+        other.execute(f"CREATE TABLE public.measured ({column_definitions(table)})".encode())
+        other.execute(f"INSERT INTO public.measured VALUES {values}".encode())
+    asked = [
+        *((["n"], measure) for measure in Measure),
+        (["no"], Measure.HASH),
+        (["no"], Measure.DUPLICATES),
+        (["no", "n"], Measure.DUPLICATES),
+    ]
+    for view in _views_of(table, source, destination):
+        with closing(view):
+            for names, measure in asked:
+                for by in ([], ["branch"]):
+                    held = GroupTotals(table, columns=names, by=by, measure=measure)
+                    held.add(batch_of(table, rows))
+                    found = view.totals(Segment("measured"), columns=names, by=by, measure=measure)
+                    assert found == held.found(), (type(view).__name__, names, measure, by)
 
 
 def test_totals_group_alike_on_both_sides(source: Connection, destination: Connection) -> None:

@@ -1,6 +1,7 @@
 """The gate's suite on a real staged cut: each planted fault is found, the clean cut passes, no value is shown."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from functools import partial
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from sqlalchemy import make_url
 
 from seamline.adapters.connections import Connection
 from seamline.databases.postgres.rows_url import url_of
@@ -15,12 +17,14 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable
 from seamline.domain.verdict import Verdict
 from seamline.plan.compile import compile_plan
-from seamline.plan.model import SyncPlan
+from seamline.plan.model import RulePlan, Says, SyncPlan
+from seamline.sinks.relational.rows_url import url_of as mysql_url_of
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline.spec.load import load_sync
 from seamline_airflow.expectations import Expectation, GateResult, StagedRows, staged_rows
 from seamline_airflow.gx_engine import KEYS_MAX, check, load_checks
-from tests.integration.databases import postgres, postgres_database
+from seamline_airflow.rule_queries import expectation_of
+from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
 
 STAGE = "settlement_stage"
 SECRET = "8675309"
@@ -154,6 +158,79 @@ def test_rows_of_a_query_and_of_a_key_of_two_columns_are_named_and_at_most_twent
             assert (outcome.rows, len(outcome.keys)) == (30, KEYS_MAX if shown else 0)
             assert SECRET not in str(outcome.keys)
             assert not shown or '{"day": "2026-11-01", "currency": "EUR"}' in outcome.keys
+
+
+RULES = (
+    RulePlan("double entry", "leg", Says.BALANCE, ("amount",), ("tx", "currency")),
+    RulePlan("both sides", "leg", Says.BALANCE, ("debit", "credit"), ("tx", "currency")),
+    RulePlan("numbers", "leg", Says.NO_GAP, ("n",), ("branch",)),
+    RulePlan("once", "leg", Says.UNIQUE, ("branch", "n")),
+)
+LEG = (
+    "tx int, currency varchar(3), amount numeric(20, 4), debit numeric(20, 4), credit numeric(20, 4),"
+    " branch varchar(4), n bigint"
+)
+LEGS = (
+    "(1, 'EUR', 5, 5, NULL, 'a', 1), (1, 'EUR', -5, NULL, 5, 'a', 2), (2, 'USD', NULL, NULL, NULL, 'b', 7),"
+    " (2, 'EUR', 0.0001, 7, 7, 'b', 8), (2, 'EUR', -0.0001, 0, 0, NULL, NULL), (3, NULL, 0, 0, 0, NULL, NULL)"
+)
+BREACHES = {
+    "an amount of one ten-thousandth": (
+        "UPDATE {t} SET amount = 5.0001 WHERE n = 1",
+        {"double entry": ['{"tx": "1", "currency": "EUR", "total": "0.0001"}']},
+    ),
+    "a leg that is missing": (
+        "UPDATE {t} SET amount = NULL, debit = 0 WHERE n = 1",
+        {
+            "double entry": ['{"tx": "1", "currency": "EUR", "total": "-5.0000"}'],
+            "both sides": ['{"tx": "1", "currency": "EUR", "total_debit": "0.0000", "total_credit": "5.0000"}'],
+        },
+    ),
+    "a leg without a currency": (
+        "UPDATE {t} SET debit = 1 WHERE tx = 3",
+        {"both sides": ['{"tx": "3", "currency": null, "total_debit": "1.0000", "total_credit": "0.0000"}']},
+    ),
+    "numbers that are missing": (
+        "UPDATE {t} SET n = 9 WHERE n = 2",
+        {"numbers": ['{"branch": "a", "first_missing": "2", "last_missing": "8"}']},
+    ),
+    "a number that is there twice": (
+        "UPDATE {t} SET n = 1 WHERE n = 2",
+        {"once": ['{"branch": "a", "n": "1", "copies": "2"}']},
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=["postgres", "mariadb"])
+def legs(request: pytest.FixtureRequest, server: Connection) -> Iterator[tuple[Callable[[str], object], str, str]]:
+    """(runs a statement, schema, SQLAlchemy's URL) of a database."""
+    if request.param == "postgres":
+        with postgres(server) as session:
+            session.execute("CREATE SCHEMA legs")
+            yield session.execute, "legs", url_of(server, "legs")
+        return
+    with mariadb_database("seamline_test_legs") as there, closing(mariadb(there)) as made, made.cursor() as cursor:
+        yield cursor.execute, there.database, mysql_url_of(there, there.database)
+
+
+@pytest.mark.parametrize("breach", [None, *BREACHES])
+def test_each_breach_of_a_declared_rule_is_found_and_its_groups_are_named_with_what_they_add_up_to(
+    legs: tuple[Callable[[str], object], str, str], breach: str | None
+) -> None:
+    execute, schema, url = legs
+    place = f"{schema}.leg"
+    for statement in (f"DROP TABLE IF EXISTS {place}", f"CREATE TABLE {place} ({LEG})"):
+        execute(statement)
+    execute(f"INSERT INTO {place} VALUES {LEGS}")
+    statement, expected = BREACHES[breach] if breach else ("", {})
+    if statement:
+        execute(statement.format(t=place))
+    quote = make_url(url).get_dialect()().identifier_preparer.quote_identifier
+    rules = tuple(expectation_of(rule, quote) for rule in RULES)
+    outcomes = check((), (StagedRows("leg", schema, "leg", rules),), lambda _: url, suite="s")
+    found = {one.expectation.why.partition(":")[0]: list(one.keys) for one in outcomes if not one.is_met}
+    assert found == expected, outcomes
+    assert [one.rows for one in outcomes if not one.is_met] == [len(keys) for keys in expected.values()]
 
 
 def test_a_table_with_a_name_of_any_script_and_with_blanks_is_judged_as_any_other(

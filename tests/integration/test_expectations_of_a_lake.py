@@ -22,7 +22,7 @@ from seamline.domain.verdict import Verdict
 from seamline.kinds.bulk import ArrowRows
 from seamline.kinds.found import sink_kind
 from seamline.kinds.sink import CopiesRows, CutsLiveTables, Derives
-from seamline.plan.model import DestinationPlan, NightlyPlan
+from seamline.plan.model import DestinationPlan, NightlyPlan, RulePlan, Says
 from seamline.sinks.lake import row_copies
 from seamline.values.build import batch_of
 from seamline_airflow.cut_checks import judge_cut
@@ -126,6 +126,23 @@ def test_a_check_sees_what_was_compared_whatever_the_stream_has_done_since(lake:
     assert result.verdict is Verdict.MATCH, result.to_json()
     # Of each table its receipt, its key and its rules; `audit` has none and is not copied.
     assert [outcome.batch for outcome in result.outcomes] == ["account"] * 3 + ["transfer"] * 4
+    assert lake.copies() == []
+
+
+def test_each_breach_of_a_declared_rule_is_found_in_the_copy_and_only_its_tables_are_copied(lake: Lake) -> None:
+    rules = (
+        RulePlan("both legs", "transfer", Says.BALANCE, ("amount",), ("tx",)),
+        RulePlan("no line twice", "audit", Says.UNIQUE, ("actor", "action")),
+        RulePlan("no account is missing", "account", Says.NO_GAP, ("id",)),
+    )
+    declared = replace(lake.world.plan.reconcile, rules=rules)
+    goes_on(lake.world)
+    plan = replace(lake.world.plan, reconcile=declared)
+    result = GateResult(tuple(judge_cut(plan, lake.destination, held(lake.world), (), (), suite="s")))
+    assert {one.expectation.why.partition(":")[0]: one.keys for one in result.broken} == {
+        "both legs": ('{"tx": "1", "total": "0.0001"}',),
+        "no line twice": ('{"actor": "x", "action": "y", "copies": "2"}',),
+    }
     assert lake.copies() == []
 
 
