@@ -257,6 +257,36 @@ def test_a_systematic_difference_names_its_column_instead_of_every_row() -> None
     assert 0 < len(verdict.breaks) < 100
 
 
+def test_a_systematic_difference_is_one_break_with_some_examples_and_what_may_have_been_done() -> None:
+    for count, limits, much in (
+        (4_000, replace(TIGHT, buckets_max=64, leaf_rows=100, fetch_rows=1_000), "systematic: 64 of 64 buckets differ"),
+        (300, TIGHT, "systematic: 300 of 300 rows differ"),
+    ):
+        rows = entries(count)
+        wrong = [change(row, "amount", row["amount"] * 100) for row in rows]
+        verdict = compare(rows, wrong, limits=limits)
+        first, *examples = verdict.breaks
+        assert (first.type, first.source) == (BreakType.SYSTEMATIC, {"": verdict.reason})
+        assert [one.type for one in examples] == [BreakType.VALUE] * 5
+        assert f"{much}, in amount" in verdict.reason
+        assert verdict.reason.endswith("transformation of amount suspected: scale: destination = source × 100")
+        assert verdict.breaks_total == count
+
+
+def test_many_rows_of_which_a_few_differ_here_and_there_are_listed_and_no_systematic_difference() -> None:
+    rows = entries(4_000)
+    wrong = [change(row, "memo", "?") if row["id"] % 20 == 0 else row for row in rows]
+    verdict = compare(rows, wrong, limits=replace(TIGHT, buckets_max=64, leaf_rows=100, fetch_rows=1_000))
+    assert {one.type for one in verdict.breaks} == {BreakType.VALUE}
+    assert (len(verdict.breaks), verdict.breaks_total) == (200, 200)
+
+
+def test_few_rows_are_listed_each_even_if_all_of_them_differ() -> None:
+    rows = entries(99)
+    verdict = compare(rows, [change(row, "memo", "?") for row in rows])
+    assert (len(verdict.breaks), verdict.breaks_total) == (99, 99)
+
+
 def test_a_systematic_lack_of_rows_names_the_key() -> None:
     rows = entries(4_000)
     verdict = compare(rows, rows[::2], limits=replace(TIGHT, buckets_max=63, leaf_rows=100, fetch_rows=1_000))
@@ -264,8 +294,8 @@ def test_a_systematic_lack_of_rows_names_the_key() -> None:
 
 
 def test_the_list_of_breaks_has_an_end_but_their_number_is_exact() -> None:
-    rows = entries(300)
-    wrong = [change(row, "memo", "?") for row in rows]
+    rows = entries(3_000)
+    wrong = [change(row, "memo", "?") if row["id"] % 10 == 0 else row for row in rows]
     verdict = compare(rows, wrong, limits=replace(TIGHT, breaks_listed=10))
     assert (len(verdict.breaks), verdict.breaks_total) == (10, 300)
     assert "300 rows in all" in verdict.reason

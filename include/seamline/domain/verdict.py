@@ -34,6 +34,7 @@ class BreakType(StrEnum):
     DUPLICATE = "duplicate"
     SCHEMA = "schema"
     FINDING = "finding"
+    SYSTEMATIC = "systematic"  # so many rows that they have one cause; they are not listed one by one
 
 
 @dataclass(frozen=True, slots=True)

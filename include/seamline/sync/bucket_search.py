@@ -35,7 +35,8 @@ class Unsteady(SeamlineError):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Numbers of the search. `rows` limits count the larger side."""
+    """Numbers of the search. `rows` limits count the larger side. Where more than `systematic_share` of the rows
+    differ, and at least `systematic_rows`, they are one difference with some examples."""
 
     buckets_max: int = 1_024
     rows_per_bucket: int = 1_024
@@ -44,6 +45,9 @@ class Limits:
     refinements_max: int = 4
     fetch_rows: int = 65_536
     systematic_share: float = 0.2
+    systematic_rows: int = 100
+    systematic_sample: int = 200
+    systematic_examples: int = 5
     breaks_listed: int = 1_000
     float_rows: int = 1_000_000
     part_rows: int = 250_000
@@ -121,7 +125,7 @@ class Difference:
 @dataclass(slots=True)
 class Found:
     """The outcome of a search. `differences` is capped, `total` is not, except that after a systematic stop it counts
-    only what was looked at."""
+    only what was looked at: `looked_at` of `dirty_rows` rows, by the larger side."""
 
     source: SegmentDigest = EMPTY
     destination: SegmentDigest = EMPTY
@@ -131,6 +135,15 @@ class Found:
     total: int = 0
     systematic_columns: tuple[str, ...] = ()
     is_systematic: bool = False
+    dirty_rows: int = 0
+    looked_at: int = 0
+
+    @property
+    def total_in_all(self) -> int:
+        """After a systematic stop an estimate: the rest is like what was looked at."""
+        return (
+            self.total if not self.looked_at else max(self.total, round(self.total * self.dirty_rows / self.looked_at))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,13 +239,22 @@ def search(sides: Sides, limits: Limits, *, first: Divided | None = None) -> Fou
     found.dirty = len(dirty)
     if not dirty:
         return found
-    if _is_systematic(dirty, buckets, limits):
-        found.is_systematic = True
-        found.systematic_columns = _differing_columns(sides, dirty[: limits.refinements_max])
-        dirty = dirty[:1]
+    if _is_widespread(dirty, buckets, limits):
+        # Rows are spread over buckets by a hash: the others are like the first one.
+        _look_into(sides, dirty[:1], found, limits)
+        if found.total > limits.systematic_share * dirty[0].rows:
+            found.is_systematic = True
+            found.systematic_columns = _differing_columns(sides, dirty[: limits.refinements_max])
+            found.dirty_rows, found.looked_at = sum(bucket.rows for bucket in dirty), dirty[0].rows
+            return found
+        dirty = dirty[1:]
+    _look_into(sides, dirty, found, limits)
+    return found
+
+
+def _look_into(sides: Sides, dirty: list[_Bucket], found: Found, limits: Limits) -> None:
     for batch in _leaves(sides, dirty, limits):
         _compare_leaves(sides, batch, found, limits)
-    return found
 
 
 def _require_every_row(first: Divided, found: Found) -> None:
@@ -264,7 +286,7 @@ def _dirty(source: Mapping[int, SegmentDigest], destination: Mapping[int, Segmen
     return [_Bucket(number, of, mine, theirs) for number, mine, theirs in pairs if mine != theirs]
 
 
-def _is_systematic(dirty: Sequence[_Bucket], buckets: int, limits: Limits) -> bool:
+def _is_widespread(dirty: Sequence[_Bucket], buckets: int, limits: Limits) -> bool:
     """Many dirty buckets *and* many rows in them: a small table is always worth looking at row by row."""
     is_widespread = len(dirty) > limits.systematic_share * buckets
     return is_widespread and sum(bucket.rows for bucket in dirty) > limits.fetch_rows

@@ -25,6 +25,7 @@ from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict
 from seamline.plan.model import ControlTotalPlan
 from seamline.ports import ReadView
 from seamline.sync.bucket_search import Difference, Divided, Found, Limits, Sides, Unsteady, bucket_count, search
+from seamline.sync.suspected import suspected
 
 COPIES = "(copies)"
 ROW_HASH = "(row hash)"
@@ -94,9 +95,8 @@ def _compare(
     for of_plan in by_plan:
         _require_same_count(sides, found, of_plan)
     compared_totals = tuple(total for of_plan in by_plan for total in of_plan)
-    breaks = [*_described(sides, found), *_float_breaks(sides, found, limits)]
-    floats_total = len(breaks) - len(found.differences)
-    breaks += met
+    floats = _float_breaks(sides, found, limits)
+    breaks = [*_listed(sides, found, limits), *floats, *met]
     unequal = [total for total in compared_totals if not total.is_equal]
     is_equal = found.source == found.destination and not breaks and not unequal
     return TableVerdict(
@@ -108,7 +108,7 @@ def _compare(
         destination_rows=found.destination.rows,
         totals=compared_totals,
         breaks=tuple(breaks[: limits.breaks_listed]),
-        breaks_total=max(found.total + floats_total + len(met), 0 if is_equal else 1),
+        breaks_total=max(found.total_in_all + len(floats) + len(met), 0 if is_equal else 1),
         digest=KeyedDigest(sides.run_key, found.destination),
     )
 
@@ -157,12 +157,9 @@ def _require_same_count(sides: Sides, found: Found, totals: Sequence[ControlTota
 
 
 def _reason(found: Found, breaks: Sequence[Break], unequal: Sequence[ControlTotal]) -> str:
-    if found.is_systematic:
-        columns = ", ".join(found.systematic_columns) or "no single column"
-        return (
-            f"systematic: {found.dirty} of {found.buckets} buckets differ, in {columns};"
-            f" looked at one bucket only, {found.total} rows differ there"
-        )
+    systematic = next((entry for entry in breaks if entry.type is BreakType.SYSTEMATIC), None)
+    if systematic is not None and systematic.source is not None:
+        return str(systematic.source[""])
     kinds = [kind for kind in BreakType if any(entry.type is kind for entry in breaks)]
     parts = [f"{sum(entry.type is kind for entry in breaks)} {kind.value}" for kind in kinds]
     if found.total > len(found.differences):
@@ -172,16 +169,56 @@ def _reason(found: Found, breaks: Sequence[Break], unequal: Sequence[ControlTota
     return ", ".join(parts)
 
 
-def _described(sides: Sides, found: Found) -> list[Break]:
+def _listed(sides: Sides, found: Found, limits: Limits) -> list[Break]:
+    """The differences as breaks; those with one cause as one, with some of them as examples."""
+    rows = max(found.source.rows, found.destination.rows)
+    is_widespread = found.total > limits.systematic_share * rows and found.total >= limits.systematic_rows
+    if not (found.is_systematic or is_widespread):
+        return [one for one, _, _ in _described(sides, found.differences)]
+    sample = _described(sides, found.differences[: limits.systematic_sample])
+    systematic = Break(sides.table.name, BreakType.SYSTEMATIC, "{}", {"": _in_words(sides.table, found, sample)})
+    return [systematic, *(one for one, _, _ in sample[: limits.systematic_examples])]
+
+
+# A difference, and both rows where it has a key.
+_Described = tuple[Break, Texts | None, Texts | None]
+
+
+def _described(sides: Sides, differences: Sequence[Difference]) -> list[_Described]:
     """The differences as breaks, with the differing columns of each."""
     if not sides.table.is_keyed:
-        return [_keyless_break(sides.table, difference) for difference in found.differences]
-    described: list[Break] = []
-    for start in range(0, len(found.differences), _ROWS_PER_FETCH):
-        part = found.differences[start : start + _ROWS_PER_FETCH]
+        return [(_keyless_break(sides.table, difference), None, None) for difference in differences]
+    described: list[_Described] = []
+    for start in range(0, len(differences), _ROWS_PER_FETCH):
+        part = differences[start : start + _ROWS_PER_FETCH]
         source, destination = _rows(sides, [difference.key for difference in part])
-        described += [_keyed_break(sides.table, d, source.get(d.key), destination.get(d.key)) for d in part]
+        for one in part:
+            both = source.get(one.key), destination.get(one.key)
+            described.append((_keyed_break(sides.table, one, *both), *both))
     return described
+
+
+def _in_words(table: Table, found: Found, sample: Sequence[_Described]) -> str:
+    """What a systematic difference is: how many rows, which columns, and what may have been done to them."""
+    pairs = [(mine, theirs) for one, mine, theirs in sample if one.type is BreakType.VALUE and mine and theirs]
+    exact = exact_columns(table)
+    apart = {c.name: [p for p in ((m.get(c.name), t.get(c.name)) for m, t in pairs) if p[0] != p[1]] for c in exact}
+    named = [column for column in exact if apart[column.name]]
+    kinds = sorted({one.type.value for one, _, _ in sample} - {BreakType.VALUE.value})
+    columns = found.systematic_columns or [column.name for column in named]
+    if found.is_systematic:
+        much = f"{found.dirty} of {found.buckets} buckets differ, in {', '.join(columns) or 'no single column'}"
+        seen = f"of {found.looked_at:,} rows looked at {found.total:,} differ, about {found.total_in_all:,} in all"
+        parts = [f"systematic: {much}; {seen}"]
+    else:
+        rows = max(found.source.rows, found.destination.rows)
+        where = f", in {', '.join(columns)}" if columns else ""
+        parts = [f"systematic: {found.total:,} of {rows:,} rows differ{where}"]
+    if kinds:
+        parts.append(f"among {len(sample)} of them: {', '.join(kinds)}")
+    guesses = [(column.name, suspected(column, apart[column.name])) for column in named]
+    parts += [f"transformation of {name} suspected: {guess}" for name, guess in guesses if guess]
+    return "; ".join(parts)
 
 
 def _rows(sides: Sides, keys: Sequence[str]) -> tuple[Mapping[str, Texts], Mapping[str, Texts]]:
