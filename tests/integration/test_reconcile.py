@@ -200,6 +200,9 @@ def test_a_column_spoilt_everywhere_is_named_instead_of_every_row(compare: Compa
     (verdict,) = compare("ledger_entry", limits=limits).values()
     assert "systematic" in verdict.reason
     assert "in booked_at;" in verdict.reason
+    assert verdict.reason.endswith("transformation of booked_at suspected: time zone: the destination is 1 h later")
+    first, *examples = verdict.breaks
+    assert (first.type, len(examples)) == (BreakType.SYSTEMATIC, 5)
 
 
 def test_a_column_that_one_side_lacks_is_a_break_of_schema(compare: Compare, warehouse: Any) -> None:

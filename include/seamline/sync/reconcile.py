@@ -157,12 +157,13 @@ def _require_same_count(sides: Sides, found: Found, totals: Sequence[ControlTota
 
 
 def _reason(found: Found, breaks: Sequence[Break], unequal: Sequence[ControlTotal]) -> str:
-    systematic = next((entry for entry in breaks if entry.type is BreakType.SYSTEMATIC), None)
-    if systematic is not None and systematic.source is not None:
-        return str(systematic.source[""])
-    kinds = [kind for kind in BreakType if any(entry.type is kind for entry in breaks)]
-    parts = [f"{sum(entry.type is kind for entry in breaks)} {kind.value}" for kind in kinds]
-    if found.total > len(found.differences):
+    parts = [str((entry.source or {})[""]) for entry in breaks if entry.type is BreakType.SYSTEMATIC]
+    # Beside a systematic difference there are examples of it.
+    counted = (BreakType.FINDING,) if parts else tuple(BreakType)
+    kinds = [kind for kind in counted if any(entry.type is kind for entry in breaks)]
+    is_listed = not parts
+    parts += [f"{sum(entry.type is kind for entry in breaks)} {kind.value}" for kind in kinds]
+    if is_listed and found.total > len(found.differences):
         parts.append(f"{found.total} rows in all")
     if unequal:
         parts.append("1 control total differs" if len(unequal) == 1 else f"{len(unequal)} control totals differ")
