@@ -66,6 +66,33 @@ def test_a_sync_with_cuts_into_a_rest_catalogue_has_neither_derived_tables_nor_c
     load_declarations(write_declarations(tmp_path / "plain", {FILE: f"{LAKE}{REST}", "syncs/settlement.yaml": plain}))
 
 
+CLOSING = """\
+  rules:
+    - name: r
+      table: {table}
+      roll_forward: {{amount: balance, movements: {{table: ledger_entry, amount: amount}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("closing_of", "catalogue", "said"),
+    [
+        ("ledger_entry", "", "the cuts of destination `warehouse` hold all dates of `ledger_entry`"),
+        ("account", REST, "Leave `reconcile.rules` out"),
+    ],
+)
+def test_a_rule_that_cannot_be_checked_in_a_lake_is_refused(
+    tmp_path: Path, closing_of: str, catalogue: str, said: str
+) -> None:
+    sync = WITH_PLAIN_CUTS.partition("derived:")[0].rstrip()
+    ruled = f"{sync}\n{CLOSING.format(table=closing_of)}"
+    with pytest.raises(ConfigError) as refused:
+        load_declarations(write_declarations(tmp_path, {FILE: f"{LAKE}{catalogue}", "syncs/settlement.yaml": ruled}))
+    assert said in str(refused.value)
+    fine = f"{sync}\n{CLOSING.format(table='account')}"
+    load_declarations(write_declarations(tmp_path / "fine", {FILE: LAKE, "syncs/settlement.yaml": fine}))
+
+
 @pytest.mark.parametrize(
     ("added", "said"),
     [

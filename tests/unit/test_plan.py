@@ -321,6 +321,16 @@ def test_rules_and_totals_cross_with_the_plan_and_each_rule_brings_its_own_total
     assert Says.ROLL_FORWARD not in {rule.says for rule in alone.reconcile.rules}, "its closing is not in the plan"
 
 
+def test_rules_are_about_cuts_and_each_is_named_in_what_a_night_does(tmp_path: Path) -> None:
+    declarations = declared(tmp_path, "  control_totals:\n", RULES[1:])
+    said = " ".join(explain(compile_plan(declarations, "settlement")).split())
+    assert "; double entry holds; customer money holds" in said
+    no_night = SYNC.replace("  control_totals:\n", RULES[1:]).partition("derived:")[0]
+    no_night = no_night.replace("nightly:\n  timezone: Asia/Shanghai\n", "")
+    with pytest.raises(DeclarationsInvalid, match="rules are about the nightly cut"):
+        load_declarations(write_declarations(tmp_path / "live", {"syncs/settlement.yaml": no_night}))
+
+
 def test_a_plan_without_rules_has_the_text_that_it_had_before_there_were_any(declarations: Declarations) -> None:
     stored = json.loads(plan_to_json(compile_plan(declarations, "settlement")))
     assert "rules" not in stored["reconcile"]

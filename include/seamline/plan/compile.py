@@ -212,8 +212,19 @@ def config_hash(declarations: Declarations, sync_name: str) -> str:
     for entry in canonical[0]["derived"]:
         if (file := entry.pop("transform")) is not None:
             entry["transform"] = declarations.transforms[file]
+    _shorten(canonical[0]["reconcile"])
     text = json.dumps(canonical, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _shorten(reconcile: dict[str, Any]) -> None:
+    """As above: without rules, and with sums alone."""
+    if not reconcile["rules"]:
+        del reconcile["rules"]
+    for total in reconcile["control_totals"]:
+        for key in ("hash", "min", "max"):
+            if total[key] is None:
+                del total[key]
 
 
 def _names(declarations: Declarations, sync: SyncSpec) -> tuple[str, ...]:

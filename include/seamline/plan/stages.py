@@ -176,6 +176,7 @@ def nightly_stages(plan: SyncPlan) -> tuple[Stage, ...]:
     has_rows = any(one.cut_source is CutSource.ROWS for one in plan.destinations)
     keys = ", keys of staged tables are unique" if has_rows else ""
     rules = f" and the rules of {plan.reconcile.expectations}.yaml" if plan.reconcile.expectations else ""
+    rules += "".join(f"; {name} holds" for name in dict.fromkeys(rule.name for rule in plan.reconcile.rules))
     stages.append(
         Stage(
             "expectations",

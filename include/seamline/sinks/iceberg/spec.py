@@ -157,6 +157,7 @@ class IcebergDestination(Destination):
         return {
             "derived": "has a REST catalogue, and derived tables there are not built",
             "reconcile.expectations": "has a REST catalogue, and no PostgreSQL beside it in which rows are checked",
+            "reconcile.rules": "has a REST catalogue, and no PostgreSQL beside it in which rows are checked",
         }
 
     @classmethod
