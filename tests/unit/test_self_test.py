@@ -320,10 +320,10 @@ def test_a_view_of_texts_answers_as_one_of_rows_does() -> None:
         assert Counter(mine) == Counter(theirs)
     assert texts.key_span("entry") == memory.key_span("entry")
     assert texts.columns("entry") == memory.columns("entry")
-    assert {group: count for group, (count, _) in texts.totals(Segment("entry"), column="", by=()).items()} == {
+    assert {group: count for group, (count, _) in texts.totals(Segment("entry"), columns=(), by=()).items()} == {
         (): len(rows)
     }
-    summed = texts.totals(Segment("entry"), column="amount", by=("currency",))
+    summed = texts.totals(Segment("entry"), columns=["amount"], by=("currency",))
     assert sum(amount or 0 for _, amount in summed.values()) == sum(row["amount"] for row in rows)
 
 

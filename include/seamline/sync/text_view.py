@@ -21,6 +21,8 @@ from seamline.domain.canonical import (
 )
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment, SegmentDigest
+from seamline.domain.errors import InvariantViolated
+from seamline.domain.measure import Measure
 from seamline.domain.position import Position
 from seamline.ports import RowHash
 from seamline.ports.shadow import ShadowCopy
@@ -71,15 +73,17 @@ class TextView:
         return {key: row for row in self._rows if (key := self._key(row)) in wanted}
 
     def totals(
-        self, segment: Segment, *, column: str, by: Sequence[str]
+        self, segment: Segment, *, columns: Sequence[str], by: Sequence[str], measure: Measure = Measure.SUM
     ) -> Mapping[tuple[str, ...], tuple[int, Decimal | None]]:
+        if measure is not Measure.SUM:
+            raise InvariantViolated(f"a copy given by texts counts rows and adds them up, and has no {measure.value}")
         counts: Counter[tuple[str, ...]] = Counter()
         sums: dict[tuple[str, ...], Decimal] = {}
         with localcontext(prec=_SUM_DIGITS):
             for row in self._selected(segment, ""):
                 group = group_key([row[name] for name in by])
                 counts[group] += 1
-                if column and (text := row[column]) is not None:
+                if columns and (text := row[columns[0]]) is not None:
                     sums[group] = sums.get(group, Decimal(0)) + Decimal(text)
         return {group: (count, sums.get(group)) for group, count in counts.items()}
 
