@@ -35,6 +35,8 @@ from seamline.sinks.lake.stores import FilePath
 _TRANSACTION = "transactions/commit"
 # What a server without that call answers; the first also where a table of it is gone.
 _NO_CALL = (404, 405, 501)
+# Types of its errors.
+_GONE = ("NoSuchTable", "NoSuchNamespace")
 # As the list of a server's configuration names them.
 NEEDED_CALLS = (
     "POST /v1/{prefix}/transactions/commit",
@@ -283,7 +285,7 @@ class RestClient:
     def _is_of_a_table(self, answer: requests.Response, changes: Sequence[CommitTableRequest]) -> bool:
         """Whether a table of the commit is gone, and not the call itself. CommitUnknown where that is not known."""
         try:
-            if answer.status_code == 404 and "NoSuch" in str(answer.json()["error"]["type"]):
+            if answer.status_code == 404 and str(answer.json()["error"]["type"]).startswith(_GONE):
                 return True
         except (ValueError, KeyError, TypeError):
             # No error of a catalogue: whoever answered knows nothing of tables.
