@@ -14,26 +14,29 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from seamline import settings
+from seamline import registry, settings
 from seamline.adapters.connections import Connection
 from seamline.databases.postgres.client import open_session
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.cut_job import CutJob
 from seamline.domain.errors import Refused, SchemaConflict
-from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable
+from seamline.domain.staged_cut import CutMode, CutSource, StagedCut, StagedTable
 from seamline.domain.verdict import BreakType, Verdict
 from seamline.kinds.bulk import ArrowRows
 from seamline.kinds.found import sink_kind
-from seamline.plan.model import DerivedTablePlan, DestinationPlan, NightlyPlan, TablePlan
+from seamline.plan.model import DerivedTablePlan, DestinationPlan, NightlyPlan, TablePlan, plan_to_json
+from seamline.platform import migrate
 from seamline.ports import Load
 from seamline.sinks.lake.kind import LakeKind
 from seamline.sinks.postgres.arrow_rows import page_ranges, read_batches
 from seamline.sync.derived import Derived
 from seamline.values.build import batch_of
 from seamline_spark.cut.derived import derive, require_publishable
+from seamline_spark.cut.main import cut
 from seamline_spark.transform.job import AnalysedJob, analysed_job
 from tests.contract.lake_worlds import LAKES, PostgresLakeWorld
 from tests.integration.databases import postgres, postgres_database
+from tests.integration.known import known_by_id as known
 from tests.log_topic import STREAM, publication
 
 ENTRY = Table(
@@ -145,6 +148,17 @@ def spark(known_by_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     session.sparkContext.pythonExec = sys.executable
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def platform() -> Iterator[Any]:
+    with (
+        postgres_database("reconcile_derived_platform") as connection,
+        known(connection, "seamline_db", "postgres"),
+    ):
+        migrate.upgrade()
+        with closing(registry.platform()) as store:
+            yield store
 
 
 def named(loads: Sequence[Load]) -> dict[str, Load]:
@@ -296,7 +310,7 @@ class LakeNights:
     """Nights of a lake: what a run holds of its tables, what Spark derives of it, and their cuts."""
 
     def __init__(self, world: PostgresLakeWorld, connection_id: str) -> None:
-        self.destination = replace(world.destination, connection=connection_id)
+        self.destination = replace(world.destination, connection=connection_id, cut_source=CutSource.LIVE)
         tables = tuple(TablePlan(table.name, None, table) for table in (ENTRY, ACCOUNT))
         self.plan = replace(world.plan, destinations=(self.destination,), tables=tables, nightly=NIGHTLY)
         self.kind = cast(LakeKind, sink_kind(self.destination.kind))
@@ -318,15 +332,23 @@ class LakeNights:
             StagedTable(one.name, CutMode.DERIVED, made.staged_as, made.rows, made.verdict.verdict)
             for one, made in zip(derived, found, strict=True)
         ]
-        cut = StagedCut(run, STREAM.sync, STREAM.destination, DAY, position, datetime.now(UTC), tuple(tables))
+        staged = StagedCut(run, STREAM.sync, STREAM.destination, DAY, position, datetime.now(UTC), tuple(tables))
         with closing(self.kind.open_cuts(self.destination)) as cuts:
-            cuts.publish(cut, definitions={}, signed_by="")
+            cuts.publish(staged, definitions={}, signed_by="")
         return found
 
     def rows(self, table: str) -> list[Any]:
         """Of the date's cut, as readers get it."""
         opened = self.kind.open_tables(self.destination, STREAM, DAY)
         return sorted(map(repr, opened[table].arrow().to_pylist()))
+
+    def take(self, spark: SparkSession, platform: Any, derived: DerivedTablePlan) -> None:
+        """The job of a night. Its source is no connection of anybody's: what is read ends it by another error."""
+        plan, run_id = replace(self.plan, derived=(derived,)), f"settlement/nightly/{DAY}/{self.kind.name}"
+        platform.start_run(
+            run_id=run_id, sync="settlement", kind="nightly", plan_json=plan_to_json(plan), business_date=DAY
+        )
+        cut(spark, run_id)
 
     def require_publishable(self, spark: SparkSession, *derived: DerivedTablePlan) -> None:
         require_publishable(spark, replace(self.plan, derived=derived), self.destination)
@@ -347,7 +369,7 @@ def nights(
 
 
 def test_a_derived_table_of_a_lake_equals_what_its_cut_gives_and_keeps_its_columns(
-    nights: LakeNights, spark: SparkSession
+    nights: LakeNights, spark: SparkSession, platform: Any
 ) -> None:
     nights.require_publishable(spark, BALANCE, BY_MEMO, BY_OWNER)
     found = nights.publish(spark, "first", [BALANCE, BY_MEMO, BY_OWNER])
@@ -378,6 +400,8 @@ def test_a_derived_table_of_a_lake_equals_what_its_cut_gives_and_keeps_its_colum
     nights.require_publishable(spark, replace(of_owners(OWNERS.replace("a.owner,", "a.owner, 1 AS x,")), name="other"))
     with pytest.raises(SchemaConflict, match=r"by_owner\.sql:1  .*cannot be found"):
         nights.require_publishable(spark, of_owners("SELECT id FROM accounts"))
+    with pytest.raises(SchemaConflict, match="derived table by_owner of .* other columns"):
+        nights.take(spark, platform, of_owners(OWNERS.replace("a.owner,", "a.owner, count(*) AS owners,")))
     nights.publish(spark, "third", [BY_OWNER])
     assert nights.rows("by_owner") == before
 
