@@ -1,11 +1,12 @@
 """What the self-test of a comparison found: breaks planted in shadow copies of the compared tables, and found again."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 # The name in a reconciliation's evidence.
 SELF_TEST = "self_test"
+_SHOWN_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +58,9 @@ def self_test_in_words(evidence: Mapping[str, Any]) -> list[str]:
             f" {kinds} in {tables}, seed {found.seed}"
         )
     if found.missed:
-        lines.append(f"not found: {'; '.join(found.missed)}")
+        lines.append(f"not found: {_first_of(found.missed)}")
     if found.others:
-        lines.append(f"found and not planted: {'; '.join(found.others)}")
+        lines.append(f"found and not planted: {_first_of(found.others)}")
     if found.by_reference:
         lines.append(f"one side computed by the reference: {', '.join(found.by_reference)}")
     lines += [f"{table}: came to no end: {why}" for table, why in found.failed.items()]
@@ -72,3 +73,8 @@ def self_test_in_words(evidence: Mapping[str, Any]) -> list[str]:
 
 def _counted(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _first_of(breaks: Sequence[str]) -> str:
+    hidden = len(breaks) - _SHOWN_MAX
+    return "; ".join(breaks[:_SHOWN_MAX]) + (f" and {hidden:,} more" if hidden > 0 else "")
