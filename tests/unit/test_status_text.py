@@ -125,6 +125,12 @@ def test_a_difference_shows_both_totals_the_rows_and_the_breaks() -> None:
         assert expected in text
 
 
+def test_no_value_of_a_row_moves_the_cursor() -> None:
+    one = Break("entry", BreakType.VALUE, '["7"]', {"note": "a\x1b[2J"}, {"note": "\u202eb"})
+    text = render([], [reconciliation(replace(BREAK, breaks=(one,), breaks_total=1))])
+    assert "note: a\\u{1b}[2J → \\u{202e}b" in text
+
+
 def test_equal_totals_say_so_in_words() -> None:
     total = ControlTotal("entry", "amount", ("EUR",), 2, 2, Decimal("10.5000"), Decimal("10.5000"))
     text = render([], [reconciliation(replace(MATCH, totals=(total,)))])

@@ -12,6 +12,7 @@ from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation
 from seamline.domain.self_test import self_test_in_words
 from seamline.domain.verdict import ControlTotal, TableVerdict, nothing_compared
+from seamline.report.words import visible
 from seamline.sync.stream_state import StreamState
 from seamline.sync.under_way import Note
 
@@ -36,13 +37,18 @@ def render(
     zone: tzinfo = UTC,
 ) -> str:
     """The report of one sync: the live tables, then its business dates from the newest on, then its streams."""
-    blocks = ["\n".join(_live(one, zone)) for one in live]
-    blocks += ["\n".join(_cut(one, zone)) for one in sorted(cuts, key=lambda one: one.business_date, reverse=True)]
+    blocks = [_text(_live(one, zone)) for one in live]
+    blocks += [_text(_cut(one, zone)) for one in sorted(cuts, key=lambda one: one.business_date, reverse=True)]
     if not blocks:
         blocks = [f"{Headline.NOT_RUN:<{_VERDICT}}nothing was reconciled yet"]
     if streams:
-        blocks.append("\n".join(_stream(state, findings.get(state.stream, 0), zone) for state in streams))
+        blocks.append(_text(_stream(state, findings.get(state.stream, 0), zone) for state in streams))
     return "\n\n".join(blocks)
+
+
+def _text(lines: Iterable[str]) -> str:
+    """No value of a table moves the cursor of who reads it."""
+    return "\n".join(visible(one) for line in lines for one in line.split("\n"))
 
 
 def noted(notes: Iterable[Note]) -> str:

@@ -1,23 +1,42 @@
-"""Check the declarations: every mistake at once, each with file, line and cure."""
+"""Check the declarations: every mistake at once, each with file, line and cure.
+
+With --online also what servers deny of them: tables and columns that are not there or cannot be summed, connections
+that lead nowhere, rights that are missing, approvers whom Airflow does not know.
+"""
 
 import argparse
 import sys
 
 from seamline import settings
 from seamline.adapters.connections import known_types
+from seamline.cli import online
 from seamline.domain.errors import ConfigError
 from seamline.plan.compile import compile_plan
-from seamline.spec.load import load_declarations
+from seamline.spec.faults import DeclarationsInvalid, Fault
+from seamline.spec.load import Declarations, load_declarations, load_each
+from seamline.stack.layout import Layout
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "The folder is include/ of the checkout, or SEAMLINE_DECLARATIONS. Servers are not asked."
+    parser.epilog = "The folder is include/ of the checkout, or SEAMLINE_DECLARATIONS."
+    parser.add_argument("--online", action="store_true", help="ask sources, destinations and Airflow's settings, too")
 
 
 def run(args: argparse.Namespace) -> int:
     connections = known_types()
-    folder = settings.load().declarations
-    declarations = load_declarations(folder, connections=connections)
+    layout = Layout(settings.load())
+    folder = layout.settings.declarations
+    faults: list[Fault] = []
+    try:
+        declarations = load_declarations(folder, connections=connections)
+    except DeclarationsInvalid as exc:
+        if not args.online:
+            raise
+        faults += exc.faults
+    if args.online:
+        faults += _denied(layout)
+    if faults:
+        raise DeclarationsInvalid(dict.fromkeys(faults))
     if not declarations.syncs:
         raise ConfigError(
             f"no sync is declared in {folder / 'syncs'}",
@@ -33,6 +52,17 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(f"{name}: {tables}, {plan.source.name} → {targets}, {plan.guarantee}\n")
     sys.stdout.write(
         f"ok: sources {len(declarations.sources)}, destinations {len(declarations.destinations)}, "
-        f"syncs {len(declarations.syncs)}, suites {len(declarations.expectations)}\n"
+        f"syncs {len(declarations.syncs)}, suites {len(declarations.expectations)}"
+        f"{', as the servers say too' if args.online else '; servers were not asked (--online asks them)'}\n"
     )
     return 0
+
+
+def _denied(layout: Layout) -> list[Fault]:
+    """What servers deny of each sync that is right by itself."""
+    found = online.Answers()
+    for file, declared in load_each(layout.settings.declarations).items():
+        if isinstance(declared, Declarations):
+            found.add(online.ask(declared, file.stem, layout))
+    sys.stdout.write("".join(f"note: {note}\n" for note in found.notes))
+    return found.faults

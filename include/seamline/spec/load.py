@@ -79,6 +79,7 @@ class Declarations:
     documents: Mapping[str, Document] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     destination_documents: Mapping[str, Document] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     suite_documents: Mapping[str, Document] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    source_documents: Mapping[str, Document] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     transforms: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
     def sync(self, name: str) -> SyncSpec:
@@ -93,6 +94,10 @@ class Declarations:
     def destination_fault(self, destination: str, path: Path_, cause: str, cure: str = "") -> Fault:
         """The same in a destination's file."""
         return _later(self.destination_documents.get(destination), f"{destination}.yaml", path, cause, cure)
+
+    def source_fault(self, source: str, path: Path_, cause: str, cure: str = "") -> Fault:
+        """The same in a source's file."""
+        return _later(self.source_documents.get(source), f"{source}.yaml", path, cause, cure)
 
     def check_fault(self, suite: str, number: int, argument: str, cause: str, cure: str = "") -> Fault:
         """The same in a suite's file, at an argument of its check of this number, from 0."""
@@ -349,6 +354,7 @@ def _declarations(
         expectations=_frozen(read.expectations, suites),
         documents=MappingProxyType({name: read.syncs[name].document for name in syncs}),
         destination_documents=MappingProxyType({name: read.destinations[name].document for name in destinations}),
+        source_documents=MappingProxyType({name: read.sources[name].document for name in sources}),
         suite_documents=MappingProxyType({name: read.expectations[name].document for name in suites}),
         transforms=MappingProxyType(_transforms(read, syncs)),
     )

@@ -1,0 +1,129 @@
+"""What servers deny of declarations: tables, columns, rights and logins, and who may sign."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from seamline import registry
+from seamline.domain.errors import SeamlineError
+from seamline.plan.compile import compile_plan
+from seamline.plan.model import SyncPlan
+from seamline.ports import Problem, Survey
+from seamline.spec.document import Path_
+from seamline.spec.faults import DeclarationsInvalid, Fault, guess
+from seamline.spec.load import Declarations
+from seamline.stack.airflow_users import known_users
+from seamline.stack.layout import Layout
+
+_CONNECTION: Path_ = ("connection",)
+
+
+@dataclass(slots=True)
+class Answers:
+    """`faults`: what is wrong, each with its place and cure. `notes`: what preflight would report and go on, and what
+    could not be asked from here."""
+
+    faults: list[Fault] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, other: "Answers") -> None:
+        """What is known already is not said again: several syncs may have one source."""
+        self.faults += [one for one in other.faults if one not in self.faults]
+        self.notes += [one for one in other.notes if one not in self.notes]
+
+
+def ask(declarations: Declarations, name: str, layout: Layout) -> Answers:
+    """About one sync: its source, each destination and Airflow's users, all that answer. Nothing is changed there."""
+    plan, answers = compile_plan(declarations, name), Answers()
+    answers.add(_of_source(declarations, plan))
+    answers.add(_of_approvers(declarations, name, layout))
+    return answers
+
+
+def _of_source(declarations: Declarations, plan: SyncPlan) -> Answers:
+    """What the source says of the tables, and then what the destinations say of them as they are there."""
+    answers, survey = Answers(), Survey(())
+    try:
+        source = registry.source(plan)
+        survey = source.survey([table.name for table in plan.tables])
+        answers.add(_of_tables(declarations, plan, survey))
+        answers.add(_of_problems(declarations, plan, source.preflight(survey.tables)))
+    except SeamlineError as exc:
+        answers.faults.append(declarations.source_fault(plan.source.name, _CONNECTION, exc.message, exc.hint))
+    for destination in plan.destinations:
+        answers.add(_of_destination(declarations, _with_definitions(plan, destination.name, survey), destination.name))
+    return answers
+
+
+def _of_tables(declarations: Declarations, plan: SyncPlan, survey: Survey) -> Answers:
+    answers = Answers()
+    try:
+        compile_plan(declarations, plan.sync, survey)
+    except DeclarationsInvalid as exc:
+        answers.faults += exc.faults
+    held = [table for one in plan.destinations for table in plan.held_by(one.name).tables]
+    if transformed := {table.name for table in held if table.transform}:
+        names = ", ".join(sorted(transformed))
+        answers.notes.append(
+            f"{plan.sync}: what the transforms of {names} make, preflight holds against the declaration"
+        )
+    return answers
+
+
+def _of_destination(declarations: Declarations, plan: SyncPlan, name: str) -> Answers:
+    try:
+        problems = registry.destination_problems(plan, name)
+    except SeamlineError as exc:
+        return Answers([declarations.destination_fault(name, _CONNECTION, exc.message, exc.hint)])
+    faults = [declarations.destination_fault(name, _CONNECTION, one.what, one.cure) for one in problems if one.is_fatal]
+    return Answers(faults, [f"{one.what}. {one.cure}" for one in problems if not one.is_fatal])
+
+
+def _of_problems(declarations: Declarations, plan: SyncPlan, problems: Sequence[Problem]) -> Answers:
+    """Those of a table stand at its place in the sync's file, others at the source's connection."""
+    places = {table: place for place, table in _places(declarations, plan)}
+    answers = Answers()
+    for one in problems:
+        if not one.is_fatal:
+            answers.notes.append(f"{one.what}. {one.cure}")
+        elif one.table in places:
+            answers.faults.append(declarations.fault(plan.sync, places[one.table], one.what, one.cure))
+        else:
+            answers.faults.append(declarations.source_fault(plan.source.name, _CONNECTION, one.what, one.cure))
+    return answers
+
+
+def _places(declarations: Declarations, plan: SyncPlan) -> Iterator[tuple[Path_, str]]:
+    """Where the sync's file names the tables that it carries, and what they are called in it."""
+    carried = [number for number, entry in enumerate(declarations.sync(plan.sync).tables) if entry.parked is None]
+    for number, table in zip(carried, plan.tables, strict=True):
+        yield ("tables", number), table.name
+
+
+def _with_definitions(plan: SyncPlan, destination: str, survey: Survey) -> SyncPlan:
+    """With those tables alone whose columns in the destination are known: what a transform makes only Spark knows."""
+    definitions = {table.name: table for table in survey.tables}
+    held = plan.held_by(destination)
+    tables = tuple(
+        replace(table, table=definitions[table.name])
+        for table in held.tables
+        if table.name in definitions and table.transform is None
+    )
+    return replace(held, tables=tables)
+
+
+def _of_approvers(declarations: Declarations, name: str, layout: Layout) -> Answers:
+    approvers = declarations.sync(name).reconcile.approvers
+    if not approvers:
+        return Answers()
+    users = known_users(layout)
+    if not users:
+        return Answers([], [f"{name}: Airflow's settings name no users, so its approvers were not looked up"])
+    unknown = [(number, one) for number, one in enumerate(approvers) if one not in users]
+    return Answers(
+        [
+            declarations.fault(
+                name, ("reconcile", "approvers", number), f"`{one}` is no user of Airflow", guess(one, sorted(users))
+            )
+            for number, one in unknown
+        ]
+    )

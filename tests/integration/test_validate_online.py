@@ -1,0 +1,140 @@
+"""`validate --online` asks real servers, and says of everything at once what they deny."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seamline.adapters.connections import Connection
+from seamline.cli.main import main
+from tests.integration.databases import postgres_database
+from tests.integration.known import destination_known_by_id
+from tests.integration.test_postgres_preflight import DATABASE, LOGINS, run
+from tests.integration.test_postgres_preflight import root as root
+from tests.unit.declared import DESTINATION
+
+SOURCE = f"""\
+source: {DATABASE}
+kind: postgres
+connection: {LOGINS.reader}
+capture_connection: {LOGINS.capture}
+marker_connection: {LOGINS.marker}
+database: {DATABASE}
+schema: core
+"""
+SYNC = f"""\
+sync: ledger
+source: {DATABASE}
+destinations: [warehouse]
+tables:
+  - account
+  - {{name: audit, business_date: {{column: at, as: instant}}}}
+nightly:
+  timezone: Asia/Shanghai
+reconcile:
+  control_totals:
+    - {{table: account, sum: balance}}
+  expectations: ledger
+  approvers: [approver]
+"""
+SUITE = """\
+expectations: ledger
+checks:
+  - {table: account, type: expect_column_values_to_be_unique, kwargs: {column: id}}
+  - {table: account, type: expect_compound_columns_to_be_unique, kwargs: {column_list: [id, balance]}}
+"""
+
+
+@pytest.fixture
+def folder(root: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Right declarations, of a source and a destination on which their owners have run the scripts."""
+    for name, text in {
+        f"sources/{DATABASE}": SOURCE,
+        "destinations/warehouse": f"{DESTINATION}writer_connection: warehouse_writer\n",
+        "syncs/ledger": SYNC,
+        "expectations/ledger": SUITE,
+    }.items():
+        file = tmp_path / f"{name}.yaml"
+        file.parent.mkdir(parents=True)
+        file.write_text(text, encoding="utf-8")
+    monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(tmp_path))
+    with postgres_database("validate_online_test") as publisher, destination_known_by_id(publisher, "warehouse"):
+        yield tmp_path
+
+
+def change(file: Path, *pairs: tuple[str, str]) -> None:
+    text = file.read_text(encoding="utf-8")
+    for before, after in pairs:
+        assert before in text
+        text = text.replace(before, after)
+    file.write_text(text, encoding="utf-8")
+
+
+def test_what_the_servers_confirm_is_right(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", "--online"]) == 0, capsys.readouterr().err
+    assert "syncs 1, suites 1, as the servers say too" in capsys.readouterr().out
+
+
+def test_everything_that_the_servers_deny_is_named_at_once_with_file_line_and_cure(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("CREATE TABLE core.rate (id int PRIMARY KEY, value float8)")
+    change(
+        folder / "syncs" / "ledger.yaml",
+        ("column: at", "column: att"),
+        ("  - account\n", "  - account\n  - acount\n  - rate\n"),
+        (
+            "sum: balance}",
+            "sum: balanse, by: [curency]}\n    - {table: rate, sum: value}\n    - {table: audit, sum: at}",
+        ),
+        ("[approver]", "[approver, aprover]"),
+    )
+    change(folder / "expectations" / "ledger.yaml", ("column: id", "column: ident"), ("[id, balance]", "[id, balanse]"))
+    assert main(["validate"]) == 0, "without servers nothing is wrong with it"
+    assert main(["validate", "--online"]) == 2
+    said = capsys.readouterr().err
+    for place, what in (
+        ('ledger.yaml:6  tables[1]: schema core: there is no table "acount"', "account"),
+        ("ledger.yaml:8  tables[3].business_date.column: table audit has no column `att`", "`at`?"),
+        ("ledger.yaml:13  reconcile.control_totals[0].sum: table account has no column `balanse`", "`balance`?"),
+        ("ledger.yaml:13  reconcile.control_totals[0].by[0]: table account has no column `curency`", "Known:"),
+        ("ledger.yaml:14  reconcile.control_totals[1].sum: column `value` is ", "Name another column"),
+        ("ledger.yaml:15  reconcile.control_totals[2].sum: column `at` is ", "Name another column"),
+        ("ledger.yaml:17  reconcile.approvers[1]: `aprover` is no user of Airflow", "Did you mean `approver`?"),
+        ("ledger.yaml:3  checks[0].kwargs.column: table account has no column `ident`", "Known: balance, id"),
+        ("ledger.yaml:4  checks[1].kwargs.column_list: table account has no column `balanse`", "`balance`?"),
+    ):
+        assert [line for line in said.splitlines() if place in line and what in line], f"{place}\n{said}"
+
+
+def test_a_server_that_does_not_answer_is_named_and_keeps_no_other_from_being_asked(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change(folder / "syncs" / "ledger.yaml", ("[approver]", "[nobody]"))
+    for connection_id, where in ((LOGINS.reader, "preflight_test.yaml:3"), ("warehouse", "warehouse.yaml:3")):
+        with monkeypatch.context() as away:
+            away.setenv(f"SEAMLINE_CONNECTION_{connection_id.upper()}", "postgres://x:y@127.0.0.1:1/x")
+            assert main(["validate", "--online"]) == 2
+            said = capsys.readouterr().err
+            assert "2 mistakes in the declarations" in said
+            assert f"{where}  connection: " in said and "`nobody` is no user of Airflow" in said
+            assert ":y@" not in said
+
+
+def test_a_right_that_is_missing_is_named_before_any_run_needs_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(f"REVOKE SELECT ON core.account FROM {LOGINS.capture}")
+    assert main(["validate", "--online"]) == 2
+    assert "SELECT" in capsys.readouterr().err
+
+
+def test_what_is_wrong_without_servers_hides_nothing_that_they_deny_of_another_sync(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change(folder / "syncs" / "ledger.yaml", ("sum: balance", "sum: balanse"))
+    (folder / "syncs" / "other.yaml").write_text("sync: other\n", encoding="utf-8")
+    assert main(["validate", "--online"]) == 2
+    said = capsys.readouterr().err
+    assert "other.yaml:1  source: is missing" in said
+    assert "table account has no column `balanse`" in said

@@ -1,0 +1,126 @@
+"""What servers deny is named at the place of the declaration that says it; real servers are asked in integration."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from seamline.cli import online
+from seamline.cli.main import main
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.errors import TransientError
+from seamline.ports import Problem, Survey
+from tests.unit.declared import SYNC, write_declarations
+
+ID = Column("id", Kind.INTEGER, "bigint", nullable=False)
+OTHERS = (
+    Column("booked_at", Kind.INSTANT, "timestamp"),
+    Column("amount", Kind.DECIMAL, "decimal(19,4)", precision=19, scale=4),
+    Column("currency", Kind.CHAR, "char(3)"),
+    Column("account_id", Kind.INTEGER, "bigint"),
+)
+TABLES = (Table("account", (ID,), ("id",)), Table("ledger_entry", (ID, *OTHERS), ("id",)))
+OF_TABLE = Problem("reader lacks SELECT on account", "run the script", table="account")
+OF_SERVER = Problem("log_bin is OFF", "switch it on")
+OF_NO_MATTER = Problem("the server is small", "give it memory", is_fatal=False)
+
+
+class Source:
+    """What the command asks of a source."""
+
+    def __init__(self, tables: Sequence[Table], problems: Sequence[Problem]) -> None:
+        self._tables, self._problems = tables, problems
+
+    def survey(self, _: Sequence[str]) -> Survey:
+        return Survey(tuple(self._tables))
+
+    def preflight(self, _: Sequence[Table]) -> Sequence[Problem]:
+        return self._problems
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(tmp_path))
+    answer(monkeypatch, TABLES)
+    return write_declarations(tmp_path)
+
+
+def answer(
+    monkeypatch: pytest.MonkeyPatch,
+    tables: Sequence[Table],
+    problems: Sequence[Problem] = (),
+    at_destination: Sequence[Problem] = (),
+) -> None:
+    monkeypatch.setattr(online.registry, "source", lambda _: Source(tables, problems))
+    monkeypatch.setattr(online.registry, "destination_problems", lambda *_: tuple(at_destination))
+
+
+def said_by(capsys: pytest.CaptureFixture[str]) -> str:
+    """Without the folder, and notes first."""
+    found = capsys.readouterr()
+    return found.out + found.err
+
+
+def test_what_nobody_denies_is_right(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", "--online"]) == 0
+    assert "suites 1, as the servers say too" in said_by(capsys)
+    assert main(["validate"]) == 0
+    assert "servers were not asked (--online asks them)" in said_by(capsys)
+
+
+def test_a_problem_of_a_table_stands_at_the_table_one_of_the_server_at_its_connection_and_a_warning_is_a_note(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer(monkeypatch, TABLES, (OF_TABLE, OF_SERVER, OF_NO_MATTER), (OF_SERVER, OF_NO_MATTER))
+    assert main(["validate", "--online"]) == 2
+    said = said_by(capsys)
+    assert "3 mistakes in the declarations" in said
+    assert "settlement.yaml:5  tables[0]: reader lacks SELECT on account. run the script" in said
+    assert "core_bank.yaml:3  connection: log_bin is OFF. switch it on" in said
+    assert "warehouse.yaml:3  connection: log_bin is OFF. switch it on" in said
+    assert said.count("note: the server is small. give it memory") == 1
+    answer(monkeypatch, TABLES, (OF_NO_MATTER,))
+    assert main(["validate", "--online"]) == 0, "a warning is no mistake"
+
+
+def test_a_source_that_is_away_keeps_neither_destination_nor_approver_from_being_looked_at(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def away(_: object) -> Source:
+        raise TransientError("core_bank does not answer", hint="start it")
+
+    answer(monkeypatch, (), (), (OF_SERVER,))
+    monkeypatch.setattr(online.registry, "source", away)
+    sync = SYNC.replace("reconcile:\n", "reconcile:\n  approvers: [aprover]\n")
+    write_declarations(folder, {"syncs/settlement.yaml": sync})
+    assert main(["validate", "--online"]) == 2
+    said = said_by(capsys)
+    assert "core_bank.yaml:3  connection: core_bank does not answer. start it" in said
+    assert "warehouse.yaml:3  connection: log_bin is OFF" in said
+    assert (
+        "settlement.yaml:10  reconcile.approvers[0]: `aprover` is no user of Airflow. Did you mean `approver`?" in said
+    )
+
+
+def test_what_two_syncs_have_in_common_is_said_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = "sync: other\nsource: core_bank\ndestinations: [archive]\ntables: [account]\n"
+    archive = "destination: archive\nkind: postgres\nconnection: archive\nschema: archive\n"
+    write_declarations(folder, {"syncs/other.yaml": other, "destinations/archive.yaml": archive})
+    answer(monkeypatch, TABLES, (OF_SERVER, OF_NO_MATTER))
+    assert main(["validate", "--online"]) == 2
+    said = said_by(capsys)
+    assert "1 mistake in the declarations" in said
+    assert said.count("note: ") == 1
+
+
+def test_a_sum_over_a_text_is_refused_by_the_source_and_not_without_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_declarations(
+        folder, {"syncs/settlement.yaml": SYNC.replace("sum: amount, by: [currency]}", "sum: currency}")}
+    )
+    assert main(["validate"]) == 0
+    assert main(["validate", "--online"]) == 2
+    assert "settlement.yaml:11  reconcile.control_totals[0].sum: column `currency` is char(3)" in said_by(capsys)
