@@ -1,18 +1,27 @@
 """What pages and `status` ask the platform database for."""
 
+import csv
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from seamline.cli import report
+from seamline.cli.main import main
 from seamline.domain.cut_state import Headline, of_live
 from seamline.domain.runs import Cut, Reconciliation, Scope
 from seamline.domain.verdict import Verdict
+from seamline.platform.database import Database
 from seamline.platform.reconciliations import Detail
 from seamline.platform.store import PlatformStore
+from tests.integration.platform_database import Server
 from tests.integration.test_platform import POSITION, reconciliation, start_run
 from tests.integration.test_platform import migrated as migrated
 from tests.integration.test_platform import server as server
 from tests.integration.test_platform import store as store
+from tests.unit.declared import write_declarations
 
 
 def saved(store: PlatformStore, run_id: str, scope: Scope, hour: int, **rest: Any) -> Reconciliation:
@@ -143,3 +152,24 @@ def test_a_report_is_read_as_far_as_it_is_shown_and_always_with_the_number_of_it
             store.live_reconciliations_after_cut("settlement", day, detail=detail),
         ):
             assert [(one.run_id, one.tables[0]) for one in found] == [(live.run_id, read)]
+
+
+def test_the_report_of_a_date_is_written_from_what_the_platform_keeps(
+    store: PlatformStore, server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    day = date(2026, 3, 1)
+    start_run(store, "first")
+    saved(store, "first", Scope.CUT, 1, business_date=day)
+    store.put_result("first", "expectations", {"verdict": "MATCH", "checked": 3, "failed": []})
+    monkeypatch.setattr(report.registry, "platform", lambda: PlatformStore(Database(server.open)))
+    monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(write_declarations(tmp_path)))
+    for kind in ("text", "md", "json", "csv", "xlsx", "pdf"):
+        file = tmp_path / f"report.{kind}"
+        command = ["report", "settlement", "--date", str(day), "--format", kind, "--output", str(file)]
+        assert main(command) == 1, "it is a break, and not published"
+        assert file.stat().st_size > 0
+    text = (tmp_path / "report.text").read_text()
+    assert text.startswith("BREAK  settlement, 2026-03-01\n")
+    assert "12.3400" in text and "-0.0100" in text, "a sum keeps its digits, and so does its difference"
+    (row, *_) = csv.DictReader((tmp_path / "report.csv").read_text().splitlines())
+    assert (row["source_sum"], row["destination_sum"], row["difference"]) == ("12.3400", "12.3300", "-0.0100")
