@@ -21,6 +21,7 @@ from seamline.kinds.source import Certifies, HidesSchemaChanges
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
 from seamline.platform.audit import PlatformAudit
 from seamline.platform.audit_anchor import write_anchor
+from seamline.platform.breaks import PlatformBreaks
 from seamline.platform.capture_registry import PlatformCaptureRegistry, PlatformPruningHolds
 from seamline.platform.database import Database
 from seamline.platform.driver_runs import PlatformDriverRuns
@@ -235,6 +236,10 @@ def anchor_audit() -> str:
             f"the log of acts cannot be anchored in {folder}: {exc.strerror}",
             hint="let this process write there, or name another folder by SEAMLINE_AUDIT_ANCHORS",
         ) from exc
+
+
+def breaks() -> PlatformBreaks:
+    return PlatformBreaks(Database())
 
 
 def director() -> PlatformStreamDirector:

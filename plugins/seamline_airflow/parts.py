@@ -22,6 +22,15 @@ def platform() -> Iterator[Any]:
 
 
 @contextmanager
+def breaks() -> Iterator[Any]:
+    """The PlatformBreaks."""
+    from seamline import registry
+
+    with closing(registry.breaks()) as opened:
+        yield opened
+
+
+@contextmanager
 def director() -> Iterator[Any]:
     """The PlatformStreamDirector."""
     from seamline import registry

@@ -7,6 +7,7 @@ from typing import Any
 from psycopg.rows import dict_row
 from psycopg.types.json import Json, Jsonb
 
+from seamline.domain.break_id import break_id
 from seamline.domain.errors import InvariantViolated
 from seamline.domain.runs import FAILURE, Reconciliation, Scope
 from seamline.domain.verdict import Break, ControlTotal, TableVerdict, Verdict
@@ -69,7 +70,7 @@ def not_made(run: Run, found: Sequence[Reconciliation]) -> tuple[Reconciliation,
 def insert(session: Session, reconciliation: Reconciliation) -> None:
     number = _insert_reconciliation(session, reconciliation)
     for ordinal, verdict in enumerate(reconciliation.tables):
-        _insert_table_verdict(session, number, ordinal, verdict)
+        _insert_table_verdict(session, reconciliation, number, ordinal, verdict)
 
 
 def _insert_reconciliation(session: Session, reconciliation: Reconciliation) -> int:
@@ -97,7 +98,9 @@ def _insert_reconciliation(session: Session, reconciliation: Reconciliation) -> 
     return int(row[0])
 
 
-def _insert_table_verdict(session: Session, number: int, ordinal: int, verdict: TableVerdict) -> None:
+def _insert_table_verdict(
+    session: Session, reconciliation: Reconciliation, number: int, ordinal: int, verdict: TableVerdict
+) -> None:
     session.execute(
         "insert into table_verdict values (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
         (
@@ -118,8 +121,17 @@ def _insert_table_verdict(session: Session, number: int, ordinal: int, verdict: 
         [_total_columns(number, ordinal, place, total) for place, total in enumerate(verdict.totals)],
     )
     cursor.executemany(
-        "insert into break values (%s, %s, %s, %s, %s, %s, %s, %s)",
-        [_break_columns(number, ordinal, place, found) for place, found in enumerate(verdict.breaks)],
+        "insert into break values (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        [
+            (
+                number,
+                ordinal,
+                place,
+                *_break_columns(found),
+                break_id(reconciliation.sync, reconciliation.destination, found),
+            )
+            for place, found in enumerate(verdict.breaks)
+        ],
     )
 
 
@@ -138,11 +150,11 @@ def _total_columns(number: int, table_ordinal: int, ordinal: int, total: Control
     )
 
 
-def _break_columns(number: int, table_ordinal: int, ordinal: int, found: Break) -> tuple[Any, ...]:
+def _break_columns(found: Break) -> tuple[Any, ...]:
     # `json`, not `jsonb`: a row's columns keep their order for the reader of the report.
     source = None if found.source is None else Json(found.source)
     destination = None if found.destination is None else Json(found.destination)
-    return number, table_ordinal, ordinal, found.table, found.type.value, found.key, source, destination
+    return found.table, found.type.value, found.key, source, destination
 
 
 def _read_table_verdicts(

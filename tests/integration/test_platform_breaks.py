@@ -1,0 +1,211 @@
+"""Rows that differ, as pages ask a real PostgreSQL for them: some of many, counted, followed over dates."""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+
+from seamline.domain.break_id import break_id
+from seamline.domain.runs import Reconciliation, Scope
+from seamline.domain.verdict import Break, BreakType, TableVerdict, Verdict
+from seamline.platform import migrate
+from seamline.platform.breaks import Amount, Compared, Count, Money, Order, Place, PlatformBreaks, Wanted, selection
+from seamline.platform.database import Database, Session
+from seamline.platform.store import PlatformStore
+from tests.integration.platform_database import Server
+from tests.integration.test_platform import empty as empty
+from tests.integration.test_platform import migrated as migrated
+from tests.integration.test_platform import reconciliation
+from tests.integration.test_platform import server as server
+from tests.integration.test_platform import store as store
+
+DAY = date(2026, 3, 1)
+AT = datetime(2026, 3, 2, tzinfo=UTC)
+MANY = 20_000
+
+
+@pytest.fixture
+def breaks(server: Server) -> Iterator[PlatformBreaks]:
+    with closing(PlatformBreaks(Database(server.open))) as opened:
+        yield opened
+
+
+def saved(store: PlatformStore, run_id: str, *tables: TableVerdict, days: int = 0) -> Compared:
+    """The cut of a date, so many days after the first, as it was compared."""
+    day, at = DAY + timedelta(days=days), AT + timedelta(days=days)
+    made = replace(reconciliation(), run_id=run_id, business_date=day, tables=tables, started_at=at, ended_at=at)
+    store.save_reconciliation(made)
+    return Compared(run_id, made.destination)
+
+
+def verdict(table: str, *found: Break) -> TableVerdict:
+    return TableVerdict(table, Verdict.BREAK, breaks=found, breaks_total=len(found))
+
+
+def one(table: str, key: str, kind: BreakType = BreakType.VALUE, **values: tuple[str | None, str | None]) -> Break:
+    """`values`: of each differing column what both sides hold."""
+    sides = [{name: pair[side] for name, pair in values.items()} for side in (0, 1)]
+    return Break(table, kind, key, sides[0] or {"a": "1"}, sides[1] or {"a": "2"})
+
+
+def test_pages_of_breaks_show_each_of_them_once_in_every_order(store: PlatformStore, breaks: PlatformBreaks) -> None:
+    kinds = list(BreakType)
+    tables = [
+        verdict(name, *(one(name, f'["{number * 7 % 30:02}"]', kinds[number % 6]) for number in range(30)))
+        for name in ("account", "payment")
+    ]
+    everything = [found for table in tables for found in table.breaks]
+    compared = saved(store, "r1", *tables)
+    for order, key in (
+        (Order.FOUND, lambda _: ()),
+        (Order.KEY, lambda found: found.key),
+        (Order.TYPE, lambda found: found.type.value),
+    ):
+        pages: list[list[Break]] = []
+        wanted = Wanted(order=order, limit=7)
+        while found := breaks.some(compared, wanted):
+            pages.append([each.found for each in found])
+            wanted = replace(wanted, after=found[-1].place)
+        assert [found for page in pages for found in page] == sorted(everything, key=key)
+        assert {len(page) for page in pages[:-1]} == {7}
+    assert breaks.some(replace(compared, run_id="another"), Wanted()) == ()
+
+
+def test_breaks_are_chosen_by_table_type_and_text_of_their_key(store: PlatformStore, breaks: PlatformBreaks) -> None:
+    keys = ("Ab_1", "ab%1", "abc1", "b!1")
+    compared = saved(
+        store,
+        "r1",
+        verdict("account", *(one("account", key) for key in keys)),
+        verdict("payment", one("payment", "ab_9", BreakType.MISSING)),
+    )
+    for wanted, found in (
+        (Wanted(text="B_"), ["Ab_1", "ab_9"]),
+        (Wanted(text="b%"), ["ab%1"]),
+        (Wanted(text="!"), ["b!1"]),
+        (Wanted(table="payment"), ["ab_9"]),
+        (Wanted(table="nothing"), []),
+        (Wanted(type=BreakType.VALUE, text="ab", order=Order.KEY), ["Ab_1", "ab%1", "abc1"]),
+        (Wanted(table="account", type=BreakType.MISSING), []),
+    ):
+        assert [each.found.key for each in breaks.some(compared, wanted)] == found, wanted
+    assert breaks.counts(compared) == (Count("account", BreakType.VALUE, 4), Count("payment", BreakType.MISSING, 1))
+
+
+def test_a_page_of_many_breaks_is_read_by_an_index_and_never_sorted(store: PlatformStore, server: Server) -> None:
+    saved(store, "r1", verdict("account", one("account", "first")), verdict("payment", one("payment", "p")))
+    with server.open() as session:
+        ((number,),) = session.execute("select reconciliation_id from reconciliation").fetchall()
+        session.execute(
+            "insert into break select reconciliation_id, table_ordinal, n, table_name, type, n::text, source_values,"
+            " destination_values, md5(n::text) from break, generate_series(1, %s) n where key = 'first'",
+            (MANY,),
+        )
+        session.execute("analyze break")
+        after = selected(session, number, Wanted(limit=100))[-1]
+        for wanted, index in (
+            (Wanted(), "break_pkey"),
+            (Wanted(table="account"), "break_pkey"),
+            (Wanted(order=Order.KEY), "break_by_key"),
+            (Wanted(order=Order.KEY, type=BreakType.VALUE, text="7"), "break_by_key"),
+            (Wanted(order=Order.TYPE), "break_by_type"),
+            (Wanted(type=BreakType.MISSING), "break_by_type"),
+        ):
+            for behind in (None, after):
+                plan = explained(session, number, replace(wanted, after=behind))
+                assert f"using {index} " in plan and "Sort" not in plan, f"{wanted}\n{plan}"
+        # The check sees what it is there for: an order that no index has.
+        with session.transaction(force_rollback=True):
+            session.execute("drop index break_by_key")
+            assert "Sort" in explained(session, number, Wanted(order=Order.KEY))
+
+
+def selected(session: Session, number: int, wanted: Wanted) -> list[Place]:
+    statement, arguments = selection(session, number, wanted)
+    cursor = session.execute(statement.replace("*", "table_ordinal, ordinal", 1).encode(), arguments)
+    return [Place(*row) for row in cursor]
+
+
+def explained(session: Session, number: int, wanted: Wanted) -> str:
+    statement, arguments = selection(session, number, wanted)
+    return "\n".join(line for (line,) in session.execute(f"explain {statement}".encode(), arguments))
+
+
+def test_amounts_of_breaks_are_summed_per_group_where_the_differing_columns_say_it(
+    store: PlatformStore, breaks: PlatformBreaks
+) -> None:
+    missing, unexpected, value = BreakType.MISSING, BreakType.UNEXPECTED, BreakType.VALUE
+    found = (
+        Break("account", missing, "1", {"amount": "10.25", "currency": "EUR"}, None),
+        Break("account", missing, "2", {"amount": "-4.00", "currency": "EUR"}, None),
+        Break("account", unexpected, "3", None, {"amount": "1", "currency": "USD"}),
+        Break("account", value, "4", {"amount": "1.00"}, {"amount": "1.01"}),
+        Break("account", value, "5", {"amount": "1.00"}, {"amount": "not a number"}),
+        Break("account", value, "6", {"owner": "a"}, {"owner": "b"}),
+        Break("account", value, "7", {"amount": None}, {"amount": "2"}),
+    )
+    compared = saved(store, "r1", verdict("account", *found), verdict("other", one("other", "1", amount=("9", "0"))))
+    assert breaks.amounts(compared, [Money("account", "amount", ("currency",))]) == (
+        Amount("account", missing, "amount", ("EUR",), 2, Decimal("-6.25"), Decimal("14.25")),
+        Amount("account", unexpected, "amount", ("USD",), 1, Decimal("1"), Decimal("1")),
+        Amount("account", value, "amount", None, 3, Decimal("1.01"), Decimal("3.01")),
+    )
+    (alone,) = breaks.amounts(compared, [Money("other", "amount")])
+    assert (alone.group, alone.net) == ((), Decimal("-9"))
+    assert breaks.amounts(compared, [Money("nothing", "amount"), Money("account", "nothing")]) == ()
+
+
+def test_a_break_is_followed_over_dates_by_its_identity(store: PlatformStore, breaks: PlatformBreaks) -> None:
+    stays = one("account", "stays")
+    for days, keys in enumerate((["stays", "goes"], ["goes"], ["stays", "comes"])):
+        saved(store, f"r{days}", verdict("account", *(one("account", key) for key in keys)), days=days)
+    store.save_reconciliation(
+        replace(
+            reconciliation(), run_id="live", scope=Scope.LIVE, tables=(verdict("account", stays),), started_at=AT,
+            ended_at=AT + timedelta(days=9),
+        )
+    )  # fmt: skip
+    newest, before = Compared("r2", "warehouse"), Compared("r1", "warehouse")
+    changes = breaks.changes(newest, before)
+    assert [each.found.key for each in changes.first_new] == ["stays", "comes"]
+    assert [each.found.key for each in changes.first_gone] == ["goes"]
+    assert (changes.new, changes.gone) == (2, 1)
+    identity = break_id("settlement", "warehouse", stays)
+    first, second = breaks.some(newest, Wanted())
+    assert (first.break_id, first.first_date, second.first_date) == (identity, DAY, DAY + timedelta(days=2))
+    history = breaks.history("settlement", identity)
+    assert [(each.run_id, each.scope) for each in history] == [
+        ("live", Scope.LIVE),
+        ("r2", Scope.CUT),
+        ("r0", Scope.CUT),
+    ]
+    assert {each.found.key for each in history} == {"stays"}
+    assert breaks.history("another", identity) == ()
+
+
+def test_breaks_that_an_older_version_has_kept_get_their_identity(empty: Server) -> None:
+    migrate.upgrade(empty.open, to="v0008")
+    kept = [Break("账户", BreakType.VALUE, json.dumps({"id": '😀"\\\n'}, ensure_ascii=False)), one("a", "x" * 9000)]
+    with empty.open() as session:
+        whole: Reconciliation = reconciliation()
+        session.execute(
+            "insert into reconciliation (run_id, sync, destination, scope, mode, verdict, started_at, ended_at,"
+            " evidence) values ('r', %s, %s, 'cut', '', 'BREAK', now(), now(), '{}')",
+            (whole.sync, whole.destination),
+        )
+        session.execute(
+            "insert into table_verdict select reconciliation_id, 0, 'a', 'BREAK', '', '', 1, 1, 2 from reconciliation"
+        )
+        for ordinal, found in enumerate(kept):
+            session.execute(
+                "insert into break select reconciliation_id, 0, %s, %s, %s, %s from reconciliation",
+                (ordinal, found.table, found.type.value, found.key),
+            )
+    migrate.upgrade(empty.open)
+    with empty.open() as session:
+        filled = [row[0] for row in session.execute("select break_id from break order by ordinal")]
+    assert filled == [break_id(whole.sync, whole.destination, found) for found in kept]
