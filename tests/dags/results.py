@@ -41,6 +41,7 @@ from seamline.platform.reconciliations import Detail, not_made
 from seamline.ports import StreamReport, WantedStream
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline_airflow import parts
+from tests.dags.stored_breaks import Breaks
 from tests.integration.known import destination_plan
 
 DATE = date(2026, 11, 19)
@@ -222,8 +223,15 @@ class Platform:
         newest = None if before else self.latest_run(sync, *kinds)
         return (*(not_made(newest, found) if newest else ()), *(_read(one, detail) for one in found))
 
-    def live_reconciliations_of(self, sync: str, run_id: str) -> tuple[Reconciliation, ...]:
-        return tuple(one for one in self.live_reconciliations(sync, 99) if one.run_id == run_id)
+    def reconciliations_of(
+        self, sync: str, run_id: str, *, detail: Detail = Detail.WHOLE
+    ) -> tuple[Reconciliation, ...]:
+        return tuple(_read(one, detail) for one in self.found if (one.sync, one.run_id) == (sync, run_id))
+
+    def live_reconciliations_of(
+        self, sync: str, run_id: str, *, detail: Detail = Detail.WHOLE
+    ) -> tuple[Reconciliation, ...]:
+        return tuple(one for one in self.live_reconciliations(sync, 99, detail=detail) if one.run_id == run_id)
 
     def live_reconciliations_after_cut(
         self, sync: str, business_date: date, *, detail: Detail = Detail.WHOLE
@@ -231,8 +239,10 @@ class Platform:
         live = self.live_reconciliations(sync, 1000, detail=detail)
         return tuple(one for one in live if one.business_date == business_date)
 
-    def live_reconciliations_named(self, sync: str, name: str) -> tuple[Reconciliation, ...]:
-        live = self.live_reconciliations(sync, 1000)
+    def live_reconciliations_named(
+        self, sync: str, name: str, *, detail: Detail = Detail.WHOLE
+    ) -> tuple[Reconciliation, ...]:
+        live = self.live_reconciliations(sync, 1000, detail=detail)
         return tuple(one for one in live if one.run_id.rpartition("/")[2].partition("~")[0] == name)
 
     def runs_named(self, sync: str, name: str) -> tuple[Run, ...]:
@@ -338,6 +348,11 @@ def use(monkeypatch: pytest.MonkeyPatch, made: Platform) -> Platform:
     def opened() -> Any:
         yield made
 
+    @contextmanager
+    def breaks() -> Any:
+        yield Breaks(made.found)
+
+    monkeypatch.setattr(parts, "breaks", breaks)
     monkeypatch.setattr(parts, "platform", opened)
     monkeypatch.setattr(parts, "director", opened)
     monkeypatch.setattr(parts, "anchor_audit", made.anchor_audit)

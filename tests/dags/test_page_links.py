@@ -46,6 +46,13 @@ def test_the_files_of_a_take_hold_that_take_only(signed_in: TestClient, platform
     for take in (results.RUN, second):
         asked = {"sync": "settlement", "business_date": str(results.DATE), "run": take}
         links = re.findall(r'href="(export[^"]+)"', signed_in.get("/page", params=asked).text)
-        in_json, in_csv = (signed_in.get(f"/{html.unescape(link)}") for link in links)
+        files = {link.partition("?")[0]: signed_in.get(f"/{html.unescape(link)}") for link in links}
+        assert {name: file.status_code for name, file in files.items()} == {
+            "export.xlsx": 200,
+            "export.pdf": 200,
+            "export.csv": 200,
+            "export.json": 200,
+        }
+        in_json, in_csv = files["export.json"], files["export.csv"]
         assert {one["run"] for one in in_json.json()} == {take}
         assert {row["run"] for row in csv.DictReader(io.StringIO(in_csv.text))} == {take}

@@ -252,10 +252,21 @@ class PlatformStore:
         newest = None if before else self.latest_run(sync, *kinds)
         return (*(reconciliations.not_made(newest, found) if newest else ()), *found)
 
-    def live_reconciliations_of(self, sync: str, run_id: str) -> tuple[Reconciliation, ...]:
+    def reconciliations_of(
+        self, sync: str, run_id: str, *, detail: Detail = Detail.WHOLE
+    ) -> tuple[Reconciliation, ...]:
+        """All of one run of the sync, by destination."""
+        return self._reconciliations(
+            "sync = %s and run_id = %s order by scope, destination", (sync, run_id), detail=detail
+        )
+
+    def live_reconciliations_of(
+        self, sync: str, run_id: str, *, detail: Detail = Detail.WHOLE
+    ) -> tuple[Reconciliation, ...]:
         """Those of one run of the sync."""
-        found = self._reconciliations("sync = %s and run_id = %s and scope = 'live'", (sync, run_id))
-        return found or tuple(one for one in self.live_reconciliations(sync, 1) if one.run_id == run_id)
+        found = self._reconciliations("sync = %s and run_id = %s and scope = 'live'", (sync, run_id), detail=detail)
+        newest = () if found else self.live_reconciliations(sync, 1, detail=detail)
+        return found or tuple(one for one in newest if one.run_id == run_id)
 
     def live_reconciliations_after_cut(
         self, sync: str, business_date: date, *, detail: Detail = Detail.WHOLE
@@ -267,11 +278,15 @@ class PlatformStore:
             detail=detail,
         )
 
-    def live_reconciliations_named(self, sync: str, name: str) -> tuple[Reconciliation, ...]:
+    def live_reconciliations_named(
+        self, sync: str, name: str, *, detail: Detail = Detail.WHOLE
+    ) -> tuple[Reconciliation, ...]:
         """Comparisons of the live tables by runs of this name, as `runs_named` takes it; the newest first. The runs
         themselves may be gone."""
         return self._reconciliations(
-            f"sync = %(sync)s and scope = 'live' and {_NAMED} order by started_at desc", {"sync": sync, "name": name}
+            f"sync = %(sync)s and scope = 'live' and {_NAMED} order by started_at desc",
+            {"sync": sync, "name": name},
+            detail=detail,
         )
 
     def newest_evidence(

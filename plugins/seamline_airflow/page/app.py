@@ -23,7 +23,7 @@ from seamline.platform.reconciliations import Detail
 from seamline.report import documents, lines
 from seamline.report.printed import to_pdf
 from seamline.report.spreadsheet import to_xlsx
-from seamline_airflow.page import access, exports, overview, reports
+from seamline_airflow.page import access, break_pages, date_report, exports, overview, reports
 from seamline_airflow.page.rendering import Visit, airflow_of, page_of, render, text_of, visit_of
 
 _HEADERS = {
@@ -41,6 +41,7 @@ OptionalSync = Annotated[str, Query(pattern=rf"{_NAME}|^$")]
 
 # No interactive documentation: it would load scripts from elsewhere, and every route must be one of those below.
 app = FastAPI(title="Seamline", dependencies=access.SIGNED_IN, docs_url=None, redoc_url=None, openapi_url=None)
+app.include_router(break_pages.pages)
 
 
 @app.middleware("http")
@@ -48,6 +49,10 @@ async def _guarded(request: Request, call_next: Callable[[Request], Awaitable[Re
     response = await call_next(request)
     for name, value in _HEADERS.items():
         response.headers[name] = value
+    if request.url.path.endswith("/breaks"):
+        # Its filter is a form, which asks for the page again.
+        policy = _HEADERS["Content-Security-Policy"]
+        response.headers["Content-Security-Policy"] = policy.replace("form-action 'none'", "form-action 'self'")
     return response
 
 
@@ -95,7 +100,7 @@ def page(
     if report.is_unknown:
         return HTMLResponse(render("no_sync.html", visit, what=f"There is no sync {sync}."), status_code=404)
     if run:
-        return render("live.html", visit, report=report, run=run, shown=reports.live_of(sync, run))
+        return render("live.html", visit, report=report, run=run, shown=date_report.live_of(sync, run))
     return render(
         "sync.html",
         visit,
@@ -145,18 +150,7 @@ def export_pdf(user: access.User, sync: SyncName, business_date: date | None = N
 
 
 def _date_page(visit: Visit, sync: str, day: date, run: str) -> str:
-    report, takes = reports.read_sync(sync), reports.takes(sync, day)
-    chosen = run or (takes[0].run_id if takes else "")
-    return render(
-        "date.html",
-        visit,
-        report=report,
-        day=day,
-        takes=takes,
-        chosen=chosen,
-        shown=[one for one in takes if one.run_id == chosen],
-        caused=reports.caused_by(sync, day),
-    )
+    return render("date.html", visit, seen=date_report.of_date(sync, day, run))
 
 
 def _run_page(visit: Visit, dag_id: str, run_id: str) -> str:
@@ -164,7 +158,7 @@ def _run_page(visit: Visit, dag_id: str, run_id: str) -> str:
     if not re.match(_NAME, sync) or kind not in DAG_KINDS:
         return render("no_sync.html", visit, what=f"{dag_id} is not a DAG of a sync.")
     access.require(visit.user, sync)
-    return render("run.html", visit, report=reports.read_sync(sync), run_id=run_id, left=reports.of_run(sync, run_id))
+    return render("run.html", visit, sync=sync, run_id=run_id, left=date_report.of_run(sync, run_id))
 
 
 def _exported(user: Any, sync: str, day: date | None, run: str) -> tuple[Sequence[CutState], Sequence[Reconciliation]]:

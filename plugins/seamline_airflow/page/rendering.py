@@ -1,5 +1,6 @@
 """How a page becomes HTML: the templates, what they may call, and who looks from where."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, tzinfo
 from decimal import Decimal
@@ -11,11 +12,18 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.cut_state import check_in_words, of_live
 from seamline.domain.date_before import late_in_words
+from seamline.domain.differences import of_sums
 from seamline.domain.self_test import self_test_in_words
-from seamline.domain.verdict import nothing_compared
+from seamline.domain.verdict import Break, nothing_compared
 from seamline.sync.shown_order import by_run
 from seamline_airflow.page import access, reports
+from seamline_airflow.page.differing import Pair, pairs
 from seamline_airflow.page.mount import URL_PREFIX
+
+_MODES = {
+    "read": "read: the destination holds what was read of the source at that position",
+    "barrier": "barrier: the stream was held while both sides stood at that position",
+}
 
 PAGES = Environment(
     loader=PackageLoader("seamline_airflow.page"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
@@ -28,6 +36,24 @@ def _grouped(value: int | Decimal | None) -> str:
 
 def _moment(value: datetime | None, zone: tzinfo) -> str:
     return moment_in_words(value, zone) if value else "–"
+
+
+def _signed(value: int | Decimal | None) -> str:
+    """A difference; – where there is no number."""
+    return "–" if value is None else "0" if value == 0 else f"{value:+,}"
+
+
+def _group(values: Sequence[str]) -> str:
+    return " / ".join(values) or "all"
+
+
+def _pairs(found: Break) -> list[Pair]:
+    return pairs(found.source, found.destination)
+
+
+def _mode(mode: str) -> str:
+    """How both sides came to stand at one position."""
+    return _MODES.get(mode, mode)
 
 
 def _weekday(day: date) -> str:
@@ -48,8 +74,12 @@ PAGES.filters.update(
     check=check_in_words,
     airflow=reports.airflow_path,
     comparing=reports.comparing_task,
+    pairs=_pairs,
+    difference=of_sums,
+    signed=_signed,
+    of_group=_group,
+    mode=_mode,
 )
-PAGES.globals.update(breaks_max=reports.BREAKS_MAX)
 
 
 @dataclass(frozen=True, slots=True)

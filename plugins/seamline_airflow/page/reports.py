@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from seamline import settings
 from seamline.domain.cut_state import CutState, newest_of_live
 from seamline.domain.ledger import StreamId
-from seamline.domain.runs import FAILURE, Reconciliation, RunKind
+from seamline.domain.runs import Reconciliation, RunKind
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.kinds.found import sink_kind
 from seamline.platform.reconciliations import Detail
@@ -25,7 +25,6 @@ from seamline_airflow.stream_health import Look, look
 DATES_PER_PAGE = 31
 DATES_EXPORTED = 366
 LIVE_SHOWN = headline.COMPARISONS
-BREAKS_MAX = 200
 NOT_ONBOARDED = "not onboarded"
 
 
@@ -59,15 +58,6 @@ class SyncReport:
 
     def newest_live(self) -> list[Reconciliation]:
         return by_destination(newest_of_live(self.live), self.destinations)
-
-
-@dataclass(frozen=True, slots=True)
-class RunReport:
-    """What one run of Airflow left: states of its cut, or comparisons of live tables, and the failure that ended it."""
-
-    cuts: tuple[CutState, ...] = ()
-    live: tuple[Reconciliation, ...] = ()
-    failures: tuple[dict[str, Any], ...] = ()
 
 
 def syncs() -> list[str]:
@@ -137,34 +127,6 @@ def takes(sync: str, day: date) -> tuple[CutState, ...]:
     """Every take of the date, the newest first."""
     with parts.platform() as store:
         return tuple(by_run(store.takes(sync, day), destinations_of(sync)))
-
-
-def of_run(sync: str, airflow_run: str) -> RunReport:
-    """What one Airflow run left; the run's id is the last part of ours."""
-    with parts.platform() as store:
-        mine = store.runs_named(sync, airflow_run)
-        days = dict.fromkeys(run.business_date for run in mine if run.kind is RunKind.NIGHTLY and run.business_date)
-        ids, declared = {run.run_id for run in mine}, destinations_of(sync)
-        cuts = [state for day in days for state in store.takes(sync, day) if state.run_id in ids]
-        return RunReport(
-            cuts=tuple(by_run(cuts, declared)),
-            live=tuple(by_run(store.live_reconciliations_named(sync, airflow_run), declared)),
-            failures=tuple(run.result[FAILURE] for run in mine if run.result.get(FAILURE)),
-        )
-
-
-def live_of(sync: str, run_id: str) -> tuple[Reconciliation, ...]:
-    """The comparisons of live tables of one run of the sync."""
-    with parts.platform() as store:
-        return tuple(by_run(store.live_reconciliations_of(sync, run_id), destinations_of(sync)))
-
-
-def caused_by(sync: str, day: date) -> tuple[Reconciliation, ...]:
-    """Comparisons of the live tables that followed a cut of the date, without totals and breaks. They are about their
-    own moment, not about it."""
-    with parts.platform() as store:
-        found = store.live_reconciliations_after_cut(sync, day, detail=Detail.VERDICTS)
-        return tuple(by_run(found, destinations_of(sync)))
 
 
 def airflow_path(run_id: str, task: str = "") -> str:

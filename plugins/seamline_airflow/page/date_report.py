@@ -1,0 +1,238 @@
+"""The report of a comparison as a person reads it: what differs in which currency, by kind, and since the take before.
+Values only, no HTML."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from seamline.domain import differences
+from seamline.domain.cut_state import CutState
+from seamline.domain.differences import GroupDifference
+from seamline.domain.errors import Refused
+from seamline.domain.runs import FAILURE, Reconciliation, RunKind
+from seamline.domain.verdict import ControlTotal
+from seamline.plan.model import SyncPlan
+from seamline.platform.breaks import Amount, Changes, Compared, Count, Money, StoredBreak, Wanted
+from seamline.platform.reconciliations import Detail
+from seamline.sync.shown_order import by_run
+from seamline_airflow import parts
+from seamline_airflow.page.reports import destinations_of, levels_of
+
+# So many of the breaks of a table stand in its report; all of them are a link away.
+BREAKS_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One comparison with its detail. `first`: of each table with breaks the first of them. `level`: what
+    readers may rely on in the destination, "" where that is not declared any more."""
+
+    found: Reconciliation
+    counts: tuple[Count, ...] = ()
+    amounts: tuple[Amount, ...] = ()
+    first: Mapping[str, tuple[StoredBreak, ...]] = field(default_factory=dict)
+    level: str = ""
+
+    @property
+    def totals(self) -> list[ControlTotal]:
+        return [total for table in self.found.tables for total in table.totals]
+
+    @property
+    def exposure(self) -> list[GroupDifference]:
+        """Of each group, as a currency, whose totals differ."""
+        return [one for one in differences.by_group(self.totals) if one.unequal]
+
+    def amounts_of(self, count: Count) -> list[Amount]:
+        return [one for one in self.amounts if (one.table, one.type) == (count.table, count.type)]
+
+    @property
+    def not_listed(self) -> dict[str, int]:
+        """Of tables with more breaks than the comparison has listed, how many it has not."""
+        listed: dict[str, int] = {}
+        for count in self.counts:
+            listed[count.table] = listed.get(count.table, 0) + count.breaks
+        hidden = {table.table: table.breaks_total - listed.get(table.table, 0) for table in self.found.tables}
+        return {table: number for table, number in hidden.items() if number > 0}
+
+
+@dataclass(frozen=True, slots=True)
+class SinceBefore:
+    """What differs between a take and the one before it in the same destination. `totals`: before and now, of those
+    whose sides are others than they were."""
+
+    before: CutState
+    now: CutState
+    breaks: Changes
+    totals: tuple[tuple[ControlTotal, ControlTotal], ...]
+
+    @property
+    def is_same(self) -> bool:
+        is_as_before = self.before.shown is self.now.shown and not self.totals
+        return is_as_before and not self.breaks.new and not self.breaks.gone
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """One take of a cut in one destination."""
+
+    state: CutState
+    report: Report | None = None
+    since: SinceBefore | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DateReport:
+    """`takes`: all of the date, the newest first; `shown`: those of the chosen run."""
+
+    sync: str
+    day: date
+    zone: ZoneInfo
+    takes: tuple[CutState, ...]
+    chosen: str
+    shown: tuple[Take, ...]
+    caused: tuple[Reconciliation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """What one run of Airflow left: states of its cut, or comparisons of live tables, and the failure that ended it."""
+
+    zone: ZoneInfo
+    cuts: tuple[Take, ...] = ()
+    live: tuple[Report, ...] = ()
+    failures: tuple[dict[str, Any], ...] = ()
+
+
+def of_date(sync: str, day: date, run: str) -> DateReport:
+    """The take of `run`, or the newest one of the date."""
+    declared = destinations_of(sync)
+    with _Reader() as read:
+        takes = tuple(by_run(read.store.takes(sync, day, detail=Detail.TOTALS), declared))
+        chosen = run or (takes[0].run_id if takes else "")
+        caused = read.store.live_reconciliations_after_cut(sync, day, detail=Detail.VERDICTS)
+        return DateReport(
+            sync=sync,
+            day=day,
+            zone=ZoneInfo(read.store.timezone(sync)),
+            takes=takes,
+            chosen=chosen,
+            shown=tuple(read.take(one, takes) for one in takes if one.run_id == chosen),
+            caused=tuple(by_run(caused, declared)),
+        )
+
+
+def of_run(sync: str, airflow_run: str) -> RunReport:
+    """What one Airflow run left; the run's id is the last part of ours."""
+    declared = destinations_of(sync)
+    with _Reader() as read:
+        mine = read.store.runs_named(sync, airflow_run)
+        days = dict.fromkeys(run.business_date for run in mine if run.kind is RunKind.NIGHTLY and run.business_date)
+        ids, of_days = {run.run_id for run in mine}, {}
+        for day in days:
+            of_days[day] = read.store.takes(sync, day, detail=Detail.TOTALS)
+        cuts = by_run((state for takes in of_days.values() for state in takes if state.run_id in ids), declared)
+        live = by_run(read.store.live_reconciliations_named(sync, airflow_run, detail=Detail.TOTALS), declared)
+        return RunReport(
+            zone=ZoneInfo(read.store.timezone(sync)),
+            cuts=tuple(read.take(one, of_days[one.business_date]) for one in cuts),
+            live=tuple(read.report(one) for one in live),
+            failures=tuple(run.result[FAILURE] for run in mine if run.result.get(FAILURE)),
+        )
+
+
+def live_of(sync: str, run_id: str) -> tuple[Report, ...]:
+    """The comparisons of live tables of one run of the sync."""
+    with _Reader() as read:
+        found = read.store.live_reconciliations_of(sync, run_id, detail=Detail.TOTALS)
+        return tuple(read.report(one) for one in by_run(found, destinations_of(sync)))
+
+
+class _Reader:
+    """Store and breaks, open at the same time."""
+
+    def __init__(self) -> None:
+        self._ends = ExitStack()
+
+    def __enter__(self) -> "_Reader":
+        self.store = self._ends.enter_context(parts.platform())
+        self.breaks = self._ends.enter_context(parts.breaks())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.close()
+
+    def take(self, state: CutState, takes: Sequence[CutState]) -> Take:
+        return Take(state, self.report(state.found) if state.found else None, self._since(state, takes))
+
+    def report(self, found: Reconciliation) -> Report:
+        compared, plan = compared_as(found), self._plan(found.run_id)
+        made = Report(found, level=levels_of(found.sync).get(found.destination, ""))
+        broken = [table for table in found.tables if table.breaks_total]
+        if not broken:
+            return made
+        amounts = self.breaks.amounts(compared, _money(plan, made.totals))
+        return replace(
+            made,
+            counts=self.breaks.counts(compared),
+            amounts=tuple(_with_group(one, made.totals) for one in amounts),
+            first={
+                table.table: self.breaks.some(compared, Wanted(table=table.table, limit=BREAKS_SHOWN))
+                for table in broken
+            },
+        )
+
+    def _plan(self, run_id: str) -> SyncPlan | None:
+        try:
+            plan: SyncPlan = self.store.run(run_id).plan
+        except Refused:
+            return None  # it has expired
+        return plan
+
+    def _since(self, state: CutState, takes: Sequence[CutState]) -> SinceBefore | None:
+        mine = [one for one in takes if one.destination == state.destination]
+        earlier = mine[mine.index(state) + 1 :] if state in mine else []
+        before = next((one for one in earlier if one.found), None)
+        if state.found is None or before is None or before.found is None:
+            return None
+        changes = self.breaks.changes(compared_as(state.found), compared_as(before.found))
+        return SinceBefore(before, state, changes, _changed(before.found, state.found))
+
+
+def compared_as(found: Reconciliation) -> Compared:
+    return Compared(found.run_id, found.destination, found.scope)
+
+
+def _changed(before: Reconciliation, now: Reconciliation) -> tuple[tuple[ControlTotal, ControlTotal], ...]:
+    def named(found: Reconciliation) -> dict[tuple[str, str, tuple[str, ...]], ControlTotal]:
+        totals = (total for table in found.tables for total in table.totals)
+        return {(total.table, total.column, total.group): total for total in totals}
+
+    old, new = named(before), named(now)
+    pairs = ((_or_nothing(old, name), _or_nothing(new, name)) for name in dict.fromkeys([*old, *new]))
+    return tuple(pair for pair in pairs if pair[0] != pair[1])
+
+
+def _or_nothing(
+    totals: Mapping[tuple[str, str, tuple[str, ...]], ControlTotal], name: tuple[str, str, tuple[str, ...]]
+) -> ControlTotal:
+    """A group that was not there has no rows."""
+    return totals.get(name) or ControlTotal(*name, source_rows=0, destination_rows=0)
+
+
+def _money(plan: SyncPlan | None, totals: Iterable[ControlTotal]) -> list[Money]:
+    """What is summed as a control total. Where the run has gone the columns of its groups are not known."""
+    if plan is not None and plan.reconcile is not None:
+        return [Money(one.table, one.column, one.by) for one in plan.reconcile.control_totals if one.column]
+    columns = dict.fromkeys((total.table, total.column) for total in totals if total.column)
+    return [Money(table, column, ("",)) for table, column in columns]
+
+
+def _with_group(amount: Amount, totals: Iterable[ControlTotal]) -> Amount:
+    """Where all of a column's totals are of one group, its breaks are too."""
+    if amount.group is not None:
+        return amount
+    groups = {one.group for one in totals if (one.table, one.column) == (amount.table, amount.column)}
+    return replace(amount, group=groups.pop()) if len(groups) == 1 else amount

@@ -1,0 +1,140 @@
+"""The report of a date: what differs in which currency, which breaks of which kind, and what changed since before."""
+
+import re
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from fastapi.testclient import TestClient
+
+from seamline.domain.runs import Scope
+from seamline.domain.verdict import Break, BreakType, ControlTotal, Verdict
+from seamline_airflow.page import date_report
+from tests.dags import results
+from tests.dags.test_page import date_page
+from tests.dags.test_page import platform as platform
+from tests.dags.test_page import signed_in as signed_in
+
+EUR, USD = ("EUR",), ("USD",)
+
+
+def total(group: tuple[str, ...], source: str, destination: str, column: str = "amount") -> ControlTotal:
+    return ControlTotal("ledger_entry", column, group, 3, 3, Decimal(source), Decimal(destination))
+
+
+def cells(text: str, heading: str) -> list[list[str]]:
+    """The rows of the table below a heading, as texts, without the head."""
+    table = text.partition(f"<h3>{heading}")[2].partition("</table>")[0]
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in table.split("<tr")]
+    return [[re.sub(r"<[^>]+>|\s+", " ", cell).strip() for cell in row] for row in rows if row]
+
+
+def test_totals_show_their_difference_and_what_differs_is_summed_per_group(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    totals = (total(EUR, "10.00", "7.50"), total(EUR, "1", "2", "fee"), total(USD, "5", "5"), total((), "8", "8.25"))
+    platform.found = [results.reconciliation(results.table("ledger_entry", Verdict.BREAK, totals=totals))]
+    text = date_page(signed_in)
+    assert [row[-1] for row in cells(text, "Control totals")] == ["-2.50", "+1", "0", "+0.25"]
+    assert cells(text, "Exposure") == [["all", "1", "0", "+0.25", "0.25"], ["EUR", "2", "0", "-1.50", "3.50"]]
+    assert text.count('<td class="n differs">-2.50</td>') == 1
+    assert text.index("Exposure") < text.index("Completeness") < text.index("Control totals")
+    platform.found = [results.clean()]
+    assert "Exposure" not in date_page(signed_in)
+
+
+def test_the_header_says_level_and_mode_and_codes_stand_behind_the_money(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    platform.found = [replace(results.clean(), evidence={"config_hash": "c0ffee", "digest": "cdg1"})]
+    text = date_page(signed_in)
+    first = text.index("one commit moves all tables of the sync and the ledger")
+    assert first < text.index("read: the destination holds") + 200
+    for code in ("0-7-100", "c0ffee", "cdg1"):
+        assert text.index("Control totals") < text.index(code)
+
+
+def test_breaks_are_counted_by_kind_with_what_they_differ_by_in_each_currency(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    missing = Break("ledger_entry", BreakType.MISSING, "1", {"amount": "10.00", "currency": "EUR"}, None)
+    value = Break("ledger_entry", BreakType.VALUE, "2", {"amount": "5"}, {"amount": "7"})
+    table = results.table(
+        "ledger_entry",
+        Verdict.BREAK,
+        breaks=(missing, value),
+        breaks_total=9,
+        totals=(total(EUR, "15", "7"), total(USD, "1", "1")),
+    )
+    platform.found = [results.reconciliation(table)]
+    rows = cells(date_page(signed_in), "Breaks by kind")
+    assert rows == [
+        ["ledger_entry", "missing", "1", "amount", "EUR", "1", "-10.00", "10.00"],
+        ["ledger_entry", "value", "1", "amount", "several, see the control totals", "1", "–", "–"],
+        ["ledger_entry", "found, and not listed", "7", ""],
+    ]
+    # Where all totals are of one group its breaks are too.
+    platform.found = [results.reconciliation(replace(table, totals=table.totals[:1]))]
+    assert cells(date_page(signed_in), "Breaks by kind")[1][4:] == ["EUR", "1", "+2", "2"]
+
+
+def test_a_take_says_what_has_changed_since_the_one_before_it(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    second = f"{results.RUN}~2"
+    stays, goes, comes = (Break("ledger_entry", BreakType.VALUE, key, {"a": "1"}, {"a": "2"}) for key in "abc")
+
+    def found(run_id: str, verdict: Verdict, totals: ControlTotal, *breaks: Break) -> None:
+        table = results.table("ledger_entry", verdict, breaks=breaks, breaks_total=len(breaks), totals=(totals,))
+        platform.found.append(results.reconciliation(table, run_id=run_id))
+
+    platform.found = []
+    found(results.RUN, Verdict.BREAK, total(EUR, "10.00", "7.50"), stays, goes)
+    found(second, Verdict.BREAK, total(EUR, "10.00", "10.00"), stays, comes)
+    platform.runs[second] = replace(results.published(), run_id=second)
+    text = date_page(signed_in).partition("Since the take before")[2].partition("</ul>")[0]
+    assert "destination 7.50 → 10.00 (0 rows)" in text
+    assert "breaks: 1 gone, 1 new" in text
+    assert re.findall(r"(gone|new): ledger_entry, value, .*<code>(.)</code>", text) == [("gone", "b"), ("new", "c")]
+    assert "verdict:" not in text
+    first = signed_in.get("/page", params={"sync": "settlement", "business_date": results.DATE, "run": results.RUN})
+    assert "Since the take before" not in first.text
+    found(f"{results.RUN}~3", Verdict.BREAK, total(EUR, "10.00", "10.00"), stays, comes)
+    platform.runs[f"{results.RUN}~3"] = replace(results.published(), run_id=f"{results.RUN}~3")
+    assert "The same verdict, totals and breaks" in date_page(signed_in)
+
+
+def test_a_report_shows_the_first_breaks_of_a_table_and_leads_to_all_of_them(
+    signed_in: TestClient, platform: results.Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(date_report, "BREAKS_SHOWN", 2)
+    breaks = tuple(Break("account", BreakType.VALUE, f"key-{key}", {"a": "1"}, {"a": "2"}) for key in range(3))
+    for scope, path in (
+        (Scope.CUT, f"/page?sync=settlement&business_date={results.DATE}"),
+        (Scope.CUT, "/page?dag_id=settlement__nightly&run_id=manual__1"),
+        (Scope.LIVE, f"/page?sync=settlement&run={results.RUN}"),
+    ):
+        table = results.table("account", Verdict.BREAK, breaks=breaks, breaks_total=3)
+        platform.found = [results.reconciliation(table, scope=scope)]
+        text = signed_in.get(path).text
+        assert "key-1" in text and "key-2" not in text
+        link = re.search(r'href="(breaks[^"]+)">all breaks of account', text)
+        whole = signed_in.get(f"/{link.group(1)}".replace("&amp;", "&")).text  # type: ignore[union-attr]
+        assert "key-2" in whole
+
+
+def test_a_comparison_whose_run_has_expired_still_has_its_report(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    table = results.table(
+        "ledger_entry",
+        Verdict.BREAK,
+        totals=(total(EUR, "1", "2"),),
+        breaks=(Break("ledger_entry", BreakType.VALUE, "k", {"amount": "1"}, {"amount": "2"}),),
+    )
+    moment = results.clean().started_at + timedelta(days=500)
+    platform.found = [results.reconciliation(table, scope=Scope.LIVE, run_id="gone/reconcile/-/x", started_at=moment)]
+    text = signed_in.get("/page?sync=settlement&run=gone/reconcile/-/x").text
+    assert cells(text, "Breaks by kind")[0][3:] == ["amount", "EUR", "1", "+1", "1"]
+    assert "<dt>level" not in text
