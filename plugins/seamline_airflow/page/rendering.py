@@ -15,6 +15,7 @@ from seamline.domain.date_before import late_in_words
 from seamline.domain.differences import of_sums
 from seamline.domain.self_test import self_test_in_words
 from seamline.domain.verdict import Break, nothing_compared
+from seamline.platform.breaks import CHANGES_NAMED
 from seamline.sync.shown_order import by_run
 from seamline_airflow.page import access, reports
 from seamline_airflow.page.differing import Pair, pairs
@@ -80,6 +81,7 @@ PAGES.filters.update(
     of_group=_group,
     mode=_mode,
 )
+PAGES.globals.update(changes_max=CHANGES_NAMED)
 
 
 @dataclass(frozen=True, slots=True)
