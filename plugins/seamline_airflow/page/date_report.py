@@ -23,27 +23,34 @@ from seamline_airflow.page.reports import destinations_of, levels_of
 
 # So many of the breaks of a table stand in its report; all of them are a link away.
 BREAKS_SHOWN = 5
+# A group that no row says.
+_UNKNOWN = ("",)
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One comparison with its detail. `first`: of each table with breaks the first of them. `level`: what
-    readers may rely on in the destination, "" where that is not declared any more."""
+    """One comparison with its detail. `first`: of each table with breaks the first of them."""
 
     found: Reconciliation
     counts: tuple[Count, ...] = ()
     amounts: tuple[Amount, ...] = ()
     first: Mapping[str, tuple[StoredBreak, ...]] = field(default_factory=dict)
-    level: str = ""
 
     @property
     def totals(self) -> list[ControlTotal]:
         return [total for table in self.found.tables for total in table.totals]
 
     @property
-    def exposure(self) -> list[GroupDifference]:
-        """Of each group, as a currency, whose totals differ."""
-        return [one for one in differences.by_group(self.totals) if one.unequal]
+    def exposure(self) -> list[tuple[str, GroupDifference]]:
+        """By column each group, as a currency, whose totals differ. Different columns are never added to each other:
+        one may be an amount and another a number of accounts."""
+        columns = dict.fromkeys(total.column for total in self.totals if total.column)
+        return [
+            (column, one)
+            for column in columns
+            for one in differences.by_group(total for total in self.totals if total.column == column)
+            if one.unequal
+        ]
 
     def amounts_of(self, count: Count) -> list[Amount]:
         return [one for one in self.amounts if (one.table, one.type) == (count.table, count.type)]
@@ -76,9 +83,11 @@ class SinceBefore:
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """One take of a cut in one destination."""
+    """One take of a cut in one destination. `level`: what readers may rely on there, "" where it is not declared any
+    more."""
 
     state: CutState
+    level: str
     report: Report | None = None
     since: SinceBefore | None = None
 
@@ -165,11 +174,16 @@ class _Reader:
         self._ends.close()
 
     def take(self, state: CutState, takes: Sequence[CutState]) -> Take:
-        return Take(state, self.report(state.found) if state.found else None, self._since(state, takes))
+        return Take(
+            state,
+            level=levels_of(state.sync).get(state.destination, ""),
+            report=self.report(state.found) if state.found else None,
+            since=self._since(state, takes),
+        )
 
     def report(self, found: Reconciliation) -> Report:
         compared, plan = compared_as(found), self._plan(found.run_id)
-        made = Report(found, level=levels_of(found.sync).get(found.destination, ""))
+        made = Report(found)
         broken = [table for table in found.tables if table.breaks_total]
         if not broken:
             return made
@@ -224,10 +238,9 @@ def _or_nothing(
 
 def _money(plan: SyncPlan | None, totals: Iterable[ControlTotal]) -> list[Money]:
     """What is summed as a control total. Where the run has gone the columns of its groups are not known."""
-    if plan is not None and plan.reconcile is not None:
-        return [Money(one.table, one.column, one.by) for one in plan.reconcile.control_totals if one.column]
+    known = {(one.table, one.column): one.by for one in plan.reconcile.control_totals} if plan else {}
     columns = dict.fromkeys((total.table, total.column) for total in totals if total.column)
-    return [Money(table, column, ("",)) for table, column in columns]
+    return [Money(*about, known.get(about, _UNKNOWN)) for about in columns]
 
 
 def _with_group(amount: Amount, totals: Iterable[ControlTotal]) -> Amount:
