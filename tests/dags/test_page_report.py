@@ -48,6 +48,19 @@ def test_totals_show_their_difference_and_what_differs_is_summed_per_group(
     assert "Exposure" not in date_page(signed_in)
 
 
+def test_sums_are_written_in_full_and_one_that_is_no_number_has_no_difference(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    totals = (total(EUR, "1E+3", "1e-7"), total(USD, "NaN", "1"))
+    platform.found = [results.reconciliation(results.table("ledger_entry", Verdict.BREAK, totals=totals))]
+    text = date_page(signed_in)
+    assert [row[-3:] for row in cells(text, "Control totals")] == [
+        ["1,000", "0.0000001", "-999.9999999"],
+        ["NaN", "1", "–"],
+    ]
+    assert [row[1] for row in cells(text, "Exposure")] == ["EUR", "USD"]
+
+
 def test_the_header_says_level_and_mode_and_codes_stand_behind_the_money(
     signed_in: TestClient, platform: results.Platform
 ) -> None:

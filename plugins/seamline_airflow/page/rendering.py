@@ -32,7 +32,8 @@ PAGES = Environment(
 
 
 def _grouped(value: int | Decimal | None) -> str:
-    return "–" if value is None else f"{value:,}"
+    # A Decimal may else be written with an exponent.
+    return "–" if value is None else f"{value:,f}" if isinstance(value, Decimal) else f"{value:,}"
 
 
 def _moment(value: datetime | None, zone: tzinfo) -> str:
@@ -41,7 +42,9 @@ def _moment(value: datetime | None, zone: tzinfo) -> str:
 
 def _signed(value: int | Decimal | None) -> str:
     """A difference; – where there is no number."""
-    return "–" if value is None else "0" if value == 0 else f"{value:+,}"
+    if not value:
+        return "–" if value is None else "0"
+    return f"{'+' if value > 0 else ''}{_grouped(value)}"
 
 
 def _group(values: Sequence[str]) -> str:
