@@ -106,7 +106,8 @@ def test_a_break_is_followed_over_dates_until_a_cut_has_it_no_more(
         of(day, one)
     path = f"/break?sync=settlement&id={break_id('settlement', 'warehouse', one)}"
     text = signed_in.get(path).text
-    assert "cut of <strong>2026-11-16</strong>, last in that of <strong>2026-11-19</strong>: 3 days, 3 of" in text
+    assert "cut of <strong>2026-11-16</strong>, last in that of <strong>2026-11-19</strong>, 3 days later" in text
+    assert "Business dates with it: 3." in text
     assert "still has it" in text
     assert re.findall(r">(2026-11-\d\d)</a>", text) == ["2026-11-19", "2026-11-17", "2026-11-16"]
     of(results.DATE + timedelta(days=1))
