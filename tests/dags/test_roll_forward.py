@@ -9,17 +9,18 @@ from typing import Any
 import pytest
 
 from seamline.domain.cut_state import state_of_cut
+from seamline.domain.measure import MOVEMENTS, rolling
 from seamline.domain.runs import EXPECTATIONS, Cut, Reconciliation, RunState
 from seamline.domain.staged_cut import CutSource
 from seamline.domain.verdict import ControlTotal, Verdict
-from seamline.plan.model import ControlTotalPlan, DestinationPlan, ReconcilePlan, RulePlan, Run, Says, rolling
+from seamline.plan.model import ControlTotalPlan, DestinationPlan, ReconcilePlan, RulePlan, Run, Says
 from seamline_airflow.expectations import GateResult, Outcome
 from seamline_airflow.operators.gx_check import GXCheckOperator
 from seamline_airflow.roll_forward import Before, rolled_forward
 from tests.dags import results
 
 BY = ("currency",)
-MOVED = ControlTotalPlan("ledger_entry", "amount", BY, called=rolling("amount", BY, "movements", "customer money"))
+MOVED = ControlTotalPlan("ledger_entry", "amount", BY, called=rolling(MOVEMENTS, "customer money", "amount", BY))
 RULE = RulePlan("customer money", "account", Says.ROLL_FORWARD, ("balance",), BY, MOVED)
 PLAN = results.plan(reconcile=ReconcilePlan((RULE.closing, MOVED), rules=(RULE,)))
 RUN = results.run(plan=PLAN)
@@ -114,7 +115,7 @@ def test_a_total_that_was_not_added_up_is_no_pass() -> None:
     outcome = _judged(today, Before.of_versions([YESTERDAY]))
     assert (outcome.is_met, outcome.detail) == (
         False,
-        "balance by currency, closing of customer money of account was not added up",
+        "closing of customer money: balance by currency of account was not added up",
     )
 
 

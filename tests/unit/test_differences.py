@@ -3,6 +3,7 @@ from decimal import Decimal
 import pytest
 
 from seamline.domain.differences import by_group, delta, of_rows, of_sums
+from seamline.domain.measure import CLOSING, MOVEMENTS, Measure, named, rolling
 from seamline.domain.verdict import ControlTotal
 
 WIDE = "123456789012345678901234567890123456789.123456789012345678901234567890"
@@ -84,3 +85,16 @@ def test_totals_that_count_rows_alone_are_in_no_group() -> None:
 )
 def test_a_delta_is_of_two_texts_that_are_numbers(source: str, destination: str | None, difference: str | None) -> None:
     assert delta(source, destination) == (None if difference is None else Decimal(difference))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(named(measure, ["no"]) for measure in Measure if measure is not Measure.SUM),
+        *(rolling(part, "customer money", "balance", ["currency"]) for part in (CLOSING, MOVEMENTS)),
+    ],
+)
+def test_what_is_no_plain_sum_is_counted_where_it_differs_and_added_to_no_amount(name: str) -> None:
+    (found,) = by_group([total("5", "3"), total("7", "9000", column=name)])
+    assert (found.net, found.absolute, found.unequal) == (-2, 2, 2)
+    assert by_group([total("7", "9000", column=name)]) == []

@@ -281,6 +281,14 @@ def test_many_rows_of_which_a_few_differ_here_and_there_are_listed_and_no_system
     assert (len(verdict.breaks), verdict.breaks_total) == (200, 200)
 
 
+def test_a_systematic_difference_of_floats_is_one_break_as_well() -> None:
+    rows: list[Row] = [{"id": n, "rate": n / 3} for n in range(1, 301)]
+    verdict = compare(rows, [{**row, "rate": row["rate"] * 2} for row in rows], table=RATE)
+    assert [one.type for one in verdict.breaks] == [BreakType.SYSTEMATIC] + [BreakType.VALUE] * 5
+    assert verdict.reason == "systematic: 300 of 300 rows differ beyond the tolerance, in rate"
+    assert verdict.breaks_total == 300
+
+
 def test_few_rows_are_listed_each_even_if_all_of_them_differ() -> None:
     rows = entries(99)
     verdict = compare(rows, [change(row, "memo", "?") for row in rows])

@@ -125,6 +125,13 @@ def test_null_is_no_text_that_reads_null() -> None:
     assert row == ("", 'id: 8; payer: NULL; note: "NULL"', "", None)
 
 
+def test_what_must_be_said_of_a_check_that_did_not_fail_stands_beside_them() -> None:
+    note = "customer money: no opening: first date"
+    found = report(cut(MATCH, expectations={"verdict": "MATCH", "checked": 5, "failed": [], "notes": [note]}))
+    assert column(found, "Checks", "outcome") == ["passed", "noted"]
+    assert column(found, "Checks", "meaning")[1] == note
+
+
 def test_checks_that_failed_are_named_and_those_that_did_not_run_are_not_passed() -> None:
     found = report(broken_cut())
     assert column(found, "Checks", "outcome") == ["failed", "passed"]

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Inexact
 
+from seamline.domain.measure import is_plain_sum
 from seamline.domain.verdict import ControlTotal
 
 # Wider than every number that a server keeps (PostgreSQL: 131,072 digits before the point, 16,383 behind it).
@@ -46,12 +47,14 @@ def of_rows(total: ControlTotal) -> int:
 
 
 def by_group(totals: Iterable[ControlTotal]) -> list[GroupDifference]:
-    """Of each group its summed columns together, in the order of the groups' texts."""
+    """Of each group with a plain sum these together, in the order of the groups' texts; how many differ is of all its
+    totals."""
     of_groups: dict[tuple[str, ...], list[ControlTotal]] = {}
     for total in totals:
         if total.column:
             of_groups.setdefault(total.group, []).append(total)
-    return [_of_group(group, of_groups[group]) for group in sorted(of_groups)]
+    summed = (group for group, found in of_groups.items() if any(is_plain_sum(one.column) for one in found))
+    return [_of_group(group, of_groups[group]) for group in sorted(summed)]
 
 
 def added(numbers: Iterable[Decimal | None]) -> Decimal | None:
@@ -72,7 +75,7 @@ def delta(source: str | None, destination: str | None) -> Decimal | None:
 
 
 def _of_group(group: tuple[str, ...], totals: list[ControlTotal]) -> GroupDifference:
-    differences = [of_sums(total) for total in totals]
+    differences = [of_sums(total) for total in totals if is_plain_sum(total.column)]
     return GroupDifference(
         group=group,
         unequal=sum(not total.is_equal for total in totals),

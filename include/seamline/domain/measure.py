@@ -27,15 +27,30 @@ def hash_number(text: str) -> int | None:
     return int(digits) if digits else None
 
 
+# How reports begin the name of a total that is no plain sum. No two of these are added up.
+CLOSING, MOVEMENTS = "closing of", "movements of"
+_BEGINS = {
+    Measure.HASH: "hash total of",
+    Measure.LEAST: "least",
+    Measure.GREATEST: "greatest",
+    Measure.MISSING: "missing numbers of",
+    Measure.DUPLICATES: "duplicates of",
+}
+
+
 def named(measure: Measure, columns: Sequence[str]) -> str:
     """How reports call such a total. A plain sum is called by its column."""
-    names = ", ".join(columns)
-    words = {
-        Measure.SUM: names,
-        Measure.HASH: f"hash total of {names}",
-        Measure.LEAST: f"least {names}",
-        Measure.GREATEST: f"greatest {names}",
-        Measure.MISSING: f"missing numbers of {names}",
-        Measure.DUPLICATES: f"duplicates of {names}",
-    }
-    return words[measure]
+    return " ".join(filter(None, (_BEGINS.get(measure), ", ".join(columns))))
+
+
+def rolling(part: str, rule: str, column: str, by: Sequence[str]) -> str:
+    """How reports call a sum by which a balance rolls forward (`part`: CLOSING or MOVEMENTS), and the next date finds
+    it. One that is grouped otherwise is another total."""
+    grouped = f" by {', '.join(by)}" if by else ""
+    return f"{part} {rule}: {column}{grouped}"
+
+
+def is_plain_sum(name: str) -> bool:
+    """Whether a total of this name may be added to others of its group: no hash total, no end of a range, and no sum
+    that stands in the report a second time."""
+    return bool(name) and not name.startswith(tuple(f"{begin} " for begin in (*_BEGINS.values(), CLOSING, MOVEMENTS)))

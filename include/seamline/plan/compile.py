@@ -10,7 +10,7 @@ from typing import Any
 from seamline.domain.calendar import Holds
 from seamline.domain.catalogue import Kind, Table
 from seamline.domain.cut_job import CutJob, named_in
-from seamline.domain.measure import Measure
+from seamline.domain.measure import MOVEMENTS, Measure, rolling
 from seamline.domain.names import NameLimit
 from seamline.domain.row_transform import Analysed, Expression, RowTransform
 from seamline.domain.table_places import TablePlace
@@ -29,7 +29,6 @@ from seamline.plan.model import (
     StreamPlan,
     SyncPlan,
     TablePlan,
-    rolling,
 )
 from seamline.ports import Survey
 from seamline.spec.checks import seconds_of
@@ -143,7 +142,7 @@ def _rules(rule: Rule) -> Iterator[RulePlan]:
     if forward := rule.roll_forward:
         moved = forward.movements
         by = forward.by if moved.by is None else moved.by
-        called = rolling(moved.amount, by, "movements", rule.name)
+        called = rolling(MOVEMENTS, rule.name, moved.amount, by)
         movements = ControlTotalPlan(moved.table, moved.amount, by, called=called)
         yield RulePlan(rule.name, rule.table, Says.ROLL_FORWARD, (forward.amount,), forward.by, movements)
     if numbers := rule.sequence:

@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import StrEnum
@@ -13,7 +13,7 @@ from seamline.domain.catalogue import Table, fingerprint, table_from_json, table
 from seamline.domain.cut_job import DERIVED_ROWS_MAX, CutJob, job_from_json
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
-from seamline.domain.measure import Measure, named
+from seamline.domain.measure import CLOSING, Measure, named, rolling
 from seamline.domain.names import NameLimit, NameUnit
 from seamline.domain.row_transform import RowTransform, meaning_of, transform_from_json, transform_to_json
 from seamline.domain.runs import PUBLISH, PUT_TABLES_IN_PLACE, RunKind, RunState
@@ -228,13 +228,6 @@ class Says(StrEnum):
     UNIQUE = "unique"
 
 
-def rolling(column: str, by: Sequence[str], part: str, rule: str) -> str:
-    """How reports call a total of a ROLL_FORWARD, and the next date finds it. One that is grouped otherwise is another
-    total."""
-    grouped = f" by {', '.join(by)}" if by else ""
-    return f"{column}{grouped}, {part} of {rule}"
-
-
 @dataclass(frozen=True, slots=True)
 class RulePlan:
     """A rule by its name and table. BALANCE: `columns` add up to 0 in each group of `by`, or the first of two to what
@@ -256,7 +249,7 @@ class RulePlan:
     def closing(self) -> ControlTotalPlan:
         """Of a ROLL_FORWARD: its total of this name is in each cut's comparison, as that of `movements` is."""
         (column,) = self.columns
-        return ControlTotalPlan(self.table, column, self.by, called=rolling(column, self.by, "closing", self.name))
+        return ControlTotalPlan(self.table, column, self.by, called=rolling(CLOSING, self.name, column, self.by))
 
 
 @dataclass(frozen=True, slots=True)

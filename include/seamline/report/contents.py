@@ -293,6 +293,7 @@ def _checks(part: _Part) -> Iterator[Row]:
     else:
         rest = checks.checked - len(checks.failed)
         yield Row((*part.about, "passed", f"{rest:,} checks", *(None,) * 5))
+    yield from (Row((*part.about, "noted", None, None, note, None, None, None)) for note in checks.notes)
 
 
 def _failed(one: FailedCheck) -> tuple[Cell, ...]:

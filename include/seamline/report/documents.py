@@ -46,6 +46,7 @@ def _cut_json(state: CutState) -> dict[str, Any]:
                  "keys": list(one.keys)}
                 for one in state.checks.failed
             ],
+            "notes": list(state.checks.notes),
         },
         "decision": decision and decision.to_json(),
         "publication": {

@@ -96,7 +96,7 @@ def _compare(
         _require_same_count(sides, found, of_plan)
     compared_totals = tuple(total for of_plan in by_plan for total in of_plan)
     floats = _float_breaks(sides, found, limits)
-    breaks = [*_listed(sides, found, limits), *floats, *met]
+    breaks = [*_listed(sides, found, limits), *_floats_listed(sides.table, floats, found, limits), *met]
     unequal = [total for total in compared_totals if not total.is_equal]
     is_equal = found.source == found.destination and not breaks and not unequal
     return TableVerdict(
@@ -288,6 +288,16 @@ def _float_breaks(sides: Sides, found: Found, limits: Limits) -> list[Break]:
             raise Unsteady("rows with equal digests were not found by their keys again: a view is not steady")
         breaks += filter(None, (_float_break(sides.table, key, source[key], destination[key]) for key in source))
     return breaks
+
+
+def _floats_listed(table: Table, floats: list[Break], found: Found, limits: Limits) -> list[Break]:
+    """As `_listed`."""
+    if len(floats) < limits.systematic_rows or len(floats) <= limits.systematic_share * found.source.rows:
+        return floats
+    columns = [column.name for column in inexact_columns(table) if any(column.name in (b.source or ()) for b in floats)]
+    much = f"{len(floats):,} of {found.source.rows:,} rows differ beyond the tolerance"
+    words = f"systematic: {much}, in {', '.join(columns)}"
+    return [Break(table.name, BreakType.SYSTEMATIC, "{}", {"": words}), *floats[: limits.systematic_examples]]
 
 
 def _summary_breaks(sides: Sides) -> list[Break]:
