@@ -18,7 +18,7 @@ from seamline.domain.canonical import (
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import SeamlineError
-from seamline.domain.measure import Measure, hash_number
+from seamline.domain.measure import Measure, of_texts
 from seamline.domain.position import Position
 from seamline.ports import RowHash
 from seamline.sources.mariadb.position import BinlogPosition
@@ -132,16 +132,8 @@ class MemoryView:
         self, measure: Measure, columns: Sequence[str], group: tuple[str, ...], by: Sequence[str]
     ) -> Decimal | None:
         rows = [row for row in self.content if tuple(str(row[name]) for name in by) == group]
-        known = [one for row in rows if None not in (one := tuple(row[name] for name in columns))]
-        if measure is Measure.DUPLICATES:
-            return Decimal(len(known) - len(set(known)))
-        numbers = [hash_number(one) or 0 if isinstance(one, str) else one for (one,) in known]
-        if not numbers:
-            return Decimal(0) if measure is Measure.SUM else None
-        if measure is Measure.MISSING:
-            return Decimal(max(numbers) - min(numbers) + 1 - len(set(numbers)))
-        judge = {Measure.LEAST: min, Measure.GREATEST: max}.get(measure, sum)
-        return Decimal(judge(numbers))
+        measured = [self.table.column(name) for name in columns]
+        return of_texts(measure, measured, [[canonical_text(c, row[c.name]) for c in measured] for row in rows])
 
     def float_summaries(self, segment: Segment) -> Mapping[str, FloatSummary]:
         self._reach("float_summaries")

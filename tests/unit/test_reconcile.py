@@ -12,6 +12,7 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import Finding
 from seamline.domain.digest import Segment
 from seamline.domain.errors import SchemaConflict, TransientError
+from seamline.domain.measure import Measure
 from seamline.domain.position import is_same_place
 from seamline.domain.verdict import BreakType, TableVerdict, Verdict
 from seamline.plan.model import ControlTotalPlan
@@ -340,6 +341,27 @@ def test_unequal_control_totals_break_even_when_digests_agree() -> None:
     verdict = compare_table(replace(pair, destination=Wrong(ENTRY, entries(9))), totals=TOTALS)
     assert (verdict.verdict, verdict.breaks_total) == (Verdict.BREAK, 1)
     assert "control totals differ" in verdict.reason
+
+
+def test_each_measure_is_shown_for_both_sides_and_gaps_of_both_are_no_break() -> None:
+    rows = [row for row in entries(40) if row["id"] not in (7, 8, 30)]
+    totals = (
+        ControlTotalPlan("entry", "id", (), Measure.MISSING),
+        ControlTotalPlan("entry", "currency", (), Measure.DUPLICATES, ("memo",)),
+        ControlTotalPlan("entry", "memo", (), Measure.HASH),
+        ControlTotalPlan("entry", "", ("currency",)),
+        ControlTotalPlan("entry", "amount", ("currency",)),
+        ControlTotalPlan("entry", "amount", ()),
+    )
+    verdict = compare(rows, rows[::-1], totals=totals)
+    assert verdict.verdict is Verdict.MATCH, "and one column may be added up by two kinds of groups"
+    shown = {one.column: (one.source_sum, one.destination_sum) for one in verdict.totals if not one.group}
+    assert shown["missing numbers of id"] == (3, 3)
+    assert shown["duplicates of currency, memo"] == (0, 0)
+    assert shown["hash total of memo"] == (5 + 10 + 15 + 20 + 25 + 35 + 40,) * 2
+    lost = compare(rows, [row for row in rows if row["id"] != 20], totals=totals)
+    shown = {one.column: (one.source_sum, one.destination_sum) for one in lost.totals if not one.group}
+    assert (lost.verdict, shown["missing numbers of id"]) == (Verdict.BREAK, (3, 4))
 
 
 def test_one_control_total_that_differs_is_not_many() -> None:

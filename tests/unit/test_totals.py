@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from seamline.domain.canonical import group_key
 from seamline.domain.catalogue import Column, Kind, Table
-from seamline.domain.measure import Measure, hash_number, named
+from seamline.domain.measure import Measure, hash_number, named, of_texts
 from seamline.values import totals
 from seamline.values.build import batch_of
+from seamline.values.segments import texts_of
 from seamline.values.totals import GroupTotals
 
 ACCOUNTS = Table(
@@ -34,7 +36,14 @@ def measured(columns: Sequence[str], measure: Measure, by: Sequence[str] = ("cur
     found = GroupTotals(ACCOUNTS, columns=columns, by=by, measure=measure)
     for start in range(0, len(ROWS), 2):
         found.add(batch_of(ACCOUNTS, ROWS[start : start + 2]))
-    return {group: number for group, (_, number) in found.found().items()}
+    groups: dict[tuple[str, ...], list[tuple[str | None, ...]]] = {}
+    for row in texts_of(ACCOUNTS.columns, batch_of(ACCOUNTS, ROWS)):
+        of = dict(zip(("no", "n", "currency"), row, strict=True))
+        groups.setdefault(group_key([of[name] for name in by]), []).append(tuple(of[name] for name in columns))
+    named_columns = [ACCOUNTS.column(name) for name in columns]
+    reference = {group: (len(rows), of_texts(measure, named_columns, rows)) for group, rows in groups.items()}
+    assert found.found() == reference, "as the reference says"
+    return {group: number for group, (_, number) in reference.items()}
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,16 @@
 """What a control total measures of the rows of a group."""
 
 from collections.abc import Sequence
+from decimal import Decimal, localcontext
 from enum import StrEnum
+
+from seamline.domain.catalogue import TEXTS, Column
 
 # Of a text, so many of its digits from the right make the number that a hash total adds up: whatever stands in it, the
 # sums stay exact in every engine.
 HASH_DIGITS = 18
+# Sums are exact: a decimal of 65 digits, of more rows than any table has.
+SUM_DIGITS = 100
 
 
 class Measure(StrEnum):
@@ -25,6 +30,31 @@ def hash_number(text: str) -> int | None:
     """What a hash total adds up of a text; None for one without a digit. Only 0 to 9 are digits here."""
     digits = "".join(one for one in text if "0" <= one <= "9")[-HASH_DIGITS:]
     return int(digits) if digits else None
+
+
+def of_texts(measure: Measure, columns: Sequence[Column], rows: Sequence[Sequence[str | None]]) -> Decimal | None:
+    """The reference: what is measured of these columns, whose canonical texts stand in `rows`."""
+    known = [tuple(row) for row in rows if None not in row]
+    if not columns or measure is Measure.DUPLICATES:
+        return Decimal(len(known) - len(set(known))) if columns else None
+    texts = [str(text) for (text,) in known]
+    if measure is Measure.HASH and columns[0].kind in TEXTS:
+        hashed = (hash_number(text) for text in texts)
+        numbers = [Decimal(number) for number in hashed if number is not None]
+    else:
+        numbers = [Decimal(text) for text in texts]
+    if not numbers:
+        return None
+    with localcontext(prec=SUM_DIGITS):
+        match measure:
+            case Measure.LEAST:
+                return min(numbers)
+            case Measure.GREATEST:
+                return max(numbers)
+            case Measure.MISSING:
+                return max(numbers) - min(numbers) + 1 - len(set(numbers))
+            case _:
+                return sum(numbers, Decimal(0))
 
 
 # How reports begin the name of a total that is no plain sum. No two of these are added up.

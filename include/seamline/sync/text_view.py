@@ -3,7 +3,6 @@
 For the self-test of a comparison, where a side cannot answer for a shadow copy itself.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal, localcontext
@@ -21,14 +20,12 @@ from seamline.domain.canonical import (
 )
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment, SegmentDigest
-from seamline.domain.errors import InvariantViolated
-from seamline.domain.measure import Measure
+from seamline.domain.measure import SUM_DIGITS, Measure, of_texts
 from seamline.domain.position import Position
 from seamline.ports import RowHash
 from seamline.ports.shadow import ShadowCopy
 
 Texts = Mapping[str, str | None]
-_SUM_DIGITS = 100
 
 
 class TextView:
@@ -75,17 +72,12 @@ class TextView:
     def totals(
         self, segment: Segment, *, columns: Sequence[str], by: Sequence[str], measure: Measure = Measure.SUM
     ) -> Mapping[tuple[str, ...], tuple[int, Decimal | None]]:
-        if measure is not Measure.SUM:
-            raise InvariantViolated(f"a copy given by texts counts rows and adds them up, and has no {measure.value}")
-        counts: Counter[tuple[str, ...]] = Counter()
-        sums: dict[tuple[str, ...], Decimal] = {}
-        with localcontext(prec=_SUM_DIGITS):
-            for row in self._selected(segment, ""):
-                group = group_key([row[name] for name in by])
-                counts[group] += 1
-                if columns and (text := row[columns[0]]) is not None:
-                    sums[group] = sums.get(group, Decimal(0)) + Decimal(text)
-        return {group: (count, sums.get(group)) for group, count in counts.items()}
+        groups: dict[tuple[str, ...], list[tuple[str | None, ...]]] = {}
+        for row in self._selected(segment, ""):
+            group = group_key([row[name] for name in by])
+            groups.setdefault(group, []).append(tuple(row[name] for name in columns))
+        measured = [self._table.column(name) for name in columns]
+        return {group: (len(rows), of_texts(measure, measured, rows)) for group, rows in groups.items()}
 
     def float_summaries(self, segment: Segment) -> Mapping[str, FloatSummary]:
         rows = list(self._selected(segment, ""))
@@ -120,5 +112,5 @@ def _summary(numbers: Sequence[float]) -> FloatSummary:
     if not numbers:
         return FloatSummary(0, None, None, None)
     summed = [Decimal(repr(number)) for number in numbers if abs(number) < float(SUMMED_BELOW)]
-    with localcontext(prec=_SUM_DIGITS):
+    with localcontext(prec=SUM_DIGITS):
         return FloatSummary(len(numbers), min(numbers), max(numbers), sum(summed, Decimal(0)) if summed else None)

@@ -8,14 +8,12 @@ import pyarrow as pa
 
 from seamline.domain.canonical import group_key, row_text
 from seamline.domain.catalogue import TEXTS, Table
-from seamline.domain.measure import Measure, hash_number
+from seamline.domain.measure import SUM_DIGITS, Measure, hash_number
 from seamline.values.build import values_of
 from seamline.values.segments import texts_of
 
 Group = tuple[str, ...]
 _Number = int | Decimal
-# Sums are exact: a decimal of 65 digits, of more rows than any table has.
-_SUM_DIGITS = 100
 # Values that are kept at most before those that stand there twice are dropped.
 _KEPT = 1_000_000
 _DISTINCT = (Measure.MISSING, Measure.DUPLICATES)
@@ -67,7 +65,7 @@ class GroupTotals:
         if self._measure is Measure.HASH and column.kind in TEXTS:
             values = [None if value is None else hash_number(value) for value in values]
         measures = (Measure.LEAST, Measure.GREATEST) if self._measure is Measure.MISSING else (self._measure,)
-        with localcontext(prec=_SUM_DIGITS):
+        with localcontext(prec=SUM_DIGITS):
             for group, value in zip(groups, values, strict=True):
                 for measure in measures if value is not None else ():
                     place = measure, group
@@ -76,7 +74,7 @@ class GroupTotals:
 
     def found(self) -> dict[Group, tuple[int, Decimal | None]]:
         distinct = self._distinct.counted() if self._measure in _DISTINCT else Counter[Group]()
-        with localcontext(prec=_SUM_DIGITS):
+        with localcontext(prec=SUM_DIGITS):
             return {group: (rows, self._of(group, distinct[group])) for group, rows in self._rows.items()}
 
     def _of(self, group: Group, distinct: int) -> Decimal | None:
