@@ -28,13 +28,10 @@ def _balance(rule: RulePlan, quote: Quote) -> _Written:
     """A group whose amounts are all NULL adds up to 0, as one without rows does."""
     by = _list(rule.by, quote)
     sums = [f"COALESCE(SUM({quote(column)}), 0)" for column in rule.columns]
-    # Beside columns of the table, which may have any name.
     called = ("total",) if len(sums) == 1 else ("total_debit", "total_credit")
     shown = ", ".join(f"{total} AS {quote(name)}" for total, name in zip(sums, called, strict=True))
-    return f"SELECT {by}, {shown} FROM {{batch}} GROUP BY {by} HAVING {sums[0]} <> {(*sums, '0')[1]}", (
-        *rule.by,
-        *called,
-    )
+    query = f"SELECT {by}, {shown} FROM {{batch}} GROUP BY {by} HAVING {sums[0]} <> {(*sums, '0')[1]}"
+    return query, (*rule.by, *called)
 
 
 def _no_gap(rule: RulePlan, quote: Quote) -> _Written:
