@@ -19,9 +19,12 @@ _LARGE = 2_000
 class Writers:
     """Errors of a writer are kept and raised at the end: a writer that died would make a test too easy."""
 
-    def __init__(self, open_session: Callable[[], Any], *, tables: Sequence[str], count: int, first_id: int) -> None:
+    def __init__(
+        self, open_session: Callable[[], Any], *, tables: Sequence[str], count: int, first_id: int, pause_max_s: float
+    ) -> None:
         self._open_session = open_session
         self._tables = tables
+        self._pause_max_s = pause_max_s
         self._stop = threading.Event()
         self._ids = itertools.count(first_id)
         self._threads = [threading.Thread(target=self._write, args=(number,)) for number in range(count)]
@@ -46,7 +49,7 @@ class Writers:
                 while not self._stop.is_set():
                     self._transact(session, chance)
                     # Commits wait for no disk: without a pause they outrun whoever has to apply and compare them.
-                    self._stop.wait(chance.random() * 0.04)
+                    self._stop.wait(chance.random() * self._pause_max_s)
         except (pymysql.err.MySQLError, psycopg.Error) as exc:
             self._errors.append(exc)
 
@@ -97,8 +100,10 @@ def writing(
     count: int = 4,
     first_id: int = 1,
     session_of: Callable[[Connection], Any] = in_mariadb,
+    pause_max_s: float = 0.04,
 ) -> Iterator[Writers]:
-    writers = Writers(lambda: session_of(root), tables=tables, count=count, first_id=first_id)
+    """`pause_max_s`: each writer waits for up to so long after each transaction."""
+    writers = Writers(lambda: session_of(root), tables=tables, count=count, first_id=first_id, pause_max_s=pause_max_s)
     writers.start()
     try:
         yield writers

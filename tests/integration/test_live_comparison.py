@@ -102,7 +102,8 @@ def listed(found: Reconciliation) -> dict[str, set[tuple[BreakType, str]]]:
 def test_live_tables_match_at_one_position_while_writers_write(chain: Chain, pytestconfig: pytest.Config) -> None:
     count, comparisons = (pytestconfig.getoption(name) for name in ("writers", "comparisons"))
     positions, held, inconclusive = set[str](), list[float](), list[str]()
-    with writing(chain.bank.root, tables=TABLES, count=count) as writers:
+    # However many they are, they write as much as one does alone: no more than the stream can apply here.
+    with writing(chain.bank.root, tables=TABLES, count=count, pause_max_s=0.04 * count) as writers:
         wait_until(lambda: chain.applied("account") > 100, timeout_s=60, what="rows to arrive")
         caught_up(chain)
         for _ in range(comparisons):
