@@ -282,13 +282,16 @@ def _with_first(session: Session, scope: Scope, found: Sequence[StoredBreak]) ->
     return tuple(StoredBreak(one.break_id, one.found, one.place, *first[one.break_id]) for one in found)
 
 
-_NUMBER = r"'^[-+]?[0-9]{1,200}([.][0-9]{1,200})?$'"
+# A longer text is no amount, and might be more than `numeric` takes. A bound within the pattern would do too, but the
+# server takes long to compile one, in every session again.
+_DIGITS_MAX = 1_000
+_NUMBER = "'^[-+]?[0-9]+([.][0-9]+)?$'"
 
 
 def _amounts(session: Session, number: int, money: Money) -> list[Amount]:
     def side(name: str) -> str:
         text = f"{name}->>%(column)s"
-        return f"case when {text} ~ {_NUMBER} then ({text})::numeric end"
+        return f"case when length({text}) < {_DIGITS_MAX} and {text} ~ {_NUMBER} then ({text})::numeric end"
 
     groups = [
         f"coalesce(destination_values->>%(by{place})s, source_values->>%(by{place})s)"
