@@ -188,16 +188,22 @@ class Dance:
 
     # ---- the end --------------------------------------------------------------------------------------------------
 
+    def _catches_up(self) -> None:
+        """However much the kills have left to do, as long as commits come."""
+        last = self.dancer.committed
+        while self.newest.before((heads := self.heads()).offset) < last:
+            before = heads.state
+            wait_until(
+                lambda: self.commits() > before,  # noqa: B023
+                timeout_s=_GOES_ON_S,
+                what=f"a commit behind {before}, on the way to transaction {last}, the last one",
+            )
+
     def wrong_at_the_end(self) -> list[str]:
         """The writer has stopped, and everything that it has committed is there, value for value."""
         self.dancer.stop()
         self.host_is_up()
-        wait_until(
-            lambda: self.newest.before(self.heads().offset) == self.dancer.committed,
-            timeout_s=_GOES_ON_S,
-            what=f"transaction {self.dancer.committed}, the last one",
-            every_s=0.5,
-        )
+        self._catches_up()
         said = self.wrong()
         (wide,) = self.bank.source.catalogue(["wide"])
         kind = sink_kind("iceberg")
