@@ -204,12 +204,24 @@ def _refuse_altered(
     loaded: Mapping[str, SyncPlan], now: Mapping[str, SyncPlan], change: ListChange, *, sync: str
 ) -> None:
     """Both by destination."""
-    if names := sorted({name for at, one in loaded.items() for name in altered(one, now[at], change)}):
-        raise Refused(
-            f"{', '.join(names)} of {sync} had another schema, or another transform, when they were loaded",
-            hint=PARK_IT,
-            sync=sync,
-        )
+    names = _altered_anywhere(loaded, now, change)
+    if not names:
+        return
+    in_columns = _altered_anywhere(loaded, now, replace(change, again=tuple(names)))
+    cures = []
+    if by_query := sorted(names - in_columns):
+        cures.append(f"{', '.join(by_query)}: run `{sync}__tables` and name it under `again`")
+    if in_columns:
+        cures.append(f"{', '.join(sorted(in_columns))}: {PARK_IT}")
+    raise Refused(
+        f"{', '.join(sorted(names))} of {sync} had another schema, or another transform, when they were loaded",
+        hint="; ".join(cures),
+        sync=sync,
+    )
+
+
+def _altered_anywhere(loaded: Mapping[str, SyncPlan], now: Mapping[str, SyncPlan], change: ListChange) -> set[str]:
+    return {name for at, one in loaded.items() for name in altered(one, now[at], change)}
 
 
 def _cut_transforms(plan: SyncPlan) -> Mapping[str, Any]:
@@ -276,14 +288,14 @@ def open_tables(
     change = list_change(plan, ledgers, again=again)
     carried = _carried(records, plan)
     is_whole = all(one.table_names == plan.table_names for one in carried.values())
+    now = {name: plan.held_by(name) if name in plan.destination_names else plan for name in carried}
+    _refuse_altered(carried, now, change, sync=plan.sync)
     if not change and is_whole and not _cuts_differ(records, cuts):
         raise Refused(
             f"the streams of {plan.sync} carry exactly the declared tables",
             hint="edit the sync's list of tables, or name tables in `again` to load them once more",
             sync=plan.sync,
         )
-    now = {name: plan.held_by(name) if name in plan.destination_names else plan for name in carried}
-    _refuse_altered(carried, now, change, sync=plan.sync)
     plan = with_origins_of(carried, plan, change)
     records.start_run(run_id=run_id, sync=plan.sync, kind=RunKind.TABLES, plan_json=plan_to_json(plan))
     records.put_result(run_id, TABLES, change.as_json())

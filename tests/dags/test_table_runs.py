@@ -140,6 +140,9 @@ def test_a_transform_of_one_destination_stays_its_own_and_a_change_of_it_alters_
     carried = {**CARRIED, "lake": CARRIED["warehouse"]}
     with pytest.raises(Refused, match="account of settlement had another schema, or another transform"):
         runs.open_tables(platform, declared(third), CHANGED, ("ledger_entry",), carried)
+    with pytest.raises(Refused, match="account of settlement had another schema, or another transform") as raised:
+        runs.open_tables(platform, declared(third), CHANGED, (), carried)
+    assert raised.value.hint == "account: run `settlement__tables` and name it under `again`"
     runs.open_tables(platform, declared(third), CHANGED, ("account",), carried)
     assert platform.runs[CHANGED].result[TABLES]["again"] == ["account"]
 
@@ -172,7 +175,10 @@ def test_tables_whose_schema_changed_since_their_load_are_refused_with_the_cure(
     )
     with pytest.raises(Refused, match="account of settlement had another schema") as raised:
         runs.open_tables(platform, replace(with_fees(), tables=(wider, *with_fees().tables[1:])), CHANGED, (), CARRIED)
-    assert "__tables" in raised.value.hint
+    assert "parked" in raised.value.hint
+    with pytest.raises(Refused, match="account of settlement had another schema") as raised:
+        runs.open_tables(platform, results.plan(tables=(wider, entry)), CHANGED, (), CARRIED)
+    assert "parked" in raised.value.hint
 
 
 def test_a_run_that_adds_a_table_keeps_what_is_known_of_the_loads_of_the_others(platform: results.Platform) -> None:

@@ -116,6 +116,19 @@ def test_a_run_that_failed_before_it_compared_says_why_and_what_to_do() -> None:
     assert "not published: task cut failed" in found.lines()
 
 
+def test_each_destination_shows_its_own_error_of_the_publication_with_its_own_cure() -> None:
+    """A statement for one server must not be shown for another."""
+    failed = {"task": "publish", "error": "archive does not fit", "cure": "UPDATE cut_table", "at": ""}
+    errors = {"archive": "archive does not fit", "warehouse": "warehouse does not fit"}
+    cures = {"archive": "UPDATE cut_table", "warehouse": "ALTER TABLE account"}
+    found = state(run_state=RunState.FAILED, failure=failed, not_published=errors, not_published_cures=cures)
+    assert "task publish failed: warehouse does not fit" in found.lines()
+    assert "to mend it: ALTER TABLE account" in found.lines()
+    later = {**failed, "task": "cut", "error": "the source does not answer"}
+    again = state(run_state=RunState.FAILED, failure=later, not_published=errors, not_published_cures=cures)
+    assert "task cut failed: the source does not answer" in again.lines()
+
+
 def test_a_run_on_its_way_is_running_and_not_missing() -> None:
     found = state(run_state=RunState.RUNNING)
     assert found.headline is Headline.RUNNING

@@ -7,7 +7,7 @@ from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 from seamline.domain.break_id import break_id
-from seamline.domain.cut_state import CutState, Headline, Publication
+from seamline.domain.cut_state import CutState, Failure, Headline, Publication
 from seamline.domain.decision import Decision, DecisionState
 from seamline.domain.self_test import SELF_TEST, SelfTest, self_test_to_json
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
@@ -227,3 +227,9 @@ def test_markdown_is_a_table_per_block_and_cuts_no_text_off() -> None:
     assert long in markdown
     assert long not in to_terminal(report(cut(replace(PAYMENTS, reason=long))))
     assert "(400 signs)" in to_terminal(report(cut(replace(PAYMENTS, reason=long))))
+
+
+def test_a_statement_that_mends_something_is_never_cut_off() -> None:
+    statement = f"BEGIN; DROP VIEW {'v' * 400}; COMMIT"
+    failed = replace(broken_cut(), failure=Failure("publish", "it does not fit", statement))
+    assert statement in to_terminal(report(failed))

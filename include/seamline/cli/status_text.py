@@ -126,6 +126,8 @@ def _rows(table: TableVerdict) -> str:
 def _total(total: ControlTotal) -> str:
     group = " ".join(total.group) or "all"
     name = f"{total.column} " if total.column else ""
+    if total.is_equal and not total.column:
+        return f"{group:<5} {total.source_rows:,} rows on both sides"
     if total.is_equal:
         return f"{group:<5} {name}{_number(total.source_sum)} on both sides, {total.source_rows:,} rows"
     return (

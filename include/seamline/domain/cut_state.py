@@ -5,7 +5,7 @@ better than another. Pure.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, tzinfo
 from enum import StrEnum
 from typing import Any
@@ -16,6 +16,7 @@ from seamline.domain.runs import (
     FAILURE,
     MODE,
     NOT_PUBLISHED,
+    NOT_PUBLISHED_CURES,
     ONLY_TABLES,
     PUBLISH,
     Cut,
@@ -45,6 +46,8 @@ class Headline(StrEnum):
 _SEVERITY = tuple(Headline)
 # Tasks of a nightly run that come behind the publication in one destination, and are about the others.
 _ABOUT_THE_REST = ("approve", "publish_rest", "complete")
+# These report the first of their errors, and each destination has its own.
+_PUBLISHING = ("publish", "publish_rest")
 
 
 def worst_headline(words: Iterable[Headline]) -> Headline:
@@ -255,7 +258,7 @@ def state_of_cut(
     """What run `run_id` left in one destination. `result` is the run's; `published` its version there, `in_force` that
     which readers see, `in_force_found` what was compared for that one."""
     version = published.version if published else (result.get(PUBLISH) or {}).get(destination)
-    decision, failure = _decision(result, found, destination), failure_of(result)
+    decision, failure = _decision(result, found, destination), _failure_in(result, destination)
     if version is not None and failure is not None and failure.task in _ABOUT_THE_REST:
         failure = None
     is_running = run_state is RunState.RUNNING and failure is None and version is None
@@ -357,6 +360,14 @@ def _decision(result: Mapping[str, Any], found: Reconciliation | None, destinati
         who, _, reason = found.signed_by.partition(": ")
         return Decision(DecisionState.APPROVED, "", who=who, reason=reason)
     return None
+
+
+def _failure_in(result: Mapping[str, Any], destination: str) -> Failure | None:
+    failure = failure_of(result)
+    error = (result.get(NOT_PUBLISHED) or {}).get(destination)
+    if failure is None or error is None or failure.task not in _PUBLISHING:
+        return failure
+    return replace(failure, error=str(error), cure=(result.get(NOT_PUBLISHED_CURES) or {}).get(destination, ""))
 
 
 def failure_of(result: Mapping[str, Any]) -> Failure | None:

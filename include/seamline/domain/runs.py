@@ -20,6 +20,8 @@ PUBLISH = "publish"
 TABLES = "tables"
 # And why a destination lacks the tables that others have by this run: name → error.
 NOT_PUBLISHED = "not_published"
+# And how to mend that, of a cut: name → cure.
+NOT_PUBLISHED_CURES = "not_published_cures"
 # And into which destinations an onboarding goes, where these are not all of its sync.
 INTO = "into"
 # And how destinations of cuts only hold its tables: name → table → transform, None for the source's rows.

@@ -22,13 +22,15 @@ class Row:
 @dataclass(frozen=True, slots=True)
 class Block:
     """One table of a report. `totals`: the cells of its last line; () where nothing is added up. `is_record`: each row
-    is one thing with many properties, which texts show one under the other."""
+    is one thing with many properties, which texts show one under the other. `is_whole`: no text of it is cut off, as
+    of statements to mend something."""
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     totals: tuple[Cell, ...] = ()
     is_record: bool = False
+    is_whole: bool = False
 
     def column(self, number: int) -> Iterator[Cell]:
         """Its cells, the total last."""

@@ -68,7 +68,7 @@ def report_of(
     words = [*(one.headline for one in cuts), *(of_live(one) for one in live)]
     blocks = (
         _block("Report", _HEADER, (_header(part, guarantees, levels) for part in parts)),
-        _block("Notes", ("note",), (row for part in parts for row in _notes(part, zone))),
+        replace(_block("Notes", ("note",), (row for part in parts for row in _notes(part, zone))), is_whole=True),
         _completeness(parts),
         _block("Control totals", _TOTALS, (row for part in parts for row in _totals(part))),
         _block("Differences by group", _GROUPS, (row for part in parts for row in _groups(part))),

@@ -15,7 +15,7 @@ _OF_HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 def to_terminal(report: Report) -> str:
-    """Wrong rows bear a cross in front. Long texts are cut off."""
+    """Wrong rows bear a cross in front. Long texts are cut off, but for those of notes."""
     lines = [f"{report.verdict}  {report.subject}"]
     for block in report.blocks:
         lines += ["", block.title.upper()]
@@ -52,7 +52,8 @@ def _records(block: Block, report: Report) -> Iterator[list[tuple[str, str]]]:
 
 def _table_lines(block: Block, report: Report) -> Iterator[str]:
     table = [list(block.columns), *_texts(block, report)]
-    table = [[clipped(text, _WIDEST) for text in row] for row in table]
+    if not block.is_whole:
+        table = [[clipped(text, _WIDEST) for text in row] for row in table]
     widths = [max(_width(row[place]) for row in table) for place in range(len(block.columns))]
     marks = [_RIGHT, *(_WRONG if row.is_wrong else _RIGHT for row in block.rows), _RIGHT]
     for number, row in enumerate(table):

@@ -6,7 +6,7 @@ from typing import Any
 from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from seamline.domain.errors import CommitUnknown, GateFailed, InvariantViolated, SeamlineError, TransientError
-from seamline.domain.runs import NOT_PUBLISHED, PUBLISH, NightlyMode, RunState
+from seamline.domain.runs import NOT_PUBLISHED, NOT_PUBLISHED_CURES, PUBLISH, NightlyMode, RunState
 from seamline.plan.model import Run
 from seamline.sync.cut import require_staged, staged_in
 from seamline_airflow import deadline, parts
@@ -93,6 +93,7 @@ class PublishCutOperator(StepOperator):
                 continue
             versions[name] = cut.version
             self.log.info("cut of %s, version %d, %s in %s", cut.business_date, cut.version, cut.verdict, name)
+        store.put_result(run.run_id, NOT_PUBLISHED_CURES, {name: error.hint for name, error in failed.items()})
         store.put_result(run.run_id, NOT_PUBLISHED, {name: error.message for name, error in failed.items()})
         if not versions:
             raise next(iter(failed.values()))

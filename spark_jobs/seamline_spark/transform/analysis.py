@@ -102,7 +102,11 @@ def _plan(session: SparkSession, source: Table, transform: RowTransform) -> tupl
             made = _queried(session, source, transform, frame)
         return analysed_plan(made), _Start(leaf, columns)
     except (PySparkException, NoFrame) as exc:
-        raise refused(transform.file, exc, cure=f"It reads table `{source.name}`") from exc
+        raise refused(transform.file, exc, cure=_reads(source)) from exc
+
+
+def _reads(source: Table) -> str:
+    return f"It reads table `{source.name}` and no other. What needs more tables, as a join, is a job under `derived`"
 
 
 def _queried(session: SparkSession, source: Table, transform: RowTransform, frame: DataFrame) -> DataFrame:
