@@ -6,7 +6,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -50,8 +50,8 @@ _JARS = ("spark/iceberg-spark-runtime-*.jar", "jdbc/postgresql-*.jar")
 
 
 @contextmanager
-def compacting(dance: Dance, folder: Path, jars: Path) -> Iterator[Path]:
-    """Spark's rewrite_data_files of all five tables in turn; where it writes what it did."""
+def compacting(dance: Dance, folder: Path, jars: Path) -> Iterator[Callable[[], list[str]]]:
+    """Spark's rewrite_data_files of all five tables in turn; asks what it did, a line each, while it runs."""
     folder.mkdir()
     catalogue = dance.catalogue
     lake = {
@@ -72,8 +72,13 @@ def compacting(dance: Dance, folder: Path, jars: Path) -> Iterator[Path]:
             stdout=log,
             stderr=log,
         )
+
+        def lines() -> list[str]:
+            assert process.poll() is None, (folder / "log").read_text(encoding="utf-8")[-2000:]
+            return done.read_text(encoding="utf-8").splitlines()
+
         try:
-            yield done
+            yield lines
         finally:
             (folder / "stop").touch()
             process.wait(timeout=120)
@@ -89,7 +94,7 @@ def test_tables_that_spark_compacts_beside_the_stream_keep_every_row(
         with compacting(dance, tmp_path / "compacting", jars) as done:
 
             def rewritten() -> Counter[str]:
-                calls = [json.loads(line) for line in done.read_text(encoding="utf-8").splitlines()]
+                calls = [json.loads(line) for line in done()]
                 return Counter(one["table"] for one in calls if one["files"])
 
             wait_until(
@@ -97,7 +102,8 @@ def test_tables_that_spark_compacts_beside_the_stream_keep_every_row(
                 timeout_s=300,
                 what="compactions of all tables",
             )
+            compacted = sum(rewritten().values())
         said = dance.wrong_at_the_end()
         what = "postgres into iceberg: a table compacted by Spark beside its stream, no row lost or doubled"
-        tally.proven[what] += sum(rewritten().values())
+        tally.proven[what] += compacted
         assert said == []
