@@ -30,6 +30,9 @@ HOSTILE = "<script>alert('x')</script>\"'&{{7*7}}"
 
 
 class _User:
+    def get_id(self) -> str:
+        return "viewer"
+
     def get_name(self) -> str:
         return "viewer <b>"
 

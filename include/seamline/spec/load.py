@@ -183,6 +183,21 @@ def onboarded_destinations(folder: Path, sync: str) -> tuple[str, ...]:
     )
 
 
+def declared_approvers(folder: Path, sync: str) -> tuple[str, ...]:
+    """Who may sign for a sync, by its file; nobody is named where that is left to Airflow.
+
+    ConfigError where the file cannot say it: whoever asks must not take that for "anybody".
+    """
+    file = folder / "syncs" / f"{sync}.yaml"
+    if not file.is_file():
+        raise ConfigError(f"there is no sync file {file}")
+    document = read_document(file)
+    named = document.value(("reconcile", "approvers")) or []
+    if document.faults or not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+        raise ConfigError(f"{file} does not say who signs for {sync}", hint=f"mend it: ./seamline validate {file}")
+    return tuple(named)
+
+
 def declared_kinds(folder: Path, sync: str) -> dict[str, str]:
     """The kind of each of them whose file says one that is known here."""
     files = {name: folder / "destinations" / f"{name}.yaml" for name in declared_destinations(folder, sync)}

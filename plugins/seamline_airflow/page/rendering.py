@@ -17,7 +17,7 @@ from seamline.domain.self_test import self_test_in_words
 from seamline.domain.verdict import Break, nothing_compared
 from seamline.platform.breaks import CHANGES_NAMED
 from seamline.sync.shown_order import by_run
-from seamline_airflow.page import access, reports
+from seamline_airflow.page import access, acting, reports
 from seamline_airflow.page.differing import Pair, pairs
 from seamline_airflow.page.mount import URL_PREFIX
 
@@ -109,7 +109,13 @@ def airflow_of(request: Request) -> str:
 
 def render(template: str, visit: Visit, **values: Any) -> str:
     """For somebody who has signed in."""
-    return page_of(template, user=visit.user.get_name(), framed_by=visit.framed_by, **values)
+    return page_of(
+        template,
+        user=visit.user.get_name(),
+        token=acting.token_of(visit.user),
+        framed_by=visit.framed_by,
+        **values,
+    )
 
 
 def page_of(template: str, **values: Any) -> str:

@@ -15,7 +15,7 @@ from seamline.domain.runs import Reconciliation, RunKind
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.kinds.found import sink_kind
 from seamline.platform.reconciliations import Detail
-from seamline.spec.load import declared_destinations, declared_kinds, onboarded_destinations
+from seamline.spec.load import declared_approvers, declared_destinations, declared_kinds, onboarded_destinations
 from seamline.sync import headline, under_way
 from seamline.sync.shown_order import by_destination, by_run, streams_in_order
 from seamline.sync.stream_state import StreamState, alarms_over
@@ -74,6 +74,11 @@ def levels_of(sync: str) -> Mapping[str, str]:
     """By destination what readers may rely on, as `explain` says it of its kind."""
     kinds = declared_kinds(settings.load().declarations, sync)
     return {name: sink_kind(kind).powers.level for name, kind in kinds.items()}
+
+
+def approvers_of(sync: str) -> tuple[str, ...]:
+    """Who is declared to sign for it; nobody where the declaration leaves that to Airflow."""
+    return declared_approvers(settings.load().declarations, sync)
 
 
 def read_sync(sync: str, *, dates: int = headline.DATES, detail: Detail = Detail.WHOLE) -> SyncReport:
