@@ -4,10 +4,15 @@ Clients are imported when an adapter of theirs is asked for: a Spark worker that
 needs, and the DAG processor nothing at all.
 """
 
+import tempfile
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import psycopg
 
 from seamline import settings
 from seamline.domain.changes import Finding, FindingsReported
@@ -20,10 +25,11 @@ from seamline.kinds.sink import CertifiesArrivals, CutsLiveTables, HoldsCuts, Re
 from seamline.kinds.source import Certifies, HidesSchemaChanges
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
 from seamline.platform.audit import PlatformAudit
-from seamline.platform.audit_anchor import write_anchor
+from seamline.platform.audit_anchor import anchor_files, write_anchor
+from seamline.platform.audit_export import export, zipped
 from seamline.platform.breaks import PlatformBreaks
 from seamline.platform.capture_registry import PlatformCaptureRegistry, PlatformPruningHolds
-from seamline.platform.database import Database
+from seamline.platform.database import Database, open_session, translated
 from seamline.platform.driver_runs import PlatformDriverRuns
 from seamline.platform.expiry import PlatformExpiry
 from seamline.platform.host_lease import this_process
@@ -46,6 +52,9 @@ from seamline.ports import (
 from seamline.ports.certificates import ProbeDestination, ProbeSource
 from seamline.ports.cuts import Cuts, CutStore, PinnedTables
 from seamline.ports.maintenance import DestinationMaintenance, LogTopics
+
+# The chain behind a date may be long; a person waits for it.
+_EVIDENCE_TIMEOUT_S = 60.0
 
 if TYPE_CHECKING:
     from seamline.values.changes import ChangeDecoder
@@ -217,6 +226,24 @@ def platform_maintenance() -> PlatformMaintenance:
 
 def platform() -> PlatformStore:
     return PlatformStore(Database())
+
+
+def audit() -> PlatformAudit:
+    return PlatformAudit(Database())
+
+
+def evidence(sync: str, day: date) -> bytes:
+    """The evidence of a business date (`platform/audit_export.py`) as a zip. Refused: no act is about the date."""
+    # Before the view of the database begins: an anchor is younger than the entry that it names.
+    anchors = anchor_files(settings.load().audit_anchors)
+    opened = open_session(application_name="seamline evidence", statement_timeout_s=_EVIDENCE_TIMEOUT_S)
+    with closing(opened) as session, tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / f"evidence-{sync}-{day}"
+        try:
+            export(session, sync=sync, day=day, folder=folder, anchors=anchors)
+        except psycopg.Error as exc:
+            raise translated(exc) from exc
+        return zipped(folder)
 
 
 def anchor_audit() -> str:

@@ -5,6 +5,7 @@ Imported inside functions only: the clients behind the registry stay out of the 
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import date
 from typing import Any
 
 from seamline.plan.model import SyncPlan
@@ -37,6 +38,22 @@ def director() -> Iterator[Any]:
 
     with closing(registry.director()) as opened:
         yield opened
+
+
+@contextmanager
+def audit() -> Iterator[Any]:
+    """The PlatformAudit."""
+    from seamline import registry
+
+    with closing(registry.audit()) as opened:
+        yield opened
+
+
+def evidence(sync: str, day: date) -> bytes:
+    """The evidence of a business date as a zip."""
+    from seamline import registry
+
+    return registry.evidence(sync, day)
 
 
 def anchor_audit() -> str:

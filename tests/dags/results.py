@@ -41,6 +41,7 @@ from seamline.platform.reconciliations import Detail, not_made
 from seamline.ports import StreamReport, WantedStream
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline_airflow import parts
+from tests.dags.kept_acts import Acts
 from tests.dags.stored_breaks import Breaks
 from tests.integration.known import destination_plan
 
@@ -161,6 +162,7 @@ class Platform:
         self.alarms: dict[tuple[str, str], str] = {}
         self.finished: dict[str, str] = {}
         self.anchors = 0
+        self.acts = Acts()
 
     def anchor_audit(self) -> str:
         self.anchors += 1
@@ -349,9 +351,14 @@ def use(monkeypatch: pytest.MonkeyPatch, made: Platform) -> Platform:
         yield made
 
     @contextmanager
+    def audit() -> Any:
+        yield made.acts
+
+    @contextmanager
     def breaks() -> Any:
         yield Breaks(made.found)
 
+    monkeypatch.setattr(parts, "audit", audit)
     monkeypatch.setattr(parts, "breaks", breaks)
     monkeypatch.setattr(parts, "platform", opened)
     monkeypatch.setattr(parts, "director", opened)

@@ -1,6 +1,8 @@
 """The log of acts on a real PostgreSQL: what is entered with what is stored, what the database refuses, and that every
 kind of tampering is named."""
 
+import hashlib
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -18,6 +20,7 @@ from seamline.domain import audit
 from seamline.domain.audit import NOTHING_BEFORE, Act, Entry, Kind, Subject, sha256_of
 from seamline.domain.decision import DECISION, Decision, DecisionState
 from seamline.domain.errors import Refused
+from seamline.domain.exported import exported_act
 from seamline.domain.position import position_to_json
 from seamline.domain.runs import ASKED_BY, SIGNED_BY, Cut, Reconciliation, Scope
 from seamline.domain.verdict import Break, BreakType, TableVerdict, Verdict
@@ -128,6 +131,30 @@ def test_a_night_is_a_chain_of_acts_and_each_is_stored_as_it_was_entered(store: 
     found_faults, counted = checked(server)
     assert found_faults == []
     assert (counted.entries, counted.verdicts, counted.decisions, counted.cuts) == (6, 1, 1, 1)
+
+
+def test_an_act_that_stands_for_itself_is_an_entry_and_verdicts_know_their_newest_one(
+    store: PlatformStore, server: Server
+) -> None:
+    found = a_night(store)
+    chosen = {"table": "a", "kind": ""}
+    act = exported_act(Subject("settlement"), b"rows", who="ann", origin="page", file="x.csv", rows=1, chosen=chosen)
+    with closing(PlatformAudit(Database(server.open))) as log:
+        entered = [log.enter(act), log.enter(act)]
+        of_verdicts = log.verdict_entries(["r1", "x"])
+        assert log.head() == entered[1]
+    assert [one.number for one in entered] == [7, 8], "to take it away twice is two acts"
+    document = json.loads(logged(server)[-1].document)
+    assert document == {
+        "bytes": 4, "file": "x.csv", "filter": {"table": "a"}, "format": "csv", "rows": 1,
+        "sha256": hashlib.sha256(b"rows").hexdigest(),
+    }  # fmt: skip
+    ((place, entry),) = of_verdicts.items()
+    assert (place, entry.number) == (("r1", "warehouse", "cut"), 6)
+    assert json.loads(entry.document)["hash"] == audit.verdict_hash(
+        replace(found, evidence={**found.evidence, SIGNED_BY: "ann: known"})
+    )
+    assert faults(server) == []
 
 
 def test_the_database_and_python_write_the_same_text_whatever_is_in_it(store: PlatformStore, server: Server) -> None:

@@ -2,9 +2,11 @@
 
 import ast
 import hashlib
+import io
 import json
 import shutil
 import subprocess
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -13,9 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from seamline import registry
 from seamline.adapters.connections import resolve
 from seamline.cli.main import main
 from seamline.domain.decision import DECISION, Decision, DecisionState
+from seamline.domain.errors import Refused
 from seamline.domain.runs import SIGNED_BY, Scope
 from seamline.domain.verdict import Verdict
 from seamline.platform import migrate, verify_evidence
@@ -201,6 +205,21 @@ def test_evidence_that_cannot_be_read_is_an_error_and_not_right(evidence: Path) 
     code, lines = verified(evidence)
     assert code == 2
     assert lines[0].startswith("the evidence cannot be read: FileNotFoundError")
+
+
+def test_the_zip_of_the_page_is_the_same_folder_and_verifies_itself(
+    server: Server, anchors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEAMLINE_AUDIT_ANCHORS", str(anchors))
+    with known_by_id(replace(resolve("postgres_root"), database=server.name), CONNECTION_ID, "postgres"):
+        content = registry.evidence("settlement", DAY)
+        with pytest.raises(Refused, match="no act is about 2020-01-01"):
+            registry.evidence("settlement", date(2020, 1, 1))
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        archive.extractall(tmp_path)
+    (folder,) = tmp_path.iterdir()
+    code, lines = verified(folder)
+    assert (folder.name, code, lines[-1]) == (f"evidence-settlement-{DAY}", 0, "nothing is wrong")
 
 
 def test_the_commands_verify_and_export_what_is_stored_and_name_what_is_not_as_it_was(

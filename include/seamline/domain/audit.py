@@ -34,6 +34,7 @@ SCHEDULER = "scheduler"
 FROM_RUN = "run"
 FROM_AIRFLOW = "Airflow"
 FROM_COMMAND_LINE = "command line"
+FROM_PAGE = "page"
 
 
 class Kind(StrEnum):

@@ -34,6 +34,10 @@ with before as (select result->'decision' as decision from run where run_id = %(
 update run set result = jsonb_set(result, '{decision}', %(decision)s) from before where run_id = %(run_id)s
 returning sync, business_date, coalesce(before.decision, 'null')
 """
+_OF_VERDICTS = """
+select distinct on (run_id, destination, scope) * from audit_entry where run_id = any(%s) and kind = any(%s)
+order by run_id, destination, scope, number desc
+"""
 _GROUPS = (audit.ABOUT_VERDICTS, audit.ABOUT_DECISIONS, audit.ABOUT_CUTS)
 _ROWS_AT_ONCE = 1_000
 # What makes a stored row unreadable: a text that is none of the known words, a position of no known kind.
@@ -194,9 +198,34 @@ class PlatformAudit:
 
     def head(self) -> Head | None:
         """The newest entry; None where the log is empty."""
+        return self._database.transact(_head)
 
-        def work(session: Session) -> Head | None:
-            row = session.execute("select number, hash from audit_entry order by number desc limit 1").fetchone()
-            return None if row is None else Head(int(row[0]), str(row[1]))
+    def enter(self, act: Act) -> Head:
+        """Enter an act that changes nothing else, as an export. Returns its entry."""
+
+        def work(session: Session) -> Head:
+            append(session, act)
+            # Other writers wait until this transaction ends.
+            head = _head(session)
+            if head is None:
+                raise InvariantViolated(f"an act was entered and is not in the log: {act.kind}")
+            return head
 
         return self._database.transact(work)
+
+    def verdict_entries(self, runs: Sequence[str]) -> dict[tuple[str, str, str], Entry]:
+        """By run, destination and scope the newest entry about the verdict of these runs; nothing where none names
+        it."""
+
+        def work(session: Session) -> dict[tuple[str, str, str], Entry]:
+            cursor = session.cursor(row_factory=dict_row)
+            kinds = [kind.value for kind in audit.ABOUT_VERDICTS]
+            found = [entry_of(row) for row in cursor.execute(_OF_VERDICTS, (list(runs), kinds))]
+            return {(one.subject.run_id, one.subject.destination, one.subject.scope): one for one in found}
+
+        return self._database.transact(work)
+
+
+def _head(session: Session) -> Head | None:
+    row = session.execute("select number, hash from audit_entry order by number desc limit 1").fetchone()
+    return None if row is None else Head(int(row[0]), str(row[1]))

@@ -1,5 +1,7 @@
 """The evidence of a business date as a folder that somebody else verifies with Python alone: `verify_evidence.py`."""
 
+import io
+import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -53,6 +55,15 @@ def export(session: Session, *, sync: str, day: date, folder: Path, anchors: Seq
         anchored = _anchors(anchors, first, last)
         end = anchored[-1].head.number if anchored and anchored[-1].head else None
         return _write(session, sync, day, folder, anchored, (first, end))
+
+
+def zipped(folder: Path) -> bytes:
+    """The folder as a zip, its own name in front of each file's."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(folder.iterdir()):
+            archive.write(path, f"{folder.name}/{path.name}")
+    return made.getvalue()
 
 
 def _anchors(files: Sequence[AnchorFile], first: int, last: int) -> list[AnchorLine]:

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from seamline.domain import differences
+from seamline.domain.audit import Entry
 from seamline.domain.break_id import break_id
 from seamline.domain.cut_state import CutState, of_live
 from seamline.domain.runs import Reconciliation
@@ -25,6 +26,25 @@ def to_json(
 
 def to_text(cuts: Sequence[CutState], *, levels: Mapping[str, str]) -> str:
     return json.dumps(to_json(cuts, (), levels=levels), indent=2, ensure_ascii=False) + "\n"
+
+
+def log_json(entry: Entry | None, head: tuple[int, str] | None) -> dict[str, Any] | None:
+    """What the log of acts has of a verdict: its newest entry whole, so that its hashes can be made again, and the
+    number and hash of the newest entry of all. None where no entry names the verdict, or it was made unreadable."""
+    try:
+        content = json.loads(entry.content) if entry else None
+    except ValueError:
+        content = None
+    if entry is None or head is None or content is None:
+        return None
+    return {
+        "number": entry.number,
+        "hash": entry.hash,
+        "previous": entry.previous,
+        "content": content,
+        "verdict_hash": content["document"].get("hash"),
+        "head": {"number": head[0], "hash": head[1]},
+    }
 
 
 def _cut_json(state: CutState) -> dict[str, Any]:

@@ -127,10 +127,10 @@ def _total_cells(total: ControlTotal) -> dict[str, Any]:
 
 
 def _cells(row: Mapping[str, Any]) -> list[Any]:
-    return [_cell(row.get(column)) for column in _COLUMNS]
+    return [inert(row.get(column)) for column in _COLUMNS]
 
 
-def _cell(value: Any) -> Any:
+def inert(value: Any) -> Any:
     """A text as a text for a spreadsheet too; numbers stay numbers."""
     if value is None or isinstance(value, bool | int | Decimal):
         return value

@@ -41,6 +41,10 @@ def may_sign(user: Any, sync: str) -> bool:
     return not approvers or name_of(user) in approvers
 
 
+def is_trusted(user: Any, sync: str) -> bool:
+    return may_work(user, sync) or may_sign(user, sync)
+
+
 def name_of(user: Any) -> str:
     """As it stands in `approvers` and in the log of acts."""
     return str(user.get_id())
@@ -93,7 +97,16 @@ def _signs(user: _Acting, sync: _Sync) -> Any:
     return user
 
 
+def _trusted(user: _Acting, sync: _Sync) -> Any:
+    access.require(user, sync)
+    if not is_trusted(user, sync):
+        raise HTTPException(status_code=403, detail=f"you may look at {sync} and not take its rows away")
+    return user
+
+
 Worker = Annotated[Any, Depends(_worker)]
+# Whoever may work or sign: what is stored of rows is for them.
+Trusted = Annotated[Any, Depends(_trusted)]
 Signer = Annotated[Any, Depends(_signs)]
 
 

@@ -5,25 +5,20 @@ token to whoever wrote a hostile value into a table.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from datetime import UTC, date, datetime
-from typing import Annotated, Any
-from urllib.parse import urlencode
+from typing import Annotated
+from urllib.parse import unquote, urlencode
 
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.exception_handlers import http_exception_handler
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse
+from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse
 from pydantic import AwareDatetime
 
-from seamline.domain.cut_state import CutState
 from seamline.domain.errors import SeamlineError
-from seamline.domain.runs import Reconciliation
 from seamline.plan.stages import DAG_KINDS
 from seamline.platform.reconciliations import Detail
-from seamline.report import documents, lines
-from seamline.report.printed import to_pdf
-from seamline.report.spreadsheet import to_xlsx
-from seamline_airflow.page import access, break_pages, date_report, exports, overview, reports
+from seamline_airflow.page import access, acting, break_pages, date_report, exports, overview, reports
 from seamline_airflow.page.rendering import Visit, airflow_of, page_of, render, text_of, visit_of
 
 _HEADERS = {
@@ -34,20 +29,21 @@ _HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 _NAME = r"^[A-Za-z_][A-Za-z0-9_-]{0,127}$"
 
-SyncName = Annotated[str, Query(pattern=_NAME)]
 OptionalSync = Annotated[str, Query(pattern=rf"{_NAME}|^$")]
 
 # No interactive documentation: it would load scripts from elsewhere, and every route must be one of those below.
 app = FastAPI(title="Seamline", dependencies=access.SIGNED_IN, docs_url=None, redoc_url=None, openapi_url=None)
 app.include_router(break_pages.pages)
+app.include_router(exports.files)
 
 
 @app.middleware("http")
 async def _guarded(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-    response = await call_next(request)
+    # No text of the platform database holds one, so an address with one is wrong and no fault of the database.
+    is_text = "\0" not in unquote(request.url.query)
+    response = await call_next(request) if is_text else PlainTextResponse("an address holds no NUL", status_code=400)
     for name, value in _HEADERS.items():
         response.headers[name] = value
     return response
@@ -114,40 +110,9 @@ def style() -> Response:
     return Response(text_of("style.css"), media_type="text/css")
 
 
-@app.get("/export.json")
-def export_json(user: access.User, sync: SyncName, business_date: date | None = None, run: str = "") -> JSONResponse:
-    found = _exported(user, sync, business_date, run)
-    return JSONResponse(
-        documents.to_json(*found, levels=reports.levels_of(sync)), headers=_as_file(sync, business_date, "json")
-    )
-
-
-@app.get("/export.csv")
-def export_csv(
-    user: access.User, sync: SyncName, business_date: date | None = None, run: str = ""
-) -> PlainTextResponse:
-    found = _exported(user, sync, business_date, run)
-    return PlainTextResponse(lines.to_csv(*found), media_type="text/csv", headers=_as_file(sync, business_date, "csv"))
-
-
-@app.get("/export.xlsx")
-def export_xlsx(user: access.User, sync: SyncName, business_date: date | None = None, run: str = "") -> Response:
-    cuts, live = _exported(user, sync, business_date, run)
-    content = to_xlsx(exports.report(sync, cuts, live, day=business_date))
-    return Response(content, media_type=_XLSX, headers=_as_file(sync, business_date, "xlsx"))
-
-
-@app.get("/export.pdf")
-def export_pdf(user: access.User, sync: SyncName, business_date: date | None = None, run: str = "") -> Response:
-    if not business_date and not run:
-        raise HTTPException(status_code=422, detail="a PDF is of one business_date, or of one run")
-    cuts, live = _exported(user, sync, business_date, run)
-    content = to_pdf(exports.report(sync, cuts, live, day=business_date))
-    return Response(content, media_type="application/pdf", headers=_as_file(sync, business_date, "pdf"))
-
-
 def _date_page(visit: Visit, sync: str, day: date, run: str) -> str:
-    return render("date.html", visit, seen=date_report.of_date(sync, day, run))
+    seen = date_report.of_date(sync, day, run)
+    return render("date.html", visit, seen=seen, is_trusted=acting.is_trusted(visit.user, sync))
 
 
 def _run_page(visit: Visit, dag_id: str, run_id: str) -> str:
@@ -156,25 +121,3 @@ def _run_page(visit: Visit, dag_id: str, run_id: str) -> str:
         return render("no_sync.html", visit, what=f"{dag_id} is not a DAG of a sync.")
     access.require(visit.user, sync)
     return render("run.html", visit, sync=sync, run_id=run_id, left=date_report.of_run(sync, run_id))
-
-
-def _exported(user: Any, sync: str, day: date | None, run: str) -> tuple[Sequence[CutState], Sequence[Reconciliation]]:
-    """The newest take of each date and the comparisons of live tables; of one date all its takes. With `run` only what
-    is of that run."""
-    access.require(user, sync)
-    if sync not in reports.syncs():
-        raise HTTPException(status_code=404, detail="there is no such sync")
-    if day:
-        cuts, live = reports.takes(sync, day), ()
-    else:
-        report = reports.read_sync(sync, dates=reports.DATES_EXPORTED)
-        cuts, live = report.cuts, report.live
-    if run:
-        return [one for one in cuts if one.run_id == run], [one for one in live if one.run_id == run]
-    return cuts, live
-
-
-def _as_file(sync: str, business_date: date | None, kind: str) -> dict[str, str]:
-    # `sync` matched a name's pattern, so it cannot break out of the header.
-    name = f"reconciliation-{sync}-{business_date or 'all'}.{kind}"
-    return {"Content-Disposition": f'attachment; filename="{name}"'}

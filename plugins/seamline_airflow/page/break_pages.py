@@ -1,87 +1,71 @@
 """The pages of rows that differ: some of many of one comparison, and one of them over all dates."""
 
-from datetime import date
+from dataclasses import replace
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import HTMLResponse
 
+from seamline.domain.audit import Subject
 from seamline.domain.cut_state import CutState
 from seamline.domain.runs import Scope
-from seamline.domain.verdict import BreakType
-from seamline.platform.breaks import Compared, Order, Place, Sighting, Wanted
+from seamline.platform.breaks import Order, Sighting
 from seamline.platform.reconciliations import Detail
+from seamline.report.selection import Listed, Selection, report_of_selection, selection_csv
+from seamline.report.spreadsheet import to_xlsx
 from seamline_airflow import parts
-from seamline_airflow.page import access, reports
+from seamline_airflow.page import access, reports, selection, taken
 from seamline_airflow.page.rendering import Visit, render, visit_of
 
 BREAKS_PER_PAGE = 50
-_NAME = r"^[A-Za-z_][A-Za-z0-9_-]{0,127}$"
-_TEXT_MAX = 500
+# Of a longer selection a file holds the first ones, and says so.
+BREAKS_IN_A_FILE = 20_000
 
 pages = APIRouter()
 
 
 @pages.get("/breaks", response_class=HTMLResponse, response_model=None)
-def breaks(
-    visit: Annotated[Visit, Depends(visit_of)],
-    sync: Annotated[str, Query(pattern=_NAME)],
-    business_date: date | None = None,
-    run: str = "",
-    destination: str = "",
-    scope: Scope = Scope.CUT,
-    table: str = "",
-    kind: Annotated[str, Query(pattern=f"^({'|'.join(BreakType)})?$")] = "",
-    text: Annotated[str, Query(max_length=_TEXT_MAX)] = "",
-    sort: Order = Order.FOUND,
-    after: Annotated[str, Query(pattern=r"^(\d{1,9}[.]\d{1,9})?$")] = "",
-) -> HTMLResponse:
-    """Of one comparison: that of `run` in `destination`, or of the newest take of `business_date`."""
-    access.require(visit.user, sync)
-    with parts.platform() as store:
-        zone = ZoneInfo(store.timezone(sync))
-        if not run and business_date:
-            run = _newest(store.takes(sync, business_date, detail=Detail.VERDICTS))
-        found = [one for one in store.reconciliations_of(sync, run, detail=Detail.VERDICTS) if one.scope is scope]
-    shown = next((one for one in found if destination in ("", one.destination)), None)
+def breaks(visit: Annotated[Visit, Depends(visit_of)], asked: selection.Visible) -> HTMLResponse:
+    shown = selection.comparison(asked)
     if shown is None:
-        what = f"Nothing was compared of {sync} by run {run or 'of this date'}."
-        return HTMLResponse(render("no_sync.html", visit, what=what), status_code=404)
-    compared = Compared(shown.run_id, shown.destination, scope)
-    wanted = Wanted(
-        table=table,
-        type=BreakType(kind) if kind else None,
-        text=text,
-        order=sort,
-        after=Place(*map(int, after.split("."))) if after else None,
-        limit=BREAKS_PER_PAGE + 1,
-    )
-    with parts.breaks() as store:
-        listed, counts = store.some(compared, wanted), store.counts(compared)
-    page = listed[:BREAKS_PER_PAGE]
+        return HTMLResponse(render("no_sync.html", visit, what=selection.nothing_in_words(asked)), status_code=404)
+    counts = selection.counts(shown)
+    page, is_more = selection.some(shown, asked.wanted, BREAKS_PER_PAGE)
     return HTMLResponse(
         render(
             "breaks.html",
             visit,
-            sync=sync,
-            zone=zone,
-            shown=shown,
-            others=[one for one in found if one is not shown],
+            sync=asked.sync,
+            zone=shown.zone,
+            shown=shown.found,
+            others=shown.others,
             counts=counts,
-            wanted=wanted,
+            wanted=asked.wanted,
             page=page,
-            next_after=page[-1].place if len(listed) > BREAKS_PER_PAGE else None,
+            next_after=page[-1].place if is_more else None,
             orders=list(Order),
             kinds=sorted({one.type for one in counts}),
         )
     )
 
 
+@pages.get("/breaks.xlsx")
+def breaks_xlsx(user: access.User, asked: selection.Visible) -> Response:
+    selected, zone = _selected(asked)
+    return _handed_out(user, asked, selected, to_xlsx(report_of_selection(selected, zone)), "xlsx")
+
+
+@pages.get("/breaks.csv")
+def breaks_csv(user: access.User, asked: selection.Visible) -> Response:
+    selected, _ = _selected(asked)
+    return _handed_out(user, asked, selected, selection_csv(selected).encode(), "csv")
+
+
 @pages.get("/break", response_class=HTMLResponse, response_model=None)
 def one_break(
     visit: Annotated[Visit, Depends(visit_of)],
-    sync: Annotated[str, Query(pattern=_NAME)],
+    sync: Annotated[str, Query(pattern=selection.NAME)],
     id: Annotated[str, Query(pattern=r"^[0-9a-f]{16}$")],
 ) -> HTMLResponse:
     """Every comparison that has found it, and whether the newest one still does."""
@@ -99,8 +83,26 @@ def one_break(
     )
 
 
-def _newest(takes: tuple[CutState, ...]) -> str:
-    return takes[0].run_id if takes else ""
+def _selected(asked: selection.Asked) -> tuple[Selection, ZoneInfo]:
+    """All pages of the filter, up to a bound."""
+    shown = selection.required(asked)
+    listed, is_more = selection.some(shown, replace(asked.wanted, after=None), BREAKS_IN_A_FILE)
+    is_cut = shown.found.scope is Scope.CUT
+    breaks = [Listed(one.break_id, one.found, one.first_date if is_cut else one.first_at) for one in listed]
+    return Selection(shown.found, asked.chosen, breaks, is_more), shown.zone
+
+
+def _handed_out(user: Any, asked: selection.Asked, selected: Selection, content: bytes, kind: str) -> Response:
+    found = selected.found
+    day = found.business_date if found.scope is Scope.CUT else None
+    return taken.handed_out(
+        user,
+        content,
+        about=Subject(found.sync, found.destination, day, found.run_id, found.scope.value),
+        file=f"breaks-{found.sync}-{day or 'live'}.{kind}",
+        rows=len(selected.breaks),
+        chosen=asked.chosen,
+    )
 
 
 def _standing(seen: tuple[Sighting, ...], cuts: tuple[CutState, ...]) -> dict[str, Any]:

@@ -1,24 +1,143 @@
 """The reports that the page hands out as files: what `./seamline report` writes, of what the page shows."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
+from typing import Annotated
 from zoneinfo import ZoneInfo
 
+from fastapi import APIRouter, Depends, Form, HTTPException, Query, Response
+
+from seamline.domain.audit import Subject
 from seamline.domain.cut_state import CutState
+from seamline.domain.errors import Refused
 from seamline.domain.runs import Reconciliation
+from seamline.report import documents, lines
 from seamline.report.blocks import Report
 from seamline.report.contents import report_of
+from seamline.report.printed import to_pdf
+from seamline.report.spreadsheet import to_xlsx
 from seamline_airflow import parts
-from seamline_airflow.page import reports
+from seamline_airflow.page import access, acting, reports, taken
+from seamline_airflow.page.selection import NAME
+
+files = APIRouter()
 
 
-def report(sync: str, cuts: Sequence[CutState], live: Sequence[Reconciliation], *, day: date | None) -> Report:
-    """The report about these; with `day` it is about that date, and lists all its takes."""
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was asked for, and what there is of it: the newest take of each date and the comparisons of live tables; of
+    one date all its takes. With `run` only what is of that run."""
+
+    sync: str
+    day: date | None
+    run: str
+    cuts: Sequence[CutState]
+    live: Sequence[Reconciliation]
+
+    @property
+    def rows(self) -> int:
+        compared = [*(one.found for one in self.cuts if one.found), *self.live]
+        return sum(len(table.breaks) for found in compared for table in found.tables)
+
+
+def exported(
+    user: access.User, sync: Annotated[str, Query(pattern=NAME)], business_date: date | None = None, run: str = ""
+) -> Exported:
+    access.require(user, sync)
+    if sync not in reports.syncs():
+        raise HTTPException(status_code=404, detail="there is no such sync")
+    cuts: Sequence[CutState]
+    live: Sequence[Reconciliation]
+    if business_date:
+        cuts, live = reports.takes(sync, business_date), ()
+    else:
+        report = reports.read_sync(sync, dates=reports.DATES_EXPORTED)
+        cuts, live = report.cuts, report.live
+    if run:
+        cuts, live = [one for one in cuts if one.run_id == run], [one for one in live if one.run_id == run]
+    return Exported(sync, business_date, run, cuts, live)
+
+
+Wanted = Annotated[Exported, Depends(exported)]
+
+
+@files.get("/export.json")
+def export_json(user: access.User, wanted: Wanted) -> Response:
+    return _handed_out(user, wanted, "json", _json)
+
+
+@files.get("/export.csv")
+def export_csv(user: access.User, wanted: Wanted) -> Response:
+    return _handed_out(user, wanted, "csv", lambda of: lines.to_csv(of.cuts, of.live).encode())
+
+
+@files.get("/export.xlsx")
+def export_xlsx(user: access.User, wanted: Wanted) -> Response:
+    return _handed_out(user, wanted, "xlsx", lambda of: to_xlsx(_report(of)))
+
+
+@files.get("/export.pdf")
+def export_pdf(user: access.User, wanted: Wanted) -> Response:
+    if not wanted.day and not wanted.run:
+        raise HTTPException(status_code=422, detail="a PDF is of one business_date, or of one run")
+    return _handed_out(user, wanted, "pdf", lambda of: to_pdf(_report(of)))
+
+
+@files.post("/evidence")
+def evidence(
+    user: acting.Trusted, sync: Annotated[str, Form(pattern=NAME)], business_date: Annotated[date, Form()]
+) -> Response:
+    """The folder of `./seamline audit export` as a zip. An act and no link: it holds rows as they are stored."""
+    try:
+        content = parts.evidence(sync, business_date)
+    except Refused as error:
+        raise HTTPException(status_code=404, detail=str(error)) from error
+    about = Subject(sync, "", business_date)
+    stored = Exported(sync, business_date, "", reports.takes(sync, business_date), ())
+    file = f"evidence-{sync}-{business_date}.zip"
+    return taken.handed_out(user, content, about=about, file=file, rows=stored.rows)
+
+
+def _handed_out(user: access.User, wanted: Exported, kind: str, made: Callable[[Exported], bytes]) -> Response:
+    return taken.handed_out(
+        user,
+        made(wanted),
+        about=Subject(wanted.sync, "", wanted.day, wanted.run),
+        # `sync` matched a name's pattern, so it cannot break out of the header.
+        file=f"reconciliation-{wanted.sync}-{wanted.day or 'all'}.{kind}",
+        rows=wanted.rows,
+    )
+
+
+def _json(wanted: Exported) -> bytes:
+    """With what the log of acts has of each verdict, and with the head of the log."""
+    compared = [*(one.found for one in wanted.cuts if one.found), *wanted.live]
+    with parts.audit() as log:
+        head, entries = log.head(), log.verdict_entries([one.run_id for one in compared])
+    made = documents.to_json(wanted.cuts, wanted.live, levels=reports.levels_of(wanted.sync))
+    for one in made:
+        entry = entries.get((one["run"], one["destination"], one["scope"]))
+        one["log"] = documents.log_json(entry, head and (head.number, head.hash))
+    return f"{json.dumps(made, indent=2, ensure_ascii=False)}\n".encode()
+
+
+def _report(wanted: Exported) -> Report:
+    """The report about these; about one date it lists all its takes."""
+    sync, day = wanted.sync, wanted.day
     takes = reports.takes(sync, day) if day else ()
     with parts.platform() as store:
         zone = ZoneInfo(store.timezone(sync))
-        runs = {one.run_id for one in cuts} if day else ()
-        guarantees = {run: store.run(run).plan.guarantee for run in runs}
+        runs = {one.run_id for one in wanted.cuts} if day else ()
+        guarantees: Mapping[str, str] = {run: store.run(run).plan.guarantee for run in runs}
     return report_of(
-        sync, cuts, live, about=day, takes=takes, zone=zone, guarantees=guarantees, levels=reports.levels_of(sync)
+        sync,
+        wanted.cuts,
+        wanted.live,
+        about=day,
+        takes=takes,
+        zone=zone,
+        guarantees=guarantees,
+        levels=reports.levels_of(sync),
     )

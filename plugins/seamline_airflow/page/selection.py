@@ -1,0 +1,130 @@
+"""Which breaks an address asks for: the same for the page of breaks, its files and REST."""
+
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo
+
+from fastapi import Depends, HTTPException, Query
+
+from seamline.domain.cut_state import CutState
+from seamline.domain.runs import Reconciliation, Scope
+from seamline.domain.verdict import BreakType
+from seamline.platform.breaks import Compared, Order, Place, StoredBreak, Wanted
+from seamline.platform.reconciliations import Detail
+from seamline_airflow import parts
+from seamline_airflow.page import access
+
+NAME = r"^[A-Za-z_][A-Za-z0-9_-]{0,127}$"
+_TEXT_MAX = 500
+
+Kind = Annotated[str, Query(pattern=f"^({'|'.join(BreakType)})?$")]
+Text = Annotated[str, Query(max_length=_TEXT_MAX)]
+After = Annotated[str, Query(pattern=r"^(\d{1,9}[.]\d{1,9})?$")]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Of one comparison: that of `run` in `destination`, or of the newest take of `business_date`."""
+
+    sync: str
+    business_date: date | None
+    run: str
+    destination: str
+    scope: Scope
+    wanted: Wanted
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        """The filter, by the words of the page."""
+        wanted = self.wanted
+        kind = wanted.type.value if wanted.type else ""
+        return {"table": wanted.table, "kind": kind, "in the key": wanted.text, "order": wanted.order.value}
+
+
+def choice_of(
+    business_date: date | None = None,
+    run: str = "",
+    destination: str = "",
+    scope: Scope = Scope.CUT,
+    table: str = "",
+    kind: Kind = "",
+    text: Text = "",
+    sort: Order = Order.FOUND,
+    after: After = "",
+) -> Asked:
+    """What an address says beside the sync."""
+    wanted = Wanted(
+        table=table,
+        type=BreakType(kind) if kind else None,
+        text=text,
+        order=sort,
+        after=Place(*map(int, after.split("."))) if after else None,
+    )
+    return Asked("", business_date, run, destination, scope, wanted)
+
+
+Choice = Annotated[Asked, Depends(choice_of)]
+
+
+def asked_of(user: access.User, sync: Annotated[str, Query(pattern=NAME)], choice: Choice) -> Asked:
+    access.require(user, sync)
+    return replace(choice, sync=sync)
+
+
+# What the address asks for, of a sync that the user may see.
+Visible = Annotated[Asked, Depends(asked_of)]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The comparison that was asked for, and the others of the same run."""
+
+    zone: ZoneInfo
+    found: Reconciliation
+    others: tuple[Reconciliation, ...]
+
+    @property
+    def compared(self) -> Compared:
+        return Compared(self.found.run_id, self.found.destination, self.found.scope)
+
+
+def comparison(asked: Asked) -> Shown | None:
+    """None where nothing was compared."""
+    run = asked.run
+    with parts.platform() as store:
+        zone = ZoneInfo(store.timezone(asked.sync))
+        if not run and asked.business_date:
+            run = _newest(store.takes(asked.sync, asked.business_date, detail=Detail.VERDICTS))
+        found = store.reconciliations_of(asked.sync, run, detail=Detail.VERDICTS)
+    mine = [one for one in found if one.scope is asked.scope]
+    shown = next((one for one in mine if asked.destination in ("", one.destination)), None)
+    return Shown(zone, shown, tuple(one for one in mine if one is not shown)) if shown else None
+
+
+def required(asked: Asked) -> Shown:
+    """404 where nothing was compared."""
+    shown = comparison(asked)
+    if shown is None:
+        raise HTTPException(status_code=404, detail=nothing_in_words(asked))
+    return shown
+
+
+def nothing_in_words(asked: Asked) -> str:
+    return f"Nothing was compared of {asked.sync} by run {asked.run or 'of this date'}."
+
+
+def some(shown: Shown, wanted: Wanted, limit: int) -> tuple[tuple[StoredBreak, ...], bool]:
+    """At most `limit` breaks, and whether there are more behind them."""
+    with parts.breaks() as store:
+        listed = store.some(shown.compared, replace(wanted, limit=limit + 1))
+    return listed[:limit], len(listed) > limit
+
+
+def counts(shown: Shown) -> Any:
+    with parts.breaks() as store:
+        return store.counts(shown.compared)
+
+
+def _newest(takes: tuple[CutState, ...]) -> str:
+    return takes[0].run_id if takes else ""
