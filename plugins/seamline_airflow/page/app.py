@@ -12,13 +12,13 @@ from urllib.parse import unquote, urlencode
 
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.exception_handlers import http_exception_handler
-from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse
 from pydantic import AwareDatetime
 
 from seamline.domain.errors import SeamlineError
 from seamline.plan.stages import DAG_KINDS
 from seamline.platform.reconciliations import Detail
-from seamline_airflow.page import access, acting, break_pages, date_report, exports, overview, reports
+from seamline_airflow.page import access, acting, break_pages, date_report, exports, overview, reports, rest
 from seamline_airflow.page.rendering import Visit, airflow_of, page_of, render, text_of, visit_of
 
 _HEADERS = {
@@ -37,6 +37,7 @@ OptionalSync = Annotated[str, Query(pattern=rf"{_NAME}|^$")]
 app = FastAPI(title="Seamline", dependencies=access.SIGNED_IN, docs_url=None, redoc_url=None, openapi_url=None)
 app.include_router(break_pages.pages)
 app.include_router(exports.files)
+app.include_router(rest.api)
 
 
 @app.middleware("http")
@@ -52,17 +53,23 @@ async def _guarded(request: Request, call_next: Callable[[Request], Awaitable[Re
 @app.exception_handler(SeamlineError)
 def _error_answer(request: Request, error: SeamlineError) -> Response:
     """The platform database is away or not migrated: say so, with the cure."""
+    if _is_rest(request):
+        return JSONResponse({"detail": str(error)}, status_code=503)
     return HTMLResponse(page_of("trouble.html", message=str(error)), status_code=503)
 
 
 @app.exception_handler(401)
 async def _sign_in(request: Request, error: HTTPException) -> Response:
     """A person is led to Airflow's login, and from there back; a program gets the error."""
-    if request.method != "GET" or "text/html" not in request.headers.get("accept", ""):
+    if request.method != "GET" or _is_rest(request) or "text/html" not in request.headers.get("accept", ""):
         return await http_exception_handler(request, error)
     query = f"?{request.url.query}" if request.url.query else ""
     asked = f"{request.scope['root_path']}/{request.url.path.rpartition('/')[2]}{query}"
     return RedirectResponse(f"{airflow_of(request)}/api/v2/auth/login?{urlencode({'next': asked})}")
+
+
+def _is_rest(request: Request) -> bool:
+    return request.url.path.removeprefix(str(request.scope["root_path"])).startswith(rest.api.prefix)
 
 
 @app.get("/page", response_class=HTMLResponse, response_model=None)

@@ -1,6 +1,7 @@
 """The pages of rows that differ: some of many of one comparison, and one of them over all dates."""
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
@@ -66,21 +67,46 @@ def breaks_csv(user: access.User, asked: selection.Visible) -> Response:
 def one_break(
     visit: Annotated[Visit, Depends(visit_of)],
     sync: Annotated[str, Query(pattern=selection.NAME)],
-    id: Annotated[str, Query(pattern=r"^[0-9a-f]{16}$")],
+    id: Annotated[str, Query(pattern=selection.BREAK_ID)],
 ) -> HTMLResponse:
     """Every comparison that has found it, and whether the newest one still does."""
     access.require(visit.user, sync)
-    with parts.breaks() as found:
-        seen = found.history(sync, id)
-    if not seen:
+    seen = history(sync, id)
+    if seen is None:
         what = f"No comparison of {sync} has found break {id}."
         return HTMLResponse(render("no_sync.html", visit, what=what), status_code=404)
+    return HTMLResponse(
+        render(
+            "break.html",
+            visit,
+            sync=sync,
+            zone=seen.zone,
+            break_id=id,
+            seen=seen.sightings,
+            standing=seen.standing,
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Every comparison that has found a break, the newest first. `standing`: where it stands among the dates."""
+
+    zone: ZoneInfo
+    sightings: tuple[Sighting, ...]
+    standing: Mapping[str, Any]
+
+
+def history(sync: str, break_id: str) -> History | None:
+    """None where no comparison of the sync has found it."""
+    with parts.breaks() as found:
+        seen = found.history(sync, break_id)
+    if not seen:
+        return None
     with parts.platform() as store:
         zone = ZoneInfo(store.timezone(sync))
         cuts = store.cut_states(sync, reports.DATES_PER_PAGE, detail=Detail.VERDICTS)
-    return HTMLResponse(
-        render("break.html", visit, sync=sync, zone=zone, break_id=id, seen=seen, standing=_standing(seen, cuts))
-    )
+    return History(zone, seen, _standing(seen, cuts))
 
 
 def _selected(asked: selection.Asked) -> tuple[Selection, ZoneInfo]:

@@ -16,6 +16,7 @@ from seamline_airflow import parts
 from seamline_airflow.page import access
 
 NAME = r"^[A-Za-z_][A-Za-z0-9_-]{0,127}$"
+BREAK_ID = r"^[0-9a-f]{16}$"
 _TEXT_MAX = 500
 
 Kind = Annotated[str, Query(pattern=f"^({'|'.join(BreakType)})?$")]
@@ -69,6 +70,10 @@ Choice = Annotated[Asked, Depends(choice_of)]
 
 def asked_of(user: access.User, sync: Annotated[str, Query(pattern=NAME)], choice: Choice) -> Asked:
     access.require(user, sync)
+    return of_sync(choice, sync)
+
+
+def of_sync(choice: Asked, sync: str) -> Asked:
     return replace(choice, sync=sync)
 
 

@@ -1,0 +1,326 @@
+"""Everything that the page shows, as JSON: the same values, for whoever may see the page and the sync."""
+
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, HTTPException, Query, Response
+from fastapi import Path as PathText
+from fastapi.openapi.utils import get_openapi
+from pydantic import AwareDatetime
+
+from seamline.domain.cut_state import CutState, of_live
+from seamline.domain.runs import Reconciliation
+from seamline.platform.breaks import StoredBreak
+from seamline.platform.reconciliations import Detail
+from seamline.report import documents
+from seamline_airflow import parts
+from seamline_airflow.page import access, break_pages, date_report, overview, reports, selection
+from seamline_airflow.page import rest_answers as answers
+from seamline_airflow.page.date_report import Report
+from seamline_airflow.page.mount import URL_PREFIX
+
+BREAKS_MAX = 500
+_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"model": answers.Problem, "description": why}
+    for status, why in (
+        (401, "nobody has signed in"),
+        (403, "the user may not see the sync"),
+        (404, "there is no such thing"),
+        (503, "the platform database does not answer"),
+    )
+}
+_ABOUT = """What the Reconciliation page shows, for programs. Sign in as for Airflow's own REST: `Authorization: Bearer`
+with a token of `/auth/token`, or the cookie of the page. Values of `sensitive:` columns are masked."""
+
+api = APIRouter(prefix="/api/v1", responses=_PROBLEMS)
+
+
+def visible(user: access.User, sync: Annotated[str, PathText(pattern=selection.NAME)]) -> str:
+    access.require(user, sync)
+    return sync
+
+
+SyncName = Annotated[str, Depends(visible)]
+
+
+@api.get("/overview")
+def get_overview(user: access.User, before: date | None = None) -> answers.Overview:
+    """All syncs by their newest business dates; with `before` the dates before it."""
+    seen = overview.read(_syncs(user), before=before, now=datetime.now(UTC))
+    return answers.Overview(
+        dates=list(seen.dates),
+        rows=[_row(one, seen.dates) for one in seen.rows],
+        waiting=[_waiting(one) for one in seen.questions],
+        awaited=[answers.Awaited.model_validate(one) for one in seen.awaited],
+    )
+
+
+@api.get("/syncs")
+def get_syncs(user: access.User) -> list[answers.SyncInList]:
+    """The syncs that the user may see."""
+    seen = overview.read(_syncs(user), before=None, now=datetime.now(UTC))
+    return [answers.SyncInList(**_sync(one.report)) for one in seen.rows]
+
+
+@api.get("/syncs/{sync}")
+def get_sync(sync: SyncName) -> answers.Sync:
+    """One sync as of now, with its streams."""
+    report = _known(sync)
+    return answers.Sync(
+        **_sync(report),
+        streams=[
+            answers.Stream(
+                stream=str(one.stream),
+                state=one.word.value,
+                is_well=one.is_green,
+                since=one.since,
+                lag_s=one.lag_s,
+                records_behind=one.records_behind,
+                findings=report.findings.get(one.stream, 0),
+                why=one.why,
+            )
+            for one in report.streams
+        ],
+        notes=[answers.Note.model_validate(one) for one in report.notes],
+        alarms=list(report.alarms),
+    )
+
+
+@api.get("/syncs/{sync}/dates")
+def get_dates(sync: SyncName, before: date | None = None) -> list[answers.Cut]:
+    """Of each of the newest 31 business dates (before `before`) the newest take, without its control totals."""
+    found = reports.cuts_before(sync, before) if before else _known(sync).cuts
+    return _cuts(found)
+
+
+@api.get("/syncs/{sync}/dates/{business_date}")
+def get_date(sync: SyncName, business_date: date, run: str = "") -> answers.DateReport:
+    """The report of a date: its newest take, or that of `run`."""
+    seen = date_report.of_date(sync, business_date, run)
+    return answers.DateReport(
+        sync=sync,
+        business_date=business_date,
+        timezone=str(seen.zone),
+        chosen=seen.chosen,
+        takes=_cuts(seen.takes),
+        shown=[_take(one) for one in seen.shown],
+        caused=_comparisons(sync, seen.caused),
+    )
+
+
+@api.get("/syncs/{sync}/comparisons")
+def get_comparisons(sync: SyncName, before: AwareDatetime | None = None) -> list[answers.Comparison]:
+    """The newest comparisons of the live tables (before `before`), without their control totals."""
+    found = reports.live_before(sync, before) if before else _known(sync).live
+    return _comparisons(sync, found)
+
+
+@api.get("/syncs/{sync}/comparison")
+def get_comparison(sync: SyncName, run: str) -> list[answers.LiveReport]:
+    """The comparisons of the live tables that one run made, each in its destination."""
+    return [_live_report(one) for one in date_report.live_of(sync, run)]
+
+
+@api.get("/syncs/{sync}/airflow_run")
+def get_airflow_run(sync: SyncName, run_id: str) -> answers.RunReport:
+    """What one run of Airflow left; `run_id` is Airflow's."""
+    left = date_report.of_run(sync, run_id)
+    return answers.RunReport(
+        cuts=[_take(one) for one in left.cuts],
+        live=[_live_report(one) for one in left.live],
+        failures=[answers.Failure(**{"at": None, "cure": "", **one}) for one in left.failures],
+    )
+
+
+@api.get("/syncs/{sync}/breaks")
+def get_breaks(
+    sync: SyncName, choice: selection.Choice, limit: Annotated[int, Query(ge=1, le=BREAKS_MAX)] = 50
+) -> answers.Breaks:
+    """Breaks of one comparison: that of `run` in `destination`, or of the newest take of `business_date`."""
+    asked = selection.of_sync(choice, sync)
+    shown = selection.required(asked)
+    listed, is_more = selection.some(shown, asked.wanted, limit)
+    found = shown.found
+    return answers.Breaks(
+        sync=sync,
+        run=found.run_id,
+        destination=found.destination,
+        scope=found.scope,
+        business_date=found.business_date,
+        verdict=found.verdict,
+        ended_at=found.ended_at,
+        breaks_total=sum(table.breaks_total for table in found.tables),
+        counts=[answers.Count.model_validate(one) for one in selection.counts(shown)],
+        breaks=[_break(one) for one in listed],
+        next_after=str(listed[-1].place) if is_more else None,
+    )
+
+
+@api.get("/syncs/{sync}/breaks/{break_id}")
+def get_break(sync: SyncName, break_id: Annotated[str, PathText(pattern=selection.BREAK_ID)]) -> answers.History:
+    """One break over all dates."""
+    seen = break_pages.history(sync, break_id)
+    if seen is None:
+        raise HTTPException(status_code=404, detail=f"no comparison of {sync} has found break {break_id}")
+    sightings = [
+        answers.Sighting(
+            run=one.run_id,
+            destination=one.destination,
+            scope=one.scope,
+            business_date=one.business_date,
+            at=one.at,
+            found=_of_break(break_id, one.found),
+        )
+        for one in seen.sightings
+    ]
+    standing = {"first": None, "last": None, "dates": 0, "gone_by": None} | dict(seen.standing)
+    standing.pop("days", None)
+    return answers.History(id=break_id, sightings=sightings, **standing)
+
+
+@api.get("/audit/head")
+def get_audit_head(user: access.User) -> answers.Head:
+    """The newest entry of the log of acts, as an anchor would name it."""
+    with parts.audit() as log:
+        head = log.head()
+    if head is None:
+        raise HTTPException(status_code=404, detail="the log of acts is empty")
+    return answers.Head.model_validate(head)
+
+
+@api.get("/openapi.json", include_in_schema=False)
+def get_openapi_json(user: access.User) -> Response:
+    """This description."""
+    return Response(description(), media_type="application/json")
+
+
+def description() -> str:
+    """The OpenAPI description of these routes, as it is committed."""
+    made = get_openapi(
+        title="Seamline: reconciliation",
+        version="1",
+        description=" ".join(_ABOUT.split()),
+        routes=api.routes,
+        servers=[{"url": URL_PREFIX, "description": "below the address of Airflow"}],
+    )
+    return json.dumps(made, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _syncs(user: Any) -> list[str]:
+    return [name for name in reports.syncs() if access.may_see(user, name)]
+
+
+def _known(sync: str) -> reports.SyncReport:
+    report = reports.read_sync(sync, dates=reports.DATES_PER_PAGE, detail=Detail.VERDICTS)
+    if report.is_unknown:
+        raise HTTPException(status_code=404, detail=f"there is no sync {sync}")
+    return report
+
+
+def _sync(report: reports.SyncReport) -> dict[str, Any]:
+    return {
+        "sync": report.sync,
+        "verdict": report.headline,
+        "state": report.state,
+        "timezone": str(report.zone),
+        "destinations": [{"name": name, "level": report.levels.get(name)} for name in report.destinations],
+    }
+
+
+def _cuts(found: Sequence[CutState]) -> list[answers.Cut]:
+    levels = reports.levels_of(found[0].sync) if found else {}
+    return [answers.Cut.model_validate(one) for one in documents.to_json(found, (), levels=levels)]
+
+
+def _comparisons(sync: str, found: Sequence[Reconciliation]) -> list[answers.Comparison]:
+    made = documents.to_json((), found, levels=reports.levels_of(sync))
+    return [answers.Comparison.model_validate(one) for one in made]
+
+
+def _take(take: date_report.Take) -> answers.Take:
+    (cut,) = _cuts([take.state])
+    return answers.Take(
+        cut=cut,
+        found=_found(take.report) if take.report else None,
+        before=take.since.before.run_id if take.since else None,
+        breaks_new=take.since.breaks.new if take.since else None,
+        breaks_gone=take.since.breaks.gone if take.since else None,
+    )
+
+
+def _live_report(report: Report) -> answers.LiveReport:
+    (comparison,) = _comparisons(report.found.sync, [report.found])
+    return answers.LiveReport(comparison=comparison, found=_found(report))
+
+
+def _found(report: Report) -> answers.Found:
+    return answers.Found(
+        exposure=[
+            answers.Exposure(
+                column=column,
+                group=list(one.group),
+                unequal=one.unequal,
+                rows=one.rows,
+                net=one.net,
+                absolute=one.absolute,
+            )
+            for column, one in report.exposure
+        ],
+        counts=[answers.Count.model_validate(one) for one in report.counts],
+        amounts=[answers.KindAmount.model_validate(one) for one in report.amounts],
+        not_listed=report.not_listed,
+    )
+
+
+def _break(one: StoredBreak) -> answers.Break:
+    made = _of_break(one.break_id, one.found)
+    return made.model_copy(update={"first_date": one.first_date, "first_at": one.first_at})
+
+
+def _of_break(break_id: str, found: Any) -> answers.Break:
+    return answers.Break(
+        id=break_id,
+        table=found.table,
+        type=found.type,
+        key=found.key,
+        source=found.source,
+        destination=found.destination,
+    )
+
+
+def _row(row: overview.Row, dates: Sequence[date]) -> answers.Row:
+    return answers.Row(
+        sync=row.report.sync,
+        verdict=row.report.headline,
+        live_verdict=of_live(row.live) if row.live else None,
+        cells=[
+            answers.Cell(
+                business_date=day,
+                verdict=cell.word,
+                breaks=cell.breaks,
+                partial=cell.is_partial,
+                waits=cell.is_waiting,
+            )
+            for day, cell in zip(dates, row.cells, strict=True)
+            if cell
+        ],
+    )
+
+
+def _waiting(state: CutState) -> answers.Waiting:
+    return answers.Waiting(
+        sync=state.sync,
+        destination=state.destination,
+        business_date=state.business_date,
+        run=state.run_id,
+        since=state.decision.since if state.decision else "",
+        approvers=list(state.decision.approvers) if state.decision else [],
+    )
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(description(), encoding="utf-8")

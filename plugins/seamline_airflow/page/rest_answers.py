@@ -1,0 +1,316 @@
+"""What REST answers: the values of the page, typed. Amounts are texts with all their digits; moments carry a zone."""
+
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from seamline.domain.cut_state import Headline
+from seamline.domain.runs import Scope
+from seamline.domain.verdict import BreakType, Verdict
+
+
+def _digits(value: object) -> object:
+    return f"{value:f}" if isinstance(value, Decimal) else value
+
+
+Amount = Annotated[str, BeforeValidator(_digits), Field(examples=["-1234567890123456789.01"])]
+
+
+class Answer(BaseModel):
+    """Made of the page's values by their attributes, or of the documents of a JSON export."""
+
+    model_config = ConfigDict(from_attributes=True, frozen=True)
+
+
+class Problem(Answer):
+    detail: str
+
+
+class Destination(Answer):
+    name: str
+    level: str | None = Field(description="What readers may rely on there.")
+
+
+class SyncInList(Answer):
+    sync: str
+    verdict: str = Field(description="The word that the page and `status` have for it.")
+    state: str
+    timezone: str
+    destinations: list[Destination]
+
+
+class Stream(Answer):
+    stream: str
+    state: str
+    is_well: bool
+    since: datetime | None
+    lag_s: float | None
+    records_behind: int | None
+    findings: int
+    why: str
+
+
+class Note(Answer):
+    word: Headline
+    text: str
+
+
+class Sync(SyncInList):
+    streams: list[Stream]
+    notes: list[Note]
+    alarms: list[str]
+
+
+class FailedCheck(Answer):
+    on: str
+    type: str
+    why: str
+    detail: str
+    rows: int | None
+    keys: list[str]
+
+
+class Checks(Answer):
+    outcome: Literal["not run", "passed", "failed"]
+    checked: int | None
+    failed: list[FailedCheck]
+    notes: list[str]
+
+
+class Decision(Answer):
+    state: str
+    since: str
+    approvers: list[str]
+    who: str
+    reason: str
+    at: str
+    destinations: list[str]
+
+
+class Publication(Answer):
+    version: int | None
+    at: datetime | None
+    in_force: int | None
+    in_force_is: str | None
+    why_not: str
+
+
+class Failure(Answer):
+    task: str
+    error: str
+    cure: str
+    at: datetime | None
+
+
+class ControlTotal(Answer):
+    column: str
+    group: list[str]
+    source_rows: int
+    destination_rows: int
+    source_sum: Amount | None
+    destination_sum: Amount | None
+    difference: Amount | None
+    is_equal: bool
+
+
+class Table(Answer):
+    table: str
+    verdict: Verdict
+    reason: str
+    source_rows: int | None
+    destination_rows: int | None
+    control_totals: list[ControlTotal]
+    breaks_total: int
+
+
+class Comparison(Answer):
+    """Of live tables."""
+
+    run: str
+    sync: str
+    destination: str
+    scope: Scope
+    level: str | None
+    after_cut_of: date | None = None
+    verdict: Headline
+    partial: bool
+    position: str | None
+    position_time: datetime | None
+    mode: str
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    evidence: dict[str, Any]
+    tables: list[Table]
+
+
+class Cut(Comparison):
+    """One take of the cut of a business date in one destination. `verdict` is the worst of its four parts."""
+
+    business_date: date
+    compared: Verdict
+    checks: Checks
+    decision: Decision | None
+    publication: Publication
+    failure: Failure | None
+
+
+class Exposure(Answer):
+    column: str
+    group: list[str]
+    unequal: int = Field(description="How many control totals differ.")
+    rows: int
+    net: Amount | None
+    absolute: Amount | None
+
+
+class Count(Answer):
+    table: str
+    type: BreakType
+    breaks: int
+
+
+class KindAmount(Answer):
+    table: str
+    type: BreakType
+    column: str
+    group: list[str] | None = Field(description="null where the differing columns do not say it.")
+    breaks: int
+    net: Amount
+    gross: Amount
+
+
+class Found(Answer):
+    """What a comparison has found, beside its tables. `not_listed`: by table how many breaks are not listed."""
+
+    exposure: list[Exposure]
+    counts: list[Count]
+    amounts: list[KindAmount]
+    not_listed: dict[str, int]
+
+
+class Take(Answer):
+    cut: Cut
+    found: Found | None
+    before: str | None = Field(description="The run of the take before it, where that was compared.")
+    breaks_new: int | None
+    breaks_gone: int | None
+
+
+class LiveReport(Answer):
+    comparison: Comparison
+    found: Found
+
+
+class DateReport(Answer):
+    """`takes`: all of the date, the newest first; `shown`: those of one run; `caused`: comparisons of live tables."""
+
+    sync: str
+    business_date: date
+    timezone: str
+    chosen: str
+    takes: list[Cut]
+    shown: list[Take]
+    caused: list[Comparison]
+
+
+class RunReport(Answer):
+    """What one run of Airflow left."""
+
+    cuts: list[Take]
+    live: list[LiveReport]
+    failures: list[Failure]
+
+
+class Break(Answer):
+    id: str
+    table: str
+    type: BreakType
+    key: str
+    source: dict[str, str | None] | None = Field(description="null: this side has no such row.")
+    destination: dict[str, str | None] | None
+    first_date: date | None = None
+    first_at: datetime | None = None
+
+
+class Breaks(Answer):
+    """Some breaks of one comparison. `next_after`: what to ask for `after`; null behind the last one."""
+
+    sync: str
+    run: str
+    destination: str
+    scope: Scope
+    business_date: date | None
+    verdict: Verdict
+    ended_at: datetime
+    breaks_total: int
+    counts: list[Count]
+    breaks: list[Break]
+    next_after: str | None
+
+
+class Sighting(Answer):
+    run: str
+    destination: str
+    scope: Scope
+    business_date: date | None
+    at: datetime
+    found: Break
+
+
+class History(Answer):
+    """Every comparison that has found the break, the newest first. `gone_by`: the newest compared date whose cut has it
+    no more."""
+
+    id: str
+    sightings: list[Sighting]
+    first: date | None
+    last: date | None
+    dates: int
+    gone_by: date | None
+
+
+class Cell(Answer):
+    business_date: date
+    verdict: Headline
+    breaks: int
+    partial: bool
+    waits: bool
+
+
+class Row(Answer):
+    sync: str
+    verdict: str
+    live_verdict: Headline | None
+    cells: list[Cell]
+
+
+class Waiting(Answer):
+    sync: str
+    destination: str
+    business_date: date
+    run: str
+    since: str
+    approvers: list[str]
+
+
+class Awaited(Answer):
+    sync: str
+    business_date: date
+    due: datetime
+    is_late: bool
+
+
+class Overview(Answer):
+    dates: list[date]
+    rows: list[Row]
+    waiting: list[Waiting]
+    awaited: list[Awaited]
+
+
+class Head(Answer):
+    """The newest entry of the log of acts."""
+
+    number: int
+    hash: str
