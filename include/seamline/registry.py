@@ -37,6 +37,7 @@ from seamline.platform.maintenance import PlatformMaintenance
 from seamline.platform.origins import PlatformOrigins
 from seamline.platform.store import PlatformStore
 from seamline.platform.streams import PlatformStreamDirector
+from seamline.platform.work import PlatformWork
 from seamline.ports import (
     CaptureProbe,
     Failpoints,
@@ -267,6 +268,10 @@ def anchor_audit() -> str:
 
 def breaks() -> PlatformBreaks:
     return PlatformBreaks(Database())
+
+
+def work() -> PlatformWork:
+    return PlatformWork(Database())
 
 
 def director() -> PlatformStreamDirector:

@@ -32,6 +32,15 @@ def breaks() -> Iterator[Any]:
 
 
 @contextmanager
+def work() -> Iterator[Any]:
+    """The PlatformWork."""
+    from seamline import registry
+
+    with closing(registry.work()) as opened:
+        yield opened
+
+
+@contextmanager
 def director() -> Iterator[Any]:
     """The PlatformStreamDirector."""
     from seamline import registry

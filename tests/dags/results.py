@@ -42,7 +42,7 @@ from seamline.ports import StreamReport, WantedStream
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline_airflow import parts
 from tests.dags.kept_acts import Acts
-from tests.dags.stored_breaks import Breaks
+from tests.dags.stored_breaks import Breaks, NoWork
 from tests.integration.known import destination_plan
 
 DATE = date(2026, 11, 19)
@@ -358,8 +358,13 @@ def use(monkeypatch: pytest.MonkeyPatch, made: Platform) -> Platform:
     def breaks() -> Any:
         yield Breaks(made.found)
 
+    @contextmanager
+    def work() -> Any:
+        yield NoWork()
+
     monkeypatch.setattr(parts, "audit", audit)
     monkeypatch.setattr(parts, "breaks", breaks)
+    monkeypatch.setattr(parts, "work", work)
     monkeypatch.setattr(parts, "platform", opened)
     monkeypatch.setattr(parts, "director", opened)
     monkeypatch.setattr(parts, "anchor_audit", made.anchor_audit)

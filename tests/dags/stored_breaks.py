@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -46,6 +47,9 @@ class Breaks:
         begin = places.index(wanted.after) + 1 if wanted.after else 0
         return tuple(chosen[begin : begin + wanted.limit])
 
+    def number(self, compared: Compared, wanted: Wanted) -> int:
+        return len(self.some(compared, replace(wanted, after=None, limit=len(self._of(compared)))))
+
     def counts(self, compared: Compared) -> tuple[Count, ...]:
         found = Counter((one.found.table, one.found.type) for one in self._of(compared))
         return tuple(Count(table, kind, number) for (table, kind), number in found.items())
@@ -79,6 +83,25 @@ class Breaks:
     def _of(self, compared: Compared) -> list[StoredBreak]:
         found = [one for one in self._found if Compared(one.run_id, one.destination, one.scope) == compared]
         return [stored for one in found for stored in _stored(one)]
+
+
+class NoWork:
+    """Nobody has done anything about any break."""
+
+    def of(self, breaks: Sequence[str]) -> dict[str, Any]:
+        return {}
+
+    def states(self, compared: Compared) -> dict[Any, int]:
+        return {}
+
+    def owners(self, compared: Compared) -> tuple[str, ...]:
+        return ()
+
+    def deeds(self, break_id: str) -> tuple[Any, ...]:
+        return ()
+
+    def mine(self, who: str, syncs: Sequence[str]) -> tuple[Any, ...]:
+        return ()
 
 
 def _stored(found: Reconciliation) -> list[StoredBreak]:

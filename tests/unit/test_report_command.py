@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -13,6 +13,7 @@ import pytest
 
 from seamline.cli import report
 from seamline.cli.main import main
+from seamline.domain.break_work import Work
 from seamline.domain.cut_state import CutState, Publication
 from tests.log_topic import sync_plan
 from tests.unit.broken_date import PAYMENTS, broken_cut
@@ -48,8 +49,18 @@ def declared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(write_declarations(tmp_path / "declared", {})))
 
 
+class NoWork:
+    """Nobody has done anything about any break."""
+
+    def of(self, _: Sequence[str]) -> Mapping[str, Work]:
+        return {}
+
+    def close(self) -> None: ...
+
+
 def report_on(monkeypatch: pytest.MonkeyPatch, found: Sequence[CutState], *arguments: str) -> int:
     monkeypatch.setattr(report.registry, "platform", lambda: Platform(found))
+    monkeypatch.setattr(report.registry, "work", NoWork)
     return main(["report", "settlement", "--date", "2026-11-21", *arguments])
 
 

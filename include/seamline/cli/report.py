@@ -14,6 +14,8 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from seamline import registry, settings
+from seamline.domain.break_id import identities
+from seamline.domain.break_work import Work
 from seamline.domain.cut_state import CutState
 from seamline.domain.errors import ConfigError
 from seamline.kinds.found import sink_kind
@@ -29,13 +31,14 @@ from seamline.sync import headline
 from seamline.sync.shown_order import by_run
 
 Levels = Mapping[str, str]
-Writer = Callable[[Report, Sequence[CutState], Levels], bytes]
+Works = Mapping[str, Work]
+Writer = Callable[[Report, Sequence[CutState], Levels, Works], bytes]
 _TEXT = "text"
 _WRITERS: Mapping[str, Writer] = {
     _TEXT: lambda report, *_: texts.to_terminal(report).encode(),
     "md": lambda report, *_: texts.to_markdown(report).encode(),
-    "json": lambda _, cuts, levels: documents.to_text(cuts, levels=levels).encode(),
-    "csv": lambda _, cuts, __: lines.to_csv(cuts, ()).encode(),
+    "json": lambda _, cuts, levels, works: documents.to_text(cuts, levels=levels, works=works).encode(),
+    "csv": lambda _, cuts, *__: lines.to_csv(cuts, ()).encode(),
     "xlsx": lambda report, *_: to_xlsx(report),
     "pdf": lambda report, *_: to_pdf(report),
 }
@@ -56,8 +59,9 @@ def run(args: argparse.Namespace) -> int:
         takes = _takes(store, args.sync, day)
         cuts = _chosen(takes, day, args.version)
         levels = _levels(args.sync)
-        report = _report(store, args.sync, day, cuts, takes, levels)
-    _put(_WRITERS[kind](report, cuts, levels), report, kind, args.output)
+        works = _works(cuts)
+        report = _report(store, args.sync, day, cuts, takes, levels, works)
+    _put(_WRITERS[kind](report, cuts, levels, works), report, kind, args.output)
     return 0 if report.verdict in headline.WELL else 1
 
 
@@ -101,12 +105,24 @@ def _levels(sync: str) -> Levels:
     return {name: sink_kind(kind).powers.level for name, kind in kinds.items()}
 
 
+def _works(cuts: Sequence[CutState]) -> Works:
+    """What people have done about the breaks of these takes."""
+    with closing(registry.work()) as known:
+        return known.of([name for cut in cuts if cut.found for name in identities(cut.found)])
+
+
 def _report(
-    store: PlatformStore, sync: str, day: date, cuts: Sequence[CutState], takes: Sequence[CutState], levels: Levels
+    store: PlatformStore,
+    sync: str,
+    day: date,
+    cuts: Sequence[CutState],
+    takes: Sequence[CutState],
+    levels: Levels,
+    works: Works,
 ) -> Report:
     guarantees = {one: store.run(one).plan.guarantee for one in {cut.run_id for cut in cuts}}
     zone = ZoneInfo(store.timezone(sync))
-    return report_of(sync, cuts, about=day, takes=takes, zone=zone, guarantees=guarantees, levels=levels)
+    return report_of(sync, cuts, about=day, takes=takes, zone=zone, guarantees=guarantees, levels=levels, works=works)
 
 
 def _put(content: bytes, report: Report, kind: str, output: Path | None) -> None:

@@ -38,7 +38,7 @@ FROM_PAGE = "page"
 
 
 class Kind(StrEnum):
-    """Every kind of act there is. Those of the last two groups are written by no code yet, but for `EXPORTED`."""
+    """Every kind of act there is. Some that the database knows are written by no code yet, as those of repairs."""
 
     LOG_OPENED = "log opened"
     VERDICT_ADOPTED = "verdict adopted"
@@ -65,9 +65,15 @@ class Kind(StrEnum):
     TABLE_RETURNED = "table returned"
 
     ASSIGNED = "assigned"
+    HANDED_BACK = "handed back"
     COMMENTED = "commented"
     EXPLAINED = "explained"
     TOLERATED = "tolerated"
+    BREAK_CLOSED = "break closed"
+    BREAK_REOPENED = "break opened again"
+    TOLERANCE_ASKED = "tolerance asked"
+    TOLERANCE_APPROVED = "tolerance approved"
+    TOLERANCE_ENDED = "tolerance ended"
     REPAIR_PLANNED = "repair planned"
     REPAIR_APPROVED = "repair approved"
     REPAIR_APPLIED = "repair applied"

@@ -3,6 +3,7 @@
 import hashlib
 import json
 
+from seamline.domain.runs import Reconciliation
 from seamline.domain.verdict import Break
 
 _DIGITS = 16
@@ -17,3 +18,8 @@ def break_id(sync: str, destination: str, found: Break) -> str:
     """
     about = [sync, destination, found.table, found.type.value, found.key]
     return hashlib.sha256(json.dumps(about, separators=(",", ":")).encode("ascii")).hexdigest()[:_DIGITS]
+
+
+def identities(found: Reconciliation) -> list[str]:
+    """Those of all breaks that a comparison has listed."""
+    return [break_id(found.sync, found.destination, one) for table in found.tables for one in table.breaks]

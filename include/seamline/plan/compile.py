@@ -41,6 +41,7 @@ from seamline.spec.load import Declarations
 from seamline.spec.source import DatabaseSource
 from seamline.spec.sync import ControlTotal, DerivedTable, Nightly, Rule, SyncSpec
 from seamline.spec.table_names import name_in_sync
+from seamline.spec.work import Work
 
 # Arguments of expectations that name columns of the table.
 _COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list", "column_set")
@@ -217,7 +218,9 @@ def config_hash(declarations: Declarations, sync_name: str) -> str:
 
 
 def _shorten(reconcile: dict[str, Any]) -> None:
-    """As above: without rules, and with sums alone."""
+    """As above: without rules, with sums alone, and without a word on the work on breaks."""
+    if reconcile["work"] == Work().model_dump(mode="json"):
+        del reconcile["work"]
     if not reconcile["rules"]:
         del reconcile["rules"]
     for total in reconcile["control_totals"]:

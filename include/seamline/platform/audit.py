@@ -75,6 +75,16 @@ def append(session: Session, act: Act) -> None:
     )
 
 
+def append_about(session: Session, act: Act, breaks: Sequence[str]) -> None:
+    """Enter an act on breaks, by which each of them is led to it."""
+    append(session, act)
+    # Nobody else appends before this transaction ends, so the newest entry is this one.
+    session.execute(
+        "insert into break_act select break_id, (select max(number) from audit_entry) from unnest(%s::text[]) break_id",
+        (list(breaks),),
+    )
+
+
 def set_decision(session: Session, run_id: str, decision: Mapping[str, Any] | None) -> int:
     """Keep a run's decision and enter it; None takes it back. How many runs there were."""
     row = session.execute(_SET_DECISION, {"run_id": run_id, "decision": Jsonb(decision)}).fetchone()

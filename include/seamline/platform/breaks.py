@@ -12,6 +12,7 @@ from typing import Any
 
 from psycopg.rows import dict_row
 
+from seamline.domain.break_work import WorkState
 from seamline.domain.runs import Scope
 from seamline.domain.verdict import Break, BreakType
 from seamline.platform import rows
@@ -56,11 +57,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which breaks, in which order. `text`: what their keys contain, in either case. `after`: only those behind it."""
+    """Which breaks, in which order. `text`: what their keys contain, in either case. `state`: in which they are now.
+    `owner`: whose they are; "" is nobody's, None anybody's. `after`: only those behind it."""
 
     table: str = ""
     type: BreakType | None = None
     text: str = ""
+    state: WorkState | None = None
+    owner: str | None = None
     order: Order = Order.FOUND
     after: Place | None = None
     limit: int = 50
@@ -143,10 +147,20 @@ class PlatformBreaks:
         """At most `wanted.limit`; nothing where the comparison is not known."""
 
         def work(session: Session) -> tuple[StoredBreak, ...]:
-            number = _number(session, compared)
+            number = number_of(session, compared)
             statement, arguments = selection(session, number, wanted)
             found = _read(session, statement, arguments)
             return _with_first(session, compared.scope, found)
+
+        return self._database.transact(work)
+
+    def number(self, compared: Compared, wanted: Wanted) -> int:
+        """How many the filter lets pass, on all pages."""
+
+        def work(session: Session) -> int:
+            condition, arguments = chosen(session, number_of(session, compared), wanted)
+            row = session.execute(f"select count(*) from break where {condition}".encode(), arguments).fetchone()
+            return int(row[0]) if row else 0
 
         return self._database.transact(work)
 
@@ -157,7 +171,7 @@ class PlatformBreaks:
             cursor = session.execute(
                 "select table_name, type, count(*) from break where reconciliation_id = %s"
                 " group by table_ordinal, table_name, type order by table_ordinal, type",
-                (_number(session, compared),),
+                (number_of(session, compared),),
             )
             return tuple(Count(table, BreakType(kind), number) for table, kind, number in cursor)
 
@@ -167,7 +181,7 @@ class PlatformBreaks:
         """Of those breaks that have a number in one of the columns; others have no amount."""
 
         def work(session: Session) -> tuple[Amount, ...]:
-            number = _number(session, compared)
+            number = number_of(session, compared)
             return tuple(amount for one in money for amount in _amounts(session, number, one))
 
         return self._database.transact(work)
@@ -176,7 +190,7 @@ class PlatformBreaks:
         """What `newer` has found against `older`."""
 
         def work(session: Session) -> Changes:
-            mine, theirs = _number(session, newer), _number(session, older)
+            mine, theirs = number_of(session, newer), number_of(session, older)
             new, first_new = _only_in(session, mine, theirs)
             gone, first_gone = _only_in(session, theirs, mine)
             return Changes(new, gone, first_new, first_gone)
@@ -213,8 +227,21 @@ def selection(session: Session, number: int, wanted: Wanted) -> tuple[str, dict[
     """The statement for the breaks of the comparison with this number, and its arguments."""
     first = _ORDERS[wanted.order]
     order = ", ".join(filter(None, (first, "table_ordinal", "ordinal")))
+    condition, arguments = chosen(session, number, wanted)
+    arguments["limit"] = wanted.limit
+    if wanted.after:
+        arguments |= {"after_table": wanted.after.table, "after_ordinal": wanted.after.ordinal}
+        behind = ", ".join(filter(None, (first and "%(after)s", "%(after_table)s", "%(after_ordinal)s")))
+        condition += f" and ({order}) > ({behind})"
+        if first:
+            arguments["after"] = _value_at(session, number, wanted.after, first)
+    return f"select * from break where {condition} order by {order} limit %(limit)s", arguments
+
+
+def chosen(session: Session, number: int, wanted: Wanted) -> tuple[str, dict[str, Any]]:
+    """The condition of those breaks of the comparison that the filter lets pass, on all pages; and its arguments."""
     conditions = ["reconciliation_id = %(number)s"]
-    arguments: dict[str, Any] = {"number": number, "limit": wanted.limit}
+    arguments: dict[str, Any] = {"number": number}
     if wanted.table:
         conditions.append("table_ordinal = %(table)s")
         arguments["table"] = _ordinal(session, number, wanted.table)
@@ -224,13 +251,12 @@ def selection(session: Session, number: int, wanted: Wanted) -> tuple[str, dict[
     if wanted.text:
         conditions.append("key ilike %(text)s escape '!'")
         arguments["text"] = f"%{_literal(wanted.text)}%"
-    if wanted.after:
-        arguments |= {"after_table": wanted.after.table, "after_ordinal": wanted.after.ordinal}
-        behind = ", ".join(filter(None, (first and "%(after)s", "%(after_table)s", "%(after_ordinal)s")))
-        conditions.append(f"({order}) > ({behind})")
-        if first:
-            arguments["after"] = _value_at(session, number, wanted.after, first)
-    return f"select * from break where {' and '.join(conditions)} order by {order} limit %(limit)s", arguments
+    known = {"state": wanted.state and wanted.state.value, "owner": wanted.owner}
+    of_work = {name: value for name, value in known.items() if value is not None}
+    if of_work:
+        held = " and ".join(f"w.{name} = %({name})s" for name in of_work)
+        conditions.append(f"exists (select from break_now w where w.break_id = break.break_id and {held})")
+    return " and ".join(conditions), arguments | of_work
 
 
 def _literal(text: str) -> str:
@@ -238,7 +264,7 @@ def _literal(text: str) -> str:
     return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
 
 
-def _number(session: Session, compared: Compared) -> int:
+def number_of(session: Session, compared: Compared) -> int:
     row = session.execute(
         "select reconciliation_id from reconciliation where (run_id, destination, scope) = (%s, %s, %s)",
         (compared.run_id, compared.destination, compared.scope.value),

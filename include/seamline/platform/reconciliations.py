@@ -67,10 +67,12 @@ def not_made(run: Run, found: Sequence[Reconciliation]) -> tuple[Reconciliation,
     )
 
 
-def insert(session: Session, reconciliation: Reconciliation) -> None:
+def insert(session: Session, reconciliation: Reconciliation) -> int:
+    """Its number in the platform database."""
     number = _insert_reconciliation(session, reconciliation)
     for ordinal, verdict in enumerate(reconciliation.tables):
         _insert_table_verdict(session, reconciliation, number, ordinal, verdict)
+    return number
 
 
 def _insert_reconciliation(session: Session, reconciliation: Reconciliation) -> int:

@@ -18,7 +18,7 @@ from seamline.domain.decision import DECISION
 from seamline.domain.errors import InvariantViolated, Refused
 from seamline.domain.runs import FAILURE, PUBLISH, Cut, Receipt, Reconciliation, RunKind, RunState, Scope, SyncState
 from seamline.plan.model import Run
-from seamline.platform import audit, cut_states, reconciliations, rows
+from seamline.platform import audit, cut_states, reconciliations, rows, work_settled
 from seamline.platform.database import Database, Session
 from seamline.platform.reconciliations import Detail
 
@@ -212,7 +212,7 @@ class PlatformStore:
 
     def save_reconciliation(self, reconciliation: Reconciliation) -> None:
         """Keep it whole, and enter its hash into the log of acts; one of the same run, destination and scope is
-        replaced."""
+        replaced. Breaks that it has no more close themselves, those that are back are open again."""
         kind = Kind.SIGNATURE_KEPT if reconciliation.signed_by else Kind.COMPARED
         act = verdict_act(reconciliation, kind)
 
@@ -221,8 +221,11 @@ class PlatformStore:
                 "delete from reconciliation where run_id = %s and destination = %s and scope = %s",
                 (reconciliation.run_id, reconciliation.destination, reconciliation.scope),
             )
-            reconciliations.insert(session, reconciliation)
+            number = reconciliations.insert(session, reconciliation)
+            settled = work_settled.settle(session, number, reconciliation)
             audit.append(session, act)
+            for what, breaks in settled:
+                audit.append_about(session, what, breaks)
 
         self._database.transact(work)
 

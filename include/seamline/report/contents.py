@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from seamline.domain import differences
 from seamline.domain.break_id import break_id
+from seamline.domain.break_work import ALL_SETTLED, Work, WorkState, is_all_settled
 from seamline.domain.cut_state import CutState, FailedCheck, Headline, failure_of, of_live, worst_headline
 from seamline.domain.date_before import late_in_words
 from seamline.domain.runs import Reconciliation
@@ -56,24 +57,30 @@ def report_of(
     takes: Sequence[CutState] = (),
     guarantees: Mapping[str, str] = MappingProxyType({}),
     levels: Mapping[str, str] = MappingProxyType({}),
+    works: Mapping[str, Work] = MappingProxyType({}),
 ) -> Report:
     """The report about these takes of cuts and comparisons of live tables.
 
     `about`: the one date that it is about, also where nothing is known of that. `takes`: those that its list of
     versions shows; left out: `cuts`. `guarantees`: run → what the sync promised, and `levels`: destination → what
-    readers may rely on there, where that is known. Of nothing at all: NOT_RUN, without a block.
+    readers may rely on there, where that is known. `works`: break → what people have done. Of nothing at all:
+    NOT_RUN, without a block.
     """
     parts = [_Part((one.business_date, one.destination), one.found, one) for one in cuts]
     parts += [_Part((LIVE, one.destination), one) for one in live]
     words = [*(one.headline for one in cuts), *(of_live(one) for one in live)]
     blocks = (
         _block("Report", _HEADER, (_header(part, guarantees, levels) for part in parts)),
-        replace(_block("Notes", ("note",), (row for part in parts for row in _notes(part, zone))), is_whole=True),
+        replace(
+            _block("Notes", ("note",), (row for part in parts for row in _notes(part, zone, works))), is_whole=True
+        ),
         _completeness(parts),
         _block("Control totals", _TOTALS, (row for part in parts for row in _totals(part))),
         _block("Differences by group", _GROUPS, (row for part in parts for row in _groups(part))),
         _breaks_by_kind(parts),
+        _block("Breaks by state", ("state", "breaks"), (row for part in parts for row in _states(part, works))),
         _block("Breaks", _BREAKS, (row for part in parts for row in _breaks(part))),
+        _block("Work on breaks", _WORK, (row for part in parts for row in _work(part, works))),
         _block("Checks", _CHECKS, (row for part in parts for row in _checks(part))),
         _block("Decision", _DECISIONS, (row for part in parts for row in _decision(part))),
         _block("Versions", _VERSIONS, (_version(one, zone) for one in takes or cuts)),
@@ -169,13 +176,15 @@ def _published(cut: CutState) -> str:
     return f"version {version}" if version is not None else cut.publication.in_words()
 
 
-def _notes(part: _Part, zone: tzinfo) -> Iterator[Row]:
+def _notes(part: _Part, zone: tzinfo, works: Mapping[str, Work]) -> Iterator[Row]:
     found, cut = part.found, part.cut
     failure = cut.failure if cut else failure_of(found.evidence) if found else None
     for line in failure.lines(zone) if failure else ():
         yield Row((*part.about, line), is_wrong=True)
     if found and (hollow := nothing_compared(found.tables)):
         yield Row((*part.about, hollow), is_wrong=True)
+    if is_all_settled(_counted(part, works), sum(table.breaks_total for table in part.tables)):
+        yield Row((*part.about, ALL_SETTLED))
     for line in late_in_words(found.evidence) if found else ():
         yield Row((*part.about, f"LATE {line}"), is_wrong=True)
     is_tested = not found or is_passed(found.evidence)
@@ -277,6 +286,37 @@ def _breaks(part: _Part) -> Iterator[Row]:
         for column, mine, theirs, delta in break_cells(one):
             cells = (name, one.table, one.type.value, one.key, column or None, mine or None, theirs or None, delta)
             yield Row((*part.about, *cells), is_wrong=True)
+
+
+def _identities(part: _Part) -> list[tuple[str, Break]]:
+    if part.found is None:
+        return []
+    place = (part.found.sync, part.found.destination)
+    return [(break_id(*place, one), one) for table in part.tables for one in table.breaks]
+
+
+def _counted(part: _Part, works: Mapping[str, Work]) -> dict[WorkState, int]:
+    """How many of the listed breaks are in which state now."""
+    states = [works[name].state for name, _ in _identities(part) if name in works]
+    return {state: states.count(state) for state in WorkState if state in states}
+
+
+def _states(part: _Part, works: Mapping[str, Work]) -> Iterator[Row]:
+    for state, number in _counted(part, works).items():
+        yield Row((*part.about, state.value, number), is_wrong=state is WorkState.OPEN)
+
+
+_WORK = ("break", "table", "key", "state", "since", "owner", "reason", "first found")
+
+
+def _work(part: _Part, works: Mapping[str, Work]) -> Iterator[Row]:
+    """Breaks that somebody has done something about, or that are gone since."""
+    for name, one in _identities(part):
+        known = works.get(name)
+        if known is None or (known.state is WorkState.OPEN and not known.owner):
+            continue
+        done = (known.state.value, known.since, known.owner or None, known.reason or None, known.first_at)
+        yield Row((*part.about, name, one.table, one.key, *done), is_wrong=known.state is WorkState.OPEN)
 
 
 _CHECKS = ("outcome", "checked", "check", "meaning", "rows", "for example", "detail")

@@ -5,27 +5,36 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 
 from seamline.domain import differences
 from seamline.domain.audit import Entry
 from seamline.domain.break_id import break_id
+from seamline.domain.break_work import Work
 from seamline.domain.cut_state import CutState, of_live
 from seamline.domain.runs import Reconciliation
 from seamline.domain.verdict import TableVerdict
 
 
 def to_json(
-    cuts: Sequence[CutState], live: Sequence[Reconciliation], *, levels: Mapping[str, str]
+    cuts: Sequence[CutState],
+    live: Sequence[Reconciliation],
+    *,
+    levels: Mapping[str, str],
+    works: Mapping[str, Work] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
     """Cuts and comparisons of live tables. `verdict` of a cut is its headline, the worst of its four parts. `levels`:
-    destination → what readers may rely on there, where that is known."""
-    found = [*(_cut_json(one) for one in cuts), *(_live_json(one) for one in live)]
+    destination → what readers may rely on there, where that is known. `works`: break → what people have
+    done."""
+    found = [*(_cut_json(one, works) for one in cuts), *(_live_json(one, works) for one in live)]
     return [{**one, "level": levels.get(one["destination"])} for one in found]
 
 
-def to_text(cuts: Sequence[CutState], *, levels: Mapping[str, str]) -> str:
-    return json.dumps(to_json(cuts, (), levels=levels), indent=2, ensure_ascii=False) + "\n"
+def to_text(
+    cuts: Sequence[CutState], *, levels: Mapping[str, str], works: Mapping[str, Work] = MappingProxyType({})
+) -> str:
+    return json.dumps(to_json(cuts, (), levels=levels, works=works), indent=2, ensure_ascii=False) + "\n"
 
 
 def log_json(entry: Entry | None, head: tuple[int, str] | None) -> dict[str, Any] | None:
@@ -47,7 +56,7 @@ def log_json(entry: Entry | None, head: tuple[int, str] | None) -> dict[str, Any
     }
 
 
-def _cut_json(state: CutState) -> dict[str, Any]:
+def _cut_json(state: CutState, works: Mapping[str, Work]) -> dict[str, Any]:
     decision, publication, failure = state.decision, state.publication, state.failure
     return {
         "run": state.run_id,
@@ -77,11 +86,11 @@ def _cut_json(state: CutState) -> dict[str, Any]:
         "failure": failure and {
             "task": failure.task, "error": failure.error, "cure": failure.cure, "at": _moment(failure.at),
         },
-        **_compared_json(state.found),
+        **_compared_json(state.found, works),
     }  # fmt: skip
 
 
-def _live_json(found: Reconciliation) -> dict[str, Any]:
+def _live_json(found: Reconciliation, works: Mapping[str, Work]) -> dict[str, Any]:
     return {
         "run": found.run_id,
         "sync": found.sync,
@@ -92,11 +101,11 @@ def _live_json(found: Reconciliation) -> dict[str, Any]:
         "after_cut_of": found.business_date.isoformat() if found.business_date else None,
         "verdict": of_live(found).value,
         "partial": found.is_partial,
-        **_compared_json(found),
+        **_compared_json(found, works),
     }
 
 
-def _compared_json(found: Reconciliation | None) -> dict[str, Any]:
+def _compared_json(found: Reconciliation | None, works: Mapping[str, Work]) -> dict[str, Any]:
     if found is None:
         return {"position": None, "position_time": None, "mode": "", "evidence": {}, "tables": []}
     return {
@@ -106,11 +115,11 @@ def _compared_json(found: Reconciliation | None) -> dict[str, Any]:
         "started_at": _moment(found.started_at),
         "ended_at": _moment(found.ended_at),
         "evidence": dict(found.evidence),
-        "tables": [_table_json(found, table) for table in found.tables],
+        "tables": [_table_json(found, table, works) for table in found.tables],
     }
 
 
-def _table_json(found: Reconciliation, table: TableVerdict) -> dict[str, Any]:
+def _table_json(found: Reconciliation, table: TableVerdict, works: Mapping[str, Work]) -> dict[str, Any]:
     return {
         "table": table.table,
         "verdict": table.verdict.value,
@@ -133,14 +142,27 @@ def _table_json(found: Reconciliation, table: TableVerdict) -> dict[str, Any]:
         "breaks_total": table.breaks_total,
         "breaks": [
             {
-                "id": break_id(found.sync, found.destination, one),
+                "id": (name := break_id(found.sync, found.destination, one)),
                 "type": one.type.value,
                 "key": one.key,
                 "source": one.source,
                 "destination": one.destination,
+                "work": _work_json(works.get(name)),
             }
             for one in table.breaks
         ],
+    }
+
+
+def _work_json(known: Work | None) -> dict[str, Any] | None:
+    if known is None:
+        return None
+    return {
+        "state": known.state.value,
+        "since": _moment(known.since),
+        "owner": known.owner or None,
+        "reason": known.reason or None,
+        "first_at": _moment(known.first_at),
     }
 
 

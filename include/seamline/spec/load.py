@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from seamline.domain.break_work import WorkRules
 from seamline.domain.errors import ConfigError
 from seamline.spec.checks import (
     check_connections,
@@ -39,6 +40,7 @@ from seamline.spec.source import DatabaseSource
 from seamline.spec.sync import SyncSpec
 from seamline.spec.transforms import check_transforms, texts_of
 from seamline.spec.translate import add_empty_faults, add_faults, add_secret_faults, take_as_meant
+from seamline.spec.work import Work
 
 _SUITES = (".json", ".yaml")
 SpecT = TypeVar("SpecT", bound=BaseModel)
@@ -196,6 +198,24 @@ def declared_approvers(folder: Path, sync: str) -> tuple[str, ...]:
     if document.faults or not isinstance(named, list) or not all(isinstance(name, str) for name in named):
         raise ConfigError(f"{file} does not say who signs for {sync}", hint=f"mend it: ./seamline validate {file}")
     return tuple(named)
+
+
+def declared_work(folder: Path, sync: str) -> WorkRules:
+    """How people work on a sync's breaks, by its file alone; the defaults where there is no file any more.
+
+    ConfigError where the file cannot say it.
+    """
+    file = folder / "syncs" / f"{sync}.yaml"
+    if not file.is_file():
+        return WorkRules()
+    document = read_document(file)
+    said = document.value(("reconcile", "work"))
+    try:
+        return Work.model_validate({} if said is None else said).rules()
+    except ValidationError as error:
+        raise ConfigError(
+            f"{file} does not say how breaks of {sync} are worked on", hint=f"mend it: ./seamline validate {file}"
+        ) from error
 
 
 def declared_kinds(folder: Path, sync: str) -> dict[str, str]:

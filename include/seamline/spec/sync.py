@@ -22,6 +22,7 @@ from seamline.spec.fields import (
     Transforms,
     Why,
 )
+from seamline.spec.work import Work
 
 MIDNIGHT = "00:00"
 # Why a way of cutting that the design has is not there yet.
@@ -310,6 +311,7 @@ class Reconcile(Declared):
         description="How often a run compares again what is INCONCLUSIVE, the first time counted. A break is never"
         " compared again.",
     )
+    work: Work = Field(default_factory=Work, description="How people work on breaks.")
 
 
 class DerivedTable(Declared):

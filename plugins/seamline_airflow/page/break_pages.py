@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import HTMLResponse
 
 from seamline.domain.audit import Subject
+from seamline.domain.break_work import Doing, WorkState, is_all_settled, possible
 from seamline.domain.cut_state import CutState
 from seamline.domain.runs import Scope
 from seamline.platform.breaks import Order, Sighting
@@ -16,7 +17,7 @@ from seamline.platform.reconciliations import Detail
 from seamline.report.selection import Listed, Selection, report_of_selection, selection_csv
 from seamline.report.spreadsheet import to_xlsx
 from seamline_airflow import parts
-from seamline_airflow.page import access, reports, selection, taken
+from seamline_airflow.page import access, acting, reports, selection, taken
 from seamline_airflow.page.rendering import Visit, render, visit_of
 
 BREAKS_PER_PAGE = 50
@@ -27,12 +28,23 @@ pages = APIRouter()
 
 
 @pages.get("/breaks", response_class=HTMLResponse, response_model=None)
-def breaks(visit: Annotated[Visit, Depends(visit_of)], asked: selection.Visible) -> HTMLResponse:
+def breaks(
+    visit: Annotated[Visit, Depends(visit_of)],
+    asked: selection.Visible,
+    done: Annotated[int, Query(ge=0)] = 0,
+    left: Annotated[int, Query(ge=0)] = 0,
+) -> HTMLResponse:
+    """`done` and `left`: how many breaks an act on all of the filter has changed, and left alone."""
     shown = selection.comparison(asked)
     if shown is None:
         return HTMLResponse(render("no_sync.html", visit, what=selection.nothing_in_words(asked)), status_code=404)
     counts = selection.counts(shown)
     page, is_more = selection.some(shown, asked.wanted, BREAKS_PER_PAGE)
+    with parts.breaks() as store:
+        number = store.number(shown.compared, asked.wanted)
+    with parts.work() as known:
+        works, states = known.of([one.break_id for one in page]), known.states(shown.compared)
+        owners = known.owners(shown.compared)
     return HTMLResponse(
         render(
             "breaks.html",
@@ -47,6 +59,15 @@ def breaks(visit: Annotated[Visit, Depends(visit_of)], asked: selection.Visible)
             next_after=page[-1].place if is_more else None,
             orders=list(Order),
             kinds=sorted({one.type for one in counts}),
+            number=number,
+            works=works,
+            states=states,
+            is_settled=is_all_settled(states, sum(one.breaks_total for one in shown.found.tables)),
+            owners=owners,
+            done=done,
+            left=left,
+            may=list(Doing) if acting.may_work(visit.user, asked.sync) else [],
+            **_working(visit, asked.sync),
         )
     )
 
@@ -75,6 +96,8 @@ def one_break(
     if seen is None:
         what = f"No comparison of {sync} has found break {id}."
         return HTMLResponse(render("no_sync.html", visit, what=what), status_code=404)
+    with parts.work() as store:
+        known, deeds = store.of([id]).get(id), store.deeds(id)
     return HTMLResponse(
         render(
             "break.html",
@@ -84,8 +107,22 @@ def one_break(
             break_id=id,
             seen=seen.sightings,
             standing=seen.standing,
+            known=known,
+            deeds=deeds,
+            may=possible(known) if known and acting.may_work(visit.user, sync) else [],
+            **_working(visit, sync),
         )
     )
+
+
+def _working(visit: Visit, sync: str) -> dict[str, Any]:
+    """What the forms for work need beside the breaks."""
+    return {
+        "rules": reports.work_rules(sync),
+        "me": acting.name_of(visit.user),
+        "all_states": list(WorkState),
+        "nobody": selection.NOBODY,
+    }
 
 
 @dataclass(frozen=True, slots=True)

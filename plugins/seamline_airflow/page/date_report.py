@@ -9,6 +9,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from seamline.domain import differences
+from seamline.domain.break_work import WorkState, is_all_settled
 from seamline.domain.cut_state import CutState
 from seamline.domain.differences import GroupDifference
 from seamline.domain.errors import Refused
@@ -29,12 +30,19 @@ _UNKNOWN = ("",)
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One comparison with its detail. `first`: of each table with breaks the first of them."""
+    """One comparison with its detail. `first`: of each table with breaks the first of them. `states`: how many of its
+    listed breaks are in which state now."""
 
     found: Reconciliation
     counts: tuple[Count, ...] = ()
     amounts: tuple[Amount, ...] = ()
     first: Mapping[str, tuple[StoredBreak, ...]] = field(default_factory=dict)
+    states: Mapping[WorkState, int] = field(default_factory=dict)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every break that was found, listed or not, is explained or tolerated, or gone since."""
+        return is_all_settled(self.states, sum(table.breaks_total for table in self.found.tables))
 
     @property
     def totals(self) -> list[ControlTotal]:
@@ -168,6 +176,7 @@ class _Reader:
     def __enter__(self) -> "_Reader":
         self.store = self._ends.enter_context(parts.platform())
         self.breaks = self._ends.enter_context(parts.breaks())
+        self.work = self._ends.enter_context(parts.work())
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -191,6 +200,7 @@ class _Reader:
         return replace(
             made,
             counts=self.breaks.counts(compared),
+            states=self.work.states(compared),
             amounts=tuple(_with_group(one, made.totals) for one in amounts),
             first={
                 table.table: self.breaks.some(compared, Wanted(table=table.table, limit=BREAKS_SHOWN))

@@ -10,6 +10,8 @@ from zoneinfo import ZoneInfo
 from fastapi import APIRouter, Depends, Form, HTTPException, Query, Response
 
 from seamline.domain.audit import Subject
+from seamline.domain.break_id import identities
+from seamline.domain.break_work import Work
 from seamline.domain.cut_state import CutState
 from seamline.domain.errors import Refused
 from seamline.domain.runs import Reconciliation
@@ -37,9 +39,12 @@ class Exported:
     live: Sequence[Reconciliation]
 
     @property
+    def compared(self) -> list[Reconciliation]:
+        return [*(one.found for one in self.cuts if one.found), *self.live]
+
+    @property
     def rows(self) -> int:
-        compared = [*(one.found for one in self.cuts if one.found), *self.live]
-        return sum(len(table.breaks) for found in compared for table in found.tables)
+        return sum(len(table.breaks) for found in self.compared for table in found.tables)
 
 
 def exported(
@@ -113,10 +118,11 @@ def _handed_out(user: access.User, wanted: Exported, kind: str, made: Callable[[
 
 def _json(wanted: Exported) -> bytes:
     """With what the log of acts has of each verdict, and with the head of the log."""
-    compared = [*(one.found for one in wanted.cuts if one.found), *wanted.live]
+    compared = wanted.compared
     with parts.audit() as log:
         head, entries = log.head(), log.verdict_entries([one.run_id for one in compared])
-    made = documents.to_json(wanted.cuts, wanted.live, levels=reports.levels_of(wanted.sync))
+    levels = reports.levels_of(wanted.sync)
+    made = documents.to_json(wanted.cuts, wanted.live, levels=levels, works=_works(wanted))
     for one in made:
         entry = entries.get((one["run"], one["destination"], one["scope"]))
         one["log"] = documents.log_json(entry, head and (head.number, head.hash))
@@ -140,4 +146,12 @@ def _report(wanted: Exported) -> Report:
         zone=zone,
         guarantees=guarantees,
         levels=reports.levels_of(sync),
+        works=_works(wanted),
     )
+
+
+def _works(wanted: Exported) -> Mapping[str, Work]:
+    """What people have done about the breaks of these."""
+    with parts.work() as known:
+        read: Mapping[str, Work] = known.of([name for one in wanted.compared for name in identities(one)])
+    return read

@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import Request
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from seamline.domain.break_work import ALL_SETTLED
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.cut_state import check_in_words, of_live
 from seamline.domain.date_before import late_in_words
@@ -84,7 +85,7 @@ PAGES.filters.update(
     of_group=_group,
     mode=_mode,
 )
-PAGES.globals.update(changes_max=CHANGES_NAMED)
+PAGES.globals.update(changes_max=CHANGES_NAMED, all_settled=ALL_SETTLED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,20 @@ from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
 from seamline import settings
+from seamline.domain.break_work import WorkRules
 from seamline.domain.cut_state import CutState, newest_of_live
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation, RunKind
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.kinds.found import sink_kind
 from seamline.platform.reconciliations import Detail
-from seamline.spec.load import declared_approvers, declared_destinations, declared_kinds, onboarded_destinations
+from seamline.spec.load import (
+    declared_approvers,
+    declared_destinations,
+    declared_kinds,
+    declared_work,
+    onboarded_destinations,
+)
 from seamline.sync import headline, under_way
 from seamline.sync.shown_order import by_destination, by_run, streams_in_order
 from seamline.sync.stream_state import StreamState, alarms_over
@@ -79,6 +86,11 @@ def levels_of(sync: str) -> Mapping[str, str]:
 def approvers_of(sync: str) -> tuple[str, ...]:
     """Who is declared to sign for it; nobody where the declaration leaves that to Airflow."""
     return declared_approvers(settings.load().declarations, sync)
+
+
+def work_rules(sync: str) -> WorkRules:
+    """How its declaration has people work on breaks."""
+    return declared_work(settings.load().declarations, sync)
 
 
 def read_sync(sync: str, *, dates: int = headline.DATES, detail: Detail = Detail.WHOLE) -> SyncReport:

@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 from fastapi import Depends, HTTPException, Query
 
+from seamline.domain.break_work import OWNER_MAX, WorkState
 from seamline.domain.cut_state import CutState
 from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.verdict import BreakType
@@ -17,10 +18,16 @@ from seamline_airflow.page import access
 
 NAME = r"^[A-Za-z_][A-Za-z0-9_-]{0,127}$"
 BREAK_ID = r"^[0-9a-f]{16}$"
-_TEXT_MAX = 500
+KIND = f"^({'|'.join(BreakType)})?$"
+STATE = f"^({'|'.join(WorkState)})?$"
+TEXT_MAX = 500
+# Where no name stands for anybody's.
+NOBODY = "-"
 
-Kind = Annotated[str, Query(pattern=f"^({'|'.join(BreakType)})?$")]
-Text = Annotated[str, Query(max_length=_TEXT_MAX)]
+Kind = Annotated[str, Query(pattern=KIND)]
+Text = Annotated[str, Query(max_length=TEXT_MAX)]
+State = Annotated[str, Query(pattern=STATE)]
+Owner = Annotated[str, Query(max_length=OWNER_MAX, description=f"Whose they are; {NOBODY}: nobody's.")]
 After = Annotated[str, Query(pattern=r"^(\d{1,9}[.]\d{1,9})?$")]
 
 
@@ -40,7 +47,10 @@ class Asked:
         """The filter, by the words of the page."""
         wanted = self.wanted
         kind = wanted.type.value if wanted.type else ""
-        return {"table": wanted.table, "kind": kind, "in the key": wanted.text, "order": wanted.order.value}
+        state = wanted.state.value if wanted.state else ""
+        owner = NOBODY if wanted.owner == "" else wanted.owner or ""
+        chosen = {"table": wanted.table, "kind": kind, "in the key": wanted.text, "order": wanted.order.value}
+        return {**chosen, **{name: value for name, value in (("state", state), ("with", owner)) if value}}
 
 
 def choice_of(
@@ -53,16 +63,27 @@ def choice_of(
     text: Text = "",
     sort: Order = Order.FOUND,
     after: After = "",
+    state: State = "",
+    of: Owner = "",
 ) -> Asked:
-    """What an address says beside the sync."""
-    wanted = Wanted(
-        table=table,
-        type=BreakType(kind) if kind else None,
-        text=text,
+    """What an address says beside the sync. `of`: whose breaks."""
+    wanted = replace(
+        wanted_of(table=table, kind=kind, text=text, state=state, of=of),
         order=sort,
         after=Place(*map(int, after.split("."))) if after else None,
     )
     return Asked("", business_date, run, destination, scope, wanted)
+
+
+def wanted_of(*, table: str, kind: str, text: str, state: str, of: str) -> Wanted:
+    """What the fields of the filter choose, in the form in which an address and a form have them."""
+    return Wanted(
+        table=table,
+        type=BreakType(kind) if kind else None,
+        text=text,
+        state=WorkState(state) if state else None,
+        owner=None if not of else "" if of == NOBODY else of,
+    )
 
 
 Choice = Annotated[Asked, Depends(choice_of)]
