@@ -37,6 +37,7 @@ from seamline.platform.maintenance import PlatformMaintenance
 from seamline.platform.origins import PlatformOrigins
 from seamline.platform.store import PlatformStore
 from seamline.platform.streams import PlatformStreamDirector
+from seamline.platform.tolerances import PlatformTolerances
 from seamline.platform.work import PlatformWork
 from seamline.ports import (
     CaptureProbe,
@@ -272,6 +273,10 @@ def breaks() -> PlatformBreaks:
 
 def work() -> PlatformWork:
     return PlatformWork(Database())
+
+
+def tolerances() -> PlatformTolerances:
+    return PlatformTolerances(Database())
 
 
 def director() -> PlatformStreamDirector:

@@ -41,6 +41,15 @@ def work() -> Iterator[Any]:
 
 
 @contextmanager
+def tolerances() -> Iterator[Any]:
+    """The PlatformTolerances."""
+    from seamline import registry
+
+    with closing(registry.tolerances()) as opened:
+        yield opened
+
+
+@contextmanager
 def director() -> Iterator[Any]:
     """The PlatformStreamDirector."""
     from seamline import registry

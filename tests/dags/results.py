@@ -365,6 +365,7 @@ def use(monkeypatch: pytest.MonkeyPatch, made: Platform) -> Platform:
     monkeypatch.setattr(parts, "audit", audit)
     monkeypatch.setattr(parts, "breaks", breaks)
     monkeypatch.setattr(parts, "work", work)
+    monkeypatch.setattr(parts, "tolerances", work)
     monkeypatch.setattr(parts, "platform", opened)
     monkeypatch.setattr(parts, "director", opened)
     monkeypatch.setattr(parts, "anchor_audit", made.anchor_audit)

@@ -100,6 +100,12 @@ class NoWork:
     def deeds(self, break_id: str) -> tuple[Any, ...]:
         return ()
 
+    def of_comparison(self, sync: str, compared: Compared) -> tuple[Any, ...]:
+        return ()
+
+    def in_force(self, sync: str) -> tuple[Any, ...]:
+        return ()
+
     def mine(self, who: str, syncs: Sequence[str]) -> tuple[Any, ...]:
         return ()
 

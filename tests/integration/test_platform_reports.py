@@ -16,6 +16,7 @@ from seamline.domain.verdict import Verdict
 from seamline.platform.database import Database
 from seamline.platform.reconciliations import Detail
 from seamline.platform.store import PlatformStore
+from seamline.platform.tolerances import PlatformTolerances
 from seamline.platform.work import PlatformWork
 from tests.integration.platform_database import Server
 from tests.integration.test_platform import POSITION, reconciliation, start_run
@@ -163,6 +164,7 @@ def test_the_report_of_a_date_is_written_from_what_the_platform_keeps(
     saved(store, "first", Scope.CUT, 1, business_date=day)
     store.put_result("first", "expectations", {"verdict": "MATCH", "checked": 3, "failed": []})
     monkeypatch.setattr(report.registry, "platform", lambda: PlatformStore(Database(server.open)))
+    monkeypatch.setattr(report.registry, "tolerances", lambda: PlatformTolerances(Database(server.open)))
     monkeypatch.setattr(report.registry, "work", lambda: PlatformWork(Database(server.open)))
     monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(write_declarations(tmp_path)))
     for kind in ("text", "md", "json", "csv", "xlsx", "pdf"):

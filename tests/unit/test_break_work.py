@@ -1,6 +1,8 @@
 """What people may do about breaks, what each act needs, how it is declared, and how reports show it."""
 
 from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -24,6 +26,7 @@ from seamline.domain.break_work import (
     possible,
 )
 from seamline.domain.errors import ConfigError, Refused
+from seamline.domain.tolerance import Tolerance
 from seamline.domain.verdict import Break, BreakType, TableVerdict, Verdict
 from seamline.plan.compile import config_hash
 from seamline.report import documents
@@ -187,3 +190,26 @@ def test_the_json_of_a_date_has_the_work_on_each_break() -> None:
     known, unknown = document["tables"][0]["breaks"]
     assert (known["work"]["state"], known["work"]["reason"], known["work"]["owner"]) == ("explained", "timing", None)
     assert unknown["work"] is None
+
+
+def test_a_report_lists_each_tolerance_in_force_with_approver_end_and_what_it_absorbs() -> None:
+    one = cut(TWO)
+    assert one.found is not None
+    first, second = identities(one.found)
+    held = Tolerance(
+        7, "settlement", "warehouse", "account", "a", Decimal("1.5"), "fees", "ann", MOMENT, MOMENT + timedelta(days=9),
+        approved_by="bo", approved_at=MOMENT, breaks=4, absorbed=Decimal("3.25"),
+    )  # fmt: skip
+    covered = replace(work(WorkState.TOLERATED), break_id=first, tolerance=7, absorbed=Decimal("1.00"))
+    works = {first: covered, second: replace(work(WorkState.EXPLAINED), break_id=second)}
+    elsewhere = replace(held, number=8, destination="archive")
+    found = report_of("settlement", [one], zone=ZoneInfo("UTC"), works=works, tolerances=[held, elsewhere])
+    assert rows(found, "Tolerances") == [
+        (7, "account", "a", Decimal("1.5"), "fees", "ann", "bo", held.expires_at, 1, Decimal("1.00"), Decimal("3.25"))
+    ]
+    assert (found.verdict, rows(found, "Notes")) == ("BREAK", [(ALL_SETTLED,)])
+    (document,) = documents.to_json([one], [], levels={}, works=works, tolerances=[held, elsewhere])
+    assert [(of["number"], of["approved_by"], of["absorbed_so_far"]) for of in document["tolerances"]] == [
+        (7, "bo", "3.25")
+    ]
+    assert document["tables"][0]["breaks"][0]["work"]["tolerance"] == 7

@@ -15,6 +15,7 @@ from seamline.cli import report
 from seamline.cli.main import main
 from seamline.domain.break_work import Work
 from seamline.domain.cut_state import CutState, Publication
+from seamline.domain.tolerance import Tolerance
 from tests.log_topic import sync_plan
 from tests.unit.broken_date import PAYMENTS, broken_cut
 from tests.unit.declared import write_declarations
@@ -55,12 +56,16 @@ class NoWork:
     def of(self, _: Sequence[str]) -> Mapping[str, Work]:
         return {}
 
+    def in_force(self, _: str) -> tuple[Tolerance, ...]:
+        return ()
+
     def close(self) -> None: ...
 
 
 def report_on(monkeypatch: pytest.MonkeyPatch, found: Sequence[CutState], *arguments: str) -> int:
     monkeypatch.setattr(report.registry, "platform", lambda: Platform(found))
     monkeypatch.setattr(report.registry, "work", NoWork)
+    monkeypatch.setattr(report.registry, "tolerances", NoWork)
     return main(["report", "settlement", "--date", "2026-11-21", *arguments])
 
 

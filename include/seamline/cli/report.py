@@ -9,6 +9,7 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -18,6 +19,7 @@ from seamline.domain.break_id import identities
 from seamline.domain.break_work import Work
 from seamline.domain.cut_state import CutState
 from seamline.domain.errors import ConfigError
+from seamline.domain.tolerance import Tolerance
 from seamline.kinds.found import sink_kind
 from seamline.platform.store import PlatformStore
 from seamline.report import documents, lines, texts
@@ -31,13 +33,14 @@ from seamline.sync import headline
 from seamline.sync.shown_order import by_run
 
 Levels = Mapping[str, str]
-Works = Mapping[str, Work]
-Writer = Callable[[Report, Sequence[CutState], Levels, Works], bytes]
+Writer = Callable[[Report, Sequence[CutState], Levels, "_Worked"], bytes]
 _TEXT = "text"
 _WRITERS: Mapping[str, Writer] = {
     _TEXT: lambda report, *_: texts.to_terminal(report).encode(),
     "md": lambda report, *_: texts.to_markdown(report).encode(),
-    "json": lambda _, cuts, levels, works: documents.to_text(cuts, levels=levels, works=works).encode(),
+    "json": lambda _, cuts, levels, worked: documents.to_text(
+        cuts, levels=levels, works=worked.works, tolerances=worked.tolerances
+    ).encode(),
     "csv": lambda _, cuts, *__: lines.to_csv(cuts, ()).encode(),
     "xlsx": lambda report, *_: to_xlsx(report),
     "pdf": lambda report, *_: to_pdf(report),
@@ -59,9 +62,9 @@ def run(args: argparse.Namespace) -> int:
         takes = _takes(store, args.sync, day)
         cuts = _chosen(takes, day, args.version)
         levels = _levels(args.sync)
-        works = _works(cuts)
-        report = _report(store, args.sync, day, cuts, takes, levels, works)
-    _put(_WRITERS[kind](report, cuts, levels, works), report, kind, args.output)
+        worked = _worked(args.sync, cuts)
+        report = _report(store, args.sync, day, cuts, takes, levels, worked)
+    _put(_WRITERS[kind](report, cuts, levels, worked), report, kind, args.output)
     return 0 if report.verdict in headline.WELL else 1
 
 
@@ -105,10 +108,18 @@ def _levels(sync: str) -> Levels:
     return {name: sink_kind(kind).powers.level for name, kind in kinds.items()}
 
 
-def _works(cuts: Sequence[CutState]) -> Works:
-    """What people have done about the breaks of these takes."""
-    with closing(registry.work()) as known:
-        return known.of([name for cut in cuts if cut.found for name in identities(cut.found)])
+@dataclass(frozen=True, slots=True)
+class _Worked:
+    """What people have done about the breaks of a report."""
+
+    works: Mapping[str, Work]
+    tolerances: Sequence[Tolerance]
+
+
+def _worked(sync: str, cuts: Sequence[CutState]) -> _Worked:
+    with closing(registry.work()) as known, closing(registry.tolerances()) as tolerances:
+        names = [name for cut in cuts if cut.found for name in identities(cut.found)]
+        return _Worked(known.of(names), tolerances.in_force(sync))
 
 
 def _report(
@@ -118,11 +129,21 @@ def _report(
     cuts: Sequence[CutState],
     takes: Sequence[CutState],
     levels: Levels,
-    works: Works,
+    worked: _Worked,
 ) -> Report:
     guarantees = {one: store.run(one).plan.guarantee for one in {cut.run_id for cut in cuts}}
     zone = ZoneInfo(store.timezone(sync))
-    return report_of(sync, cuts, about=day, takes=takes, zone=zone, guarantees=guarantees, levels=levels, works=works)
+    return report_of(
+        sync,
+        cuts,
+        about=day,
+        takes=takes,
+        zone=zone,
+        guarantees=guarantees,
+        levels=levels,
+        works=worked.works,
+        tolerances=worked.tolerances,
+    )
 
 
 def _put(content: bytes, report: Report, kind: str, output: Path | None) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from decimal import Decimal
 from enum import StrEnum
 
 from seamline.domain.audit import Kind, canonical_json, sha256_of
@@ -161,7 +162,8 @@ def _plain(text: str) -> str:
 class Work:
     """What is known of a break. `since`: when it came into its state. `first_at`, `first_date`: when it was first
     found, and of which business date. `in_cut`, `in_live`: the run that has found it last there; "" where it was not
-    found or the newest comparison that looked has it no more."""
+    found or the newest comparison that looked has it no more. `tolerance`: the number of the one under which it is, and
+    `absorbed` what it differs by there."""
 
     break_id: str
     state: WorkState
@@ -172,6 +174,8 @@ class Work:
     first_date: date | None = None
     in_cut: str = ""
     in_live: str = ""
+    tolerance: int | None = None
+    absorbed: Decimal | None = None
 
 
 def is_all_settled(states: Mapping[WorkState, int], total: int) -> bool:

@@ -314,10 +314,14 @@ _DIGITS_MAX = 1_000
 _NUMBER = "'^[-+]?[0-9]+([.][0-9]+)?$'"
 
 
+def as_number(text: str) -> str:
+    """The expression for the number that a text is; null for one that is none. `text` is an expression."""
+    return f"case when length({text}) < {_DIGITS_MAX} and {text} ~ {_NUMBER} then ({text})::numeric end"
+
+
 def _amounts(session: Session, number: int, money: Money) -> list[Amount]:
     def side(name: str) -> str:
-        text = f"{name}->>%(column)s"
-        return f"case when length({text}) < {_DIGITS_MAX} and {text} ~ {_NUMBER} then ({text})::numeric end"
+        return as_number(f"{name}->>%(column)s")
 
     groups = [
         f"coalesce(destination_values->>%(by{place})s, source_values->>%(by{place})s)"

@@ -19,6 +19,8 @@ CONNECTION_ID = "seamline_db"
 ResultT = TypeVar("ResultT")
 # What the triggers of the log of acts (v0009) raise.
 _AGAINST_THE_LOG = "SLM01"
+# The constraint of tolerances (v0011).
+_BY_ANOTHER = "approved_by_another_person"
 Session = psycopg.Connection[TupleRow]
 OpenSession = Callable[[], Session]
 
@@ -70,6 +72,8 @@ def translated(exc: psycopg.Error) -> SeamlineError:
         )
     if exc.sqlstate == _AGAINST_THE_LOG:
         return Refused(f"the log of acts refuses it: {_first_line(exc)}", hint="docs/reference/audit.md says why")
+    if isinstance(exc, errors.CheckViolation) and exc.diag.constraint_name == _BY_ANOTHER:
+        return Refused("whoever asks for a tolerance does not approve it", hint="another person does")
     if _is_wrong_login(exc):
         return ConfigError(
             f"the platform database refuses the login: {_first_line(exc)}",

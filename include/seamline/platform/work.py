@@ -30,7 +30,8 @@ update break_work w set
     since = case when coalesce(%(after)s, state) <> state then clock_timestamp() else since end,
     owner = coalesce(%(new_owner)s::text, owner),
     reason = case when %(after)s = 'open' then '' else coalesce(nullif(%(reason)s::text, ''), reason) end,
-    tolerance_id = case when %(after)s is null then tolerance_id end,
+    tolerance_id = case when %(after)s in ('open', 'explained') then null else tolerance_id end,
+    absorbed = case when %(after)s in ('open', 'explained') then null else absorbed end,
     explained_values = case when %(after)s = 'explained' then coalesce((select {VALUES} from break b
         join reconciliation r using (reconciliation_id) where b.break_id = w.break_id and r.sync = w.sync
         order by r.ended_at desc, b.table_ordinal, b.ordinal limit 1), '') else explained_values end
@@ -236,6 +237,8 @@ def _work_of(row: Mapping[str, Any]) -> Work:
         owner=row["owner"],
         reason=row["reason"],
         first_date=row["first_date"],
+        tolerance=row["tolerance_id"] if row["state"] == WorkState.TOLERATED else None,
+        absorbed=row["absorbed"] if row["state"] == WorkState.TOLERATED else None,
         in_cut=row["in_cut"],
         in_live=row["in_live"],
     )

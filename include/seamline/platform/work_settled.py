@@ -1,7 +1,6 @@
 """What a comparison does to the work on breaks: what it has found is known, what it has no more closes itself, what is
 back is open again. One statement for all breaks of each of these, in the transaction that stores the comparison."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +10,7 @@ from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.staged_cut import CutSource
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import SyncPlan, plan_from_json
+from seamline.platform import tolerated
 from seamline.platform.database import Session
 
 # The columns of a scope: which run has it, and when the newest comparison that looked for it ended.
@@ -21,7 +21,8 @@ VALUES = "md5(coalesce(b.source_values::text, '') || '|' || coalesce(b.destinati
 # An older comparison that is stored late, or the same one again, says nothing new.
 _IS_NEWER = "coalesce(w.{at}, '-infinity') < %(ended)s"
 _BACK = f"""
-update break_work w set state = 'open', since = %(ended)s, reason = '', explained_values = ''
+update break_work w set state = 'open', since = %(ended)s, reason = '', explained_values = '',
+    tolerance_id = null, absorbed = null
 where state = 'closed' and {_FOUND} and {_IS_NEWER} returning break_id
 """
 _CHANGED = f"""
@@ -88,21 +89,24 @@ def settle(session: Session, number: int, found: Reconciliation) -> list[tuple[A
     other = [name for (name,) in changed(_CHANGED)]
     session.execute(_KNOWN.format(**names).encode(), values)
     gone = [name for name, is_closed in changed(_GONE) if is_closed]
-    return list(_acts(found, back=back, other=other, gone=gone))
+    covered, exceeded = tolerated.settle(session, number, found.run_id)
+    return [
+        _act(found, kind, state, why, breaks)
+        for kind, state, why, breaks in (
+            (Kind.BREAK_REOPENED, WorkState.OPEN, "found again", back),
+            (Kind.BREAK_REOPENED, WorkState.OPEN, "its values are others than those that were explained", other),
+            (Kind.BREAK_REOPENED, WorkState.OPEN, "no tolerance in force covers it any more", exceeded),
+            (Kind.BREAK_CLOSED, WorkState.CLOSED, "the comparison has it no more", gone),
+            (Kind.TOLERATED, WorkState.TOLERATED, "a tolerance in force covers it", covered),
+        )
+        if breaks
+    ]
 
 
-def _acts(
-    found: Reconciliation, *, back: list[str], other: list[str], gone: list[str]
-) -> Iterator[tuple[Act, list[str]]]:
+def _act(found: Reconciliation, kind: Kind, state: WorkState, why: str, breaks: list[str]) -> tuple[Act, list[str]]:
     subject = Subject(found.sync, found.destination, found.business_date, found.run_id, found.scope.value)
-    for kind, state, why, breaks in (
-        (Kind.BREAK_REOPENED, WorkState.OPEN, "found again", back),
-        (Kind.BREAK_REOPENED, WorkState.OPEN, "its values are others than those that were explained", other),
-        (Kind.BREAK_CLOSED, WorkState.CLOSED, "the comparison has it no more", gone),
-    ):
-        if breaks:
-            document = {**breaks_document(breaks), "state": state, "comment": why}
-            yield Act(kind, subject, document, COMPARISON, FROM_RUN), breaks
+    document = {**breaks_document(breaks), "state": state, "comment": why}
+    return Act(kind, subject, document, COMPARISON, FROM_RUN), breaks
 
 
 def _closing(session: Session, found: Reconciliation) -> _Closing:

@@ -4,6 +4,7 @@ decision, versions. Pure."""
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, tzinfo
+from decimal import Decimal
 from types import MappingProxyType
 
 from seamline.domain import differences
@@ -13,6 +14,7 @@ from seamline.domain.cut_state import CutState, FailedCheck, Headline, failure_o
 from seamline.domain.date_before import late_in_words
 from seamline.domain.runs import Reconciliation
 from seamline.domain.self_test import is_passed, self_test_in_words
+from seamline.domain.tolerance import Tolerance
 from seamline.domain.verdict import (
     SEVERITY,
     Break,
@@ -58,13 +60,14 @@ def report_of(
     guarantees: Mapping[str, str] = MappingProxyType({}),
     levels: Mapping[str, str] = MappingProxyType({}),
     works: Mapping[str, Work] = MappingProxyType({}),
+    tolerances: Sequence[Tolerance] = (),
 ) -> Report:
     """The report about these takes of cuts and comparisons of live tables.
 
     `about`: the one date that it is about, also where nothing is known of that. `takes`: those that its list of
     versions shows; left out: `cuts`. `guarantees`: run → what the sync promised, and `levels`: destination → what
-    readers may rely on there, where that is known. `works`: break → what people have done. Of nothing at all:
-    NOT_RUN, without a block.
+    readers may rely on there, where that is known. `works`: break → what people have done; `tolerances`: those
+    in force. Of nothing at all: NOT_RUN, without a block.
     """
     parts = [_Part((one.business_date, one.destination), one.found, one) for one in cuts]
     parts += [_Part((LIVE, one.destination), one) for one in live]
@@ -79,6 +82,7 @@ def report_of(
         _block("Differences by group", _GROUPS, (row for part in parts for row in _groups(part))),
         _breaks_by_kind(parts),
         _block("Breaks by state", ("state", "breaks"), (row for part in parts for row in _states(part, works))),
+        _block("Tolerances", _TOLERANCES, (row for part in parts for row in _absorbed(part, works, tolerances))),
         _block("Breaks", _BREAKS, (row for part in parts for row in _breaks(part))),
         _block("Work on breaks", _WORK, (row for part in parts for row in _work(part, works))),
         _block("Checks", _CHECKS, (row for part in parts for row in _checks(part))),
@@ -304,6 +308,21 @@ def _counted(part: _Part, works: Mapping[str, Work]) -> dict[WorkState, int]:
 def _states(part: _Part, works: Mapping[str, Work]) -> Iterator[Row]:
     for state, number in _counted(part, works).items():
         yield Row((*part.about, state.value, number), is_wrong=state is WorkState.OPEN)
+
+
+_TOLERANCES = (
+    "tolerance", "table", "column", "per row, up to", "why", "asked for by", "approved by", "holds until", "breaks",
+    "absorbed here", "absorbed so far",
+)  # fmt: skip
+
+
+def _absorbed(part: _Part, works: Mapping[str, Work], tolerances: Sequence[Tolerance]) -> Iterator[Row]:
+    """Each that is in force in the destination, also one that has nothing to tolerate here."""
+    mine = [works[name] for name, _ in _identities(part) if name in works]
+    for one in (one for one in tolerances if one.destination == part.about[1]):
+        amounts = [work.absorbed or Decimal(0) for work in mine if work.tolerance == one.number]
+        known = (one.number, one.table, one.column, one.amount, one.why, one.made_by, one.approved_by, one.expires_at)
+        yield Row((*part.about, *known, len(amounts), sum(amounts, Decimal(0)), one.absorbed))
 
 
 _WORK = ("break", "table", "key", "state", "since", "owner", "reason", "first found")

@@ -14,6 +14,7 @@ from seamline.domain.break_id import break_id
 from seamline.domain.break_work import Work
 from seamline.domain.cut_state import CutState, of_live
 from seamline.domain.runs import Reconciliation
+from seamline.domain.tolerance import Tolerance
 from seamline.domain.verdict import TableVerdict
 
 
@@ -23,18 +24,31 @@ def to_json(
     *,
     levels: Mapping[str, str],
     works: Mapping[str, Work] = MappingProxyType({}),
+    tolerances: Sequence[Tolerance] = (),
 ) -> list[dict[str, Any]]:
     """Cuts and comparisons of live tables. `verdict` of a cut is its headline, the worst of its four parts. `levels`:
     destination → what readers may rely on there, where that is known. `works`: break → what people have
-    done."""
+    done; `tolerances`: those in force."""
     found = [*(_cut_json(one, works) for one in cuts), *(_live_json(one, works) for one in live)]
-    return [{**one, "level": levels.get(one["destination"])} for one in found]
+    return [
+        {
+            **one,
+            "level": levels.get(one["destination"]),
+            "tolerances": [_tolerance_json(of) for of in tolerances if of.destination == one["destination"]],
+        }
+        for one in found
+    ]
 
 
 def to_text(
-    cuts: Sequence[CutState], *, levels: Mapping[str, str], works: Mapping[str, Work] = MappingProxyType({})
+    cuts: Sequence[CutState],
+    *,
+    levels: Mapping[str, str],
+    works: Mapping[str, Work] = MappingProxyType({}),
+    tolerances: Sequence[Tolerance] = (),
 ) -> str:
-    return json.dumps(to_json(cuts, (), levels=levels, works=works), indent=2, ensure_ascii=False) + "\n"
+    made = to_json(cuts, (), levels=levels, works=works, tolerances=tolerances)
+    return json.dumps(made, indent=2, ensure_ascii=False) + "\n"
 
 
 def log_json(entry: Entry | None, head: tuple[int, str] | None) -> dict[str, Any] | None:
@@ -154,6 +168,20 @@ def _table_json(found: Reconciliation, table: TableVerdict, works: Mapping[str, 
     }
 
 
+def _tolerance_json(one: Tolerance) -> dict[str, Any]:
+    return {
+        "number": one.number,
+        "table": one.table,
+        "column": one.column,
+        "amount": str(one.amount),
+        "why": one.why,
+        "made_by": one.made_by,
+        "approved_by": one.approved_by,
+        "expires_at": _moment(one.expires_at),
+        "absorbed_so_far": str(one.absorbed),
+    }
+
+
 def _work_json(known: Work | None) -> dict[str, Any] | None:
     if known is None:
         return None
@@ -163,6 +191,8 @@ def _work_json(known: Work | None) -> dict[str, Any] | None:
         "owner": known.owner or None,
         "reason": known.reason or None,
         "first_at": _moment(known.first_at),
+        "tolerance": known.tolerance,
+        "absorbed": _text(known.absorbed),
     }
 
 

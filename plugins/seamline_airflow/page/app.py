@@ -18,7 +18,18 @@ from pydantic import AwareDatetime
 from seamline.domain.errors import SeamlineError
 from seamline.plan.stages import DAG_KINDS
 from seamline.platform.reconciliations import Detail
-from seamline_airflow.page import access, acting, break_pages, date_report, exports, overview, reports, rest, work_pages
+from seamline_airflow.page import (
+    access,
+    acting,
+    break_pages,
+    date_report,
+    exports,
+    overview,
+    reports,
+    rest,
+    tolerance_pages,
+    work_pages,
+)
 from seamline_airflow.page.rendering import Visit, airflow_of, page_of, render, text_of, visit_of
 
 _HEADERS = {
@@ -38,6 +49,7 @@ app = FastAPI(title="Seamline", dependencies=access.SIGNED_IN, docs_url=None, re
 app.include_router(break_pages.pages)
 app.include_router(exports.files)
 app.include_router(work_pages.pages)
+app.include_router(tolerance_pages.pages)
 app.include_router(rest.api)
 
 

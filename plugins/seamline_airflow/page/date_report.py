@@ -14,6 +14,7 @@ from seamline.domain.cut_state import CutState
 from seamline.domain.differences import GroupDifference
 from seamline.domain.errors import Refused
 from seamline.domain.runs import FAILURE, Reconciliation, RunKind
+from seamline.domain.tolerance import Absorbed
 from seamline.domain.verdict import ControlTotal
 from seamline.plan.model import SyncPlan
 from seamline.platform.breaks import Amount, Changes, Compared, Count, Money, StoredBreak, Wanted
@@ -31,13 +32,14 @@ _UNKNOWN = ("",)
 @dataclass(frozen=True, slots=True)
 class Report:
     """One comparison with its detail. `first`: of each table with breaks the first of them. `states`: how many of its
-    listed breaks are in which state now."""
+    listed breaks are in which state now. `tolerances`: those in force in its destination."""
 
     found: Reconciliation
     counts: tuple[Count, ...] = ()
     amounts: tuple[Amount, ...] = ()
     first: Mapping[str, tuple[StoredBreak, ...]] = field(default_factory=dict)
     states: Mapping[WorkState, int] = field(default_factory=dict)
+    tolerances: tuple[Absorbed, ...] = ()
 
     @property
     def is_settled(self) -> bool:
@@ -177,6 +179,7 @@ class _Reader:
         self.store = self._ends.enter_context(parts.platform())
         self.breaks = self._ends.enter_context(parts.breaks())
         self.work = self._ends.enter_context(parts.work())
+        self.tolerances = self._ends.enter_context(parts.tolerances())
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -201,6 +204,7 @@ class _Reader:
             made,
             counts=self.breaks.counts(compared),
             states=self.work.states(compared),
+            tolerances=self.tolerances.of_comparison(found.sync, compared),
             amounts=tuple(_with_group(one, made.totals) for one in amounts),
             first={
                 table.table: self.breaks.some(compared, Wanted(table=table.table, limit=BREAKS_SHOWN))

@@ -15,6 +15,7 @@ from seamline.domain.break_work import Work
 from seamline.domain.cut_state import CutState
 from seamline.domain.errors import Refused
 from seamline.domain.runs import Reconciliation
+from seamline.domain.tolerance import Tolerance
 from seamline.report import documents, lines
 from seamline.report.blocks import Report
 from seamline.report.contents import report_of
@@ -122,7 +123,9 @@ def _json(wanted: Exported) -> bytes:
     with parts.audit() as log:
         head, entries = log.head(), log.verdict_entries([one.run_id for one in compared])
     levels = reports.levels_of(wanted.sync)
-    made = documents.to_json(wanted.cuts, wanted.live, levels=levels, works=_works(wanted))
+    made = documents.to_json(
+        wanted.cuts, wanted.live, levels=levels, works=_works(wanted), tolerances=_tolerances(wanted.sync)
+    )
     for one in made:
         entry = entries.get((one["run"], one["destination"], one["scope"]))
         one["log"] = documents.log_json(entry, head and (head.number, head.hash))
@@ -147,6 +150,7 @@ def _report(wanted: Exported) -> Report:
         guarantees=guarantees,
         levels=reports.levels_of(sync),
         works=_works(wanted),
+        tolerances=_tolerances(sync),
     )
 
 
@@ -154,4 +158,10 @@ def _works(wanted: Exported) -> Mapping[str, Work]:
     """What people have done about the breaks of these."""
     with parts.work() as known:
         read: Mapping[str, Work] = known.of([name for one in wanted.compared for name in identities(one)])
+    return read
+
+
+def _tolerances(sync: str) -> tuple[Tolerance, ...]:
+    with parts.tolerances() as known:
+        read: tuple[Tolerance, ...] = known.in_force(sync)
     return read

@@ -1,5 +1,6 @@
 """How a page becomes HTML: the templates, what they may call, and who looks from where."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, tzinfo
@@ -7,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from fastapi import Request
+from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from seamline.domain.break_work import ALL_SETTLED
@@ -14,6 +16,7 @@ from seamline.domain.calendar import moment_in_words
 from seamline.domain.cut_state import check_in_words, of_live
 from seamline.domain.date_before import late_in_words
 from seamline.domain.differences import of_sums
+from seamline.domain.errors import Refused
 from seamline.domain.self_test import self_test_in_words
 from seamline.domain.verdict import Break, nothing_compared
 from seamline.platform.breaks import CHANGES_NAMED
@@ -84,6 +87,7 @@ PAGES.filters.update(
     signed=_signed,
     of_group=_group,
     mode=_mode,
+    as_json=json.dumps,
 )
 PAGES.globals.update(changes_max=CHANGES_NAMED, all_settled=ALL_SETTLED)
 
@@ -117,6 +121,11 @@ def render(template: str, visit: Visit, **values: Any) -> str:
         framed_by=visit.framed_by,
         **values,
     )
+
+
+def refused(visit: Visit, error: Refused, here: str) -> HTMLResponse:
+    """What is not possible, and the way back; nothing has changed."""
+    return HTMLResponse(render("refused.html", visit, said=error.message, hint=error.hint, here=here), 409)
 
 
 def page_of(template: str, **values: Any) -> str:

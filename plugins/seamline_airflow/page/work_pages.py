@@ -14,7 +14,7 @@ from seamline.platform.reconciliations import Detail
 from seamline.platform.work import Done
 from seamline_airflow import parts
 from seamline_airflow.page import acting, reports, selection
-from seamline_airflow.page.rendering import Visit, render, visit_of
+from seamline_airflow.page.rendering import Visit, refused, visit_of
 
 pages = APIRouter()
 
@@ -44,8 +44,8 @@ def act(visit: Annotated[Visit, Depends(visit_of)], order: OrderOfForm, sync: Sy
         order = checked(order, reports.work_rules(sync).reasons)
         with parts.work() as store:
             store.act(sync, id, order)
-    except Refused as refused:
-        return _refused(visit, refused, here)
+    except Refused as error:
+        return refused(visit, error, here)
     return acting.done(here)
 
 
@@ -78,11 +78,6 @@ def act_on_all(
         order = checked(order, reports.work_rules(sync).reasons)
         with parts.work() as opened:
             done: Done = opened.act_on_all(sync, compared, wanted, order)
-    except Refused as refused:
-        return _refused(visit, refused, here)
+    except Refused as error:
+        return refused(visit, error, here)
     return acting.done(f"{here}&{urlencode({'done': done.breaks, 'left': done.left_alone})}")
-
-
-def _refused(visit: Visit, refused: Refused, here: str) -> HTMLResponse:
-    """What is not possible, and the way back; nothing has changed."""
-    return HTMLResponse(render("refused.html", visit, said=refused.message, hint=refused.hint, here=here), 409)

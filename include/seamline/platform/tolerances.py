@@ -1,0 +1,172 @@
+"""PlatformTolerances: asked for by one person, approved by another, and ended; each act in one transaction with its
+entry in the log of acts."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from psycopg.rows import dict_row
+
+from seamline.domain.audit import FROM_PAGE, Act, Kind, Subject
+from seamline.domain.break_work import WorkState, breaks_document
+from seamline.domain.errors import Refused
+from seamline.domain.tolerance import Absorbed, Asked, Tolerance
+from seamline.platform import audit, tolerated
+from seamline.platform.breaks import Compared, number_of
+from seamline.platform.database import Database, Session
+
+SHOWN_MAX = 500
+
+_READ = """
+select t.*, count(w.break_id) as breaks, coalesce(sum(w.absorbed), 0) as absorbed
+from tolerance t left join break_work w using (tolerance_id) where {which} group by t.tolerance_id
+order by t.tolerance_id desc limit %(limit)s
+"""
+_IN_FORCE = (
+    "t.sync = %(sync)s and t.approved_by is not null and t.ended_by is null and t.expires_at > statement_timestamp()"
+)
+
+
+class PlatformTolerances:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def close(self) -> None:
+        self._database.close()
+
+    def of_sync(self, sync: str) -> tuple[Tolerance, ...]:
+        """All of them, the newest first, up to a bound."""
+        return self._database.transact(lambda session: _read(session, "t.sync = %(sync)s", {"sync": sync}))
+
+    def in_force(self, sync: str) -> tuple[Tolerance, ...]:
+        """Those that tolerate something now."""
+        return self._database.transact(lambda session: _read(session, _IN_FORCE, {"sync": sync}))
+
+    def of_comparison(self, sync: str, compared: Compared) -> tuple[Absorbed, ...]:
+        """Those in force in its destination, with what they tolerate of its breaks."""
+
+        def work(session: Session) -> tuple[Absorbed, ...]:
+            cursor = session.execute(
+                "select w.tolerance_id, count(*), sum(w.absorbed) from break b join break_now w using (break_id)"
+                " where b.reconciliation_id = %s and w.state = 'tolerated' group by w.tolerance_id",
+                (number_of(session, compared),),
+            )
+            under = {number: (breaks, absorbed) for number, breaks, absorbed in cursor}
+            mine = (one for one in _read(session, _IN_FORCE, {"sync": sync}) if one.destination == compared.destination)
+            return tuple(Absorbed(one, *under.get(one.number, (0, Decimal(0)))) for one in mine)
+
+        return self._database.transact(work)
+
+    def ask(self, asked: Asked, *, who: str, expires_at: datetime) -> int:
+        """Its number. It tolerates nothing before it is approved. `asked` was checked before."""
+
+        def work(session: Session) -> int:
+            row = session.execute(
+                "insert into tolerance (sync, destination, table_name, column_name, amount, reason, made_by,"
+                " expires_at) values (%s, %s, %s, %s, %s, %s, %s, %s) returning tolerance_id",
+                (
+                    asked.sync,
+                    asked.destination,
+                    asked.table,
+                    asked.column,
+                    asked.amount,
+                    asked.why,
+                    who,
+                    expires_at,
+                ),
+            ).fetchone()
+            number = int(row[0]) if row else 0
+            audit.append(session, _act(Kind.TOLERANCE_ASKED, _one(session, asked.sync, number), who))
+            return number
+
+        return self._database.transact(work)
+
+    def approve(self, sync: str, number: int, *, who: str) -> int:
+        """How many breaks it tolerates at once. Refused for the person who asked for it, which the table itself holds,
+        and for one that is not waiting."""
+
+        def work(session: Session) -> int:
+            changed = session.execute(
+                "update tolerance set approved_by = %s, approved_at = clock_timestamp() where tolerance_id = %s"
+                " and sync = %s and approved_by is null and ended_by is null and expires_at > statement_timestamp()",
+                (who, number, sync),
+            ).rowcount
+            if not changed:
+                raise Refused(f"tolerance {number} of {sync} does not wait for approval")
+            breaks = tolerated.bring(session, number)
+            act = _act(Kind.TOLERANCE_APPROVED, _one(session, sync, number), who, breaks, WorkState.TOLERATED)
+            audit.append_about(session, act, breaks)
+            return len(breaks)
+
+        return self._database.transact(work)
+
+    def end(self, sync: str, number: int, *, who: str) -> int:
+        """How many breaks are open again. Refused for one that has ended."""
+
+        def work(session: Session) -> int:
+            changed = session.execute(
+                "update tolerance set ended_by = %s, ended_at = clock_timestamp()"
+                " where tolerance_id = %s and sync = %s and ended_by is null",
+                (who, number, sync),
+            ).rowcount
+            if not changed:
+                raise Refused(f"tolerance {number} of {sync} has ended, or there is none")
+            ended = _one(session, sync, number)
+            opened = session.execute(
+                "update break_work set state = 'open', since = clock_timestamp(), tolerance_id = null, absorbed = null"
+                " where tolerance_id = %s and state = 'tolerated' returning break_id",
+                (number,),
+            )
+            breaks = [name for (name,) in opened]
+            audit.append_about(session, _act(Kind.TOLERANCE_ENDED, ended, who, breaks, WorkState.OPEN), breaks)
+            return len(breaks)
+
+        return self._database.transact(work)
+
+
+def _read(session: Session, which: str, arguments: Mapping[str, Any]) -> tuple[Tolerance, ...]:
+    cursor = session.cursor(row_factory=dict_row)
+    # `which` is text of this file.
+    cursor.execute(_READ.format(which=which).encode(), {**arguments, "limit": SHOWN_MAX})
+    return tuple(_tolerance_of(row) for row in cursor)
+
+
+def _one(session: Session, sync: str, number: int) -> Tolerance:
+    (found,) = _read(session, "t.sync = %(sync)s and t.tolerance_id = %(number)s", {"sync": sync, "number": number})
+    return found
+
+
+def _act(kind: Kind, about: Tolerance, who: str, breaks: Sequence[str] = (), state: WorkState | None = None) -> Act:
+    document = {
+        "tolerance": about.number,
+        "table": about.table,
+        "column": about.column,
+        "amount": about.amount,
+        "expires_at": about.expires_at,
+        "made_by": about.made_by,
+        "comment": about.why,
+    }
+    changed = {**breaks_document(breaks), "state": state} if breaks else {}
+    return Act(kind, Subject(about.sync, about.destination), {**document, **changed}, who, FROM_PAGE)
+
+
+def _tolerance_of(row: Mapping[str, Any]) -> Tolerance:
+    return Tolerance(
+        number=row["tolerance_id"],
+        sync=row["sync"],
+        destination=row["destination"],
+        table=row["table_name"],
+        column=row["column_name"],
+        amount=row["amount"],
+        why=row["reason"],
+        made_by=row["made_by"],
+        made_at=row["made_at"],
+        expires_at=row["expires_at"],
+        approved_by=row["approved_by"] or "",
+        approved_at=row["approved_at"],
+        ended_by=row["ended_by"] or "",
+        ended_at=row["ended_at"],
+        breaks=row["breaks"],
+        absorbed=row["absorbed"],
+    )

@@ -1,0 +1,118 @@
+"""Tolerances of a sync: asked for by one person, approved by another, ended by anybody who works on it."""
+
+import json
+from datetime import UTC, date, datetime
+from typing import Annotated
+from urllib.parse import urlencode
+from zoneinfo import ZoneInfo
+
+from fastapi import APIRouter, Depends, Form, Query
+from fastapi.responses import HTMLResponse, Response
+
+from seamline.domain.errors import Refused
+from seamline.domain.measure import Measure
+from seamline.domain.runs import RunKind
+from seamline.domain.tolerance import WHY_MAX, Asked, ToleranceState, amount_of, checked, end_of
+from seamline_airflow import parts
+from seamline_airflow.page import access, acting, selection
+from seamline_airflow.page.rendering import Visit, refused, render, visit_of
+
+pages = APIRouter()
+
+SyncName = Annotated[str, Form(pattern=selection.NAME)]
+Number = Annotated[int, Form(ge=1)]
+
+
+@pages.get("/tolerances", response_class=HTMLResponse, response_model=None)
+def tolerances(
+    visit: Annotated[Visit, Depends(visit_of)], sync: Annotated[str, Query(pattern=selection.NAME)]
+) -> HTMLResponse:
+    """All of a sync, the newest first, and the form for another one."""
+    access.require(visit.user, sync)
+    with parts.platform() as store:
+        zone = ZoneInfo(store.timezone(sync))
+    with parts.tolerances() as known:
+        found = known.of_sync(sync)
+    now, may_work = datetime.now(UTC), acting.may_work(visit.user, sync)
+    me = acting.name_of(visit.user)
+    return HTMLResponse(
+        render(
+            "tolerances.html",
+            visit,
+            sync=sync,
+            zone=zone,
+            found=[(one, one.state_at(now)) for one in found],
+            summed=_summed(sync),
+            may_work=may_work,
+            # Whoever asked does not approve; the database refuses it too.
+            may_approve=lambda one: acting.may_sign(visit.user, sync) and one.made_by != me,
+            states=ToleranceState,
+        )
+    )
+
+
+@pages.post("/ask_tolerance", response_class=HTMLResponse, response_model=None)
+def ask(
+    visit: Annotated[Visit, Depends(visit_of)],
+    user: acting.Worker,
+    sync: SyncName,
+    summed: Annotated[str, Form(max_length=1_000)],
+    amount: Annotated[str, Form(max_length=100)],
+    until: Annotated[date, Form()],
+    why: Annotated[str, Form(max_length=2 * WHY_MAX)] = "",
+) -> Response:
+    """`summed`: destination, table and column, as the form offers them."""
+    try:
+        place = _place(sync, summed)
+        with parts.platform() as store:
+            zone = ZoneInfo(store.timezone(sync))
+        asked = checked(Asked(sync, *place, amount_of(amount), until, why), today=datetime.now(zone).date())
+        with parts.tolerances() as known:
+            known.ask(asked, who=acting.name_of(user), expires_at=end_of(asked.until, zone))
+    except Refused as error:
+        return refused(visit, error, _here(sync))
+    return acting.done(_here(sync))
+
+
+@pages.post("/approve_tolerance", response_class=HTMLResponse, response_model=None)
+def approve(
+    visit: Annotated[Visit, Depends(visit_of)], user: acting.Signer, sync: SyncName, number: Number
+) -> Response:
+    try:
+        with parts.tolerances() as known:
+            known.approve(sync, number, who=acting.name_of(user))
+    except Refused as error:
+        return refused(visit, error, _here(sync))
+    return acting.done(_here(sync))
+
+
+@pages.post("/end_tolerance", response_class=HTMLResponse, response_model=None)
+def end(visit: Annotated[Visit, Depends(visit_of)], user: acting.Worker, sync: SyncName, number: Number) -> Response:
+    try:
+        with parts.tolerances() as known:
+            known.end(sync, number, who=acting.name_of(user))
+    except Refused as error:
+        return refused(visit, error, _here(sync))
+    return acting.done(_here(sync))
+
+
+def _here(sync: str) -> str:
+    return f"tolerances?{urlencode({'sync': sync})}"
+
+
+def _place(sync: str, summed: str) -> tuple[str, str, str]:
+    place = next((one for one in _summed(sync) if json.dumps(one) == summed), None)
+    if place is None:
+        raise Refused("a tolerance is about a column that the sync sums as a control total")
+    return place
+
+
+def _summed(sync: str) -> list[tuple[str, str, str]]:
+    """Destination, table and column of each sum that the newest run of the sync compares."""
+    with parts.platform() as store:
+        run = store.latest_run(sync, *RunKind)
+    if run is None:
+        return []
+    totals = [one for one in run.plan.reconcile.control_totals if one.measure is Measure.SUM and one.column]
+    places = ((to.name, one.table, one.column) for to in run.plan.destinations for one in totals)
+    return list(dict.fromkeys(places))
