@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from seamline import settings
+from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import ConfigError
@@ -22,7 +23,7 @@ from seamline.domain.position import Position
 from seamline.kinds.found import power, sink_kind, source_kind
 from seamline.kinds.frames import Frames, WritesFrames
 from seamline.kinds.sink import CertifiesArrivals, CutsLiveTables, HoldsCuts, ReadsBack
-from seamline.kinds.source import Certifies, HidesSchemaChanges
+from seamline.kinds.source import Certifies, HidesSchemaChanges, ReadsSeparately
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
 from seamline.platform.audit import PlatformAudit
 from seamline.platform.audit_anchor import anchor_files, write_anchor
@@ -50,10 +51,12 @@ from seamline.ports import (
     SchemaGuard,
     Sink,
     Source,
+    Survey,
 )
 from seamline.ports.certificates import ProbeDestination, ProbeSource
 from seamline.ports.cuts import Cuts, CutStore, PinnedTables
 from seamline.ports.maintenance import DestinationMaintenance, LogTopics
+from seamline.ports.separate import OpenedSide, SeparateSide
 
 # The chain behind a date may be long; a person waits for it.
 _EVIDENCE_TIMEOUT_S = 60.0
@@ -85,6 +88,30 @@ class ComparedSource:
         from seamline.kinds.transformed_view import as_held
 
         return as_held(self.source.open_views(count), self.plan)
+
+
+@dataclass(frozen=True, slots=True)
+class _SeparateSide:
+    """`ports.separate.SeparateSide`."""
+
+    plan: SourcePlan
+
+    def survey(self, tables: Sequence[str]) -> Survey:
+        return source_kind(self.plan.kind).open_source(self.plan).survey(tables)
+
+    def open(self, tables: Sequence[Table], count: int) -> OpenedSide:
+        kind = power(source_kind(self.plan.kind), ReadsSeparately, to="be read by a login that may only SELECT")
+        return kind.open_separately(self.plan, tables, count)
+
+
+def separate_sides(plan: SyncPlan, destination_name: str) -> tuple[SeparateSide, SeparateSide]:
+    """Source and destination of a sync that only compares, as databases that are read.
+
+    ConfigError where the destination's kind is of no database that can be read so.
+    """
+    destination = plan.destination(destination_name)
+    kind = power(source_kind(destination.kind), ReadsSeparately, to="be read by a login that may only SELECT")
+    return _SeparateSide(plan.source), _SeparateSide(kind.as_source(destination, plan.source))
 
 
 def schema_guard(plan: SyncPlan) -> SchemaGuard | None:

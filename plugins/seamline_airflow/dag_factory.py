@@ -10,6 +10,7 @@ from airflow.sdk import (
     DAG,
     Asset,
     CronPartitionTimetable,
+    MultipleCronTriggerTimetable,
     Param,
     PartitionedAssetTimetable,
     chain,
@@ -20,7 +21,7 @@ from seamline import settings
 from seamline.domain.errors import ConfigError, SeamlineError
 from seamline.domain.runs import RunKind
 from seamline.plan.maintenance import CHORES
-from seamline.plan.model import SyncPlan
+from seamline.plan.model import ReconcileOnlyPlan, SyncPlan
 from seamline.plan.stages import Stage, all_stages, concerned
 from seamline_airflow import stage_tasks
 from seamline_airflow.deadline import verdict_deadline
@@ -55,6 +56,10 @@ _ABOUT = {
     "reconcile": "Compares the live tables with the source at one position, after each nightly cut and on demand. Red "
     "on a break, and names it.",
 }
+_ABOUT_SEPARATE = (
+    "Compares tables that another tool carries, between a view of the source and one of the destination. Red on a "
+    "break, and on what was in flight: nobody waits for a match."
+)
 _ABOUT_MAINTENANCE = (
     "Gives back what nobody needs any more: of the log, the cuts, the destinations and the platform database."
 )
@@ -71,6 +76,13 @@ _DESTINATIONS = Param(
     items={"type": "string"},
     title="Destinations to load",
     description_md="Empty: those that were declared since the sync was onboarded; where there are none, all.",
+)
+_LABEL = Param(
+    None,
+    type=["null", "string"],
+    format="date",
+    title="Business date",
+    description_md="Label of the report; the live tables of now are compared in any case.",
 )
 _RUN = "{{ seamline_run(dag_run, params) }}"
 _BEHIND_THE_GATE = ("publish", "approve", "publish_rest", "complete")
@@ -196,7 +208,7 @@ def _sync_dag(plan: SyncPlan, kind: str, stages: Sequence[Stage]) -> DAG:
     with DAG(
         f"{plan.sync}__{kind}",
         dag_display_name=f"{plan.sync}: {_TITLES[kind]}",
-        description=_ABOUT[kind].partition(". ")[0] + ".",
+        description=_about(plan, kind).partition(". ")[0] + ".",
         start_date=_START,
         catchup=False,
         max_active_runs=_runs_at_once(plan, kind),
@@ -223,15 +235,15 @@ def _schedule(plan: SyncPlan, kind: str) -> dict[str, Any]:
     if kind == "nightly" and plan.nightly:
         start = BusinessDayTimetable(timezone=timezone, delay_minutes=plan.nightly.run_at_delay_minutes)
         return {"schedule": start, "deadline": verdict_deadline(plan), "params": form(plan)}
-    date = Param(
-        None,
-        type=["null", "string"],
-        format="date",
-        title="Business date",
-        description_md="Label of the report; the live tables of now are compared in any case.",
-    )
+    if plan.reconcile_only is not None:
+        return {"schedule": _daily(plan.reconcile_only), "params": {BUSINESS_DATE: _LABEL}}
     schedule = PartitionedAssetTimetable(assets=cut_asset(plan)) if plan.nightly else None
-    return {"schedule": schedule, "params": {BUSINESS_DATE: date}}
+    return {"schedule": schedule, "params": {BUSINESS_DATE: _LABEL}}
+
+
+def _daily(declared: ReconcileOnlyPlan) -> MultipleCronTriggerTimetable | None:
+    lines = [f"{int(at[3:])} {int(at[:2])} * * *" for at in declared.at]
+    return MultipleCronTriggerTimetable(*lines, timezone=declared.timezone) if lines else None
 
 
 def _runs_at_once(plan: SyncPlan, kind: str) -> int:
@@ -247,6 +259,10 @@ def _ends(plan: SyncPlan, kind: str) -> dict[str, Any]:
     mine = RunOf(plan.sync, _run_kind(kind))
     tasks = {**_RETRIES, "on_execute_callback": mine.goes_on, "on_failure_callback": mine.failed}
     return {"default_args": tasks, "on_failure_callback": mine.ended}
+
+
+def _about(plan: SyncPlan, kind: str) -> str:
+    return _ABOUT_SEPARATE if plan.reconcile_only is not None else _ABOUT[kind]
 
 
 def _run_kind(kind: str) -> RunKind:
@@ -288,7 +304,7 @@ def _doc(plan: SyncPlan, kind: str, stages: Sequence[Stage]) -> str:
     destinations = ", ".join(f"`{destination.name}`" for destination in concerned(plan, kind).destinations)
     tables = ", ".join(f"`{table.name}`" for table in plan.tables)
     tables += "".join(f"; `{table.name}` is parked" for table in plan.parked)
-    return f"""{_ABOUT[kind]}
+    return f"""{_about(plan, kind)}
 
 Source `{plan.source.name}` → {destinations}; tables {tables}.
 

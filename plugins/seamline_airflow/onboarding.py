@@ -41,6 +41,25 @@ def preflight(plan: SyncPlan, *, beside: Sequence[DestinationPlan] = ()) -> tupl
         return plan, [*(Problem(fault.place_and_cause, fault.cure) for fault in exc.faults), *problems]
 
 
+def preflight_of_reconcile_only(plan: SyncPlan) -> tuple[SyncPlan, Sequence[Problem]]:
+    """The plan of a sync that only compares, with the source's catalogue, and the problems of its declaration. What a
+    destination has otherwise is a break of its table, and nothing to refuse the others for."""
+    from seamline import registry
+    from seamline.plan.compile import compile_plan
+    from seamline.spec.faults import DeclarationsInvalid
+    from seamline.spec.load import load_sync
+
+    for destination in plan.destinations:
+        registry.separate_sides(plan, destination.name)
+    with parts.source(plan) as source:
+        found = source.survey([table.name for table in plan.tables])
+    declared = load_sync(settings.load().declarations / "syncs" / f"{plan.sync}.yaml")
+    try:
+        return compile_plan(declared, plan.sync, found), ()
+    except DeclarationsInvalid as exc:
+        return plan, [Problem(fault.place_and_cause, fault.cure) for fault in exc.faults]
+
+
 def _with_definitions(plan: SyncPlan, found: Survey, made: Analysed) -> SyncPlan:
     """For checks of each table by itself, also beside tables that cannot be kept."""
     definitions = {table.name: table for table in found.tables}

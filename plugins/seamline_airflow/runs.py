@@ -369,9 +369,13 @@ def _base(run_id: str) -> str:
 
 
 def open_reconcile(context: Mapping[str, Any], records: Records, plan: SyncPlan, run_id: str) -> None:
-    """Write the reconcile run down. The date is a label here: what is compared are the live tables of now."""
-    require_enabled(records, plan.sync)
+    """Write the reconcile run down. The date is a label here: what is compared are the live tables of now. A sync that
+    only compares is never onboarded: `plan` has its catalogue."""
     day = optional_business_date(context)
+    if plan.reconcile_only is not None:
+        _start(records, plan, run_id, RunKind.RECONCILE, day)
+        return
+    require_enabled(records, plan.sync)
     _start(records, onboarded_plan(records, plan).streamed, run_id, RunKind.RECONCILE, day)
 
 

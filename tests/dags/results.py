@@ -46,6 +46,7 @@ from tests.dags.stored_breaks import Breaks, NoWork
 from tests.integration.known import destination_plan
 
 DATE = date(2026, 11, 19)
+AT = datetime(2026, 11, 19, 16, 31, tzinfo=UTC)
 POSITION = BinlogPosition("0-7-100", "binlog.000001", 1000)
 RUN = "settlement/nightly/2026-11-19/manual__1"
 STREAM = StreamId("settlement", "warehouse")

@@ -11,6 +11,7 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.serialization.serialized_objects import DagSerialization
 
 from seamline.plan.compile import compile_plan
+from seamline.plan.model import ReconcileOnlyPlan
 from seamline.plan.pools import pools_of
 from seamline.plan.stages import all_stages
 from seamline.spec.load import load_sync
@@ -237,3 +238,16 @@ def test_a_sync_without_a_nightly_cut_compares_on_demand_only(settlement: Any) -
     dags = sync_dags(replace(settlement, nightly=None))
     assert set(dags) == {f"settlement__{kind}" for kind in ("onboard", "tables", "stream", "reconcile")}
     assert dags["settlement__reconcile"].schedule is None
+
+
+def test_a_sync_that_only_compares_has_the_comparison_s_dag_alone_and_its_hours(settlement: Any) -> None:
+    only = ReconcileOnlyPlan(60, ("06:30", "18:00"), "Asia/Shanghai")
+    plan = replace(settlement, nightly=None, reconcile_only=only)
+    ((name, dag),) = sync_dags(plan).items()
+    assert name == "settlement__reconcile"
+    assert [task.task_id for task in dag.topological_sort()] == ["compare", "verdicts"]
+    assert "Red on a break, and on what was in flight" in str(dag.doc_md)
+    read = DagSerialization.from_dict(DagSerialization.to_dict(dag))
+    assert read.timetable.summary == "30 6 * * *, 0 18 * * *"
+    (dag,) = sync_dags(replace(plan, reconcile_only=replace(only, at=()))).values()
+    assert dag.schedule is None

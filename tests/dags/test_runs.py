@@ -23,7 +23,7 @@ from seamline.domain.errors import (
 )
 from seamline.domain.runs import GATE, PUBLISH, RunKind, RunState, Scope, SyncState
 from seamline.domain.verdict import Verdict
-from seamline.plan.model import TablePlan, plan_to_json
+from seamline.plan.model import ReconcileOnlyPlan, TablePlan, plan_to_json
 from seamline.ports import Problem, WantedStream
 from seamline_airflow import deadline, runs
 from seamline_airflow.errors import task_errors
@@ -105,6 +105,13 @@ def test_a_sync_that_is_not_enabled_is_refused_with_the_reason(
         runs.open_nightly(context(), platform, results.plan(), results.RUN)
     with pytest.raises(Refused, match=reason):
         runs.open_reconcile(context(), platform, results.plan(), results.RUN)
+
+
+def test_a_sync_that_only_compares_is_opened_without_an_onboarding(platform: results.Platform) -> None:
+    mirror = replace(results.plan(), sync="mirror", nightly=None, reconcile_only=ReconcileOnlyPlan(60))
+    runs.open_reconcile(context(None), platform, mirror, "mirror/reconcile/-/manual__1")
+    opened = platform.run("mirror/reconcile/-/manual__1")
+    assert (opened.kind, opened.plan) == (RunKind.RECONCILE, mirror)
 
 
 def test_the_schedule_is_silent_until_the_sync_is_onboarded(platform: results.Platform) -> None:

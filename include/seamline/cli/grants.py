@@ -12,7 +12,7 @@ from seamline.domain.errors import ConfigError
 from seamline.kinds.found import sink_kind, source_kind
 from seamline.kinds.logins import DestinationLogins, logins_of
 from seamline.plan.compile import compile_plan, destination_plan
-from seamline.plan.model import DestinationPlan, SourcePlan
+from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
 from seamline.spec.faults import guess
 from seamline.spec.load import load_declarations
 
@@ -24,19 +24,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     declarations = load_declarations(settings.load().declarations)
     plans = [compile_plan(declarations, name) for name in declarations.syncs]
+    comparing = [plan for plan in plans if plan.reconcile_only is not None]
+    sys.stdout.write("".join(_only_reads(plan, args.name) for plan in comparing))
+    plans = [plan for plan in plans if plan not in comparing]
     mine = [plan for plan in plans if plan.source.name == args.name]
     if mine:
         tables = sorted({plan.source.places.captured(table.name) for plan in mine for table in plan.tables})
         sys.stdout.write(_script(mine[0].source, tables))
     destination = declarations.destinations.get(args.name)
-    if destination is not None:
+    is_read = any(args.name in (plan.source.name, *plan.destination_names) for plan in comparing)
+    is_written = any(args.name in plan.destination_names for plan in plans)
+    if destination is not None and (is_written or not is_read):
         sys.stdout.write(_destination_script(destination_plan(destination)))
-    if not mine and destination is None:
+    if not mine and not is_read and destination is None:
         known = sorted({plan.source.name for plan in plans} | declarations.destinations.keys())
         raise ConfigError(
             f"there is no source of a sync and no destination `{args.name}`", hint=guess(args.name, known)
         )
     return 0
+
+
+def _only_reads(plan: SyncPlan, name: str) -> str:
+    """What a sync that only compares needs on this side of it; "" where the name is of neither."""
+    tables = [table.name for table in plan.tables]
+    sides = {plan.source.name: (plan.source.reader, [plan.source.places.of(table).text for table in tables])}
+    sides |= {one.name: (one.connection, [f"{one.namespace}.{table}" for table in tables]) for one in plan.destinations}
+    if name not in sides:
+        return ""
+    connection, places = sides[name]
+    login = _login(connection) or f"of connection {connection}"
+    return (
+        f"-- Sync {plan.sync} only compares. Login {login} needs SELECT on these tables, in PostgreSQL also USAGE on"
+        f" their schema, and nothing more: {', '.join(places)}\n"
+    )
 
 
 def _destination_script(plan: DestinationPlan) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from seamline import registry
+from seamline.domain.compared_tables import unlike
 from seamline.domain.errors import SeamlineError
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
@@ -34,7 +35,7 @@ class Answers:
 def ask(declarations: Declarations, name: str, layout: Layout) -> Answers:
     """About one sync: its source, each destination and Airflow's users, all that answer. Nothing is changed there."""
     plan, answers = compile_plan(declarations, name), Answers()
-    answers.add(_of_source(declarations, plan))
+    answers.add(_of_source(declarations, plan) if plan.reconcile_only is None else _of_both_sides(declarations, plan))
     answers.add(_of_approvers(declarations, name, layout))
     return answers
 
@@ -51,6 +52,38 @@ def _of_source(declarations: Declarations, plan: SyncPlan) -> Answers:
         answers.faults.append(declarations.source_fault(plan.source.name, _CONNECTION, exc.message, exc.hint))
     for destination in plan.destinations:
         answers.add(_of_destination(declarations, _with_definitions(plan, destination.name, survey), destination.name))
+    return answers
+
+
+def _of_both_sides(declarations: Declarations, plan: SyncPlan) -> Answers:
+    """Of a sync that only compares: whether both sides have the tables, and whether their columns can be compared."""
+    answers, survey = Answers(), Survey(())
+    names = [table.name for table in plan.tables]
+    try:
+        survey = registry.source(plan).survey(names)
+        answers.add(_of_tables(declarations, plan, survey))
+    except SeamlineError as exc:
+        answers.faults.append(declarations.source_fault(plan.source.name, _CONNECTION, exc.message, exc.hint))
+    for destination in plan.destinations:
+        try:
+            _, other = registry.separate_sides(plan, destination.name)
+            answers.add(_of_comparison(declarations, plan, destination.name, survey, other.survey(names)))
+        except SeamlineError as exc:
+            answers.faults.append(declarations.destination_fault(destination.name, _CONNECTION, exc.message, exc.hint))
+    return answers
+
+
+def _of_comparison(
+    declarations: Declarations, plan: SyncPlan, destination: str, mine: Survey, theirs: Survey
+) -> Answers:
+    answers = Answers()
+    here, there = ({table.name: table for table in survey.tables} for survey in (mine, theirs))
+    for place, name in _places(declarations, plan):
+        faults = [(one.what, one.cure) for one in theirs.problems if one.table == name]
+        if name in here and name in there:
+            faults += [(why, "Compare a table whose columns hold the same") for why in unlike(here[name], there[name])]
+        for what, cure in faults:
+            answers.faults.append(declarations.fault(plan.sync, place, f"in destination `{destination}`: {what}", cure))
     return answers
 
 

@@ -21,10 +21,11 @@ from seamline.domain.cut_state import CutState, newest_of_live
 from seamline.domain.errors import ConfigError, SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation
+from seamline.domain.separate import COMPARED_ONLY
 from seamline.platform.store import Alarm, PlatformStore
 from seamline.ports import WantedStream
 from seamline.spec.faults import DeclarationsInvalid, guess
-from seamline.spec.load import declared_destinations, load_each, onboarded_destinations
+from seamline.spec.load import declared_destinations, load_each, onboarded_destinations, only_compares
 from seamline.stack import supervisor as keeper
 from seamline.stack.layout import Layout
 from seamline.sync import headline, under_way
@@ -67,7 +68,8 @@ def _show(store: PlatformStore, outcomes: Mapping[str, object]) -> bool:
         is_red = is_red or _is_wrong(cuts, live, mine)
         alarms = [one for one in streams.alarms if one.about in headline.concerns(name, streams.wanted)]
         word = headline.of_sync(cuts, live, mine, alarms)
-        sys.stdout.write(f"\n{name}: {state or 'not onboarded yet'}, {word}\n")
+        known = state or (COMPARED_ONLY if only_compares(settings.load().declarations, name) else "not onboarded yet")
+        sys.stdout.write(f"\n{name}: {known}, {word}\n")
         sys.stdout.write(status_text.noted(_notes(store, name, zone)))
         if isinstance(outcome, DeclarationsInvalid):
             is_red = True

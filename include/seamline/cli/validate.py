@@ -11,6 +11,7 @@ from seamline import settings
 from seamline.adapters.connections import known_types
 from seamline.cli import online
 from seamline.domain.errors import ConfigError
+from seamline.domain.separate import COMPARED_ONLY
 from seamline.plan.compile import compile_plan
 from seamline.spec.faults import DeclarationsInvalid, Fault
 from seamline.spec.load import Declarations, load_declarations, load_each
@@ -49,7 +50,8 @@ def run(args: argparse.Namespace) -> int:
         targets = ", ".join(destination.name for destination in plan.destinations)
         parked = f" and {len(plan.parked)} parked" if plan.parked else ""
         tables = f"{len(plan.tables)} tables{parked}"
-        sys.stdout.write(f"{name}: {tables}, {plan.source.name} → {targets}, {plan.guarantee}\n")
+        promise = COMPARED_ONLY if plan.reconcile_only else plan.guarantee
+        sys.stdout.write(f"{name}: {tables}, {plan.source.name} → {targets}, {promise}\n")
     sys.stdout.write(
         f"ok: sources {len(declarations.sources)}, destinations {len(declarations.destinations)}, "
         f"syncs {len(declarations.syncs)}, suites {len(declarations.expectations)}"

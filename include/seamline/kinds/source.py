@@ -12,8 +12,9 @@ from seamline.domain.catalogue import Table
 from seamline.domain.position import Position
 from seamline.kinds.bulk import BulkRead, CopyTasks, OpenedSource, TableReaders, Wanted
 from seamline.kinds.logins import Logins
-from seamline.plan.model import SourcePlan, SyncPlan
+from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
 from seamline.ports import HeartbeatPayload, SchemaGuard, Source
+from seamline.ports.separate import OpenedSide
 
 if TYPE_CHECKING:
     from seamline.adapters.connect.endpoint import CaptureEndpoint, Start
@@ -105,6 +106,18 @@ class ExplainsHangingReaders(Protocol):
 
     def why_a_reader_hangs(self, source: SourcePlan, waits_for: str) -> str:
         """ "" where it does not hang."""
+
+
+@runtime_checkable
+class ReadsSeparately(Protocol):
+    """A kind whose tables can be compared although nothing of ours writes or captures them. Its logins need SELECT."""
+
+    def as_source(self, destination: DestinationPlan, of: SourcePlan) -> SourcePlan:
+        """A destination of a kind of this name, as a source that is read: its tables lie in its namespace, under the
+        names that they have in the sync. `of`: the sync's own source."""
+
+    def open_separately(self, source: SourcePlan, tables: Sequence[Table], count: int) -> OpenedSide:
+        """As `SeparateSide.open`."""
 
 
 @runtime_checkable

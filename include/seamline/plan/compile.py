@@ -22,6 +22,7 @@ from seamline.plan.model import (
     DestinationPlan,
     NightlyPlan,
     ParkedTable,
+    ReconcileOnlyPlan,
     ReconcilePlan,
     RulePlan,
     Says,
@@ -126,7 +127,14 @@ def compile_plan(
             for name, entry in zip(names, sync.tables, strict=True)
             if entry.parked is not None
         ),
+        reconcile_only=_reconcile_only(sync),
     )
+
+
+def _reconcile_only(sync: SyncSpec) -> ReconcileOnlyPlan | None:
+    if (declared := sync.reconcile_only) is None:
+        return None
+    return ReconcileOnlyPlan(declared.in_flight_max.total_seconds(), declared.at, declared.timezone)
 
 
 def _total(declared: ControlTotal) -> ControlTotalPlan:
@@ -213,6 +221,8 @@ def config_hash(declarations: Declarations, sync_name: str) -> str:
         if (file := entry.pop("transform")) is not None:
             entry["transform"] = declarations.transforms[file]
     _shorten(canonical[0]["reconcile"])
+    if sync.reconcile_only is None:
+        del canonical[0]["reconcile_only"]
     text = json.dumps(canonical, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -53,6 +53,8 @@ def _kept(plan: SyncPlan, chore: str) -> str:
 
 
 def _head(plan: SyncPlan) -> str:
+    if plan.reconcile_only is not None:
+        return _head_of_reconcile_only(plan)
     lines = [
         f"sync {plan.sync}: {plan.guarantee.replace('_', ' ')}, declarations {plan.config_hash[:12]}",
         f"  from {plan.source.name} ({plan.source.kind}, database {_place(plan)}): "
@@ -72,6 +74,17 @@ def _head(plan: SyncPlan) -> str:
         how = "not computed while its table is parked" if derived in plan.derived_of_parked else "from the staged cut"
         lines.append(f"  derived {derived.name}: {_computed(derived)}, {how}")
     return "\n".join(lines)
+
+
+def _head_of_reconcile_only(plan: SyncPlan) -> str:
+    lines = [
+        f"sync {plan.sync}: compared only, another tool carries the tables; declarations {plan.config_hash[:12]}",
+        f"  source      {plan.source.name} ({plan.source.kind}, database {_place(plan)}): read as {plan.source.reader}",
+    ]
+    for one in plan.destinations:
+        lines.append(f"  destination {one.name} ({one.kind}, {one.namespace}): read as {one.connection}")
+    lines += [f"  table {table.name}{_from(plan, table.name)}" for table in plan.tables]
+    return "\n".join([*lines, *(f"  table {table.name}: {table.verdict.reason}" for table in plan.parked)])
 
 
 def _computed(derived: DerivedTablePlan) -> str:
@@ -136,6 +149,8 @@ def _held(plan: SyncPlan, entry: TablePlan) -> str:
 
 
 def _when(plan: SyncPlan, kind: str) -> str:
+    if (only := plan.reconcile_only) is not None:
+        return f"every day at {', '.join(only.at)} {only.timezone}, and on demand" if only.at else "on demand"
     if plan.nightly is None or kind != "nightly":
         return _WHEN[kind]
     hours, minutes = divmod(plan.nightly.run_at_delay_minutes, 60)

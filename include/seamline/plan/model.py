@@ -282,6 +282,16 @@ class ReconcilePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class ReconcileOnlyPlan:
+    """Another tool carries the tables. `in_flight_max_s`: what it takes at most to carry a change. `at`: local times of
+    each day ("HH:MM") at which they are compared."""
+
+    in_flight_max_s: float
+    at: tuple[str, ...] = ()
+    timezone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
 class SyncPlan:
     """`tables` are those that the sync carries, `parked` those that it only names. `derived` and the control totals
     stand here as they were declared: those of a parked table are not computed."""
@@ -297,6 +307,7 @@ class SyncPlan:
     derived: tuple[DerivedTablePlan, ...] = ()
     config_hash: str = ""
     parked: tuple[ParkedTable, ...] = ()
+    reconcile_only: ReconcileOnlyPlan | None = None
 
     def destination(self, name: str) -> DestinationPlan:
         for destination in self.destinations:
@@ -372,7 +383,7 @@ class SyncPlan:
     @property
     def streamed(self) -> "SyncPlan":
         """The plan of the destinations that have live tables and a stream: what is onboarded, joined and reconciled."""
-        return self.into([one.name for one in self.destinations if not one.cuts_only])
+        return self.into([one.name for one in self.destinations if not one.cuts_only and self.reconcile_only is None])
 
     @property
     def cuts_only(self) -> tuple[DestinationPlan, ...]:
@@ -436,6 +447,8 @@ def plan_to_json(plan: SyncPlan) -> str:
     for entry in document["derived"]:
         if entry["job"] is None:
             del entry["job"]
+    if plan.reconcile_only is None:
+        del document["reconcile_only"]
     _shorten(plan.reconcile, document["reconcile"])
     return json.dumps(document, sort_keys=True, ensure_ascii=False)
 
@@ -473,7 +486,12 @@ def plan_from_json(text: str) -> SyncPlan:
         config_hash=d["config_hash"],
         # Plans that were written before tables could be parked have no such key.
         parked=tuple(ParkedTable(t["name"], t["reason"]) for t in d.get("parked", ())),
+        reconcile_only=_reconcile_only_plan(d.get("reconcile_only")),
     )
+
+
+def _reconcile_only_plan(entry: dict[str, Any] | None) -> ReconcileOnlyPlan | None:
+    return ReconcileOnlyPlan(**{**entry, "at": tuple(entry["at"])}) if entry else None
 
 
 def _total_plan(entry: dict[str, Any]) -> ControlTotalPlan:

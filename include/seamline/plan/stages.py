@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from seamline.domain.staged_cut import CutSource
-from seamline.plan.model import SyncPlan
+from seamline.plan.model import ReconcileOnlyPlan, SyncPlan
 
 
 class RunsIn(StrEnum):
@@ -254,6 +254,8 @@ def stream_stages(plan: SyncPlan) -> tuple[Stage, ...]:
 
 
 def reconcile_stages(plan: SyncPlan) -> tuple[Stage, ...]:
+    if plan.reconcile_only is not None:
+        return (*_separate_comparison(plan.reconcile_only), _live_verdicts(plan))
     return (
         Stage(
             "compare",
@@ -264,6 +266,21 @@ def reconcile_stages(plan: SyncPlan) -> tuple[Stage, ...]:
             "table_compare",
         ),
         _live_verdicts(plan),
+    )
+
+
+def _separate_comparison(declared: ReconcileOnlyPlan) -> tuple[Stage, ...]:
+    """Another tool carries the tables: nothing of ours can hold it."""
+    return (
+        Stage(
+            "compare",
+            "Compare the tables between two views, each at its own position",
+            "reads both catalogues, opens a view of the source and then one of the destination, digests per bucket,"
+            f" lists the rows that differ and reads these again after {declared.in_flight_max_s:g} s: what stands is a"
+            " BREAK, what has moved was in flight and makes its table INCONCLUSIVE; never compared again for a MATCH",
+            RunsIn.SPARK,
+            "table_compare",
+        ),
     )
 
 
@@ -279,13 +296,16 @@ DAG_KINDS = tuple(_STAGES)
 
 def all_stages(plan: SyncPlan) -> dict[str, tuple[Stage, ...]]:
     """The stages of every DAG that this plan has, by the DAG's kind; the DAG's id is `<sync>__<kind>`."""
-    found = ((kind, stages_of, concerned(plan, kind)) for kind, stages_of in _STAGES.items())
+    kinds = {"reconcile": reconcile_stages} if plan.reconcile_only is not None else _STAGES
+    found = ((kind, stages_of, concerned(plan, kind)) for kind, stages_of in kinds.items())
     return {kind: stages for kind, stages_of, about in found if about.destinations and (stages := stages_of(about))}
 
 
 def concerned(plan: SyncPlan, kind: str) -> SyncPlan:
     """The plan of the destinations that a DAG of this kind is about. Those of cuts only have nights and no more; where
     there are no others, an onboarding finds out what their nights go by."""
+    if plan.reconcile_only is not None:
+        return plan
     has_live_tables = bool(plan.streamed.destinations)
     return plan if kind == "nightly" or (kind == "onboard" and not has_live_tables) else plan.streamed
 

@@ -121,7 +121,8 @@ class PlatformStore:
     def timezone(self, sync: str) -> str:
         """The sync's own, by which its business dates end; UTC where it declares none or has never run."""
         run = self.latest_run(sync, *RunKind)
-        return run.plan.nightly.timezone if run and run.plan.nightly else "UTC"
+        zones = (run.plan.nightly, run.plan.reconcile_only) if run else ()
+        return next((one.timezone for one in zones if one is not None), "UTC")
 
     def put_result(self, run_id: str, key: str, value: Any) -> None:
         """Keep a JSON value under `Run.result[key]`, in place of an earlier one. A decision is an act.

@@ -14,6 +14,7 @@ from seamline.domain.cut_state import CutState, FailedCheck, Headline, failure_o
 from seamline.domain.date_before import late_in_words
 from seamline.domain.runs import Reconciliation
 from seamline.domain.self_test import is_passed, self_test_in_words
+from seamline.domain.separate import separate_in_words
 from seamline.domain.tolerance import Tolerance
 from seamline.domain.verdict import (
     SEVERITY,
@@ -191,6 +192,8 @@ def _notes(part: _Part, zone: tzinfo, works: Mapping[str, Work]) -> Iterator[Row
         yield Row((*part.about, ALL_SETTLED))
     for line in late_in_words(found.evidence) if found else ():
         yield Row((*part.about, f"LATE {line}"), is_wrong=True)
+    for line in separate_in_words(found.evidence) if found else ():
+        yield Row((*part.about, line))
     is_tested = not found or is_passed(found.evidence)
     for line in self_test_in_words(found.evidence) if found else ():
         yield Row((*part.about, f"self-test: {line}"), is_wrong=not is_tested)

@@ -22,6 +22,7 @@ from seamline.spec.kinds import (
     powers_lacking,
     takes_streams,
 )
+from seamline.spec.reconcile_only import check_reconcile_only
 from seamline.spec.source import DatabaseSource
 from seamline.spec.sync import Nightly, SyncSpec
 from seamline.spec.table_names import TABLES, check_table_names, note_names
@@ -39,6 +40,7 @@ def check_sync(
     """Add to a sync's document what is wrong of it beside the files that it names. `sources`: None where one is not
     right itself."""
     note_names(document, destinations)
+    check_reconcile_only(document, destinations)
     _check_names(document, sources, destinations, expectations)
     _check_tables(document)
     source = document.value(("source",))

@@ -36,6 +36,7 @@ from seamline.spec.kinds import (
     source_models,
     takes_streams,
 )
+from seamline.spec.reconcile_only import is_reconcile_only
 from seamline.spec.source import DatabaseSource
 from seamline.spec.sync import SyncSpec
 from seamline.spec.transforms import check_transforms, texts_of
@@ -124,9 +125,12 @@ def load_declarations(folder: Path, *, connections: Mapping[str, str] | None = N
     """
     read = read_folder(folder)
     if connections:
-        for source in read.sources.values():
+        only_read = _only_read(read)
+        for name, source in read.sources.items():
             wanted = source.spec.connection_type if source.spec else ""
-            check_connections(source.document, source_connections(source.document), connections, wanted=wanted)
+            document = source.document
+            used = document.texts("connection") if name in only_read else source_connections(document)
+            check_connections(document, used, connections, wanted=wanted)
         for destination in read.destinations.values():
             named = destination.document.texts("connection", "writer_connection")
             wanted = destination.spec.connection_type if destination.spec else ""
@@ -143,6 +147,15 @@ def load_declarations(folder: Path, *, connections: Mapping[str, str] | None = N
         destinations=list(read.destinations),
         suites=list(read.expectations),
     )
+
+
+def _only_read(read: Folder) -> set[str]:
+    """The sources that syncs compare and none captures."""
+    users: dict[str, list[Document]] = {}
+    for sync in read.syncs.values():
+        for _, name in sync.document.texts("source"):
+            users.setdefault(name, []).append(sync.document)
+    return {name for name, syncs in users.items() if all(map(is_reconcile_only, syncs))}
 
 
 def load_sync(file: Path) -> Declarations:
@@ -177,8 +190,16 @@ def declared_destinations(folder: Path, sync: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for _, name in read_document(file).texts("destinations[]")))
 
 
+def only_compares(folder: Path, sync: str) -> bool:
+    """Whether another tool carries the sync's tables, by its file, right or wrong."""
+    file = folder / "syncs" / f"{sync}.yaml"
+    return file.is_file() and is_reconcile_only(read_document(file))
+
+
 def onboarded_destinations(folder: Path, sync: str) -> tuple[str, ...]:
-    """Those of them that an onboarding goes into: not what takes cuts only."""
+    """Those of them that an onboarding goes into: not what takes cuts only, and none of a sync that only compares."""
+    if only_compares(folder, sync):
+        return ()
     kinds = declared_kinds(folder, sync)
     return tuple(
         name for name in declared_destinations(folder, sync) if name not in kinds or takes_streams(kinds[name])
@@ -252,9 +273,10 @@ def read_folder(folder: Path) -> Folder:
         check_sync(document, sources=sources, destinations=destinations, expectations=suites)
         check_transforms(document, folder)
     broken = {name for name, declared in read.syncs.items() if _faults_of(read, declared.document)}
-    check_one_writer_per_table(syncs, destinations, broken=broken)
-    check_names_of_cuts(syncs, destinations, broken=broken)
-    check_folders_of_destinations(syncs, destinations, broken=broken)
+    writing = [document for document in syncs if not is_reconcile_only(document)]
+    check_one_writer_per_table(writing, destinations, broken=broken)
+    check_names_of_cuts(writing, destinations, broken=broken)
+    check_folders_of_destinations(writing, destinations, broken=broken)
     check_tables_of_destinations(syncs, destinations)
     return read
 

@@ -314,6 +314,19 @@ class Reconcile(Declared):
     work: Work = Field(default_factory=Work, description="How people work on breaks.")
 
 
+class ReconcileOnly(Declared):
+    """Another tool carries the tables; here they are compared and nothing else."""
+
+    in_flight_max: Duration = Field(
+        description="The longest that the other tool takes to carry a change, as its owner promises it. Rows that"
+        " differ are read again once so much time has passed: only what stands unchanged on both sides is a break.",
+    )
+    at: tuple[TimeOfDay, ...] = Field(
+        (), description="Local times of each day at which the tables are compared; left out: on demand.", strict=False
+    )
+    timezone: TimeZone = Field("UTC", description="IANA time zone of these times.")
+
+
 class DerivedTable(Declared):
     """A table computed from the staged cut, published and reconciled with it: what `transform` makes, or a sum."""
 
@@ -361,6 +374,11 @@ class SyncSpec(Declared):
     stream: Stream = Field(default_factory=Stream, description="How the live tables are kept current.")
     nightly: Nightly | None = Field(None, description="The cut of each business date; without it there is none.")
     reconcile: Reconcile = Field(default_factory=Reconcile, description="What is compared, and what a break does.")
+    reconcile_only: ReconcileOnly | None = Field(
+        None,
+        description="Declared: another tool carries the tables into the destinations, and this sync compares them. It"
+        " has no capture, no stream, no onboarding and no cuts.",
+    )
     derived: tuple[DerivedTable, ...] = Field(
         (), description="Tables computed from the staged cut of each date.", strict=False
     )

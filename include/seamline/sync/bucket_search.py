@@ -59,7 +59,8 @@ class Sides:
     """Two read views of one table, and the part of it that each is asked for.
 
     The segments differ where one side holds nothing else: a staged cut holds one date's rows, its source holds all.
-    `check` runs before every question and raises when the views have become too old.
+    `check` runs before every question and raises when the views have become too old. `apart`: where both sides stand,
+    in words, where nothing has brought them to one position.
     """
 
     table: Table
@@ -69,6 +70,7 @@ class Sides:
     destination_segment: Segment
     run_key: str
     check: Callable[[], None] = lambda: None
+    apart: str = ""
 
     def ask(self, question: Callable[[ReadView, Segment], AnswerT]) -> tuple[AnswerT, AnswerT]:
         """Put one question to both sides at the same time."""

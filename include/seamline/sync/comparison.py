@@ -43,12 +43,13 @@ FINDINGS_THROUGH, FINDINGS_KEPT_AT = "findings_through", "findings_kept_at"
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One table to compare, and the part of it on either side."""
+    """One table to compare, and the part of it on either side. `apart`: as of `Sides`."""
 
     table: Table
     source_segment: Segment
     destination_segment: Segment
     findings: tuple[Finding, ...] = ()
+    apart: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +175,9 @@ class _Comparison:
         mine, theirs = self._pairs.get()
         try:
             yield Sides(
-                item.table, mine, theirs, item.source_segment, item.destination_segment, self._run_key, self._check
-            )
+                item.table, mine, theirs, item.source_segment, item.destination_segment, self._run_key, self._check,
+                item.apart,
+            )  # fmt: skip
         finally:
             self._pairs.put((mine, theirs))
 

@@ -60,9 +60,9 @@ def compare_table(
     `first`: the answers of a first pass that was asked before, in parts.
     """
     name = sides.table.name
-    position = str(sides.source.position)
+    position = sides.apart or str(sides.source.position)
     met = tuple(Break(name, BreakType.FINDING, finding.key, {"": finding.kind}) for finding in findings)
-    if not is_same_place(sides.source.position, sides.destination.position):
+    if not sides.apart and not is_same_place(sides.source.position, sides.destination.position):
         apart = f"the sides stand at different positions: source {position}, destination {sides.destination.position}"
         return _not_compared(name, apart, position="", met=met)
     try:
@@ -103,7 +103,7 @@ def _compare(
         table=name,
         verdict=Verdict.MATCH if is_equal else Verdict.BREAK,
         reason="" if is_equal else _reason(found, breaks, unequal),
-        position=str(sides.source.position),
+        position=sides.apart or str(sides.source.position),
         source_rows=found.source.rows,
         destination_rows=found.destination.rows,
         totals=compared_totals,

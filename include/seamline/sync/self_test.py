@@ -160,7 +160,7 @@ def _test_table(
         planted.source.table, mine, theirs,
         one.source_segment if is_mine else Segment(table.name),
         one.destination_segment if is_theirs else Segment(table.name),
-        new_run_key(), check,
+        new_run_key(), check, one.apart,
     )  # fmt: skip
     verdict = compare_table(sides, limits=_LIMITS)
     if verdict.verdict is Verdict.INCONCLUSIVE:

@@ -19,7 +19,8 @@ _MIB = 1024 * 1024
 
 
 def declared_plans(log: Any) -> tuple[SyncPlan, ...]:
-    """Of the declarations that are right; the faults of the others are logged, and shown as an import error."""
+    """Of the declarations that are right; the faults of the others are logged, and shown as an import error. Syncs that
+    only compare leave nothing to maintain where they read."""
     from seamline.plan.compile import compile_plan
     from seamline.spec.load import load_each
     from seamline_airflow.dag_factory import declarations_folder, declared_syncs
@@ -27,7 +28,7 @@ def declared_plans(log: Any) -> tuple[SyncPlan, ...]:
     found = declared_syncs(load_each(declarations_folder()), compile_plan)
     for fault in found.faults:
         log.warning("a declaration does not count: %s", fault)
-    return found.plans
+    return tuple(plan for plan in found.plans if plan.reconcile_only is None)
 
 
 class PruneLogOperator(BaseOperator):

@@ -8,9 +8,11 @@ from seamline.domain.decision import DECISION
 from seamline.domain.errors import Refused
 from seamline.domain.runs import ASKED_BY, EXPECTATIONS, MODE, PUBLISH, REASON, RunKind
 from seamline.plan.model import plan_from_json
-from seamline_airflow import parts, runs
+from seamline.sync.fatal_problems import refuse_fatal
+from seamline_airflow import onboarding, parts, runs
 from seamline_airflow.errors import task_errors
 from seamline_airflow.operators.spark_job import SparkJobOperator
+from seamline_airflow.operators.step import log_problems
 from seamline_airflow.others_go_on import others_go_on
 from seamline_airflow.run_context import run_id
 
@@ -81,7 +83,11 @@ class JoinJobOperator(SparkJobOperator):
 
 
 class CompareJobOperator(SparkJobOperator):
-    """The comparison of the live tables with the source at one position. Refused until onboarded."""
+    """The comparison of the live tables with the source at one position. Refused until onboarded.
+
+    Of tables that another tool carries nothing is onboarded: the catalogues are read each time, and what cannot be
+    compared is refused here.
+    """
 
     def __init__(self, *, plan_json: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -90,7 +96,12 @@ class CompareJobOperator(SparkJobOperator):
     def execute(self, context: Any) -> Any:
         with task_errors(), parts.platform() as store:
             self.name_run(runs.take_of(store, self.run))
-            runs.open_reconcile(context, store, plan_from_json(self.plan_json), self.run)
+            plan = plan_from_json(self.plan_json)
+            if plan.reconcile_only is not None:
+                plan, problems = onboarding.preflight_of_reconcile_only(plan)
+                log_problems(self.log, problems)
+                refuse_fatal(problems, sync=plan.sync)
+            runs.open_reconcile(context, store, plan, self.run)
             parts.reach("dag.state_written")
         super().execute(context)
         return self.run

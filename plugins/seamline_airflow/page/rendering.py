@@ -18,6 +18,7 @@ from seamline.domain.date_before import late_in_words
 from seamline.domain.differences import of_sums
 from seamline.domain.errors import Refused
 from seamline.domain.self_test import self_test_in_words
+from seamline.domain.separate import separate_in_words
 from seamline.domain.verdict import Break, nothing_compared
 from seamline.platform.breaks import CHANGES_NAMED
 from seamline.sync.shown_order import by_run
@@ -27,6 +28,7 @@ from seamline_airflow.page.mount import URL_PREFIX
 
 _MODES = {
     "read": "read: the destination holds what was read of the source at that position",
+    "separate": "separate: each side at a position of its own, for another tool carries the tables",
     "barrier": "barrier: the stream was held while both sides stood at that position",
 }
 
@@ -79,6 +81,7 @@ PAGES.filters.update(
     by_run=by_run,
     late=late_in_words,
     self_test=self_test_in_words,
+    separate=separate_in_words,
     check=check_in_words,
     airflow=reports.airflow_path,
     comparing=reports.comparing_task,

@@ -13,6 +13,7 @@ from seamline.domain.break_work import WorkRules
 from seamline.domain.cut_state import CutState, newest_of_live
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation, RunKind
+from seamline.domain.separate import COMPARED_ONLY
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.kinds.found import sink_kind
 from seamline.platform.reconciliations import Detail
@@ -22,6 +23,7 @@ from seamline.spec.load import (
     declared_kinds,
     declared_work,
     onboarded_destinations,
+    only_compares,
 )
 from seamline.sync import headline, under_way
 from seamline.sync.shown_order import by_destination, by_run, streams_in_order
@@ -78,7 +80,9 @@ def destinations_of(sync: str) -> tuple[str, ...]:
 
 
 def levels_of(sync: str) -> Mapping[str, str]:
-    """By destination what readers may rely on, as `explain` says it of its kind."""
+    """By destination what readers may rely on, as `explain` says it of its kind; nothing where another tool writes."""
+    if only_compares(settings.load().declarations, sync):
+        return {}
     kinds = declared_kinds(settings.load().declarations, sync)
     return {name: sink_kind(kind).powers.level for name, kind in kinds.items()}
 
@@ -111,7 +115,7 @@ def report_of(store: Any, sync: str, seen: Look, *, dates: int, detail: Detail) 
     mine = [one for stream, one in seen.states.items() if stream.sync == sync]
     return SyncReport(
         sync=sync,
-        state=state.value if state else NOT_ONBOARDED,
+        state=state.value if state else _without_state(sync),
         zone=zone,
         notes=tuple(
             under_way.notes(sync, newest, declared=to_onboard, onboarded=store.published_into(sync), zone=zone)
@@ -124,6 +128,10 @@ def report_of(store: Any, sync: str, seen: Look, *, dates: int, detail: Detail) 
         findings={stream: report.findings for stream, report in seen.reports.items()},
         alarms=tuple(one.message for one in seen.alarms if one not in over and one.about in names),
     )
+
+
+def _without_state(sync: str) -> str:
+    return COMPARED_ONLY if only_compares(settings.load().declarations, sync) else NOT_ONBOARDED
 
 
 def cuts_before(sync: str, day: date) -> tuple[CutState, ...]:

@@ -22,6 +22,7 @@ from seamline.ports import Failpoints, StreamDirector, Unarmed
 from seamline.sync.barrier import Barrier, Patience
 from seamline.sync.comparison import FINDINGS_THROUGH, StreamFindings, compare_live, findings_reported
 from seamline.sync.repetition import Tried, until_conclusive
+from seamline.sync.separate import compare_separately
 from seamline_spark.session import as_an_application
 
 log = logging.getLogger("seamline_spark.compare")
@@ -107,6 +108,8 @@ def compare_destination(
     run: Run, destination: str, *, records: Reconciliations, director: StreamDirector, failpoints: Failpoints
 ) -> Reconciliation:
     """Compare the live tables of one destination and save what was found, again while it is INCONCLUSIVE."""
+    if run.plan.reconcile_only is not None:
+        return _compare_separately(run, destination, records)
     plan = run.plan.held_by(destination)
     run = replace(run, plan=plan)
     stream = plan.stream_id(destination)
@@ -133,10 +136,23 @@ def compare_destination(
         )
         (found,) = until_conclusive(compare, attempts=plan.reconcile.attempts)
     failpoints.reach("rec.breaks_written")
+    _log(found)
+    return found
+
+
+def _compare_separately(run: Run, destination: str, records: Reconciliations) -> Reconciliation:
+    """Once: what was in flight would be another thing at the next look, and waiting for a MATCH proves nothing."""
+    source, other = registry.separate_sides(run.plan, destination)
+    found = compare_separately(run, destination, source=source, other=other, views=VIEWS)
+    records.save_reconciliation(found)
+    _log(found)
+    return found
+
+
+def _log(found: Reconciliation) -> None:
     for verdict in found.tables:
         log.info(
             "table compared: sync=%s table=%s verdict=%s position=%s source_rows=%s destination_rows=%s breaks=%d %s",
-            plan.sync, verdict.table, verdict.verdict, verdict.position or "-", verdict.source_rows,
+            found.sync, verdict.table, verdict.verdict, verdict.position or "-", verdict.source_rows,
             verdict.destination_rows, verdict.breaks_total, verdict.reason,
         )  # fmt: skip
-    return found

@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, ClassVar
 
+from seamline.domain.catalogue import Table
 from seamline.kinds.bulk import BulkRead, CopyTasks, OpenedSource, TableReaders, Wanted
 from seamline.kinds.logins import Logins
 from seamline.kinds.source import SourceKind
-from seamline.plan.model import SourcePlan
+from seamline.plan.model import DestinationPlan, SourcePlan
 from seamline.ports import Source
+from seamline.ports.separate import OpenedSide
 
 if TYPE_CHECKING:
     from seamline.adapters.debezium.envelope import Decoder
@@ -67,6 +69,16 @@ class MySql:
         from seamline.sources.mysql.grants import script_of
 
         return script_of(source, tables, logins=logins)
+
+    def as_source(self, destination: DestinationPlan, of: SourcePlan) -> SourcePlan:
+        from seamline.databases.mysql.separate import as_source
+
+        return as_source(destination, of)
+
+    def open_separately(self, source: SourcePlan, tables: Sequence[Table], count: int) -> OpenedSide:  # noqa: ARG002
+        from seamline.sources.mysql.separate import open_separately
+
+        return open_separately(source, tables)
 
     def open_probes(self, source: SourcePlan) -> "ProbeSource":
         from seamline.sources.mysql.probes import open_probes

@@ -2,13 +2,16 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
+from seamline.domain.catalogue import Table
 from seamline.kinds.bulk import BulkRead, CopyTasks, OpenedSource, TableReaders, Wanted
 from seamline.kinds.logins import Logins
 from seamline.kinds.source import SeenOrigins, SourceKind
-from seamline.plan.model import SourcePlan, SyncPlan
+from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
 from seamline.ports import HeartbeatPayload, SchemaGuard, Source
+from seamline.ports.separate import OpenedSide
 
 if TYPE_CHECKING:
     from seamline.adapters.debezium.envelope import Decoder
@@ -66,6 +69,25 @@ class Postgres:
         from seamline.sources.postgres.grants import grant_script
 
         return grant_script(source, tables, logins=logins)
+
+    def as_source(self, destination: DestinationPlan, of: SourcePlan) -> SourcePlan:
+        from seamline.adapters.connections import resolve
+
+        return replace(
+            of,
+            name=destination.name,
+            kind=self.name,
+            database=resolve(destination.connection).database,
+            reader=destination.connection,
+            schema=destination.namespace,
+            elsewhere=(),
+            databases=(),
+        )
+
+    def open_separately(self, source: SourcePlan, tables: Sequence[Table], count: int) -> OpenedSide:
+        from seamline.sources.postgres.separate import open_separately
+
+        return open_separately(source, tables, count)
 
     def open_guard(self, plan: SyncPlan, seen: SeenOrigins) -> SchemaGuard:
         from seamline.sources.postgres.schema_guard import open_guard

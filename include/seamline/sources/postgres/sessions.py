@@ -103,7 +103,7 @@ def open_views(source: SourcePlan, count: int) -> Sequence[PostgresReadView]:
 
 def join_snapshot(connection: Connection, shared: SharedSnapshot, *, tables: Sequence[TablePlace]) -> Session:
     """A session inside the shared snapshot that holds ACCESS SHARE on its tables and has proven both."""
-    session = _begin(connection)
+    session = begin_reading(connection)
     try:
         with translated(connection):
             session.execute(f"SET TRANSACTION SNAPSHOT {text_literal(shared.name)}".encode())
@@ -183,7 +183,7 @@ def _opened(
     with exported_snapshot(role(source, source.capture), patience_s=patience_s) as exported:
         if armed is not None:
             armed.reach("snap.slot_created")
-        sessions.append(_begin(reader))
+        sessions.append(begin_reading(reader))
         with translated(reader):
             sessions[0].execute(f"SET TRANSACTION SNAPSHOT {text_literal(exported.name)}".encode())
             # The first statement after it: the slot may go only when somebody else stands on its snapshot.
@@ -216,7 +216,8 @@ def _wait_for_the_seen(reader: Connection, position: PostgresPosition, patience_
             time.sleep(_PAUSE_S)
 
 
-def _begin(connection: Connection) -> Session:
+def begin_reading(connection: Connection) -> Session:
+    """A session in a transaction that only reads; its snapshot is taken by its first statement."""
     session = open_session(connection, settings=READ_SETTINGS)
     try:
         with translated(connection):
