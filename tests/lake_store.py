@@ -9,7 +9,7 @@ from seamline.domain.ledger import LedgerRow, StreamId, refuse_one_that_went_bac
 from seamline.kinds.ledger_rules import advanced, resolved
 from seamline.plan.model import INCREMENTAL
 from seamline.ports import Failpoints, Joining, Lease, Progress, Publication, Unarmed
-from seamline.sinks.lake.store import CatalogueChanges, Outcome, PointerMove, PointerMoved, Seen
+from seamline.sinks.lake.store import CatalogueChanges, Outcome, PointerMove, PointerMoved, Seen, Staging, repeated
 from seamline_memory import sink
 from seamline_memory.store import KeptFinding, State
 from tests.memory_sink import MemoryDestination
@@ -90,7 +90,16 @@ class MemoryLakeStore:
     def published(self, stream: StreamId, run_id: str) -> bool:
         return (stream, run_id) in self._database.state.runs
 
-    def publish(self, stream: StreamId, changes: CatalogueChanges, *, publication: Publication) -> LedgerRow:
+    def publish(self, stream: StreamId, staging: Staging, *, publication: Publication) -> LedgerRow:
+        return repeated(lambda _: self._publish(stream, staging(self.look(stream, self._namespace)), publication))
+
+    def join(self, stream: StreamId, staging: Staging, *, joining: Joining) -> LedgerRow:
+        return repeated(lambda _: self._join(stream, staging(self.look(stream, self._namespace)), joining))
+
+    def close(self) -> None:
+        return
+
+    def _publish(self, stream: StreamId, changes: CatalogueChanges, publication: Publication) -> LedgerRow:
         with self._database.transaction() as state:
             known = state.ledgers.get(stream)
             self._apply(state, changes)
@@ -111,7 +120,7 @@ class MemoryLakeStore:
             self._keep(state, stream, changes.moves, gone=changes.set_aside)
         return row
 
-    def join(self, stream: StreamId, changes: CatalogueChanges, *, joining: Joining) -> LedgerRow:
+    def _join(self, stream: StreamId, changes: CatalogueChanges, joining: Joining) -> LedgerRow:
         with self._database.transaction() as state:
             known = state.ledgers.get(stream)
             if known is None:
@@ -131,9 +140,6 @@ class MemoryLakeStore:
             state.heads = {at: where for at, where in state.heads.items() if "_incremental_" not in at[0]}
             self._keep(state, stream, changes.moves, gone=joining.kept_as)
         return row
-
-    def close(self) -> None:
-        return
 
     def _apply(self, state: LakeState, changes: CatalogueChanges) -> None:
         for old, new in changes.set_aside.items():

@@ -1,5 +1,6 @@
 """Iceberg tables of a catalogue in PostgreSQL: what a killed worker leaves, other clients, preflight, maintenance."""
 
+import itertools
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -8,21 +9,25 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from psycopg.errors import LockNotAvailable
 from pyiceberg.catalog.sql import SqlCatalog
 
 from seamline.adapters.connections import Connection
 from seamline.databases.postgres import ledger as ledger_tables
 from seamline.domain.digest import Segment
-from seamline.domain.errors import Diverged, Fenced
+from seamline.domain.errors import Diverged, Fenced, TransientError
 from seamline.kinds.found import sink_kind
 from seamline.kinds.sink import ReadsBack
 from seamline.sinks.iceberg.manifests import read_head
-from seamline.sinks.lake.store import Outcome
+from seamline.sinks.iceberg.tables import IcebergTables
+from seamline.sinks.lake.catalogue import Catalogue
+from seamline.sinks.lake.store import CatalogueChanges, Outcome
 from tests.contract import lake_worker
 from tests.contract.behaviours import Applying, account, published, texts
+from tests.contract.joining_behaviours import carrying, passed
 from tests.contract.lake_worlds import CATALOG, PostgresLakeWorld, compacted
 from tests.integration.databases import either_of, postgres
-from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, TRANSFER, insert
+from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, TRANSFER, insert, publication
 
 Rows = list[list[str]]
 
@@ -136,6 +141,92 @@ def test_a_compaction_meanwhile_lets_its_table_be_staged_again(world: PostgresLa
     assert rows_of(world) == AFTER
     assert (commit.findings_total, world.findings()) == (0, [])
     assert next(left, None) is None
+
+
+# ---- between the files of a publish and its transaction --------------------------------------------------------------
+
+
+class Disturbed:
+    """Happens each time a publish or a join has staged its files, unless it has to wait for them. `happened` and
+    `waited`: how often."""
+
+    def __init__(self, world: PostgresLakeWorld, lock: str, happens: Callable[[], object]) -> None:
+        self._world, self._lock, self._happens = world, f"{lock} FOR UPDATE NOWAIT", happens
+        self.happened = self.waited = 0
+
+    def __call__(self) -> None:
+        try:
+            self._world.session.execute(self._lock)
+        except LockNotAvailable:
+            self.waited += 1
+            return
+        self._happens()
+        self.happened += 1
+
+    def from_now_on(self, patch: pytest.MonkeyPatch) -> None:
+        for name in ("changes_of_publish", "changes_of_join"):
+            patch.setattr(IcebergTables, name, self._after(getattr(IcebergTables, name)))
+
+    def _after(self, staging: Callable[..., CatalogueChanges]) -> Callable[..., CatalogueChanges]:
+        def staged(*args: Any, **more: Any) -> CatalogueChanges:
+            changes = staging(*args, **more)
+            self()
+            return changes
+
+        return staged
+
+
+def test_a_publish_comes_to_its_end_beside_a_stream_that_is_ahead_of_each_attempt(
+    world: PostgresLakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = published(world)
+    loads = [world.load(table, [account(7)] if table is ACCOUNT else []) for table in TABLES]
+    ids = itertools.count(100)
+    commits = Disturbed(
+        world, "SELECT FROM seamline.ledger", lambda: stream.span(insert(ACCOUNT, **account(next(ids))))
+    )
+    commits.from_now_on(monkeypatch)
+    world.sink().publish(STREAM, loads, publication=publication(run_id="run-2"))
+    assert (commits.happened, commits.waited) == (3, 1)
+    assert world.rows(ACCOUNT) == texts(account(7))
+    with pytest.raises(Fenced):
+        stream.span(insert(ACCOUNT, **account(8)))
+    Applying(world).span(insert(ACCOUNT, **account(9)))
+    assert world.rows(ACCOUNT) == texts(account(7), account(9))
+
+
+def a_join_is_done_beside_a_compaction_in_a_loop(world: PostgresLakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    carrying(world, *TABLES).span(insert(ACCOUNT, **account(2)))
+    joining = passed(world, ACCOUNT, rows=[account(3)], at=10)
+
+    def compact() -> None:
+        head = compacted(read_head(world.seen().heads["account"]))
+        world.session.execute(
+            "UPDATE public.iceberg_tables SET metadata_location = %s"
+            " WHERE table_namespace = 'settlement' AND table_name = 'account'",
+            (head.location,),
+        )
+
+    its_pointer = "SELECT FROM public.iceberg_tables WHERE table_namespace = 'settlement' AND table_name = 'account'"
+    compactions = Disturbed(world, its_pointer, compact)
+    compactions.from_now_on(monkeypatch)
+    world.sink().join(STREAM, joining)
+    assert (compactions.happened, compactions.waited) == (3, 1)
+    assert world.rows(ACCOUNT) == texts(account(3))
+
+
+def test_a_join_comes_to_its_end_beside_a_compaction_in_a_loop(
+    world: PostgresLakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_join_is_done_beside_a_compaction_in_a_loop(world, monkeypatch)
+
+
+def test_pointers_that_are_read_and_not_held_are_caught(
+    world: PostgresLakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Catalogue, "held", lambda self, session, namespace, _: self.pointers(session, namespace))
+    with pytest.raises(TransientError, match="account has moved 20 times"):
+        a_join_is_done_beside_a_compaction_in_a_loop(world, monkeypatch)
 
 
 # ---- other clients --------------------------------------------------------------------------------------------------

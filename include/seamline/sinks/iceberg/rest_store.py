@@ -42,7 +42,7 @@ from seamline.sinks.iceberg.rest_ledger import (
     updates_of,
 )
 from seamline.sinks.lake.files import NewFiles, make_folder, new_location, remove
-from seamline.sinks.lake.store import CatalogueChanges, Outcome, PointerMove, PointerMoved, Seen
+from seamline.sinks.lake.store import CatalogueChanges, Outcome, PointerMove, PointerMoved, Seen, Staging, repeated
 from seamline.sinks.lake.stores import FilePath
 
 # How often something is read again because somebody else's commit came in between.
@@ -160,7 +160,23 @@ class RestStore:
         self._follow(ledger.state.follow_ups)
         return run_id in ledger.state.runs
 
-    def publish(self, stream: StreamId, changes: CatalogueChanges, *, publication: Publication) -> LedgerRow:
+    # A catalogue behind REST has no locks: a stream that commits all the time may be ahead of each attempt.
+
+    def publish(self, stream: StreamId, staging: Staging, *, publication: Publication) -> LedgerRow:
+        return repeated(lambda _: self._publish(stream, self._staged(stream, staging), publication))
+
+    def join(self, stream: StreamId, staging: Staging, *, joining: Joining) -> LedgerRow:
+        return repeated(lambda _: self._join(stream, self._staged(stream, staging), joining))
+
+    def close(self) -> None:
+        self._client.close()
+
+    # ---- publish and join -------------------------------------------------------------------------------------------
+
+    def _staged(self, stream: StreamId, staging: Staging) -> CatalogueChanges:
+        return staging(self.look(stream, self._destination.namespace))
+
+    def _publish(self, stream: StreamId, changes: CatalogueChanges, publication: Publication) -> LedgerRow:
         self._client.make_namespace(self._destination.namespace)
         ledger = self._made_ledger(stream)
         known = ledger.state
@@ -182,7 +198,7 @@ class RestStore:
         state = state.with_tables(publication.boundaries, left=left, run_id=publication.run_id)
         return self._placed(ledger, state, changes, over=[*(one.table for one in publication.boundaries), *left])
 
-    def join(self, stream: StreamId, changes: CatalogueChanges, *, joining: Joining) -> LedgerRow:
+    def _join(self, stream: StreamId, changes: CatalogueChanges, joining: Joining) -> LedgerRow:
         ledger, state = self._published(stream)
         if joining.run_id in state.runs:
             return state.row
@@ -194,9 +210,6 @@ class RestStore:
         state = state.with_tables(entering, left=list(joining.kept_as), run_id=joining.run_id)
         over_now = [*(table.name for table in joining.tables), *joining.kept_as]
         return self._placed(ledger, state, changes, over=over_now, found=found, ended=over)
-
-    def close(self) -> None:
-        self._client.close()
 
     # ---- beside a stream --------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import psycopg
 
@@ -20,10 +21,15 @@ from seamline.plan.model import INCREMENTAL, DestinationPlan
 from seamline.ports import Failpoints, Joining, Lease, Progress, Publication, Unarmed
 from seamline.sinks.lake import state as lake_state
 from seamline.sinks.lake.pointers import Pointers
-from seamline.sinks.lake.store import CatalogueChanges, Outcome, PointerMove, Seen
+from seamline.sinks.lake.store import CatalogueChanges, Outcome, PointerMove, Seen, Staging, repeated
 
 # Long enough for a compaction to move its pointer, short enough not to queue a stream behind us.
 _LOCK_TIMEOUT = "5s"
+# How often a publish or a join stages while the stream goes on. One that commits all the time is ahead of each attempt,
+# so it waits for the ones after: they stage within their transaction.
+_BESIDE_THE_STREAM = 3
+# Long enough to write the metadata of a sync's tables, for the server gets no statement meanwhile.
+_HELD_FOR = "60s"
 
 
 class PostgresLakeStore:
@@ -106,40 +112,44 @@ class PostgresLakeStore:
         with self._publishing(stream) as session:
             return ledger_tables.is_published(session, stream, run_id)
 
-    def publish(self, stream: StreamId, changes: CatalogueChanges, *, publication: Publication) -> LedgerRow:
-        with self._publishing(stream) as session, translated("publish tables"):
-            if not ledger_tables.is_published(session, stream, publication.run_id):
-                self._failpoints.reach("lake.publish_written")
-                self._begin(session)
-                # First: from here on a stream of the old epoch cannot commit between our statements.
-                ledger_tables.end_epoch(session, stream)
-                ledger_tables.end_life(session, stream, list(changes.set_aside))
-                self._catalogue.apply(session, self._destination.namespace, changes)
-                names = [boundary.table for boundary in publication.boundaries]
-                ledger_tables.write_publication(session, stream, publication, names)
-                lake_state.keep(session, stream, _snapshots(changes.moves), gone=list(changes.set_aside))
-                self._failpoints.reach("pub.swapped")
-                self._send_commit(session, "pub.commit_sent")
-                self._failpoints.reach("pub.commit_acked")
-            return _there(stream, ledger_tables.read_ledger(session, stream))
+    def publish(self, stream: StreamId, staging: Staging, *, publication: Publication) -> LedgerRow:
+        def staged(seen: Seen) -> CatalogueChanges:
+            changes = staging(seen)
+            self._failpoints.reach("lake.publish_written")
+            return changes
 
-    def join(self, stream: StreamId, changes: CatalogueChanges, *, joining: Joining) -> LedgerRow:
-        with self._publishing(stream) as session, translated("let tables join"):
-            if not ledger_tables.is_published(session, stream, joining.run_id):
-                self._begin(session)
-                ledger_tables.require_caught_up(session, stream, joining)
-                ledger_tables.end_epoch(session, stream)
-                ledger_tables.end_life(session, stream, list(joining.kept_as))
-                self._catalogue.apply(session, self._destination.namespace, changes)
-                names = [table.name for table in joining.tables]
-                ledger_tables.end_findings(session, stream, [*names, *joining.kept_as])
-                if joining.incremental_stream is not None:
-                    ledger_tables.take_over_boundaries(session, stream, joining.incremental_stream, names)
-                self._end_incremental_snapshots(session, stream)
-                ledger_tables.write_run(session, stream, joining.run_id, names)
-                lake_state.keep(session, stream, _snapshots(changes.moves), gone=list(joining.kept_as))
-                self._send_commit(session, "addtable.joined")
-            return _there(stream, ledger_tables.read_ledger(session, stream))
+        def place(session: Session, changes: CatalogueChanges) -> None:
+            ledger_tables.end_epoch(session, stream)
+            ledger_tables.end_life(session, stream, list(changes.set_aside))
+            self._catalogue.apply(session, self._destination.namespace, changes)
+            names = [boundary.table for boundary in publication.boundaries]
+            ledger_tables.write_publication(session, stream, publication, names)
+            lake_state.keep(session, stream, _snapshots(changes.moves), gone=list(changes.set_aside))
+            self._failpoints.reach("pub.swapped")
+            self._send_commit(session, "pub.commit_sent")
+            self._failpoints.reach("pub.commit_acked")
+
+        lock = partial(ledger_tables.locked_place, stream=stream)
+        with translated("publish tables"):
+            return self._placed(stream, staged, run_id=publication.run_id, lock=lock, place=place)
+
+    def join(self, stream: StreamId, staging: Staging, *, joining: Joining) -> LedgerRow:
+        def place(session: Session, changes: CatalogueChanges) -> None:
+            ledger_tables.end_epoch(session, stream)
+            ledger_tables.end_life(session, stream, list(joining.kept_as))
+            self._catalogue.apply(session, self._destination.namespace, changes)
+            names = [table.name for table in joining.tables]
+            ledger_tables.end_findings(session, stream, [*names, *joining.kept_as])
+            if joining.incremental_stream is not None:
+                ledger_tables.take_over_boundaries(session, stream, joining.incremental_stream, names)
+            self._end_incremental_snapshots(session, stream)
+            ledger_tables.write_run(session, stream, joining.run_id, names)
+            lake_state.keep(session, stream, _snapshots(changes.moves), gone=list(joining.kept_as))
+            self._send_commit(session, "addtable.joined")
+
+        lock = partial(ledger_tables.require_caught_up, stream=stream, joining=joining)
+        with translated("let tables join"):
+            return self._placed(stream, staging, run_id=joining.run_id, lock=lock, place=place)
 
     def close(self) -> None:
         self._drop_session()
@@ -183,10 +193,40 @@ class PostgresLakeStore:
     def _send_commit(self, session: Session, failpoint: str) -> None:
         send_commit(session, to=self._destination.name, sent=lambda: self._failpoints.reach(failpoint))
 
-    @staticmethod
-    def _begin(session: Session) -> None:
-        session.execute("BEGIN")
-        session.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+    def _placed(
+        self,
+        stream: StreamId,
+        staging: Staging,
+        *,
+        run_id: str,
+        lock: Callable[[Session], object],
+        place: Callable[[Session, CatalogueChanges], None],
+    ) -> LedgerRow:
+        """Stage, then move ledger and pointers by one transaction; again where a pointer has moved meanwhile.
+
+        `lock` holds the ledger, so that the stream comes no further; `place` commits.
+        """
+
+        def attempt(number: int) -> LedgerRow:
+            is_beside = number < _BESIDE_THE_STREAM
+            staged = staging(self.look(stream, self._destination.namespace)) if is_beside else None
+            with self._publishing(stream) as session:
+                if not ledger_tables.is_published(session, stream, run_id):
+                    session.execute("BEGIN")
+                    session.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+                    # First, as a stream does: from here on it cannot commit between our statements.
+                    lock(session)
+                    place(session, staged if staged is not None else staging(self._held(session, stream)))
+                return _there(stream, ledger_tables.read_ledger(session, stream))
+
+        return repeated(attempt)
+
+    def _held(self, session: Session, stream: StreamId) -> Seen:
+        """Behind the ledger's lock: what is staged from it still stands when it is placed."""
+        session.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{_HELD_FOR}'")
+        namespace = self._destination.namespace
+        self._catalogue.held(session, namespace, ledger_tables.carried(session, stream))
+        return _seen(session, self._catalogue, stream, namespace)
 
     def _end_incremental_snapshots(self, session: Session, stream: StreamId) -> None:
         """Also those that were given up: their tables stand still and would hold the log for ever."""
@@ -250,13 +290,16 @@ def look(session: Session, catalogue: Pointers, stream: StreamId, namespace: str
     with translated("read ledger and catalogue"):
         session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         try:
-            ledger = ledger_tables.read_ledger(session, stream)
-            heads = catalogue.pointers(session, namespace)
-            return Seen(ledger, heads, lake_state.newest(session, stream))
+            return _seen(session, catalogue, stream, namespace)
         except (psycopg.errors.UndefinedTable, psycopg.errors.InFailedSqlTransaction):
             return Seen()
         finally:
             session.rollback()
+
+
+def _seen(session: Session, catalogue: Pointers, stream: StreamId, namespace: str) -> Seen:
+    ledger = ledger_tables.read_ledger(session, stream)
+    return Seen(ledger, catalogue.pointers(session, namespace), lake_state.newest(session, stream))
 
 
 def keep_foreign(session: Session, lease: Lease, findings: Sequence[Finding]) -> None:

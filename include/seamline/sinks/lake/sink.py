@@ -4,9 +4,9 @@ Files first, pointers last: what a commit needs is written first, then the ledge
 move in one transaction of the catalogue's database. What the files are is the matter of `LakeTables`.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, cast
+from typing import Protocol, cast
 
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding, TableChanges
@@ -18,13 +18,10 @@ from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Commit, Failpoints, Joining, Lease, Load, Progress, Publication, Staged, Unarmed
 from seamline.sinks.lake.chunks import ChunkFolder, StagedBatch, in_order
 from seamline.sinks.lake.files import translated
-from seamline.sinks.lake.store import CatalogueChanges, LakeStore, PointerMove, PointerMoved, Seen
+from seamline.sinks.lake.store import CatalogueChanges, LakeStore, PointerMove, PointerMoved, Seen, repeated
 from seamline.values.changes import ChangeBatch, ChangeDecoder, change_batch
 
-# How often a table is staged again because its pointer had moved, as by a compaction, before the span is read again.
-_ATTEMPTS = 20
 _FOREIGN = "foreign write"
-DoneT = TypeVar("DoneT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +139,7 @@ class LakeSink:
 
     def commit(self, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
         with translated("write the files of a span"):
-            return self._repeated(lambda: self._commit(lease, staged, progress))
+            return repeated(lambda _: self._commit(lease, staged, progress))
 
     def publish(self, stream: StreamId, loads: Sequence[Load], *, publication: Publication) -> Commit:
         if self._store.published(stream, publication.run_id):
@@ -150,24 +147,21 @@ class LakeSink:
         with translated("read what is staged"):
             self._tables.require_staged(loads)
 
-        def attempt() -> Commit:
-            seen = self._store.look(stream, self._destination.namespace)
+        def staging(seen: Seen) -> CatalogueChanges:
             carried = {boundary.table for boundary in seen.ledger.boundaries} if seen.ledger else set()
             self._require_not_of_others(stream, [load.table for load in loads], seen, carried)
             left = carried - {load.table.name for load in loads}
             aside = {name: kept_name(name, publication.run_id) for name in left}
-            changes = self._tables.changes_of_publish(loads, seen.heads, aside, mark=_mark(stream, seen))
-            return Commit(self._store.publish(stream, changes, publication=publication))
+            return self._tables.changes_of_publish(loads, seen.heads, aside, mark=_mark(stream, seen))
 
         with translated("publish tables"):
-            return self._repeated(attempt)
+            return Commit(self._store.publish(stream, staging, publication=publication))
 
     def join(self, stream: StreamId, joining: Joining) -> Commit:
         if self._store.published(stream, joining.run_id):
             return commit_of_publish(stream, self._store.read_ledger(stream))
 
-        def attempt() -> Commit:
-            seen = self._store.look(stream, self._destination.namespace)
+        def staging(seen: Seen) -> CatalogueChanges:
             arriving = Seen()
             if joining.incremental_stream is not None:
                 arriving = self._store.look(joining.incremental_stream, joining.incremental_namespace)
@@ -179,11 +173,10 @@ class LakeSink:
                     )
             carried = {boundary.table for boundary in seen.ledger.boundaries} if seen.ledger else set()
             self._require_not_of_others(stream, joining.tables, seen, carried)
-            changes = self._tables.changes_of_join(joining, seen.heads, arriving.heads, mark=_mark(stream, seen))
-            return Commit(self._store.join(stream, changes, joining=joining))
+            return self._tables.changes_of_join(joining, seen.heads, arriving.heads, mark=_mark(stream, seen))
 
         with translated("let tables join"):
-            return self._repeated(attempt)
+            return Commit(self._store.join(stream, staging, joining=joining))
 
     def close(self) -> None:
         self._chunks.empty()
@@ -244,19 +237,6 @@ class LakeSink:
     def _confirmed_of(self, lease: Lease) -> LedgerRow:
         """The ledger as this lease read or wrote it last."""
         return self._confirmed if self._confirmed and self._confirmed.epoch == lease.epoch else lease.ledger
-
-    def _repeated(self, attempt: Callable[[], DoneT]) -> DoneT:
-        """Again from the pointers that stand now, where one has moved."""
-        for _ in range(_ATTEMPTS):
-            try:
-                return attempt()
-            except PointerMoved as moved:
-                table = str(moved)
-        raise TransientError(
-            f"the pointer of {table} has moved {_ATTEMPTS} times while the table was staged",
-            hint="somebody else writes it all the time, as a compaction in a loop: let that end",
-            table=table,
-        )
 
     # ---- other writers ----------------------------------------------------------------------------------------------
 

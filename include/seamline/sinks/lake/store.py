@@ -4,13 +4,18 @@ All tables of a sync and its ledger move in one transaction there: the pointers 
 ledger. What the pointers lead to is the sink's own matter.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from seamline.domain.changes import Finding
+from seamline.domain.errors import TransientError
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.ports import Joining, Lease, Progress, Publication
+
+# How often a table is staged again because its pointer had moved, as by a compaction, before the span is read again.
+_ATTEMPTS = 20
+DoneT = TypeVar("DoneT")
 
 
 class PointerMoved(Exception):
@@ -52,6 +57,10 @@ class Seen:
     snapshots: Mapping[str, int] = field(default_factory=dict)
 
 
+# Writes the files of a publish or a join that go on from what was seen.
+Staging = Callable[[Seen], CatalogueChanges]
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The ledger after a commit. `is_new`: by this commit; else an earlier one was found, whose answer was lost."""
@@ -87,10 +96,25 @@ class LakeStore(Protocol):
     def published(self, stream: StreamId, run_id: str) -> bool:
         """Whether this run has published, or let join, already."""
 
-    def publish(self, stream: StreamId, changes: CatalogueChanges, *, publication: Publication) -> LedgerRow:
-        """PointerMoved, also where somebody has made a table of a name meanwhile."""
+    def publish(self, stream: StreamId, staging: Staging, *, publication: Publication) -> LedgerRow:
+        """Staged again where a pointer has moved, also where somebody has made a table of a name meanwhile.
+        TransientError: they move all the time."""
 
-    def join(self, stream: StreamId, changes: CatalogueChanges, *, joining: Joining) -> LedgerRow:
-        """PointerMoved. All incremental snapshots into the stream end."""
+    def join(self, stream: StreamId, staging: Staging, *, joining: Joining) -> LedgerRow:
+        """As `publish`. All incremental snapshots into the stream end."""
 
     def close(self) -> None: ...
+
+
+def repeated(attempt: Callable[[int], DoneT]) -> DoneT:
+    """Again from the pointers that stand now, where one has moved. `attempt` gets its number, from 0."""
+    for number in range(_ATTEMPTS):
+        try:
+            return attempt(number)
+        except PointerMoved as moved:
+            table = str(moved)
+    raise TransientError(
+        f"the pointer of {table} has moved {_ATTEMPTS} times while the table was staged",
+        hint="somebody else writes it all the time, as a compaction in a loop: let that end",
+        table=table,
+    )
