@@ -108,9 +108,12 @@ def postgres_database(name: str, *, writer: str = WRITER) -> Iterator[Connection
             session.execute(statement.encode())
         # For tables that tests make by hand.
         session.execute(f"GRANT USAGE, CREATE ON SCHEMA public TO {publisher.login}")
-    yield replace(publisher, database=name)
-    with postgres(root) as session:
-        session.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    try:
+        yield replace(publisher, database=name)
+    finally:
+        # Also of a test that failed: a role that owns something there, or has rights to it, cannot be dropped.
+        with postgres(root) as session:
+            session.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def writer_of(publisher: Connection) -> Connection:
