@@ -18,7 +18,7 @@ from seamline import settings
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.date_before import PublishedTable
-from seamline.domain.errors import ConfigError
+from seamline.domain.errors import ConfigError, Refused
 from seamline.domain.position import Position
 from seamline.kinds.found import power, sink_kind, source_kind
 from seamline.kinds.frames import Frames, WritesFrames
@@ -137,6 +137,21 @@ def sink(plan: SyncPlan, destination_name: str, *, frames: Frames | None = None)
         return kind.open_sink(held, destination, decoder=decoder)
     writing = power(kind, WritesFrames, to="be written through DataFrames")
     return writing.open_sink_over(held, destination, decoder=decoder, frames=frames)
+
+
+def repair_sink(plan: SyncPlan, destination_name: str) -> Sink:
+    """The sink that the stream has, opened for rows by their canonical texts. Refused where only Spark can write."""
+    from seamline.values.canonical_rows import CanonicalDecoder
+
+    if needs_frames(plan, destination_name):
+        raise Refused(
+            f"rows of {destination_name} are written by Spark alone: a repair cannot",
+            hint="load the table again: run the DAG `<sync>__tables` with its name in `again`",
+            sync=plan.sync,
+        )
+    destination = plan.destination(destination_name)
+    kind = sink_kind(destination.kind)
+    return kind.open_sink(plan.at_destination(destination_name), destination, decoder=CanonicalDecoder())
 
 
 def _change_decoder(plan: SyncPlan) -> "ChangeDecoder":

@@ -14,6 +14,7 @@ from tests.contract.going_back_behaviours import GOING_BACK_BEHAVIOURS
 from tests.contract.joining_behaviours import JOINING_BEHAVIOURS
 from tests.contract.lake_worlds import LAKES, PostgresLakeWorld
 from tests.contract.relational_worlds import RELATIONAL, relational_maker
+from tests.contract.repair_behaviours import REPAIR_BEHAVIOURS
 from tests.contract.truncate_behaviours import TRUNCATE_BEHAVIOURS
 from tests.contract.unavailable_value_behaviours import LEFT_OUT_BEHAVIOURS
 from tests.contract.worlds import MemoryWorld, PostgresWorld, World, WorldMaker
@@ -42,7 +43,9 @@ def opened(make_world: WorldMaker, tables: Sequence[Table]) -> Iterator[World]:
         world.close()
 
 
-@pytest.mark.parametrize("behaviour", (*BEHAVIOURS, *FILTER_BEHAVIOURS), ids=lambda behaviour: behaviour.__name__)
+@pytest.mark.parametrize(
+    "behaviour", (*BEHAVIOURS, *FILTER_BEHAVIOURS, *REPAIR_BEHAVIOURS), ids=lambda behaviour: behaviour.__name__
+)
 def test_every_sink_keeps_the_contract(behaviour: Behaviour, make_world: WorldMaker) -> None:
     with opened(make_world, TABLES) as world:
         behaviour(world)

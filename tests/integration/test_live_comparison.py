@@ -1,22 +1,29 @@
 """The comparison of live tables with everything real: writers, capture, log, stream, barrier, verdicts."""
 
 import json
+import signal
 import statistics
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from seamline import registry
+from seamline import registry, repairing, settings
 from seamline.adapters.connections import Connection
 from seamline.cli.status_text import is_green
+from seamline.domain.errors import Refused
+from seamline.domain.repair import Repair, RepairState, RootCause, RowAction, RowState
 from seamline.domain.runs import Reconciliation
 from seamline.domain.self_test import self_test_in_words
 from seamline.domain.verdict import BreakType, Verdict
 from seamline.plan.model import ControlTotalPlan, ParkedTable, ReconcilePlan, SyncPlan, plan_to_json
 from seamline.platform import migrate
+from seamline.platform.database import Database
 from seamline.platform.store import PlatformStore
 from seamline_spark.compare.main import compare_run
 from tests.conftest import RunningStack
@@ -193,6 +200,92 @@ def test_three_changed_rows_are_exactly_three_breaks(chain: Chain) -> None:
         "DELETE FROM live.account WHERE id = -3",
     )
     assert chain.compare().verdict is Verdict.MATCH
+
+
+def differing(chain: Chain, first: int) -> Reconciliation:
+    """Rows from `first` down that differ in each way; the last one is as it should be."""
+    ids = [first - number for number in range(4)]
+    chain.bank.execute(f"INSERT INTO account VALUES ({ids[0]}, 1, 'one'), ({ids[1]}, 2, 'two'), ({ids[3]}, 4, 'four')")
+    with postgres(chain.warehouse) as session:
+        there = f"SELECT count(*) FROM live.account WHERE id BETWEEN {ids[3]} AND {ids[0]}"
+        wait_until(lambda: session.execute(there.encode()).fetchone() == (3,), timeout_s=30, what="the rows to arrive")
+    chain.spoil(
+        f"UPDATE live.account SET memo = 'other' WHERE id IN ({ids[0]}, {ids[3]})",
+        f"DELETE FROM live.account WHERE id = {ids[1]}",
+        f"INSERT INTO live.account VALUES ({ids[2]}, 3, NULL)",
+    )
+    found = chain.compare()
+    assert found.verdict is Verdict.BREAK
+    return found
+
+
+def approved(chain: Chain, found: Reconciliation) -> Repair:
+    planned = repairing.plan(chain.plan.sync, compared=found.run_id, by="ann", origin="test")
+    with closing(repairing.repairs()) as kept:
+        with pytest.raises(Refused, match="another person"):
+            kept.approve(planned.run_id, by="Ann ", cause=RootCause.OUTSIDE, reason="by hand", origin="test")
+        with pytest.raises(Refused, match="not approved"):
+            repairing.apply(planned.run_id)
+        kept.approve(planned.run_id, by="bob", cause=RootCause.OUTSIDE, reason="by hand", origin="test")
+    return planned
+
+
+def states(repair: Repair) -> dict[str, RowState]:
+    return {row.key: row.state for row in repair.rows}
+
+
+def test_what_two_persons_have_agreed_on_is_repaired_while_writers_write(chain: Chain) -> None:
+    with writing(chain.bank.root, tables=TABLES, count=2, pause_max_s=0.08) as writers:
+        found = differing(chain, -100)
+        planned = approved(chain, found)
+        assert [(row.key, row.action) for row in planned.planned] == [
+            ("-100", RowAction.UPSERT), ("-101", RowAction.UPSERT), ("-102", RowAction.DELETE),
+            ("-103", RowAction.UPSERT),
+        ]  # fmt: skip
+        assert planned.planned[0].source == {"id": "-100", "a": "1", "memo": "one"}
+        assert planned.planned[0].destination == {"id": "-100", "a": "1", "memo": "other"}
+        # The source changes a row meanwhile: it is the stream's.
+        chain.bank.execute("UPDATE account SET memo = 'moved on' WHERE id = -103")
+        before = writers.committed
+        done = repairing.apply(planned.run_id)
+        wait_until(lambda: writers.committed > before, timeout_s=30, what="writers to go on")
+        assert (done.state, done.verdict, done.cause) == (RepairState.APPLIED, Verdict.MATCH, RootCause.OUTSIDE)
+        assert states(done) == {
+            "-100": RowState.APPLIED, "-101": RowState.APPLIED, "-102": RowState.APPLIED, "-103": RowState.EQUAL,
+        }  # fmt: skip
+        saved = chain.store.reconciliation(planned.run_id, "live")
+        assert saved is not None
+        assert str(saved.position) == done.applied_position
+        assert chain.compare().verdict is Verdict.MATCH
+    # Applied once more it changes nothing.
+    assert states(repairing.apply(planned.run_id)) == states(done)
+    with closing(Database()) as database:
+        logged = database.transact(
+            lambda session: session.execute(
+                "select kind, who from audit_entry where run_id = %s and kind like 'repair%%' order by number",
+                (planned.run_id,),
+            ).fetchall()
+        )
+    assert logged == [("repair planned", "ann"), ("repair approved", "bob"), ("repair applied", "ann")]
+
+
+def test_a_repair_that_is_killed_leaves_nothing_or_the_whole_and_the_next_finishes_it(
+    chain: Chain, tmp_path: Path
+) -> None:
+    planned = approved(chain, differing(chain, -1000))
+    rows = "SELECT count(*) FROM live.account WHERE id BETWEEN -1003 AND -1000 AND memo IN ('one', 'two', 'four')"
+    for place, right in (("app.epoch_taken", 0), ("app.commit_acked", 3)):
+        command = [sys.executable, "-m", "seamline.cli.main", "repair", "apply", planned.run_id]
+        armed = {**settings.process_environment(), "SEAMLINE_FAILPOINTS": f"{place}=kill9"}
+        killed = subprocess.run(command, env=armed, capture_output=True, timeout=120, check=False, cwd=tmp_path)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+        with postgres(chain.warehouse) as session:
+            assert session.execute(rows.encode()).fetchone() == (right,)
+        with closing(Database()) as database:
+            # Its hold ends by itself, in half a minute.
+            database.transact(lambda held: held.execute("delete from stream_hold").rowcount)
+    done = repairing.apply(planned.run_id)
+    assert (done.verdict, set(states(done).values())) == (Verdict.MATCH, {RowState.APPLIED})
 
 
 def test_a_finding_of_the_stream_breaks_the_next_verdict_once(chain: Chain) -> None:

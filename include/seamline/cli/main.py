@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "down": ("down", "stop the local stack"),
     "status": ("status", "verdicts, positions and lag of every sync"),
     "report": ("report", "the report of one business date, as text or as a file"),
+    "repair": ("repair", "plan, approve and apply a repair of live tables that differ"),
     "stream": ("stream", "pause, resume or restart the streams of a sync"),
     "capture": ("capture", "give up the capture of a source that cannot go on"),
     "audit": ("audit", "verify the log of acts, or export the evidence of a date"),

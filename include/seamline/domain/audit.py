@@ -38,7 +38,7 @@ FROM_PAGE = "page"
 
 
 class Kind(StrEnum):
-    """Every kind of act there is. Some that the database knows are written by no code yet, as those of repairs."""
+    """Every kind of act there is. Some that the database knows are written by no code yet, as `REVEALED`."""
 
     LOG_OPENED = "log opened"
     VERDICT_ADOPTED = "verdict adopted"

@@ -64,6 +64,7 @@ class RunKind(StrEnum):
     NIGHTLY = "nightly"
     RECONCILE = "reconcile"
     TABLES = "tables"
+    REPAIR = "repair"
 
 
 PUT_TABLES_IN_PLACE = (RunKind.ONBOARD, RunKind.TABLES)

@@ -12,6 +12,7 @@ from seamline.domain.catalogue import Kind, Table
 from seamline.domain.cut_job import CutJob, named_in
 from seamline.domain.measure import MOVEMENTS, Measure, rolling
 from seamline.domain.names import NameLimit
+from seamline.domain.repair import RepairLimits
 from seamline.domain.row_transform import Analysed, Expression, RowTransform
 from seamline.domain.table_places import TablePlace
 from seamline.plan.columns import measured_misfits, misfit
@@ -40,7 +41,7 @@ from seamline.spec.faults import DeclarationsInvalid, Fault, guess
 from seamline.spec.kinds import keeps_keyless, name_limit, takes_streams
 from seamline.spec.load import Declarations
 from seamline.spec.source import DatabaseSource
-from seamline.spec.sync import ControlTotal, DerivedTable, Nightly, Rule, SyncSpec
+from seamline.spec.sync import ControlTotal, DerivedTable, Nightly, Repair, Rule, SyncSpec
 from seamline.spec.table_names import name_in_sync
 from seamline.spec.work import Work
 
@@ -119,6 +120,7 @@ def compile_plan(
             sync.reconcile.wait_max_s,
             sync.reconcile.attempts,
             tuple(each for rule in sync.reconcile.rules for each in _rules(rule)),
+            RepairLimits(**sync.reconcile.repair.model_dump()),
         ),
         derived=tuple(_derived(declarations, entry, names) for entry in sync.derived),
         config_hash=config_hash(declarations, sync_name),
@@ -233,6 +235,8 @@ def _shorten(reconcile: dict[str, Any]) -> None:
         del reconcile["work"]
     if not reconcile["rules"]:
         del reconcile["rules"]
+    if reconcile["repair"] == Repair().model_dump():
+        del reconcile["repair"]
     for total in reconcile["control_totals"]:
         for key in ("hash", "min", "max"):
             if total[key] is None:

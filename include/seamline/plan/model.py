@@ -15,6 +15,7 @@ from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.measure import CLOSING, Measure, named, rolling
 from seamline.domain.names import NameLimit, NameUnit
+from seamline.domain.repair import RepairLimits
 from seamline.domain.row_transform import RowTransform, meaning_of, transform_from_json, transform_to_json
 from seamline.domain.runs import PUBLISH, PUT_TABLES_IN_PLACE, RunKind, RunState
 from seamline.domain.staged_cut import CutSource
@@ -279,6 +280,7 @@ class ReconcilePlan:
     wait_max_s: float = 600.0
     attempts: int = 3
     rules: tuple[RulePlan, ...] = ()
+    repair: RepairLimits = field(default_factory=RepairLimits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,6 +459,8 @@ def _shorten(plan: ReconcilePlan, document: dict[str, Any]) -> None:
     """As above: without rules, and with plain sums alone, it has the text that it had before there were others."""
     if not plan.rules:
         del document["rules"]
+    if plan.repair == RepairLimits():
+        del document["repair"]
     for total, entry in zip(plan.control_totals, document["control_totals"], strict=True):
         if total == ControlTotalPlan(total.table, total.column, total.by):
             del entry["measure"], entry["further"], entry["called"]
@@ -481,6 +485,7 @@ def plan_from_json(text: str) -> SyncPlan:
             # Plans that were written before these could be declared have no such keys.
             **{name: d["reconcile"][name] for name in ("wait_max_s", "attempts") if name in d["reconcile"]},
             rules=tuple(map(_rule_plan, d["reconcile"].get("rules", ()))),
+            repair=RepairLimits(**d["reconcile"].get("repair", {})),
         ),
         derived=tuple(map(_derived_plan, d["derived"])),
         config_hash=d["config_hash"],

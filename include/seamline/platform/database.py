@@ -21,6 +21,8 @@ ResultT = TypeVar("ResultT")
 _AGAINST_THE_LOG = "SLM01"
 # The constraint of tolerances (v0011).
 _BY_ANOTHER = "approved_by_another_person"
+# And that of the triggers that keep repairs.
+_AGAINST_A_REPAIR = "SLM02"
 Session = psycopg.Connection[TupleRow]
 OpenSession = Callable[[], Session]
 
@@ -74,6 +76,8 @@ def translated(exc: psycopg.Error) -> SeamlineError:
         return Refused(f"the log of acts refuses it: {_first_line(exc)}", hint="docs/reference/audit.md says why")
     if isinstance(exc, errors.CheckViolation) and exc.diag.constraint_name == _BY_ANOTHER:
         return Refused("whoever asks for a tolerance does not approve it", hint="another person does")
+    if exc.sqlstate == _AGAINST_A_REPAIR:
+        return Refused(_first_line(exc), hint="docs/how-to/repair.md says who may do what")
     if _is_wrong_login(exc):
         return ConfigError(
             f"the platform database refuses the login: {_first_line(exc)}",

@@ -281,6 +281,18 @@ class Rule(Declared):
 RULES = ("balance", "roll_forward", "sequence", "unique")
 
 
+class Repair(Declared):
+    """How many rows of a table a repair of the live tables may change. Where more differ, load the table again."""
+
+    rows_max: int = Field(1_000, ge=1, le=1_000, description="Most rows of a table that one repair may change.")
+    rows_max_share: float = Field(
+        0.001,
+        ge=0,
+        le=1,
+        description="Largest share of a table's rows that one repair may change. 20 rows may always be changed.",
+    )
+
+
 class Reconcile(Declared):
     """What is compared beyond the digests, and what follows from a break."""
 
@@ -312,6 +324,7 @@ class Reconcile(Declared):
         " compared again.",
     )
     work: Work = Field(default_factory=Work, description="How people work on breaks.")
+    repair: Repair = Field(default_factory=Repair, description="How many rows a repair of the live tables may change.")
 
 
 class ReconcileOnly(Declared):

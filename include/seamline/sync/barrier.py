@@ -86,6 +86,17 @@ class Aligned:
     check: Callable[[], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The stream stands at `position`, which is the ledger's, and the source's views see just that. `advanced`: call it
+    as work goes on, so that the hold is extended; it ends by itself all the same."""
+
+    position: Position
+    ledger: LedgerRow
+    source: Sequence[ReadView]
+    advanced: Callable[[], None]
+
+
 class ComparedSource(Protocol):
     """What a barrier asks of a source. Its views hold what the destination shall hold."""
 
@@ -106,6 +117,8 @@ class Barrier:
     clock: Clock = field(default_factory=SystemClock)
     patience: Patience = field(default_factory=Patience)
     failpoints: Failpoints = field(default_factory=Unarmed)
+    # Called before the destination's views open, at each attempt that comes so far.
+    at_position: Callable[[Standing], None] | None = None
     # Kept from attempt to attempt.
     taken: Taken = field(default_factory=Taken)
 
@@ -152,6 +165,8 @@ class Barrier:
             hold.advanced()
             ledger = self._wait_until_applied(position, hold)
             hold.advanced()
+            if self.at_position is not None:
+                self.at_position(Standing(position, ledger, source, hold.advanced))
             with self.taken.timing("destination_s", self.clock):
                 destination = self._open_destination(views, position, stack)
             self._require_same_tables(known)

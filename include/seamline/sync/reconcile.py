@@ -226,6 +226,20 @@ def _rows(sides: Sides, keys: Sequence[str]) -> tuple[Mapping[str, Texts], Mappi
     return sides.ask(lambda view, segment: view.rows(segment.table, keys))
 
 
+def row_break(table: Table, key: str, source: Texts | None, destination: Texts | None) -> Break | None:
+    """The break that a comparison lists of this key of a keyed table; None where both sides are alike."""
+    if source is None and destination is None:
+        return None
+    if source is None or destination is None:
+        kind = BreakType.UNEXPECTED if source is None else BreakType.MISSING
+        return _keyed_break(
+            table, Difference(kind, key, int(source is not None), int(destination is not None)), source, destination
+        )
+    if any(source[column.name] != destination[column.name] for column in exact_columns(table)):
+        return _keyed_break(table, Difference(BreakType.VALUE, key, 1, 1), source, destination)
+    return _float_break(table, key, source, destination)
+
+
 def _keyed_break(table: Table, difference: Difference, source: Texts | None, destination: Texts | None) -> Break:
     key = _named(table.key_columns, difference.key)
     match difference.type:

@@ -74,22 +74,14 @@ def array_of(column: Column, values: Iterable[Any]) -> pa.Array:
 
 
 def value_of(column: Column, canonical: str | None) -> Any:
-    """A value that `array_of` takes and whose canonical text this is, of the kinds that a self-test changes."""
+    """A value that `array_of` takes and whose canonical text this is. SchemaConflict: the column's type has none, as
+    for an invalid date."""
     if canonical is None:
         return None
-    match column.kind:
-        case Kind.INTEGER | Kind.UNSIGNED | Kind.BOOLEAN | Kind.BITS | Kind.DATETIME | Kind.INSTANT:
-            return int(canonical)
-        case Kind.DECIMAL:
-            return Decimal(canonical)
-        case Kind.DATE:
-            return date.fromisoformat(canonical)
-        case Kind.BYTES:
-            return bytes.fromhex(canonical)
-        case Kind.CHAR | Kind.STRING:
-            return canonical
-        case _:
-            raise _refused(column, f"cannot be given the value {canonical[:_SHOWN_MAX]!r} by its canonical text")
+    try:
+        return _FROM_TEXT.get(column.kind, str)(canonical)
+    except (ValueError, ArithmeticError) as exc:
+        raise _refused(column, f"cannot be given the value {canonical[:_SHOWN_MAX]!r} by its canonical text") from exc
 
 
 def values_of(column: Column, values: pa.Array) -> list[Any]:
@@ -300,6 +292,45 @@ def _loaded_interval(_: Column, value: Mapping[str, int]) -> tuple[int, ...] | f
         return math.copysign(math.inf, fields[0])
     return fields
 
+
+def _day_of(text: str) -> date | int | float:
+    if text in _INFINITE_TEXTS:
+        return float(text)
+    return int(text[:-1]) if text.endswith("d") else date.fromisoformat(text)
+
+
+def _moment_of(text: str) -> int | float:
+    return float(text) if text.lower() in _INFINITE_TEXTS else int(text)
+
+
+def _interval_of(text: str) -> tuple[int, ...] | float:
+    if text in _INFINITE_TEXTS:
+        return float(text)
+    months, _, rest = text.partition("m")
+    days, _, microseconds = rest.partition("d")
+    return int(months), int(days), int(microseconds)
+
+
+_INFINITE_TEXTS = ("infinity", "-infinity")
+# Of the others the canonical text is the value.
+_FROM_TEXT: Mapping[Kind, Callable[[str], Any]] = {
+    Kind.INTEGER: int,
+    Kind.UNSIGNED: int,
+    Kind.BITS: int,
+    Kind.YEAR: int,
+    Kind.BOOLEAN: int,
+    Kind.DECIMAL: Decimal,
+    Kind.FLOAT: float,
+    Kind.DOUBLE: float,
+    Kind.BINARY: bytes.fromhex,
+    Kind.BYTES: bytes.fromhex,
+    Kind.DATE: _day_of,
+    Kind.DATETIME: _moment_of,
+    Kind.INSTANT: _moment_of,
+    Kind.TIME: int,
+    Kind.TIME_OF_DAY: int,
+    Kind.INTERVAL: _interval_of,
+}
 
 _LOAD: Mapping[Kind, Callable[[Column, Any], Any]] = {
     Kind.BITS: lambda _, value: int(value),
