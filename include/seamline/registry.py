@@ -36,6 +36,7 @@ from seamline.platform.expiry import PlatformExpiry
 from seamline.platform.host_lease import this_process
 from seamline.platform.maintenance import PlatformMaintenance
 from seamline.platform.origins import PlatformOrigins
+from seamline.platform.signatures import PlatformSignatures
 from seamline.platform.store import PlatformStore
 from seamline.platform.streams import PlatformStreamDirector
 from seamline.platform.tolerances import PlatformTolerances
@@ -319,6 +320,10 @@ def work() -> PlatformWork:
 
 def tolerances() -> PlatformTolerances:
     return PlatformTolerances(Database())
+
+
+def signatures() -> PlatformSignatures:
+    return PlatformSignatures(Database())
 
 
 def director() -> PlatformStreamDirector:

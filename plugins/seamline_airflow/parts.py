@@ -50,6 +50,15 @@ def tolerances() -> Iterator[Any]:
 
 
 @contextmanager
+def signatures() -> Iterator[Any]:
+    """The PlatformSignatures."""
+    from seamline import registry
+
+    with closing(registry.signatures()) as opened:
+        yield opened
+
+
+@contextmanager
 def director() -> Iterator[Any]:
     """The PlatformStreamDirector."""
     from seamline import registry

@@ -329,6 +329,16 @@ class Platform:
         self.alarms.pop((kind, subject), None)
 
 
+class Unsigned:
+    """Nobody signs on this platform; `test_page_signing` has a real one."""
+
+    def of_date(self, sync: str, day: date) -> tuple[Any, ...]:
+        return ()
+
+    def kept(self, syncs: list[str], *, since: date) -> tuple[Any, ...]:
+        return ()
+
+
 def _read(found: Reconciliation, detail: Detail) -> Reconciliation:
     """As much of it as is asked for, as the store has it."""
     left_out: dict[str, Any] = {} if detail is Detail.WHOLE else {"breaks": ()}
@@ -363,6 +373,11 @@ def use(monkeypatch: pytest.MonkeyPatch, made: Platform) -> Platform:
     def work() -> Any:
         yield NoWork()
 
+    @contextmanager
+    def signatures() -> Any:
+        yield Unsigned()
+
+    monkeypatch.setattr(parts, "signatures", signatures)
     monkeypatch.setattr(parts, "audit", audit)
     monkeypatch.setattr(parts, "breaks", breaks)
     monkeypatch.setattr(parts, "work", work)

@@ -233,7 +233,7 @@ def test_the_commands_verify_and_export_what_is_stored_and_name_what_is_not_as_i
     with known_by_id(replace(resolve("postgres_root"), database=server.name), CONNECTION_ID, "postgres"):
         assert main(["audit", "verify"]) == 0
         assert capsys.readouterr().out.splitlines() == [
-            "9 entries, 4 verdicts, 1 decisions, 1 cuts",
+            "9 entries, 4 verdicts, 1 decisions, 1 cuts, 0 signatures",
             "anchored up to entry 8; 1 entries stand behind no anchor",
             "nothing is wrong",
         ]

@@ -15,6 +15,7 @@ from seamline.cli import report
 from seamline.cli.main import main
 from seamline.domain.break_work import Work
 from seamline.domain.cut_state import CutState, Publication
+from seamline.domain.sign_off import SignOff
 from seamline.domain.tolerance import Tolerance
 from tests.log_topic import sync_plan
 from tests.unit.broken_date import PAYMENTS, broken_cut
@@ -40,6 +41,9 @@ class Platform:
     def run(self, _: str) -> SimpleNamespace:
         return SimpleNamespace(plan=sync_plan())
 
+    def of_date(self, _: str, __: date) -> Sequence[SignOff]:
+        return ()
+
     def close(self) -> None:
         """Nothing is open."""
 
@@ -63,7 +67,8 @@ class NoWork:
 
 
 def report_on(monkeypatch: pytest.MonkeyPatch, found: Sequence[CutState], *arguments: str) -> int:
-    monkeypatch.setattr(report.registry, "platform", lambda: Platform(found))
+    for name in ("platform", "signatures"):
+        monkeypatch.setattr(report.registry, name, lambda: Platform(found))
     monkeypatch.setattr(report.registry, "work", NoWork)
     monkeypatch.setattr(report.registry, "tolerances", NoWork)
     return main(["report", "settlement", "--date", "2026-11-21", *arguments])

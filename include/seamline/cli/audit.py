@@ -1,8 +1,8 @@
 """Verify the log of acts, or export the evidence of a business date.
 
-`verify` checks the chain of hashes, and that verdicts, decisions and cuts are stored as they were entered. It ends with
-0 only where nothing is wrong; each fault is a line that names the entry, or the sync, date, destination, run and table
-that was changed, removed or inserted. `export` writes a folder that verifies itself with Python alone.
+`verify` checks the chain of hashes, and that verdicts, decisions, cuts and signatures are stored as they were entered.
+It ends with 0 only where nothing is wrong; each fault is a line that names the entry, or the sync, date, destination,
+run and table that was changed, removed or inserted. `export` writes a folder that verifies itself with Python alone.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def summary(checked: Checked) -> list[str]:
     """What was looked at, how far the anchors reach, and the outcome."""
     seen = (
         f"{checked.entries:,} entries, {checked.verdicts:,} verdicts, {checked.decisions:,} decisions,"
-        f" {checked.cuts:,} cuts"
+        f" {checked.cuts:,} cuts, {checked.signatures:,} signatures"
     )
     behind = checked.entries - checked.anchored
     anchored = f"anchored up to entry {checked.anchored:,}" if checked.anchored else "no anchor"

@@ -1,5 +1,5 @@
 """The report of one business date, on the terminal or as a file: verdict, completeness, control totals with their
-differences, the rows that differ, checks, decision and versions.
+differences, the rows that differ, checks, decision, sign-off and versions.
 
 Exit code 0 only if the cut of the date is clean and published; 1 if it is not, or if there is none. What is on its way
 is no fault.
@@ -19,6 +19,7 @@ from seamline.domain.break_id import identities
 from seamline.domain.break_work import Work
 from seamline.domain.cut_state import CutState
 from seamline.domain.errors import ConfigError
+from seamline.domain.sign_off import SignOff
 from seamline.domain.tolerance import Tolerance
 from seamline.kinds.found import sink_kind
 from seamline.platform.store import PlatformStore
@@ -39,7 +40,7 @@ _WRITERS: Mapping[str, Writer] = {
     _TEXT: lambda report, *_: texts.to_terminal(report).encode(),
     "md": lambda report, *_: texts.to_markdown(report).encode(),
     "json": lambda _, cuts, levels, worked: documents.to_text(
-        cuts, levels=levels, works=worked.works, tolerances=worked.tolerances
+        cuts, levels=levels, works=worked.works, tolerances=worked.tolerances, sign_offs=worked.sign_offs
     ).encode(),
     "csv": lambda _, cuts, *__: lines.to_csv(cuts, ()).encode(),
     "xlsx": lambda report, *_: to_xlsx(report),
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         takes = _takes(store, args.sync, day)
         cuts = _chosen(takes, day, args.version)
         levels = _levels(args.sync)
-        worked = _worked(args.sync, cuts)
+        worked = _worked(args.sync, day, cuts)
         report = _report(store, args.sync, day, cuts, takes, levels, worked)
     _put(_WRITERS[kind](report, cuts, levels, worked), report, kind, args.output)
     return 0 if report.verdict in headline.WELL else 1
@@ -110,16 +111,21 @@ def _levels(sync: str) -> Levels:
 
 @dataclass(frozen=True, slots=True)
 class _Worked:
-    """What people have done about the breaks of a report."""
+    """What people have done about the breaks of a report, and what of its date is signed."""
 
     works: Mapping[str, Work]
     tolerances: Sequence[Tolerance]
+    sign_offs: Sequence[SignOff]
 
 
-def _worked(sync: str, cuts: Sequence[CutState]) -> _Worked:
-    with closing(registry.work()) as known, closing(registry.tolerances()) as tolerances:
-        names = [name for cut in cuts if cut.found for name in identities(cut.found)]
-        return _Worked(known.of(names), tolerances.in_force(sync))
+def _worked(sync: str, day: date, cuts: Sequence[CutState]) -> _Worked:
+    names = [name for cut in cuts if cut.found for name in identities(cut.found)]
+    with (
+        closing(registry.work()) as known,
+        closing(registry.tolerances()) as tolerances,
+        closing(registry.signatures()) as signatures,
+    ):
+        return _Worked(known.of(names), tolerances.in_force(sync), signatures.of_date(sync, day))
 
 
 def _report(
@@ -143,6 +149,7 @@ def _report(
         levels=levels,
         works=worked.works,
         tolerances=worked.tolerances,
+        sign_offs=worked.sign_offs,
     )
 
 

@@ -1,5 +1,6 @@
-"""`seamline audit verify`: the whole chain, each stored verdict, decision and cut beside its newest entry, and the
-anchors. All in one view of the database, in bounded memory; whatever is wrong is reported as it is found."""
+"""`seamline audit verify`: the whole chain, each stored verdict, decision and cut beside its newest entry, each
+signature beside its own, and the anchors. All in one view of the database, in bounded memory; whatever is wrong is
+reported as it is found."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +13,7 @@ from psycopg.rows import dict_row
 from seamline.domain import audit
 from seamline.domain.audit import ChainCheck, Kind, Subject, canonical_json
 from seamline.domain.runs import Reconciliation
-from seamline.platform import reconciliations, rows
+from seamline.platform import reconciliations, rows, signatures
 from seamline.platform.audit import UNREADABLE, entries
 from seamline.platform.audit_anchor import AnchorFile, AnchorLine
 from seamline.platform.database import Session
@@ -55,6 +56,21 @@ select sync, destination, business_date, version, number, kind, document, '' as 
     stored.run_id is distinct from newest.run_id as is_elsewhere, position, as_of, tables, verdict, partial, saved_at
 from newest full join stored using (sync, destination, business_date, version) order by number, version
 """
+_SIGN_OFFS = """
+with entered as (
+    select run_id, destination, sync, business_date, number, kind, who, document,
+        case when document is json then (document::json->>'number')::int end as ordinal
+    from audit_entry where kind = any(%(kinds)s) and %(sync)s in ('', sync)
+),
+stored as (select run_id, destination, sync, business_date, number as ordinal, act, who, version, reason, verdict,
+    verdict_hash, at from sign_off where %(sync)s in ('', sync))
+select run_id, destination, 'cut' as scope, coalesce(stored.sync, entered.sync) as sync,
+    coalesce(stored.business_date, entered.business_date) as business_date, entered.number, kind, document, ordinal,
+    act, stored.who, version, reason, verdict, verdict_hash, at,
+    (stored.sync, stored.business_date, stored.who, stored.act) is distinct from
+    (entered.sync, entered.business_date, entered.who, entered.kind) as is_elsewhere
+from entered full join stored using (run_id, destination, ordinal) order by entered.number, run_id, ordinal
+"""
 Report = Callable[[str], None]
 
 
@@ -67,6 +83,7 @@ class Checked:
     verdicts: int = 0
     decisions: int = 0
     cuts: int = 0
+    signatures: int = 0
     anchored: int = 0
     faults: int = 0
 
@@ -97,6 +114,7 @@ def check(
             (audit.ABOUT_VERDICTS, _VERDICTS, _verdict, "verdicts"),
             (audit.ABOUT_DECISIONS, _DECISIONS, _decision, "decisions"),
             (audit.ABOUT_CUTS, _CUTS, _cut, "cuts"),
+            (tuple(signatures.KIND_OF.values()), _SIGN_OFFS, _sign_off, "signatures"),
         ):
             for row in _stored(session, query, kinds, sync):
                 setattr(checked, counted, getattr(checked, counted) + 1)
@@ -212,3 +230,14 @@ def _cut(session: Session, row: dict[str, Any]) -> Iterator[str]:
         is_changed = True
     if is_changed:
         yield f"{what} was changed {_since(row)}"
+
+
+def _sign_off(session: Session, row: dict[str, Any]) -> Iterator[str]:
+    if row["number"] is None:
+        yield f"signature {row['ordinal']} of the take was inserted: no entry names it"
+    elif row["act"] is None:
+        yield f"the signature of entry {row['number']} ({row['kind']}) is missing"
+    else:
+        now = {**signatures.document_of(row), "number": row["ordinal"]}
+        if row["is_elsewhere"] or canonical_json(now) != canonical_json(_logged(row)):
+            yield f"the signature was changed {_since(row)}"

@@ -15,6 +15,7 @@ from seamline.domain.date_before import late_in_words
 from seamline.domain.runs import Reconciliation
 from seamline.domain.self_test import is_passed, self_test_in_words
 from seamline.domain.separate import separate_in_words
+from seamline.domain.sign_off import SignAct, SignOff, SignState, by_take
 from seamline.domain.tolerance import Tolerance
 from seamline.domain.verdict import (
     SEVERITY,
@@ -62,13 +63,14 @@ def report_of(
     levels: Mapping[str, str] = MappingProxyType({}),
     works: Mapping[str, Work] = MappingProxyType({}),
     tolerances: Sequence[Tolerance] = (),
+    sign_offs: Sequence[SignOff] = (),
 ) -> Report:
     """The report about these takes of cuts and comparisons of live tables.
 
     `about`: the one date that it is about, also where nothing is known of that. `takes`: those that its list of
     versions shows; left out: `cuts`. `guarantees`: run → what the sync promised, and `levels`: destination → what
     readers may rely on there, where that is known. `works`: break → what people have done; `tolerances`: those
-    in force. Of nothing at all: NOT_RUN, without a block.
+    in force. `sign_offs`: of published versions. Of nothing at all: NOT_RUN, without a block.
     """
     parts = [_Part((one.business_date, one.destination), one.found, one) for one in cuts]
     parts += [_Part((LIVE, one.destination), one) for one in live]
@@ -88,6 +90,7 @@ def report_of(
         _block("Work on breaks", _WORK, (row for part in parts for row in _work(part, works))),
         _block("Checks", _CHECKS, (row for part in parts for row in _checks(part))),
         _block("Decision", _DECISIONS, (row for part in parts for row in _decision(part))),
+        _block("Sign-off", _SIGN_OFFS, (row for part in parts for row in _sign_off(part, by_take(sign_offs)))),
         _block("Versions", _VERSIONS, (_version(one, zone) for one in takes or cuts)),
     )
     of = {str(about)} if about else {str(part.about[0]) for part in parts}
@@ -372,6 +375,25 @@ def _decision(part: _Part) -> Iterator[Row]:
     who = decision.who or (" or ".join(decision.approvers) or "a person" if not decision.at else "somebody")
     cells = (decision.state.value, who, _moment(decision.since), _moment(decision.at), decision.reason or None)
     yield Row((*part.about, *cells), is_wrong=part.cut is not None and part.cut.is_open)
+
+
+_SIGN_OFFS = ("version", "sign-off", "who", "when", "reason", "hash of the verdict")
+
+
+def _sign_off(part: _Part, of_takes: Mapping[tuple[str, str], SignOff]) -> Iterator[Row]:
+    """What was signed and re-opened, and behind it what it waits for."""
+    one = of_takes.get((part.cut.run_id, part.cut.destination)) if part.cut else None
+    if one is None:
+        return
+    yield Row((*part.about, one.version, "prepared", one.preparer, one.prepared_at, None, one.verdict_hash or None))
+    for act in one.acts:
+        word = "re-opened" if act.act is SignAct.REOPENED else "signed"
+        yield Row((*part.about, act.version, word, act.who, act.at, act.reason or None, act.verdict_hash))
+    standing = "another verdict since, waits" if one.state is SignState.VOID else "waits for a signature"
+    if one.state is SignState.RESTATED:
+        yield Row((*part.about, one.in_force, f"restates version {one.version}", *(None,) * 4), is_wrong=True)
+    elif one.waits:
+        yield Row((*part.about, one.version, standing, *(None,) * 4), is_wrong=True)
 
 
 _VERSIONS = ("version", "verdict", "compared", "publication", "run")

@@ -14,6 +14,7 @@ from seamline.domain.break_id import break_id
 from seamline.domain.break_work import Work
 from seamline.domain.cut_state import CutState, of_live
 from seamline.domain.runs import Reconciliation
+from seamline.domain.sign_off import SignOff, by_take
 from seamline.domain.tolerance import Tolerance
 from seamline.domain.verdict import TableVerdict
 
@@ -25,11 +26,15 @@ def to_json(
     levels: Mapping[str, str],
     works: Mapping[str, Work] = MappingProxyType({}),
     tolerances: Sequence[Tolerance] = (),
+    sign_offs: Sequence[SignOff] = (),
 ) -> list[dict[str, Any]]:
     """Cuts and comparisons of live tables. `verdict` of a cut is its headline, the worst of its four parts. `levels`:
     destination → what readers may rely on there, where that is known. `works`: break → what people have
-    done; `tolerances`: those in force."""
-    found = [*(_cut_json(one, works) for one in cuts), *(_live_json(one, works) for one in live)]
+    done; `tolerances`: those in force. `sign_offs`: of published versions."""
+    of_takes = by_take(sign_offs)
+    signed = [_sign_off_json(of_takes.get((one.run_id, one.destination))) for one in cuts]
+    found = [{**_cut_json(one, works), "sign_off": sign} for one, sign in zip(cuts, signed, strict=True)]
+    found += [_live_json(one, works) for one in live]
     return [
         {
             **one,
@@ -46,9 +51,31 @@ def to_text(
     levels: Mapping[str, str],
     works: Mapping[str, Work] = MappingProxyType({}),
     tolerances: Sequence[Tolerance] = (),
+    sign_offs: Sequence[SignOff] = (),
 ) -> str:
-    made = to_json(cuts, (), levels=levels, works=works, tolerances=tolerances)
+    made = to_json(cuts, (), levels=levels, works=works, tolerances=tolerances, sign_offs=sign_offs)
     return json.dumps(made, indent=2, ensure_ascii=False) + "\n"
+
+
+def _sign_off_json(one: SignOff | None) -> dict[str, Any] | None:
+    """None of what was not published."""
+    if one is None:
+        return None
+    acts = [
+        {"act": act.act.value, "who": act.who, "at": _moment(act.at), "reason": act.reason,
+         "verdict": act.verdict.value, "verdict_hash": act.verdict_hash}
+        for act in one.acts
+    ]  # fmt: skip
+    return {
+        "state": one.state.value,
+        "waits": one.waits,
+        "version": one.version,
+        "in_force": one.in_force,
+        "prepared_by": one.preparer,
+        "prepared_at": _moment(one.prepared_at),
+        "verdict_hash": one.verdict_hash,
+        "acts": acts,
+    }
 
 
 def log_json(entry: Entry | None, head: tuple[int, str] | None) -> dict[str, Any] | None:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from seamline.domain.break_work import WorkRules
 from seamline.domain.errors import ConfigError
+from seamline.domain.sign_off import ReasonRequired
 from seamline.spec.checks import (
     check_connections,
     check_folders_of_destinations,
@@ -237,6 +238,13 @@ def declared_work(folder: Path, sync: str) -> WorkRules:
         raise ConfigError(
             f"{file} does not say how breaks of {sync} are worked on", hint=f"mend it: ./seamline validate {file}"
         ) from error
+
+
+def declared_reason_required(folder: Path, sync: str) -> ReasonRequired:
+    """When a signature for this sync needs a reason, by its file; always where the file cannot say it."""
+    file = folder / "syncs" / f"{sync}.yaml"
+    said = read_document(file).value(("reconcile", "sign", "reason_required")) if file.is_file() else None
+    return ReasonRequired.BREAKS if said in (None, ReasonRequired.BREAKS) else ReasonRequired.ALWAYS
 
 
 def declared_kinds(folder: Path, sync: str) -> dict[str, str]:

@@ -293,6 +293,14 @@ class Repair(Declared):
     )
 
 
+class Sign(Declared):
+    """How people sign for published cuts."""
+
+    reason_required: Literal["always", "breaks"] = Field(
+        "breaks", description="When a signature needs a reason: always, or only where the cut is not clean."
+    )
+
+
 class Reconcile(Declared):
     """What is compared beyond the digests, and what follows from a break."""
 
@@ -325,6 +333,7 @@ class Reconcile(Declared):
     )
     work: Work = Field(default_factory=Work, description="How people work on breaks.")
     repair: Repair = Field(default_factory=Repair, description="How many rows a repair of the live tables may change.")
+    sign: Sign = Field(default_factory=Sign, description="How people sign for published cuts on the page.")
 
 
 class ReconcileOnly(Declared):

@@ -27,6 +27,7 @@ from seamline_airflow.page import (
     overview,
     reports,
     rest,
+    sign_pages,
     tolerance_pages,
     work_pages,
 )
@@ -51,6 +52,7 @@ app.include_router(exports.files)
 app.include_router(work_pages.pages)
 app.include_router(tolerance_pages.pages)
 app.include_router(rest.api)
+app.include_router(sign_pages.acts)
 
 
 @app.middleware("http")
@@ -103,9 +105,9 @@ def page(
         return _run_page(visit, dag_id, run_id)
     if not sync:
         visible = [name for name in reports.syncs() if access.may_see(visit.user, name)]
-        return render(
-            "overview.html", visit, before=before, seen=overview.read(visible, before=before, now=datetime.now(UTC))
-        )
+        seen = overview.read(visible, before=before, now=datetime.now(UTC))
+        may = {name: sign_pages.rights(visit.user, name) for name in seen.unsigned}
+        return render("overview.html", visit, before=before, seen=seen, may=may)
     access.require(visit.user, sync)
     if business_date:
         return _date_page(visit, sync, business_date, run)
@@ -132,7 +134,8 @@ def style() -> Response:
 
 def _date_page(visit: Visit, sync: str, day: date, run: str) -> str:
     seen = date_report.of_date(sync, day, run)
-    return render("date.html", visit, seen=seen, is_trusted=acting.is_trusted(visit.user, sync))
+    may = sign_pages.rights(visit.user, sync) if seen.sign_offs else None
+    return render("date.html", visit, seen=seen, may=may, is_trusted=acting.is_trusted(visit.user, sync))
 
 
 def _run_page(visit: Visit, dag_id: str, run_id: str) -> str:

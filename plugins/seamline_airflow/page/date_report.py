@@ -14,6 +14,7 @@ from seamline.domain.cut_state import CutState
 from seamline.domain.differences import GroupDifference
 from seamline.domain.errors import Refused
 from seamline.domain.runs import FAILURE, Reconciliation, RunKind
+from seamline.domain.sign_off import SignOff
 from seamline.domain.tolerance import Absorbed
 from seamline.domain.verdict import ControlTotal
 from seamline.plan.model import SyncPlan
@@ -104,7 +105,8 @@ class Take:
 
 @dataclass(frozen=True, slots=True)
 class DateReport:
-    """`takes`: all of the date, the newest first; `shown`: those of the chosen run."""
+    """`takes`: all of the date, the newest first; `shown`: those of the chosen run; `sign_offs`: of each published
+    version, in each destination."""
 
     sync: str
     day: date
@@ -112,7 +114,14 @@ class DateReport:
     takes: tuple[CutState, ...]
     chosen: str
     shown: tuple[Take, ...]
+    sign_offs: tuple[SignOff, ...]
     caused: tuple[Reconciliation, ...]
+
+    def signs_of(self, state: CutState) -> list[SignOff]:
+        """Of a take that was published its own; of another one that of the version that readers see meanwhile."""
+        mine = [one for one in self.sign_offs if one.destination == state.destination]
+        own = [one for one in mine if one.run_id == state.run_id]
+        return own or [one for one in mine if one.version == one.in_force]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +148,7 @@ def of_date(sync: str, day: date, run: str) -> DateReport:
             takes=takes,
             chosen=chosen,
             shown=tuple(read.take(one, takes) for one in takes if one.run_id == chosen),
+            sign_offs=read.signatures.of_date(sync, day),
             caused=tuple(by_run(caused, declared)),
         )
 
@@ -170,7 +180,7 @@ def live_of(sync: str, run_id: str) -> tuple[Report, ...]:
 
 
 class _Reader:
-    """Store and breaks, open at the same time."""
+    """Store, breaks and signatures, open at the same time."""
 
     def __init__(self) -> None:
         self._ends = ExitStack()
@@ -180,6 +190,7 @@ class _Reader:
         self.breaks = self._ends.enter_context(parts.breaks())
         self.work = self._ends.enter_context(parts.work())
         self.tolerances = self._ends.enter_context(parts.tolerances())
+        self.signatures = self._ends.enter_context(parts.signatures())
         return self
 
     def __exit__(self, *_: object) -> None:

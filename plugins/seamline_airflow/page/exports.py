@@ -15,6 +15,7 @@ from seamline.domain.break_work import Work
 from seamline.domain.cut_state import CutState
 from seamline.domain.errors import Refused
 from seamline.domain.runs import Reconciliation
+from seamline.domain.sign_off import SignOff
 from seamline.domain.tolerance import Tolerance
 from seamline.report import documents, lines
 from seamline.report.blocks import Report
@@ -122,14 +123,26 @@ def _json(wanted: Exported) -> bytes:
     compared = wanted.compared
     with parts.audit() as log:
         head, entries = log.head(), log.verdict_entries([one.run_id for one in compared])
-    levels = reports.levels_of(wanted.sync)
     made = documents.to_json(
-        wanted.cuts, wanted.live, levels=levels, works=_works(wanted), tolerances=_tolerances(wanted.sync)
+        wanted.cuts,
+        wanted.live,
+        levels=reports.levels_of(wanted.sync),
+        works=_works(wanted),
+        tolerances=_tolerances(wanted.sync),
+        sign_offs=_sign_offs(wanted),
     )
     for one in made:
         entry = entries.get((one["run"], one["destination"], one["scope"]))
         one["log"] = documents.log_json(entry, head and (head.number, head.hash))
     return f"{json.dumps(made, indent=2, ensure_ascii=False)}\n".encode()
+
+
+def _sign_offs(wanted: Exported) -> Sequence[SignOff]:
+    days = [one.business_date for one in wanted.cuts]
+    with parts.signatures() as signatures:
+        if wanted.day:
+            return tuple(signatures.of_date(wanted.sync, wanted.day))
+        return tuple(signatures.kept([wanted.sync], since=min(days, default=date.max)))
 
 
 def _report(wanted: Exported) -> Report:
@@ -151,6 +164,7 @@ def _report(wanted: Exported) -> Report:
         levels=reports.levels_of(sync),
         works=_works(wanted),
         tolerances=_tolerances(sync),
+        sign_offs=_sign_offs(wanted),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from seamline.domain.calendar import day_of, last_ended, zone
 from seamline.domain.cut_state import CutState, Headline, of_live, worst_headline
 from seamline.domain.runs import Reconciliation, RunKind
+from seamline.domain.sign_off import SignOff, SignState
 from seamline.plan.model import NightlyPlan
 from seamline.platform.reconciliations import Detail
 from seamline.sync import headline
@@ -26,6 +27,18 @@ class Cell:
     """One business date of a sync: its newest take, in each destination. At least one."""
 
     states: tuple[CutState, ...]
+    sign_offs: tuple[SignOff, ...] = ()
+
+    @property
+    def signed(self) -> str:
+        """What is marked of its signatures; "" where nobody has signed anything yet."""
+        in_force = [one for one in self.sign_offs if one.version == one.in_force]
+        states = {one.state for one in in_force}
+        if states & {SignState.REOPENED, SignState.VOID}:
+            return "signature void" if SignState.VOID in states else "re-opened"
+        if any(one.waits and one.earlier for one in in_force):
+            return "restated"
+        return "signed" if states == {SignState.SIGNED} else ""
 
     @property
     def word(self) -> Headline:
@@ -90,6 +103,7 @@ class Overview:
     rows: tuple[Row, ...]
     questions: tuple[CutState, ...]
     awaited: tuple[Awaited, ...]
+    unsigned: Mapping[str, tuple[SignOff, ...]]
     now: datetime
 
     @property
@@ -100,21 +114,23 @@ class Overview:
 def read(syncs: Sequence[str], *, before: date | None, now: datetime) -> Overview:
     """Of these syncs. `before`: the dates before it; what stands beside them is as of now."""
     seen = look()
-    with parts.platform() as store:
+    with parts.platform() as store, parts.signatures() as signatures:
         found = [reports.report_of(store, sync, seen, dates=headline.DATES, detail=Detail.VERDICTS) for sync in syncs]
         older = {sync: store.cut_states(sync, DATES, before=before, detail=Detail.VERDICTS) for sync in syncs if before}
         expected = {sync: one for sync in syncs if (one := _expected(store, sync, now)) is not None}
-    cuts = {one.sync: older.get(one.sync, one.cuts) for one in found}
-    dates = _dates(cuts.values(), [] if before else [day for day, _ in expected.values()])
+        cuts = {one.sync: older.get(one.sync, one.cuts) for one in found}
+        dates = _dates(cuts.values(), [] if before else [day for day, _ in expected.values()])
+        signs = signatures.kept(syncs, since=min(dates, default=date.max))
     return Overview(
         dates=dates,
-        rows=tuple(Row(one, _cells(cuts[one.sync], dates)) for one in found),
+        rows=tuple(Row(one, _cells(cuts[one.sync], dates, signs)) for one in found),
         questions=_questions(found),
         awaited=tuple(
             awaited
             for one in found
             if one.sync in expected and (awaited := _awaited(one, *expected[one.sync], now)) is not None
         ),
+        unsigned=_unsigned(signs),
         now=now,
     )
 
@@ -124,11 +140,25 @@ def _dates(cuts: Iterable[Sequence[CutState]], expected: Iterable[date]) -> tupl
     return tuple(sorted(known, reverse=True)[:DATES])
 
 
-def _cells(states: Sequence[CutState], dates: Sequence[date]) -> tuple[Cell | None, ...]:
+def _unsigned(signs: Iterable[SignOff]) -> dict[str, tuple[SignOff, ...]]:
+    """By sync what waits for a signature, the oldest date first."""
+    found: dict[str, tuple[SignOff, ...]] = {}
+    for one in sorted((one for one in signs if one.waits), key=lambda one: (one.business_date, one.destination)):
+        found[one.sync] = (*found.get(one.sync, ()), one)
+    return found
+
+
+def _cells(states: Sequence[CutState], dates: Sequence[date], signs: Sequence[SignOff]) -> tuple[Cell | None, ...]:
     of_dates: dict[date, list[CutState]] = {}
     for one in states:
         of_dates.setdefault(one.business_date, []).append(one)
-    return tuple(Cell(tuple(of_dates[day])) if day in of_dates else None for day in dates)
+    signs_of: dict[tuple[str, date], tuple[SignOff, ...]] = {}
+    for sign in signs:
+        signs_of[sign.sync, sign.business_date] = (*signs_of.get((sign.sync, sign.business_date), ()), sign)
+    return tuple(
+        Cell(tuple(mine), signs_of.get((mine[0].sync, day), ())) if (mine := of_dates.get(day)) else None
+        for day in dates
+    )
 
 
 def _questions(found: Iterable[SyncReport]) -> tuple[CutState, ...]:

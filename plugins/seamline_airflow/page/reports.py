@@ -14,6 +14,7 @@ from seamline.domain.cut_state import CutState, newest_of_live
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation, RunKind
 from seamline.domain.separate import COMPARED_ONLY
+from seamline.domain.sign_off import ReasonRequired
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.kinds.found import sink_kind
 from seamline.platform.reconciliations import Detail
@@ -21,6 +22,7 @@ from seamline.spec.load import (
     declared_approvers,
     declared_destinations,
     declared_kinds,
+    declared_reason_required,
     declared_work,
     onboarded_destinations,
     only_compares,
@@ -95,6 +97,11 @@ def approvers_of(sync: str) -> tuple[str, ...]:
 def work_rules(sync: str) -> WorkRules:
     """How its declaration has people work on breaks."""
     return declared_work(settings.load().declarations, sync)
+
+
+def reason_required(sync: str) -> ReasonRequired:
+    """When its declaration wants a reason with a signature."""
+    return declared_reason_required(settings.load().declarations, sync)
 
 
 def read_sync(sync: str, *, dates: int = headline.DATES, detail: Detail = Detail.WHOLE) -> SyncReport:

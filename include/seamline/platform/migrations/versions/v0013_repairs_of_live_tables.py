@@ -3,7 +3,7 @@
 from alembic import op
 
 revision = "v0013"
-down_revision = "v0011"
+down_revision = "v0012"
 
 RUNS = """
 alter table seamline.run

@@ -1,0 +1,197 @@
+"""The sign-off of a published cut: the system prepares it, a person signs it, another one may re-open it.
+
+It stands beside the decision of the gate, which is about publishing what is not clean. A signature is about one take:
+it names the version and the hash of the verdict that the person has seen. Another verdict of the take makes it void; a
+newer version of the date waits for a signature of its own.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, tzinfo
+from enum import StrEnum
+
+from seamline.domain.calendar import moment_in_words
+from seamline.domain.errors import Refused
+from seamline.domain.verdict import Verdict
+
+REASON_MAX = 2_000
+
+
+class SignAct(StrEnum):
+    SIGNED = "signed"
+    REOPENED = "reopened"
+
+
+class SignState(StrEnum):
+    PREPARED = "prepared"  # published, and nobody has signed
+    SIGNED = "signed"
+    REOPENED = "re-opened"
+    VOID = "void"  # signed, and the verdict of this take is another one since
+    RESTATED = "restated"  # a newer version of the date is in force
+
+
+class ReasonRequired(StrEnum):
+    """When a signature needs a reason. A re-opening needs one always."""
+
+    ALWAYS = "always"
+    BREAKS = "breaks"  # where the take is not clean
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """One act of a person on one version. `number` counts from 1 in a take; `verdict_hash`: of what was signed, or of
+    what stood there when it was re-opened; `verdict`: the same in a word, as it was published."""
+
+    act: SignAct
+    number: int
+    version: int
+    who: str
+    reason: str
+    verdict: Verdict
+    verdict_hash: str
+    at: datetime
+
+    def in_words(self, zone: tzinfo = UTC) -> str:
+        done = "re-opened" if self.act is SignAct.REOPENED else "signed"
+        return f"{done} by {self.who} at {moment_in_words(self.at, zone)}{f': {self.reason}' if self.reason else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class SignOrder:
+    """A signature that a person wants to give. `verdict_hash`: of the verdict that the person has seen."""
+
+    who: str
+    reason: str
+    verdict_hash: str
+    reason_required: ReasonRequired = ReasonRequired.BREAKS
+
+
+@dataclass(frozen=True, slots=True)
+class SignOff:
+    """Of one version of a business date in one destination.
+
+    `in_force`: the version that readers see. `verdict_hash`: of the verdict as the log of acts has it now. `preparer`:
+    who asked for the run, or the scheduler. `acts`: on this version, the oldest first. `earlier`: the newest signature
+    of an earlier version that nobody has re-opened. `is_kept`: the cut has not expired.
+    """
+
+    sync: str
+    destination: str
+    business_date: date
+    version: int
+    in_force: int
+    run_id: str
+    verdict: Verdict
+    partial: bool
+    verdict_hash: str
+    preparer: str
+    prepared_at: datetime
+    acts: tuple[Signature, ...] = ()
+    earlier: Signature | None = None
+    is_kept: bool = True
+
+    @property
+    def state(self) -> SignState:
+        if self.version < self.in_force:
+            return SignState.RESTATED
+        if not self.acts:
+            return SignState.PREPARED
+        newest = self.acts[-1]
+        if newest.act is SignAct.REOPENED:
+            return SignState.REOPENED
+        return SignState.SIGNED if newest.verdict_hash == self.verdict_hash else SignState.VOID
+
+    @property
+    def signature(self) -> Signature | None:
+        """The one that stands for this take as it is, also where a newer version has restated it."""
+        newest = self.acts[-1] if self.acts else None
+        is_standing = newest and newest.act is SignAct.SIGNED and newest.verdict_hash == self.verdict_hash
+        return newest if is_standing else None
+
+    @property
+    def waits(self) -> bool:
+        """Whether a person has to sign."""
+        return self.is_kept and self.state in (SignState.PREPARED, SignState.REOPENED, SignState.VOID)
+
+    @property
+    def is_clean(self) -> bool:
+        """The worst of all that was found is MATCH: checks count in the verdict of a cut, and no table is left out."""
+        return self.verdict is Verdict.MATCH and not self.partial
+
+    def needs_reason(self, required: ReasonRequired) -> bool:
+        return not self.is_clean or required is ReasonRequired.ALWAYS
+
+    @property
+    def goes_by_bulk(self) -> bool:
+        """A date that somebody has re-opened, or that was signed as something else, is looked at by itself."""
+        return self.is_clean and self.state is SignState.PREPARED and self.earlier is None
+
+    def in_words(self, zone: tzinfo = UTC) -> str:
+        prepared = f"prepared by {self.preparer} at {moment_in_words(self.prepared_at, zone)}"
+        match self.state:
+            case SignState.PREPARED if self.earlier is not None:
+                before = f"version {self.earlier.version} {self.earlier.in_words(zone)}"
+                return f"{before}; restated by version {self.version}, {prepared}, which waits for a signature"
+            case SignState.PREPARED:
+                return f"{prepared}, waits for a signature"
+            case SignState.SIGNED:
+                return self.acts[-1].in_words(zone)
+            case SignState.REOPENED:
+                return f"{self.acts[-1].in_words(zone)}; waits for a signature"
+            case SignState.VOID:
+                return f"{self.acts[-1].in_words(zone)}; its verdict is another one since, so it waits for a signature"
+            case SignState.RESTATED:
+                standing = self.signature.in_words(zone) if self.signature else "not signed"
+                return f"{standing}; restated by version {self.in_force}"
+
+    # ---- what is not possible ----------------------------------------------------------------------------------------
+
+    def check_signing(self, order: SignOrder) -> None:
+        """Refused, with what to do: it is no longer what the person has seen, or this person may not, or a reason is
+        missing."""
+        if not self.is_kept:
+            raise Refused(f"the cut of {self.business_date} has expired", hint="nothing is left there to sign for")
+        if self.state is SignState.RESTATED:
+            raise Refused(
+                f"version {self.version} is restated by version {self.in_force}", hint="look at the newest version"
+            )
+        if self.state is SignState.SIGNED:
+            raise Refused(f"version {self.version} is {self.acts[-1].in_words()}", hint="re-open it first")
+        if order.verdict_hash != self.verdict_hash:
+            raise Refused(
+                "the verdict is another one than the one that you have seen", hint="load the report again and read it"
+            )
+        if order.who == self.preparer:
+            raise Refused(f"{order.who} asked for this run", hint="another person signs")
+        if self.state is SignState.REOPENED and self.acts[-1].who == order.who:
+            raise Refused(f"{order.who} has re-opened it", hint="another person signs it again")
+        if self.needs_reason(order.reason_required) and not order.reason:
+            why = "it is not clean" if not self.is_clean else "the sync's `reconcile.sign` says so"
+            raise Refused(f"a signature for {self.business_date} needs a reason: {why}", hint="write it into the form")
+
+    def check_bulk(self) -> None:
+        """Refused: it is not clean, or it has a history that a person has to look at."""
+        if not self.goes_by_bulk:
+            about = f"{self.business_date} in {self.destination}"
+            what = f"is not clean ({self.verdict})" if not self.is_clean else self.in_words()
+            raise Refused(f"{about} {what}", hint="sign it by itself, in its report")
+
+    def check_reopening(self, *, who: str, reason: str) -> None:
+        """Refused: nothing to re-open, or the same person, or no reason."""
+        if self.state is not SignState.SIGNED:
+            raise Refused(f"{self.business_date} is not signed: {self.in_words()}", hint="there is nothing to re-open")
+        if self.acts[-1].who == who:
+            raise Refused(f"{who} has signed it", hint="another person re-opens it")
+        if not reason:
+            raise Refused("a re-opening needs a reason", hint="write it into the form")
+
+
+def signed_of(found: Iterable[SignOff], run_id: str, destination: str) -> Signature | None:
+    """The signature that locks this take: until somebody re-opens it no other act on it is taken. None: it is open."""
+    taken = (one for one in found if (one.run_id, one.destination) == (run_id, destination))
+    return next((one.signature for one in taken if one.signature), None)
+
+
+def by_take(found: Sequence[SignOff]) -> dict[tuple[str, str], SignOff]:
+    """By run and destination."""
+    return {(one.run_id, one.destination): one for one in found}

@@ -1,0 +1,264 @@
+"""PlatformSignatures: signatures under published cuts, each stored with its entry in the log of acts.
+
+Every method is one short transaction and may be repeated with the same arguments: what a person has signed is not
+signed again by the same order.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any
+
+from psycopg.rows import dict_row
+
+from seamline.domain import audit
+from seamline.domain.audit import FROM_PAGE, Act, Kind, Subject
+from seamline.domain.errors import Refused
+from seamline.domain.runs import Scope
+from seamline.domain.sign_off import SignAct, Signature, SignOff, SignOrder, SignState
+from seamline.domain.verdict import Verdict
+from seamline.platform import audit as log
+from seamline.platform import reconciliations
+from seamline.platform.database import Database, Session
+
+KIND_OF = {SignAct.SIGNED: Kind.SIGNED, SignAct.REOPENED: Kind.REOPENED}
+
+# Cuts that are kept, and what was signed of others: a signature outlives its cut.
+_TAKES = """
+with take as (
+    select sync, destination, business_date, version, run_id, verdict, partial, saved_at, true as is_kept from cut
+    where sync = any(%(syncs)s) and (%(day)s::date is null or business_date = %(day)s)
+    union all (
+        select distinct on (sync, destination, business_date, version)
+            sync, destination, business_date, version, run_id, verdict, false, at, false from sign_off
+        where sync = any(%(syncs)s) and business_date >= coalesce(%(day)s::date, %(since)s)
+            and (%(day)s::date is null or business_date = %(day)s) and not exists (
+                select from cut where (cut.sync, cut.destination, cut.business_date, cut.version)
+                = (sign_off.sync, sign_off.destination, sign_off.business_date, sign_off.version)
+            )
+        order by sync, destination, business_date, version, number desc
+    )
+)
+select take.*, max(version) over (partition by sync, destination, business_date) as in_force,
+    coalesce((select nullif(person(result->>'asked_by'), '')
+        from run where run.run_id = take.run_id), %(scheduler)s) as preparer,
+    coalesce((select document::json->>'hash' from audit_entry entry where entry.run_id = take.run_id
+        and entry.destination = take.destination and entry.scope = 'cut' and entry.kind = any(%(kinds)s)
+        order by number desc limit 1), '') as verdict_hash
+from take order by sync, business_date desc, destination, version desc
+"""
+_ACTS = """
+select * from sign_off where sync = any(%(syncs)s) and business_date = any(%(days)s) order by version, run_id, number
+"""
+_ADD = """
+insert into sign_off (run_id, destination, sync, business_date, version, act, who, reason, verdict, verdict_hash)
+values (%(run_id)s, %(destination)s, %(sync)s, %(business_date)s, %(version)s, %(act)s, %(who)s, %(reason)s,
+    %(verdict)s, %(verdict_hash)s)
+returning *
+"""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Take:
+    """Which published cut an act is about."""
+
+    sync: str
+    destination: str
+    business_date: date
+    version: int
+
+    def __str__(self) -> str:
+        return f"version {self.version} of {self.business_date} of {self.sync} in {self.destination}"
+
+
+class PlatformSignatures:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def close(self) -> None:
+        self._database.close()
+
+    def of_date(self, sync: str, day: date) -> tuple[SignOff, ...]:
+        """Of every version of the date, in each destination; the newest version first."""
+        return self._database.transact(lambda session: read(session, [sync], day=day))
+
+    def kept(self, syncs: Sequence[str], *, since: date = date.max) -> tuple[SignOff, ...]:
+        """Of every cut of these syncs that is kept, and of what was signed of business dates from `since` on though its
+        cut has expired; the newest date first."""
+        return self._database.transact(lambda session: read(session, list(syncs), since=since))
+
+    def sign(self, take: Take, order: SignOrder) -> None:
+        """Refused: `SignOff.check_signing` says when; and where the stored verdict is not what the log of acts has."""
+        self._database.transact(lambda session: _sign(session, take, order))
+
+    def sign_clean(self, takes: Mapping[Take, str], order: SignOrder) -> None:
+        """Sign all of these in one transaction, each with its own entry. `takes`: by the hash of the verdict that the
+        person has seen; that of `order` does not count. Refused, all of them: one of them is not clean."""
+
+        def work(session: Session) -> None:
+            # The log of acts makes other writers wait from its first entry on, so that all are checked before.
+            found = {take: _locked(session, take) for take in sorted(takes)}
+            wanted = {take: replace(order, verdict_hash=seen) for take, seen in takes.items()}
+            todo = {take: one for take, one in found.items() if not _is_repeat(one, wanted[take])}
+            for take, one in todo.items():
+                one.check_bulk()
+                one.check_signing(wanted[take])
+                _verified(session, one)
+            for take, one in todo.items():
+                _add(session, one, SignAct.SIGNED, wanted[take].who, wanted[take].reason)
+
+        self._database.transact(work)
+
+    def reopen(self, take: Take, *, who: str, reason: str) -> None:
+        """Refused: `SignOff.check_reopening` says when."""
+
+        def work(session: Session) -> None:
+            found = _locked(session, take)
+            newest = found.acts[-1] if found.acts else None
+            if newest and (newest.act, newest.who, newest.reason) == (SignAct.REOPENED, who, reason):
+                return
+            found.check_reopening(who=who, reason=reason)
+            _add(session, found, SignAct.REOPENED, who, reason)
+
+        self._database.transact(work)
+
+
+def read(
+    session: Session, syncs: Sequence[str], *, day: date | None = None, since: date = date.max
+) -> tuple[SignOff, ...]:
+    """As the methods above say, inside of a transaction."""
+    cursor = session.cursor(row_factory=dict_row)
+    arguments = {
+        "syncs": list(syncs),
+        "day": day,
+        "since": since,
+        "scheduler": audit.SCHEDULER,
+        "kinds": [kind.value for kind in audit.ABOUT_VERDICTS],
+    }
+    takes = cursor.execute(_TAKES, arguments).fetchall()
+    days = list({row["business_date"] for row in takes})
+    acts = [(_date_of(row), row) for row in cursor.execute(_ACTS, {"syncs": list(syncs), "days": days})]
+    of_dates: dict[tuple[Any, ...], list[Signature]] = {}
+    for place, row in acts:
+        of_dates.setdefault(place, []).append(_signature_of(row))
+    return tuple(_sign_off(row, of_dates.get(_date_of(row), [])) for row in takes)
+
+
+def _date_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return row["sync"], row["destination"], row["business_date"]
+
+
+def _sign_off(row: Mapping[str, Any], acts: Sequence[Signature]) -> SignOff:
+    """`acts`: of all versions of the date, by version and number."""
+    version = row["version"]
+    newest = {one.version: one for one in acts if one.version < version}
+    standing = [one for one in newest.values() if one.act is SignAct.SIGNED]
+    return SignOff(
+        sync=row["sync"],
+        destination=row["destination"],
+        business_date=row["business_date"],
+        version=version,
+        in_force=row["in_force"],
+        run_id=row["run_id"],
+        verdict=Verdict(row["verdict"]),
+        partial=row["partial"],
+        verdict_hash=row["verdict_hash"],
+        preparer=row["preparer"],
+        prepared_at=row["saved_at"],
+        acts=tuple(one for one in acts if one.version == version),
+        earlier=standing[-1] if standing else None,
+        is_kept=row["is_kept"],
+    )
+
+
+def _signature_of(row: Mapping[str, Any]) -> Signature:
+    return Signature(
+        act=SignAct(row["act"]),
+        number=row["number"],
+        version=row["version"],
+        who=row["who"],
+        reason=row["reason"],
+        verdict=Verdict(row["verdict"]),
+        verdict_hash=row["verdict_hash"],
+        at=row["at"],
+    )
+
+
+def document_of(row: Mapping[str, Any]) -> dict[str, object]:
+    """What the entry of a stored act says beside its subject and its person."""
+    return {key: row[key] for key in ("at", "number", "reason", "verdict", "verdict_hash", "version")}
+
+
+# ---- acts ----------------------------------------------------------------------------------------------------------
+
+
+def _sign(session: Session, take: Take, order: SignOrder) -> None:
+    found = _locked(session, take)
+    if _is_repeat(found, order):
+        return
+    found.check_signing(order)
+    _verified(session, found)
+    _add(session, found, SignAct.SIGNED, order.who, order.reason)
+
+
+def _is_repeat(found: SignOff, order: SignOrder) -> bool:
+    standing = found.acts[-1] if found.state is SignState.SIGNED else None
+    if standing is None:
+        return False
+    done = (standing.who, standing.reason, standing.verdict_hash)
+    return done == (order.who, order.reason, order.verdict_hash)
+
+
+def _locked(session: Session, take: Take) -> SignOff:
+    """Nobody else signs or re-opens it, or compares it again, before this transaction ends."""
+    row = session.execute(
+        "select run_id from cut where sync = %s and destination = %s and business_date = %s and version = %s"
+        " for update",
+        (take.sync, take.destination, take.business_date, take.version),
+    ).fetchone()
+    if row is None:
+        raise Refused(f"{take} is not published, or has expired", hint="load the page of this date again")
+    session.execute(
+        "select from reconciliation where run_id = %s and destination = %s and scope = 'cut' for update",
+        (row[0], take.destination),
+    )
+    found = read(session, [take.sync], day=take.business_date)
+    return next(one for one in found if (one.destination, one.version) == (take.destination, take.version))
+
+
+def _verified(session: Session, found: SignOff) -> None:
+    """Nobody signs for a verdict that was changed behind the log of acts."""
+    stored = reconciliations.read(
+        session, "run_id = %s and destination = %s and scope = 'cut'", (found.run_id, found.destination)
+    )
+    if [audit.verdict_hash(one) for one in stored] != [found.verdict_hash]:
+        raise Refused(
+            f"the stored verdict of {found.business_date} in {found.destination} is not the one that the log of acts"
+            " has",
+            hint=f"`./seamline audit verify --sync {found.sync}` names what was changed",
+        )
+
+
+def _add(session: Session, found: SignOff, act: SignAct, who: str, reason: str) -> None:
+    row = (
+        session.cursor(row_factory=dict_row)
+        .execute(
+            _ADD,
+            {
+                "run_id": found.run_id,
+                "destination": found.destination,
+                "sync": found.sync,
+                "business_date": found.business_date,
+                "version": found.version,
+                "act": act.value,
+                "who": who,
+                "reason": reason,
+                "verdict": found.verdict.value,
+                "verdict_hash": found.verdict_hash,
+            },
+        )
+        .fetchone()
+    )
+    assert row is not None
+    subject = Subject(found.sync, found.destination, found.business_date, found.run_id, Scope.CUT.value)
+    log.append(session, Act(KIND_OF[act], subject, document_of(row), who, FROM_PAGE))

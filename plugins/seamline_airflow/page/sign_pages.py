@@ -1,0 +1,133 @@
+"""Signatures under published cuts: forms of the report of a date and of the overview send them here, and the person is
+led back to the page that shows what has become of it."""
+
+from dataclasses import dataclass
+from datetime import date
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Depends, Form, HTTPException
+from fastapi.responses import HTMLResponse, Response
+
+from seamline.domain.errors import ConfigError, Refused
+from seamline.domain.sign_off import REASON_MAX, ReasonRequired, SignOrder
+from seamline.platform.signatures import Take
+from seamline_airflow import parts
+from seamline_airflow.operators.gate import one_line, person_of
+from seamline_airflow.page import acting, reports
+from seamline_airflow.page.rendering import Visit, render, visit_of
+from seamline_airflow.page.selection import NAME
+
+# As many dates as one form of the overview may sign.
+TOGETHER_MAX = 500
+_HASH = r"^[0-9a-f]{64}$"
+# What a box of the overview says: date, version, hash, and the destination, which may hold anything.
+_BOX = r"^\d{4}-\d{2}-\d{2} \d{1,9} [0-9a-f]{64} [^\x00]{1,128}$"
+
+acts = APIRouter()
+
+SyncName = Annotated[str, Form(pattern=NAME)]
+Destination = Annotated[str, Form(min_length=1, max_length=128, pattern=r"^[^\x00]*$")]
+Version = Annotated[int, Form(ge=1, le=999_999_999)]
+Reason = Annotated[str, Form(max_length=REASON_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What a person may do about the signatures of a sync. `me`: as signatures name the person; `why_not`: why nobody
+    signs for it now, "" where that is not so."""
+
+    me: str
+    sign: bool
+    reopen: bool
+    reason_required: ReasonRequired
+    why_not: str = ""
+
+
+def rights(user: Any, sync: str) -> Rights:
+    me, reopen, required = _name_of(user), acting.may_work(user, sync), reports.reason_required(sync)
+    try:
+        return Rights(me, sign=acting.may_sign(user, sync), reopen=reopen, reason_required=required)
+    except ConfigError as exc:
+        return Rights(me, sign=False, reopen=reopen, reason_required=required, why_not=exc.message)
+
+
+@acts.post("/sign", response_class=HTMLResponse, response_model=None)
+def sign(
+    visit: Annotated[Visit, Depends(visit_of)],
+    user: acting.Signer,
+    sync: SyncName,
+    business_date: Annotated[date, Form()],
+    destination: Destination,
+    version: Version,
+    verdict_hash: Annotated[str, Form(pattern=_HASH)],
+    reason: Reason = "",
+) -> Response:
+    """One version, as the person has seen it."""
+    order = SignOrder(_name_of(user), one_line(reason), verdict_hash, reports.reason_required(sync))
+    try:
+        with parts.signatures() as signatures:
+            signatures.sign(Take(sync, destination, business_date, version), order)
+    except Refused as refused:
+        return _refused(visit, refused, _report(sync, business_date))
+    return acting.done(_report(sync, business_date))
+
+
+@acts.post("/sign_clean", response_class=HTMLResponse, response_model=None)
+def sign_clean(
+    visit: Annotated[Visit, Depends(visit_of)],
+    user: acting.Signer,
+    sync: SyncName,
+    take: Annotated[list[Annotated[str, Form(pattern=_BOX)]], Form(min_length=1, max_length=TOGETHER_MAX)],
+    reason: Reason = "",
+) -> Response:
+    """Clean dates together: all that were chosen, or none of them."""
+    chosen = dict(_chosen(sync, box) for box in take)
+    order = SignOrder(_name_of(user), one_line(reason), "", reports.reason_required(sync))
+    try:
+        with parts.signatures() as signatures:
+            signatures.sign_clean(chosen, order)
+    except Refused as refused:
+        return _refused(visit, refused, "page")
+    return acting.done("page")
+
+
+@acts.post("/reopen", response_class=HTMLResponse, response_model=None)
+def reopen(
+    visit: Annotated[Visit, Depends(visit_of)],
+    user: acting.Worker,
+    sync: SyncName,
+    business_date: Annotated[date, Form()],
+    destination: Destination,
+    version: Version,
+    reason: Reason = "",
+) -> Response:
+    """Whoever works on the sync may: a date that is open again lets nothing through, and waits."""
+    try:
+        with parts.signatures() as signatures:
+            take = Take(sync, destination, business_date, version)
+            signatures.reopen(take, who=_name_of(user), reason=one_line(reason))
+    except Refused as refused:
+        return _refused(visit, refused, _report(sync, business_date))
+    return acting.done(_report(sync, business_date))
+
+
+def _name_of(user: Any) -> str:
+    return person_of(acting.name_of(user))
+
+
+def _chosen(sync: str, box: str) -> tuple[Take, str]:
+    day, version, seen, destination = box.split(" ", 3)
+    try:
+        return Take(sync, destination, date.fromisoformat(day), int(version)), seen
+    except ValueError:
+        raise HTTPException(status_code=422, detail=f"{day} is no business date") from None
+
+
+def _report(sync: str, day: date) -> str:
+    return f"page?{urlencode({'sync': sync, 'business_date': day.isoformat()})}"
+
+
+def _refused(visit: Visit, refused: Refused, here: str) -> HTMLResponse:
+    """What is not possible, and the way back; nothing has changed."""
+    return HTMLResponse(render("refused.html", visit, said=refused.message, hint=refused.hint, here=here), 409)

@@ -1,0 +1,261 @@
+"""Signatures on the page, from the form to the log of acts, on a real platform database."""
+
+import html
+import io
+import re
+import zipfile
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.api_fastapi import app as airflow_app
+from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+from fastapi import Request
+from fastapi.testclient import TestClient
+
+from seamline.cli.main import main
+from seamline.domain.sign_off import ReasonRequired
+from seamline.domain.verdict import Verdict
+from seamline.platform import migrate
+from seamline.platform.audit import entries
+from seamline.platform.database import CONNECTION_ID, Database
+from seamline.platform.store import PlatformStore
+from seamline_airflow.page import access, acting, reports
+from seamline_airflow.page.app import app
+from tests.conftest import RunningStack
+from tests.dags.test_page import HOSTILE
+from tests.integration.known import known_by_id
+from tests.integration.platform_database import Server, database_of_its_own
+from tests.integration.test_signatures import DAY, faults, publish
+
+ROLES = {"viewer": "viewer", "operator": "op", "approver": "op", "second": "op"}
+PEOPLE = {name: SimpleAuthManagerUser(username=name, role=role) for name, role in ROLES.items()}
+DATE = f"/page?sync=settlement&business_date={DAY}"
+
+
+@pytest.fixture(scope="module")
+def template() -> Iterator[tuple[Server, Server]]:
+    with database_of_its_own("page_signing_test_migrated") as migrated:
+        migrate.upgrade(migrated.open)
+        yield migrated, Server("page_signing_test")
+
+
+@pytest.fixture
+def server(template: tuple[Server, Server], stack: RunningStack) -> Iterator[Server]:
+    """Its own for each test, found by its connection id: nothing can empty what was signed."""
+    migrated, server = template
+    server.admin(f"drop database if exists {server.name} with (force)")
+    server.admin(f"create database {server.name} template {migrated.name}")
+    with known_by_id(replace(stack.connection("postgres_root"), database=server.name), CONNECTION_ID, "postgres"):
+        yield server
+    server.admin(f"drop database if exists {server.name} with (force)")
+
+
+@pytest.fixture
+def store(server: Server) -> Iterator[PlatformStore]:
+    with closing(PlatformStore(Database(server.open))) as store:
+        yield store
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch, airflow_database: Path) -> Iterator[TestClient]:
+    """`X-Person` says who has signed in."""
+    airflow_app.create_auth_manager()
+    monkeypatch.setattr(reports, "approvers_of", lambda _: ("approver", "second"))
+
+    def person(request: Request) -> Any:
+        return PEOPLE[request.headers["x-person"]]
+
+    app.dependency_overrides[access.get_user] = person
+    yield TestClient(app, follow_redirects=False)
+    app.dependency_overrides.clear()
+
+
+def seen(page: TestClient, who: str, path: str = DATE) -> str:
+    answer = page.get(path, headers={"X-Person": who})
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+def forms(text: str, action: str) -> list[dict[str, str | list[str]]]:
+    """What each form for this act would send, as it stands there."""
+    found: list[dict[str, str | list[str]]] = []
+    for form in re.findall(rf'<form method="post" action="{action}".*?</form>', text, re.DOTALL):
+        fields: dict[str, str | list[str]] = {}
+        for field in re.findall(r"<input ([^>]*)>", form):
+            name, value = re.search(r'name="(\w+)"', field), re.search(r'value="([^"]*)"', field)
+            assert name
+            given = html.unescape(value.group(1)) if value else ""
+            before = fields.get(name.group(1), [])
+            fields[name.group(1)] = [*before, given] if 'type="checkbox"' in field else given
+        found.append(fields)
+    return found
+
+
+def send(page: TestClient, who: str, act: str, form: dict[str, Any], **changed: Any) -> tuple[int, str]:
+    headers = {"X-Person": who, "Sec-Fetch-Site": "same-origin"}
+    answer = page.post(f"/{act}", data={**form, **changed}, headers=headers)
+    return answer.status_code, answer.headers.get("location", "") or answer.text
+
+
+def log(server: Server) -> list[tuple[str, str, str]]:
+    with server.open() as session, session.transaction():
+        return [(one.kind, one.who, one.origin) for one in entries(session, "kind in ('signed', 'reopened')", ())]
+
+
+def test_a_date_is_prepared_signed_re_opened_by_another_person_and_signed_again(
+    page: TestClient, store: PlatformStore, server: Server
+) -> None:
+    publish(store, verdict=Verdict.BREAK)
+    assert "prepared by scheduler at" in seen(page, "approver") and "waits for a signature" in seen(page, "approver")
+    (form,) = forms(seen(page, "approver"), "sign")
+    assert send(page, "approver", "sign", form)[0] == 409  # without a reason
+    assert send(page, "approver", "sign", form, reason="two rows, known") == (303, DATE.removeprefix("/"))
+    text = seen(page, "second")
+    assert "signed by approver at" in text and "two rows, known" in text and not forms(text, "sign")
+    # Who has signed does not re-open, and has no form for it.
+    assert not forms(seen(page, "approver"), "reopen")
+    (again,) = forms(text, "reopen")
+    token = acting.token_of(PEOPLE["approver"])
+    status, text = send(page, "approver", "reopen", again, token=token, reason="x")
+    assert status == 409 and "approver has signed it" in text
+    assert send(page, "second", "reopen", again)[0] == 409
+    assert send(page, "second", "reopen", again, reason="a payment came late")[0] == 303
+    assert "re-opened by second at" in seen(page, "approver")
+    assert "You have re-opened it" in seen(page, "second") and not forms(seen(page, "second"), "sign")
+    (form,) = forms(seen(page, "approver"), "sign")
+    assert send(page, "approver", "sign", form, reason="corrected")[0] == 303
+    who = [("signed", "approver", "page"), ("reopened", "second", "page"), ("signed", "approver", "page")]
+    assert (log(server), faults(server)) == (who, [])
+
+
+def test_viewers_operators_and_who_asked_for_the_run_do_not_sign(
+    page: TestClient, store: PlatformStore, server: Server
+) -> None:
+    publish(store, by="second")
+    (form,) = forms(seen(page, "approver"), "sign")
+    for who in ("viewer", "operator", "second"):
+        assert not forms(seen(page, who), "sign")
+        assert not forms(seen(page, who, "/page"), "sign_clean")
+    for who, answer in (("viewer", 403), ("operator", 403), ("second", 409)):
+        own = acting.token_of(PEOPLE[who])
+        assert send(page, who, "sign", form, token=own)[0] == answer, who
+    assert "second asked for this run" in send(page, "second", "sign", form, token=own)[1]
+    # The form of somebody else, and none at all.
+    assert send(page, "second", "sign", form)[0] == 403
+    assert send(page, "approver", "sign", form, token="")[0] == 403
+    assert send(page, "viewer", "reopen", form, token=acting.token_of(PEOPLE["viewer"]))[0] == 403
+    assert log(server) == []
+
+
+def test_a_form_that_is_older_than_the_verdict_signs_nothing(
+    page: TestClient, store: PlatformStore, server: Server
+) -> None:
+    publish(store)
+    (form,) = forms(seen(page, "approver"), "sign")
+    assert send(page, "approver", "sign", form, verdict_hash="0" * 64)[0] == 409
+    for field, value in (
+        ("version", "0"),
+        ("version", "x"),
+        ("verdict_hash", "x"),
+        ("business_date", "x"),
+        ("destination", ""),
+    ):
+        assert send(page, "approver", "sign", form, **{field: value})[0] == 422, field
+    publish(store, "r2", version=2)
+    status, text = send(page, "approver", "sign", form)
+    assert status == 409 and "restated by version 2" in text
+    assert log(server) == []
+
+
+def test_clean_dates_are_signed_together_and_one_that_is_not_clean_never_with_them(
+    page: TestClient, store: PlatformStore, server: Server
+) -> None:
+    days = [date(2026, 3, day) for day in (1, 2, 3)]
+    for number, day in enumerate(days):
+        publish(store, f"r{number}", business_date=day)
+    broken = publish(store, "r9", Verdict.BREAK, business_date=date(2026, 3, 4))
+    (form,) = forms(seen(page, "approver", "/page"), "sign_clean")
+    takes = form["take"]
+    assert isinstance(takes, list) and [take[:10] for take in takes] == [str(day) for day in days]
+    (other,) = forms(seen(page, "approver", f"/page?sync=settlement&business_date={broken.business_date}"), "sign")
+    slipped = f"{broken.business_date} 1 {other['verdict_hash']} warehouse"
+    status, text = send(page, "approver", "sign_clean", form, take=[*takes, slipped])
+    assert status == 409 and "is not clean (BREAK)" in text and log(server) == []
+    for wrong in ("", "2026-03-01", f"2026-99-99 1 {'0' * 64} warehouse"):
+        assert send(page, "approver", "sign_clean", form, take=[wrong])[0] == 422
+    assert send(page, "approver", "sign_clean", form, take=takes[:2]) == (303, "page")
+    assert log(server) == [("signed", "approver", "page")] * 2
+    text = seen(page, "approver", "/page")
+    assert text.count("✓ signed</small>") == 2
+    (left,) = forms(text, "sign_clean")
+    assert left["take"] == takes[2:] and "2026-03-04" in text.partition("<h2>Verdicts that are awaited")[0]
+    assert faults(server) == []
+
+
+def test_a_reason_is_wanted_for_clean_dates_too_where_the_declaration_says_so(
+    page: TestClient, store: PlatformStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(store)
+    monkeypatch.setattr(reports, "reason_required", lambda _: ReasonRequired.ALWAYS)
+    text = seen(page, "approver")
+    assert 'name="reason" size="50" maxlength="2000" required' in text
+    (form,) = forms(text, "sign")
+    assert send(page, "approver", "sign", form)[0] == 409
+    assert send(page, "approver", "sign", form, reason="checked")[0] == 303
+
+
+def test_a_newer_version_restates_a_signed_one_and_waits_by_itself(page: TestClient, store: PlatformStore) -> None:
+    publish(store)
+    (form,) = forms(seen(page, "approver"), "sign")
+    send(page, "approver", "sign", form)
+    publish(store, "r2", version=2)
+    assert "version 1 signed by approver at" in seen(page, "second")
+    assert "restated by version 2, prepared by scheduler" in seen(page, "second")
+    assert "; restated by version 2" in seen(page, "second", f"{DATE}&run=r1")
+    overview = seen(page, "second", "/page")
+    assert "restated</small>" in overview and not forms(overview, "sign_clean")
+
+
+def test_hostile_reasons_and_names_are_text_wherever_they_are_shown(
+    page: TestClient, store: PlatformStore, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PEOPLE, "approver", SimpleAuthManagerUser(username=HOSTILE, role="op"))
+    monkeypatch.setattr(reports, "approvers_of", lambda _: (HOSTILE,))
+    publish(store)
+    (form,) = forms(seen(page, "approver"), "sign")
+    assert send(page, "approver", "sign", form, reason=f"=1+1 {HOSTILE}\r\n\x1b[2J")[0] == 303
+    assert send(page, "approver", "sign", form, reason="\0")[0] in (303, 409)
+    for path in (DATE, "/page"):
+        text = seen(page, "viewer", path)
+        assert (
+            "<script" not in text
+            and "{{7*7}}" in seen(page, "viewer")
+            and "49" not in text.partition("Sign-off")[2][:400]
+        )
+    assert log(server)[0][0] == "signed"
+
+
+def test_every_form_of_the_report_has_the_sign_off(
+    page: TestClient, store: PlatformStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish(store)
+    (form,) = forms(seen(page, "approver"), "sign")
+    send(page, "approver", "sign", form, reason="=looked at")
+    exported = f"?sync=settlement&business_date={DAY}"
+    headers = {"X-Person": "second"}
+    (cut,) = page.get(f"/export.json{exported}", headers=headers).json()
+    assert (cut["sign_off"]["state"], cut["sign_off"]["acts"][0]["who"]) == ("signed", "approver")
+    assert cut["sign_off"]["acts"][0]["verdict_hash"] == form["verdict_hash"]
+    with zipfile.ZipFile(io.BytesIO(page.get(f"/export.xlsx{exported}", headers=headers).content)) as book:
+        sheets = "".join(book.read(name).decode() for name in book.namelist() if name.endswith(".xml"))
+    assert "=looked at" in sheets and "<f>" not in sheets
+    assert page.get(f"/export.pdf{exported}", headers=headers).content.startswith(b"%PDF")
+    for kind in ("text", "md", "json"):
+        assert main(["report", "settlement", "--date", str(DAY), "--format", kind]) in (0, 1)
+        text = capsys.readouterr().out
+        assert "approver" in text and "looked at" in text and str(form["verdict_hash"])[:12] in text, kind
