@@ -100,6 +100,9 @@ class NoWork:
     def deeds(self, break_id: str) -> tuple[Any, ...]:
         return ()
 
+    def ageing(self, compared: Compared, money: Sequence[Money], bounds: Sequence[int]) -> tuple[Any, ...]:
+        return ()
+
     def of_comparison(self, sync: str, compared: Compared) -> tuple[Any, ...]:
         return ()
 

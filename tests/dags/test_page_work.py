@@ -222,3 +222,15 @@ def test_hostile_names_and_comments_are_shown_and_never_act(page: TestClient) ->
     ):
         assert "&lt;script&gt;" in text and "<script" not in text and "{{7*7}}" in html.unescape(text)
     assert page.get("/breaks", params={**of_run, "state": HOSTILE}).status_code == 422
+
+
+def test_the_report_of_a_date_has_the_ages_of_its_breaks_and_who_is_done_with_them(page: TestClient) -> None:
+    of_date = {"sync": "settlement", "business_date": results.DATE.isoformat()}
+    text = page.get("/page", params=of_date).text
+    assert "Breaks by age" in text and re.search(r"<td>0–1 days</td><td class=.n.>3</td>", text)
+    assert "3 open" in text and "all breaks explained or tolerated" not in text
+    for key in KEYS:
+        act(page, "explain", key, reason="timing")
+    text = page.get("/page", params=of_date).text
+    assert "all breaks explained or tolerated" in text and "3 explained" in text
+    assert 'class="verdict BREAK big"' in text, "the verdict stays what it is"

@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from seamline.domain.audit import Entry, canonical_json, sha256_of
+from seamline.domain.break_age import DAYS, Aged, AgedAmount
 from seamline.domain.break_id import break_id
 from seamline.domain.break_work import NAMED_MAX, Doing, Order, WorkState
 from seamline.domain.errors import Refused
@@ -18,7 +20,7 @@ from seamline.domain.verdict import Break, BreakType, TableVerdict, Verdict
 from seamline.plan.model import BusinessDate, TablePlan, plan_to_json
 from seamline.platform import migrate
 from seamline.platform.audit_check import check
-from seamline.platform.breaks import Compared, PlatformBreaks, Wanted
+from seamline.platform.breaks import Compared, Money, PlatformBreaks, Wanted
 from seamline.platform.database import Database
 from seamline.platform.store import PlatformStore
 from seamline.platform.work import Done, PlatformWork
@@ -292,3 +294,31 @@ def test_an_act_on_many_breaks_is_one_entry_and_a_page_of_them_is_read_without_t
     assert work.states(compared) == {EXPLAINED: MANY + 1}
     with closing(PlatformBreaks(Database(server.open))) as breaks:
         assert len(breaks.some(compared, Wanted(state=EXPLAINED))) == 50
+
+
+def test_breaks_stand_in_bands_of_age_with_their_amounts_and_those_of_earlier_dates_are_carried_forward(
+    store: PlatformStore, work: PlatformWork
+) -> None:
+    def off(key: str, by: int, table: str = "account", **more: str) -> Break:
+        sides = [{"balance": str(amount), **more} for amount in (100, 100 + by)]
+        return Break(table, BreakType.VALUE, key, sides[0], sides[1])
+
+    saved(store, 0, off("old", 7, currency="EUR"), off("p", 1, "payment"), off("q", 1, "payment"))
+    saved(store, 2, off("old", 7, currency="EUR"), off("mid", -3, currency="USD"))
+    newest = saved(store, 6, off("old", 8, currency="EUR"), off("mid", -3, currency="USD"), off("new", 5))
+    explained = order(Doing.EXPLAIN, reason="timing")
+    work.act("settlement", named("mid"), explained)
+    work.act("settlement", named("q", "payment"), explained)
+    work.act("settlement", named("q", "payment"), order(Doing.CLOSE, comment="corrected"))
+    money = [Money("account", "balance", ("currency",)), Money("payment", "balance")]
+
+    def amount(column: str, group: tuple[str, ...] | None, gross: int) -> AgedAmount:
+        return AgedAmount(column, "balance", group, 1, Decimal(gross))
+
+    assert work.ageing(newest, money, DAYS) == (
+        Aged(0, 1, 1, 0, (amount("account", None, 5),)),
+        Aged(1, 1, 0, 0, (amount("account", ("USD",), 3),)),
+        Aged(2, 2, 2, 1, (amount("account", ("EUR",), 8), amount("payment", (), 1))),
+    )
+    assert work.ageing(newest, (), (0, 3)) == (Aged(0, 1, 1, 0), Aged(2, 3, 2, 1))
+    assert work.ageing(replace(newest, run_id="another"), money, DAYS) == ()

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from seamline.domain.audit import canonical_json, sha256_of
+from seamline.domain.break_age import DAYS, Aged, AgedAmount, band_in_words, band_of, with_groups
 from seamline.domain.break_id import break_id, identities
 from seamline.domain.break_work import (
     ALL_SETTLED,
@@ -27,11 +28,12 @@ from seamline.domain.break_work import (
 )
 from seamline.domain.errors import ConfigError, Refused
 from seamline.domain.tolerance import Tolerance
-from seamline.domain.verdict import Break, BreakType, TableVerdict, Verdict
+from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
 from seamline.plan.compile import config_hash
 from seamline.report import documents
 from seamline.report.blocks import Report
 from seamline.report.contents import report_of
+from seamline.report.worked import Worked
 from seamline.spec.faults import DeclarationsInvalid
 from seamline.spec.load import declared_work, load_declarations
 from tests.unit.declared import SYNC, write_declarations
@@ -160,7 +162,7 @@ def report(*states: WorkState, verdict: TableVerdict = TWO) -> Report:
         name: replace(work(state, owner="bo", reason="timing"), break_id=name)
         for name, state in zip(names, states, strict=False)
     }
-    return report_of("settlement", [one], zone=ZoneInfo("Asia/Shanghai"), works=works)
+    return report_of("settlement", [one], zone=ZoneInfo("Asia/Shanghai"), worked=Worked(works))
 
 
 def rows(found: Report, title: str) -> list[tuple[object, ...]]:
@@ -186,7 +188,7 @@ def test_the_json_of_a_date_has_the_work_on_each_break() -> None:
     one = cut(TWO)
     first = break_id("settlement", "warehouse", TWO.breaks[0])
     works = {first: replace(work(WorkState.EXPLAINED, reason="timing"), break_id=first)}
-    (document,) = documents.to_json([one], [], levels={}, works=works)
+    (document,) = documents.to_json([one], [], levels={}, worked=Worked(works))
     known, unknown = document["tables"][0]["breaks"]
     assert (known["work"]["state"], known["work"]["reason"], known["work"]["owner"]) == ("explained", "timing", None)
     assert unknown["work"] is None
@@ -203,13 +205,55 @@ def test_a_report_lists_each_tolerance_in_force_with_approver_end_and_what_it_ab
     covered = replace(work(WorkState.TOLERATED), break_id=first, tolerance=7, absorbed=Decimal("1.00"))
     works = {first: covered, second: replace(work(WorkState.EXPLAINED), break_id=second)}
     elsewhere = replace(held, number=8, destination="archive")
-    found = report_of("settlement", [one], zone=ZoneInfo("UTC"), works=works, tolerances=[held, elsewhere])
+    found = report_of("settlement", [one], zone=ZoneInfo("UTC"), worked=Worked(works, [held, elsewhere]))
     assert rows(found, "Tolerances") == [
         (7, "account", "a", Decimal("1.5"), "fees", "ann", "bo", held.expires_at, 1, Decimal("1.00"), Decimal("3.25"))
     ]
     assert (found.verdict, rows(found, "Notes")) == ("BREAK", [(ALL_SETTLED,)])
-    (document,) = documents.to_json([one], [], levels={}, works=works, tolerances=[held, elsewhere])
+    (document,) = documents.to_json([one], [], levels={}, worked=Worked(works, [held, elsewhere]))
     assert [(of["number"], of["approved_by"], of["absorbed_so_far"]) for of in document["tolerances"]] == [
         (7, "bo", "3.25")
     ]
     assert document["tables"][0]["breaks"][0]["work"]["tolerance"] == 7
+
+
+# ---- ages ------------------------------------------------------------------------------------------------------------
+
+
+def test_bands_of_age_are_those_of_accounts_and_end_with_their_last_day() -> None:
+    bands = [band_in_words(number) for number in range(len(DAYS) + 1)]
+    assert bands == [
+        "0–1 days", "2–5 days", "6–30 days", "31–60 days", "61–90 days", "91–180 days", ">180 days",
+    ]  # fmt: skip
+    for days, band in ((0, 0), (1, 0), (2, 1), (5, 1), (6, 2), (180, 5), (181, 6), (9_999, 6)):
+        assert band_of(days) == band
+    assert [band_in_words(number, (0, 3)) for number in range(3)] == ["0 days", "1–3 days", ">3 days"]
+
+
+def test_ages_are_declared_as_days_that_grow(tmp_path: Path) -> None:
+    assert declared_work(declared(tmp_path / "a", "ages: [0, 7]"), "settlement").ages == (0, 7)
+    for number, text in enumerate(("ages: [5, 5]", "ages: [-1, 5]", "ages: []", "ages: [x]")):
+        with pytest.raises(DeclarationsInvalid):
+            load_declarations(declared(tmp_path / str(number), text))
+
+
+def test_a_report_has_a_line_for_each_band_and_adds_no_currency_to_another() -> None:
+    one = cut(TWO)
+    assert one.found is not None
+    unknown, known = (AgedAmount("account", "a", group, 1, Decimal("2.50")) for group in (None, ("EUR",)))
+    aged = [Aged(0, 2, 1, 0, (known, unknown)), Aged(6, 1, 1, 1)]
+    worked = Worked(aged={("r", "warehouse", "cut"): aged})
+    found = report_of("settlement", [one], zone=ZoneInfo("UTC"), worked=worked)
+    assert rows(found, "Breaks by age") == [
+        ("0–1 days", 2, 1, 0, "account.a", "EUR", 1, Decimal("2.50")),
+        ("0–1 days", None, None, None, "account.a", None, 1, None),
+        (">180 days", 1, 1, 1, None, None, None, None),
+    ]
+    (document,) = documents.to_json([one], [], levels={}, worked=worked)
+    assert [(of["age"], of["carried_forward"], len(of["amounts"])) for of in document["ageing"]] == [
+        ("0–1 days", 0, 2),
+        (">180 days", 1, 0),
+    ]
+    total = ControlTotal("account", "a", ("EUR",), 1, 1)
+    assert with_groups(aged, [total])[0].amounts == (known, known)
+    assert with_groups(aged, [total, replace(total, group=("USD",))])[0].amounts == (known, unknown)

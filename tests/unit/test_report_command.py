@@ -13,6 +13,7 @@ import pytest
 
 from seamline.cli import report
 from seamline.cli.main import main
+from seamline.domain.break_age import Aged
 from seamline.domain.break_work import Work
 from seamline.domain.cut_state import CutState, Publication
 from seamline.domain.sign_off import SignOff
@@ -59,6 +60,9 @@ class NoWork:
 
     def of(self, _: Sequence[str]) -> Mapping[str, Work]:
         return {}
+
+    def ageing(self, *_: object) -> tuple[Aged, ...]:
+        return ()
 
     def in_force(self, _: str) -> tuple[Tolerance, ...]:
         return ()

@@ -9,38 +9,36 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from seamline import registry, settings
-from seamline.domain.break_id import identities
-from seamline.domain.break_work import Work
 from seamline.domain.cut_state import CutState
 from seamline.domain.errors import ConfigError
 from seamline.domain.sign_off import SignOff
-from seamline.domain.tolerance import Tolerance
 from seamline.kinds.found import sink_kind
+from seamline.platform import worked
 from seamline.platform.store import PlatformStore
 from seamline.report import documents, lines, texts
 from seamline.report.blocks import Report
 from seamline.report.contents import report_of
 from seamline.report.printed import to_pdf
 from seamline.report.spreadsheet import to_xlsx
+from seamline.report.worked import Worked
 from seamline.spec.faults import guess
-from seamline.spec.load import declared_destinations, declared_kinds
+from seamline.spec.load import declared_destinations, declared_kinds, declared_work
 from seamline.sync import headline
 from seamline.sync.shown_order import by_run
 
 Levels = Mapping[str, str]
-Writer = Callable[[Report, Sequence[CutState], Levels, "_Worked"], bytes]
+Writer = Callable[[Report, Sequence[CutState], Levels, Worked, Sequence[SignOff]], bytes]
 _TEXT = "text"
 _WRITERS: Mapping[str, Writer] = {
     _TEXT: lambda report, *_: texts.to_terminal(report).encode(),
     "md": lambda report, *_: texts.to_markdown(report).encode(),
-    "json": lambda _, cuts, levels, worked: documents.to_text(
-        cuts, levels=levels, works=worked.works, tolerances=worked.tolerances, sign_offs=worked.sign_offs
+    "json": lambda _, cuts, levels, done, signed: documents.to_text(
+        cuts, levels=levels, worked=done, sign_offs=signed
     ).encode(),
     "csv": lambda _, cuts, *__: lines.to_csv(cuts, ()).encode(),
     "xlsx": lambda report, *_: to_xlsx(report),
@@ -63,9 +61,9 @@ def run(args: argparse.Namespace) -> int:
         takes = _takes(store, args.sync, day)
         cuts = _chosen(takes, day, args.version)
         levels = _levels(args.sync)
-        worked = _worked(args.sync, day, cuts)
-        report = _report(store, args.sync, day, cuts, takes, levels, worked)
-    _put(_WRITERS[kind](report, cuts, levels, worked), report, kind, args.output)
+        done, signed = _worked(store, args.sync, cuts), _signed(args.sync, day)
+        report = _report(store, args.sync, day, cuts, takes, levels, done)
+    _put(_WRITERS[kind](report, cuts, levels, done, signed), report, kind, args.output)
     return 0 if report.verdict in headline.WELL else 1
 
 
@@ -109,23 +107,18 @@ def _levels(sync: str) -> Levels:
     return {name: sink_kind(kind).powers.level for name, kind in kinds.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class _Worked:
-    """What people have done about the breaks of a report, and what of its date is signed."""
+def _worked(store: PlatformStore, sync: str, cuts: Sequence[CutState]) -> Worked:
+    """What people have done about the breaks of these takes."""
+    bounds = declared_work(settings.load().declarations, sync).ages
+    found = [cut.found for cut in cuts if cut.found]
+    with closing(registry.work()) as work, closing(registry.tolerances()) as tolerances:
+        return worked.read(sync, found, found, bounds=bounds, store=store, work=work, tolerances=tolerances)
 
-    works: Mapping[str, Work]
-    tolerances: Sequence[Tolerance]
-    sign_offs: Sequence[SignOff]
 
-
-def _worked(sync: str, day: date, cuts: Sequence[CutState]) -> _Worked:
-    names = [name for cut in cuts if cut.found for name in identities(cut.found)]
-    with (
-        closing(registry.work()) as known,
-        closing(registry.tolerances()) as tolerances,
-        closing(registry.signatures()) as signatures,
-    ):
-        return _Worked(known.of(names), tolerances.in_force(sync), signatures.of_date(sync, day))
+def _signed(sync: str, day: date) -> Sequence[SignOff]:
+    """What of the date is signed."""
+    with closing(registry.signatures()) as signatures:
+        return signatures.of_date(sync, day)
 
 
 def _report(
@@ -135,7 +128,7 @@ def _report(
     cuts: Sequence[CutState],
     takes: Sequence[CutState],
     levels: Levels,
-    worked: _Worked,
+    done: Worked,
 ) -> Report:
     guarantees = {one: store.run(one).plan.guarantee for one in {cut.run_id for cut in cuts}}
     zone = ZoneInfo(store.timezone(sync))
@@ -147,9 +140,8 @@ def _report(
         zone=zone,
         guarantees=guarantees,
         levels=levels,
-        works=worked.works,
-        tolerances=worked.tolerances,
-        sign_offs=worked.sign_offs,
+        worked=done,
+        sign_offs=_signed(sync, day),
     )
 
 

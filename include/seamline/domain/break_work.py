@@ -7,6 +7,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from seamline.domain.audit import Kind, canonical_json, sha256_of
+from seamline.domain.break_age import DAYS
 from seamline.domain.errors import Refused
 
 COMMENT_MAX = 2_000
@@ -83,9 +84,10 @@ REASONS = (
 
 @dataclass(frozen=True, slots=True)
 class WorkRules:
-    """What a sync declares of the work on its breaks."""
+    """What a sync declares of the work on its breaks. `ages`: the last day of each band of age but the last."""
 
     reasons: tuple[Reason, ...] = REASONS
+    ages: tuple[int, ...] = DAYS
 
     def text_of(self, code: str) -> str:
         """What a reason means; a code that is not declared any more speaks for itself."""

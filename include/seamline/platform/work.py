@@ -13,10 +13,11 @@ from typing import Any
 from psycopg.rows import dict_row
 
 from seamline.domain.audit import FROM_PAGE, Act, Subject
+from seamline.domain.break_age import Aged
 from seamline.domain.break_work import Doing, Order, Work, WorkState, work_document
 from seamline.domain.errors import Refused
-from seamline.platform import audit
-from seamline.platform.breaks import Compared, Wanted, chosen, number_of
+from seamline.platform import ageing, audit
+from seamline.platform.breaks import Compared, Money, Wanted, chosen, number_of
 from seamline.platform.database import Database, Session
 from seamline.platform.work_settled import VALUES
 
@@ -120,6 +121,10 @@ class PlatformWork:
             return tuple(owner for (owner,) in cursor)
 
         return self._database.transact(work)
+
+    def ageing(self, compared: Compared, money: Sequence[Money], bounds: Sequence[int]) -> tuple[Aged, ...]:
+        """The breaks of a comparison, and of a cut those that it carries forward, by bands of age."""
+        return self._database.transact(lambda session: ageing.of_comparison(session, compared, money, bounds))
 
     def deeds(self, break_id: str) -> tuple[Deed, ...]:
         """What was done about a break, the newest first."""

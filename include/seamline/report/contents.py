@@ -8,6 +8,7 @@ from decimal import Decimal
 from types import MappingProxyType
 
 from seamline.domain import differences
+from seamline.domain.break_age import AgedAmount, band_in_words
 from seamline.domain.break_id import break_id
 from seamline.domain.break_work import ALL_SETTLED, Work, WorkState, is_all_settled
 from seamline.domain.cut_state import CutState, FailedCheck, Headline, failure_of, of_live, worst_headline
@@ -16,7 +17,6 @@ from seamline.domain.runs import Reconciliation
 from seamline.domain.self_test import is_passed, self_test_in_words
 from seamline.domain.separate import separate_in_words
 from seamline.domain.sign_off import SignAct, SignOff, SignState, by_take
-from seamline.domain.tolerance import Tolerance
 from seamline.domain.verdict import (
     SEVERITY,
     Break,
@@ -28,6 +28,7 @@ from seamline.domain.verdict import (
     of_guaranteed,
 )
 from seamline.report.blocks import Block, Cell, Report, Row
+from seamline.report.worked import NOTHING, Worked
 from seamline.sync import headline
 
 LIVE = "live tables"
@@ -61,16 +62,15 @@ def report_of(
     takes: Sequence[CutState] = (),
     guarantees: Mapping[str, str] = MappingProxyType({}),
     levels: Mapping[str, str] = MappingProxyType({}),
-    works: Mapping[str, Work] = MappingProxyType({}),
-    tolerances: Sequence[Tolerance] = (),
+    worked: Worked = NOTHING,
     sign_offs: Sequence[SignOff] = (),
 ) -> Report:
     """The report about these takes of cuts and comparisons of live tables.
 
     `about`: the one date that it is about, also where nothing is known of that. `takes`: those that its list of
     versions shows; left out: `cuts`. `guarantees`: run → what the sync promised, and `levels`: destination → what
-    readers may rely on there, where that is known. `works`: break → what people have done; `tolerances`: those
-    in force. `sign_offs`: of published versions. Of nothing at all: NOT_RUN, without a block.
+    readers may rely on there, where that is known. `worked`: what people have done about breaks. `sign_offs`: of
+    published versions. Of nothing at all: NOT_RUN, without a block.
     """
     parts = [_Part((one.business_date, one.destination), one.found, one) for one in cuts]
     parts += [_Part((LIVE, one.destination), one) for one in live]
@@ -78,16 +78,18 @@ def report_of(
     blocks = (
         _block("Report", _HEADER, (_header(part, guarantees, levels) for part in parts)),
         replace(
-            _block("Notes", ("note",), (row for part in parts for row in _notes(part, zone, works))), is_whole=True
+            _block("Notes", ("note",), (row for part in parts for row in _notes(part, zone, worked.works))),
+            is_whole=True,
         ),
         _completeness(parts),
         _block("Control totals", _TOTALS, (row for part in parts for row in _totals(part))),
         _block("Differences by group", _GROUPS, (row for part in parts for row in _groups(part))),
         _breaks_by_kind(parts),
-        _block("Breaks by state", ("state", "breaks"), (row for part in parts for row in _states(part, works))),
-        _block("Tolerances", _TOLERANCES, (row for part in parts for row in _absorbed(part, works, tolerances))),
+        _block("Breaks by state", ("state", "breaks"), (row for part in parts for row in _states(part, worked.works))),
+        _block("Breaks by age", _AGES, (row for part in parts for row in _ages(part, worked))),
+        _block("Tolerances", _TOLERANCES, (row for part in parts for row in _absorbed(part, worked))),
         _block("Breaks", _BREAKS, (row for part in parts for row in _breaks(part))),
-        _block("Work on breaks", _WORK, (row for part in parts for row in _work(part, works))),
+        _block("Work on breaks", _WORK, (row for part in parts for row in _work(part, worked.works))),
         _block("Checks", _CHECKS, (row for part in parts for row in _checks(part))),
         _block("Decision", _DECISIONS, (row for part in parts for row in _decision(part))),
         _block("Sign-off", _SIGN_OFFS, (row for part in parts for row in _sign_off(part, by_take(sign_offs)))),
@@ -316,16 +318,34 @@ def _states(part: _Part, works: Mapping[str, Work]) -> Iterator[Row]:
         yield Row((*part.about, state.value, number), is_wrong=state is WorkState.OPEN)
 
 
+_AGES = ("age", "breaks", "open", "carried forward", "sum of", "group", "with an amount", "amount without signs")
+
+
+def _ages(part: _Part, worked: Worked) -> Iterator[Row]:
+    """A row for each band, and one more for each further column and group that is summed in it."""
+    for one in worked.ages_of(part.found):
+        cells: tuple[Cell, ...] = (band_in_words(one.band, worked.bounds), one.breaks, one.open, one.carried)
+        amounts = [_aged_amount(amount) for amount in one.amounts] or [(None,) * 4]
+        yield Row((*part.about, *cells, *amounts[0]), is_wrong=one.open > 0)
+        yield from (Row((*part.about, cells[0], *(None,) * 3, *amount)) for amount in amounts[1:])
+
+
+def _aged_amount(one: AgedAmount) -> tuple[Cell, ...]:
+    # What may be of several currencies is never added up.
+    group, gross = (None, None) if one.group is None else (_group(one.group), one.gross)
+    return f"{one.table}.{one.column}", group, one.breaks, gross
+
+
 _TOLERANCES = (
     "tolerance", "table", "column", "per row, up to", "why", "asked for by", "approved by", "holds until", "breaks",
     "absorbed here", "absorbed so far",
 )  # fmt: skip
 
 
-def _absorbed(part: _Part, works: Mapping[str, Work], tolerances: Sequence[Tolerance]) -> Iterator[Row]:
+def _absorbed(part: _Part, worked: Worked) -> Iterator[Row]:
     """Each that is in force in the destination, also one that has nothing to tolerate here."""
-    mine = [works[name] for name, _ in _identities(part) if name in works]
-    for one in (one for one in tolerances if one.destination == part.about[1]):
+    mine = [worked.works[name] for name, _ in _identities(part) if name in worked.works]
+    for one in (one for one in worked.tolerances if one.destination == part.about[1]):
         amounts = [work.absorbed or Decimal(0) for work in mine if work.tolerance == one.number]
         known = (one.number, one.table, one.column, one.amount, one.why, one.made_by, one.approved_by, one.expires_at)
         yield Row((*part.about, *known, len(amounts), sum(amounts, Decimal(0)), one.absorbed))

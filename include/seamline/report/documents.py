@@ -5,11 +5,11 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
-from types import MappingProxyType
 from typing import Any
 
 from seamline.domain import differences
 from seamline.domain.audit import Entry
+from seamline.domain.break_age import Aged, band_in_words
 from seamline.domain.break_id import break_id
 from seamline.domain.break_work import Work
 from seamline.domain.cut_state import CutState, of_live
@@ -17,6 +17,7 @@ from seamline.domain.runs import Reconciliation
 from seamline.domain.sign_off import SignOff, by_take
 from seamline.domain.tolerance import Tolerance
 from seamline.domain.verdict import TableVerdict
+from seamline.report.worked import NOTHING, Worked
 
 
 def to_json(
@@ -24,22 +25,21 @@ def to_json(
     live: Sequence[Reconciliation],
     *,
     levels: Mapping[str, str],
-    works: Mapping[str, Work] = MappingProxyType({}),
-    tolerances: Sequence[Tolerance] = (),
+    worked: Worked = NOTHING,
     sign_offs: Sequence[SignOff] = (),
 ) -> list[dict[str, Any]]:
     """Cuts and comparisons of live tables. `verdict` of a cut is its headline, the worst of its four parts. `levels`:
-    destination → what readers may rely on there, where that is known. `works`: break → what people have
-    done; `tolerances`: those in force. `sign_offs`: of published versions."""
+    destination → what readers may rely on there, where that is known. `worked`: what people have done about breaks.
+    `sign_offs`: of published versions."""
     of_takes = by_take(sign_offs)
     signed = [_sign_off_json(of_takes.get((one.run_id, one.destination))) for one in cuts]
-    found = [{**_cut_json(one, works), "sign_off": sign} for one, sign in zip(cuts, signed, strict=True)]
-    found += [_live_json(one, works) for one in live]
+    found = [{**_cut_json(one, worked), "sign_off": sign} for one, sign in zip(cuts, signed, strict=True)]
+    found += [_live_json(one, worked) for one in live]
     return [
         {
             **one,
             "level": levels.get(one["destination"]),
-            "tolerances": [_tolerance_json(of) for of in tolerances if of.destination == one["destination"]],
+            "tolerances": [_tolerance_json(of) for of in worked.tolerances if of.destination == one["destination"]],
         }
         for one in found
     ]
@@ -49,11 +49,10 @@ def to_text(
     cuts: Sequence[CutState],
     *,
     levels: Mapping[str, str],
-    works: Mapping[str, Work] = MappingProxyType({}),
-    tolerances: Sequence[Tolerance] = (),
+    worked: Worked = NOTHING,
     sign_offs: Sequence[SignOff] = (),
 ) -> str:
-    made = to_json(cuts, (), levels=levels, works=works, tolerances=tolerances, sign_offs=sign_offs)
+    made = to_json(cuts, (), levels=levels, worked=worked, sign_offs=sign_offs)
     return json.dumps(made, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -97,7 +96,7 @@ def log_json(entry: Entry | None, head: tuple[int, str] | None) -> dict[str, Any
     }
 
 
-def _cut_json(state: CutState, works: Mapping[str, Work]) -> dict[str, Any]:
+def _cut_json(state: CutState, worked: Worked) -> dict[str, Any]:
     decision, publication, failure = state.decision, state.publication, state.failure
     return {
         "run": state.run_id,
@@ -127,11 +126,11 @@ def _cut_json(state: CutState, works: Mapping[str, Work]) -> dict[str, Any]:
         "failure": failure and {
             "task": failure.task, "error": failure.error, "cure": failure.cure, "at": _moment(failure.at),
         },
-        **_compared_json(state.found, works),
+        **_compared_json(state.found, worked),
     }  # fmt: skip
 
 
-def _live_json(found: Reconciliation, works: Mapping[str, Work]) -> dict[str, Any]:
+def _live_json(found: Reconciliation, worked: Worked) -> dict[str, Any]:
     return {
         "run": found.run_id,
         "sync": found.sync,
@@ -142,13 +141,13 @@ def _live_json(found: Reconciliation, works: Mapping[str, Work]) -> dict[str, An
         "after_cut_of": found.business_date.isoformat() if found.business_date else None,
         "verdict": of_live(found).value,
         "partial": found.is_partial,
-        **_compared_json(found, works),
+        **_compared_json(found, worked),
     }
 
 
-def _compared_json(found: Reconciliation | None, works: Mapping[str, Work]) -> dict[str, Any]:
+def _compared_json(found: Reconciliation | None, worked: Worked) -> dict[str, Any]:
     if found is None:
-        return {"position": None, "position_time": None, "mode": "", "evidence": {}, "tables": []}
+        return {"position": None, "position_time": None, "mode": "", "evidence": {}, "ageing": [], "tables": []}
     return {
         "position": str(found.position) if found.position else None,
         "position_time": _moment(found.position_time),
@@ -156,11 +155,12 @@ def _compared_json(found: Reconciliation | None, works: Mapping[str, Work]) -> d
         "started_at": _moment(found.started_at),
         "ended_at": _moment(found.ended_at),
         "evidence": dict(found.evidence),
-        "tables": [_table_json(found, table, works) for table in found.tables],
+        "ageing": [_aged_json(one, worked) for one in worked.ages_of(found)],
+        "tables": [_table_json(found, table, worked) for table in found.tables],
     }
 
 
-def _table_json(found: Reconciliation, table: TableVerdict, works: Mapping[str, Work]) -> dict[str, Any]:
+def _table_json(found: Reconciliation, table: TableVerdict, worked: Worked) -> dict[str, Any]:
     return {
         "table": table.table,
         "verdict": table.verdict.value,
@@ -188,9 +188,28 @@ def _table_json(found: Reconciliation, table: TableVerdict, works: Mapping[str, 
                 "key": one.key,
                 "source": one.source,
                 "destination": one.destination,
-                "work": _work_json(works.get(name)),
+                "work": _work_json(worked.works.get(name)),
             }
             for one in table.breaks
+        ],
+    }
+
+
+def _aged_json(one: Aged, worked: Worked) -> dict[str, Any]:
+    return {
+        "age": band_in_words(one.band, worked.bounds),
+        "breaks": one.breaks,
+        "open": one.open,
+        "carried_forward": one.carried,
+        "amounts": [
+            {
+                "table": of.table,
+                "column": of.column,
+                "group": None if of.group is None else list(of.group),
+                "breaks": of.breaks,
+                "without_signs": None if of.group is None else str(of.gross),
+            }
+            for of in one.amounts
         ],
     }
 

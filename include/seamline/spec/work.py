@@ -1,7 +1,10 @@
 """`reconcile.work` of a sync: how people work on its breaks."""
 
+from itertools import pairwise
+
 from pydantic import Field, field_validator
 
+from seamline.domain.break_age import DAYS
 from seamline.domain.break_work import REASONS, Reason, WorkRules
 from seamline.spec.fields import Declared, Name, Why
 
@@ -23,6 +26,21 @@ class Work(Declared):
         strict=False,
     )
 
+    ages: tuple[int, ...] = Field(
+        DAYS,
+        description="Bands of age: the last day of each but the last one, which has no end.",
+        strict=False,
+        min_length=1,
+        max_length=20,
+    )
+
+    @field_validator("ages")
+    @classmethod
+    def _grows(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if value[0] < 0 or any(one >= after for one, after in pairwise(value)):
+            raise ValueError("days from 0 on, each more than the one before")
+        return value
+
     @field_validator("reasons")
     @classmethod
     def _has_each_once(cls, value: tuple[ReasonCode, ...]) -> tuple[ReasonCode, ...]:
@@ -34,4 +52,4 @@ class Work(Declared):
     def rules(self) -> WorkRules:
         """The same as the page uses it, with what holds where nothing is declared."""
         declared = tuple(Reason(one.code, one.text, one.comment_required) for one in self.reasons)
-        return WorkRules(declared or REASONS)
+        return WorkRules(declared or REASONS, self.ages)

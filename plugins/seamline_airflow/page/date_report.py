@@ -9,6 +9,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from seamline.domain import differences
+from seamline.domain.break_age import DAYS, Aged, with_groups
 from seamline.domain.break_work import WorkState, is_all_settled
 from seamline.domain.cut_state import CutState
 from seamline.domain.differences import GroupDifference
@@ -18,10 +19,12 @@ from seamline.domain.sign_off import SignOff
 from seamline.domain.tolerance import Absorbed
 from seamline.domain.verdict import ControlTotal
 from seamline.plan.model import SyncPlan
+from seamline.platform import ageing
 from seamline.platform.breaks import Amount, Changes, Compared, Count, Money, StoredBreak, Wanted
 from seamline.platform.reconciliations import Detail
 from seamline.sync.shown_order import by_run
 from seamline_airflow import parts
+from seamline_airflow.page import reports
 from seamline_airflow.page.reports import destinations_of, levels_of
 
 # So many of the breaks of a table stand in its report; all of them are a link away.
@@ -33,7 +36,8 @@ _UNKNOWN = ("",)
 @dataclass(frozen=True, slots=True)
 class Report:
     """One comparison with its detail. `first`: of each table with breaks the first of them. `states`: how many of its
-    listed breaks are in which state now. `tolerances`: those in force in its destination."""
+    listed breaks are in which state now. `tolerances`: those in force in its destination.
+    `aged`: by bands of age, whose ends `bounds` has; also what a cut carries forward."""
 
     found: Reconciliation
     counts: tuple[Count, ...] = ()
@@ -41,6 +45,8 @@ class Report:
     first: Mapping[str, tuple[StoredBreak, ...]] = field(default_factory=dict)
     states: Mapping[WorkState, int] = field(default_factory=dict)
     tolerances: tuple[Absorbed, ...] = ()
+    aged: tuple[Aged, ...] = ()
+    bounds: tuple[int, ...] = DAYS
 
     @property
     def is_settled(self) -> bool:
@@ -207,6 +213,10 @@ class _Reader:
     def report(self, found: Reconciliation) -> Report:
         compared, plan = compared_as(found), self._plan(found.run_id)
         made = Report(found)
+        rules = reports.work_rules(found.sync)
+        money = ageing.money_of(plan) if plan else []
+        aged = with_groups(self.work.ageing(compared, money, rules.ages), made.totals)
+        made = replace(made, aged=aged, bounds=rules.ages)
         broken = [table for table in found.tables if table.breaks_total]
         if not broken:
             return made

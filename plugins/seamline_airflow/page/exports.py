@@ -10,18 +10,17 @@ from zoneinfo import ZoneInfo
 from fastapi import APIRouter, Depends, Form, HTTPException, Query, Response
 
 from seamline.domain.audit import Subject
-from seamline.domain.break_id import identities
-from seamline.domain.break_work import Work
 from seamline.domain.cut_state import CutState
 from seamline.domain.errors import Refused
 from seamline.domain.runs import Reconciliation
 from seamline.domain.sign_off import SignOff
-from seamline.domain.tolerance import Tolerance
+from seamline.platform import worked
 from seamline.report import documents, lines
 from seamline.report.blocks import Report
 from seamline.report.contents import report_of
 from seamline.report.printed import to_pdf
 from seamline.report.spreadsheet import to_xlsx
+from seamline.report.worked import Worked
 from seamline_airflow import parts
 from seamline_airflow.page import access, acting, reports, taken
 from seamline_airflow.page.selection import NAME
@@ -127,8 +126,7 @@ def _json(wanted: Exported) -> bytes:
         wanted.cuts,
         wanted.live,
         levels=reports.levels_of(wanted.sync),
-        works=_works(wanted),
-        tolerances=_tolerances(wanted.sync),
+        worked=_worked(wanted),
         sign_offs=_sign_offs(wanted),
     )
     for one in made:
@@ -162,20 +160,17 @@ def _report(wanted: Exported) -> Report:
         zone=zone,
         guarantees=guarantees,
         levels=reports.levels_of(sync),
-        works=_works(wanted),
-        tolerances=_tolerances(sync),
+        worked=_worked(wanted),
         sign_offs=_sign_offs(wanted),
     )
 
 
-def _works(wanted: Exported) -> Mapping[str, Work]:
+def _worked(wanted: Exported) -> Worked:
     """What people have done about the breaks of these."""
-    with parts.work() as known:
-        read: Mapping[str, Work] = known.of([name for one in wanted.compared for name in identities(one)])
-    return read
-
-
-def _tolerances(sync: str) -> tuple[Tolerance, ...]:
-    with parts.tolerances() as known:
-        read: tuple[Tolerance, ...] = known.in_force(sync)
-    return read
+    bounds = reports.work_rules(wanted.sync).ages
+    with parts.platform() as store, parts.work() as work, parts.tolerances() as tolerances:
+        # What is about a year of dates has no ages: they are of one date.
+        aged = wanted.compared if wanted.day or wanted.run else []
+        return worked.read(
+            wanted.sync, wanted.compared, aged, bounds=bounds, store=store, work=work, tolerances=tolerances
+        )

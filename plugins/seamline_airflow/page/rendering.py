@@ -11,6 +11,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from seamline.domain.break_age import band_in_words
 from seamline.domain.break_work import ALL_SETTLED
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.cut_state import check_in_words, of_live
@@ -91,6 +92,7 @@ PAGES.filters.update(
     of_group=_group,
     mode=_mode,
     as_json=json.dumps,
+    band=band_in_words,
 )
 PAGES.globals.update(changes_max=CHANGES_NAMED, all_settled=ALL_SETTLED)
 
