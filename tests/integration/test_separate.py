@@ -17,6 +17,7 @@ from seamline.domain.separate import SEPARATE, separate_in_words
 from seamline.domain.verdict import BreakType, Verdict
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import (
+    BudgetPlan,
     ControlTotalPlan,
     DestinationPlan,
     ReconcileOnlyPlan,
@@ -28,6 +29,7 @@ from seamline.plan.model import (
     plan_to_json,
 )
 from seamline.spec.load import load_declarations
+from seamline.sync.budget import Spending
 from seamline.sync.clock import SystemClock
 from seamline.sync.separate import compare_separately
 from seamline_airflow import onboarding
@@ -74,10 +76,12 @@ class Pair:
     plan: SyncPlan
     execute: Callable[[str, str], None]
 
-    def compare(self, meanwhile: Callable[[], None] = lambda: None) -> Reconciliation:
+    def compare(self, meanwhile: Callable[[], None] = lambda: None, budget: BudgetPlan | None = None) -> Reconciliation:
         run = Run("r", "mirror", RunKind.RECONCILE, None, self.plan, RunState.RUNNING)
         source, other = registry.separate_sides(self.plan, "copy")
-        return compare_separately(run, "copy", source=source, other=other, views=2, clock=_Waits(meanwhile))
+        spending = (lambda: Spending(budget)) if budget else None
+        both = {"source": source, "other": other}
+        return compare_separately(run, "copy", **both, views=2, clock=_Waits(meanwhile), spending=spending)
 
 
 class _Waits(SystemClock):
@@ -219,6 +223,14 @@ def test_a_change_that_arrives_is_inconclusive(pair: Pair) -> None:
     pair.execute("source", "UPDATE payment SET memo = 'late' WHERE id = 41")
     found = pair.compare(arrives)
     assert [one.verdict for one in found.tables] == [Verdict.INCONCLUSIVE, Verdict.MATCH, Verdict.MATCH]
+
+
+def test_within_a_budget_the_same_is_found_and_without_time_nothing(pair: Pair) -> None:
+    found = pair.compare(budget=BudgetPlan(time_s=600, sessions=1, pause_s=0.001))
+    assert found.verdict is Verdict.MATCH, [(one.table, one.reason) for one in found.tables]
+    spent = pair.compare(budget=BudgetPlan(time_s=0))
+    assert {one.verdict for one in spent.tables} == {Verdict.INCONCLUSIVE}
+    assert "budget of 0 s" in spent.tables[0].reason
 
 
 def test_another_schema_is_named_before_a_row_is_read(pair: Pair) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from seamline.plan.compile import compile_plan, config_hash
 from seamline.plan.explain import explain
+from seamline.plan.model import BudgetPlan
 from seamline.spec.faults import DeclarationsInvalid
 from seamline.spec.load import load_declarations, onboarded_destinations, only_compares
 from tests.unit.declared import DESTINATION, KNOWN, SYNC, write_declarations
@@ -97,3 +98,14 @@ def test_a_source_that_is_only_read_needs_no_connection_for_its_log(tmp_path: Pa
         load_declarations(folder, connections=known)
     (folder / "syncs/settlement.yaml").unlink()
     load_declarations(folder, connections=known)
+
+
+def test_a_budget_is_planned_and_one_beyond_the_life_of_a_view_is_refused(tmp_path: Path) -> None:
+    budget = "  budget: {time: 20min, sessions: 1, pause_ms: 250}\n"
+    declarations = load_declarations(write_declarations(tmp_path, {**FILES, "syncs/mirror.yaml": MIRROR + budget}))
+    assert compile_plan(declarations, "mirror").reconcile.budget == BudgetPlan(1_200, 1, 0.25)
+    with pytest.raises(DeclarationsInvalid) as caught:
+        load_declarations(
+            write_declarations(tmp_path, {**FILES, "syncs/mirror.yaml": MIRROR + budget.replace("20min", "2h")})
+        )
+    assert [fault.path for fault in caught.value.faults] == ["reconcile.budget.time"]

@@ -11,6 +11,7 @@ from seamline.domain.runs import Reconciliation, RunKind, RunState
 from seamline.domain.separate import READINGS, SEPARATE, Stand, separate_in_words
 from seamline.domain.verdict import BreakType, TableVerdict, Verdict
 from seamline.plan.model import (
+    BudgetPlan,
     ControlTotalPlan,
     DestinationPlan,
     ReconcileOnlyPlan,
@@ -26,6 +27,7 @@ from seamline.plan.stages import all_stages
 from seamline.ports import Problem, Survey
 from seamline.ports.separate import OpenedSide
 from seamline.sync.bucket_search import Limits
+from seamline.sync.budget import Spending
 from seamline.sync.separate import compare_separately
 from tests.unit.memory_views import AUDIT, ENTRY, RATE, MemoryView, Row, entries
 
@@ -96,9 +98,11 @@ class World:
         self.time += seconds
         self.meanwhile(self)
 
-    def compare(self) -> Reconciliation:
+    def compare(self, spending: Callable[[], Spending] | None = None) -> Reconciliation:
         run = Run("r1", "mirror", RunKind.RECONCILE, None, plan_of(self.table), RunState.RUNNING)
-        return compare_separately(run, "copy", source=self.source, other=self.copy, views=2, clock=self)
+        return compare_separately(
+            run, "copy", source=self.source, other=self.copy, views=2, clock=self, spending=spending
+        )
 
     def verdict(self) -> TableVerdict:
         (found,) = self.compare().tables
@@ -247,6 +251,15 @@ def test_the_columns_may_stand_in_another_order_and_under_no_key() -> None:
     world = World()
     world.copy.table = replace(ENTRY, columns=tuple(reversed(ENTRY.columns)), key=())
     assert world.verdict().verdict is Verdict.MATCH
+
+
+def test_the_budget_ends_the_first_reading_and_not_the_wait_that_follows() -> None:
+    world = World()
+    world.copy.content[4]["memo"] = "other"
+    assert world.compare(lambda: Spending(BudgetPlan(time_s=10), world)).verdict is Verdict.BREAK
+    over = World()
+    found = over.compare(lambda: Spending(BudgetPlan(time_s=0), over))
+    assert found.verdict is Verdict.INCONCLUSIVE and "budget" in found.tables[0].reason
 
 
 def test_only_the_comparison_s_dag_exists_and_the_plan_comes_back_as_it_was() -> None:

@@ -17,6 +17,7 @@ from seamline.domain.row_transform import Analysed, Expression, RowTransform
 from seamline.domain.table_places import TablePlace
 from seamline.plan.columns import measured_misfits, misfit
 from seamline.plan.model import (
+    BudgetPlan,
     BusinessDate,
     ControlTotalPlan,
     DerivedTablePlan,
@@ -41,7 +42,7 @@ from seamline.spec.faults import DeclarationsInvalid, Fault, guess
 from seamline.spec.kinds import keeps_keyless, name_limit, takes_streams
 from seamline.spec.load import Declarations
 from seamline.spec.source import DatabaseSource
-from seamline.spec.sync import ControlTotal, DerivedTable, Nightly, Repair, Rule, SyncSpec
+from seamline.spec.sync import Budget, ControlTotal, DerivedTable, Nightly, Repair, Rule, SyncSpec
 from seamline.spec.table_names import name_in_sync
 from seamline.spec.work import Work
 
@@ -121,6 +122,7 @@ def compile_plan(
             sync.reconcile.attempts,
             tuple(each for rule in sync.reconcile.rules for each in _rules(rule)),
             RepairLimits(**sync.reconcile.repair.model_dump()),
+            _budget(sync.reconcile.budget) if sync.reconcile.budget else None,
         ),
         derived=tuple(_derived(declarations, entry, names) for entry in sync.derived),
         config_hash=config_hash(declarations, sync_name),
@@ -131,6 +133,10 @@ def compile_plan(
         ),
         reconcile_only=_reconcile_only(sync),
     )
+
+
+def _budget(declared: Budget) -> BudgetPlan:
+    return BudgetPlan(declared.time.total_seconds(), declared.sessions, declared.pause_ms / 1000)
 
 
 def _reconcile_only(sync: SyncSpec) -> ReconcileOnlyPlan | None:
@@ -233,6 +239,8 @@ def _shorten(reconcile: dict[str, Any]) -> None:
     """As above: without rules, with sums alone, and without a word on the work on breaks."""
     if reconcile["work"] == Work().model_dump(mode="json"):
         del reconcile["work"]
+    if reconcile["budget"] is None:
+        del reconcile["budget"]
     if not reconcile["rules"]:
         del reconcile["rules"]
     if reconcile["repair"] == Repair().model_dump():

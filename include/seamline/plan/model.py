@@ -272,6 +272,15 @@ class DerivedTablePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class BudgetPlan:
+    """What one comparison of live tables may cost. `pause_s`: between two questions; `sessions`: on each side."""
+
+    time_s: float = 1_800.0
+    sessions: int = 2
+    pause_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class ReconcilePlan:
     control_totals: tuple[ControlTotalPlan, ...] = ()
     expectations: str = ""
@@ -281,6 +290,7 @@ class ReconcilePlan:
     attempts: int = 3
     rules: tuple[RulePlan, ...] = ()
     repair: RepairLimits = field(default_factory=RepairLimits)
+    budget: BudgetPlan | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,6 +471,8 @@ def _shorten(plan: ReconcilePlan, document: dict[str, Any]) -> None:
         del document["rules"]
     if plan.repair == RepairLimits():
         del document["repair"]
+    if plan.budget is None:
+        del document["budget"]
     for total, entry in zip(plan.control_totals, document["control_totals"], strict=True):
         if total == ControlTotalPlan(total.table, total.column, total.by):
             del entry["measure"], entry["further"], entry["called"]
@@ -486,6 +498,7 @@ def plan_from_json(text: str) -> SyncPlan:
             **{name: d["reconcile"][name] for name in ("wait_max_s", "attempts") if name in d["reconcile"]},
             rules=tuple(map(_rule_plan, d["reconcile"].get("rules", ()))),
             repair=RepairLimits(**d["reconcile"].get("repair", {})),
+            budget=BudgetPlan(**budget) if (budget := d["reconcile"].get("budget")) else None,
         ),
         derived=tuple(map(_derived_plan, d["derived"])),
         config_hash=d["config_hash"],

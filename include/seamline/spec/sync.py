@@ -301,6 +301,36 @@ class Sign(Declared):
     )
 
 
+# As long as both databases keep old rows for the views of a comparison.
+BUDGET_MAX = timedelta(minutes=30)
+
+
+class Budget(Declared):
+    """What one comparison of live tables may cost the databases."""
+
+    time: Duration = Field(
+        BUDGET_MAX,
+        json_schema_extra={"default": "30min"},
+        description="How long tables may be compared, from the opening of the views. What was not compared by then is"
+        " INCONCLUSIVE, and says how far it came. At most 30min: no longer do the databases keep old rows for it.",
+    )
+    sessions: int = Field(2, ge=1, le=16, description="Sessions that ask on each side, each with one question.")
+    pause_ms: int = Field(
+        0,
+        ge=0,
+        le=10_000,
+        description="Milliseconds that each session rests before each question. A table whose key is one integer is"
+        " asked in questions of half a second each.",
+    )
+
+    @field_validator("time")
+    @classmethod
+    def _is_kept_so_long(cls, value: timedelta) -> timedelta:
+        if not timedelta(0) < value <= BUDGET_MAX:
+            raise ValueError("a comparison has between 1s and 30min: no longer do databases keep old rows for it")
+        return value
+
+
 class Reconcile(Declared):
     """What is compared beyond the digests, and what follows from a break."""
 
@@ -323,6 +353,9 @@ class Reconcile(Declared):
         ge=0,
         le=86_400,
         description="Seconds to wait for a stream that is behind before a comparison of the live tables is given up.",
+    )
+    budget: Budget | None = Field(
+        None, description="What one comparison of live tables may cost; left out: as fast as two sessions can."
     )
     attempts: int = Field(
         3,

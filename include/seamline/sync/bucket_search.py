@@ -36,7 +36,8 @@ class Unsteady(SeamlineError):
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Numbers of the search. `rows` limits count the larger side. Where more than `systematic_share` of the rows
-    differ, and at least `systematic_rows`, they are one difference with some examples."""
+    differ, and at least `systematic_rows`, they are one difference with some examples. `question_s`: how long one
+    question of a first pass shall take, where that can be chosen; 0: any time."""
 
     buckets_max: int = 1_024
     rows_per_bucket: int = 1_024
@@ -52,6 +53,7 @@ class Limits:
     float_rows: int = 1_000_000
     part_rows: int = 250_000
     parts_per_view: int = 4
+    question_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from seamline.sync.bucket_search import (
     parts_of,
     row_counts,
 )
+from seamline.sync.budget import Spending, evidence_of_budget, limits_of, within
 from seamline.sync.reconcile import compare_table, inconclusive, new_run_key, not_run
 from seamline.sync.repetition import NEEDS_A_PERSON, Tried, evidence_of
 from seamline.sync.self_test import self_tested
@@ -149,7 +150,9 @@ class _Comparison:
             return compare_table(sides, totals=self._totals, findings=item.findings, limits=self._limits, first=first)
 
     def _parts(self, item: Work) -> list[Part]:
-        """The parts that the first pass is asked for."""
+        """The parts that the first pass is asked for at the same time."""
+        if self._limits.question_s:
+            return [WHOLE]
 
         def span() -> tuple[int, int] | None:
             with self._sides(item) as sides:
@@ -201,13 +204,14 @@ def compare_live(
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     limits: Limits | None = None,
     tried: Sequence[Tried] = (),
+    spending: Callable[[], Spending] | None = None,
 ) -> Reconciliation:
     """Compare the live tables of a destination with the source at one position (mode B).
 
     Always gives a reconciliation: NOT_RUN when the sync must not be compared now, INCONCLUSIVE when both sides could
     not be brought to one position or a side failed, each with its reason. Parked tables stand in it and do not count.
     `findings` gives those of the stream that no reconciliation has reported yet; they make this one BREAK. `tried`: the
-    attempts of this run before this one.
+    attempts of this run before this one. `spending`: begins the budget of the comparison, once the views are open.
     """
     plan = run.plan
     started = clock()
@@ -231,19 +235,20 @@ def compare_live(
             barrier.failpoints.reach("rec.pair_opened")
             met = findings()
             work = [_whole(table.target, met) for table in plan.tables]
+            spent = spending() if spending else None
             verdicts = compare_tables(
                 work,
                 source=aligned.source,
                 destination=aligned.destination,
                 totals=plan.reconcile.control_totals,
-                check=aligned.check,
-                limits=limits,
+                check=within(spent, aligned.check),
+                limits=limits_of(spent, limits),
             )
             barrier.failpoints.reach("rec.digest_done")
             verdicts, tested = self_tested(
                 verdicts, work, source=aligned.source[0], destination=aligned.destination[0], check=aligned.check
             )
-            blank = replace(blank, evidence={**blank.evidence, **tested})
+            blank = replace(blank, evidence={**blank.evidence, **tested, **evidence_of_budget(spent)})
             return _judged(_at(blank, aligned, met), plan, verdicts, clock())
     except NotComparable as exc:
         return _judged(blank, plan, _all(plan, not_run, exc), clock())

@@ -24,7 +24,18 @@ from seamline.domain.position import is_same_place
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
 from seamline.plan.model import ControlTotalPlan
 from seamline.ports import ReadView
-from seamline.sync.bucket_search import Difference, Divided, Found, Limits, Sides, Unsteady, bucket_count, search
+from seamline.sync.bucket_search import (
+    Difference,
+    Divided,
+    Found,
+    Limits,
+    Sides,
+    Unsteady,
+    bucket_count,
+    is_ranged,
+    search,
+)
+from seamline.sync.paced_pass import paced_pass
 from seamline.sync.suspected import suspected
 
 COPIES = "(copies)"
@@ -91,6 +102,8 @@ def _compare(
     name = sides.table.name
     _require_columns(sides)
     by_plan = [tuple(_control_totals(sides, plan)) for plan in totals if plan.table == name]
+    if first is None and limits.question_s and is_ranged(sides.table):
+        first = paced_pass(sides, limits)
     found = search(sides, limits, first=first)
     for of_plan in by_plan:
         _require_same_count(sides, found, of_plan)

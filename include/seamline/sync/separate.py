@@ -22,6 +22,7 @@ from seamline.plan.model import Run, SyncPlan
 from seamline.ports import ReadView
 from seamline.ports.separate import OpenedSide, SeparateSide
 from seamline.sync.bucket_search import Limits
+from seamline.sync.budget import Spending, evidence_of_budget, limits_of, within
 from seamline.sync.clock import Clock, SystemClock
 from seamline.sync.comparison import DIGEST, Work, compare_tables
 from seamline.sync.in_flight import classified, may_be_in_flight, not_read_again, read_again
@@ -44,14 +45,15 @@ def compare_separately(
     clock: Clock | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     limits: Limits | None = None,
+    spending: Callable[[], Spending] | None = None,
 ) -> Reconciliation:
     """Compare the tables of a run's plan, which the source was surveyed for, with those of one destination.
 
     Always gives a reconciliation. What differs is read again after `in_flight_max_s` at the earliest, counted from the
     first reading of the source; where nothing differs nobody waits.
-    A repeat reads both sides at other places.
+    `spending` begins the budget of the first reading. A repeat reads both sides at other places.
     """
-    return _Separately(run, destination, source, other, views, clock or SystemClock(), now, limits).compare()
+    return _Separately(run, destination, source, other, views, clock or SystemClock(), now, limits, spending).compare()
 
 
 @dataclass(slots=True)
@@ -64,7 +66,9 @@ class _Separately:
     clock: Clock
     now: Callable[[], datetime]
     limits: Limits | None
+    spending: Callable[[], Spending] | None
     source_read: float = 0.0
+    spent: Spending | None = None
 
     @property
     def plan(self) -> SyncPlan:
@@ -103,8 +107,15 @@ class _Separately:
             work = _work(pairs, first)
             check = self._age_check()
             totals = self.plan.reconcile.control_totals
+            self.spent = self.spending() if self.spending else None
+            self.limits = limits_of(self.spent, self.limits)
             found = compare_tables(
-                work, source=mine.views, destination=theirs.views, totals=totals, check=check, limits=self.limits
+                work,
+                source=mine.views,
+                destination=theirs.views,
+                totals=totals,
+                check=within(self.spent, check),
+                limits=self.limits,
             )
             found, evidence = self_tested(found, work, source=mine.views[0], destination=theirs.views[0], check=check)
         # Both databases have let go of their old rows while the other tool gets its time.
@@ -112,7 +123,7 @@ class _Separately:
         readings = readings_to_json(first, second, in_flight_max_s=self._in_flight_max_s)
         by_name = {one.table: one for one in (*found, *unlike_tables)}
         in_order = tuple(by_name[table.name] for table in self.plan.tables)
-        return in_order, {**evidence, READINGS: readings}
+        return in_order, {**evidence, **evidence_of_budget(self.spent), READINGS: readings}
 
     @property
     def _in_flight_max_s(self) -> float:
@@ -169,7 +180,9 @@ class _Separately:
 
     def _again(self, found: TableVerdict, work: Work, mine: ReadView, theirs: ReadView) -> TableVerdict:
         def compare() -> TableVerdict:
-            (verdict,) = compare_tables([work], source=[mine], destination=[theirs], limits=self.limits)
+            # Its time is over by now, as it has to be; its pauses hold.
+            rest = self.spent.rest if self.spent else lambda: None
+            (verdict,) = compare_tables([work], source=[mine], destination=[theirs], check=rest, limits=self.limits)
             return verdict
 
         try:

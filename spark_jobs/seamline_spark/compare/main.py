@@ -7,7 +7,7 @@ goes through Spark. The verdict is the result, also when it is BREAK: the exit c
 import argparse
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Protocol
@@ -16,10 +16,11 @@ from seamline import registry
 from seamline.domain.errors import SeamlineError
 from seamline.domain.runs import Reconciliation, RunKind, Scope
 from seamline.domain.verdict import Verdict
-from seamline.plan.model import Run
+from seamline.plan.model import Run, SyncPlan
 from seamline.platform.store import PlatformStore
 from seamline.ports import Failpoints, StreamDirector, Unarmed
 from seamline.sync.barrier import Barrier, Patience
+from seamline.sync.budget import Spending
 from seamline.sync.comparison import FINDINGS_THROUGH, StreamFindings, compare_live, findings_reported
 from seamline.sync.repetition import Tried, until_conclusive
 from seamline.sync.separate import compare_separately
@@ -120,7 +121,10 @@ def compare_destination(
         return StreamFindings(*registry.findings(plan, destination, after=after))
 
     def compare(tried: Sequence[Tried]) -> Sequence[Reconciliation]:
-        found = compare_live(run, destination, barrier=barrier, views=VIEWS, findings=findings, tried=tried)
+        found = compare_live(
+            run, destination, barrier=barrier, views=_views(plan), findings=findings, tried=tried,
+            spending=_spending_of(plan),
+        )  # fmt: skip
         records.save_reconciliation(found)
         return [found]
 
@@ -143,10 +147,21 @@ def compare_destination(
 def _compare_separately(run: Run, destination: str, records: Reconciliations) -> Reconciliation:
     """Once: what was in flight would be another thing at the next look, and waiting for a MATCH proves nothing."""
     source, other = registry.separate_sides(run.plan, destination)
-    found = compare_separately(run, destination, source=source, other=other, views=VIEWS)
+    found = compare_separately(
+        run, destination, source=source, other=other, views=_views(run.plan), spending=_spending_of(run.plan)
+    )
     records.save_reconciliation(found)
     _log(found)
     return found
+
+
+def _views(plan: SyncPlan) -> int:
+    return plan.reconcile.budget.sessions if plan.reconcile.budget else VIEWS
+
+
+def _spending_of(plan: SyncPlan) -> Callable[[], Spending] | None:
+    budget = plan.reconcile.budget
+    return (lambda: Spending(budget)) if budget else None
 
 
 def _log(found: Reconciliation) -> None:
