@@ -22,7 +22,8 @@ from seamline.domain.errors import ConfigError, Refused
 from seamline.domain.position import Position
 from seamline.kinds.found import power, sink_kind, source_kind
 from seamline.kinds.frames import Frames, WritesFrames
-from seamline.kinds.sink import CertifiesArrivals, CutsLiveTables, HoldsCuts, ReadsBack
+from seamline.kinds.live_columns import Misfit
+from seamline.kinds.sink import CertifiesArrivals, CutsLiveTables, HoldsCuts, KeepsLiveTables, ReadsBack
 from seamline.kinds.source import Certifies, HidesSchemaChanges, ReadsSeparately
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
 from seamline.platform.audit import PlatformAudit
@@ -195,6 +196,15 @@ def capture_problems(plan: SyncPlan) -> tuple[Problem, ...]:
 def destination_problems(plan: SyncPlan, destination_name: str) -> tuple[Problem, ...]:
     destination = plan.destination(destination_name)
     return tuple(sink_kind(destination.kind).problems(plan.at_destination(destination_name), destination))
+
+
+def misfits(plan: SyncPlan, destination_name: str) -> tuple[Misfit, ...]:
+    """The live tables of a destination that would not take a load of the plan's tables, as far as its kind knows."""
+    destination = plan.destination(destination_name)
+    kind = sink_kind(destination.kind)
+    if not isinstance(kind, KeepsLiveTables):
+        return ()
+    return tuple(kind.misfits(plan.at_destination(destination_name), destination))
 
 
 def destination_views(plan: SyncPlan, destination_name: str, count: int) -> list[ReadView]:

@@ -5,9 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from seamline import settings
-from seamline.domain.errors import TransientError
+from seamline.domain.errors import SeamlineError, TransientError
 from seamline.domain.ledger import LedgerRow
 from seamline.domain.row_transform import Analysed, RowTransform
+from seamline.domain.runs import SyncState
 from seamline.plan.model import DestinationPlan, Run, SyncPlan
 from seamline.ports import Commit, Problem, Survey
 from seamline_airflow import parts, transforms
@@ -58,6 +59,25 @@ def preflight_of_reconcile_only(plan: SyncPlan) -> tuple[SyncPlan, Sequence[Prob
         return compile_plan(declared, plan.sync, found), ()
     except DeclarationsInvalid as exc:
         return plan, [Problem(fault.place_and_cause, fault.cure) for fault in exc.faults]
+
+
+def misfits(plan: SyncPlan, state: SyncState | None, *, behind: Sequence[Problem]) -> Sequence[Problem]:
+    """All live tables of the plan's destinations that would not take its load, with the way out that the sync has now.
+    `behind`: what is known to be wrong already."""
+    from seamline import registry
+    from seamline.kinds.live_columns import of_a_sync_on_its_way, of_an_enabled_sync
+
+    found: list[Problem] = []
+    for one in plan.streamed.destinations:
+        try:
+            mine = registry.misfits(plan, one.name)
+        except SeamlineError:
+            if any(problem.is_fatal for problem in behind):
+                continue
+            raise
+        is_enabled = state is SyncState.ENABLED
+        found += of_an_enabled_sync(plan.sync, one.name, mine) if is_enabled else of_a_sync_on_its_way(one.name, mine)
+    return found
 
 
 def _with_definitions(plan: SyncPlan, found: Survey, made: Analysed) -> SyncPlan:

@@ -9,8 +9,10 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from seamline import registry
+from seamline.domain.errors import TransientError
 from seamline.domain.row_transform import transform_to_json
-from seamline.domain.runs import INTO
+from seamline.domain.runs import INTO, SyncState
+from seamline.kinds.live_columns import Misfit
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import plan_to_json
 from seamline.ports import Problem, Survey
@@ -63,6 +65,7 @@ def use(
     monkeypatch.setattr(parts, "source", opened)
     monkeypatch.setattr(registry, "capture_problems", lambda plan: capture)
     monkeypatch.setattr(registry, "destination_problems", lambda plan, name: destination)
+    monkeypatch.setattr(registry, "misfits", lambda plan, name: ())
 
 
 def execute(plan_json: str) -> Any:
@@ -104,6 +107,42 @@ def test_a_side_that_is_not_ready_stops_the_run_before_it_is_opened(
     with pytest.raises(AirflowFailException, match="not ready"):
         execute(plan_json)
     assert_was_not_opened(platform)
+
+
+def test_live_tables_that_would_not_take_the_load_stop_the_run_before_it_with_the_way_of_a_running_sync(
+    platform: results.Platform, plan_json: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them: found only at the publish, one would be named after minutes of loading."""
+    use(monkeypatch, _Source(Survey((ACCOUNT, LEDGER))))
+    misfits = [Misfit(name, f"table {name} has other columns", f"drop {name}") for name in ("account", "ledger_entry")]
+    monkeypatch.setattr(registry, "misfits", lambda plan, name: misfits)
+    with pytest.raises(AirflowFailException) as on_its_way:
+        execute(plan_json)
+    assert "drop account; drop ledger_entry" in str(on_its_way.value)
+    assert_was_not_opened(platform)
+    platform.state = SyncState.ENABLED
+    with pytest.raises(AirflowFailException) as running:
+        execute(plan_json)
+    said = str(running.value)
+    assert "destination warehouse: table account has other columns; table ledger_entry has other columns" in said
+    assert "Write `parked: <why>` on the table" in said and "run `settlement__tables`" in said
+    assert "drop" not in said, "what a running stream writes to is not dropped"
+
+
+def test_where_something_else_is_wrong_too_a_destination_that_does_not_answer_hides_it_not(
+    platform: results.Platform, plan_json: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(plan: Any, name: str) -> Any:
+        raise TransientError("warehouse cannot be reached")
+
+    use(monkeypatch, _Source(Survey((ACCOUNT, LEDGER)), Problem("row image is MINIMAL", "set binlog_row_image=FULL")))
+    monkeypatch.setattr(registry, "misfits", away)
+    with pytest.raises(AirflowFailException, match="row image is MINIMAL"):
+        execute(plan_json)
+    use(monkeypatch, _Source(Survey((ACCOUNT, LEDGER))))
+    monkeypatch.setattr(registry, "misfits", away)
+    with pytest.raises(TransientError):
+        execute(plan_json)
 
 
 def transformed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, found: Any) -> str:

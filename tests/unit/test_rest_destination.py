@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
 from pyiceberg.table import CommitTableRequest
@@ -22,7 +23,8 @@ from seamline.domain.log_floor import LedgerPlace
 from seamline.domain.staged_cut import CutMode, StagedCut
 from seamline.domain.verdict import Verdict
 from seamline.kinds.logins import DestinationLogins
-from seamline.plan.model import BusinessDate
+from seamline.kinds.sink import KeepsLiveTables
+from seamline.plan.model import BusinessDate, TablePlan
 from seamline.ports import Problem
 from seamline.ports.maintenance import LetGo
 from seamline.sinks.iceberg import rest_cuts, rest_maintenance
@@ -148,6 +150,17 @@ def test_tables_of_somebody_else_are_refused(world: RestWorld) -> None:
     assert "is not the ledger of settlement@warehouse" in problem.what
     tables[place_of(STREAM)] = ledger
     assert problems(world) == ()
+
+
+def test_tables_that_would_not_take_a_load_are_all_named(world: RestWorld) -> None:
+    published(world)
+    kind = cast(KeepsLiveTables, KIND)
+    assert kind.misfits(world.plan, world.destination) == ()
+    wider = [replace(one, columns=(*one.columns, replace(AUDIT.columns[0], name="more"))) for one in TABLES]
+    plan = replace(world.plan, tables=tuple(TablePlan(one.name, table=one) for one in wider))
+    found = kind.misfits(plan, world.destination)
+    assert [one.table for one in found] == [one.name for one in TABLES]
+    assert all("column more" in one.what for one in found)
 
 
 def test_a_connection_that_leads_elsewhere_is_refused(world: RestWorld) -> None:

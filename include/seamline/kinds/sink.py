@@ -17,6 +17,7 @@ from seamline.domain.staged_cut import StagedCut
 from seamline.domain.verdict import TableVerdict
 from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
 from seamline.kinds.derived import StagedPart
+from seamline.kinds.live_columns import Misfit
 from seamline.kinds.logins import DestinationLogins
 from seamline.kinds.reading import SyncTables
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, SyncPlan
@@ -164,6 +165,14 @@ class ReadsAtOnePosition(Protocol):
 
     def open_tables(self, destination: DestinationPlan, stream: StreamId, at: date | str) -> SyncTables:
         """`at`: a business date, `proven` or `live`. Refused: there is no such cut."""
+
+
+@runtime_checkable
+class KeepsLiveTables(Protocol):
+    """A kind whose live tables stay when a sync is onboarded again: a load must have the columns that they have."""
+
+    def misfits(self, plan: SyncPlan, destination: DestinationPlan) -> Sequence[Misfit]:
+        """All live tables of the stream that would not take a load of the plan's tables. Leaves nothing behind."""
 
 
 @runtime_checkable

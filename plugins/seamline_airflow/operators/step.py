@@ -77,6 +77,7 @@ class PreflightOperator(StepOperator):
         beside = tuple(one for one in declared.cuts_only if one not in onboarded.destinations)
         asked = self.concerned(context, store, onboarded)
         found, problems = onboarding.preflight(asked, beside=beside)
+        problems = [*problems, *self.misfits(store, found.into(asked.destination_names), behind=problems)]
         log_problems(self.log, problems)
         refuse_fatal(problems, sync=asked.sync)
         run_id = runs.take_of(store, self.run)
@@ -88,6 +89,10 @@ class PreflightOperator(StepOperator):
         """The plan of the destinations that the run goes into."""
         asked = list(context["params"].get("destinations") or ())
         return declared.into(runs.fix_destinations(store, declared, self.run, asked))
+
+    def misfits(self, store: Any, plan: SyncPlan, *, behind: Sequence[Problem]) -> Sequence[Problem]:
+        """Live tables that would not take the load."""
+        return onboarding.misfits(plan, store.sync_state(plan.sync), behind=behind)
 
     def open_run(self, context: Any, store: Any, plan: SyncPlan, run_id: str, *, cuts: SyncPlan) -> None:
         # What preflight has read just now may be newer than the plan of this task.
@@ -105,6 +110,10 @@ class TablesPreflightOperator(PreflightOperator):
 
     def concerned(self, context: Any, store: Any, declared: SyncPlan) -> SyncPlan:
         return runs.into_onboarded(store, declared).streamed
+
+    def misfits(self, store: Any, plan: SyncPlan, *, behind: Sequence[Problem]) -> Sequence[Problem]:  # noqa: ARG002
+        """Not asked: `open_run` refuses what was altered, and the tables that stay as they are take no load."""
+        return ()
 
     def open_run(self, context: Any, store: Any, plan: SyncPlan, run_id: str, *, cuts: SyncPlan) -> None:
         again = list(context["params"].get("again") or ())

@@ -7,6 +7,7 @@ from seamline.sinks.delta import types
 from seamline.sinks.delta.catalogue import DeltaCatalogue
 from seamline.sinks.delta.cuts import open_cuts
 from seamline.sinks.delta.options import options_of
+from seamline.sinks.delta.placing import misfit_at
 from seamline.sinks.delta.read_back import live, open_at
 from seamline.sinks.delta.reading import table_at
 from seamline.sinks.delta.retention import sweep
@@ -25,6 +26,7 @@ def lake_of(destination: DestinationPlan) -> Lake:
         live=live,
         at=open_at(destination),
         open_table=table_at,
+        misfit=misfit_at,
         open_cuts=partial(open_cuts, destination),
         sweep=partial(sweep, catalogue=catalogue, destination=destination),
     )

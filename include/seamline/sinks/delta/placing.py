@@ -13,8 +13,9 @@ from pathlib import Path
 from uuid import uuid4
 
 from seamline.domain.catalogue import Table
-from seamline.domain.errors import NotCaughtUp, Refused, SchemaConflict, TransientError
+from seamline.domain.errors import NotCaughtUp, Refused, TransientError
 from seamline.domain.ledger import StreamId
+from seamline.kinds.live_columns import Misfit
 from seamline.ports import Joining, Load
 from seamline.sinks.delta.actions import transaction
 from seamline.sinks.delta.data_files import written_file
@@ -117,12 +118,8 @@ def beginning(before: TableState, table: Table, stream: StreamId) -> list[Action
     """Protocol and schema of a new table; SchemaConflict where one that is there has other columns."""
     schema = delta_schema(table)
     if before.version >= 0:
-        if names := differing(before, table):
-            raise SchemaConflict(
-                f"table {table.name} differs from the source now: columns {', '.join(names)} (types, NULL, order)",
-                hint="give its row in seamline.delta_table another table_name, then run the onboarding again",
-                table=table.name,
-            )
+        if found := misfit(before, table):
+            raise found.conflict()
         return []
     features = ["deletionVectors", *(["timestampNtz"] if f'"{NTZ}"' in schema else [])]
     metadata = {
@@ -148,6 +145,25 @@ def differing(there: TableState, table: Table) -> list[str]:
     both = [*found, *wanted] if found != wanted else []
     names = {one["name"] for one in both}
     return sorted({one["name"] for one in both if not (one in found and one in wanted)} or names)
+
+
+def misfit(there: TableState, table: Table) -> Misfit | None:
+    names = differing(there, table)
+    return (
+        Misfit(
+            table.name,
+            f"table {table.name} has other columns than a load brings: {', '.join(names)} (types, NULL, order)",
+            "give its row in seamline.delta_table another table_name, then run the onboarding again",
+        )
+        if names
+        else None
+    )
+
+
+def misfit_at(table: Table, pointer: str) -> Misfit | None:
+    """Of a table there, by its pointer."""
+    at = Pointer.parsed(pointer)
+    return misfit(DeltaLog(at.folder).at(at.version), table)
 
 
 def _free_folder(place: Place, table: Table, named: set[Path], stream: StreamId) -> Path:

@@ -7,6 +7,7 @@ from seamline.sinks.hudi import types
 from seamline.sinks.hudi.catalogue import HudiCatalogue
 from seamline.sinks.hudi.cuts import open_cuts
 from seamline.sinks.hudi.options import options_of
+from seamline.sinks.hudi.placing import misfit_at
 from seamline.sinks.hudi.read_back import live, open_at
 from seamline.sinks.hudi.reading import table_at
 from seamline.sinks.hudi.retention import sweep
@@ -25,6 +26,7 @@ def lake_of(destination: DestinationPlan) -> Lake:
         live=live,
         at=open_at(destination),
         open_table=table_at,
+        misfit=misfit_at,
         open_cuts=partial(open_cuts, destination),
         sweep=partial(sweep, catalogue=catalogue, destination=destination),
     )

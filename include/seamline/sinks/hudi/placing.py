@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seamline.domain.catalogue import Table
-from seamline.domain.errors import NotCaughtUp, Refused, SchemaConflict, TransientError
+from seamline.domain.errors import NotCaughtUp, Refused, TransientError
 from seamline.domain.ledger import StreamId
+from seamline.kinds.live_columns import Misfit
 from seamline.ports import Joining, Load
 from seamline.sinks.hudi.data_files import new_name, written_file
 from seamline.sinks.hudi.pointer import Pointer, folders_named, folders_of
@@ -115,14 +116,29 @@ def differing(head: TableState, table: Table) -> list[str]:
     return sorted({one["name"] for one in both if not (one in found and one in wanted)} or names)
 
 
+def misfit(head: TableState, table: Table) -> Misfit | None:
+    names = differing(head, table)
+    return (
+        Misfit(
+            table.name,
+            f"table {table.name} has other columns than a load brings: {', '.join(names)} (types, NULL, order)",
+            "give its row in seamline.hudi_table another table_name, then run the onboarding again",
+        )
+        if names
+        else None
+    )
+
+
+def misfit_at(table: Table, pointer: str) -> Misfit | None:
+    """Of a table there, by its pointer."""
+    at = Pointer.parsed(pointer)
+    return misfit(Timeline(at.folder).at(at.instant), table)
+
+
 def _require_same_columns(head: TableState, table: Table) -> None:
     """SchemaConflict where a table that is there has other columns."""
-    if names := differing(head, table) if head.instant else ():
-        raise SchemaConflict(
-            f"table {table.name} differs from the source now: columns {', '.join(names)} (types, NULL, order)",
-            hint="give its row in seamline.hudi_table another table_name, then run the onboarding again",
-            table=table.name,
-        )
+    if found := misfit(head, table) if head.instant else None:
+        raise found.conflict()
 
 
 def _free(place: Place, table: Table, named: set[Path], stream: StreamId) -> tuple[Timeline, int]:

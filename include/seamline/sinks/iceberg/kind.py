@@ -11,6 +11,7 @@ from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position
 from seamline.kinds.bulk import StagedPlace, TableRows
 from seamline.kinds.frames import Frames
+from seamline.kinds.live_columns import Misfit
 from seamline.kinds.logins import DestinationLogins
 from seamline.kinds.reading import SyncTables
 from seamline.kinds.sink import Atomic, SinkKind, SinkPowers
@@ -78,6 +79,13 @@ class Iceberg(LakeKind):
         if dict(destination.options).get("catalog_type") == REST:
             return rights(destination)
         return super().grant_script(destination, database, logins=logins)
+
+    def misfits(self, plan: SyncPlan, destination: DestinationPlan) -> Sequence[Misfit]:
+        if _is_rest(destination):
+            from seamline.sinks.iceberg.rest_preflight import misfits
+
+            return misfits(plan, destination)
+        return super().misfits(plan, destination)
 
     def open_maintenance(self, destination: DestinationPlan) -> DestinationMaintenance:
         if _is_rest(destination):

@@ -10,6 +10,7 @@ from seamline.sinks.iceberg.cuts import open_cuts
 from seamline.sinks.iceberg.io import warehouse_root
 from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.iceberg.orphans import drop_orphans
+from seamline.sinks.iceberg.placing import misfit_in
 from seamline.sinks.iceberg.read_back import live_in, open_at
 from seamline.sinks.iceberg.reading import table_at
 from seamline.sinks.lake.catalogue import Catalogue
@@ -35,6 +36,7 @@ def lake_of(destination: DestinationPlan) -> Lake:
         live=live_in(destination),
         at=open_at(destination),
         open_table=partial(table_at, connection=options.warehouse_connection),
+        misfit=misfit_in(destination),
         open_cuts=partial(open_cuts, destination),
         sweep=sweep,
     )

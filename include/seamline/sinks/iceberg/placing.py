@@ -1,19 +1,21 @@
 """What a publish and a join do to the catalogue: tables come, have their rows replaced, or leave."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.types import NestedField
 
 from seamline.domain.catalogue import Table
-from seamline.domain.errors import NotCaughtUp, SchemaConflict
+from seamline.domain.errors import NotCaughtUp
+from seamline.kinds.live_columns import Misfit
+from seamline.plan.model import DestinationPlan
 from seamline.ports import Joining, Load
 from seamline.sinks.iceberg.data_files import data_files, written_file
 from seamline.sinks.iceberg.edit import replaced
-from seamline.sinks.iceberg.io import WarehouseIO, static_table
+from seamline.sinks.iceberg.io import WarehouseIO, static_table, warehouse_io
 from seamline.sinks.iceberg.manifests import Head, read_head
-from seamline.sinks.iceberg.options import LakeOptions
+from seamline.sinks.iceberg.options import LakeOptions, options_of
 from seamline.sinks.iceberg.partitions import Division
 from seamline.sinks.iceberg.snapshot import FileChanges, new_head, staged_head
 from seamline.sinks.iceberg.types import storage_schema
@@ -105,13 +107,21 @@ class Placing:
     def _continued(self, table: Table, live: str) -> Head:
         """SchemaConflict where the table that is there has other columns, or another layout, than the planned one."""
         head = read_head(live, self.io)
-        if differs := self.differing(table, head):
-            raise SchemaConflict(
-                f"table {table.name} differs from what it should be now: {'; '.join(differs)}",
-                hint=f"rename or drop {table.name} in the catalogue, then run the onboarding again",
-                table=table.name,
-            )
+        if found := self.misfit(table, head):
+            raise found.conflict()
         return head
+
+    def misfit(self, table: Table, there: Head) -> Misfit | None:
+        differs = self.differing(table, there)
+        return (
+            Misfit(
+                table.name,
+                f"table {table.name} differs from what a load brings: {'; '.join(differs)}",
+                f"rename or drop {table.name} in the catalogue, then run the onboarding again",
+            )
+            if differs
+            else None
+        )
 
     def differing(self, table: Table, there: Head) -> list[str]:
         """What is not the same in a table that is there, in words."""
@@ -127,6 +137,13 @@ class Placing:
             )
             if is_there != asked
         ]
+
+
+def misfit_in(destination: DestinationPlan) -> Callable[[Table, str], Misfit | None]:
+    """Of a table there, by its metadata file."""
+    options = options_of(destination)
+    io = warehouse_io(options)
+    return lambda table, location: Placing(options, io, "preflight").misfit(table, read_head(location, io))
 
 
 def move_of(table: str, before: Head, after: Head) -> PointerMove:

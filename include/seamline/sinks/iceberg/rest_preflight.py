@@ -5,11 +5,14 @@ from contextlib import closing
 
 from seamline.domain.errors import ConfigError, Refused
 from seamline.domain.ledger import StreamId
+from seamline.kinds.live_columns import Misfit
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Problem
+from seamline.sinks.iceberg.placing import misfit_in
 from seamline.sinks.iceberg.rest_client import MADE_BY, RestClient
 from seamline.sinks.iceberg.rest_ledger import ledger_in, place_of
 from seamline.sinks.iceberg.rest_opening import open_client, open_store
+from seamline.sinks.lake.live_columns import misfits_in
 from seamline.sinks.lake.preflight import of_live_tables
 
 
@@ -25,6 +28,13 @@ def problems(plan: SyncPlan, destination: DestinationPlan) -> tuple[Problem, ...
     except (ConfigError, Refused) as exc:
         found = {exc.message: exc.hint}
     return tuple(Problem(f"{name}: {what}", cure) for what, cure in found.items())
+
+
+def misfits(plan: SyncPlan, destination: DestinationPlan) -> tuple[Misfit, ...]:
+    """Of the stream's live tables those that would not take a load of the planned ones."""
+    with closing(open_store(destination)) as store:
+        seen = store.look(plan.stream_id(destination.name), destination.namespace)
+    return misfits_in(plan, seen, misfit_in(destination))
 
 
 def _of_calls(client: RestClient) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,7 @@ from seamline.domain.staged_cut import StagedCut
 from seamline.domain.verdict import TableVerdict
 from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
 from seamline.kinds.derived import StagedPart
+from seamline.kinds.live_columns import Misfit
 from seamline.kinds.logins import DestinationLogins
 from seamline.kinds.reading import SyncTables
 from seamline.kinds.sink import Atomic, SinkPowers
@@ -37,9 +38,9 @@ _NAME_CHARACTERS = 200
 
 
 class LakeKind(ABC):
-    """`kinds.sink.SinkKind` with the powers `ReadsBack`, `CutsLiveTables`, `Derives`, `KeepsColumnsOfDerived`,
-    `CopiesRows` and `ReadsAtOnePosition`. `catalogue_schema`: where the format's clients look for their catalogue; ""
-    of a format whose catalogue lies in `seamline`."""
+    """`kinds.sink.SinkKind` with the powers `ReadsBack`, `KeepsLiveTables`, `CutsLiveTables`, `Derives`,
+    `KeepsColumnsOfDerived`, `CopiesRows` and `ReadsAtOnePosition`. `catalogue_schema`: where the format's clients look
+    for their catalogue; "" of a format whose catalogue lies in `seamline`."""
 
     name: ClassVar[str]
     powers: ClassVar[SinkPowers] = SinkPowers(Atomic.TABLE, names=NameLimit(_NAME_CHARACTERS, NameUnit.CHARACTERS))
@@ -115,6 +116,13 @@ class LakeKind(ABC):
         from seamline.databases.postgres.findings import findings_of
 
         return findings_of(destination, stream, after=after)
+
+    # KeepsLiveTables
+
+    def misfits(self, plan: SyncPlan, destination: DestinationPlan) -> Sequence[Misfit]:
+        from seamline.sinks.lake.live_columns import misfits
+
+        return misfits(plan, destination, self.lake(destination))
 
     # CutsLiveTables
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from seamline.databases.postgres.client import Session
+from seamline.domain.catalogue import Table
+from seamline.kinds.live_columns import Misfit
 from seamline.kinds.reading import PinnedTable
 from seamline.sinks.lake.cuts import LakeCuts
 from seamline.sinks.lake.derived import PinnedFiles
@@ -26,7 +28,8 @@ class OpenTable(Protocol):
 @dataclass(frozen=True, slots=True)
 class Lake:
     """`loads_in`: the namespace that loads are staged in. `at`: reads a table at the number by which a run or a cut
-    holds it. `sweep`: drops files that nothing needs any more; how many."""
+    holds it. `misfit`: whether a table, by where its pointer leads, would not take a load of this one. `sweep`: drops
+    files that nothing needs any more; how many."""
 
     catalogue: Pointers
     warehouse: str | FilePath
@@ -35,5 +38,6 @@ class Lake:
     live: Live
     at: OpenAt
     open_table: OpenTable
+    misfit: Callable[[Table, str], Misfit | None]
     open_cuts: Callable[[], LakeCuts]
     sweep: Callable[[Session], int]

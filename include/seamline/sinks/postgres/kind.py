@@ -11,6 +11,7 @@ from seamline.domain.position import Position
 from seamline.domain.verdict import TableVerdict
 from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
 from seamline.kinds.derived import StagedPart
+from seamline.kinds.live_columns import Misfit
 from seamline.kinds.logins import DestinationLogins
 from seamline.kinds.sink import Atomic, SinkKind, SinkPowers
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, SyncPlan
@@ -46,6 +47,11 @@ class Postgres:
         from seamline.sinks.postgres.preflight import problems
 
         return problems(plan, destination)
+
+    def misfits(self, plan: SyncPlan, destination: DestinationPlan) -> Sequence[Misfit]:
+        from seamline.sinks.postgres.live_columns import misfits
+
+        return misfits(plan, destination)
 
     def grant_script(self, destination: DestinationPlan, database: str, *, logins: DestinationLogins) -> str:
         from seamline.sinks.postgres.grants import grant_script

@@ -5,7 +5,6 @@ its differences to the staged rows are merged into it.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from psycopg import errors
 
@@ -15,12 +14,13 @@ from seamline.databases.postgres.client import Session
 from seamline.databases.postgres.read import Relation
 from seamline.domain.catalogue import Table
 from seamline.domain.cut_names import fitted
-from seamline.domain.errors import Refused, SchemaConflict
+from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.plan.list_change import kept_name
 from seamline.plan.model import INCREMENTAL, DestinationPlan
 from seamline.ports import Load, Publication
 from seamline.sinks.postgres.delete_insert import deletable, is_of
+from seamline.sinks.postgres.live_columns import columns_of, misfit
 from seamline.sinks.postgres.ownership import of_others
 from seamline.sinks.postgres.staged_rows import require_as_compared
 from seamline.sinks.postgres.staging import index_rows
@@ -223,43 +223,9 @@ def _same_key(table: Table) -> str:
 
 def _check_owned(session: Session, stream: StreamId, load: Load, destination: DestinationPlan) -> None:
     """A live table is written only if this stream made it and it still has the planned definition."""
-    name = f"{destination.namespace}.{load.table.name}"
     for what, cure in of_others(session, stream, destination, [load.table.name]).values():
         raise Refused(what, hint=cure, sync=stream.sync, table=load.table.name)
     places = (f"{quoted(destination.namespace)}.{quoted(load.table.name)}", _staged(load, destination))
-    live, staged = (_columns_of(session, place) for place in places)
-    if differing := sorted({one.column for one in live.keys() ^ staged.keys()}):
-        raise SchemaConflict(
-            f"table {name} differs from the source now: columns {', '.join(differing)} (types, primary key)",
-            hint=f"rename or drop {name} (and what depends on it), then run the onboarding again",
-            sync=stream.sync,
-            table=load.table.name,
-        )
-    if refusing := sorted(one.column for one, is_required in live.items() if is_required and not staged[one]):
-        cure = ", ".join(f"ALTER COLUMN {quoted(column)} DROP NOT NULL" for column in refusing)
-        raise SchemaConflict(
-            f"table {name} takes no NULL in the columns {', '.join(refusing)}, which may be NULL at the source now",
-            hint=f"ALTER TABLE {places[0]} {cure}; then run the onboarding again",
-            sync=stream.sync,
-            table=load.table.name,
-        )
-
-
-class _ColumnDefinition(NamedTuple):
-    column: str
-    type: str
-    is_key: bool
-
-
-def _columns_of(session: Session, place: str) -> dict[_ColumnDefinition, bool]:
-    """Each column, and whether it is NOT NULL."""
-    rows = session.execute(
-        "SELECT attname, format_type(atttypid, atttypmod), coalesce(attnum = ANY (conkey), false), attnotnull "
-        "FROM pg_attribute LEFT JOIN pg_constraint ON conrelid = attrelid AND contype = 'p' "
-        "WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped",
-        (place,),
-    ).fetchall()
-    return {
-        _ColumnDefinition(str(name), str(kind), bool(is_key)): bool(is_required)
-        for name, kind, is_key, is_required in rows
-    }
+    live, staged = (columns_of(session, place) for place in places)
+    if found := misfit(load.table, live, staged, destination):
+        raise found.conflict(sync=stream.sync)

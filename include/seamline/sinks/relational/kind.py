@@ -12,6 +12,7 @@ from seamline.domain.position import Position
 from seamline.domain.verdict import TableVerdict
 from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
 from seamline.kinds.derived import StagedPart
+from seamline.kinds.live_columns import Misfit
 from seamline.kinds.logins import DestinationLogins
 from seamline.kinds.sink import Atomic, SinkPowers
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, SyncPlan
@@ -42,6 +43,11 @@ class RelationalKind:
         from seamline.sinks.relational.preflight import problems
 
         return problems(plan, destination, self.dialect)
+
+    def misfits(self, plan: SyncPlan, destination: DestinationPlan) -> Sequence[Misfit]:
+        from seamline.sinks.relational.live_columns import misfits
+
+        return misfits(plan, destination, self.dialect)
 
     def grant_script(self, destination: DestinationPlan, database: str, *, logins: DestinationLogins) -> str:  # noqa: ARG002
         from seamline.sinks.relational.grants import grant_script

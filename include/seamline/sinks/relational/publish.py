@@ -12,15 +12,15 @@ from collections.abc import Collection, Mapping, Sequence
 import pymysql
 from pymysql.constants import ER
 
-from seamline.databases.mysql.canonical import quoted, text_literal
-from seamline.domain.catalogue import Table
-from seamline.domain.errors import InvariantViolated, Refused, SchemaConflict, SeamlineError, TransientError
+from seamline.databases.mysql.canonical import quoted
+from seamline.domain.errors import InvariantViolated, Refused, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.plan.list_change import kept_name
 from seamline.plan.model import DestinationPlan
 from seamline.ports import Load, Publication
 from seamline.sinks.relational import ledger as ledger_tables
 from seamline.sinks.relational.dialect import Dialect
+from seamline.sinks.relational.live_columns import columns_of, misfit
 from seamline.sinks.relational.merge import merge_into_live
 from seamline.sinks.relational.ownership import of_others, tables_in
 from seamline.sinks.relational.places import ledger_database, ledger_place, relation, staged_place
@@ -198,38 +198,7 @@ class Publisher:
         name = load.table.name
         for what, cure in of_others(self.session, self.stream, self.destination, [name]).values():
             raise Refused(what, hint=cure, sync=self.stream.sync, table=name)
-        live = self._columns_of(self.destination.namespace, name)
-        staged = self._columns_of(*staged_place(load, self.destination))
-        live_place = f"{self.destination.namespace}.{name}"
-        if differing := sorted(
-            one for one in live.keys() | staged.keys() if _definition(live, one) != _definition(staged, one)
-        ):
-            raise self._conflict(
-                f"table {live_place} differs from the source now: columns {', '.join(differing)} (types, primary key)",
-                f"rename or drop {live_place}, then run the onboarding again",
-                load.table,
-            )
-        if refusing := sorted(one for one in live if live[one][2] == "NO" and staged[one][2] == "YES"):
-            raise self._conflict(
-                f"table {live_place} takes no NULL in the columns {', '.join(refusing)}, which may be NULL at the"
-                " source now",
-                "let them take NULL (ALTER TABLE … MODIFY), then run the onboarding again",
-                load.table,
-            )
-
-    def _conflict(self, what: str, cure: str, table: Table) -> SeamlineError:
-        return SchemaConflict(what, hint=cure, sync=self.stream.sync, table=table.name)
-
-    def _columns_of(self, database: str, name: str) -> dict[str, tuple[str, str, str]]:
-        """Each column: type, key, whether it takes NULL. Of an index that somebody added, nothing is said."""
-        rows = query(
-            self.session,
-            "SELECT column_name, CONCAT(column_type, COALESCE(collation_name, '')), IF(column_key = 'PRI', 'PRI', ''),"
-            f" is_nullable FROM information_schema.columns WHERE table_schema = {text_literal(database)}"
-            f" AND table_name = {text_literal(name)}",
-        )
-        return {str(column): (str(kind), str(key), str(nullable)) for column, kind, key, nullable in rows}
-
-
-def _definition(columns: Mapping[str, tuple[str, str, str]], name: str) -> tuple[str, str] | None:
-    return columns[name][:2] if name in columns else None
+        places = ((self.destination.namespace, name), staged_place(load, self.destination))
+        live, staged = (columns_of(self.session, relation(*place)) for place in places)
+        if found := misfit(load.table, live, staged, self.destination):
+            raise found.conflict(sync=self.stream.sync)

@@ -335,8 +335,9 @@ class TableStatements:
         return " AND ".join(f"{one}.{key} = {moved}.{old}" for key, old in pairs)
 
 
-def create_table(place: str, table: Table, dialect: Dialect) -> str:
-    """A live or staged table. One without a key gets its index by `copies_index`, once it is loaded."""
+def create_table(place: str, table: Table, dialect: Dialect, *, what: str = "TABLE") -> str:
+    """A live or staged table; `what` may be TEMPORARY TABLE. One without a key gets its index by `copies_index`, once
+    it is loaded."""
     own = (
         f"PRIMARY KEY ({', '.join(quoted(name) for name in table.key)})"
         if table.is_keyed
@@ -344,7 +345,7 @@ def create_table(place: str, table: Table, dialect: Dialect) -> str:
         f" {HASH} binary({HASH_BYTES}) DEFAULT NULL INVISIBLE, {COPY} bigint DEFAULT NULL INVISIBLE"
     )
     return (
-        f"CREATE TABLE {place} ({column_definitions(table, dialect)}, {own})"
+        f"CREATE {what} {place} ({column_definitions(table, dialect)}, {own})"
         f" ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE={dialect.collation} ROW_FORMAT=DYNAMIC"
     )
 
