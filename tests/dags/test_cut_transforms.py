@@ -49,6 +49,7 @@ def analysed(platform: results.Platform, monkeypatch: pytest.MonkeyPatch) -> Non
         return replace(plan, destinations=(*plan.destinations, *beside)), ()
 
     monkeypatch.setattr("seamline_airflow.onboarding.preflight", preflight)
+    monkeypatch.setattr("seamline_airflow.onboarding.misfits", lambda *_, **__: ())
     monkeypatch.setattr("seamline_airflow.onboarding.ledgers", lambda plan: CARRIED)
 
 

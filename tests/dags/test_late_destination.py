@@ -40,6 +40,7 @@ def onboarded(platform: results.Platform, monkeypatch: pytest.MonkeyPatch) -> No
     platform.start_run(run_id=FIRST, sync="settlement", kind=RunKind.ONBOARD, plan_json=plan_to_json(results.plan()))
     platform.put_result(FIRST, PUBLISH, {"warehouse": "p"})
     monkeypatch.setattr("seamline_airflow.onboarding.preflight", lambda plan, **_: (plan, ()))
+    monkeypatch.setattr("seamline_airflow.onboarding.misfits", lambda *_, **__: ())
 
 
 def publish(run: Run, records: results.Platform) -> dict[str, str]:

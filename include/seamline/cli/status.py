@@ -1,8 +1,8 @@
 """What runs, how far the streams are, and the last verdicts of every sync.
 
 Exit code 0 only if the newest cut is clean and published, no date before it is open, the live tables MATCH (or are left
-out for a reason), no stream failed, no alarm is open and what every sync declares is right. What is on its way is no
-fault.
+out for a reason), no onboarding or change of the tables has failed, no stream failed, no alarm is open and what every
+sync declares is right. What is on its way is no fault.
 """
 
 import argparse
@@ -67,10 +67,12 @@ def _show(store: PlatformStore, outcomes: Mapping[str, object]) -> bool:
         zones[name] = zone
         is_red = is_red or _is_wrong(cuts, live, mine)
         alarms = [one for one in streams.alarms if one.about in headline.concerns(name, streams.wanted)]
-        word = headline.of_sync(cuts, live, mine, alarms)
+        notes = _notes(store, name, zone)
+        is_red = is_red or headline.is_failed(notes)
+        word = headline.of_sync(cuts, live, mine, alarms, notes)
         known = state or (COMPARED_ONLY if only_compares(settings.load().declarations, name) else "not onboarded yet")
         sys.stdout.write(f"\n{name}: {known}, {word}\n")
-        sys.stdout.write(status_text.noted(_notes(store, name, zone)))
+        sys.stdout.write(status_text.noted(notes))
         if isinstance(outcome, DeclarationsInvalid):
             is_red = True
             sys.stdout.write(f"{outcome}\n")

@@ -41,6 +41,7 @@ class Headline(StrEnum):
     INCONCLUSIVE = "INCONCLUSIVE"
     CHECKS_FAILED = "CHECKS FAILED"
     BREAK = "BREAK"
+    FAILED = "FAILED"  # of a run that was to put tables in place, never of a cut
 
 
 _SEVERITY = tuple(Headline)

@@ -196,7 +196,7 @@ def _notes(part: _Part, zone: tzinfo, works: Mapping[str, Work]) -> Iterator[Row
     if is_all_settled(_counted(part, works), sum(table.breaks_total for table in part.tables)):
         yield Row((*part.about, ALL_SETTLED))
     for line in late_in_words(found.evidence) if found else ():
-        yield Row((*part.about, f"LATE {line}"), is_wrong=True)
+        yield Row((*part.about, f"LATE {line}"), is_waiting=True)
     for line in separate_in_words(found.evidence) if found else ():
         yield Row((*part.about, line))
     is_tested = not found or is_passed(found.evidence)

@@ -9,13 +9,13 @@ from seamline.report.words import clipped, in_words
 
 # So wide is a column of a terminal at most; files hold all of it.
 _WIDEST = 72
-_WRONG, _RIGHT = "✗", " "
+_WRONG, _WAITING = "✗", "…"
 _OF_MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+!|~$])")
 _OF_HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 def to_terminal(report: Report) -> str:
-    """Wrong rows bear a cross in front. Long texts are cut off, but for those of notes."""
+    """Wrong rows bear a cross in front, waiting ones three dots. Long texts are cut off, but for those of notes."""
     lines = [f"{report.verdict}  {report.subject}"]
     for block in report.blocks:
         lines += ["", block.title.upper()]
@@ -55,7 +55,7 @@ def _table_lines(block: Block, report: Report) -> Iterator[str]:
     if not block.is_whole:
         table = [[clipped(text, _WIDEST) for text in row] for row in table]
     widths = [max(_width(row[place]) for row in table) for place in range(len(block.columns))]
-    marks = [_RIGHT, *(_WRONG if row.is_wrong else _RIGHT for row in block.rows), _RIGHT]
+    marks = [" ", *(_mark(row) or " " for row in block.rows), " "]
     for number, row in enumerate(table):
         if block.totals and number == len(table) - 1:
             yield "  " + "  ".join("-" * width for width in widths)
@@ -65,10 +65,14 @@ def _table_lines(block: Block, report: Report) -> Iterator[str]:
         )
 
 
+def _mark(row: Row) -> str:
+    return _WRONG if row.is_wrong else _WAITING if row.is_waiting else ""
+
+
 def _markdown_table(block: Block, report: Report) -> Iterator[str]:
     yield _line(("", *block.columns))
     yield _line(("---", *("---:" if block.is_numeric(place) else "---" for place in range(len(block.columns)))))
-    marks = ["✗" if row.is_wrong else "" for row in block.rows] + [""]
+    marks = [*map(_mark, block.rows), ""]
     for mark, row in zip(marks, _texts(block, report), strict=False):
         yield _line((mark, *map(_escaped, row)))
 

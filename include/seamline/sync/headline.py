@@ -7,6 +7,7 @@ from seamline.domain.runs import Reconciliation
 from seamline.plan.model import plan_from_json
 from seamline.ports import WantedStream
 from seamline.sync.stream_state import StreamState
+from seamline.sync.under_way import Note
 
 # So many of the newest business dates, and of the newest comparisons of the live tables, are looked at.
 DATES = 14
@@ -31,15 +32,23 @@ def of_sync(
     live: Iterable[Reconciliation],
     streams: Iterable[StreamState],
     alarms: Collection[object],
+    notes: Iterable[Note] = (),
 ) -> str:
-    """The same, and where no verdict is at fault the first stream that is not well, else `ALARM`. `alarms`: the open
-    ones that concern the sync."""
+    """The same, and where no verdict is at fault `FAILED` if a note says so, else the first stream that is not well,
+    else `ALARM`. `alarms`: the open ones that concern the sync."""
     found = of_verdicts(cuts, live)
     if found not in WELL:
         return found.value
+    if is_failed(notes):
+        return Headline.FAILED.value
     if stands := next((one.word for one in streams if not one.is_green), ""):
         return f"STREAM {stands.upper()}"
     return "ALARM" if alarms else found.value
+
+
+def is_failed(notes: Iterable[Note]) -> bool:
+    """Whether a run that was to put the sync's tables in place has failed."""
+    return any(one.word is Headline.FAILED for one in notes)
 
 
 def concerns(sync: str, wanted: Iterable[WantedStream]) -> frozenset[str]:

@@ -1,15 +1,16 @@
-"""What goes on in a sync beside its streams and cuts, and which of its destinations wait for their first load.
+"""What goes on in a sync beside its streams and cuts, what has failed there, and which of its destinations wait for
+their first load.
 
 Page and `status` both show it, so that a verdict of before does not stand alone while its tables are replaced. Pure.
 """
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, tzinfo
 
 from seamline.domain.calendar import moment_in_words
-from seamline.domain.cut_state import Headline
-from seamline.domain.runs import RunKind, RunState
+from seamline.domain.cut_state import Headline, failure_of
+from seamline.domain.runs import PUT_TABLES_IN_PLACE, RunKind, RunState
 from seamline.plan.model import Run
 from seamline.sync.shown_order import in_order
 
@@ -20,6 +21,7 @@ _CALLED = {
 }
 # What a night does stands beside its date.
 KINDS = tuple(_CALLED)
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +43,30 @@ def notes(
 
     Before any has them, the sync as a whole is said not to be onboarded.
     """
-    running = [one for one in newest if one is not None and one.state is RunState.RUNNING]
+    runs = [one for one in newest if one is not None]
+    running = [one for one in runs if one.state is RunState.RUNNING]
     coming = {name for one in running if one.kind is RunKind.ONBOARD for name in one.plan.destination_names}
     missing = [name for name in declared if name not in onboarded] if onboarded else []
     return [
+        *(Note(Headline.FAILED, _failed_in_words(one, declared, zone)) for one in _failed(runs)),
         *(Note(Headline.RUNNING, _run_in_words(one, declared, zone)) for one in running),
         *(Note(Headline.NOT_RUN, _missing_in_words(sync, name, coming)) for name in missing),
     ]
+
+
+def _failed(runs: Iterable[Run]) -> list[Run]:
+    """The newest run that was to put tables in place, where it failed: one that came after it has its own end. What was
+    compared, or not, stands with the live tables."""
+    placing = [one for one in runs if one.kind in PUT_TABLES_IN_PLACE]
+    last = max(placing, key=lambda one: one.started_at or _LONG_AGO, default=None)
+    return [last] if last is not None and last.state is RunState.FAILED else []
+
+
+def _failed_in_words(run: Run, declared: Sequence[str], zone: tzinfo) -> str:
+    where = ", ".join(in_order(run.plan.destination_names, declared))
+    why = failure_of(run.result)
+    said = "; ".join(why.lines(zone)) if why else f"see its run in Airflow ({run.run_id})"
+    return f"{_CALLED[run.kind]} {where}: {said}"
 
 
 def _run_in_words(run: Run, declared: Sequence[str], zone: tzinfo) -> str:

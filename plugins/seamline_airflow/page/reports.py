@@ -60,7 +60,7 @@ class SyncReport:
     @property
     def headline(self) -> str:
         """The same word as `status` has for it."""
-        return headline.of_sync(self.cuts, self.live, self.streams, self.alarms)
+        return headline.of_sync(self.cuts, self.live, self.streams, self.alarms, self.notes)
 
     @property
     def is_unknown(self) -> bool:
