@@ -1,6 +1,6 @@
 """The use cases of onboarding with the adapters that a plan names. Clients are imported while a task runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +13,13 @@ from seamline.plan.model import DestinationPlan, Run, SyncPlan
 from seamline.ports import Commit, Problem, Survey
 from seamline_airflow import parts, transforms
 
+# Of a plan and what is known to be wrong already: what is wrong with its live tables.
+Misfits = Callable[[SyncPlan, Sequence[Problem]], Sequence[Problem]]
 
-def preflight(plan: SyncPlan, *, beside: Sequence[DestinationPlan] = ()) -> tuple[SyncPlan, Sequence[Problem]]:
+
+def preflight(
+    plan: SyncPlan, *, beside: Sequence[DestinationPlan] = (), misfits: Misfits | None = None
+) -> tuple[SyncPlan, Sequence[Problem]]:
     """The plan with the source's catalogue, also into the destinations `beside` its own, and every problem: of the
     declarations, each with file and line, of the source, the capture and all of these destinations. A plan without a
     catalogue comes only beside a fatal problem."""
@@ -34,6 +39,8 @@ def preflight(plan: SyncPlan, *, beside: Sequence[DestinationPlan] = ()) -> tupl
     whole = _with_definitions(everywhere, found, made)
     for destination in whole.destinations:
         problems += registry.destination_problems(whole, destination.name)
+    if misfits is not None:
+        problems += misfits(whole.into(plan.destination_names), problems)
     declared = load_sync(settings.load().declarations / "syncs" / f"{plan.sync}.yaml")
     try:
         compiled = compile_plan(declared, plan.sync, found, transforms=made)
@@ -61,7 +68,7 @@ def preflight_of_reconcile_only(plan: SyncPlan) -> tuple[SyncPlan, Sequence[Prob
         return plan, [Problem(fault.place_and_cause, fault.cure) for fault in exc.faults]
 
 
-def misfits(plan: SyncPlan, state: SyncState | None, *, behind: Sequence[Problem]) -> Sequence[Problem]:
+def misfits(plan: SyncPlan, behind: Sequence[Problem], *, state: SyncState | None) -> Sequence[Problem]:
     """All live tables of the plan's destinations that would not take its load, with the way out that the sync has now.
     `behind`: what is known to be wrong already."""
     from seamline import registry

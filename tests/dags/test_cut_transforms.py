@@ -45,11 +45,10 @@ def declared(transform: RowTransform | None, plan: SyncPlan | None = None) -> Sy
 def analysed(platform: results.Platform, monkeypatch: pytest.MonkeyPatch) -> None:
     platform.runs.clear()
 
-    def preflight(plan: SyncPlan, *, beside: Any = ()) -> Any:
+    def preflight(plan: SyncPlan, *, beside: Any = (), misfits: Any) -> Any:  # noqa: ARG001
         return replace(plan, destinations=(*plan.destinations, *beside)), ()
 
     monkeypatch.setattr("seamline_airflow.onboarding.preflight", preflight)
-    monkeypatch.setattr("seamline_airflow.onboarding.misfits", lambda *_, **__: ())
     monkeypatch.setattr("seamline_airflow.onboarding.ledgers", lambda plan: CARRIED)
 
 

@@ -40,7 +40,6 @@ def onboarded(platform: results.Platform, monkeypatch: pytest.MonkeyPatch) -> No
     platform.start_run(run_id=FIRST, sync="settlement", kind=RunKind.ONBOARD, plan_json=plan_to_json(results.plan()))
     platform.put_result(FIRST, PUBLISH, {"warehouse": "p"})
     monkeypatch.setattr("seamline_airflow.onboarding.preflight", lambda plan, **_: (plan, ()))
-    monkeypatch.setattr("seamline_airflow.onboarding.misfits", lambda *_, **__: ())
 
 
 def publish(run: Run, records: results.Platform) -> dict[str, str]:
@@ -249,7 +248,7 @@ def test_a_destination_of_cuts_only_is_checked_and_neither_loaded_nor_streamed_t
     declared = results.plan(destinations=(*results.plan().destinations, cuts_only), config_hash="new")
     checked: list[str] = []
 
-    def looked_at(plan: SyncPlan, *, beside: Any = ()) -> Any:
+    def looked_at(plan: SyncPlan, *, beside: Any = (), misfits: Any) -> Any:  # noqa: ARG001
         checked.extend(one.name for one in (*plan.destinations, *beside))
         return plan, ()
 

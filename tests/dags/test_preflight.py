@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from seamline import registry
 from seamline.domain.errors import TransientError
@@ -141,7 +141,7 @@ def test_where_something_else_is_wrong_too_a_destination_that_does_not_answer_hi
         execute(plan_json)
     use(monkeypatch, _Source(Survey((ACCOUNT, LEDGER))))
     monkeypatch.setattr(registry, "misfits", away)
-    with pytest.raises(TransientError):
+    with pytest.raises(AirflowException, match="cannot be reached"):
         execute(plan_json)
 
 

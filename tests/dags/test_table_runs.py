@@ -39,7 +39,6 @@ def test_a_run_that_changes_the_tables_writes_down_what_enters_and_leaves(
 ) -> None:
     declared = replace(with_fees(), tables=with_fees().tables[1:])
     monkeypatch.setattr("seamline_airflow.onboarding.preflight", lambda plan, **_: (plan, ()))
-    monkeypatch.setattr("seamline_airflow.onboarding.misfits", lambda *_, **__: ())
     monkeypatch.setattr("seamline_airflow.onboarding.ledgers", lambda plan: CARRIED)
     operator = TablesPreflightOperator(task_id="preflight", run=CHANGED, plan_json=plan_to_json(declared))
     assert operator.execute(context(None, again=["ledger_entry"])) == CHANGED

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 from seamline.domain.break_id import break_id
 from seamline.domain.cut_state import CutState, Failure, Headline, Publication
+from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.decision import Decision, DecisionState
 from seamline.domain.self_test import SELF_TEST, SelfTest, self_test_to_json
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
@@ -175,6 +176,15 @@ def test_the_self_test_of_the_comparison_is_a_note_and_a_wrong_one_where_it_fail
         assert column(made, "Notes", "note")[0] == (
             f"self-test: 17 of 17 planted breaks found, {len(found.others)} others; 2 kinds in 2 tables, seed 8f3a"
         )
+
+
+def test_rows_that_came_late_for_a_date_are_no_fault_and_bear_a_mark_of_their_own() -> None:
+    late = SinceCut("ledger_entry", "2026-11-18", 2, rows_in_cut=1000, rows_now=3500)
+    made = report(cut(MATCH, evidence={DATE_BEFORE: date_before_to_json([late])}))
+    assert not any(row.is_wrong for row in block(made, "Notes").rows)
+    for text in (to_terminal(made), to_markdown(made)):
+        (line,) = [line for line in text.splitlines() if "LATE" in line]
+        assert line.lstrip("| ").startswith("…")
 
 
 def test_a_failure_and_a_match_over_no_rows_are_notes() -> None:

@@ -110,6 +110,29 @@ def test_a_match_is_zero_and_a_break_is_not(monkeypatch: pytest.MonkeyPatch) -> 
     assert status_of(monkeypatch, Platform([reconciliation(MATCH, BREAK)])) == 1
 
 
+def test_a_failed_onboarding_is_not_zero_and_says_what_failed_when_and_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Found by a newcomer: the live tables of before were a MATCH, and nothing else was said."""
+    failure = {"task": "preflight", "error": "no column", "cure": "correct it", "at": MOMENT.isoformat()}
+    failed = Run("o", "settlement", RunKind.ONBOARD, None, sync_plan(), RunState.FAILED, {"failure": failure}, MOMENT)
+    later = replace(failed, run_id="t", kind=RunKind.TABLES, started_at=MOMENT + timedelta(hours=1), result={})
+    live = [reconciliation(MATCH)]
+    for runs, word in (
+        ([failed], "FAILED"),
+        ([later], "FAILED"),
+        ([failed, replace(later, state=RunState.SUCCEEDED)], "MATCH"),
+        ([failed, replace(later, state=RunState.RUNNING)], "MATCH"),
+        ([replace(failed, kind=RunKind.RECONCILE)], "MATCH"),
+    ):
+        is_red = status_of(monkeypatch, Platform(live, runs=runs, onboarded=("warehouse",)))
+        said = capsys.readouterr().out
+        assert (is_red, f"settlement: enabled, {word}\n" in said) == (word == "FAILED", True)
+        if runs == [failed]:
+            assert "FAILED         onboarding into warehouse: task preflight failed at 2026-11-21 09:02:03" in said
+            assert "+08:00: no column; to mend it: correct it\n" in said
+
+
 def test_a_cut_of_which_nothing_was_published_is_not_zero_and_no_match(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -248,14 +271,16 @@ def test_what_goes_on_and_what_waits_for_its_first_load_stand_above_the_verdicts
     platform = Platform([reconciliation(MATCH)], onboarded=("warehouse",))
     since = "since 2026-11-21 09:02:03 +08:00"
     missing = "NOT_RUN        settlement → archive, not onboarded yet"
-    for runs, lines in (
-        (running, [f"RUNNING        onboarding into archive {since}",
-                   f"RUNNING        comparison of the live tables in warehouse {since}", missing]),
-        ([replace(one, state=RunState.FAILED) for one in running], [f"{missing}; run settlement__onboard"]),
+    failed = "FAILED         onboarding into archive: see its run in Airflow (onboard)"
+    for runs, word, lines in (
+        (running, "MATCH", [f"RUNNING        onboarding into archive {since}",
+                            f"RUNNING        comparison of the live tables in warehouse {since}", missing]),
+        ([replace(one, state=RunState.FAILED) for one in running], "FAILED",
+         [failed, f"{missing}; run settlement__onboard"]),
     ):  # fmt: skip
         platform.runs = runs
-        assert status_of(monkeypatch, platform) == 0, "neither is a fault"
-        said = capsys.readouterr().out.split("settlement: enabled, MATCH\n")[1].splitlines()
+        assert status_of(monkeypatch, platform) == (word == "FAILED"), "what is on its way is no fault"
+        said = capsys.readouterr().out.split(f"settlement: enabled, {word}\n")[1].splitlines()
         assert said[: len(lines) + 1] == [*lines, "MATCH          settlement → warehouse, live tables"]
     platform.runs, platform.onboarded = [], ("archive", "warehouse")
     assert status_of(monkeypatch, platform) == 0

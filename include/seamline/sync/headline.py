@@ -37,10 +37,10 @@ def of_sync(
     """The same, and where no verdict is at fault `FAILED` if a note says so, else the first stream that is not well,
     else `ALARM`. `alarms`: the open ones that concern the sync."""
     found = of_verdicts(cuts, live)
+    if found in (*WELL, Headline.NOT_RUN) and is_failed(notes):
+        return Headline.FAILED.value
     if found not in WELL:
         return found.value
-    if is_failed(notes):
-        return Headline.FAILED.value
     if stands := next((one.word for one in streams if not one.is_green), ""):
         return f"STREAM {stands.upper()}"
     return "ALARM" if alarms else found.value

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from airflow.sdk import BaseOperator
@@ -76,8 +77,7 @@ class PreflightOperator(StepOperator):
         onboarded = concerned(declared, "onboard")
         beside = tuple(one for one in declared.cuts_only if one not in onboarded.destinations)
         asked = self.concerned(context, store, onboarded)
-        found, problems = onboarding.preflight(asked, beside=beside)
-        problems = [*problems, *self.misfits(store, found.into(asked.destination_names), behind=problems)]
+        found, problems = onboarding.preflight(asked, beside=beside, misfits=self.misfits(store, asked.sync))
         log_problems(self.log, problems)
         refuse_fatal(problems, sync=asked.sync)
         run_id = runs.take_of(store, self.run)
@@ -90,9 +90,9 @@ class PreflightOperator(StepOperator):
         asked = list(context["params"].get("destinations") or ())
         return declared.into(runs.fix_destinations(store, declared, self.run, asked))
 
-    def misfits(self, store: Any, plan: SyncPlan, *, behind: Sequence[Problem]) -> Sequence[Problem]:
-        """Live tables that would not take the load."""
-        return onboarding.misfits(plan, store.sync_state(plan.sync), behind=behind)
+    def misfits(self, store: Any, sync: str) -> onboarding.Misfits | None:
+        """What finds live tables that would not take the load."""
+        return partial(onboarding.misfits, state=store.sync_state(sync))
 
     def open_run(self, context: Any, store: Any, plan: SyncPlan, run_id: str, *, cuts: SyncPlan) -> None:
         # What preflight has read just now may be newer than the plan of this task.
@@ -111,9 +111,9 @@ class TablesPreflightOperator(PreflightOperator):
     def concerned(self, context: Any, store: Any, declared: SyncPlan) -> SyncPlan:
         return runs.into_onboarded(store, declared).streamed
 
-    def misfits(self, store: Any, plan: SyncPlan, *, behind: Sequence[Problem]) -> Sequence[Problem]:  # noqa: ARG002
+    def misfits(self, store: Any, sync: str) -> onboarding.Misfits | None:  # noqa: ARG002
         """Not asked: `open_run` refuses what was altered, and the tables that stay as they are take no load."""
-        return ()
+        return None
 
     def open_run(self, context: Any, store: Any, plan: SyncPlan, run_id: str, *, cuts: SyncPlan) -> None:
         again = list(context["params"].get("again") or ())
