@@ -342,6 +342,23 @@ def test_a_column_of_another_type_is_named_and_the_earlier_cuts_are_put_aside_as
     assert publish(cuts, staged("r3", {"entry": again}, day=EARLIER)).version == 2
 
 
+def test_all_tables_that_do_not_fit_are_named_at_once_and_one_script_puts_all_of_them_aside(
+    cuts: PostgresCuts, sql: Any
+) -> None:
+    names = ("account", "entry", "fee")
+    publish(cuts, staged("r1", {name: stage(sql, f"{name}1", 3) for name in names}, day=EARLIER))
+    cut = staged("r2", {name: stage(sql, f"{name}2", 5) for name in names})
+    for name in ("account", "fee"):
+        sql.execute(f"ALTER TABLE settlement_stage.{name}2 ALTER v TYPE bigint".encode())
+    both = r"2 tables do not fit their earlier cuts: account \(v is bigint.*\); fee \(v is bigint.*\)"
+    with pytest.raises(SchemaConflict, match=both) as raised:
+        publish(cuts, cut)
+    assert one(sql, "SELECT count(*) FROM settlement_cut.entry") == 3, "nothing was published"
+    sql.execute(raised.value.hint.partition(": ")[2])
+    assert publish(cuts, cut).version == 1
+    assert [one(sql, f"SELECT count(*) FROM settlement_cut.{name}") for name in names] == [5, 8, 5]
+
+
 REKEYED = (
     "ALTER TABLE settlement_stage.e2 DROP COLUMN id, ADD COLUMN code varchar(9) NOT NULL DEFAULT 'x',"
     " ADD PRIMARY KEY (code)"

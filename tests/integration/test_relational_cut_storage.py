@@ -370,6 +370,24 @@ def test_a_column_of_another_type_is_named_and_the_earlier_cuts_are_put_aside_as
     assert one(sql, "SELECT COUNT(v), MIN(cut_version) FROM cuts_cut.entry_until_20260305") == (3, 1)
 
 
+def test_all_tables_that_do_not_fit_are_named_at_once_and_the_statements_put_all_of_them_aside(
+    cuts: RelationalCuts, sql: Sql
+) -> None:
+    names = ("account", "entry", "fee")
+    publish(cuts, staged("r1", {name: stage(sql, f"{name}1", 3) for name in names}, day=EARLIER))
+    cut = staged("r2", {name: stage(sql, f"{name}2", 5) for name in names})
+    for name in ("account", "fee"):
+        sql.execute(f"ALTER TABLE cuts_stage.{name}2 MODIFY v bigint")
+    both = r"2 tables do not fit their earlier cuts: account \(v is bigint.*\); fee \(v is bigint.*\)"
+    with pytest.raises(SchemaConflict, match=both) as raised:
+        publish(cuts, cut)
+    assert one(sql, "SELECT COUNT(*) FROM cuts_cut.entry") == 3, "nothing was published"
+    for statement in raised.value.hint.rpartition(": ")[2].split("; "):
+        sql.execute(statement)
+    assert publish(cuts, cut).version == 1
+    assert [one(sql, f"SELECT COUNT(*) FROM cuts_cut.{name}") for name in names] == [5, 8, 5]
+
+
 def test_the_views_of_another_sync_are_not_taken_for_this_ones(cuts: RelationalCuts, sql: Sql) -> None:
     """A table may go from one sync to another: nobody shall read the last cut of the first one for ever."""
     publish(cuts, staged("r1", {"entry": stage(sql, "e1", 3)}))

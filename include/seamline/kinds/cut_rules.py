@@ -1,9 +1,10 @@
 """Rules of every destination that keeps its cuts by the runs that made them, whatever server it writes to."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from seamline.domain.errors import InvariantViolated, Refused
+from seamline.domain.errors import InvariantViolated, Refused, SchemaConflict
 from seamline.domain.position import Position
 from seamline.domain.staged_cut import StagedCut
 
@@ -38,3 +39,25 @@ def require_repeat_of(cut: StagedCut, known: KnownCut) -> None:
             hint="the platform database lost that run or is a new one: trigger the date by a run of another name",
             sync=cut.sync,
         )
+
+
+class CutMisfit(Exception):
+    """Why the cut of a table cannot stand beside the earlier ones; `aside`: the statements that put those aside. Never
+    leaves a publish."""
+
+    def __init__(self, table: str, why: str, *, aside: str) -> None:
+        super().__init__(why)
+        self.table, self.why, self.aside = table, why, aside
+
+
+def of_all_misfits(misfits: Sequence[CutMisfit], *, cure: str) -> SchemaConflict:
+    """All of them at once: to put one table aside and to meet the next is a publish each. `cure` holds `{aside}`."""
+    names = [one.table for one in misfits]
+    said = (
+        f"table {names[0]} does not fit its earlier cuts: {misfits[0].why}"
+        if len(misfits) == 1
+        else f"{len(misfits)} tables do not fit their earlier cuts: "
+        + "; ".join(f"{one.table} ({one.why})" for one in misfits)
+    )
+    aside = "; ".join(one.aside for one in misfits)
+    return SchemaConflict(said, hint=cure.replace("{aside}", aside), table=", ".join(names))

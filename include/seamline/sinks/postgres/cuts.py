@@ -40,7 +40,7 @@ from seamline.domain.errors import Refused, SchemaConflict, TransientError
 from seamline.domain.position import Position, position_from_json, position_to_json
 from seamline.domain.staged_cut import CutMode, Lateness, Published, StagedCut, StagedTable
 from seamline.domain.verdict import Verdict
-from seamline.kinds.cut_rules import KnownCut, require_repeat_of
+from seamline.kinds.cut_rules import CutMisfit, KnownCut, of_all_misfits, require_repeat_of
 from seamline.plan.model import DestinationPlan
 from seamline.sinks.postgres.cut_columns import ColumnsMisfit, allow_null, fit_columns, stored_columns
 from seamline.sinks.postgres.cut_places import in_place_of_view, proven_place
@@ -49,6 +49,10 @@ from seamline.sinks.postgres.staged_rows import require_as_compared
 # Publishers of cuts in one database take turns: versions are counted and partitioned tables are made under it.
 LOCK = 7_305_805_512_440_011
 _LOOK_EVERY_S = 0.02
+_PUT_ASIDE = (
+    "nothing was published. Put the earlier cuts aside as they are, then repeat the publish, which makes table and"
+    " views again, without rights: BEGIN; {aside}; COMMIT"
+)
 _TABLES = """
 CREATE SCHEMA IF NOT EXISTS seamline;
 CREATE TABLE IF NOT EXISTS seamline.cut (
@@ -234,8 +238,16 @@ class PostgresCuts:
             ),
         )
         # One order for all publishers, so that two of them never wait for each other.
+        misfits: list[CutMisfit] = []
         for table in sorted(cut.tables, key=lambda staged: staged.table):
-            self._attach(cut.sync, table, cut.business_date, version)
+            try:
+                # A savepoint: the tables behind one that does not fit are looked at too, and then all of it goes.
+                with self._session.transaction():
+                    self._attach(cut.sync, table, cut.business_date, version)
+            except CutMisfit as misfit:
+                misfits.append(misfit)
+        if misfits:
+            raise of_all_misfits(misfits, cure=_PUT_ASIDE)
         return _Attached(version, is_published=False, signed_by=signed_by)
 
     def _next_version(self, cut: StagedCut) -> int:
@@ -288,12 +300,8 @@ class PostgresCuts:
         except ColumnsMisfit as exc:
             views = ", ".join(str(view) for view in self._views(parent.name))
             aside = quoted(fitted(f"{parent.name}_until_{business_date:%Y%m%d}"))
-            raise SchemaConflict(
-                f"table {parent.name} does not fit its earlier cuts: {exc}",
-                hint="nothing was published. Put the earlier cuts aside as they are, then repeat the publish, which"
-                f" makes table and views again, without rights: BEGIN; DROP VIEW {views};"
-                f" ALTER TABLE {parent} RENAME TO {aside}; COMMIT",
-                table=parent.name,
+            raise CutMisfit(
+                parent.name, str(exc), aside=f"DROP VIEW {views}; ALTER TABLE {parent} RENAME TO {aside}"
             ) from exc
 
     def _views(self, table: str) -> tuple[Relation, Relation]:

@@ -31,7 +31,7 @@ from seamline.domain.errors import Refused, SchemaConflict
 from seamline.domain.position import position_from_json, position_to_json
 from seamline.domain.staged_cut import CutMode, Lateness, Published, StagedCut, StagedTable
 from seamline.domain.verdict import Verdict
-from seamline.kinds.cut_rules import KnownCut, require_repeat_of
+from seamline.kinds.cut_rules import CutMisfit, KnownCut, of_all_misfits, require_repeat_of
 from seamline.plan.model import DestinationPlan
 from seamline.sinks.relational.cut_catalogue import (
     base_tables_in,
@@ -49,6 +49,11 @@ from seamline.sinks.relational.dialect import Dialect
 from seamline.sinks.relational.places import Place, ledger_place, relation
 from seamline.sinks.relational.session import Session, close, execute, open_session, query, transaction, translated
 from seamline.sinks.relational.staged_rows import require_as_compared
+
+_PUT_ASIDE = (
+    "nothing was published. Put the earlier cuts aside as they are, then repeat the publish, which gives them views by"
+    " the names that you give them here: {aside}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +166,16 @@ class RelationalCuts:
         version = known.version if known else self._next_version(cut)
         there = base_tables_in(self._session, self._destination.cut_namespace)
         names = {table.table: partition_name(table.table, cut.business_date, version) for table in cut.tables}
-        moves = {
-            names[table.table]: self._as_it_may_stand(cut, table, definitions.get(table.table))
-            for table in cut.tables
-            if known is None or names[table.table] not in there
-        }
+        moves: dict[str, Place] = {}
+        misfits: list[CutMisfit] = []
+        for table in cut.tables:
+            if known is None or names[table.table] not in there:
+                try:
+                    moves[names[table.table]] = self._as_it_may_stand(cut, table, definitions.get(table.table))
+                except CutMisfit as misfit:
+                    misfits.append(misfit)
+        if misfits:
+            raise of_all_misfits(misfits, cure=_PUT_ASIDE)
         if known is None:
             self._record(cut, version, names, signed_by)
         if moves:
@@ -211,12 +221,11 @@ class RelationalCuts:
             require_fit(new, earlier)
         except ColumnsMisfit as exc:
             aside = fitted(f"{table.table}_until_{cut.business_date:%Y%m%d}")
-            raise SchemaConflict(
-                f"table {table.table} does not fit its earlier cuts: {exc}",
-                hint="nothing was published. Put the earlier cuts aside as they are, then repeat the publish, which"
-                f" gives them the view {self._in_cuts(aside)}: UPDATE {self._at}.cut_table"
-                f" SET shown_in = {_literal(aside)} WHERE shown_in = {_literal(table.table)}",
-                table=table.table,
+            raise CutMisfit(
+                table.table,
+                str(exc),
+                aside=f"UPDATE {self._at}.cut_table SET shown_in = {_literal(aside)}"
+                f" WHERE shown_in = {_literal(table.table)}",
             ) from exc
         require_as_compared(
             self._session,
