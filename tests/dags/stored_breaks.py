@@ -100,6 +100,9 @@ class NoWork:
     def deeds(self, break_id: str) -> tuple[Any, ...]:
         return ()
 
+    def waiting(self, syncs: Sequence[str], *, owner: str = "") -> tuple[Any, ...]:
+        return ()
+
     def ageing(self, compared: Compared, money: Sequence[Money], bounds: Sequence[int]) -> tuple[Any, ...]:
         return ()
 

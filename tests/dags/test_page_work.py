@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,14 @@ from fastapi.testclient import TestClient
 from httpx import Response
 
 from seamline.domain.break_id import break_id
-from seamline.domain.break_work import REASONS
+from seamline.domain.break_work import REASONS, WorkRules
+from seamline.domain.severity import Severity
 from seamline.domain.verdict import Break, BreakType, Verdict
 from seamline.plan.model import plan_to_json
 from seamline.platform import migrate
 from seamline.platform.database import CONNECTION_ID, Database
 from seamline.platform.store import PlatformStore
-from seamline_airflow.page import access, acting
+from seamline_airflow.page import access, acting, reports
 from seamline_airflow.page.app import app
 from tests.conftest import RunningStack
 from tests.dags import results
@@ -234,3 +236,30 @@ def test_the_report_of_a_date_has_the_ages_of_its_breaks_and_who_is_done_with_th
     text = page.get("/page", params=of_date).text
     assert "all breaks explained or tolerated" in text and "3 explained" in text
     assert 'class="verdict BREAK big"' in text, "the verdict stays what it is"
+
+
+def test_the_overview_says_what_waits_for_whom_with_what_is_late_first_and_escalates_it(
+    page: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hours = timedelta(hours=1)
+    rules = WorkRules(severity=(Severity("old", 24 * hours, age=hours, escalate_to="approver"),))
+    monkeypatch.setattr(reports, "work_rules", lambda _: rules)
+
+    def seen_by(who: str) -> str:
+        return page.get("/page", headers={"X-Person": who}).text
+
+    assert "Breaks that wait for you" not in seen_by("operator")
+    act(page, "assign", "one", owner="operator")
+    act(page, "assign", HOSTILE, owner="operator")
+    text = seen_by("operator")
+    assert "2 open breaks are assigned to you" in text
+    late = re.findall(r"late for [0-9,]+ h[^<]*</strong>, old: <a href=.break[?]sync=settlement&amp;id=(\w+)", text)
+    assert set(late) == {identity("one"), identity(HOSTILE)}
+    assert "<script" not in text and "escalated" not in text
+    escalated = seen_by("approver")
+    assert "0 open breaks are assigned to you" in escalated
+    assert (escalated.count("escalated"), escalated.count("escalated, with operator")) == (3, 2)
+    assert "Breaks that wait for you" not in seen_by("viewer")
+    act(page, "explain", "one", reason="timing")
+    assert "1 open break is assigned to you" in seen_by("operator")
+    assert seen_by("approver").count("escalated") == 2

@@ -264,6 +264,11 @@ def test_an_act_on_a_filter_changes_all_pages_of_it_in_one_entry_and_leaves_alon
     assert said["breaks_hash"] == sha256_of(canonical_json(sorted(named(f"k{n:04}") for n in range(300))))
     assert json.loads(one.document)["break_ids"] == [named("k0001")]
     assert [each.kind for each in work.deeds(named("k0299"))] == ["assigned"]
+    oldest = work.waiting(["settlement"], owner="bo")
+    assert (len(oldest), {one.work.owner for one in oldest}, {one.found.table for one in oldest}) == (
+        299, {"bo"}, {"account"},
+    )  # fmt: skip
+    assert [one.found.key for one in work.waiting(["settlement"]) if one.work.owner == ""] == ["other"]
     (mine,) = work.mine("bo", ["settlement"])
     assert (mine.table, mine.breaks, mine.oldest) == ("account", 299, AT)
     assert work.mine("bo", ["another"]) == ()

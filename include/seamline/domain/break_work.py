@@ -9,6 +9,7 @@ from enum import StrEnum
 from seamline.domain.audit import Kind, canonical_json, sha256_of
 from seamline.domain.break_age import DAYS
 from seamline.domain.errors import Refused
+from seamline.domain.severity import Severity
 
 COMMENT_MAX = 2_000
 OWNER_MAX = 200
@@ -84,10 +85,12 @@ REASONS = (
 
 @dataclass(frozen=True, slots=True)
 class WorkRules:
-    """What a sync declares of the work on its breaks. `ages`: the last day of each band of age but the last."""
+    """What a sync declares of the work on its breaks. `ages`: the last day of each band of age but the last.
+    `severity`: classes, of which the first counts that a break is in."""
 
     reasons: tuple[Reason, ...] = REASONS
     ages: tuple[int, ...] = DAYS
+    severity: tuple[Severity, ...] = ()
 
     def text_of(self, code: str) -> str:
         """What a reason means; a code that is not declared any more speaks for itself."""

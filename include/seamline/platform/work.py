@@ -16,7 +16,8 @@ from seamline.domain.audit import FROM_PAGE, Act, Subject
 from seamline.domain.break_age import Aged
 from seamline.domain.break_work import Doing, Order, Work, WorkState, work_document
 from seamline.domain.errors import Refused
-from seamline.platform import ageing, audit
+from seamline.domain.verdict import Break
+from seamline.platform import ageing, audit, rows
 from seamline.platform.breaks import Compared, Money, Wanted, chosen, number_of
 from seamline.platform.database import Database, Session
 from seamline.platform.work_settled import VALUES
@@ -39,6 +40,27 @@ update break_work w set
 where sync = %(sync)s and {{which}}
     and (select state from break_now n where n.break_id = w.break_id) = any(%(before)s)
 returning break_id
+"""
+
+
+# So many of the oldest breaks are judged by amount and age for one page.
+WAITING_MAX = 500
+# As the index has it.
+_OWNED = "o.owner = %(owner)s and o.owner <> ''"
+_WAITING = """
+select w.*, b.key, b.source_values, b.destination_values from (
+    select n.* from break_work o join break_now n using (break_id)
+    where o.state <> 'closed' and n.state = 'open' and o.sync = any(%(syncs)s) and {whose}
+        and (o.in_cut <> '' or o.in_live <> '')
+    order by o.first_at, break_id limit %(limit)s
+) w
+join reconciliation r on (r.run_id, r.destination, r.scope) = (coalesce(nullif(w.in_cut, ''), w.in_live),
+    w.destination, case when w.in_cut <> '' then 'cut' else 'live' end)
+join lateral (
+    select * from break where (break.break_id, break.reconciliation_id) = (w.break_id, r.reconciliation_id)
+    order by table_ordinal, ordinal limit 1
+) b on true
+order by w.first_at, w.break_id
 """
 
 
@@ -76,6 +98,16 @@ class Mine:
     table: str
     breaks: int
     oldest: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An open break that stands, with its newest values."""
+
+    work: Work
+    sync: str
+    destination: str
+    found: Break
 
 
 class PlatformWork:
@@ -140,16 +172,28 @@ class PlatformWork:
         return self._database.transact(work)
 
     def mine(self, who: str, syncs: Sequence[str]) -> tuple[Mine, ...]:
-        """What is assigned to a person and stands, the oldest first."""
+        """What is assigned to a person and open, the oldest first."""
 
         def work(session: Session) -> tuple[Mine, ...]:
             cursor = session.execute(
-                "select sync, destination, table_name, count(*), min(first_at) from break_now"
-                " where owner = %s and sync = any(%s) and state <> 'closed'"
-                " group by sync, destination, table_name order by min(first_at)",
-                (who, list(syncs)),
+                "select o.sync, o.destination, o.table_name, count(*), min(o.first_at)"
+                " from break_work o join break_now n using (break_id)"
+                f" where o.state <> 'closed' and n.state = 'open' and o.sync = any(%(syncs)s) and {_OWNED}"
+                " group by o.sync, o.destination, o.table_name order by min(o.first_at)",
+                {"owner": who, "syncs": list(syncs)},
             )
             return tuple(Mine(*row) for row in cursor)
+
+        return self._database.transact(work)
+
+    def waiting(self, syncs: Sequence[str], *, owner: str = "") -> tuple[Waiting, ...]:
+        """Open breaks as they were found last, the oldest first, up to a bound; with `owner` that person's alone."""
+
+        def work(session: Session) -> tuple[Waiting, ...]:
+            cursor = session.cursor(row_factory=dict_row)
+            statement = _WAITING.format(whose=_OWNED if owner else "true")
+            cursor.execute(statement.encode(), {"syncs": list(syncs), "owner": owner, "limit": WAITING_MAX})
+            return tuple(Waiting(_work_of(row), row["sync"], row["destination"], rows.break_of(row)) for row in cursor)
 
         return self._database.transact(work)
 

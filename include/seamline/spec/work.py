@@ -1,12 +1,14 @@
 """`reconcile.work` of a sync: how people work on its breaks."""
 
+from decimal import Decimal
 from itertools import pairwise
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from seamline.domain.break_age import DAYS
 from seamline.domain.break_work import REASONS, Reason, WorkRules
-from seamline.spec.fields import Declared, Name, Why
+from seamline.domain.severity import Severity
+from seamline.spec.fields import Declared, Duration, Name, Why
 
 
 class ReasonCode(Declared):
@@ -15,6 +17,43 @@ class ReasonCode(Declared):
     code: Name = Field(description="What reports and the log of acts call it.")
     text: Why = Field(description="What it means, for the person who chooses it.")
     comment_required: bool = Field(default=False, description="Whether it is taken with a comment only.")
+
+
+class SeverityClass(Declared):
+    """Breaks that are severe by their amount or their age, with a clock."""
+
+    class_: Name = Field(alias="class", description="Name of the class.")
+    amount: float | None = Field(
+        None, gt=0, description="A break that differs by so much in a summed column, or by more, is in the class."
+    )
+    currency: Why | None = Field(
+        None,
+        description="With `amount`: of breaks of this group of a control total alone. One whose group its row does not"
+        " say counts too. Left out: of any.",
+    )
+    age: Duration | None = Field(None, description="A break that was first found so long ago is in the class.")
+    due: Duration = Field(description="So long after it came into the class it is late.")
+    escalate_to: Why | None = Field(
+        None, description="Airflow user (by the id that the auth manager knows) who sees it then as well."
+    )
+
+    @model_validator(mode="after")
+    def _is_by_amount_or_age(self) -> "SeverityClass":
+        if self.amount is None and self.age is None:
+            raise ValueError("needs `amount` or `age`")
+        if self.currency is not None and self.amount is None:
+            raise ValueError("`currency` is about `amount`, which is missing")
+        return self
+
+    def severity(self) -> Severity:
+        return Severity(
+            self.class_,
+            self.due,
+            None if self.amount is None else Decimal(repr(self.amount)),
+            self.currency or "",
+            self.age,
+            self.escalate_to or "",
+        )
 
 
 class Work(Declared):
@@ -32,6 +71,12 @@ class Work(Declared):
         strict=False,
         min_length=1,
         max_length=20,
+    )
+
+    severity: tuple[SeverityClass, ...] = Field(
+        (),
+        description="Classes of severity; the first one counts that a break is in. None: no break is ever late.",
+        strict=False,
     )
 
     @field_validator("ages")
@@ -52,4 +97,4 @@ class Work(Declared):
     def rules(self) -> WorkRules:
         """The same as the page uses it, with what holds where nothing is declared."""
         declared = tuple(Reason(one.code, one.text, one.comment_required) for one in self.reasons)
-        return WorkRules(declared or REASONS, self.ages)
+        return WorkRules(declared or REASONS, self.ages, tuple(one.severity() for one in self.severity))

@@ -105,7 +105,7 @@ def page(
         return _run_page(visit, dag_id, run_id)
     if not sync:
         visible = [name for name in reports.syncs() if access.may_see(visit.user, name)]
-        seen = overview.read(visible, before=before, now=datetime.now(UTC))
+        seen = overview.read(visible, before=before, now=datetime.now(UTC), who=acting.name_of(visit.user))
         may = {name: sign_pages.rights(visit.user, name) for name in seen.unsigned}
         return render("overview.html", visit, before=before, seen=seen, may=may)
     access.require(visit.user, sync)

@@ -14,7 +14,7 @@ from seamline.plan.model import NightlyPlan
 from seamline.platform.reconciliations import Detail
 from seamline.sync import headline
 from seamline_airflow import parts
-from seamline_airflow.page import reports
+from seamline_airflow.page import reports, waiting
 from seamline_airflow.page.reports import SyncReport
 from seamline_airflow.stream_health import look
 
@@ -97,7 +97,8 @@ class Awaited:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """`dates`: the newest first. `questions`: cuts that wait for a person, the longest first."""
+    """`dates`: the newest first. `questions`: cuts that wait for a person, the longest first. `mine`: open breaks that
+    wait for who looks, the late ones first; `assigned`: how many are assigned in all."""
 
     dates: tuple[date, ...]
     rows: tuple[Row, ...]
@@ -105,14 +106,16 @@ class Overview:
     awaited: tuple[Awaited, ...]
     unsigned: Mapping[str, tuple[SignOff, ...]]
     now: datetime
+    mine: tuple[waiting.Waits, ...] = ()
+    assigned: int = 0
 
     @property
     def zones(self) -> dict[str, Any]:
         return {row.report.sync: row.report.zone for row in self.rows}
 
 
-def read(syncs: Sequence[str], *, before: date | None, now: datetime) -> Overview:
-    """Of these syncs. `before`: the dates before it; what stands beside them is as of now."""
+def read(syncs: Sequence[str], *, before: date | None, now: datetime, who: str = "") -> Overview:
+    """Of these syncs. `before`: the dates before it; what stands beside them is as of now. `who`: whose breaks."""
     seen = look()
     with parts.platform() as store, parts.signatures() as signatures:
         found = [reports.report_of(store, sync, seen, dates=headline.DATES, detail=Detail.VERDICTS) for sync in syncs]
@@ -132,6 +135,8 @@ def read(syncs: Sequence[str], *, before: date | None, now: datetime) -> Overvie
         ),
         unsigned=_unsigned(signs),
         now=now,
+        mine=waiting.of(who, syncs, now) if who else (),
+        assigned=waiting.assigned(who, syncs) if who else 0,
     )
 
 

@@ -27,6 +27,9 @@ from seamline_airflow.page import access, acting, reports
 from seamline_airflow.page.differing import Pair, pairs
 from seamline_airflow.page.mount import URL_PREFIX
 
+# Of the breaks that wait for a person the overview shows so many.
+WAITING_SHOWN = 20
+
 _MODES = {
     "read": "read: the destination holds what was read of the source at that position",
     "separate": "separate: each side at a position of its own, for another tool carries the tables",
@@ -94,7 +97,7 @@ PAGES.filters.update(
     as_json=json.dumps,
     band=band_in_words,
 )
-PAGES.globals.update(changes_max=CHANGES_NAMED, all_settled=ALL_SETTLED)
+PAGES.globals.update(changes_max=CHANGES_NAMED, all_settled=ALL_SETTLED, waiting_shown=WAITING_SHOWN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ create table seamline.break_work (
 );
 create index break_work_by_place on seamline.break_work (sync, destination, table_name);
 create index break_work_by_owner on seamline.break_work (owner, sync) where owner <> '' and state <> 'closed';
+create index break_work_by_age on seamline.break_work (sync, first_at, break_id) where state <> 'closed';
 
 create table seamline.break_act (
     break_id text not null,

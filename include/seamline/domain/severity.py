@@ -1,0 +1,87 @@
+"""How severe a break is, by its amount or its age, and until when somebody has to be done with it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from seamline.domain.differences import delta
+from seamline.domain.verdict import Break
+
+
+@dataclass(frozen=True, slots=True)
+class Severity:
+    """A class with its clock. A break is in it by its amount (from `amount` on, in `currency`; "" in any) or by its
+    age (from `age` on). `due`: so long after that it has to be explained, tolerated or gone; then it is the matter of
+    `escalate_to` too, "" of nobody."""
+
+    name: str
+    due: timedelta
+    amount: Decimal | None = None
+    currency: str = ""
+    age: timedelta | None = None
+    escalate_to: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    severity: Severity
+    at: datetime
+
+    def is_late(self, now: datetime) -> bool:
+        return self.at <= now
+
+    def in_words(self, now: datetime) -> str:
+        """How late, or how long it still may take, to the minute."""
+        minutes = int(abs(now - self.at).total_seconds()) // 60
+        hours, minutes = divmod(minutes, 60)
+        length = f"{hours} h {minutes} min" if hours else f"{minutes} min"
+        return f"late for {length}" if self.is_late(now) else f"due in {length}"
+
+
+@dataclass(frozen=True, slots=True)
+class Differs:
+    """By how much a break differs in one summed column, without a sign. `group` None: the row does not say it."""
+
+    amount: Decimal
+    group: tuple[str, ...] | None
+
+
+def differs(found: Break, columns: Iterable[tuple[str, Sequence[str]]]) -> list[Differs]:
+    """In each summed column, named with the columns of its groups; a missing side as 0. What is no number is left
+    out."""
+    made = []
+    for column, by in columns:
+        mine, theirs = (_value(side, column) for side in (found.source, found.destination))
+        apart = delta(mine, theirs)
+        if apart is not None and column in {**(found.source or {}), **(found.destination or {})}:
+            values = [_group(found, name) for name in by]
+            known = [value for value in values if value is not None]
+            made.append(Differs(abs(apart), tuple(known) if len(known) == len(values) else None))
+    return made
+
+
+def judge(classes: Sequence[Severity], amounts: Sequence[Differs], first_at: datetime, now: datetime) -> Due | None:
+    """By the first class that it is in; None where it is in none yet. A break whose currency is not known counts in
+    each: it may be the one that matters."""
+    for one in classes:
+        starts = [first_at] if any(_is_as_large(one, amount) for amount in amounts) else []
+        if one.age is not None and first_at + one.age <= now:
+            starts.append(first_at + one.age)
+        if starts:
+            return Due(one, min(starts) + one.due)
+    return None
+
+
+def _is_as_large(one: Severity, differing: Differs) -> bool:
+    if one.amount is None or differing.amount < one.amount:
+        return False
+    return not one.currency or differing.group is None or one.currency in differing.group
+
+
+def _value(side: Mapping[str, str | None] | None, column: str) -> str | None:
+    return "0" if side is None else side.get(column)
+
+
+def _group(found: Break, name: str) -> str | None:
+    return (found.destination or {}).get(name) or (found.source or {}).get(name)

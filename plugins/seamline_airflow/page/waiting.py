@@ -1,0 +1,61 @@
+"""Which open breaks wait for a person: those assigned, and those that are late and escalated. Values only, no HTML."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from seamline.domain.break_work import WorkRules
+from seamline.domain.runs import RunKind
+from seamline.domain.severity import Due, differs, judge
+from seamline.platform.ageing import money_of
+from seamline.platform.breaks import Money
+from seamline.platform.work import Waiting
+from seamline_airflow import parts
+from seamline_airflow.page import reports
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """`due` None: it is in no class of severity."""
+
+    waiting: Waiting
+    due: Due | None
+    is_escalated: bool
+
+
+def of(who: str, syncs: Sequence[str], now: datetime) -> tuple[Waits, ...]:
+    """What is late first, then by when it is due; what has no clock last, the oldest first. Of many the oldest ones."""
+    rules = {sync: reports.work_rules(sync) for sync in syncs}
+    escalating = [sync for sync, of in rules.items() if any(one.escalate_to == who for one in of.severity)]
+    with parts.work() as store:
+        mine = store.waiting(syncs, owner=who)
+        others = store.waiting(escalating) if escalating else ()
+    if not mine and not others:
+        return ()
+    money = _money({one.sync for one in (*mine, *others)})
+    found = [Waits(one, _due(one, rules, money, now), is_escalated=False) for one in mine]
+    for one in others:
+        due = _due(one, rules, money, now)
+        if one.work.owner != who and due and due.is_late(now) and due.severity.escalate_to == who:
+            found.append(Waits(one, due, is_escalated=True))
+    return tuple(sorted(found, key=lambda one: (one.due is None, one.due.at if one.due else one.waiting.work.first_at)))
+
+
+def assigned(who: str, syncs: Sequence[str]) -> int:
+    """How many open breaks are assigned to a person in all."""
+    with parts.work() as store:
+        return sum(one.breaks for one in store.mine(who, syncs))
+
+
+def _due(
+    one: Waiting, rules: Mapping[str, WorkRules], money: Mapping[str, Sequence[Money]], now: datetime
+) -> Due | None:
+    columns = [(sum_.column, sum_.by) for sum_ in money[one.sync] if sum_.table == one.found.table]
+    return judge(rules[one.sync].severity, differs(one.found, columns), one.work.first_at, now)
+
+
+def _money(syncs: set[str]) -> dict[str, list[Money]]:
+    with parts.platform() as store:
+        runs: dict[str, Any] = {sync: store.latest_run(sync, *RunKind) for sync in syncs}
+    return {sync: money_of(run.plan) if run else [] for sync, run in runs.items()}
