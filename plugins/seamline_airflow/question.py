@@ -5,9 +5,12 @@ from urllib.parse import urlencode, urlsplit
 
 from airflow.sdk.configuration import conf
 
+from seamline import settings
+from seamline.domain.masking import Hidden, masked, masked_detail, masked_key
 from seamline.domain.runs import Reconciliation, checked_in
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import Run
+from seamline.spec.sensitive import hidden_columns
 from seamline_airflow.expectations import TABLE_VERDICTS
 from seamline_airflow.operators.gate import one_line
 
@@ -18,9 +21,10 @@ _KEY_LETTERS_MAX = 120
 def question_text(run: Run, found: Sequence[Reconciliation], approvers: Sequence[str]) -> str:
     """Markdown. `found`: of the destinations that are asked about. Of rows their keys and no values: whoever may see
     the question may not see the data."""
+    found, hidden = masked(found, _hidden), _hidden(run.sync)
     lines = [f"The cut of **{run.business_date}** is not clean{_where(run, found)}", ""]
     for one in found:
-        lines += _of_destination(run, one)
+        lines += _of_destination(run, one, hidden)
     return "\n".join([*lines, "", *_around(run, approvers)]) + "\n"
 
 
@@ -34,7 +38,11 @@ def _where(run: Run, found: Sequence[Reconciliation]) -> str:
     return f" in **{'** and **'.join(asked)}**.{rest}"
 
 
-def _of_destination(run: Run, found: Reconciliation) -> Iterator[str]:
+def _hidden(sync: str) -> Hidden:
+    return hidden_columns(settings.load().declarations, sync)
+
+
+def _of_destination(run: Run, found: Reconciliation, hidden: Hidden) -> Iterator[str]:
     keyed = {table.name for table in run.plan.tables if table.table is not None and table.table.is_keyed}
     differing = [
         line
@@ -47,8 +55,9 @@ def _of_destination(run: Run, found: Reconciliation) -> Iterator[str]:
         if differing and failed["on"] == TABLE_VERDICTS:
             continue  # The same again.
         where = f" in {found.destination}" if len(run.plan.destinations) > 1 else ""
-        yield f"- {_code(failed['on'])}{where}: {one_line(failed['why'])} – not met{_rows(failed)}"
-        yield from _keys(failed.get("keys") or ())
+        shown = {**failed, "detail": masked_detail(str(failed.get("detail", "")), hidden, failed["on"])}
+        yield f"- {_code(failed['on'])}{where}: {one_line(failed['why'])} – not met{_rows(shown)}"
+        yield from _keys([masked_key(key, hidden, failed["on"]) for key in failed.get("keys") or ()])
 
 
 def report_address(run: Run) -> str:

@@ -128,6 +128,13 @@ MISFITS = {
         "no column `currncy`",
         "`currency`?",
     ),
+    "unknown sensitive column": (
+        "  - account\n",
+        "  - {name: account, sensitive: [idd]}\n",
+        5,
+        "table account has no column `idd`",
+        "`id`?",
+    ),
     "group that the movements lack": (
         "  control_totals:\n",
         "  rules: [{name: r, table: ledger_entry, roll_forward: {amount: amount, by: [currency], movements:"

@@ -13,14 +13,17 @@ import pytest
 
 from seamline.cli import report
 from seamline.cli.main import main
+from seamline.domain.audit import Act, Kind
 from seamline.domain.break_age import Aged
+from seamline.domain.break_id import break_id
 from seamline.domain.break_work import Work
 from seamline.domain.cut_state import CutState, Publication
 from seamline.domain.sign_off import SignOff
 from seamline.domain.tolerance import Tolerance
+from seamline.domain.verdict import Break, BreakType, TableVerdict, Verdict
 from tests.log_topic import sync_plan
 from tests.unit.broken_date import PAYMENTS, broken_cut
-from tests.unit.declared import write_declarations
+from tests.unit.declared import SYNC, write_declarations
 from tests.unit.reported import MATCH, cut
 
 OLDER = replace(cut(MATCH), run_id="before")
@@ -177,3 +180,40 @@ def test_a_workbook_is_not_written_onto_a_terminal(
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert report_on(monkeypatch, [cut(MATCH)], "--format", "xlsx") == 2
     assert "xlsx is nothing for a terminal\n  → --output FILE" in capsys.readouterr().err
+
+
+class Log:
+    """What is entered into the log of acts."""
+
+    def __init__(self) -> None:
+        self.acts: list[Act] = []
+
+    def enter(self, act: Act) -> None:
+        self.acts.append(act)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_values_of_sensitive_columns_are_masked_unless_a_reason_is_entered(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = SYNC.replace("- account", "- {name: account, sensitive: [iban]}")
+    monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(write_declarations(tmp_path, {"syncs/settlement.yaml": text})))
+    log = Log()
+    monkeypatch.setattr(report.registry, "audit", lambda: log)
+    one = Break("account", BreakType.VALUE, '{"iban": "DE89370400"}', {"iban": "DE89370400"}, {"iban": "other"})
+    found = [cut(TableVerdict("account", Verdict.BREAK, breaks=(one,), breaks_total=1))]
+    for kind in ("text", "md", "json", "csv"):
+        report_on(monkeypatch, found, "--format", kind)
+        shown = capsys.readouterr().out
+        assert "••••" in shown and "DE89370400" not in shown, kind
+        assert break_id("settlement", "warehouse", one) in shown, kind
+    assert report_on(monkeypatch, found, "--reveal") == 2
+    assert "not revealed without a reason" in capsys.readouterr().err
+    assert not log.acts
+    report_on(monkeypatch, found, "--reveal", "--reason", "a call of the bank")
+    assert "DE89370400" in capsys.readouterr().out
+    (act,) = log.acts
+    assert (act.kind, act.origin, act.subject.business_date) == (Kind.REVEALED, "command line", date(2026, 11, 21))
+    assert act.document == {"reason": "a call of the bank"}

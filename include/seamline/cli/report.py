@@ -14,8 +14,11 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from seamline import registry, settings
+from seamline.cli.person import person
+from seamline.domain.audit import FROM_COMMAND_LINE, Act, Kind, Subject
 from seamline.domain.cut_state import CutState
 from seamline.domain.errors import ConfigError
+from seamline.domain.masking import Hidden, masked
 from seamline.domain.sign_off import SignOff
 from seamline.kinds.found import sink_kind
 from seamline.platform import worked
@@ -28,6 +31,7 @@ from seamline.report.spreadsheet import to_xlsx
 from seamline.report.worked import Worked
 from seamline.spec.faults import guess
 from seamline.spec.load import declared_destinations, declared_kinds, declared_work
+from seamline.spec.sensitive import hidden_columns
 from seamline.sync import headline
 from seamline.sync.shown_order import by_run
 
@@ -52,13 +56,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--date", required=True, metavar="DATE", help="business date, as 2026-11-19")
     parser.add_argument("--version", type=int, help="the take that published this version; left out: the newest take")
     parser.add_argument("--format", choices=list(_WRITERS), help="left out: by the name of FILE, else text")
+    parser.add_argument("--reveal", action="store_true", help="show values of sensitive columns, which are masked else")
+    parser.add_argument("--reason", default="", metavar="TEXT", help="why; needed for --reveal, and entered in the log")
     parser.add_argument("--output", type=Path, metavar="FILE", help="left out: the terminal")
 
 
 def run(args: argparse.Namespace) -> int:
     day, kind = _day(args.date), args.format or _kind_of(args.output)
+    if args.reveal and not args.reason.strip():
+        raise ConfigError("values are not revealed without a reason", hint='--reason "what you need them for"')
     with closing(registry.platform()) as store:
         takes = _takes(store, args.sync, day)
+        takes = _revealed(takes, args.sync, day, args.reason) if args.reveal else masked(takes, _hidden)
         cuts = _chosen(takes, day, args.version)
         levels = _levels(args.sync)
         done, signed = _worked(store, args.sync, cuts), _signed(args.sync, day)
@@ -86,6 +95,18 @@ def _takes(store: PlatformStore, sync: str, day: date) -> Sequence[CutState]:
     known = sorted(file.stem for file in (declarations / "syncs").glob("*.yaml"))
     if not takes and sync not in known:
         raise ConfigError(f"there is no sync `{sync}`", hint=guess(sync, known))
+    return takes
+
+
+def _hidden(sync: str) -> Hidden:
+    return hidden_columns(settings.load().declarations, sync)
+
+
+def _revealed(takes: Sequence[CutState], sync: str, day: date, reason: str) -> Sequence[CutState]:
+    """As they are stored, once that is entered."""
+    act = Act(Kind.REVEALED, Subject(sync, "", day), {"reason": reason}, person(), FROM_COMMAND_LINE)
+    with closing(registry.audit()) as log:
+        log.enter(act)
     return takes
 
 

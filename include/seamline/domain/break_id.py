@@ -16,6 +16,8 @@ def break_id(sync: str, destination: str, found: Break) -> str:
     Neither date, take nor values count, so that a break is followed from one day to the next. Copies of one row of a
     table without a key share one identity.
     """
+    if found.identity:
+        return found.identity
     about = [sync, destination, found.table, found.type.value, found.key]
     return hashlib.sha256(json.dumps(about, separators=(",", ":")).encode("ascii")).hexdigest()[:_DIGITS]
 

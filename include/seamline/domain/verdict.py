@@ -40,13 +40,15 @@ class BreakType(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Break:
     """One difference. `key` is canonical JSON text; for keyless tables the canonical row. `source` and `destination`
-    hold the differing columns' canonical texts (None where that side has no row)."""
+    hold the differing columns' canonical texts (None where that side has no row). `identity`: of one whose values are
+    masked (`masking.py`), that of the break as it is stored; "" of every other."""
 
     table: str
     type: BreakType
     key: str
     source: dict[str, str | None] | None = None
     destination: dict[str, str | None] | None = None
+    identity: str = field(default="", kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

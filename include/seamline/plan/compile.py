@@ -42,7 +42,7 @@ from seamline.spec.faults import DeclarationsInvalid, Fault, guess
 from seamline.spec.kinds import keeps_keyless, name_limit, takes_streams
 from seamline.spec.load import Declarations
 from seamline.spec.source import DatabaseSource
-from seamline.spec.sync import Budget, ControlTotal, DerivedTable, Nightly, Repair, Rule, SyncSpec
+from seamline.spec.sync import Budget, ControlTotal, DerivedTable, Nightly, Repair, Rule, SyncSpec, TableEntry
 from seamline.spec.table_names import name_in_sync
 from seamline.spec.work import Work
 
@@ -228,6 +228,9 @@ def config_hash(declarations: Declarations, sync_name: str) -> str:
     for entry in canonical[0]["derived"]:
         if (file := entry.pop("transform")) is not None:
             entry["transform"] = declarations.transforms[file]
+    for entry in (*canonical[0]["tables"], *canonical[0]["derived"]):
+        if not entry["sensitive"]:
+            del entry["sensitive"]
     _shorten(canonical[0]["reconcile"])
     if sync.reconcile_only is None:
         del canonical[0]["reconcile_only"]
@@ -402,10 +405,23 @@ def _misfits(
             place = ("tables", number, "business_date", "column")
             yield from misfit(held[name], date.column, wanted, place, f"as: {date.as_}")
             yield from _computed_date(transforms.get(name), date.column, place)
+        yield from _unknown_sensitive(sync.tables[number], number, [held.get(name), definitions.get(name)])
     yield from measured_misfits(sync, held)
     for number, derived in enumerate(sync.derived):
         if derived.table is not None and derived.sum is not None:
             yield from _boundless(held.get(derived.table), derived.sum, ("derived", number, "sum"))
+
+
+def _unknown_sensitive(
+    entry: TableEntry, number: int, tables: Sequence[Table | None]
+) -> Iterator[tuple[Path_, str, str]]:
+    """A slip of the pen would show what it was to hide. Where a destination's transform drops the column, the source's
+    table has it."""
+    known = [column.name for table in tables if table for column in table.columns]
+    for place, column in enumerate(entry.sensitive):
+        if known and column not in known:
+            where = ("tables", number, "sensitive", place)
+            yield where, f"table {entry.name} has no column `{column}`", guess(column, known)
 
 
 def _computed_date(transform: RowTransform | None, column: str, place: Path_) -> Iterator[tuple[Path_, str, str]]:

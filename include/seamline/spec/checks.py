@@ -23,6 +23,7 @@ from seamline.spec.kinds import (
     takes_streams,
 )
 from seamline.spec.reconcile_only import check_reconcile_only
+from seamline.spec.sensitive import check_sensitive
 from seamline.spec.source import DatabaseSource
 from seamline.spec.sync import Nightly, SyncSpec
 from seamline.spec.table_names import TABLES, check_table_names, note_names
@@ -47,6 +48,7 @@ def check_sync(
     check_table_names(document, sources.get(source) if isinstance(source, str) else None, destinations)
     _check_sums(document)
     _check_rules(document, destinations)
+    check_sensitive(document)
     _check_suite(document, expectations)
     _check_places(document, destinations)
     _check_guarantee(document, destinations)

@@ -70,6 +70,13 @@ class TableEntry(Declared):
         " rows as they are. Where destinations shall differ: a mapping of their names to such files; one that is not"
         " named holds the rows as they are.",
     )
+    sensitive: tuple[SqlName, ...] = Field(
+        (),
+        description="Columns, by their names in the destinations, whose values are masked on the page, by REST, in"
+        " files and by `./seamline report`, in keys too. Whoever may work on the sync, or sign for it, sees them by an"
+        " act with a reason, which is logged.",
+        strict=False,
+    )
     parked: Why | None = Field(
         None,
         description="Why the table is left out for now: it is not carried, and each report says so with this text. Take"
@@ -397,6 +404,12 @@ class DerivedTable(Declared):
     )
     sum: SqlName | None = Field(None, description="Without `transform`: exact numeric column to add up.")
     by: tuple[SqlName, ...] = Field((), description="Without `transform`: columns to group by.", strict=False)
+    sensitive: tuple[SqlName, ...] = Field(
+        (),
+        description="Columns whose values are masked, as those of a table of the source. What a sum groups by is"
+        " sensitive where it is in `table`.",
+        strict=False,
+    )
     rows_max: int = Field(
         DERIVED_ROWS_MAX,
         ge=1,

@@ -25,8 +25,10 @@ from seamline_airflow.page import (
     date_report,
     exports,
     overview,
+    reading,
     reports,
     rest,
+    reveal,
     sign_pages,
     tolerance_pages,
     work_pages,
@@ -53,6 +55,7 @@ app.include_router(work_pages.pages)
 app.include_router(tolerance_pages.pages)
 app.include_router(rest.api)
 app.include_router(sign_pages.acts)
+app.include_router(reveal.reveals)
 
 
 @app.middleware("http")
@@ -135,7 +138,8 @@ def style() -> Response:
 def _date_page(visit: Visit, sync: str, day: date, run: str) -> str:
     seen = date_report.of_date(sync, day, run)
     may = sign_pages.rights(visit.user, sync) if seen.sign_offs else None
-    return render("date.html", visit, seen=seen, may=may, is_trusted=acting.is_trusted(visit.user, sync))
+    is_trusted, is_hidden = acting.is_trusted(visit.user, sync), reading.hidden(sync).is_any
+    return render("date.html", visit, seen=seen, may=may, is_trusted=is_trusted, is_hidden=is_hidden)
 
 
 def _run_page(visit: Visit, dag_id: str, run_id: str) -> str:

@@ -17,7 +17,7 @@ from seamline.platform.reconciliations import Detail
 from seamline.report.selection import Listed, Selection, report_of_selection, selection_csv
 from seamline.report.spreadsheet import to_xlsx
 from seamline_airflow import parts
-from seamline_airflow.page import access, acting, reports, selection, taken
+from seamline_airflow.page import access, acting, reading, reports, selection, taken
 from seamline_airflow.page.rendering import Visit, render, visit_of
 
 BREAKS_PER_PAGE = 50
@@ -35,12 +35,19 @@ def breaks(
     left: Annotated[int, Query(ge=0)] = 0,
 ) -> HTMLResponse:
     """`done` and `left`: how many breaks an act on all of the filter has changed, and left alone."""
+    return breaks_page(visit, asked, done=done, left=left)
+
+
+def breaks_page(
+    visit: Visit, asked: selection.Asked, opened: selection.Opened = reading.breaks, **acted: int
+) -> HTMLResponse:
+    """`opened`: by what the values of its rows are read. `acted`: `done` and `left` of an act."""
     shown = selection.comparison(asked)
     if shown is None:
         return HTMLResponse(render("no_sync.html", visit, what=selection.nothing_in_words(asked)), status_code=404)
     counts = selection.counts(shown)
-    page, is_more = selection.some(shown, asked.wanted, BREAKS_PER_PAGE)
-    with parts.breaks() as store:
+    page, is_more = selection.some(shown, asked.wanted, BREAKS_PER_PAGE, opened)
+    with reading.breaks(asked.sync) as store:
         number = store.number(shown.compared, asked.wanted)
     with parts.work() as known:
         works, states = known.of([one.break_id for one in page]), known.states(shown.compared)
@@ -64,12 +71,22 @@ def breaks(
             states=states,
             is_settled=is_all_settled(states, sum(one.breaks_total for one in shown.found.tables)),
             owners=owners,
-            done=done,
-            left=left,
+            done=acted.get("done", 0),
+            left=acted.get("left", 0),
             may=list(Doing) if acting.may_work(visit.user, asked.sync) else [],
+            masking=_masking(visit, asked.sync, opened),
             **_working(visit, asked.sync),
         )
     )
+
+
+def _masking(visit: Visit, sync: str, opened: selection.Opened) -> str:
+    """What a page says of values: "" where none is sensitive, shown, masked, or masked and to be asked for."""
+    if opened is not reading.breaks:
+        return "shown"
+    if not reading.hidden(sync).is_any:
+        return ""
+    return "asked for" if acting.is_trusted(visit.user, sync) else "masked"
 
 
 @pages.get("/breaks.xlsx")
@@ -92,24 +109,30 @@ def one_break(
 ) -> HTMLResponse:
     """Every comparison that has found it, and whether the newest one still does."""
     access.require(visit.user, sync)
-    seen = history(sync, id)
+    return break_page(visit, sync, id)
+
+
+def break_page(visit: Visit, sync: str, break_id: str, opened: selection.Opened = reading.breaks) -> HTMLResponse:
+    """`opened`: by what the values of its row are read."""
+    seen = history(sync, break_id, opened)
     if seen is None:
-        what = f"No comparison of {sync} has found break {id}."
+        what = f"No comparison of {sync} has found break {break_id}."
         return HTMLResponse(render("no_sync.html", visit, what=what), status_code=404)
     with parts.work() as store:
-        known, deeds = store.of([id]).get(id), store.deeds(id)
+        known, deeds = store.of([break_id]).get(break_id), store.deeds(break_id)
     return HTMLResponse(
         render(
             "break.html",
             visit,
             sync=sync,
             zone=seen.zone,
-            break_id=id,
+            break_id=break_id,
             seen=seen.sightings,
             standing=seen.standing,
             known=known,
             deeds=deeds,
             may=possible(known) if known and acting.may_work(visit.user, sync) else [],
+            masking=_masking(visit, sync, opened),
             **_working(visit, sync),
         )
     )
@@ -134,13 +157,13 @@ class History:
     standing: Mapping[str, Any]
 
 
-def history(sync: str, break_id: str) -> History | None:
-    """None where no comparison of the sync has found it."""
-    with parts.breaks() as found:
+def history(sync: str, break_id: str, opened: selection.Opened = reading.breaks) -> History | None:
+    """None where no comparison of the sync has found it. `opened`: by what its values are read."""
+    with opened(sync) as found:
         seen = found.history(sync, break_id)
     if not seen:
         return None
-    with parts.platform() as store:
+    with reading.platform() as store:
         zone = ZoneInfo(store.timezone(sync))
         cuts = store.cut_states(sync, reports.DATES_PER_PAGE, detail=Detail.VERDICTS)
     return History(zone, seen, _standing(seen, cuts))

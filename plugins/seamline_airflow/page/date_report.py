@@ -24,7 +24,7 @@ from seamline.platform.breaks import Amount, Changes, Compared, Count, Money, St
 from seamline.platform.reconciliations import Detail
 from seamline.sync.shown_order import by_run
 from seamline_airflow import parts
-from seamline_airflow.page import reports
+from seamline_airflow.page import reading, reports
 from seamline_airflow.page.reports import destinations_of, levels_of
 
 # So many of the breaks of a table stand in its report; all of them are a link away.
@@ -143,7 +143,7 @@ class RunReport:
 def of_date(sync: str, day: date, run: str) -> DateReport:
     """The take of `run`, or the newest one of the date."""
     declared = destinations_of(sync)
-    with _Reader() as read:
+    with _Reader(sync) as read:
         takes = tuple(by_run(read.store.takes(sync, day, detail=Detail.TOTALS), declared))
         chosen = run or (takes[0].run_id if takes else "")
         caused = read.store.live_reconciliations_after_cut(sync, day, detail=Detail.VERDICTS)
@@ -162,7 +162,7 @@ def of_date(sync: str, day: date, run: str) -> DateReport:
 def of_run(sync: str, airflow_run: str) -> RunReport:
     """What one Airflow run left; the run's id is the last part of ours."""
     declared = destinations_of(sync)
-    with _Reader() as read:
+    with _Reader(sync) as read:
         mine = read.store.runs_named(sync, airflow_run)
         days = dict.fromkeys(run.business_date for run in mine if run.kind is RunKind.NIGHTLY and run.business_date)
         ids, of_days = {run.run_id for run in mine}, {}
@@ -180,7 +180,7 @@ def of_run(sync: str, airflow_run: str) -> RunReport:
 
 def live_of(sync: str, run_id: str) -> tuple[Report, ...]:
     """The comparisons of live tables of one run of the sync."""
-    with _Reader() as read:
+    with _Reader(sync) as read:
         found = read.store.live_reconciliations_of(sync, run_id, detail=Detail.TOTALS)
         return tuple(read.report(one) for one in by_run(found, destinations_of(sync)))
 
@@ -188,12 +188,13 @@ def live_of(sync: str, run_id: str) -> tuple[Report, ...]:
 class _Reader:
     """Store, breaks and signatures, open at the same time."""
 
-    def __init__(self) -> None:
+    def __init__(self, sync: str) -> None:
+        self._sync = sync
         self._ends = ExitStack()
 
     def __enter__(self) -> "_Reader":
-        self.store = self._ends.enter_context(parts.platform())
-        self.breaks = self._ends.enter_context(parts.breaks())
+        self.store = self._ends.enter_context(reading.platform())
+        self.breaks = self._ends.enter_context(reading.breaks(self._sync))
         self.work = self._ends.enter_context(parts.work())
         self.tolerances = self._ends.enter_context(parts.tolerances())
         self.signatures = self._ends.enter_context(parts.signatures())

@@ -22,7 +22,7 @@ from seamline.report.printed import to_pdf
 from seamline.report.spreadsheet import to_xlsx
 from seamline.report.worked import Worked
 from seamline_airflow import parts
-from seamline_airflow.page import access, acting, reports, taken
+from seamline_airflow.page import access, acting, reading, reports, reveal, taken
 from seamline_airflow.page.selection import NAME
 
 files = APIRouter()
@@ -54,13 +54,17 @@ def exported(
     access.require(user, sync)
     if sync not in reports.syncs():
         raise HTTPException(status_code=404, detail="there is no such sync")
+    return exported_of(sync, business_date, run)
+
+
+def exported_of(sync: str, business_date: date | None, run: str) -> Exported:
     cuts: Sequence[CutState]
     live: Sequence[Reconciliation]
     if business_date:
         cuts, live = reports.takes(sync, business_date), ()
     else:
-        report = reports.read_sync(sync, dates=reports.DATES_EXPORTED)
-        cuts, live = report.cuts, report.live
+        whole = reports.read_sync(sync, dates=reports.DATES_EXPORTED)
+        cuts, live = whole.cuts, whole.live
     if run:
         cuts, live = [one for one in cuts if one.run_id == run], [one for one in live if one.run_id == run]
     return Exported(sync, business_date, run, cuts, live)
@@ -81,26 +85,32 @@ def export_csv(user: access.User, wanted: Wanted) -> Response:
 
 @files.get("/export.xlsx")
 def export_xlsx(user: access.User, wanted: Wanted) -> Response:
-    return _handed_out(user, wanted, "xlsx", lambda of: to_xlsx(_report(of)))
+    return _handed_out(user, wanted, "xlsx", lambda of: to_xlsx(report(of)))
 
 
 @files.get("/export.pdf")
 def export_pdf(user: access.User, wanted: Wanted) -> Response:
     if not wanted.day and not wanted.run:
         raise HTTPException(status_code=422, detail="a PDF is of one business_date, or of one run")
-    return _handed_out(user, wanted, "pdf", lambda of: to_pdf(_report(of)))
+    return _handed_out(user, wanted, "pdf", lambda of: to_pdf(report(of)))
 
 
 @files.post("/evidence")
 def evidence(
-    user: acting.Trusted, sync: Annotated[str, Form(pattern=NAME)], business_date: Annotated[date, Form()]
+    user: acting.Trusted,
+    sync: Annotated[str, Form(pattern=NAME)],
+    business_date: Annotated[date, Form()],
+    reason: reveal.Reason = "",
 ) -> Response:
-    """The folder of `./seamline audit export` as a zip. An act and no link: it holds rows as they are stored."""
+    """The folder of `./seamline audit export` as a zip. An act and no link: it holds rows as they are stored, values of
+    sensitive columns too."""
     try:
         content = parts.evidence(sync, business_date)
     except Refused as error:
         raise HTTPException(status_code=404, detail=str(error)) from error
     about = Subject(sync, "", business_date)
+    if reading.hidden(sync).is_any:
+        reveal.enter(user, about, reason, {"evidence": str(business_date)})
     stored = Exported(sync, business_date, "", reports.takes(sync, business_date), ())
     file = f"evidence-{sync}-{business_date}.zip"
     return taken.handed_out(user, content, about=about, file=file, rows=stored.rows)
@@ -143,11 +153,11 @@ def _sign_offs(wanted: Exported) -> Sequence[SignOff]:
         return tuple(signatures.kept([wanted.sync], since=min(days, default=date.max)))
 
 
-def _report(wanted: Exported) -> Report:
+def report(wanted: Exported) -> Report:
     """The report about these; about one date it lists all its takes."""
     sync, day = wanted.sync, wanted.day
     takes = reports.takes(sync, day) if day else ()
-    with parts.platform() as store:
+    with reading.platform() as store:
         zone = ZoneInfo(store.timezone(sync))
         runs = {one.run_id for one in wanted.cuts} if day else ()
         guarantees: Mapping[str, str] = {run: store.run(run).plan.guarantee for run in runs}

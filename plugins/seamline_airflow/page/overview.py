@@ -14,7 +14,7 @@ from seamline.plan.model import NightlyPlan
 from seamline.platform.reconciliations import Detail
 from seamline.sync import headline
 from seamline_airflow import parts
-from seamline_airflow.page import reports, waiting
+from seamline_airflow.page import reading, reports, waiting
 from seamline_airflow.page.reports import SyncReport
 from seamline_airflow.stream_health import look
 
@@ -117,7 +117,7 @@ class Overview:
 def read(syncs: Sequence[str], *, before: date | None, now: datetime, who: str = "") -> Overview:
     """Of these syncs. `before`: the dates before it; what stands beside them is as of now. `who`: whose breaks."""
     seen = look()
-    with parts.platform() as store, parts.signatures() as signatures:
+    with reading.platform() as store, parts.signatures() as signatures:
         found = [reports.report_of(store, sync, seen, dates=headline.DATES, detail=Detail.VERDICTS) for sync in syncs]
         older = {sync: store.cut_states(sync, DATES, before=before, detail=Detail.VERDICTS) for sync in syncs if before}
         expected = {sync: one for sync in syncs if (one := _expected(store, sync, now)) is not None}

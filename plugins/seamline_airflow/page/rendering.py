@@ -10,6 +10,7 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from seamline.domain.break_age import band_in_words
 from seamline.domain.break_work import ALL_SETTLED
@@ -22,6 +23,7 @@ from seamline.domain.self_test import self_test_in_words
 from seamline.domain.separate import separate_in_words
 from seamline.domain.verdict import Break, nothing_compared
 from seamline.platform.breaks import CHANGES_NAMED
+from seamline.report.words import visible
 from seamline.sync.shown_order import by_run
 from seamline_airflow.page import access, acting, reports
 from seamline_airflow.page.differing import Pair, pairs
@@ -36,8 +38,23 @@ _MODES = {
     "barrier": "barrier: the stream was held while both sides stood at that position",
 }
 
+# Ends of lines are blanks in a page, and words of some scripts are joined by signs that cannot be seen.
+_KEPT = "\n\t\u200c\u200d"
+
+
+def _written_out(value: Any) -> Any:
+    """Nothing that cannot be seen stands in a page: no value turns the text around it, or hides in it."""
+    if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
+        return value
+    return "".join(one if one in _KEPT else visible(one) for one in value)
+
+
 PAGES = Environment(
-    loader=PackageLoader("seamline_airflow.page"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    loader=PackageLoader("seamline_airflow.page"),
+    autoescape=True,
+    finalize=_written_out,
+    undefined=StrictUndefined,
+    trim_blocks=True,
 )
 
 

@@ -30,7 +30,7 @@ from seamline.spec.load import (
 from seamline.sync import headline, under_way
 from seamline.sync.shown_order import by_destination, by_run, streams_in_order
 from seamline.sync.stream_state import StreamState, alarms_over
-from seamline_airflow import parts
+from seamline_airflow.page import reading
 from seamline_airflow.stream_health import Look, look
 
 DATES_PER_PAGE = 31
@@ -107,7 +107,7 @@ def reason_required(sync: str) -> ReasonRequired:
 def read_sync(sync: str, *, dates: int = headline.DATES, detail: Detail = Detail.WHOLE) -> SyncReport:
     """The sync with its newest `dates` dates."""
     seen = look(sync)
-    with parts.platform() as store:
+    with reading.platform() as store:
         return report_of(store, sync, seen, dates=dates, detail=detail)
 
 
@@ -143,7 +143,7 @@ def _without_state(sync: str) -> str:
 
 def cuts_before(sync: str, day: date) -> tuple[CutState, ...]:
     """As many of the dates before it as a page holds, as `SyncReport.cuts`, without their totals and breaks."""
-    with parts.platform() as store:
+    with reading.platform() as store:
         found = store.cut_states(sync, DATES_PER_PAGE, before=day, detail=Detail.VERDICTS)
         return tuple(by_run(found, destinations_of(sync)))
 
@@ -151,13 +151,13 @@ def cuts_before(sync: str, day: date) -> tuple[CutState, ...]:
 def live_before(sync: str, moment: datetime) -> tuple[Reconciliation, ...]:
     """As many of the comparisons of the live tables before it as a page holds, the newest first; without their totals
     and breaks."""
-    with parts.platform() as store:
+    with reading.platform() as store:
         return tuple(store.live_reconciliations(sync, LIVE_SHOWN, before=moment, detail=Detail.VERDICTS))
 
 
 def takes(sync: str, day: date) -> tuple[CutState, ...]:
     """Every take of the date, the newest first."""
-    with parts.platform() as store:
+    with reading.platform() as store:
         return tuple(by_run(store.takes(sync, day), destinations_of(sync)))
 
 

@@ -1,5 +1,7 @@
 """Which breaks an address asks for: the same for the page of breaks, its files and REST."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Annotated, Any
@@ -13,13 +15,15 @@ from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.verdict import BreakType
 from seamline.platform.breaks import Compared, Order, Place, StoredBreak, Wanted
 from seamline.platform.reconciliations import Detail
-from seamline_airflow import parts
-from seamline_airflow.page import access
+from seamline_airflow.page import access, reading
 
+# Opens the PlatformBreaks of a sync.
+Opened = Callable[[str], AbstractContextManager[Any]]
 NAME = r"^[A-Za-z_][A-Za-z0-9_-]{0,127}$"
 BREAK_ID = r"^[0-9a-f]{16}$"
 KIND = f"^({'|'.join(BreakType)})?$"
 STATE = f"^({'|'.join(WorkState)})?$"
+PLACE = r"^(\d{1,9}[.]\d{1,9})?$"
 TEXT_MAX = 500
 # Where no name stands for anybody's.
 NOBODY = "-"
@@ -28,7 +32,7 @@ Kind = Annotated[str, Query(pattern=KIND)]
 Text = Annotated[str, Query(max_length=TEXT_MAX)]
 State = Annotated[str, Query(pattern=STATE)]
 Owner = Annotated[str, Query(max_length=OWNER_MAX, description=f"Whose they are; {NOBODY}: nobody's.")]
-After = Annotated[str, Query(pattern=r"^(\d{1,9}[.]\d{1,9})?$")]
+After = Annotated[str, Query(pattern=PLACE)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,15 @@ def asked_of(user: access.User, sync: Annotated[str, Query(pattern=NAME)], choic
 
 
 def of_sync(choice: Asked, sync: str) -> Asked:
+    require_open(sync, choice.wanted)
     return replace(choice, sync=sync)
+
+
+def require_open(sync: str, wanted: Wanted) -> None:
+    """403: keys that are masked can be neither searched nor put in order, which would show them sign by sign."""
+    if (wanted.text or wanted.order is Order.KEY) and reading.hides_keys(sync, wanted.table):
+        what = f"keys of {wanted.table or sync} are masked: they cannot be searched, and not be put in order"
+        raise HTTPException(status_code=403, detail=what)
 
 
 # What the address asks for, of a sync that the user may see.
@@ -118,7 +130,7 @@ class Shown:
 def comparison(asked: Asked) -> Shown | None:
     """None where nothing was compared."""
     run = asked.run
-    with parts.platform() as store:
+    with reading.platform() as store:
         zone = ZoneInfo(store.timezone(asked.sync))
         if not run and asked.business_date:
             run = _newest(store.takes(asked.sync, asked.business_date, detail=Detail.VERDICTS))
@@ -140,15 +152,17 @@ def nothing_in_words(asked: Asked) -> str:
     return f"Nothing was compared of {asked.sync} by run {asked.run or 'of this date'}."
 
 
-def some(shown: Shown, wanted: Wanted, limit: int) -> tuple[tuple[StoredBreak, ...], bool]:
-    """At most `limit` breaks, and whether there are more behind them."""
-    with parts.breaks() as store:
+def some(
+    shown: Shown, wanted: Wanted, limit: int, opened: Opened = reading.breaks
+) -> tuple[tuple[StoredBreak, ...], bool]:
+    """At most `limit` breaks, and whether there are more behind them. `opened`: by what their values are read."""
+    with opened(shown.found.sync) as store:
         listed = store.some(shown.compared, replace(wanted, limit=limit + 1))
     return listed[:limit], len(listed) > limit
 
 
 def counts(shown: Shown) -> Any:
-    with parts.breaks() as store:
+    with reading.breaks(shown.found.sync) as store:
         return store.counts(shown.compared)
 
 

@@ -14,7 +14,7 @@ from seamline.domain.measure import Measure
 from seamline.domain.runs import RunKind
 from seamline.domain.tolerance import WHY_MAX, Asked, ToleranceState, amount_of, checked, end_of
 from seamline_airflow import parts
-from seamline_airflow.page import access, acting, selection
+from seamline_airflow.page import access, acting, reading, selection
 from seamline_airflow.page.rendering import Visit, refused, render, visit_of
 
 pages = APIRouter()
@@ -29,7 +29,7 @@ def tolerances(
 ) -> HTMLResponse:
     """All of a sync, the newest first, and the form for another one."""
     access.require(visit.user, sync)
-    with parts.platform() as store:
+    with reading.platform() as store:
         zone = ZoneInfo(store.timezone(sync))
     with parts.tolerances() as known:
         found = known.of_sync(sync)
@@ -64,7 +64,7 @@ def ask(
     """`summed`: destination, table and column, as the form offers them."""
     try:
         place = _place(sync, summed)
-        with parts.platform() as store:
+        with reading.platform() as store:
             zone = ZoneInfo(store.timezone(sync))
         asked = checked(Asked(sync, *place, amount_of(amount), until, why), today=datetime.now(zone).date())
         with parts.tolerances() as known:
@@ -109,7 +109,7 @@ def _place(sync: str, summed: str) -> tuple[str, str, str]:
 
 def _summed(sync: str) -> list[tuple[str, str, str]]:
     """Destination, table and column of each sum that the newest run of the sync compares."""
-    with parts.platform() as store:
+    with reading.platform() as store:
         run = store.latest_run(sync, *RunKind)
     if run is None:
         return []

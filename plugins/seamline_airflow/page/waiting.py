@@ -6,13 +6,14 @@ from datetime import datetime
 from typing import Any
 
 from seamline.domain.break_work import WorkRules
+from seamline.domain.masking import masked
 from seamline.domain.runs import RunKind
 from seamline.domain.severity import Due, differs, judge
 from seamline.platform.ageing import money_of
 from seamline.platform.breaks import Money
 from seamline.platform.work import Waiting
 from seamline_airflow import parts
-from seamline_airflow.page import reports
+from seamline_airflow.page import reading, reports
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,8 @@ def of(who: str, syncs: Sequence[str], now: datetime) -> tuple[Waits, ...]:
         due = _due(one, rules, money, now)
         if one.work.owner != who and due and due.is_late(now) and due.severity.escalate_to == who:
             found.append(Waits(one, due, is_escalated=True))
-    return tuple(sorted(found, key=lambda one: (one.due is None, one.due.at if one.due else one.waiting.work.first_at)))
+    found.sort(key=lambda one: (one.due is None, one.due.at if one.due else one.waiting.work.first_at))
+    return tuple(masked(one, reading.hidden, one.waiting.sync) for one in found)
 
 
 def assigned(who: str, syncs: Sequence[str]) -> int:

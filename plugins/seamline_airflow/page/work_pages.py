@@ -13,7 +13,7 @@ from seamline.platform.breaks import Compared
 from seamline.platform.reconciliations import Detail
 from seamline.platform.work import Done
 from seamline_airflow import parts
-from seamline_airflow.page import acting, reports, selection
+from seamline_airflow.page import acting, reading, reports, selection
 from seamline_airflow.page.rendering import Visit, refused, visit_of
 
 pages = APIRouter()
@@ -65,7 +65,7 @@ def act_on_all(
 ) -> Response:
     """On all breaks of a comparison that the filter lets pass, on whichever page they stand."""
     compared = Compared(run, destination, scope)
-    with parts.platform() as store:
+    with reading.platform() as store:
         if not any(
             one.destination == destination for one in store.reconciliations_of(sync, run, detail=Detail.VERDICTS)
         ):
@@ -74,6 +74,7 @@ def act_on_all(
              "text": text, "state": state, "of": of}  # fmt: skip
     here = f"breaks?{urlencode(asked)}"
     wanted = selection.wanted_of(table=table, kind=kind, text=text, state=state, of=of)
+    selection.require_open(sync, wanted)
     try:
         order = checked(order, reports.work_rules(sync).reasons)
         with parts.work() as opened:

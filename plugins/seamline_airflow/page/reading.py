@@ -1,0 +1,68 @@
+"""What the page reads of the platform database, with the values of sensitive columns masked.
+
+Every page, file and answer of REST reads by these: no writer of one can forget it. Unmasked values are read by
+`reveal.py` alone, after the log of acts has who asked for them and why.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from seamline import settings
+from seamline.domain.masking import Hidden, masked
+from seamline.domain.runs import RunKind
+from seamline.spec.sensitive import hidden_columns
+from seamline_airflow import parts
+
+
+@contextmanager
+def platform() -> Iterator[Any]:
+    """The PlatformStore."""
+    with parts.platform() as store:
+        yield _Masked(store, "")
+
+
+@contextmanager
+def breaks(sync: str) -> Iterator[Any]:
+    """The PlatformBreaks, for breaks of this sync."""
+    with parts.breaks() as store:
+        yield _Masked(store, sync)
+
+
+def hidden(sync: str) -> Hidden:
+    """What is masked of a sync."""
+    return hidden_columns(settings.load().declarations, sync)
+
+
+def hides_keys(sync: str, table: str) -> bool:
+    """Whether a key of the table is masked; of table "": that of any table of the sync. A table whose key nobody knows
+    counts as one."""
+    found = hidden(sync)
+    if not found.is_any or found.tables is None:
+        return found.is_any
+    with parts.platform() as store:
+        newest = store.latest_run(sync, *RunKind)
+    keys = {one.name: one.target.key for one in newest.plan.tables if one.table} if newest else {}
+    return any(_hides_key(found, name, keys.get(name, ())) for name in ([table] if table else found.tables))
+
+
+def _hides_key(found: Hidden, table: str, key: Sequence[str]) -> bool:
+    return found.is_about(table) and (not key or any(found.hides(table, column) for column in key))
+
+
+class _Masked:
+    """A store whose answers are masked, whatever it is asked."""
+
+    def __init__(self, store: Any, sync: str) -> None:
+        self._store = store
+        self._sync = sync
+        self._hidden = cache(hidden)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        asked = getattr(self._store, name)
+
+        def answered(*arguments: Any, **named: Any) -> Any:
+            return masked(asked(*arguments, **named), self._hidden, self._sync)
+
+        return answered
