@@ -112,6 +112,9 @@ class NoWork:
     def in_force(self, sync: str) -> tuple[Any, ...]:
         return ()
 
+    def of_sync(self, sync: str) -> tuple[Any, ...]:
+        return ()
+
     def mine(self, who: str, syncs: Sequence[str]) -> tuple[Any, ...]:
         return ()
 

@@ -228,18 +228,19 @@ def config_hash(declarations: Declarations, sync_name: str) -> str:
     for entry in canonical[0]["derived"]:
         if (file := entry.pop("transform")) is not None:
             entry["transform"] = declarations.transforms[file]
-    for entry in (*canonical[0]["tables"], *canonical[0]["derived"]):
-        if not entry["sensitive"]:
-            del entry["sensitive"]
-    _shorten(canonical[0]["reconcile"])
+    _shorten(canonical[0])
     if sync.reconcile_only is None:
         del canonical[0]["reconcile_only"]
     text = json.dumps(canonical, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _shorten(reconcile: dict[str, Any]) -> None:
-    """As above: without rules, with sums alone, and without a word on the work on breaks."""
+def _shorten(sync: dict[str, Any]) -> None:
+    """As above: without rules, with sums alone, and without a word on the work on breaks or on sensitive columns."""
+    for entry in (*sync["tables"], *sync["derived"]):
+        if not entry["sensitive"]:
+            del entry["sensitive"]
+    reconcile = sync["reconcile"]
     if reconcile["work"] == Work().model_dump(mode="json"):
         del reconcile["work"]
     if reconcile["budget"] is None:
