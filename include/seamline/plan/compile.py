@@ -42,9 +42,8 @@ from seamline.spec.faults import DeclarationsInvalid, Fault, guess
 from seamline.spec.kinds import keeps_keyless, name_limit, takes_streams
 from seamline.spec.load import Declarations
 from seamline.spec.source import DatabaseSource
-from seamline.spec.sync import Budget, ControlTotal, DerivedTable, Nightly, Repair, Rule, SyncSpec, TableEntry
+from seamline.spec.sync import Budget, ControlTotal, DerivedTable, Nightly, Reconcile, Rule, SyncSpec, TableEntry
 from seamline.spec.table_names import name_in_sync
-from seamline.spec.work import Work
 
 # Arguments of expectations that name columns of the table.
 _COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list", "column_set")
@@ -236,19 +235,14 @@ def config_hash(declarations: Declarations, sync_name: str) -> str:
 
 
 def _shorten(sync: dict[str, Any]) -> None:
-    """As above: without rules, with sums alone, and without a word on the work on breaks or on sensitive columns."""
+    """As above: what is declared as it was before it could be declared is left out."""
     for entry in (*sync["tables"], *sync["derived"]):
         if not entry["sensitive"]:
             del entry["sensitive"]
-    reconcile = sync["reconcile"]
-    if reconcile["work"] == Work().model_dump(mode="json"):
-        del reconcile["work"]
-    if reconcile["budget"] is None:
-        del reconcile["budget"]
-    if not reconcile["rules"]:
-        del reconcile["rules"]
-    if reconcile["repair"] == Repair().model_dump():
-        del reconcile["repair"]
+    reconcile, plain = sync["reconcile"], Reconcile().model_dump(mode="json", by_alias=True)
+    for key in ("rules", "work", "repair", "sign", "budget"):
+        if reconcile[key] == plain[key]:
+            del reconcile[key]
     for total in reconcile["control_totals"]:
         for key in ("hash", "min", "max"):
             if total[key] is None:
