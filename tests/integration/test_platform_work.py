@@ -327,3 +327,34 @@ def test_breaks_stand_in_bands_of_age_with_their_amounts_and_those_of_earlier_da
     )
     assert work.ageing(newest, (), (0, 3)) == (Aged(0, 1, 1, 0), Aged(2, 3, 2, 1))
     assert work.ageing(replace(newest, run_id="another"), money, DAYS) == ()
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("update break_work set state = 'explained' where state = 'open'", "changed to explained after it was found"),
+        ("update break_work set state = 'open' where state = 'explained'", "changed to open after entry "),
+        ("delete from break_act", "it leads to other breaks than it was about"),
+        ("insert into break_act select 'ffffffffffffffff', max(number) from break_act", "it leads to other breaks"),
+    ],
+)
+def test_a_state_that_no_act_has_made_and_an_act_without_its_breaks_are_named(
+    store: PlatformStore, work: PlatformWork, server: Server, statement: str, said: str
+) -> None:
+    def faults(sync: str = "") -> list[str]:
+        found: list[str] = []
+        with server.open() as session:
+            check(session, sync=sync, anchors=(), report=found.append)
+        return found
+
+    compared = saved(store, 0, value("1"), value("2"), value("3"))
+    work.act("settlement", named("1"), order(Doing.EXPLAIN, reason="timing"))
+    work.act_on_all("settlement", compared, Wanted(text="3"), order(Doing.ASSIGN, owner="bo"))
+    saved(store, 1, value("1", to="9"), value("2"))
+    saved(store, 2, value("1", to="9"), value("2"), value("3"))
+    work.act("settlement", named("1"), order(Doing.EXPLAIN, reason="timing"))
+    assert faults() == []
+    with server.open() as session:
+        session.execute(statement.encode())
+    assert any(said in fault for fault in faults()), faults()
+    assert faults("another") == []

@@ -13,7 +13,7 @@ from psycopg.rows import dict_row
 from seamline.domain import audit
 from seamline.domain.audit import ChainCheck, Kind, Subject, canonical_json
 from seamline.domain.runs import Reconciliation
-from seamline.platform import reconciliations, rows, signatures
+from seamline.platform import audit_work, reconciliations, rows, signatures
 from seamline.platform.audit import UNREADABLE, entries
 from seamline.platform.audit_anchor import AnchorFile, AnchorLine
 from seamline.platform.database import Session
@@ -109,6 +109,8 @@ def check(
         for fault in _chain(session, checked, note):
             found(fault)
         for fault in _anchors(session, anchors, checked):
+            found(fault)
+        for fault in audit_work.faults(session, sync):
             found(fault)
         for kinds, query, judge, counted in (
             (audit.ABOUT_VERDICTS, _VERDICTS, _verdict, "verdicts"),
