@@ -1,5 +1,6 @@
 """Values of runs and reports for these tests, and a platform database in memory."""
 
+from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -38,6 +39,7 @@ from seamline.plan.model import (
     plan_to_json,
 )
 from seamline.platform.reconciliations import Detail, not_made
+from seamline.platform.totals import Series
 from seamline.ports import StreamReport, WantedStream
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline_airflow import parts
@@ -160,6 +162,7 @@ class Platform:
         self.wants: list[tuple[StreamId, str]] = []
         self.wanted_streams: tuple[Any, ...] = ()
         self.host_states: tuple[Any, ...] = ()
+        self.lags_of: dict[StreamId, tuple[float | None, ...]] = {}
         self.alarms: dict[tuple[str, str], str] = {}
         self.finished: dict[str, str] = {}
         self.anchors = 0
@@ -310,6 +313,18 @@ class Platform:
 
     def wanted_of(self, sync: str) -> tuple[Any, ...]:
         return tuple(one for one in self.wanted_streams if one.stream.sync == sync)
+
+    def lags(self, *, steps: int, step_s: int) -> dict[StreamId, tuple[float | None, ...]]:
+        return {stream: values[-steps:] for stream, values in self.lags_of.items()}
+
+    def totals_over(self, sync: str, cuts: Sequence[tuple[str, str]]) -> tuple[Series, ...]:
+        found = {(one.run_id, one.destination): one for one in self.found if one.scope is Scope.CUT}
+        sums: dict[tuple[str, str, tuple[str, ...]], list[Decimal | None]] = {}
+        for place, cut in enumerate(cuts):
+            for one in (one for table in found[cut].tables for one in table.totals):
+                of_total = sums.setdefault((one.table, one.column, one.group), [None] * len(cuts))
+                of_total[place] = one.destination_sum
+        return tuple(Series(*about, tuple(values)) for about, values in sums.items())
 
     def hosts(self) -> tuple[Any, ...]:
         return self.host_states

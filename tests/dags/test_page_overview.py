@@ -117,7 +117,7 @@ def test_a_verdict_is_awaited_until_it_is_there_and_late_once_its_hour_has_passe
         seen = overview.read(["settlement"], before=None, now=now)
         (one,) = seen.awaited
         assert (one.business_date, one.is_late, one.in_words(now)) == (day, is_late, words)
-        text = page_of("overview.html", user="a", framed_by="", before=None, seen=seen)
+        text = page_of("overview.html", lags={}, user="a", framed_by="", before=None, seen=seen)
         assert words in text and "by 2026-11-21 06:00:00 +08:00" in text
     # Nobody was to cut a date that ended before the sync was onboarded, and without an hour nothing is late.
     platform.runs["first"] = replace(platform.runs["first"], started_at=NOON + timedelta(days=1))

@@ -3,6 +3,7 @@
 import csv
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,17 @@ import pytest
 from seamline.cli import report
 from seamline.cli.main import main
 from seamline.domain.cut_state import Headline, of_live
+from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Cut, Reconciliation, Scope
-from seamline.domain.verdict import Verdict
+from seamline.domain.verdict import ControlTotal, TableVerdict, Verdict
 from seamline.platform.database import Database
 from seamline.platform.reconciliations import Detail
 from seamline.platform.store import PlatformStore
+from seamline.platform.streams import PlatformStreamDirector, put_report
 from seamline.platform.tolerances import PlatformTolerances
+from seamline.platform.totals import Series
 from seamline.platform.work import PlatformWork
+from seamline.ports import StreamReport
 from tests.integration.platform_database import Server
 from tests.integration.test_platform import POSITION, reconciliation, start_run
 from tests.integration.test_platform import migrated as migrated
@@ -177,3 +182,59 @@ def test_the_report_of_a_date_is_written_from_what_the_platform_keeps(
     assert "12.3400" in text and "-0.0100" in text, "a sum keeps its digits, and so does its difference"
     (row, *_) = csv.DictReader((tmp_path / "report.csv").read_text().splitlines())
     assert (row["source_sum"], row["destination_sum"], row["difference"]) == ("12.3400", "12.3300", "-0.0100")
+
+
+# ---- over time -----------------------------------------------------------------------------------------------------
+
+
+def test_the_worst_lag_of_each_step_is_kept_and_a_step_without_a_report_is_a_gap(server: Server) -> None:
+    stream = StreamId("settlement", "warehouse")
+    database = Database(server.open)
+    director = PlatformStreamDirector(database)
+    assert director.lags(steps=4, step_s=900) == {}
+    for state, epoch, lag_s in (
+        ("streaming", 3, 2.5),
+        ("streaming", 3, 0.2),
+        ("starting", 0, 99.0),
+        ("failed", 3, 99.0),
+    ):
+        one = StreamReport(stream, state, epoch=epoch, lag_s=lag_s)
+        database.transact(lambda session, one=one: put_report(session, one))
+    assert director.lags(steps=2, step_s=3600) == {stream: (None, 2.5)}
+    with server.open() as session:
+        session.execute(
+            "insert into stream_lag select 'settlement', 'warehouse', now() - age, lag_s from (values"
+            " (interval '31 minutes', 7.0), (interval '40 minutes', 8.0), (interval '3 days', 9.0))"
+            " as earlier (age, lag_s)"
+        )
+    assert director.lags(steps=4, step_s=900) == {stream: (None, 8.0, None, 2.5)}
+
+
+def test_what_is_known_of_a_lag_ends_after_two_days(server: Server) -> None:
+    stream = StreamId("settlement", "warehouse")
+    with server.open() as session:
+        session.execute(
+            "insert into stream_lag select 'settlement', 'warehouse', now() - age, 1 from"
+            " unnest(array[interval '49 hours', interval '47 hours']) as age"
+        )
+    Database(server.open).transact(lambda session: put_report(session, StreamReport(stream, "held", epoch=1)))
+    with server.open() as session:
+        kept = session.execute("select now() - minute > '2 days' from stream_lag order by minute").fetchall()
+    assert kept == [(False,), (False,)]
+
+
+def test_control_totals_are_read_over_the_cuts_that_are_drawn(store: PlatformStore) -> None:
+    runs = [f"settlement/nightly/2026-03-0{day}/a_run" for day in (1, 2, 3)]
+    for run_id, amounts in zip(runs, (("5.5",), (), ("-1", "2", "0.25")), strict=True):
+        totals = tuple(
+            ControlTotal("ledger_entry", "amount", (f"C{number}",), 2, 2, Decimal(9), Decimal(amount))
+            for number, amount in enumerate(amounts)
+        )
+        table = TableVerdict("ledger_entry", Verdict.MATCH, "", "0-1-1", 2, 2, totals=totals)
+        saved(store, run_id, Scope.CUT, 6, tables=(table,))
+        saved(store, run_id, Scope.LIVE, 7, tables=(table,))
+    cuts = [(run_id, "warehouse") for run_id in runs]
+    first, *rest = store.totals_over("settlement", cuts)
+    assert first == Series("ledger_entry", "amount", ("C0",), (Decimal("5.5"), None, Decimal(-1)))
+    assert [one.sums for one in rest] == [(None, None, Decimal(2)), (None, None, Decimal("0.25"))]
+    assert store.totals_over("settlement", cuts[:2]) == () == store.totals_over("payroll", cuts)

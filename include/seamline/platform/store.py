@@ -18,9 +18,10 @@ from seamline.domain.decision import DECISION
 from seamline.domain.errors import InvariantViolated, Refused
 from seamline.domain.runs import FAILURE, PUBLISH, Cut, Receipt, Reconciliation, RunKind, RunState, Scope, SyncState
 from seamline.plan.model import Run
-from seamline.platform import audit, cut_states, reconciliations, rows, work_settled
+from seamline.platform import audit, cut_states, reconciliations, rows, totals, work_settled
 from seamline.platform.database import Database, Session
 from seamline.platform.reconciliations import Detail
+from seamline.platform.totals import Series
 
 # A run of Airflow's, by the last part of ours, and its repetitions.
 _NAMED = (
@@ -377,6 +378,10 @@ class PlatformStore:
     def takes(self, sync: str, business_date: date, *, detail: Detail = Detail.WHOLE) -> tuple[CutState, ...]:
         """The state of every take of the date, per destination; the newest take first."""
         return self._database.transact(lambda session: cut_states.of_date(session, sync, business_date, detail=detail))
+
+    def totals_over(self, sync: str, cuts: Sequence[tuple[str, str]]) -> tuple[Series, ...]:
+        """What the first control totals were over these cuts, each as (run, destination), the newest last."""
+        return self._database.transact(lambda session: totals.over(session, sync, cuts))
 
     # ---- states and alarms -----------------------------------------------------------------------------------------
 

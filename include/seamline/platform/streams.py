@@ -58,6 +58,15 @@ from stream_report, lateral (
         and state not in ('backing_off', 'starting')
 ) as other
 """
+_LAGS = """
+select sync, destination, steps_ago, max(lag_s)
+from stream_lag, lateral (
+    select floor(extract(epoch from clock_timestamp() - minute) / %(step_s)s)::int as steps_ago
+) as age
+where minute > clock_timestamp() - make_interval(secs => %(steps)s * %(step_s)s)
+    and steps_ago between 0 and %(steps)s - 1
+group by sync, destination, steps_ago
+"""
 _NOT_PAUSED = "is_paused = false, paused_by = '', paused_at = null, pause_reason = ''"
 
 
@@ -328,6 +337,20 @@ class PlatformStreamDirector:
                 (stream.sync, stream.destination, since, until),
             )
             return tuple(StreamEvent(stream, *row) for row in cursor)
+
+        return self._database.transact(work)
+
+    def lags(self, *, steps: int, step_s: int) -> dict[StreamId, tuple[float | None, ...]]:
+        """Of each stream the worst lag in seconds that it reported in each of the last `steps` steps, the oldest first;
+        None where it reported none. Two days are kept."""
+
+        def work(session: Session) -> dict[StreamId, tuple[float | None, ...]]:
+            cursor = session.execute(_LAGS, {"steps": steps, "step_s": step_s})
+            found: dict[StreamId, list[float | None]] = {}
+            for sync, destination, steps_ago, worst in cursor:
+                of_stream = found.setdefault(StreamId(sync, destination), [None] * steps)
+                of_stream[steps - 1 - steps_ago] = worst
+            return {stream: tuple(values) for stream, values in found.items()}
 
         return self._database.transact(work)
 

@@ -24,6 +24,7 @@ from seamline_airflow.page import (
     break_pages,
     date_report,
     exports,
+    over_dates,
     overview,
     reading,
     reports,
@@ -110,7 +111,7 @@ def page(
         visible = [name for name in reports.syncs() if access.may_see(visit.user, name)]
         seen = overview.read(visible, before=before, now=datetime.now(UTC), who=acting.name_of(visit.user))
         may = {name: sign_pages.rights(visit.user, name) for name in seen.unsigned}
-        return render("overview.html", visit, before=before, seen=seen, may=may)
+        return render("overview.html", visit, before=before, seen=seen, may=may, lags=reports.lags())
     access.require(visit.user, sync)
     if business_date:
         return _date_page(visit, sync, business_date, run)
@@ -119,13 +120,16 @@ def page(
         return HTMLResponse(render("no_sync.html", visit, what=f"There is no sync {sync}."), status_code=404)
     if run:
         return render("live.html", visit, report=report, run=run, shown=date_report.live_of(sync, run))
+    cuts = reports.cuts_before(sync, before) if before else report.cuts
     return render(
         "sync.html",
         visit,
         report=report,
         before=before,
         compared_before=compared_before,
-        cuts=reports.cuts_before(sync, before) if before else report.cuts,
+        cuts=cuts,
+        drawn={name: pictures for name in report.destinations if (pictures := over_dates.drawn(sync, name, cuts))},
+        lags=reports.lags(),
         live=reports.live_before(sync, compared_before) if compared_before else report.live,
     )
 

@@ -8,6 +8,8 @@ from typing import Any
 from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
+from markupsafe import Markup
+
 from seamline import settings
 from seamline.domain.break_work import WorkRules
 from seamline.domain.cut_state import CutState, newest_of_live
@@ -30,11 +32,15 @@ from seamline.spec.load import (
 from seamline.sync import headline, under_way
 from seamline.sync.shown_order import by_destination, by_run, streams_in_order
 from seamline.sync.stream_state import StreamState, alarms_over
+from seamline_airflow import parts
 from seamline_airflow.page import reading
+from seamline_airflow.page.charts import sparkline
 from seamline_airflow.stream_health import Look, look
 
 DATES_PER_PAGE = 31
 DATES_EXPORTED = 366
+# A day in quarters of an hour.
+_LAG_STEPS, _LAG_STEP_S = 96, 900
 LIVE_SHOWN = headline.COMPARISONS
 NOT_ONBOARDED = "not onboarded"
 
@@ -102,6 +108,21 @@ def work_rules(sync: str) -> WorkRules:
 def reason_required(sync: str) -> ReasonRequired:
     """When its declaration wants a reason with a signature."""
     return declared_reason_required(settings.load().declarations, sync)
+
+
+def lags() -> Mapping[StreamId, Markup]:
+    """Of each stream a picture of its last day."""
+    with parts.director() as director:
+        found = director.lags(steps=_LAG_STEPS, step_s=_LAG_STEP_S)
+    return {stream: sparkline(values, _lag_in_words(stream, values)) for stream, values in found.items()}
+
+
+def _lag_in_words(stream: StreamId, values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    worst = f"{max(known):.1f} s" if known else "unknown"
+    silent = len(values) - len(known)
+    hours = f"; nothing reported in {silent} of {len(values)} quarters of an hour" if silent else ""
+    return f"worst lag of {stream} in each quarter of an hour of the last 24 hours: at most {worst}{hours}"
 
 
 def read_sync(sync: str, *, dates: int = headline.DATES, detail: Detail = Detail.WHOLE) -> SyncReport:

@@ -1,0 +1,83 @@
+"""Small pictures of numbers over time, as SVG inside the page: no script, no file of its own, readable without colour.
+
+A picture has one class per role, which the style sheet colours for both modes, and a title that says in words what it
+shows. Nothing of the data but numbers gets into a drawing; titles are escaped.
+"""
+
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+
+from markupsafe import Markup, escape
+
+WIDTH, HEIGHT = 160, 28
+_EDGE = 2
+
+
+def sparkline(values: Sequence[float | None], title: str) -> Markup:
+    """A line over equal steps of time, the oldest first; None is a gap. Its full height is the greatest value, and at
+    least 1."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return Markup('<span class="faint">nothing reported</span>')
+    top = max(*known, 1.0)
+    return _picture("spark", title, "".join(_line(run, len(values), top) for run in _runs(values)))
+
+
+def bars(values: Sequence[int | Decimal | None], title: str, *, marked: Sequence[bool] = ()) -> Markup:
+    """One bar per date, the oldest first; None leaves its place empty, and a negative value hangs below the line.
+    `marked`: of each whether it is to stand out."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return Markup('<span class="faint">no numbers yet</span>')
+    high, low = max(0, *known), min(0, *known)
+    span = float(high - low) or 1.0
+    step = WIDTH / len(values)
+    zero = _EDGE + float(high) / span * (HEIGHT - 2 * _EDGE)
+    parts = [f'<line class="axis" x1="0" x2="{WIDTH}" y1="{zero:.1f}" y2="{zero:.1f}"/>']
+    for number, value in enumerate(values):
+        if value is None:
+            continue
+        height = max(abs(float(value)) / span * (HEIGHT - 2 * _EDGE), 0.5)
+        upper = zero - height if value >= 0 else zero
+        role = "bar bad" if number < len(marked) and marked[number] else "bar"
+        parts.append(
+            f'<rect class="{role}" x="{number * step + step * 0.1:.1f}" y="{upper:.1f}"'
+            f' width="{step * 0.8:.1f}" height="{height:.1f}"/>'
+        )
+    return _picture("bars", title, "".join(parts))
+
+
+def _picture(kind: str, title: str, inside: str) -> Markup:
+    return Markup(
+        '<svg class="{kind}" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img">'
+        "<title>{title}</title>{inside}</svg>"
+    ).format(kind=kind, width=WIDTH, height=HEIGHT, title=escape(title), inside=Markup(inside))
+
+
+def _runs(values: Sequence[float | None]) -> Iterator[list[tuple[int, float]]]:
+    """Stretches without a gap, each value with its place."""
+    run: list[tuple[int, float]] = []
+    for place, value in enumerate(values):
+        if value is not None:
+            run.append((place, value))
+        elif run:
+            yield run
+            run = []
+    if run:
+        yield run
+
+
+def _line(run: Sequence[tuple[int, float]], steps: int, top: float) -> str:
+    points = [(_across(place, steps), _down(value, top)) for place, value in run]
+    if len(points) == 1:
+        ((x, y),) = points
+        return f'<circle class="line" cx="{x:.1f}" cy="{y:.1f}" r="1"/>'
+    return f'<polyline class="line" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in points)}"/>'
+
+
+def _across(place: int, steps: int) -> float:
+    return _EDGE + place / max(steps - 1, 1) * (WIDTH - 2 * _EDGE)
+
+
+def _down(value: float, top: float) -> float:
+    return HEIGHT - _EDGE - value / top * (HEIGHT - 2 * _EDGE)
