@@ -26,4 +26,16 @@ class SeamlinePlugin(AirflowPlugin):
             "destination": "dag_run",
             "url_route": "reconciliation-run",
         },
+        {
+            "name": "Reconciliation",
+            "href": "seamline/page?dag_id={DAG_ID}&run_id={RUN_ID}",
+            "destination": "task_instance",
+            "url_route": "reconciliation-task",
+        },
+        {
+            "name": "Reconciliation",
+            "href": "seamline/page?dag_id={DAG_ID}",
+            "destination": "dag",
+            "url_route": "reconciliation-dag",
+        },
     ]

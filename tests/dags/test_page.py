@@ -272,7 +272,18 @@ def test_the_page_in_airflow_s_menu_opens_outside_of_the_frame_and_that_of_a_run
 
     views = {view["destination"]: view for view in SeamlinePlugin.external_views}
     assert "url_route" not in views["nav"]
-    assert views["dag_run"]["url_route"]
+    inside = [views[name] for name in ("dag_run", "task_instance", "dag")]
+    assert len({view["url_route"] for view in inside}) == 3
+    assert all("dag_id={DAG_ID}" in view["href"] for view in inside)
+
+
+def test_the_tab_of_a_dag_shows_its_sync_and_that_of_its_runs_and_tasks_what_they_left(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    of_dag, of_run = (signed_in.get(f"/page?dag_id=settlement__nightly{run}").text for run in ("", "&run_id=manual__1"))
+    assert "Business dates" in of_dag and "· this run" not in of_dag
+    assert "· this run" in of_run and "Business dates" not in of_run
+    assert "is not a DAG of a sync" in signed_in.get("/page?dag_id=something_else").text
 
 
 def test_a_comparison_of_live_tables_is_about_its_moment_and_never_reddens_a_date(

@@ -103,10 +103,15 @@ def page(
     run_id: str = "",
 ) -> str | HTMLResponse:
     """All syncs by their dates; with `sync` that one, with `business_date` the newest take of a date, with `run` that
-    very run; with `dag_id` and `run_id` what one Airflow run left. `before` pages back through the dates,
-    `compared_before` through the comparisons of the live tables; what stands above them is the sync as of now."""
+    very run; with `dag_id` and `run_id` what one Airflow run left, with `dag_id` alone its sync. `before` pages back
+    through the dates, `compared_before` through the comparisons of the live tables; what stands above them is the sync
+    as of now."""
     if dag_id:
-        return _run_page(visit, dag_id, run_id)
+        sync, _, kind = dag_id.rpartition("__")
+        if not re.match(_NAME, sync) or kind not in DAG_KINDS:
+            return render("no_sync.html", visit, what=f"{dag_id} is not a DAG of a sync.")
+        if run_id:
+            return _run_page(visit, sync, run_id)
     if not sync:
         visible = [name for name in reports.syncs() if access.may_see(visit.user, name)]
         seen = overview.read(visible, before=before, now=datetime.now(UTC), who=acting.name_of(visit.user))
@@ -146,9 +151,6 @@ def _date_page(visit: Visit, sync: str, day: date, run: str) -> str:
     return render("date.html", visit, seen=seen, may=may, is_trusted=is_trusted, is_hidden=is_hidden)
 
 
-def _run_page(visit: Visit, dag_id: str, run_id: str) -> str:
-    sync, _, kind = dag_id.rpartition("__")
-    if not re.match(_NAME, sync) or kind not in DAG_KINDS:
-        return render("no_sync.html", visit, what=f"{dag_id} is not a DAG of a sync.")
+def _run_page(visit: Visit, sync: str, run_id: str) -> str:
     access.require(visit.user, sync)
     return render("run.html", visit, sync=sync, run_id=run_id, left=date_report.of_run(sync, run_id))
