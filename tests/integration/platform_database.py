@@ -61,8 +61,8 @@ def empty_tables(server: Server) -> None:
     with server.open() as session:
         session.execute(
             "truncate capture_tables, pruning_hold, sync_state, run, receipt, cut, reconciliation, table_verdict,"
-            " control_total, break, break_work, break_act, tolerance, stream, stream_hold, stream_report, stream_event, stream_lag,"
-            " host_lease, alarm, driver_run, repair, repair_row"
+            " control_total, break, break_work, break_act, tolerance, stream, stream_hold, stream_report, stream_event,"
+            " stream_lag, host_lease, alarm, driver_run, repair, repair_row"
         )
 
 
