@@ -243,7 +243,7 @@ def test_the_overview_says_what_waits_for_whom_with_what_is_late_first_and_escal
 ) -> None:
     hours = timedelta(hours=1)
     rules = WorkRules(severity=(Severity("old", 24 * hours, age=hours, escalate_to="approver"),))
-    monkeypatch.setattr(reports, "work_rules", lambda _: rules)
+    monkeypatch.setattr(reports, "shown_rules", lambda _: rules)
 
     def seen_by(who: str) -> str:
         return page.get("/page", headers={"X-Person": who}).text

@@ -20,6 +20,7 @@ from seamline.domain.break_work import (
     Order,
     Reason,
     Work,
+    WorkRules,
     WorkState,
     breaks_document,
     checked,
@@ -35,7 +36,7 @@ from seamline.report.blocks import Report
 from seamline.report.contents import report_of
 from seamline.report.worked import Worked
 from seamline.spec.faults import DeclarationsInvalid
-from seamline.spec.load import declared_work, load_declarations
+from seamline.spec.load import declared_work, load_declarations, shown_work
 from tests.unit.declared import SYNC, write_declarations
 from tests.unit.reported import MOMENT, cut
 
@@ -141,6 +142,7 @@ def test_a_list_of_reasons_that_is_wrong_is_refused_with_its_line_and_never_take
     assert "settlement.yaml:1" in str(caught.value)
     with pytest.raises(ConfigError, match="worked on"):
         declared_work(folder, "settlement")
+    assert shown_work(folder, "settlement") == WorkRules(), "what only shows breaks goes on"
 
 
 def test_a_sync_that_says_nothing_of_work_has_the_hash_that_it_had_before(tmp_path: Path) -> None:

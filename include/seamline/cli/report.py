@@ -30,7 +30,7 @@ from seamline.report.printed import to_pdf
 from seamline.report.spreadsheet import to_xlsx
 from seamline.report.worked import Worked
 from seamline.spec.faults import guess
-from seamline.spec.load import declared_destinations, declared_kinds, declared_work
+from seamline.spec.load import declared_destinations, declared_kinds, shown_work
 from seamline.spec.sensitive import hidden_columns
 from seamline.sync import headline
 from seamline.sync.shown_order import by_run
@@ -130,7 +130,7 @@ def _levels(sync: str) -> Levels:
 
 def _worked(store: PlatformStore, sync: str, cuts: Sequence[CutState]) -> Worked:
     """What people have done about the breaks of these takes."""
-    bounds = declared_work(settings.load().declarations, sync).ages
+    bounds = shown_work(settings.load().declarations, sync).ages
     found = [cut.found for cut in cuts if cut.found]
     with closing(registry.work()) as work, closing(registry.tolerances()) as tolerances:
         return worked.read(sync, found, found, bounds=bounds, store=store, work=work, tolerances=tolerances)

@@ -240,6 +240,14 @@ def declared_work(folder: Path, sync: str) -> WorkRules:
         ) from error
 
 
+def shown_work(folder: Path, sync: str) -> WorkRules:
+    """The same for what only shows breaks: a file that is wrong takes no report away, it has the defaults."""
+    try:
+        return declared_work(folder, sync)
+    except ConfigError:
+        return WorkRules()
+
+
 def declared_reason_required(folder: Path, sync: str) -> ReasonRequired:
     """When a signature for this sync needs a reason, by its file; always where the file cannot say it."""
     file = folder / "syncs" / f"{sync}.yaml"

@@ -141,7 +141,7 @@ def break_page(visit: Visit, sync: str, break_id: str, opened: selection.Opened 
 def _working(visit: Visit, sync: str) -> dict[str, Any]:
     """What the forms for work need beside the breaks."""
     return {
-        "rules": reports.work_rules(sync),
+        "rules": reports.shown_rules(sync),
         "me": acting.name_of(visit.user),
         "all_states": list(WorkState),
         "nobody": selection.NOBODY,

@@ -214,7 +214,7 @@ class _Reader:
     def report(self, found: Reconciliation) -> Report:
         compared, plan = compared_as(found), self._plan(found.run_id)
         made = Report(found)
-        rules = reports.work_rules(found.sync)
+        rules = reports.shown_rules(found.sync)
         money = ageing.money_of(plan) if plan else []
         aged = with_groups(self.work.ageing(compared, money, rules.ages), made.totals)
         made = replace(made, aged=aged, bounds=rules.ages)

@@ -28,6 +28,7 @@ from seamline.spec.load import (
     declared_work,
     onboarded_destinations,
     only_compares,
+    shown_work,
 )
 from seamline.sync import headline, under_way
 from seamline.sync.shown_order import by_destination, by_run, streams_in_order
@@ -101,8 +102,13 @@ def approvers_of(sync: str) -> tuple[str, ...]:
 
 
 def work_rules(sync: str) -> WorkRules:
-    """How its declaration has people work on breaks."""
+    """How its declaration has people work on breaks. ConfigError where its file is wrong: nobody acts by a guess."""
     return declared_work(settings.load().declarations, sync)
+
+
+def shown_rules(sync: str) -> WorkRules:
+    """The same for what only shows breaks; the defaults where its file is wrong."""
+    return shown_work(settings.load().declarations, sync)
 
 
 def reason_required(sync: str) -> ReasonRequired:

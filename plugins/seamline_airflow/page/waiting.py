@@ -27,7 +27,7 @@ class Waits:
 
 def of(who: str, syncs: Sequence[str], now: datetime) -> tuple[Waits, ...]:
     """What is late first, then by when it is due; what has no clock last, the oldest first. Of many the oldest ones."""
-    rules = {sync: reports.work_rules(sync) for sync in syncs}
+    rules = {sync: reports.shown_rules(sync) for sync in syncs}
     escalating = [sync for sync, of in rules.items() if any(one.escalate_to == who for one in of.severity)]
     with parts.work() as store:
         mine = store.waiting(syncs, owner=who)
