@@ -59,6 +59,8 @@ _SYNC = "/api/v1/syncs/{sync}"
 _DAY, _RUN = f"business_date={results.DATE}", f"run={results.RUN}"
 _OF_DAY = f"?sync=settlement&{_DAY}"
 _BREAKS = f"?sync=settlement&{_RUN}"
+# There is no version 0.
+_VERSION = {"business_date": str(results.DATE), "destination": "warehouse", "version": "0"}
 _WORKERS = ("operator", "approver")
 _PAGES = (
     "",
@@ -92,6 +94,9 @@ ROWS = {
     ),
     "POST /approve_tolerance": Row(form={"number": "0"}, may=("approver",), answer=422),
     "POST /end_tolerance": Row(form={"number": "0"}, may=_WORKERS, answer=422),
+    "POST /sign": Row(form=_VERSION | {"verdict_hash": "none"}, may=("approver",), answer=422),
+    "POST /sign_clean": Row(form={"take": "none"}, may=("approver",), answer=422),
+    "POST /reopen": Row(form=_VERSION, may=_WORKERS, answer=422),
     "POST /evidence": Row(form={"business_date": str(results.DATE), "reason": "an audit"}, may=_WORKERS),
     "POST /reveal_break": Row(form={"id": "{break_id}", "reason": "a call"}, may=_WORKERS),
     "POST /reveal_breaks": Row(form={"run": results.RUN, "destination": "warehouse", "reason": "a call"}, may=_WORKERS),

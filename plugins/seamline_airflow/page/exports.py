@@ -178,7 +178,7 @@ def report(wanted: Exported) -> Report:
 def _worked(wanted: Exported) -> Worked:
     """What people have done about the breaks of these."""
     bounds = reports.shown_rules(wanted.sync).ages
-    with parts.platform() as store, parts.work() as work, parts.tolerances() as tolerances:
+    with reading.platform() as store, parts.work() as work, parts.tolerances() as tolerances:
         # What is about a year of dates has no ages: they are of one date.
         aged = wanted.compared if wanted.day or wanted.run else []
         return worked.read(

@@ -58,6 +58,6 @@ def _due(
 
 
 def _money(syncs: set[str]) -> dict[str, list[Money]]:
-    with parts.platform() as store:
+    with reading.platform() as store:
         runs: dict[str, Any] = {sync: store.latest_run(sync, *RunKind) for sync in syncs}
     return {sync: money_of(run.plan) if run else [] for sync, run in runs.items()}
