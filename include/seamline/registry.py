@@ -106,6 +106,11 @@ class _SeparateSide:
         return kind.open_separately(self.plan, tables, count)
 
 
+def separate_source(plan: SyncPlan) -> SeparateSide:
+    """The source as a login that may only SELECT reads it."""
+    return _SeparateSide(plan.source)
+
+
 def separate_sides(plan: SyncPlan, destination_name: str) -> tuple[SeparateSide, SeparateSide]:
     """Source and destination of a sync that only compares, as databases that are read.
 
@@ -113,7 +118,7 @@ def separate_sides(plan: SyncPlan, destination_name: str) -> tuple[SeparateSide,
     """
     destination = plan.destination(destination_name)
     kind = power(source_kind(destination.kind), ReadsSeparately, to="be read by a login that may only SELECT")
-    return _SeparateSide(plan.source), _SeparateSide(kind.as_source(destination, plan.source))
+    return separate_source(plan), _SeparateSide(kind.as_source(destination, plan.source))
 
 
 def schema_guard(plan: SyncPlan) -> SchemaGuard | None:

@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from seamline import registry
 from seamline.adapters.connections import Connection, resolve
 from seamline.cli.main import main
+from seamline.databases.postgres.rows_url import url_of
 from seamline.domain.runs import Reconciliation, RunKind, RunState, Scope
 from seamline.domain.self_test import self_test_in_words
 from seamline.domain.separate import SEPARATE, separate_in_words
@@ -33,6 +35,8 @@ from seamline.sync.budget import Spending
 from seamline.sync.clock import SystemClock
 from seamline.sync.separate import compare_separately
 from seamline_airflow import onboarding
+from seamline_airflow.expectations import Expectation, StagedRows
+from seamline_airflow.gx_engine import check, load_checks
 from seamline_spark.compare.main import compare_run
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
 from tests.integration.known import known_by_id
@@ -292,3 +296,37 @@ def _declared(plan: SyncPlan, folder: Path) -> None:
         "sync: mirror\nsource: bank\ndestinations: [copy]\ntables: [payment, rate, audit]\n"
         "reconcile_only: {in_flight_max: 1s}\n",
     )
+
+
+@pytest.mark.parametrize("pair", ["mariadb-postgres"], indirect=True)
+def test_a_suite_is_proposed_by_select_alone_and_holds_of_an_equal_copy(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _declared(pair.plan, tmp_path)
+    sync, suite = tmp_path / "syncs" / "mirror.yaml", tmp_path / "expectations" / "mirror.yaml"
+    monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(tmp_path))
+    assert main(["expectations", "init", "mirror"]) == 3, "what only compares has no cuts"
+    sync.write_text(sync.read_text().replace("reconcile_only: {in_flight_max: 1s}", "nightly: {timezone: UTC}"))
+    assert main(["expectations", "init", "mirror"]) == 0, capsys.readouterr().err
+    assert "reconcile: {expectations: mirror}" in capsys.readouterr().out
+    text = suite.read_text()
+    assert 'kwargs: {column: "currency", value_set: ["CNY", "EUR", "USD"]}' in text
+    assert 'kwargs: {column_list: ["day", "pair"]}' in text
+    assert "# booked_at from 2026-03-01 10:00:00 to 2026-03-09" in text
+    suite.write_text(f"{text}# mine\n")
+    assert main(["expectations", "init", "mirror"]) == 3
+    assert "is there already" in capsys.readouterr().err and suite.read_text().endswith("# mine\n")
+    assert main(["expectations", "init", "mirror", "--force"]) == 0
+    assert suite.read_text() == text
+    by_table: dict[str, list[Expectation]] = {}
+    for table, kind, kwargs, why in load_checks(tmp_path, "mirror"):
+        by_table.setdefault(table, []).append(Expectation(kind, kwargs, why))
+    staged = [StagedRows(table, "bank", table, tuple(checks)) for table, checks in by_table.items()]
+    judged = check((), staged, partial(url_of, resolve("separate_copy")), suite="mirror")
+    assert len(judged) == sum(map(len, by_table.values())) and all(one.is_met for one in judged), judged
+    pair.execute("copy", "UPDATE payment SET currency = 'XXX' WHERE id = 3")
+    try:
+        judged = check((), staged[:1], partial(url_of, resolve("separate_copy")), suite="mirror")
+    finally:
+        pair.execute("copy", "UPDATE payment SET currency = 'EUR' WHERE id = 3")
+    assert [one.rows for one in judged if not one.is_met] == [1]

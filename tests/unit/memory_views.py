@@ -11,6 +11,7 @@ from seamline.domain.canonical import (
     canonical_row,
     canonical_text,
     digest_of,
+    group_key,
     inexact_columns,
     row_hash,
     row_text,
@@ -60,6 +61,10 @@ def entries(count: int) -> list[Row]:
         }
         for n in range(1, count + 1)
     ]
+
+
+def _group(row: Row, by: Sequence[str]) -> tuple[str, ...]:
+    return group_key([None if row[name] is None else str(row[name]) for name in by])
 
 
 @dataclass
@@ -120,7 +125,7 @@ class MemoryView:
         self._reach("totals")
         found: dict[tuple[str, ...], tuple[int, Decimal | None]] = {}
         for row in self._selected(segment, ""):
-            group = tuple(str(row[name]) for name in by)
+            group = _group(row, by)
             count, _ = found.get(group, (0, None))
             found[group] = count + 1, None
         return {
@@ -131,7 +136,7 @@ class MemoryView:
     def _measured(
         self, measure: Measure, columns: Sequence[str], group: tuple[str, ...], by: Sequence[str]
     ) -> Decimal | None:
-        rows = [row for row in self.content if tuple(str(row[name]) for name in by) == group]
+        rows = [row for row in self.content if _group(row, by) == group]
         measured = [self.table.column(name) for name in columns]
         return of_texts(measure, measured, [[canonical_text(c, row[c.name]) for c in measured] for row in rows])
 

@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("doctor", "what is missing or of the wrong version here, and the cure"),
     "certify": ("certify", "prove that the snapshot path and the log path store the same values"),
     "init": ("init", "write a first declaration from a live database"),
+    "expectations": ("expectations", "propose a suite of checks from the catalogue and the data of a source"),
     "validate": ("validate", "check the declarations"),
     "explain": ("explain", "the stages that a sync will run"),
     "grants": ("grants", "the statements that the owner of a source's or destination's database runs once"),
@@ -87,7 +88,7 @@ def _available() -> dict[str, str]:
 
 
 def _overview() -> str:
-    lines = [f"  {name:<10} {summary}" for name, summary in _available().items()]
+    lines = [f"  {name:<12} {summary}" for name, summary in _available().items()]
     table = "\n".join(lines)
     return f"usage: ./seamline <command> [options]\n\n{table}\n\n`./seamline <command> -h` says more.\n"
 
