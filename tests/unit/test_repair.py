@@ -280,6 +280,12 @@ def test_a_comparison_without_differences_is_refused() -> None:
         world.plan(world.compare())
 
 
+def test_tables_that_another_tool_carries_are_not_repaired() -> None:
+    world, _ = spoiled()
+    with pytest.raises(Refused, match="another tool carries these tables"):
+        world.plan(replace(world.compare(), mode="separate"))
+
+
 def test_more_rows_than_the_limit_are_refused_with_the_cure() -> None:
     world, _ = spoiled()
     plan = replace(PLAN, reconcile=ReconcilePlan(repair=RepairLimits(rows_max=2)))

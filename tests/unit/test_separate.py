@@ -206,6 +206,15 @@ def test_the_same_row_twice_in_the_destination_stands_by_a_second_comparison() -
     assert [one.type for one in table.breaks] == [BreakType.DUPLICATE]
 
 
+def test_a_row_whose_key_is_null_there_stands_by_a_second_comparison() -> None:
+    """No row is found by a NULL, and what is not found must not pass for something that has gone."""
+    table = replace(ENTRY, columns=ENTRY.columns, key=("currency", "memo"))
+    world = World(table=table)
+    world.source.content = entries(6)[:1]
+    world.copy.content = []
+    assert world.verdict().verdict is Verdict.BREAK
+
+
 def test_a_systematic_difference_stands_by_its_examples() -> None:
     world = World(rows=400)
     for row in world.copy.content:

@@ -18,6 +18,7 @@ _OF_CARRIED = (
     ("reconcile", "approvers"),
     ("reconcile", "wait_max_s"),
     ("reconcile", "attempts"),
+    ("reconcile", "repair"),
 )
 _OF_CARRIED_TABLES = ("transform", "business_date")
 

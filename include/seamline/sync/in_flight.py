@@ -5,24 +5,19 @@ once the tool between them has had its time, is a BREAK; one that has gone or be
 table is INCONCLUSIVE where nothing else stands.
 """
 
-import json
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from seamline.domain.canonical import readable_text, row_text
-from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.canonical import parse_row_text, readable_text
+from seamline.domain.catalogue import Column, Table
 from seamline.domain.errors import SeamlineError
+from seamline.domain.repair import key_of
 from seamline.domain.verdict import Break, BreakType, TableVerdict, Verdict
 from seamline.ports import ReadView
 
 _ROWS_AT_ONCE = 500
 _BY_KEY = frozenset({BreakType.MISSING, BreakType.UNEXPECTED, BreakType.VALUE})
-# Of these kinds what a break shows of a key is its canonical text too; of dates where their year has four digits.
-_SHOWN_AS_IS = frozenset({Kind.INTEGER, Kind.UNSIGNED, Kind.DECIMAL, Kind.BOOLEAN, Kind.YEAR, Kind.UUID, Kind.CHAR})
-_SHOWN_AS_IS |= {Kind.STRING, Kind.ENUM, Kind.SET, Kind.BINARY, Kind.BYTES, Kind.DATE}
-_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 Texts = Mapping[str, str | None]
 
 
@@ -125,20 +120,11 @@ def _shown(column: Column, text: str | None) -> str | None:
 
 
 def _canonical_key(table: Table, one: Break) -> str | None:
-    """The key by which the row of a break is read; None where what the break shows does not say it, or a row alone does
-    not say whether the difference stands."""
-    columns = table.key_columns
+    """The key by which the row of a break is read; None where the break does not say it, or a row alone does not say
+    whether the difference stands."""
     shown = {*(one.source or ()), *(one.destination or ())}
-    if not columns or one.type not in _BY_KEY or not shown <= {column.name for column in table.columns}:
+    if not table.is_keyed or one.type not in _BY_KEY or not shown <= {column.name for column in table.columns}:
         return None
-    values = json.loads(one.key)
-    texts = [values.get(column.name) for column in columns]
-    if not all(_is_canonical(column, text) for column, text in zip(columns, texts, strict=True)):
-        return None
-    return row_text(columns, texts)
-
-
-def _is_canonical(column: Column, text: str | None) -> bool:
-    if column.kind not in _SHOWN_AS_IS or text is None:
-        return False
-    return column.kind is not Kind.DATE or _DAY.fullmatch(text) is not None
+    key = key_of(table, one.key)
+    # By a NULL no row is found.
+    return None if key is None or None in parse_row_text(table.key_columns, key) else key

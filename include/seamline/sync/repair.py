@@ -34,6 +34,7 @@ from seamline.domain.repair import (
     key_of,
 )
 from seamline.domain.runs import Reconciliation, Scope
+from seamline.domain.separate import SEPARATE
 from seamline.domain.verdict import Break, BreakType, TableVerdict, Verdict
 from seamline.plan.model import SyncPlan
 from seamline.ports import Commit, Failpoints, Lease, Progress, ReadView, Sink, StreamDirector, Unarmed
@@ -100,6 +101,12 @@ def _require_breaks(found: Reconciliation) -> None:
         raise Refused(
             "a repair is of live tables: cuts are not changed",
             hint="compare the live tables (DAG `<sync>__reconcile`), repair them, and cut the date again",
+            sync=found.sync,
+        )
+    if found.mode == SEPARATE:
+        raise Refused(
+            "another tool carries these tables: nothing of ours writes them",
+            hint="repair them by that tool, and compare again",
             sync=found.sync,
         )
     if found.verdict is not Verdict.BREAK:
