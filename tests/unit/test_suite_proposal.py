@@ -53,6 +53,14 @@ def test_columns_of_many_values_and_of_few_rows_get_no_set() -> None:
     assert set(observe(Looked(ENTRY, rows), ENTRY).sets) == {"currency"}
 
 
+def test_of_a_sensitive_column_no_value_is_written_down() -> None:
+    seen = observe(Looked(ENTRY, entries(40)), ENTRY, hidden={"currency", "amount"})
+    assert "currency" not in seen.sets and "amount" not in seen.least_and_greatest
+    found = proposed(ENTRY, seen)
+    assert "EUR" not in suite_text("entry", "settlement", [found])
+    assert {"column": "currency"} in checks_of(found, "expect_column_values_to_not_be_null")
+
+
 def test_a_value_that_only_rows_beyond_the_look_have_is_in_the_set() -> None:
     rows = entries(3_000)
     rows[700]["currency"] = "XAU"

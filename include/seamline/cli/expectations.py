@@ -20,6 +20,7 @@ from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
 from seamline.spec.expectations import ExpectationsSpec
 from seamline.spec.load import load_declarations
+from seamline.spec.sensitive import declared_sensitive
 from seamline.sync.suite_proposal import Observed, ProposedCheck, ProposedTable, observe, proposed
 
 # From the folder of suites to the schemas that editors check them by.
@@ -41,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         raise Refused(f"sync {plan.sync} only compares: it has no cuts that a suite could check")
     name = args.name or plan.sync
     file = _free_place(folder / "expectations", name, overwrite=args.force)
-    found = _proposed(plan)
+    found = _proposed(plan, declared_sensitive(folder, plan.sync))
     text = suite_text(name, plan.sync, found)
     # What is written here is read back first: a file that validate refuses would take the nights away.
     ExpectationsSpec.model_validate(yaml.safe_load(text))
@@ -64,7 +65,7 @@ def _free_place(folder: Path, name: str, *, overwrite: bool) -> Path:
     return folder / f"{name}.yaml"
 
 
-def _proposed(plan: SyncPlan) -> list[ProposedTable]:
+def _proposed(plan: SyncPlan, sensitive: Mapping[str, frozenset[str]]) -> list[ProposedTable]:
     """Of each carried table, in the order of the sync."""
     side = registry.separate_source(plan)
     survey = side.survey([table.name for table in plan.tables])
@@ -83,7 +84,8 @@ def _proposed(plan: SyncPlan) -> list[ProposedTable]:
                 found.append(ProposedTable(one.name, left_out=made))
             else:
                 try:
-                    observed = observe(opened.views[0], there[one.name])
+                    hidden = sensitive.get(one.name, frozenset())
+                    observed = observe(opened.views[0], there[one.name], hidden=hidden)
                 except SeamlineError as exc:
                     sys.stderr.write(f"{one.name}: by its catalogue alone, its rows could not be read: {exc.message}\n")
                     observed = Observed()

@@ -4,7 +4,7 @@ What the catalogue promises, and values of which there are few, become checks. W
 and greatest values, becomes a remark: a rule made of it would fail on the first day that is unlike the others.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -55,14 +55,15 @@ class ProposedTable:
     left_out: str = ""
 
 
-def observe(view: ReadView, table: Table, *, seed: int = 0) -> Observed:
+def observe(view: ReadView, table: Table, *, hidden: Collection[str] = (), seed: int = 0) -> Observed:
     """Look at some rows of the table; columns with few values among them are asked for all of theirs. Raises what the
-    source does."""
+    source does. `hidden`: columns of which no value may be written down."""
     rows = _some_rows(view, table, Random(seed))  # noqa: S311 - which rows are looked at is no secret
     if not rows:
         return Observed()
-    sets = {column.name: found for column in table.columns if (found := _all_values(view, table, column, rows))}
-    ends = {column.name: _ends(column, rows) for column in table.columns if column.kind in _NUMBERS | _MOMENTS}
+    shown = [column for column in table.columns if column.name not in hidden]
+    sets = {column.name: found for column in shown if (found := _all_values(view, table, column, rows))}
+    ends = {column.name: _ends(column, rows) for column in shown if column.kind in _NUMBERS | _MOMENTS}
     return Observed(len(rows), sets, {name: pair for name, pair in ends.items() if pair is not None})
 
 
