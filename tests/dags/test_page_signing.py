@@ -18,8 +18,10 @@ from fastapi import Request
 from fastapi.testclient import TestClient
 
 from seamline.cli.main import main
+from seamline.domain.date_before import SinceCut
 from seamline.domain.sign_off import ReasonRequired
 from seamline.domain.verdict import Verdict
+from seamline.plan.model import plan_to_json
 from seamline.platform import migrate
 from seamline.platform.audit import entries
 from seamline.platform.database import CONNECTION_ID, Database
@@ -29,8 +31,8 @@ from seamline_airflow.page.app import app
 from tests.conftest import RunningStack
 from tests.dags.test_page import HOSTILE
 from tests.integration.known import known_by_id
-from tests.integration.platform_database import Server, database_of_its_own
-from tests.integration.test_signatures import DAY, faults, publish
+from tests.integration.platform_database import Server, database_of_its_own, plan
+from tests.integration.test_signatures import DAY, faults, found, later_night, publish
 
 ROLES = {"viewer": "viewer", "operator": "op", "approver": "op", "second": "op"}
 PEOPLE = {name: SimpleAuthManagerUser(username=name, role=role) for name, role in ROLES.items()}
@@ -219,6 +221,27 @@ def test_a_newer_version_restates_a_signed_one_and_waits_by_itself(page: TestCli
     assert "; restated by version 2" in seen(page, "second", f"{DATE}&run=r1")
     overview = seen(page, "second", "/page")
     assert "restated</small>" in overview and not forms(overview, "sign_clean")
+
+
+def test_rows_that_come_late_for_a_signed_date_are_said_everywhere_and_another_take_is_held_against_what_was_signed(
+    page: TestClient, store: PlatformStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish(store)
+    (form,) = forms(seen(page, "approver"), "sign")
+    send(page, "approver", "sign", form)
+    late = "account: late rows: 2 since its cut, version 1"
+    later_night(store, "r2", SinceCut("account", DAY.isoformat(), 1, rows_in_cut=3, rows_now=5))
+    assert f"Late for a signed date: {late}" in seen(page, "viewer")
+    overview = seen(page, "viewer", "/page")
+    assert "signed, late rows</small>" in overview and f"Late for a signed date: {late}" in overview
+    main(["report", "settlement", "--date", str(DAY)])
+    assert "rows came late" in (text := capsys.readouterr().out) and late in " ".join(text.split())
+    # Compared, and not published.
+    store.start_run(run_id="r3", sync="settlement", kind="nightly", plan_json=plan_to_json(plan()), business_date=DAY)
+    store.save_reconciliation(found("r3"))
+    publish(store, "r4", Verdict.BREAK, version=2)
+    text = seen(page, "viewer", f"{DATE}&run=r4")
+    assert "Since version 1, which approver has signed" in text and "Late for" not in text
 
 
 def test_hostile_reasons_and_names_are_text_wherever_they_are_shown(

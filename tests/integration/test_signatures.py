@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from seamline.domain.audit import FROM_PAGE, Act, Kind, Subject, verdict_hash
+from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.errors import Refused
 from seamline.domain.runs import ASKED_BY, Cut, Reconciliation
 from seamline.domain.sign_off import ReasonRequired, SignOff, SignOrder, SignState, signed_of
@@ -317,6 +318,47 @@ def test_a_signature_outlives_its_cut(store: PlatformStore, signatures: Platform
     assert signatures.kept(["settlement"]) == ()
     assert [found.version for found in signatures.kept(["settlement"], since=DAY)] == [1]
     assert faults(server) == []
+
+
+def later_night(store: PlatformStore, run_id: str, *found_of_day: SinceCut) -> None:
+    """The night of the day after, with what it has found of the day."""
+    day = date(2026, 3, 2)
+    store.start_run(run_id=run_id, sync="settlement", kind="nightly", plan_json=plan_to_json(plan()), business_date=day)
+    evidence = {DATE_BEFORE: date_before_to_json(found_of_day)}
+    at = datetime.now(UTC)
+    store.save_reconciliation(replace(found(run_id), business_date=day, evidence=evidence, started_at=at, ended_at=at))
+
+
+def test_rows_that_come_late_for_a_signed_date_are_flagged_until_it_is_taken_again(
+    store: PlatformStore, signatures: PlatformSignatures
+) -> None:
+    publish(store)
+    sign(signatures, "ann")
+    late = SinceCut("account", DAY.isoformat(), 1, rows_in_cut=3, rows_now=5)
+    later_night(store, "r2", late, SinceCut("audit", DAY.isoformat(), 1, rows_in_cut=3, rows_now=3, is_same=True))
+    one = seen(signatures)
+    assert (one.state, one.is_overtaken, one.is_clean, one.late) == (SignState.SIGNED, True, False, (late,))
+    assert one.late_in_words == [
+        "account: late rows: 2 since its cut, version 1; run that date again for a new version"
+    ]
+    # A night that could not look knows nothing better; one that found the same rows does.
+    later_night(store, "r3", SinceCut("account", DAY.isoformat(), 1, unknown="the source was away"))
+    assert seen(signatures).is_overtaken
+    second = publish(store, "r4", version=2)
+    assert seen(signatures, second).late == () and seen(signatures, second).waits
+    later_night(store, "r5", replace(late, rows_now=3, is_same=True))
+    assert seen(signatures).late == ()
+
+
+def test_a_date_with_late_rows_is_not_signed_together_with_clean_ones_and_needs_a_reason(
+    store: PlatformStore, signatures: PlatformSignatures
+) -> None:
+    publish(store)
+    later_night(store, "r2", SinceCut("account", DAY.isoformat(), 1, rows_in_cut=3, rows_now=2))
+    with pytest.raises(Refused, match="is not clean .account: rows gone: 1"):
+        signatures.sign_clean({TAKE: seen(signatures).verdict_hash}, SignOrder("ann", "x", ""))
+    with pytest.raises(Refused, match="needs a reason"):
+        sign(signatures, "ann")
 
 
 # ---- tampering -----------------------------------------------------------------------------------------------------

@@ -85,6 +85,8 @@ def status_of(
     )
     monkeypatch.setattr(status.registry, "platform", lambda: platform)
     monkeypatch.setattr(status.registry, "director", lambda: director)
+    signatures = SimpleNamespace(kept=lambda _: (), close=lambda: None)
+    monkeypatch.setattr(status.registry, "signatures", lambda: signatures)
     return main(["status", *arguments])
 
 

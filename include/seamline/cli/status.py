@@ -22,6 +22,7 @@ from seamline.domain.errors import ConfigError, SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation
 from seamline.domain.separate import COMPARED_ONLY
+from seamline.platform.signatures import PlatformSignatures
 from seamline.platform.store import Alarm, PlatformStore
 from seamline.ports import WantedStream
 from seamline.spec.faults import DeclarationsInvalid, guess
@@ -46,8 +47,8 @@ def run(args: argparse.Namespace) -> int:
     names = [args.sync] if args.sync else declared
     sys.stdout.write(f"{processes(layout)}\n")
     try:
-        with closing(registry.platform()) as store:
-            is_red = _show(store, {name: outcomes[name] for name in names})
+        with closing(registry.platform()) as store, closing(registry.signatures()) as signatures:
+            is_red = _show(store, signatures, {name: outcomes[name] for name in names})
     except SeamlineError as error:
         if isinstance(error, TransientError) and is_down(layout):
             # Its servers are down with it, and the error's own cure would send people to look for them.
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     return 1 if is_red else 0
 
 
-def _show(store: PlatformStore, outcomes: Mapping[str, object]) -> bool:
+def _show(store: PlatformStore, signatures: PlatformSignatures, outcomes: Mapping[str, object]) -> bool:
     """Write what is known of these syncs, each with what became of its declarations; whether anything is wrong."""
     streams, is_red = look_at_streams(store), False
     zones: dict[str, tzinfo] = {}
@@ -77,7 +78,7 @@ def _show(store: PlatformStore, outcomes: Mapping[str, object]) -> bool:
             is_red = True
             sys.stdout.write(f"{outcome}\n")
         text = status_text.render(cuts, live, mine, findings=streams.findings, zone=zone)
-        sys.stdout.write(f"{text}\n")
+        sys.stdout.write(f"{text}\n{status_text.signed(signatures.kept([name]))}")
     for alarm in streams.alarms:
         is_red = True
         # UTC where it is about what several syncs share.

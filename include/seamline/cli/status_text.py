@@ -11,6 +11,7 @@ from seamline.domain.date_before import late_in_words
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation
 from seamline.domain.self_test import self_test_in_words
+from seamline.domain.sign_off import SignOff
 from seamline.domain.verdict import ControlTotal, TableVerdict, nothing_compared
 from seamline.report.words import visible
 from seamline.sync.stream_state import StreamState
@@ -80,6 +81,17 @@ def _cut(state: CutState, zone: tzinfo) -> Iterator[str]:
             yield f"{'':<{_VERDICT}}{line}"
     if state.found:
         yield from _compared(state.found, zone)
+
+
+def signed(sign_offs: Sequence[SignOff]) -> str:
+    """What waits for a signature, and what came late for one; "" where nothing does."""
+    waiting = [one.business_date for one in sign_offs if one.waits]
+    cuts = "1 published cut waits" if len(waiting) == 1 else f"{len(waiting):,} published cuts wait"
+    lines = [f"{cuts} for a signature, since business date {min(waiting)}"] if waiting else []
+    for one in sign_offs:
+        about = f"{one.business_date} in {one.destination}, version {one.version}"
+        lines += [f"LATE for a signed date, {about}: {line}" for line in one.late_in_words if one.is_overtaken]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _title(headline: Headline, sync: str, destination: str, what: str, *, is_partial: bool) -> str:

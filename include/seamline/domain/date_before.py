@@ -43,10 +43,10 @@ def date_before_to_json(found: Sequence[SinceCut]) -> list[dict[str, Any]]:
 def late_in_words(evidence: Mapping[str, Any]) -> list[str]:
     """A line for each table whose earlier date has changed since its cut, or might have."""
     found = [SinceCut(**document) for document in evidence.get(DATE_BEFORE, ())]
-    return [f"{one.table} of {one.business_date}: {_change(one)}" for one in found if not one.is_same]
+    return [f"{one.table} of {one.business_date}: {change_in_words(one)}" for one in found if not one.is_same]
 
 
-def _change(one: SinceCut) -> str:
+def change_in_words(one: SinceCut) -> str:
     if one.unknown:
         version = f", version {one.version}" if one.version else ""
         return f"not known whether rows came after its cut{version}: {one.unknown}"

@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime, tzinfo
 from enum import StrEnum
 
 from seamline.domain.calendar import moment_in_words
+from seamline.domain.date_before import SinceCut, change_in_words
 from seamline.domain.errors import Refused
 from seamline.domain.verdict import Verdict
 
@@ -72,7 +73,8 @@ class SignOff:
 
     `in_force`: the version that readers see. `verdict_hash`: of the verdict as the log of acts has it now. `preparer`:
     who asked for the run, or the scheduler. `acts`: on this version, the oldest first. `earlier`: the newest signature
-    of an earlier version that nobody has re-opened. `is_kept`: the cut has not expired.
+    of an earlier version that nobody has re-opened. `is_kept`: the cut has not expired. `late`: tables of which the
+    source holds other rows since this version, as a later night has found.
     """
 
     sync: str
@@ -89,6 +91,7 @@ class SignOff:
     acts: tuple[Signature, ...] = ()
     earlier: Signature | None = None
     is_kept: bool = True
+    late: tuple[SinceCut, ...] = ()
 
     @property
     def state(self) -> SignState:
@@ -115,8 +118,18 @@ class SignOff:
 
     @property
     def is_clean(self) -> bool:
-        """The worst of all that was found is MATCH: checks count in the verdict of a cut, and no table is left out."""
-        return self.verdict is Verdict.MATCH and not self.partial
+        """The worst of all that was found is MATCH: checks count in the verdict of a cut, no table is left out, and
+        nothing came late."""
+        return self.verdict is Verdict.MATCH and not self.partial and not self.late
+
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether rows came late for what is signed: the date is to be cut again."""
+        return self.state is SignState.SIGNED and bool(self.late)
+
+    @property
+    def late_in_words(self) -> list[str]:
+        return [f"{one.table}: {change_in_words(one)}" for one in self.late]
 
     def needs_reason(self, required: ReasonRequired) -> bool:
         return not self.is_clean or required is ReasonRequired.ALWAYS
@@ -173,7 +186,8 @@ class SignOff:
         """Refused: it is not clean, or it has a history that a person has to look at."""
         if not self.goes_by_bulk:
             about = f"{self.business_date} in {self.destination}"
-            what = f"is not clean ({self.verdict})" if not self.is_clean else self.in_words()
+            found = "; ".join(self.late_in_words) or self.verdict
+            what = f"is not clean ({found})" if not self.is_clean else self.in_words()
             raise Refused(f"{about} {what}", hint="sign it by itself, in its report")
 
     def check_reopening(self, *, who: str, reason: str) -> None:

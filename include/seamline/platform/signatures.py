@@ -13,6 +13,7 @@ from psycopg.rows import dict_row
 
 from seamline.domain import audit
 from seamline.domain.audit import FROM_PAGE, Act, Kind, Subject
+from seamline.domain.date_before import SinceCut
 from seamline.domain.errors import Refused
 from seamline.domain.runs import Scope
 from seamline.domain.sign_off import SignAct, Signature, SignOff, SignOrder, SignState
@@ -50,6 +51,18 @@ from take order by sync, business_date desc, destination, version desc
 _ACTS = """
 select * from sign_off where sync = any(%(syncs)s) and business_date = any(%(days)s) order by version, run_id, number
 """
+# What a later night has found last of a date; where it could not look, an earlier answer stands.
+_LATE = """
+select distinct on (found.sync, destination, one->>'business_date', one->>'table')
+    found.sync, destination, (one->>'business_date')::date as business_date, one
+from reconciliation found, jsonb_array_elements(evidence->'date_before') one
+where found.sync = any(%(syncs)s) and scope = 'cut' and found.business_date > %(first)s
+    and (%(day)s::date is null or found.business_date <= %(day)s::date + %(nights)s)
+    and evidence ? 'date_before' and one->>'business_date' = any(%(texts)s) and one->>'unknown' = ''
+order by found.sync, destination, one->>'business_date', one->>'table', ended_at desc
+"""
+# So many days behind a date a night may still have looked back at it: no bank is closed for longer.
+_NIGHTS = 60
 _ADD = """
 insert into sign_off (run_id, destination, sync, business_date, version, act, who, reason, verdict, verdict_hash)
 values (%(run_id)s, %(destination)s, %(sync)s, %(business_date)s, %(version)s, %(act)s, %(who)s, %(reason)s,
@@ -137,19 +150,28 @@ def read(
     }
     takes = cursor.execute(_TAKES, arguments).fetchall()
     days = list({row["business_date"] for row in takes})
+    looked = {
+        **arguments,
+        "first": min(days, default=date.max),
+        "texts": [one.isoformat() for one in days],
+        "nights": _NIGHTS,
+    }
+    late: dict[tuple[Any, ...], list[SinceCut]] = {}
+    for row in cursor.execute(_LATE, looked).fetchall():
+        late.setdefault(_date_of(row), []).append(SinceCut(**row["one"]))
     acts = [(_date_of(row), row) for row in cursor.execute(_ACTS, {"syncs": list(syncs), "days": days})]
     of_dates: dict[tuple[Any, ...], list[Signature]] = {}
     for place, row in acts:
         of_dates.setdefault(place, []).append(_signature_of(row))
-    return tuple(_sign_off(row, of_dates.get(_date_of(row), [])) for row in takes)
+    return tuple(_sign_off(row, of_dates.get(_date_of(row), []), late.get(_date_of(row), [])) for row in takes)
 
 
 def _date_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return row["sync"], row["destination"], row["business_date"]
 
 
-def _sign_off(row: Mapping[str, Any], acts: Sequence[Signature]) -> SignOff:
-    """`acts`: of all versions of the date, by version and number."""
+def _sign_off(row: Mapping[str, Any], acts: Sequence[Signature], late: Sequence[SinceCut]) -> SignOff:
+    """`acts`: of all versions of the date, by version and number; `late`: of whichever version."""
     version = row["version"]
     newest = {one.version: one for one in acts if one.version < version}
     standing = [one for one in newest.values() if one.act is SignAct.SIGNED]
@@ -168,6 +190,7 @@ def _sign_off(row: Mapping[str, Any], acts: Sequence[Signature]) -> SignOff:
         acts=tuple(one for one in acts if one.version == version),
         earlier=standing[-1] if standing else None,
         is_kept=row["is_kept"],
+        late=tuple(one for one in late if one.version == version and not one.is_same),
     )
 
 

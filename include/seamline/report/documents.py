@@ -74,6 +74,7 @@ def _sign_off_json(one: SignOff | None) -> dict[str, Any] | None:
         "prepared_at": _moment(one.prepared_at),
         "verdict_hash": one.verdict_hash,
         "acts": acts,
+        "late": one.late_in_words,
     }
 
 

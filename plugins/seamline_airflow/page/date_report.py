@@ -15,7 +15,7 @@ from seamline.domain.cut_state import CutState
 from seamline.domain.differences import GroupDifference
 from seamline.domain.errors import Refused
 from seamline.domain.runs import FAILURE, Reconciliation, RunKind
-from seamline.domain.sign_off import SignOff
+from seamline.domain.sign_off import Signature, SignOff
 from seamline.domain.tolerance import Absorbed
 from seamline.domain.verdict import ControlTotal
 from seamline.plan.model import SyncPlan
@@ -84,13 +84,15 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class SinceBefore:
-    """What differs between a take and the one before it in the same destination. `totals`: before and now, of those
+    """What differs between a take and the one before it in the same destination; where an earlier version is signed,
+    between the take and that one. `totals`: before and now, of those
     whose sides are others than they were."""
 
     before: CutState
     now: CutState
     breaks: Changes
     totals: tuple[tuple[ControlTotal, ControlTotal], ...]
+    signed: Signature | None = None
 
     @property
     def is_same(self) -> bool:
@@ -145,6 +147,7 @@ def of_date(sync: str, day: date, run: str) -> DateReport:
     declared = destinations_of(sync)
     with _Reader(sync) as read:
         takes = tuple(by_run(read.store.takes(sync, day, detail=Detail.TOTALS), declared))
+        signs = read.signatures.of_date(sync, day)
         chosen = run or (takes[0].run_id if takes else "")
         caused = read.store.live_reconciliations_after_cut(sync, day, detail=Detail.VERDICTS)
         return DateReport(
@@ -153,8 +156,8 @@ def of_date(sync: str, day: date, run: str) -> DateReport:
             zone=ZoneInfo(read.store.timezone(sync)),
             takes=takes,
             chosen=chosen,
-            shown=tuple(read.take(one, takes) for one in takes if one.run_id == chosen),
-            sign_offs=read.signatures.of_date(sync, day),
+            shown=tuple(read.take(one, takes, signs) for one in takes if one.run_id == chosen),
+            sign_offs=signs,
             caused=tuple(by_run(caused, declared)),
         )
 
@@ -203,12 +206,12 @@ class _Reader:
     def __exit__(self, *_: object) -> None:
         self._ends.close()
 
-    def take(self, state: CutState, takes: Sequence[CutState]) -> Take:
+    def take(self, state: CutState, takes: Sequence[CutState], signs: Sequence[SignOff] = ()) -> Take:
         return Take(
             state,
             level=levels_of(state.sync).get(state.destination, ""),
             report=self.report(state.found) if state.found else None,
-            since=self._since(state, takes),
+            since=self._since(state, takes, _signed_before(state, signs)),
         )
 
     def report(self, found: Reconciliation) -> Report:
@@ -241,14 +244,21 @@ class _Reader:
             return None  # it has expired
         return plan
 
-    def _since(self, state: CutState, takes: Sequence[CutState]) -> SinceBefore | None:
+    def _since(self, state: CutState, takes: Sequence[CutState], signed: Signature | None) -> SinceBefore | None:
         mine = [one for one in takes if one.destination == state.destination]
         earlier = mine[mine.index(state) + 1 :] if state in mine else []
-        before = next((one for one in earlier if one.found), None)
+        compared = [one for one in earlier if one.found]
+        of_signed = next((one for one in compared if signed and one.publication.version == signed.version), None)
+        before = of_signed or next(iter(compared), None)
         if state.found is None or before is None or before.found is None:
             return None
         changes = self.breaks.changes(compared_as(state.found), compared_as(before.found))
-        return SinceBefore(before, state, changes, _changed(before.found, state.found))
+        return SinceBefore(before, state, changes, _changed(before.found, state.found), signed if of_signed else None)
+
+
+def _signed_before(state: CutState, signs: Sequence[SignOff]) -> Signature | None:
+    mine = (one for one in signs if (one.run_id, one.destination) == (state.run_id, state.destination))
+    return next((one.earlier for one in mine), None)
 
 
 def compared_as(found: Reconciliation) -> Compared:

@@ -36,6 +36,8 @@ class Cell:
         states = {one.state for one in in_force}
         if states & {SignState.REOPENED, SignState.VOID}:
             return "signature void" if SignState.VOID in states else "re-opened"
+        if any(one.is_overtaken for one in in_force):
+            return "signed, late rows"
         if any(one.waits and one.earlier for one in in_force):
             return "restated"
         return "signed" if states == {SignState.SIGNED} else ""
@@ -146,9 +148,11 @@ def _dates(cuts: Iterable[Sequence[CutState]], expected: Iterable[date]) -> tupl
 
 
 def _unsigned(signs: Iterable[SignOff]) -> dict[str, tuple[SignOff, ...]]:
-    """By sync what waits for a signature, the oldest date first."""
+    """By sync what waits for a signature, and what came late for one, the oldest date first."""
     found: dict[str, tuple[SignOff, ...]] = {}
-    for one in sorted((one for one in signs if one.waits), key=lambda one: (one.business_date, one.destination)):
+    for one in sorted(
+        (one for one in signs if one.waits or one.is_overtaken), key=lambda one: (one.business_date, one.destination)
+    ):
         found[one.sync] = (*found.get(one.sync, ()), one)
     return found
 

@@ -1,0 +1,76 @@
+"""Sign-offs of published cuts: what they are called, and what `status` says of them."""
+
+from dataclasses import replace
+from datetime import UTC, date, datetime
+
+import pytest
+
+from seamline.cli.status_text import signed
+from seamline.domain.date_before import SinceCut
+from seamline.domain.errors import Refused
+from seamline.domain.sign_off import ReasonRequired, SignAct, Signature, SignOff, SignOrder, SignState, signed_of
+from seamline.domain.verdict import Verdict
+
+AT = datetime(2026, 3, 2, 1, 0, tzinfo=UTC)
+DAY = date(2026, 3, 1)
+PREPARED = SignOff(
+    "settlement", "warehouse", DAY, 1, 1, "r1", Verdict.MATCH, partial=False, verdict_hash="h", preparer="scheduler",
+    prepared_at=AT,
+)  # fmt: skip
+SIGNATURE = Signature(SignAct.SIGNED, 1, 1, "ann", "", Verdict.MATCH, "h", AT)
+SIGNED = replace(PREPARED, acts=(SIGNATURE,))
+LATE = SinceCut("account", "2026-03-01", 1, rows_in_cut=1, rows_now=2)
+
+
+def test_a_signature_stands_while_its_verdict_is_the_one_that_was_signed() -> None:
+    assert (SIGNED.state, signed_of([SIGNED], "r1", "warehouse")) == (SignState.SIGNED, SIGNATURE)
+    for other in (
+        replace(SIGNED, verdict_hash="x"),
+        PREPARED,
+        replace(SIGNED, run_id="r2"),
+        replace(SIGNED, destination="a"),
+    ):
+        assert signed_of([other], "r1", "warehouse") is None
+
+
+def test_only_what_is_clean_in_all_and_has_no_history_goes_together() -> None:
+    assert PREPARED.goes_by_bulk
+    reopened = replace(SIGNATURE, act=SignAct.REOPENED, number=2, who="bob", reason="x")
+    for other in (
+        SIGNED,
+        replace(PREPARED, verdict=Verdict.BREAK),
+        replace(PREPARED, verdict=Verdict.NOT_RUN),
+        replace(PREPARED, partial=True),
+        replace(PREPARED, late=(LATE,)),
+        replace(PREPARED, version=2, in_force=2, earlier=SIGNATURE),
+        replace(PREPARED, in_force=2),
+        replace(SIGNED, verdict_hash="x"),
+        replace(SIGNED, acts=(SIGNATURE, reopened)),
+    ):
+        assert not other.goes_by_bulk
+        with pytest.raises(Refused):
+            other.check_bulk()
+
+
+def test_a_cut_that_has_expired_waits_for_nobody_and_is_not_signed() -> None:
+    gone = replace(PREPARED, is_kept=False)
+    assert not gone.waits
+    with pytest.raises(Refused, match="has expired"):
+        gone.check_signing(SignOrder("ann", "", "h"))
+
+
+def test_a_reason_is_needed_by_what_was_found_or_declared() -> None:
+    assert not PREPARED.needs_reason(ReasonRequired.BREAKS)
+    assert PREPARED.needs_reason(ReasonRequired.ALWAYS)
+    assert replace(PREPARED, late=(LATE,)).needs_reason(ReasonRequired.BREAKS)
+
+
+def test_status_says_what_waits_and_what_came_late_for_a_signature() -> None:
+    assert signed([SIGNED]) == ""
+    assert signed([PREPARED]) == "1 published cut waits for a signature, since business date 2026-03-01\n"
+    newer = replace(PREPARED, business_date=date(2026, 3, 2))
+    assert signed([newer, PREPARED]).startswith("2 published cuts wait for a signature, since business date 2026-03-01")
+    assert signed([replace(SIGNED, late=(LATE,))]) == (
+        "LATE for a signed date, 2026-03-01 in warehouse, version 1: account: late rows: 1 since its cut, version 1;"
+        " run that date again for a new version\n"
+    )
