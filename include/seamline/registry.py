@@ -35,6 +35,7 @@ from seamline.platform.database import Database, open_session, translated
 from seamline.platform.driver_runs import PlatformDriverRuns
 from seamline.platform.expiry import PlatformExpiry
 from seamline.platform.host_lease import this_process
+from seamline.platform.late_inputs import PlatformLateInputs
 from seamline.platform.maintenance import PlatformMaintenance
 from seamline.platform.origins import PlatformOrigins
 from seamline.platform.signatures import PlatformSignatures
@@ -335,6 +336,10 @@ def work() -> PlatformWork:
 
 def tolerances() -> PlatformTolerances:
     return PlatformTolerances(Database())
+
+
+def late_inputs() -> PlatformLateInputs:
+    return PlatformLateInputs(Database())
 
 
 def signatures() -> PlatformSignatures:

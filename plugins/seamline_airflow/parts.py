@@ -50,6 +50,15 @@ def tolerances() -> Iterator[Any]:
 
 
 @contextmanager
+def late_inputs() -> Iterator[Any]:
+    """The PlatformLateInputs."""
+    from seamline import registry
+
+    with closing(registry.late_inputs()) as opened:
+        yield opened
+
+
+@contextmanager
 def signatures() -> Iterator[Any]:
     """The PlatformSignatures."""
     from seamline import registry

@@ -350,6 +350,9 @@ class Unsigned:
     def of_date(self, sync: str, day: date) -> tuple[Any, ...]:
         return ()
 
+    def acknowledged(self, syncs: list[str], days: list[date]) -> dict[tuple[str, date], Any]:
+        return {}
+
     def kept(self, syncs: list[str], *, since: date) -> tuple[Any, ...]:
         return ()
 
@@ -392,6 +395,11 @@ def use(monkeypatch: pytest.MonkeyPatch, made: Platform) -> Platform:
     def signatures() -> Any:
         yield Unsigned()
 
+    @contextmanager
+    def late_inputs() -> Any:
+        yield Unsigned()
+
+    monkeypatch.setattr(parts, "late_inputs", late_inputs)
     monkeypatch.setattr(parts, "signatures", signatures)
     monkeypatch.setattr(parts, "audit", audit)
     monkeypatch.setattr(parts, "breaks", breaks)

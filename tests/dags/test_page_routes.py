@@ -88,6 +88,10 @@ ROWS = {
     "POST /act_on_all": Row(
         form={"run": results.RUN, "destination": "warehouse", "doing": "assign"}, may=_WORKERS, answer=409
     ),
+    "POST /sign": Row(form={"verdict_hash": "none"}, may=("approver",), answer=422),
+    "POST /sign_clean": Row(form={"take": "none"}, may=("approver",), answer=422),
+    "POST /reopen": Row(form={"version": "0"}, may=_WORKERS, answer=422),
+    "POST /acknowledge": Row(form={"business_date": "none"}, may=_WORKERS, answer=422),
     "GET /tolerances": Row(("?sync=settlement",)),
     "POST /ask_tolerance": Row(
         form={"summed": "no column", "amount": "1", "until": "2027-01-01", "why": "w"}, may=_WORKERS, answer=409

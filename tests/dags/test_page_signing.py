@@ -19,9 +19,10 @@ from fastapi.testclient import TestClient
 
 from seamline.cli.main import main
 from seamline.domain.date_before import SinceCut
+from seamline.domain.runs import PUBLISH
 from seamline.domain.sign_off import ReasonRequired
 from seamline.domain.verdict import Verdict
-from seamline.plan.model import plan_to_json
+from seamline.plan.model import NightlyPlan, plan_to_json
 from seamline.platform import migrate
 from seamline.platform.audit import entries
 from seamline.platform.database import CONNECTION_ID, Database
@@ -242,6 +243,30 @@ def test_rows_that_come_late_for_a_signed_date_are_said_everywhere_and_another_t
     publish(store, "r4", Verdict.BREAK, version=2)
     text = seen(page, "viewer", f"{DATE}&run=r4")
     assert "Since version 1, which approver has signed" in text and "Late for" not in text
+
+
+def test_a_late_verdict_says_why_and_is_acknowledged_with_a_reason_and_stays_late(
+    page: TestClient, store: PlatformStore, server: Server
+) -> None:
+    due = replace(plan(), nightly=NightlyPlan(timezone="UTC", verdict_by="00:00"))
+    store.start_run(run_id="first", sync="settlement", kind="onboard", plan_json=plan_to_json(due))
+    store.put_result("first", PUBLISH, {"warehouse": 1})
+    with server.open() as session:
+        session.execute("update run set started_at = now() - interval '10 days'")
+    text = seen(page, "operator", "/page")
+    assert "late for" in text and "no run of this date has begun" in text
+    (form,) = forms(text, "acknowledge")
+    assert not forms(seen(page, "viewer", "/page"), "acknowledge")
+    assert send(page, "viewer", "acknowledge", form, token=acting.token_of(PEOPLE["viewer"]))[0] == 403
+    assert send(page, "operator", "acknowledge", form)[0] == 409
+    for _ in range(2):
+        assert send(page, "operator", "acknowledge", form, reason=f"the source is away {HOSTILE}") == (303, "page")
+    text = seen(page, "viewer", "/page")
+    assert "acknowledged by operator at" in text and "late for" in text and "<script" not in text
+    with server.open() as session, session.transaction():
+        (entry,) = entries(session, "kind = 'commented'", ())
+    assert (entry.who, entry.origin, entry.subject.sync) == ("operator", "page", "settlement")
+    assert faults(server) == []
 
 
 def test_hostile_reasons_and_names_are_text_wherever_they_are_shown(

@@ -24,6 +24,7 @@ from seamline_airflow.page import (
     break_pages,
     date_report,
     exports,
+    late_pages,
     over_dates,
     overview,
     reading,
@@ -56,6 +57,7 @@ app.include_router(work_pages.pages)
 app.include_router(tolerance_pages.pages)
 app.include_router(rest.api)
 app.include_router(sign_pages.acts)
+app.include_router(late_pages.acts)
 app.include_router(reveal.reveals)
 
 
@@ -115,7 +117,7 @@ def page(
     if not sync:
         visible = [name for name in reports.syncs() if access.may_see(visit.user, name)]
         seen = overview.read(visible, before=before, now=datetime.now(UTC), who=acting.name_of(visit.user))
-        may = {name: sign_pages.rights(visit.user, name) for name in seen.unsigned}
+        may = {name: sign_pages.rights(visit.user, name) for name in seen.with_acts}
         return render("overview.html", visit, before=before, seen=seen, may=may, lags=reports.lags())
     access.require(visit.user, sync)
     if business_date:

@@ -2,12 +2,13 @@
 late. Values only, no HTML."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from seamline.domain.calendar import day_of, last_ended, zone
 from seamline.domain.cut_state import CutState, Headline, of_live, worst_headline
+from seamline.domain.late_input import Acknowledged
 from seamline.domain.runs import Reconciliation, RunKind
 from seamline.domain.sign_off import SignOff, SignState
 from seamline.plan.model import NightlyPlan
@@ -82,12 +83,15 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """A verdict that the declaration wants by an hour and that is not there. `due`: with the sync's zone."""
+    """A verdict that the declaration wants by an hour and that is not there. `due`: with the sync's zone; `why`: what
+    is known of the reasons; `acknowledged`: by whom, where it is late."""
 
     sync: str
     business_date: date
     due: datetime
     is_late: bool
+    why: tuple[str, ...] = ()
+    acknowledged: Acknowledged | None = None
 
     def in_words(self, now: datetime) -> str:
         """How late, or how long it still may take, to the minute."""
@@ -112,6 +116,11 @@ class Overview:
     assigned: int = 0
 
     @property
+    def with_acts(self) -> set[str]:
+        """The syncs of which something waits for an act of the page."""
+        return {*self.unsigned, *(one.sync for one in self.awaited if one.is_late)}
+
+    @property
     def zones(self) -> dict[str, Any]:
         return {row.report.sync: row.report.zone for row in self.rows}
 
@@ -130,10 +139,12 @@ def read(syncs: Sequence[str], *, before: date | None, now: datetime, who: str =
         dates=dates,
         rows=tuple(Row(one, _cells(cuts[one.sync], dates, signs)) for one in found),
         questions=_questions(found),
-        awaited=tuple(
-            awaited
-            for one in found
-            if one.sync in expected and (awaited := _awaited(one, *expected[one.sync], now)) is not None
+        awaited=_with_acknowledgements(
+            [
+                awaited
+                for one in found
+                if one.sync in expected and (awaited := _awaited(one, *expected[one.sync], now)) is not None
+            ]
         ),
         unsigned=_unsigned(signs),
         now=now,
@@ -196,7 +207,30 @@ def _awaited(report: SyncReport, day: date, nightly: NightlyPlan, now: datetime)
         return None
     hour = time.fromisoformat(nightly.verdict_by)
     due = datetime.combine(day + timedelta(days=1), hour, zone(nightly.timezone))
-    return Awaited(report.sync, day, due, is_late=now.astimezone(UTC) >= due.astimezone(UTC))
+    is_late = now.astimezone(UTC) >= due.astimezone(UTC)
+    return Awaited(report.sync, day, due, is_late=is_late, why=_why_none(report, day) if is_late else ())
+
+
+def _why_none(report: SyncReport, day: date) -> tuple[str, ...]:
+    """What is known of the reasons: how far its run is, what has ended it, and open alarms, as of a source away."""
+    takes = [one for one in report.cuts if one.business_date == day]
+    failed = [line for one in takes if one.failure for line in one.failure.lines(report.zone)]
+    if not takes:
+        failed = ["no run of this date has begun"]
+    elif any(one.is_running for one in takes):
+        failed = ["its run is under way"]
+    return tuple(dict.fromkeys([*failed, *report.alarms]))
+
+
+def _with_acknowledgements(awaited: Sequence[Awaited]) -> tuple[Awaited, ...]:
+    late = [one for one in awaited if one.is_late]
+    if not late:
+        return tuple(awaited)
+    with parts.late_inputs() as store:
+        known = store.acknowledged([one.sync for one in late], [one.business_date for one in late])
+    return tuple(
+        replace(one, acknowledged=known.get((one.sync, one.business_date))) if one.is_late else one for one in awaited
+    )
 
 
 def _has_verdict(cuts: Sequence[CutState], day: date) -> bool:

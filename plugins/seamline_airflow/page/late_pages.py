@@ -1,0 +1,35 @@
+"""Verdicts that are late: a person who works on the sync acknowledges one, with a reason."""
+
+from datetime import date
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Form
+from fastapi.responses import HTMLResponse, Response
+
+from seamline.domain.errors import Refused
+from seamline.domain.sign_off import REASON_MAX
+from seamline_airflow import parts
+from seamline_airflow.operators.gate import one_line, person_of
+from seamline_airflow.page import acting
+from seamline_airflow.page.rendering import Visit, render, visit_of
+from seamline_airflow.page.selection import NAME
+
+acts = APIRouter()
+
+
+@acts.post("/acknowledge", response_class=HTMLResponse, response_model=None)
+def acknowledge(
+    visit: Annotated[Visit, Depends(visit_of)],
+    user: acting.Worker,
+    sync: Annotated[str, Form(pattern=NAME)],
+    business_date: Annotated[date, Form()],
+    reason: Annotated[str, Form(max_length=REASON_MAX)] = "",
+) -> Response:
+    """The verdict stays late until it is there."""
+    try:
+        with parts.late_inputs() as late:
+            late.acknowledge(sync, business_date, who=person_of(acting.name_of(user)), reason=one_line(reason))
+    except Refused as refused:
+        said = render("refused.html", visit, said=refused.message, hint=refused.hint, here="page")
+        return HTMLResponse(said, status_code=409)
+    return acting.done("page")
