@@ -25,7 +25,7 @@ from seamline.platform.maintenance import PlatformMaintenance
 from seamline.platform.signatures import PlatformSignatures, Take
 from seamline.platform.store import PlatformStore
 from tests.integration.platform_database import Server, database_of_its_own, plan
-from tests.integration.test_platform import POSITION, reconciliation
+from tests.integration.test_platform import POSITION, reconciliation, start_run
 
 DAY = date(2026, 3, 1)
 AS_OF = datetime(2026, 3, 2, tzinfo=UTC)
@@ -284,6 +284,19 @@ def test_nothing_is_signed_together_with_what_is_not_clean(
     with pytest.raises(Refused, match=why):
         signatures.sign_clean(wanted, SignOrder("ann", "because", ""))
     assert [one.acts for one in signatures.kept(["settlement"])] == [(), ()]
+
+
+def test_a_date_of_which_a_later_run_has_published_nothing_is_signed_by_itself(
+    store: PlatformStore, signatures: PlatformSignatures
+) -> None:
+    publish(store)
+    assert seen(signatures).goes_by_bulk
+    start_run(store, "r2")
+    one = seen(signatures)
+    assert not one.goes_by_bulk and "a later run of the date has published nothing" in one.in_words()
+    with pytest.raises(Refused, match="a later run"):
+        signatures.sign_clean({TAKE: one.verdict_hash}, SignOrder("ann", "", ""))
+    sign(signatures, "ann")
 
 
 def test_a_signed_take_is_locked_until_somebody_re_opens_it(

@@ -42,6 +42,7 @@ def test_only_what_is_clean_in_all_and_has_no_history_goes_together() -> None:
         replace(PREPARED, verdict=Verdict.NOT_RUN),
         replace(PREPARED, partial=True),
         replace(PREPARED, late=(LATE,)),
+        replace(PREPARED, is_newest=False),
         replace(PREPARED, version=2, in_force=2, earlier=SIGNATURE),
         replace(PREPARED, in_force=2),
         replace(SIGNED, verdict_hash="x"),

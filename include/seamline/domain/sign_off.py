@@ -74,7 +74,7 @@ class SignOff:
     `in_force`: the version that readers see. `verdict_hash`: of the verdict as the log of acts has it now. `preparer`:
     who asked for the run, or the scheduler. `acts`: on this version, the oldest first. `earlier`: the newest signature
     of an earlier version that nobody has re-opened. `is_kept`: the cut has not expired. `late`: tables of which the
-    source holds other rows since this version, as a later night has found.
+    source holds other rows since this version, as a later night has found. `is_newest`: no later run is about the date.
     """
 
     sync: str
@@ -92,6 +92,7 @@ class SignOff:
     earlier: Signature | None = None
     is_kept: bool = True
     late: tuple[SinceCut, ...] = ()
+    is_newest: bool = True
 
     @property
     def state(self) -> SignState:
@@ -136,8 +137,9 @@ class SignOff:
 
     @property
     def goes_by_bulk(self) -> bool:
-        """A date that somebody has re-opened, or that was signed as something else, is looked at by itself."""
-        return self.is_clean and self.state is SignState.PREPARED and self.earlier is None
+        """A date that somebody has re-opened, that was signed as something else, or of which a later run has published
+        nothing, is looked at by itself."""
+        return self.is_clean and self.is_newest and self.state is SignState.PREPARED and self.earlier is None
 
     def in_words(self, zone: tzinfo = UTC) -> str:
         prepared = f"prepared by {self.preparer} at {moment_in_words(self.prepared_at, zone)}"
@@ -146,7 +148,8 @@ class SignOff:
                 before = f"version {self.earlier.version} {self.earlier.in_words(zone)}"
                 return f"{before}; restated by version {self.version}, {prepared}, which waits for a signature"
             case SignState.PREPARED:
-                return f"{prepared}, waits for a signature"
+                later = "" if self.is_newest else "; a later run of the date has published nothing"
+                return f"{prepared}, waits for a signature{later}"
             case SignState.SIGNED:
                 return self.acts[-1].in_words(zone)
             case SignState.REOPENED:

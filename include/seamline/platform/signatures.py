@@ -45,7 +45,10 @@ select take.*, max(version) over (partition by sync, destination, business_date)
         from run where run.run_id = take.run_id), %(scheduler)s) as preparer,
     coalesce((select document::json->>'hash' from audit_entry entry where entry.run_id = take.run_id
         and entry.destination = take.destination and entry.scope = 'cut' and entry.kind = any(%(kinds)s)
-        order by number desc limit 1), '') as verdict_hash
+        order by number desc limit 1), '') as verdict_hash,
+    not exists (select from run later, run own where own.run_id = take.run_id and later.kind = 'nightly'
+        and (later.sync, later.business_date) = (take.sync, take.business_date)
+        and later.started_at > own.started_at) as is_newest
 from take order by sync, business_date desc, destination, version desc
 """
 _ACTS = """
@@ -190,6 +193,7 @@ def _sign_off(row: Mapping[str, Any], acts: Sequence[Signature], late: Sequence[
         acts=tuple(one for one in acts if one.version == version),
         earlier=standing[-1] if standing else None,
         is_kept=row["is_kept"],
+        is_newest=row["is_newest"],
         late=tuple(one for one in late if one.version == version and not one.is_same),
     )
 
