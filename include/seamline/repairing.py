@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from seamline import registry
 from seamline.domain.catalogue import Table
-from seamline.domain.errors import Refused, SeamlineError
+from seamline.domain.errors import Refused, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.repair import Repair, RepairState, Texts
 from seamline.domain.runs import Reconciliation, RunKind, RunState, Scope
@@ -108,7 +108,7 @@ def apply(run_id: str) -> Repair:
             barrier = replace(_barrier(held, stream, sink, armed), at_position=applying)
             found = _compare(replace(run, plan=held), repair, store, barrier)
         if not applying.is_done:
-            raise applying.failed or SeamlineError(
+            raise applying.failed or TransientError(
                 f"repair {run_id} was not applied: {_reasons(found)}",
                 hint="nothing was changed; apply it again",
                 sync=repair.sync,

@@ -41,6 +41,7 @@ _TITLES = {
     "nightly": "nightly cut",
     "stream": "stream of the day",
     "reconcile": "reconcile live tables",
+    "repair": "repair live tables",
 }
 _ABOUT = {
     "onboard": "Brings the tables into the destinations at one position of the source's log and lets the stream take "
@@ -53,6 +54,9 @@ _ABOUT = {
     "*Trigger* asks for the date, and can compare only.",
     "stream": "Stands for the stream of one business date. The stream itself lives in its stream host and does not "
     "depend on this run; this run is red when the stream died or lagged too much.",
+    "repair": "Makes rows of the live tables that differ what the source has: planned, approved by a second person, "
+    "applied where the stream stands, compared again. Run it by hand; the form names a destination, or a repair that "
+    "is planned already.",
     "reconcile": "Compares the live tables with the source at one position, after each nightly cut and on demand. Red "
     "on a break, and names it.",
 }
@@ -84,6 +88,15 @@ _LABEL = Param(
     title="Business date",
     description_md="Label of the report; the live tables of now are compared in any case.",
 )
+_REPAIR = {
+    "destination": Param("", type="string", title="Destination", description_md="Empty: the one that differs."),
+    "compared": Param(
+        "", type="string", title="Comparison", description_md="The run that found the breaks. Empty: the newest."
+    ),
+    "repair": Param(
+        "", type="string", title="Repair", description_md="One that is planned already. Empty: this run plans one."
+    ),
+}
 _RUN = "{{ seamline_run(dag_run, params) }}"
 _BEHIND_THE_GATE = ("publish", "approve", "publish_rest", "complete")
 
@@ -230,6 +243,8 @@ def _schedule(plan: SyncPlan, kind: str) -> dict[str, Any]:
         return {"schedule": None, "is_paused_upon_creation": False, **parameters}
     if kind == "tables":
         return {"schedule": None, "is_paused_upon_creation": False, "params": {"again": _AGAIN}}
+    if kind == "repair":
+        return {"schedule": None, "is_paused_upon_creation": False, "params": _REPAIR}
     if kind == "stream":
         return {"schedule": CronPartitionTimetable("0 0 * * *", timezone=timezone, key_format="%Y-%m-%d")}
     if kind == "nightly" and plan.nightly:
@@ -254,7 +269,8 @@ def _runs_at_once(plan: SyncPlan, kind: str) -> int:
 
 def _ends(plan: SyncPlan, kind: str) -> dict[str, Any]:
     """What is done when a task begins and when it, or the run as a whole, fails."""
-    if kind == "stream":
+    if kind in ("stream", "repair"):
+        # What became of a repair is kept with it.
         return {"default_args": _RETRIES}
     mine = RunOf(plan.sync, _run_kind(kind))
     tasks = {**_RETRIES, "on_execute_callback": mine.goes_on, "on_failure_callback": mine.failed}
@@ -320,4 +336,5 @@ _BUILDERS: dict[str, Callable[..., Any]] = {
     "nightly": lambda plan, stage, **task: stage_tasks.nightly_task(plan, stage, _RUN, cut_asset(plan), **task),
     "stream": lambda plan, stage, **task: stage_tasks.stream_task(plan, stage, **task),
     "reconcile": lambda plan, stage, **task: stage_tasks.reconcile_task(plan, stage, _RUN, **task),
+    "repair": lambda plan, stage, **task: stage_tasks.repair_task(plan, stage, _RUN, **task),
 }

@@ -68,6 +68,32 @@ def signatures() -> Iterator[Any]:
 
 
 @contextmanager
+def repairs() -> Iterator[Any]:
+    """The PlatformRepairs."""
+    from seamline import repairing
+
+    with closing(repairing.repairs()) as opened:
+        yield opened
+
+
+def planned_repair(sync: str, *, named: str = "", **asked: str) -> Any:
+    """The Repair of this name, or one that is planned as `repairing.plan` takes it."""
+    from seamline import repairing
+
+    if not named:
+        return repairing.plan(sync, **asked)
+    with closing(repairing.repairs()) as kept:
+        return kept.repair(kept.named(named, sync=sync))
+
+
+def applied_repair(run_id: str) -> Any:
+    """The Repair, as `repairing.apply` has left it."""
+    from seamline import repairing
+
+    return repairing.apply(run_id)
+
+
+@contextmanager
 def director() -> Iterator[Any]:
     """The PlatformStreamDirector."""
     from seamline import registry

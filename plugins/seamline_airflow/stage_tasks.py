@@ -15,6 +15,7 @@ from seamline_airflow.operators.approval import CutApprovalOperator
 from seamline_airflow.operators.gate import GateOperator
 from seamline_airflow.operators.gx_check import GXCheckOperator
 from seamline_airflow.operators.publish_cut import CompleteCutOperator, PublishCutOperator, PublishRestOperator
+from seamline_airflow.operators.repair import ApplyRepairOperator, PlanRepairOperator
 from seamline_airflow.operators.run_jobs import (
     CompareJobOperator,
     CutJobOperator,
@@ -36,6 +37,7 @@ from seamline_airflow.operators.step import (
     WantStreamOperator,
 )
 from seamline_airflow.sensors.cutover_sensor import CutoverSensor
+from seamline_airflow.sensors.repair_approved import RepairApprovedSensor
 from seamline_airflow.sensors.stream_watch import StreamWatchSensor
 
 # Absolute weights, so that a long chain of tasks does not outrank a short urgent one.
@@ -46,6 +48,7 @@ _WEIGHTS = {
     "publish": 60,
     "publish_rest": 60,
     "join": 60,
+    "apply": 60,
     "start_stream": 60,
     "open": 50,
     "cut": 40,
@@ -54,6 +57,8 @@ _WEIGHTS = {
 _WEIGHT = 30
 _CUTOVER_TIMEOUT = timedelta(hours=6)
 _APPROVAL_TIMEOUT = timedelta(hours=24)
+_REPAIR_TIMEOUT = timedelta(days=7)
+_LOOKS_FOR_APPROVAL = timedelta(seconds=20)
 
 
 def isolation(plan: SyncPlan, stage: Stage) -> dict[str, Any]:
@@ -61,9 +66,9 @@ def isolation(plan: SyncPlan, stage: Stage) -> dict[str, Any]:
     together."""
     task: dict[str, Any] = {"priority_weight": _WEIGHTS.get(stage.id, _WEIGHT), "weight_rule": "absolute"}
     if settings.load().has_pools:
-        if stage.runs_in is RunsIn.SPARK or stage.id in ("preflight", "capture", "check"):
+        if stage.runs_in is RunsIn.SPARK or stage.id in ("preflight", "capture", "check", "plan"):
             task["pool"] = source_pool(plan.source.name)
-        if stage.id in ("publish", "publish_rest", "join"):
+        if stage.id in ("publish", "publish_rest", "join", "apply"):
             task["pool"] = writing_pool(plan)
     return task
 
@@ -164,6 +169,25 @@ def reconcile_task(plan: SyncPlan, stage: Stage, run: str, **task: Any) -> Any:
             return CompareJobOperator(job=job_path(stage), run=run, plan_json=plan_to_json(plan), **task)
         case "verdicts":
             return VerdictsOperator(run=_opened_by("compare"), scope="live", **task)
+    raise _unknown(stage)
+
+
+def repair_task(plan: SyncPlan, stage: Stage, run: str, **task: Any) -> Any:
+    match stage.id:
+        case "plan":
+            return PlanRepairOperator(sync=plan.sync, run=run, **task)
+        case "approve":
+            return RepairApprovedSensor(
+                run=_opened_by("plan"),
+                mode="reschedule",
+                poke_interval=_LOOKS_FOR_APPROVAL.total_seconds(),
+                timeout=_REPAIR_TIMEOUT.total_seconds(),
+                **task,
+            )
+        case "apply":
+            return ApplyRepairOperator(run=_opened_by("plan"), **task)
+        case "verdicts":
+            return VerdictsOperator(run=_opened_by("plan"), scope="live", **task)
     raise _unknown(stage)
 
 

@@ -19,7 +19,7 @@ from seamline_airflow import stage_tasks
 from seamline_airflow.dag_factory import sync_dags
 from seamline_airflow.operators.spark_job import SparkJobOperator
 
-KINDS = ("onboard", "tables", "nightly", "stream", "reconcile")
+KINDS = ("onboard", "tables", "nightly", "stream", "reconcile", "repair")
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def test_a_dag_reads_back_from_its_serialized_form(bag: DagBag) -> None:
 
 def test_what_only_a_person_starts_is_not_paused(bag: DagBag) -> None:
     on_demand = {name for name, dag in bag.dags.items() if dag.schedule is None}
-    assert on_demand >= {"settlement__onboard", "settlement__tables"}
+    assert on_demand >= {"settlement__onboard", "settlement__tables", "settlement__repair"}
     assert {bag.dags[name].is_paused_upon_creation for name in on_demand} == {False}
 
 
@@ -236,7 +236,7 @@ def test_without_a_person_to_ask_the_gate_leads_straight_on(settlement: Any, on_
 
 def test_a_sync_without_a_nightly_cut_compares_on_demand_only(settlement: Any) -> None:
     dags = sync_dags(replace(settlement, nightly=None))
-    assert set(dags) == {f"settlement__{kind}" for kind in ("onboard", "tables", "stream", "reconcile")}
+    assert set(dags) == {f"settlement__{kind}" for kind in ("onboard", "tables", "stream", "reconcile", "repair")}
     assert dags["settlement__reconcile"].schedule is None
 
 

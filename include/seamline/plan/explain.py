@@ -15,6 +15,7 @@ _WHEN = {
     "tables": "by a person, after the list of tables was edited",
     "stream": "one run per business date",
     "reconcile": "after each published cut, and on demand",
+    "repair": "by a person, after a comparison of the live tables has found breaks",
 }
 _WHERE = {RunsIn.AIRFLOW: "task", RunsIn.TRIGGER: "wait without a worker", RunsIn.PERSON: "a person"}
 

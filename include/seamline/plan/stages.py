@@ -284,12 +284,38 @@ def _separate_comparison(declared: ReconcileOnlyPlan) -> tuple[Stage, ...]:
     )
 
 
+def repair_stages(plan: SyncPlan) -> tuple[Stage, ...]:
+    return (
+        Stage(
+            "plan",
+            "Plan what would be done",
+            "reads both rows of each break of the newest comparison again, at one position, and lists what would be"
+            " done; changes nothing. A repair that is planned already is taken as it is",
+        ),
+        Stage(
+            "approve",
+            "A second person approves",
+            "on the Reconciliation page or by `./seamline repair approve`, with the cause; the database refuses whoever"
+            " planned it",
+            RunsIn.PERSON,
+        ),
+        Stage(
+            "apply",
+            "Apply it where the stream stands, and compare again",
+            "holds the stream at an END, changes the rows that are as they were approved in one commit, and compares"
+            " all live tables at that very position; the stream starts again where it stood",
+        ),
+        _live_verdicts(plan),
+    )
+
+
 _STAGES: dict[str, Callable[[SyncPlan], tuple[Stage, ...]]] = {
     "onboard": onboard_stages,
     "tables": tables_stages,
     "nightly": nightly_stages,
     "stream": stream_stages,
     "reconcile": reconcile_stages,
+    "repair": repair_stages,
 }
 DAG_KINDS = tuple(_STAGES)
 
