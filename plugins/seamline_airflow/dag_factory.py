@@ -301,7 +301,7 @@ def _chain_stages(plan: SyncPlan, kind: str, stages: Sequence[Stage]) -> None:
         tasks["publish"] >> tasks["complete"]
         return
     chain(*tasks.values())
-    if "approve" in tasks:
+    if "gate" in tasks and "approve" in tasks:
         # Without breaks nobody is asked, and `publish` follows the decision itself.
         tasks["gate"] >> tasks["publish"]
 
