@@ -9,7 +9,7 @@ from seamline import registry
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import Refused, TransientError
 from seamline.domain.ledger import StreamId
-from seamline.domain.repair import Repair, RepairState, Texts
+from seamline.domain.repair import BY_COMMAND_LINE, Repair, RepairState, Texts
 from seamline.domain.runs import Reconciliation, RunKind, RunState, Scope
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import Run, SyncPlan, plan_to_json
@@ -42,7 +42,7 @@ class GivenRows:
 
 def new_run_id(sync: str) -> str:
     """Of a repair that no DAG's run has planned."""
-    return f"{sync}/{RunKind.REPAIR.value}/-/{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
+    return f"{sync}/{RunKind.REPAIR.value}/-/{BY_COMMAND_LINE}{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
 
 
 def plan(sync: str, *, by: str, origin: str, destination: str = "", compared: str = "", run_id: str = "") -> Repair:

@@ -44,7 +44,7 @@ from seamline.ports import StreamReport, WantedStream
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline_airflow import parts
 from tests.dags.kept_acts import Acts
-from tests.dags.stored_breaks import Breaks, NoWork
+from tests.dags.stored_breaks import Breaks, NoWork, OneRepair
 from tests.integration.known import destination_plan
 
 DATE = date(2026, 11, 19)
@@ -388,6 +388,10 @@ def use(monkeypatch: pytest.MonkeyPatch, made: Platform) -> Platform:
         yield Breaks(made.found)
 
     @contextmanager
+    def repairs() -> Any:
+        yield OneRepair()
+
+    @contextmanager
     def work() -> Any:
         yield NoWork()
 
@@ -405,6 +409,7 @@ def use(monkeypatch: pytest.MonkeyPatch, made: Platform) -> Platform:
     monkeypatch.setattr(parts, "breaks", breaks)
     monkeypatch.setattr(parts, "work", work)
     monkeypatch.setattr(parts, "tolerances", work)
+    monkeypatch.setattr(parts, "repairs", repairs)
     monkeypatch.setattr(parts, "platform", opened)
     monkeypatch.setattr(parts, "director", opened)
     monkeypatch.setattr(parts, "anchor_audit", made.anchor_audit)

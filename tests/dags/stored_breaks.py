@@ -7,6 +7,8 @@ from decimal import Decimal
 from typing import Any
 
 from seamline.domain.break_id import break_id
+from seamline.domain.errors import Refused
+from seamline.domain.repair import Repair, RepairRow, RowAction
 from seamline.domain.runs import Reconciliation
 from seamline.domain.verdict import Break
 from seamline.platform.breaks import (
@@ -117,6 +119,21 @@ class NoWork:
 
     def mine(self, who: str, syncs: Sequence[str]) -> tuple[Any, ...]:
         return ()
+
+
+class OneRepair:
+    """PlatformRepairs with one repair, whatever is asked for; it lets nobody approve it."""
+
+    def of_sync(self, sync: str) -> tuple[Repair, ...]:
+        return (self.repair("r1"),)
+
+    def repair(self, run_id: str) -> Repair:
+        texts = {"id": "1", "iban": "<script>alert(1)</script>"}
+        row = RepairRow("account", "1", '{"id": "1"}', RowAction.UPSERT, texts, None, why='"><img src=x>')
+        return Repair("r1", "settlement", "warehouse", "r0", "0-7-100", (row,), planned_by="somebody")
+
+    def approve(self, run_id: str, **given: Any) -> None:
+        raise Refused("it is approved already")
 
 
 def _stored(found: Reconciliation) -> list[StoredBreak]:

@@ -101,6 +101,11 @@ ROWS = {
     "POST /sign": Row(form=_VERSION | {"verdict_hash": "none"}, may=("approver",), answer=422),
     "POST /sign_clean": Row(form={"take": "none"}, may=("approver",), answer=422),
     "POST /reopen": Row(form=_VERSION, may=_WORKERS, answer=422),
+    "GET /repairs": Row(("?sync=settlement",)),
+    "GET /repair": Row(("?sync=settlement&id=r1",)),
+    "POST /approve_repair": Row(
+        form={"id": "r1", "cause": "outside", "reason": "by hand"}, may=("approver",), answer=409
+    ),
     "POST /evidence": Row(form={"business_date": str(results.DATE), "reason": "an audit"}, may=_WORKERS),
     "POST /reveal_break": Row(form={"id": "{break_id}", "reason": "a call"}, may=_WORKERS),
     "POST /reveal_breaks": Row(form={"run": results.RUN, "destination": "warehouse", "reason": "a call"}, may=_WORKERS),

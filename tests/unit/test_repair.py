@@ -11,6 +11,7 @@ from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.errors import CommitUnknown, Fenced, Refused, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.log import Span
+from seamline.domain.masking import DIFFERS, MASK, Hidden, masked_repair_row
 from seamline.domain.position import Position
 from seamline.domain.repair import (
     Repair,
@@ -501,6 +502,13 @@ def test_a_row_is_changed_only_where_both_sides_are_as_approved(
     before: RowState, source: Texts | None, destination: Texts | None, after: RowState
 ) -> None:
     assert judged(ACCOUNT, replace(KEYED, state=before), source, destination) is after
+
+
+def test_values_of_sensitive_columns_are_masked_in_a_row_that_is_shown() -> None:
+    row_shown = masked_repair_row(replace(KEYED, why="holds 'b'"), Hidden({"account": frozenset({"name"})}))
+    assert (row_shown.source, row_shown.destination) == ({"id": "1", "name": MASK}, {"id": "1", "name": DIFFERS})
+    assert (row_shown.named, row_shown.why, row_shown.action) == (KEYED.named, MASK, KEYED.action)
+    assert masked_repair_row(KEYED, Hidden()) == KEYED
 
 
 def column(kind: Kind, *, name: str = "k", source_type: str = "", **more: Any) -> Column:

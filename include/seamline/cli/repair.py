@@ -11,11 +11,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 
-from seamline import repairing
+from seamline import repairing, settings
 from seamline.cli.person import person
 from seamline.domain.audit import FROM_COMMAND_LINE
+from seamline.domain.masking import masked_repair_row
 from seamline.domain.repair import Repair, RepairRow, RootCause, counted
 from seamline.domain.verdict import Verdict
+from seamline.spec.sensitive import hidden_columns
 
 _ROWS_SHOWN = 50
 
@@ -97,8 +99,9 @@ def _lines(repair: Repair) -> Iterator[str]:
         yield f"not repaired: {table}: {why}"
     for table, states in counted(repair.rows).items():
         yield f"{table}: {', '.join(f'{rows} {state}' for state, rows in sorted(states.items()))}"
+    hidden = hidden_columns(settings.load().declarations, repair.sync)
     for row in repair.rows[:_ROWS_SHOWN]:
-        yield from _row_lines(row)
+        yield from _row_lines(masked_repair_row(row, hidden))
     if len(repair.rows) > _ROWS_SHOWN:
         yield f"… and {len(repair.rows) - _ROWS_SHOWN} rows more"
 

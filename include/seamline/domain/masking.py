@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from seamline.domain.break_id import break_id
 from seamline.domain.cut_state import CutState, FailedCheck
+from seamline.domain.repair import RepairRow, Texts
 from seamline.domain.runs import Reconciliation
 from seamline.domain.self_test import SELF_TEST
 from seamline.domain.verdict import Break, BreakType
@@ -93,6 +94,31 @@ def masked_break(found: Break, hidden: Hidden, *, identity: str) -> Break:
         destination=_side(found, destination, source, hidden),
         identity=identity,
     )
+
+
+def masked_repair_row(row: RepairRow, hidden: Hidden) -> RepairRow:
+    """For showing alone: nothing is repaired by it."""
+    if not hidden.is_about(row.table):
+        return row
+
+    return replace(
+        row,
+        key=MASK,
+        named=masked_key(row.named, hidden, row.table),
+        source=_texts(row, row.source, None, hidden),
+        destination=_texts(row, row.destination, row.source, hidden),
+        why=MASK if row.why else "",
+    )
+
+
+def _texts(row: RepairRow, values: Texts | None, beside: Texts | None, hidden: Hidden) -> Texts | None:
+    if values is None:
+        return None
+    shown = dict(values)
+    for name, text in values.items():
+        if text is not None and hidden.hides(row.table, name):
+            shown[name] = DIFFERS if beside is not None and beside.get(name) != text else MASK
+    return shown
 
 
 def _side(

@@ -19,6 +19,8 @@ from seamline.domain.verdict import TableVerdict, Verdict
 Texts = Mapping[str, str | None]
 # A plan may always change this many rows of a table: of a small one a share says nothing.
 ROWS_ALWAYS = 20
+# How the name of a repair begins that no run of Airflow has planned.
+BY_COMMAND_LINE = "repair-"
 AGAIN = "load the table again: run the DAG `<sync>__tables` with its name in `again`"
 
 

@@ -28,6 +28,7 @@ from seamline_airflow.page import (
     over_dates,
     overview,
     reading,
+    repair_pages,
     reports,
     rest,
     reveal,
@@ -55,6 +56,7 @@ app.include_router(break_pages.pages)
 app.include_router(exports.files)
 app.include_router(work_pages.pages)
 app.include_router(tolerance_pages.pages)
+app.include_router(repair_pages.pages)
 app.include_router(rest.api)
 app.include_router(sign_pages.acts)
 app.include_router(late_pages.acts)

@@ -14,6 +14,7 @@ from seamline import settings
 from seamline.domain.break_work import WorkRules
 from seamline.domain.cut_state import CutState, newest_of_live
 from seamline.domain.ledger import StreamId
+from seamline.domain.repair import BY_COMMAND_LINE
 from seamline.domain.runs import Reconciliation, RunKind
 from seamline.domain.separate import COMPARED_ONLY
 from seamline.domain.sign_off import ReasonRequired
@@ -194,7 +195,7 @@ def airflow_path(run_id: str, task: str = "") -> str:
     sync, _, rest = run_id.partition("/")
     kind, _, rest = rest.partition("/")
     _, _, name = rest.partition("/")
-    if not name:
+    if not name or name.startswith(BY_COMMAND_LINE):
         return ""
     # A run that was taken again bears a number behind its name.
     name = re.sub(r"~\d+$", "", name)
@@ -204,7 +205,8 @@ def airflow_path(run_id: str, task: str = "") -> str:
 
 def comparing_task(run_id: str) -> str:
     """The task that compares the live tables in the DAG behind the run."""
-    return "reconcile" if run_id.split("/")[1:2] == [RunKind.ONBOARD] else "compare"
+    tasks = {RunKind.ONBOARD.value: "reconcile", RunKind.REPAIR.value: "apply"}
+    return tasks.get((run_id.split("/")[1:2] or [""])[0], "compare")
 
 
 def tables_in_order(tables: Sequence[TableVerdict]) -> list[TableVerdict]:

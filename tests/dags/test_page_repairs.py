@@ -1,0 +1,78 @@
+"""Repairs on the page: both values side by side, approved by another person than the one who planned."""
+
+import html
+
+import pytest
+from fastapi.testclient import TestClient
+
+from seamline.domain.repair import Repair, RepairRow, RepairState, RootCause, RowAction, RowState
+from seamline.plan.model import plan_to_json
+from seamline.platform.store import PlatformStore
+from seamline_airflow import parts
+from tests.dags import results
+from tests.dags.test_page import HOSTILE
+from tests.dags.test_page_tolerances import send
+from tests.dags.test_page_work import _server as _server
+from tests.dags.test_page_work import page as page
+from tests.dags.test_page_work import store as store
+
+RUN = "settlement/repair/-/repair-1"
+ROWS = (
+    RepairRow(
+        "account", "7", '{"id": "7"}', RowAction.UPSERT, {"id": "7", "balance": "1.0000"},
+        {"id": "7", "balance": "1.0001"},
+    ),
+    RepairRow("account", "8", f'{{"id": "{HOSTILE}"}}', RowAction.DELETE, None, {"id": "8", "balance": None}),
+    RepairRow("account", "9", '{"id": "9"}', None, None, None, RowState.EQUAL),
+)  # fmt: skip
+
+
+@pytest.fixture
+def planned(store: PlatformStore) -> Repair:
+    repair = Repair(RUN, "settlement", "warehouse", results.RUN, "0-7-100", ROWS, {"ledger_entry": "12 of 20 differ"})
+    with parts.repairs() as kept:
+        kept.save(repair, plan_json=plan_to_json(results.plan()), by="operator", origin="test")
+    return repair
+
+
+def shown(page: TestClient, who: str = "operator", path: str = "/repair") -> str:
+    answer = page.get(path, params={"sync": "settlement", "id": RUN}, headers={"X-Person": who})
+    assert answer.status_code == 200
+    return answer.text
+
+
+def test_a_plan_has_both_values_side_by_side_and_hostile_ones_never_act(page: TestClient, planned: Repair) -> None:
+    text = shown(page)
+    assert "1.000<mark>0</mark>" in text and "1.000<mark>1</mark>" in text and "no such row" in text
+    assert "12 of 20 differ" in text and "1 equal by now" in text and planned.hash in text
+    assert "&lt;script&gt;" in text and "<script" not in text and "{{7*7}}" in html.unescape(text)
+    assert "repair-1" in shown(page, path="/repairs")
+
+
+def test_another_person_approves_it_with_a_cause_and_the_forms_are_for_who_may(
+    page: TestClient, planned: Repair
+) -> None:
+    for who, offered in (("operator", False), ("approver", True), ("viewer", False)):
+        assert ('action="approve_repair"' in shown(page, who)) is offered
+    given = {"id": RUN, "cause": "outside", "reason": "by hand"}
+    for who in ("operator", "viewer"):
+        assert send(page, "/approve_repair", who, **given).status_code == 403
+    assert send(page, "/approve_repair", "approver", **{**given, "cause": "mood"}).status_code == 422
+    assert send(page, "/approve_repair", "approver", **{**given, "reason": " "}).status_code == 409
+    assert send(page, "/approve_repair", "approver", **{**given, "id": "elsewhere"}).status_code == 404
+    answer = send(page, "/approve_repair", "approver", **given)
+    assert (answer.status_code, answer.headers["location"].startswith("repair?sync=settlement")) == (303, True)
+    with parts.repairs() as kept:
+        found = kept.approved(RUN)
+    assert (found.state, found.cause, found.approved_by) == (RepairState.APPROVED, RootCause.OUTSIDE, "approver")
+    assert "approved by approver" in shown(page) and 'action="approve_repair"' not in shown(page, "approver")
+    assert send(page, "/approve_repair", "approver", **given).status_code == 409
+
+
+def test_who_has_planned_it_is_refused_also_as_an_approver(page: TestClient, store: PlatformStore) -> None:
+    repair = Repair(RUN, "settlement", "warehouse", results.RUN, "0-7-100", ROWS)
+    with parts.repairs() as kept:
+        kept.save(repair, plan_json=plan_to_json(results.plan()), by="approver", origin="test")
+    assert 'action="approve_repair"' not in shown(page, "approver")
+    answer = send(page, "/approve_repair", "approver", id=RUN, cause="outside", reason="mine")
+    assert (answer.status_code, "another person" in answer.text) == (409, True)
