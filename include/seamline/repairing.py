@@ -56,6 +56,7 @@ def plan(sync: str, *, by: str, origin: str, destination: str = "", compared: st
             return known
         found = _compared(store, sync, destination, compared)
         of_run = store.run(found.run_id).where_published.plan
+        _require_ours(of_run)
         held = of_run.held_by(found.destination)
         stream = held.stream_id(found.destination)
         _carried(stream, held)
@@ -146,6 +147,15 @@ def _compared(store: PlatformStore, sync: str, destination: str, compared: str) 
         what = f"{len(broken)} destinations differ" if mine else "there is no comparison of the live tables"
         raise Refused(f"{what} of {sync}: {names}", hint="name one destination; compare it first", sync=sync)
     return broken[0]
+
+
+def _require_ours(plan: SyncPlan) -> None:
+    if plan.reconcile_only is not None:
+        raise Refused(
+            f"another tool carries the tables of {plan.sync}: whatever is written beside it is not repaired",
+            hint="correct the rows by that tool, and compare again",
+            sync=plan.sync,
+        )
 
 
 def _carried(stream: StreamId, held: SyncPlan) -> str:
