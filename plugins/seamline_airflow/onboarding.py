@@ -11,7 +11,7 @@ from seamline.domain.row_transform import Analysed, RowTransform
 from seamline.domain.runs import SyncState
 from seamline.plan.model import DestinationPlan, Run, SyncPlan
 from seamline.ports import Commit, Problem, Survey
-from seamline_airflow import parts, transforms
+from seamline_airflow import parts
 
 # Of a plan and what is known to be wrong already: what is wrong with its live tables.
 Misfits = Callable[[SyncPlan, Sequence[Problem]], Sequence[Problem]]
@@ -23,7 +23,7 @@ def preflight(
     """The plan with the source's catalogue, also into the destinations `beside` its own, and every problem: of the
     declarations, each with file and line, of the source, the capture and all of these destinations. A plan without a
     catalogue comes only beside a fatal problem."""
-    from seamline import registry
+    from seamline import analysis, registry
     from seamline.plan.compile import compile_plan
     from seamline.spec.faults import DeclarationsInvalid
     from seamline.spec.load import load_sync
@@ -32,8 +32,8 @@ def preflight(
         found = source.survey([table.name for table in plan.tables])
         problems = list(source.preflight(found.tables))
     everywhere = replace(plan, destinations=(*plan.destinations, *beside))
-    made, mistakes = transforms.analysed(everywhere, found)
-    problems += mistakes
+    made, mistakes = analysis.analysed(everywhere, found)
+    problems += [one.problem for one in mistakes]
     if plan.streamed.destinations:
         problems += _of_capture(plan, behind=problems)
     whole = _with_definitions(everywhere, found, made)

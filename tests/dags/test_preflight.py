@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from seamline import registry
+from seamline import analysis, registry
 from seamline.domain.errors import TransientError
 from seamline.domain.row_transform import transform_to_json
 from seamline.domain.runs import INTO, SyncState
@@ -17,7 +17,7 @@ from seamline.plan.compile import compile_plan
 from seamline.plan.model import plan_to_json
 from seamline.ports import Problem, Survey
 from seamline.spec.load import load_declarations
-from seamline_airflow import parts, transforms
+from seamline_airflow import parts
 from seamline_airflow.operators.step import PreflightOperator
 from tests.dags import results
 from tests.unit.declared import DESTINATION, SYNC, write_declarations
@@ -150,7 +150,7 @@ def transformed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, found: Any) 
     sync = SYNC.replace("{name: ledger_entry,", f"{{name: ledger_entry, transform: {FILE},")
     folder = write_declarations(tmp_path, {"syncs/settlement.yaml": sync, "transforms/ledger_entry.sql": QUERY})
     monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(folder))
-    monkeypatch.setattr(transforms, "_answer", lambda question: found)
+    monkeypatch.setattr(analysis, "_answer", lambda question: found)
     use(monkeypatch, _Source(Survey((ACCOUNT, LEDGER))))
     return plan_to_json(compile_plan(load_declarations(folder), "settlement"))
 
@@ -200,7 +200,7 @@ def test_a_transform_of_one_destination_is_analysed_and_each_destination_is_aske
         questions.append(json.loads(question))
         return [{"table": "ledger_entry", "file": FILE, "transform": transform_to_json(made)}]
 
-    monkeypatch.setattr(transforms, "_answer", answer)
+    monkeypatch.setattr(analysis, "_answer", answer)
     use(monkeypatch, _Source(Survey((ACCOUNT, LEDGER))))
     asked: dict[str, Any] = {}
     monkeypatch.setattr(registry, "destination_problems", lambda plan, name: asked.update({name: plan}) or ())

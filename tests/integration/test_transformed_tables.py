@@ -15,6 +15,7 @@ import pytest
 
 from seamline import registry
 from seamline.adapters.connections import Connection
+from seamline.analysis import analysed
 from seamline.bulk.read import RunReader
 from seamline.bulk.threads import CopyingHere
 from seamline.domain.cut_job import CutJob
@@ -40,7 +41,6 @@ from seamline.ports import Survey
 from seamline.sync.nightly_cut import CutTools, take_conclusive_cut
 from seamline.sync.onboard import publish
 from seamline.sync.snapshot import take_snapshot
-from seamline_airflow.transforms import analysed
 from seamline_spark.compare.main import compare_run
 from tests.conftest import RunningStack
 from tests.integration.captured import Captured, captured

@@ -1,14 +1,18 @@
 """What servers deny is named at the place of the declaration that says it; real servers are asked in integration."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from seamline import analysis
 from seamline.cli import online
 from seamline.cli.main import main
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import TransientError
+from seamline.domain.row_transform import Expression, RowTransform, transform_to_json
+from seamline.plan.model import SyncPlan
 from seamline.ports import Problem, Survey
 from tests.unit.declared import SYNC, write_declarations
 
@@ -81,6 +85,46 @@ def test_a_problem_of_a_table_stands_at_the_table_one_of_the_server_at_its_conne
     assert said.count("note: the server is small. give it memory") == 1
     answer(monkeypatch, TABLES, (OF_NO_MATTER,))
     assert main(["validate", "--online"]) == 0, "a warning is no mistake"
+
+
+QUERY = "SELECT id,\n  nme\nFROM account\n"
+FILE = "include/transforms/account.sql"
+TRANSFORMED = {
+    "syncs/settlement.yaml": SYNC.replace("  - account\n", f"  - {{name: account, transform: {FILE}}}\n"),
+    "transforms/account.sql": QUERY,
+}
+
+
+def test_spark_s_analysis_of_a_transform_stands_at_its_line_and_the_table_that_it_makes_is_what_destinations_are_asked(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_declarations(folder, TRANSFORMED)
+    mistake = {"line": 2, "what": "there is no column `nme`", "cure": "Known: id"}
+    about = {"table": "account", "file": FILE}
+    asked: list[object] = []
+
+    def refused(question: str) -> object:
+        asked.append(question)
+        return [{**about, "mistakes": [mistake]}]
+
+    monkeypatch.setattr(analysis, "_answer", refused)
+    assert main(["validate"]) == 0 and not asked, "no JVM is started"
+    assert main(["validate", "--online"]) == 2
+    assert "transforms/account.sql:2  there is no column `nme`. Known: id" in said_by(capsys)
+    target = replace(TABLES[0], columns=(replace(ID, source_type="of a transform"),))
+    made = RowTransform(FILE, QUERY, target, (Expression("column", "bigint", value="id"),))
+    monkeypatch.setattr(analysis, "_answer", lambda _: [{**about, "transform": transform_to_json(made)}])
+    plans: list[SyncPlan] = []
+    monkeypatch.setattr(online.registry, "destination_problems", lambda plan, _: plans.append(plan) or ())
+    assert main(["validate", "--online"]) == 0
+    assert plans[0].at_destination("warehouse").table("account").definition == made.target
+
+    def away(_: object) -> object:
+        raise TransientError("Spark did not analyse the transforms within 300 s")
+
+    monkeypatch.setattr(analysis, "_answer", away)
+    assert main(["validate", "--online"]) == 0
+    assert "note: settlement: its transforms were not analysed: Spark did not" in said_by(capsys)
 
 
 def test_a_source_that_is_away_keeps_neither_destination_nor_approver_from_being_looked_at(

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from seamline import registry
+from seamline import analysis, registry
 from seamline.domain.compared_tables import unlike
-from seamline.domain.errors import SeamlineError
+from seamline.domain.errors import SeamlineError, TransientError
+from seamline.domain.row_transform import Analysed, RowTransform
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
 from seamline.ports import Problem, Survey
@@ -42,16 +43,19 @@ def ask(declarations: Declarations, name: str, layout: Layout) -> Answers:
 
 def _of_source(declarations: Declarations, plan: SyncPlan) -> Answers:
     """What the source says of the tables, and then what the destinations say of them as they are there."""
-    answers, survey = Answers(), Survey(())
+    answers, survey, made = Answers(), Survey(()), dict[tuple[str, str], RowTransform]()
     try:
         source = registry.source(plan)
         survey = source.survey([table.name for table in plan.tables])
-        answers.add(_of_tables(declarations, plan, survey))
+        answers.add(_of_transforms(plan, survey, made))
+        answers.add(_of_tables(declarations, plan, survey, made))
         answers.add(_of_problems(declarations, plan, source.preflight(survey.tables)))
     except SeamlineError as exc:
         answers.faults.append(declarations.source_fault(plan.source.name, _CONNECTION, exc.message, exc.hint))
     for destination in plan.destinations:
-        answers.add(_of_destination(declarations, _with_definitions(plan, destination.name, survey), destination.name))
+        answers.add(
+            _of_destination(declarations, _with_definitions(plan, destination.name, survey, made), destination.name)
+        )
     return answers
 
 
@@ -61,7 +65,7 @@ def _of_both_sides(declarations: Declarations, plan: SyncPlan) -> Answers:
     names = [table.name for table in plan.tables]
     try:
         survey = registry.source(plan).survey(names)
-        answers.add(_of_tables(declarations, plan, survey))
+        answers.add(_of_tables(declarations, plan, survey, {}))
     except SeamlineError as exc:
         answers.faults.append(declarations.source_fault(plan.source.name, _CONNECTION, exc.message, exc.hint))
     for destination in plan.destinations:
@@ -87,18 +91,22 @@ def _of_comparison(
     return answers
 
 
-def _of_tables(declarations: Declarations, plan: SyncPlan, survey: Survey) -> Answers:
+def _of_transforms(plan: SyncPlan, survey: Survey, made: dict[tuple[str, str], RowTransform]) -> Answers:
+    """What Spark's analysis says; those that are right are added to `made`. Without any no JVM is started."""
+    try:
+        found, mistakes = analysis.analysed(plan, survey)
+    except TransientError as exc:
+        return Answers([], [f"{plan.sync}: its transforms were not analysed: {exc.message}"])
+    made.update(found)
+    return Answers([one.fault for one in mistakes])
+
+
+def _of_tables(declarations: Declarations, plan: SyncPlan, survey: Survey, made: Analysed) -> Answers:
     answers = Answers()
     try:
-        compile_plan(declarations, plan.sync, survey)
+        compile_plan(declarations, plan.sync, survey, transforms=made)
     except DeclarationsInvalid as exc:
         answers.faults += exc.faults
-    held = [table for one in plan.destinations for table in plan.held_by(one.name).tables]
-    if transformed := {table.name for table in held if table.transform}:
-        names = ", ".join(sorted(transformed))
-        answers.notes.append(
-            f"{plan.sync}: what the transforms of {names} make, preflight holds against the declaration"
-        )
     return answers
 
 
@@ -132,14 +140,14 @@ def _places(declarations: Declarations, plan: SyncPlan) -> Iterator[tuple[Path_,
         yield ("tables", number), table.name
 
 
-def _with_definitions(plan: SyncPlan, destination: str, survey: Survey) -> SyncPlan:
-    """With those tables alone whose columns in the destination are known: what a transform makes only Spark knows."""
+def _with_definitions(plan: SyncPlan, destination: str, survey: Survey, made: Analysed) -> SyncPlan:
+    """With those tables alone whose columns in the destination are known: not where Spark has refused the transform."""
     definitions = {table.name: table for table in survey.tables}
     held = plan.held_by(destination)
     tables = tuple(
-        replace(table, table=definitions[table.name])
+        replace(table, table=definitions[table.name], transform=own and made[table.name, own.file])
         for table in held.tables
-        if table.name in definitions and table.transform is None
+        if table.name in definitions and ((own := table.transform) is None or (table.name, own.file) in made)
     )
     return replace(held, tables=tables)
 

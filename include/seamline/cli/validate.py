@@ -1,11 +1,14 @@
 """Check the declarations: every mistake at once, each with file, line and cure.
 
-With --online also what servers deny of them: tables and columns that are not there or cannot be summed, connections
-that lead nowhere, rights that are missing, approvers whom Airflow does not know.
+Of transforms it is looked whether their files are SQL, or Python. With --online also what servers deny: tables and
+columns that are not there or cannot be summed, connections that lead nowhere, rights that are missing, approvers whom
+Airflow does not know; and Spark analyses the transforms over the source's columns, as preflight does.
 """
 
 import argparse
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 
 from seamline import settings
 from seamline.adapters.connections import known_types
@@ -15,6 +18,7 @@ from seamline.domain.separate import COMPARED_ONLY
 from seamline.plan.compile import compile_plan
 from seamline.spec.faults import DeclarationsInvalid, Fault
 from seamline.spec.load import Declarations, load_declarations, load_each
+from seamline.spec.transform_syntax import syntax_faults
 from seamline.stack.layout import Layout
 
 
@@ -27,16 +31,12 @@ def run(args: argparse.Namespace) -> int:
     connections = known_types()
     layout = Layout(settings.load())
     folder = layout.settings.declarations
-    faults: list[Fault] = []
-    try:
-        declarations = load_declarations(folder, connections=connections)
-    except DeclarationsInvalid as exc:
-        if not args.online:
-            raise
-        faults += exc.faults
+    faults, declarations = _found(folder, connections)
+    if declarations is None and not args.online:
+        raise DeclarationsInvalid(faults)
     if args.online:
         faults += _denied(layout)
-    if faults:
+    if faults or declarations is None:
         raise DeclarationsInvalid(dict.fromkeys(faults))
     if not declarations.syncs:
         raise ConfigError(
@@ -58,6 +58,15 @@ def run(args: argparse.Namespace) -> int:
         f"{', as the servers say too' if args.online else '; servers were not asked (--online asks them)'}\n"
     )
     return 0
+
+
+def _found(folder: Path, connections: Mapping[str, str]) -> tuple[list[Fault], Declarations | None]:
+    """What is wrong without any server, and the declarations where they are right but for texts of transforms."""
+    try:
+        declarations = load_declarations(folder, connections=connections)
+    except DeclarationsInvalid as exc:
+        return list(exc.faults), None
+    return syntax_faults(declarations, folder), declarations
 
 
 def _denied(layout: Layout) -> list[Fault]:

@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from seamline import settings
@@ -14,6 +14,8 @@ from seamline.domain.errors import TransientError
 from seamline.domain.row_transform import Analysed, RowTransform, transform_from_json, transform_to_json
 from seamline.plan.model import SyncPlan
 from seamline.ports import Problem, Survey
+from seamline.spec.faults import Fault
+from seamline.spec.transforms import file_of
 
 _JOB = "spark_jobs/transform_plan.py"
 # It takes eight seconds, nearly all of them for the start of a JVM.
@@ -21,7 +23,19 @@ _WITHIN_S = 300
 _SHOWN_LINES = 5
 
 
-def analysed(plan: SyncPlan, found: Survey) -> tuple[Analysed, Sequence[Problem]]:
+@dataclass(frozen=True, slots=True)
+class TransformMistake:
+    """Of the transform of a table, or of a derived table: by file and line."""
+
+    table: str
+    fault: Fault
+
+    @property
+    def problem(self) -> Problem:
+        return Problem(self.fault.place_and_cause, self.fault.cure, table=self.table)
+
+
+def analysed(plan: SyncPlan, found: Survey) -> tuple[Analysed, Sequence[TransformMistake]]:
     """Each transform of any destination with its target, and what is wrong with the others and with jobs, by file and
     line. A job is analysed over the tables of each destination that holds them as no other does.
 
@@ -48,8 +62,8 @@ def analysed(plan: SyncPlan, found: Survey) -> tuple[Analysed, Sequence[Problem]
         return {}, ()
     answer = _answer(json.dumps({"transforms": asked, "jobs": jobs}))
     made = {(one["table"], one["file"]): transform_from_json(one["transform"]) for one in answer if "transform" in one}
-    problems = [_problem(one, mistake) for one in answer for mistake in one.get("mistakes", ())]
-    return made, list(dict.fromkeys(problems))
+    mistakes = [_mistake(one, mistake) for one in answer for mistake in one.get("mistakes", ())]
+    return made, list(dict.fromkeys(mistakes))
 
 
 def _transforms_at(plan: SyncPlan, destination: str, tables: Mapping[str, Table]) -> Mapping[str, RowTransform]:
@@ -71,10 +85,6 @@ def _answer(question: str) -> list[Mapping[str, Any]]:
     return answer
 
 
-def _problem(of: Mapping[str, Any], mistake: Mapping[str, Any]) -> Problem:
-    from seamline.spec.faults import Fault
-    from seamline.spec.transforms import file_of
-
+def _mistake(of: Mapping[str, Any], mistake: Mapping[str, Any]) -> TransformMistake:
     file = file_of(of["file"], settings.load().declarations)
-    fault = Fault(file, mistake["line"], "", mistake["what"])
-    return Problem(fault.place_and_cause, mistake["cure"], table=of["table"])
+    return TransformMistake(of["table"], Fault(file, mistake["line"], "", mistake["what"], mistake["cure"]))
