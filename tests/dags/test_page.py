@@ -17,6 +17,7 @@ from fastapi.testclient import TestClient
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.decision import Decision, DecisionState
 from seamline.domain.ledger import StreamId
+from seamline.domain.row_transform import transforms_evidence
 from seamline.domain.runs import RunKind, RunState, Scope
 from seamline.domain.self_test import SELF_TEST, SelfTest, self_test_to_json
 from seamline.domain.separate import READINGS, SEPARATE, Reading, Stand, readings_to_json
@@ -575,6 +576,12 @@ def test_what_goes_on_and_what_waits_for_its_first_load_stand_on_the_page(
         text = signed_in.get(path).text
         assert "RUNNING</span> change of the tables in warehouse" in text
         assert "NOT_RUN</span> settlement → archive, not onboarded yet; run settlement__onboard" in text
+
+
+def test_a_transformed_table_is_called_so_by_its_file(signed_in: TestClient, platform: results.Platform) -> None:
+    evidence = transforms_evidence({"account": "include/transforms/masked.sql"})
+    platform.found = [replace(one, evidence={**one.evidence, **evidence}) for one in platform.found]
+    assert "transformed by include/transforms/masked.sql" in signed_in.get(f"/page?sync=settlement&{OF_DAY}").text
 
 
 EVENING = datetime(2026, 11, 28, 23, 20, tzinfo=UTC)

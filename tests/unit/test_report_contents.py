@@ -10,6 +10,7 @@ from seamline.domain.break_id import break_id
 from seamline.domain.cut_state import CutState, Failure, Headline, Publication
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.decision import Decision, DecisionState
+from seamline.domain.row_transform import transforms_evidence
 from seamline.domain.self_test import SELF_TEST, SelfTest, self_test_to_json
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
 from seamline.report.blocks import Block, Cell, Report
@@ -176,6 +177,12 @@ def test_the_self_test_of_the_comparison_is_a_note_and_a_wrong_one_where_it_fail
         assert column(made, "Notes", "note")[0] == (
             f"self-test: 17 of 17 planted breaks found, {len(found.others)} others; 2 kinds in 2 tables, seed 8f3a"
         )
+
+
+def test_a_transformed_table_is_noted_with_its_file() -> None:
+    made = report(cut(MATCH, evidence=transforms_evidence({"account": "include/transforms/masked.sql"})))
+    assert "account is transformed by include/transforms/masked.sql" in column(made, "Notes", "note")
+    assert not any(row.is_wrong for row in block(made, "Notes").rows)
 
 
 def test_rows_that_came_late_for_a_date_are_no_fault_and_bear_a_mark_of_their_own() -> None:

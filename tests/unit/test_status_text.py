@@ -9,6 +9,7 @@ from seamline.cli.status_text import is_green, render
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.decision import Decision, DecisionState
 from seamline.domain.ledger import StreamId
+from seamline.domain.row_transform import transforms_evidence
 from seamline.domain.self_test import SELF_TEST, SelfTest, self_test_to_json
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict, parked
 from seamline.sync.stream_state import StreamState, Word
@@ -189,6 +190,13 @@ def test_rows_that_came_after_the_cut_of_the_date_before_are_shown_and_so_is_the
         "LATE ledger_entry of 2026-11-18: late rows: 2,500 since its cut, version 2;"
         " run that date again for a new version"
     ]
+
+
+def test_a_transformed_table_is_called_so_by_its_file() -> None:
+    held = cut(MATCH, evidence=transforms_evidence({"account": "include/transforms/account_masked.sql"}))
+    (line,) = [line for line in render([held], []).splitlines() if "  account " in line]
+    assert line.endswith("rows on both sides  transformed by include/transforms/account_masked.sql")
+    assert "transformed" not in render([cut(MATCH, evidence=transforms_evidence({}))], [])
 
 
 STREAM = StreamId("settlement", "warehouse")

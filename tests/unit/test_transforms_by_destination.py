@@ -63,6 +63,8 @@ def test_a_destination_that_is_named_holds_what_its_file_makes_and_another_one_t
     sync = masked_lake(tmp_path, analysed={("ledger_entry", FILE): made})
     assert sync.held_by("warehouse").table("ledger_entry").target == LEDGER
     assert sync.held_by("lake").table("ledger_entry").target == made.target
+    assert sync.transforms_at("warehouse") == sync.held_by("warehouse").transforms_at("warehouse") == {}
+    assert sync.transforms_at("lake") == sync.held_by("lake").transforms_at("lake") == {"ledger_entry": FILE}
     assert sync.at_destination("lake").table("ledger_entry").definition == made.target
     assert sync.at_destination("warehouse").table("ledger_entry").definition == LEDGER
     assert sync.of_stream("warehouse").table("ledger_entry").transform is None

@@ -9,6 +9,7 @@ from seamline.domain.calendar import moment_in_words
 from seamline.domain.cut_state import CutState, Headline, failure_of, of_live
 from seamline.domain.date_before import late_in_words
 from seamline.domain.ledger import StreamId
+from seamline.domain.row_transform import transforms_in_words
 from seamline.domain.runs import Reconciliation
 from seamline.domain.self_test import self_test_in_words
 from seamline.domain.sign_off import SignOff
@@ -106,17 +107,19 @@ def _compared(found: Reconciliation, zone: tzinfo) -> Iterator[str]:
     if hollow := nothing_compared(found.tables):
         yield f"{'':<{_VERDICT}}{hollow}"
     width = max((len(table.table) for table in found.tables), default=0)
+    transformed = transforms_in_words(found.evidence)
     for table in found.tables:
-        yield from _table(table, width)
+        yield from _table(table, width, transformed.get(table.table, ""))
     for line in late_in_words(found.evidence):
         yield f"  {'LATE':<{_VERDICT}}{line}"
     for line in self_test_in_words(found.evidence):
         yield f"{'':<{_VERDICT}}self-test: {line}"
 
 
-def _table(table: TableVerdict, width: int) -> Iterator[str]:
+def _table(table: TableVerdict, width: int, transformed: str) -> Iterator[str]:
     line = f"  {table.verdict:<{_VERDICT}}{table.table:<{width}}  {_rows(table)}"
-    yield f"{line}  {table.reason}".rstrip()
+    how = f"  {transformed}" if transformed else ""
+    yield f"{line}{how}  {table.reason}".rstrip()
     margin = " " * (width + 4 + _VERDICT)
     for total in table.totals:
         yield f"{margin}{_total(total)}"

@@ -83,6 +83,20 @@ class RowTransform:
 Analysed = Mapping[tuple[str, str], RowTransform]
 
 
+# The name in a reconciliation's evidence: by table the file by which the destination held it.
+TRANSFORMS = "transforms"
+
+
+def transforms_evidence(files: Mapping[str, str]) -> dict[str, Any]:
+    """Nothing where no table is transformed."""
+    return {TRANSFORMS: dict(files)} if files else {}
+
+
+def transforms_in_words(evidence: Mapping[str, Any]) -> dict[str, str]:
+    """By table how a report says that it is transformed, and by what."""
+    return {table: f"transformed by {file}" for table, file in evidence.get(TRANSFORMS, {}).items()}
+
+
 def spark_type(column: Column) -> str:
     """The type by which a column is an input of an expression; "" of one that Spark does not hold exactly."""
     match column.kind:

@@ -375,6 +375,12 @@ class SyncPlan:
         destinations = (dataclasses.replace(one, transforms=()) for one in self.destinations)
         return dataclasses.replace(self, tables=tuple(tables), destinations=tuple(destinations))
 
+    def transforms_at(self, destination: str) -> Mapping[str, str]:
+        """By table the file of the transform by which this destination holds it, of those that have one."""
+        own = dict(self.destination(destination).transforms) if destination in self.destination_names else {}
+        held = {table.name: own.get(table.name, table.transform) for table in self.tables}
+        return {name: one.file for name, one in held.items() if one is not None}
+
     def only(self, tables: Collection[str]) -> "SyncPlan":
         """The plan of these tables alone, without what is computed from others or added up of them."""
         totals = tuple(total for total in self.reconcile.control_totals if total.table in tables)

@@ -13,6 +13,7 @@ from seamline.domain.break_id import break_id
 from seamline.domain.break_work import ALL_SETTLED, Work, WorkState, is_all_settled
 from seamline.domain.cut_state import CutState, FailedCheck, Headline, failure_of, of_live, worst_headline
 from seamline.domain.date_before import late_in_words
+from seamline.domain.row_transform import transforms_in_words
 from seamline.domain.runs import Reconciliation
 from seamline.domain.self_test import is_passed, self_test_in_words
 from seamline.domain.separate import separate_in_words
@@ -199,6 +200,8 @@ def _notes(part: _Part, zone: tzinfo, works: Mapping[str, Work]) -> Iterator[Row
         yield Row((*part.about, f"LATE {line}"), is_waiting=True)
     for line in separate_in_words(found.evidence) if found else ():
         yield Row((*part.about, line))
+    for table, how in transforms_in_words(found.evidence).items() if found else ():
+        yield Row((*part.about, f"{table} is {how}"))
     is_tested = not found or is_passed(found.evidence)
     for line in self_test_in_words(found.evidence) if found else ():
         yield Row((*part.about, f"self-test: {line}"), is_wrong=not is_tested)

@@ -14,6 +14,7 @@ from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.digest import Segment
 from seamline.domain.errors import Refused, SeamlineError, TransientError
+from seamline.domain.row_transform import transforms_evidence
 from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.verdict import TableVerdict, Verdict, of_guaranteed
 from seamline.plan.model import ControlTotalPlan, Run, SyncPlan
@@ -228,7 +229,12 @@ def compare_live(
         tables=(),
         started_at=started,
         ended_at=started,
-        evidence={"digest": DIGEST, "config_hash": plan.config_hash, **evidence_of(tried)},
+        evidence={
+            "digest": DIGEST,
+            "config_hash": plan.config_hash,
+            **transforms_evidence(plan.transforms_at(destination)),
+            **evidence_of(tried),
+        },
     )
     try:
         with barrier.aligned(views) as aligned:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated, Refused
+from seamline.domain.row_transform import transforms_evidence
 from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.staged_cut import StagedCut, StagedTable
 from seamline.domain.verdict import TableVerdict, Verdict
@@ -189,6 +190,7 @@ def _found(
         evidence={
             "digest": DIGEST,
             "config_hash": run.plan.config_hash,
+            **transforms_evidence(plan.transforms_at(destination.name)),
             "partial": bool(left_out),
             DATE_BEFORE: date_before_to_json(since),
             **evidence_of(tried),

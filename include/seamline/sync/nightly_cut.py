@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated, Refused, SeamlineError, TransientError
+from seamline.domain.row_transform import transforms_evidence
 from seamline.domain.runs import NOT_STAGED, Json, Receipt, Reconciliation, Scope
 from seamline.domain.staged_cut import CutMode, CutSource, Lateness, StagedCut, StagedTable, cut_to_json
 from seamline.domain.verdict import TableVerdict, Verdict
@@ -297,6 +298,7 @@ def _reconciliation(
         evidence={
             "digest": DIGEST,
             "config_hash": run.plan.config_hash,
+            **transforms_evidence(plan.transforms_at(cut.destination)),
             "partial": cut.is_partial,
             "rows_since_the_version_before": {
                 name: counts for name, counts in late.items() if counts["late"] is not None

@@ -19,6 +19,7 @@ from seamline.domain.cut_state import check_in_words, of_live
 from seamline.domain.date_before import late_in_words
 from seamline.domain.differences import of_sums
 from seamline.domain.errors import Refused
+from seamline.domain.row_transform import transforms_in_words
 from seamline.domain.self_test import self_test_in_words
 from seamline.domain.separate import separate_in_words
 from seamline.domain.verdict import Break, nothing_compared
@@ -101,6 +102,7 @@ PAGES.filters.update(
     breaks=reports.breaks_in_words,
     by_run=by_run,
     late=late_in_words,
+    transformed=transforms_in_words,
     self_test=self_test_in_words,
     separate=separate_in_words,
     check=check_in_words,
