@@ -225,9 +225,9 @@ class Slow(Asking):
         self.out = out
 
     def wait(self, dag_id: str, run_id: str, *, timeout_s: float, on_change: Callable[[TaskState], None]) -> DagRun:
-        wait_until(lambda: "waits for Airflow, still" in self.out.getvalue(), timeout_s=10, what="the first line")
+        wait_until(lambda: "waits for Airflow, for " in self.out.getvalue(), timeout_s=10, what="the first line")
         on_change(TaskState("cut", "running", 1, -1))
-        wait_until(lambda: "cut running, still" in self.out.getvalue(), timeout_s=10, what="the second line")
+        wait_until(lambda: " now, 0 of 1 tasks are done" in self.out.getvalue(), timeout_s=10, what="the second line")
         return DagRun(dag_id, run_id, "success", None, {})
 
 

@@ -14,11 +14,12 @@ EARLIER_DATES = 2
 RUN_TIMEOUT_S = 900.0
 # A stack that is up looks for new declarations every 90 s.
 DAGS_WITHIN_S = 240.0
-QUIET_S = 30.0
+QUIET_S = 15.0
 # Of a task that waits for a person.
 ASKS = "awaiting_input"
 DECIDE = "sign in to Airflow as `approver` and decide under Required Actions"
 QUIET_STATES = frozenset({"waiting", "scheduled", "queued"})
+DONE_STATES = frozenset({"success", "skipped", "failed", "upstream_failed"})
 
 
 @dataclass(slots=True)
@@ -95,10 +96,14 @@ class Story:
 
     def _follow(self, run: DagRun) -> DagRun:
         name = f"{run.dag_id} {run.partition_key}" if run.partition_key else run.dag_id
-        newest = "waits for Airflow"
+        newest, since = "waits for Airflow", self.progress.elapsed_s
+        states: dict[tuple[str, int], str] = {}
 
         def changed(task: TaskState) -> None:
-            nonlocal newest
+            nonlocal newest, since
+            states[task.task_id, task.map_index] = task.state
+            if task.state not in QUIET_STATES:
+                since = self.progress.elapsed_s
             if task.state == ASKS:
                 newest = f"the cut is not clean (the log of task `gate` says why). The demo waits: {DECIDE}"
                 self.progress.say(f"{name}: {newest}")
@@ -106,7 +111,13 @@ class Story:
                 newest = f"{task.task_id} {task.state}"
                 self.progress.say(f"{name}: {newest}")
 
-        with self.progress.saying(lambda: f"{name}: {newest}, still", every_s=QUIET_S):
+        def still() -> str:
+            known = list(states.values())
+            done = sum(state in DONE_STATES for state in known)
+            counted = f", {done} of {len(known)} tasks are done" if known else ""
+            return f"{name}: {newest}, for {self.progress.elapsed_s - since:.0f} s now{counted}"
+
+        with self.progress.saying(still, every_s=QUIET_S):
             ended = self.airflow.wait(run.dag_id, run.run_id, timeout_s=RUN_TIMEOUT_S, on_change=changed)
         if ended.state != "success":
             raise TerminalError(self._failure(ended), hint="the whole log: the task in the Airflow UI")
