@@ -5,7 +5,7 @@ import html
 import io
 import re
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -17,7 +17,6 @@ from fastapi.testclient import TestClient
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.decision import Decision, DecisionState
 from seamline.domain.ledger import StreamId
-from seamline.domain.row_transform import transforms_evidence
 from seamline.domain.runs import RunKind, RunState, Scope
 from seamline.domain.self_test import SELF_TEST, SelfTest, self_test_to_json
 from seamline.domain.separate import READINGS, SEPARATE, Reading, Stand, readings_to_json
@@ -576,31 +575,6 @@ def test_what_goes_on_and_what_waits_for_its_first_load_stand_on_the_page(
         text = signed_in.get(path).text
         assert "RUNNING</span> change of the tables in warehouse" in text
         assert "NOT_RUN</span> settlement → archive, not onboarded yet; run settlement__onboard" in text
-
-
-def test_a_transformed_table_is_called_so_by_its_file(signed_in: TestClient, platform: results.Platform) -> None:
-    evidence = transforms_evidence({"account": "include/transforms/masked.sql"})
-    platform.found = [replace(one, evidence={**one.evidence, **evidence}) for one in platform.found]
-    assert "transformed by include/transforms/masked.sql" in signed_in.get(f"/page?sync=settlement&{OF_DAY}").text
-
-
-EVENING = datetime(2026, 11, 28, 23, 20, tzinfo=UTC)
-
-
-def test_an_onboarding_that_failed_stands_on_the_page_until_a_later_run_has_put_tables_in_place(
-    signed_in: TestClient, platform: results.Platform
-) -> None:
-    failure = {"task": "preflight", "error": "no column `status`", "cure": "correct it", "at": "2026-11-28T23:20:20Z"}
-    failed = results.run(run_id="o2", kind=RunKind.ONBOARD, state=RunState.FAILED, result={"failure": failure})
-    platform.runs = {"o2": replace(failed, started_at=EVENING)}
-    for path in ("/page", "/page?sync=settlement"):
-        text = signed_in.get(path).text
-        assert "✗</span> FAILED</span> onboarding into warehouse: task preflight failed at" in text
-        assert "no column `status`; to mend it: correct it" in text
-    assert reports.read_sync("settlement").headline == "FAILED"
-    done = results.run(run_id="t", kind=RunKind.TABLES, state=RunState.SUCCEEDED, result={})
-    platform.runs["t"] = replace(done, started_at=EVENING + timedelta(hours=1))
-    assert "FAILED" not in signed_in.get("/page").text
 
 
 def test_open_alarms_of_a_sync_stand_on_its_page(signed_in: TestClient, platform: results.Platform) -> None:

@@ -1,0 +1,39 @@
+"""A run that failed to put tables in place, and what a table is held by, stand on the page."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from fastapi.testclient import TestClient
+
+from seamline.domain.row_transform import transforms_evidence
+from seamline.domain.runs import RunKind, RunState
+from seamline_airflow.page import reports
+from tests.dags import results
+from tests.dags.test_page import OF_DAY
+from tests.dags.test_page import platform as platform
+from tests.dags.test_page import signed_in as signed_in
+
+
+def test_a_transformed_table_is_called_so_by_its_file(signed_in: TestClient, platform: results.Platform) -> None:
+    evidence = transforms_evidence({"account": "include/transforms/masked.sql"})
+    platform.found = [replace(one, evidence={**one.evidence, **evidence}) for one in platform.found]
+    assert "transformed by include/transforms/masked.sql" in signed_in.get(f"/page?sync=settlement&{OF_DAY}").text
+
+
+EVENING = datetime(2026, 11, 28, 23, 20, tzinfo=UTC)
+
+
+def test_an_onboarding_that_failed_stands_on_the_page_until_a_later_run_has_put_tables_in_place(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    failure = {"task": "preflight", "error": "no column `status`", "cure": "correct it", "at": "2026-11-28T23:20:20Z"}
+    failed = results.run(run_id="o2", kind=RunKind.ONBOARD, state=RunState.FAILED, result={"failure": failure})
+    platform.runs = {"o2": replace(failed, started_at=EVENING)}
+    for path in ("/page", "/page?sync=settlement"):
+        text = signed_in.get(path).text
+        assert "✗</span> FAILED</span> onboarding into warehouse: task preflight failed at" in text
+        assert "no column `status`; to mend it: correct it" in text
+    assert reports.read_sync("settlement").headline == "FAILED"
+    done = results.run(run_id="t", kind=RunKind.TABLES, state=RunState.SUCCEEDED, result={})
+    platform.runs["t"] = replace(done, started_at=EVENING + timedelta(hours=1))
+    assert "FAILED" not in signed_in.get("/page").text
