@@ -19,7 +19,6 @@ from seamline.domain.decision import Decision, DecisionState
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import RunKind, RunState, Scope
 from seamline.domain.self_test import SELF_TEST, SelfTest, self_test_to_json
-from seamline.domain.separate import READINGS, SEPARATE, Reading, Stand, readings_to_json
 from seamline.domain.verdict import Break, BreakType, Verdict
 from seamline.plan.stages import DAG_KINDS
 from seamline_airflow.page import access, acting, reports
@@ -543,22 +542,6 @@ def test_destinations_stand_in_the_order_of_the_declaration_on_every_page(
         text = signed_in.get(f"/page{path}").text
         names = re.findall(r"(?:settlement@|in |<td>)(warehouse|archive)\b", text)
         assert names in (["warehouse", "archive"], ["warehouse", "archive"] * 2), path
-
-
-def test_a_comparison_between_two_positions_says_what_its_verdicts_mean(
-    signed_in: TestClient, platform: results.Platform
-) -> None:
-    first = Reading(Stand("0/1A", results.AT, "7:7:"), Stand("", results.AT))
-    evidence = {READINGS: readings_to_json(first, first, in_flight_max_s=60)}
-    made = results.reconciliation(
-        results.table("account"), scope=Scope.LIVE, run_id="settlement/reconcile/-/manual__1", mode=SEPARATE,
-        position=None, position_time=None, evidence=evidence,
-    )  # fmt: skip
-    platform.found, platform.runs = [made], {}
-    text = signed_in.get(f"/page?sync=settlement&run={made.run_id}").text
-    assert "separate: each side at a position of its own" in text and "each side at its own position" in text
-    assert "INCONCLUSIVE: what differed was in flight" in text and "a place that its server does not say" in text
-    assert "the source committed nothing between both readings" in text
 
 
 OF_RUN, OF_DAY = "dag_id=settlement__reconcile&run_id=manual__1", f"business_date={results.DATE}"

@@ -9,6 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from seamline.domain.runs import Scope
+from seamline.domain.separate import READINGS, SEPARATE, Reading, Stand, readings_to_json
 from seamline.domain.verdict import Break, BreakType, ControlTotal, Verdict
 from seamline_airflow.page import date_report
 from tests.dags import results
@@ -154,3 +155,19 @@ def test_a_comparison_whose_run_has_expired_still_has_its_report(
     platform.found = [results.reconciliation(table, scope=Scope.LIVE, run_id="gone/reconcile/-/x", started_at=moment)]
     text = signed_in.get("/page?sync=settlement&run=gone/reconcile/-/x").text
     assert cells(text, "Breaks by kind")[0][3:] == ["amount", "EUR", "1", "+1", "1"]
+
+
+def test_a_comparison_between_two_positions_says_what_its_verdicts_mean(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    first = Reading(Stand("0/1A", results.AT, "7:7:"), Stand("", results.AT))
+    evidence = {READINGS: readings_to_json(first, first, in_flight_max_s=60)}
+    made = results.reconciliation(
+        results.table("account"), scope=Scope.LIVE, run_id="settlement/reconcile/-/manual__1", mode=SEPARATE,
+        position=None, position_time=None, evidence=evidence,
+    )  # fmt: skip
+    platform.found, platform.runs = [made], {}
+    text = signed_in.get(f"/page?sync=settlement&run={made.run_id}").text
+    assert "separate: each side at a position of its own" in text and "each side at its own position" in text
+    assert "INCONCLUSIVE: what differed was in flight" in text and "a place that its server does not say" in text
+    assert "the source committed nothing between both readings" in text

@@ -324,7 +324,7 @@ def test_a_suite_is_proposed_by_select_alone_and_holds_of_an_equal_copy(
     staged = [StagedRows(table, "bank", table, tuple(checks)) for table, checks in by_table.items()]
     judged = check((), staged, partial(url_of, resolve("separate_copy")), suite="mirror")
     assert len(judged) == sum(map(len, by_table.values())) and all(one.is_met for one in judged), judged
-    pair.execute("copy", "UPDATE payment SET currency = 'XXX' WHERE id = 3")
+    pair.execute("copy", "UPDATE payment SET currency = 'GBP' WHERE id = 3")
     try:
         judged = check((), staged[:1], partial(url_of, resolve("separate_copy")), suite="mirror")
     finally:
