@@ -88,9 +88,8 @@ ROWS = {
     "POST /act_on_all": Row(
         form={"run": results.RUN, "destination": "warehouse", "doing": "assign"}, may=_WORKERS, answer=409
     ),
-    "POST /sign": Row(form={"verdict_hash": "none"}, may=("approver",), answer=422),
-    "POST /sign_clean": Row(form={"take": "none"}, may=("approver",), answer=422),
-    "POST /reopen": Row(form={"version": "0"}, may=_WORKERS, answer=422),
+    "POST /sign": Row(form=_VERSION | {"verdict_hash": "none"}, may=("approver",), answer=422),
+    "POST /reopen": Row(form=_VERSION, may=_WORKERS, answer=422),
     "POST /acknowledge": Row(form={"business_date": "none"}, may=_WORKERS, answer=422),
     "GET /tolerances": Row(("?sync=settlement",)),
     "POST /ask_tolerance": Row(
@@ -98,9 +97,7 @@ ROWS = {
     ),
     "POST /approve_tolerance": Row(form={"number": "0"}, may=("approver",), answer=422),
     "POST /end_tolerance": Row(form={"number": "0"}, may=_WORKERS, answer=422),
-    "POST /sign": Row(form=_VERSION | {"verdict_hash": "none"}, may=("approver",), answer=422),
     "POST /sign_clean": Row(form={"take": "none"}, may=("approver",), answer=422),
-    "POST /reopen": Row(form=_VERSION, may=_WORKERS, answer=422),
     "GET /repairs": Row(("?sync=settlement",)),
     "GET /repair": Row(("?sync=settlement&id=r1",)),
     "POST /approve_repair": Row(

@@ -235,7 +235,7 @@ def states(repair: Repair) -> dict[str, RowState]:
 
 
 def test_what_two_persons_have_agreed_on_is_repaired_while_writers_write(chain: Chain) -> None:
-    with writing(chain.bank.root, tables=TABLES, count=2, pause_max_s=0.08) as writers:
+    with writing(chain.bank.root, tables=TABLES, count=2, first_id=1_000_000, pause_max_s=0.08) as writers:
         found = differing(chain, -100)
         planned = approved(chain, found)
         assert [(row.key, row.action) for row in planned.planned] == [

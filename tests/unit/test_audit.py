@@ -194,7 +194,8 @@ def test_everything_that_is_stored_of_a_verdict_is_hashed_and_what_is_added_late
         (Reconciliation, verdict, set()),
         (TableVerdict, table, {"digest"}),
         (ControlTotal, total, set()),
-        (Break, one, set()),
+        # Who shows a masked break knows its identity by it.
+        (Break, one, {"identity"}),
     ):
         assert {field.name for field in fields(kind)} == {*made, *beside}
 

@@ -29,7 +29,7 @@ def declare(folder: Path, name: str, text: str) -> None:
         ("a.sql", "DELETE FROM account", "a.sql:1  it holds something else than one query. Write one SELECT"),
         ("a.sql", "SELECT id FROM account; SELECT 1", "it holds something else than one query"),
         ("a.py", "def transform(frame):\n  return (\n", "a.py:2  this is not Python: '(' was never closed"),
-        ("a.py", "def transfrom(frame):\n    return frame\n", "a.py:1  there is no function `transform`"),
+        ("a.py", "def transforms(frame):\n    return frame\n", "a.py:1  there is no function `transform`"),
     ],
 )
 def test_what_is_no_query_and_no_function_is_reported_with_file_and_line(

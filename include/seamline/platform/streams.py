@@ -63,7 +63,7 @@ select sync, destination, steps_ago, max(lag_s)
 from stream_lag, lateral (
     select floor(extract(epoch from clock_timestamp() - minute) / %(step_s)s)::int as steps_ago
 ) as age
-where minute > clock_timestamp() - make_interval(secs => %(steps)s * %(step_s)s)
+where minute > clock_timestamp() - make_interval(secs => %(steps)s::bigint * %(step_s)s)
     and steps_ago between 0 and %(steps)s - 1
 group by sync, destination, steps_ago
 """

@@ -37,7 +37,7 @@ def drawn(sync: str, destination: str, states: Sequence[CutState]) -> tuple[Draw
             bars(broken, f"breaks {span}: most {max(broken):,}", marked=[count > 0 for count in broken]),
         ),
     ]
-    with reading.platform() as store:
+    with reading.platform(sync) as store:
         series = store.totals_over(sync, [(one.run_id, one.destination) for one in compared])
     for one in series:
         name = f"{one.table}.{one.column}, {' / '.join(one.group) or 'all'}"

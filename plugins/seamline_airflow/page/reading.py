@@ -17,10 +17,10 @@ from seamline_airflow import parts
 
 
 @contextmanager
-def platform() -> Iterator[Any]:
-    """The PlatformStore."""
+def platform(sync: str = "") -> Iterator[Any]:
+    """The PlatformStore. `sync`: what answers are about that do not say so themselves."""
     with parts.platform() as store:
-        yield _Masked(store, "")
+        yield _Masked(store, sync)
 
 
 @contextmanager

@@ -124,7 +124,7 @@ def _of_sync(sync: str, run_id: str) -> Repair:
 
 
 def _zone(sync: str) -> ZoneInfo:
-    with parts.platform() as store:
+    with reading.platform() as store:
         return ZoneInfo(store.timezone(sync))
 
 
@@ -141,7 +141,7 @@ def _in_words(table: Table | None, row: RepairRow) -> RepairRow:
 def _tables(found: Repair) -> dict[str, Table]:
     """Without them, where its run has expired, values are shown by their canonical texts."""
     try:
-        with parts.platform() as store:
+        with reading.platform() as store:
             plan: SyncPlan = store.run(found.run_id).plan.held_by(found.destination)
     except Refused:
         return {}
