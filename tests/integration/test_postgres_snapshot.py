@@ -393,10 +393,10 @@ class Deaf:
 def test_a_session_that_stands_elsewhere_is_found_out_before_it_reads(
     bank: PostgresCaptured, three: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin: Callable[[Connection], Session] = sessions._begin  # noqa: SLF001
+    begin: Callable[[Connection], Session] = sessions.begin_reading
     with views_at_one_snapshot(bank.source_plan, 1, tables=[three]) as opened:
         bank.execute(f"INSERT INTO {three.name} VALUES (4, 4, 'beyond')")
-        monkeypatch.setattr(sessions, "_begin", lambda connection: Deaf(begin(connection)))
+        monkeypatch.setattr(sessions, "begin_reading", lambda connection: Deaf(begin(connection)))
         with pytest.raises(InvariantViolated, match="stands on snapshot"):
             join_snapshot(as_reader(bank), opened.shared, tables=[bank.source_plan.places.of(three.name)])
 
@@ -406,7 +406,7 @@ def test_a_table_that_a_task_read_elsewhere_is_found_out_by_what_its_session_say
 ) -> None:
     def stand_apart(connection: Connection, shared: SharedSnapshot) -> CopyOut:
         bank.execute("INSERT INTO audit VALUES (0, 'between two snapshots')")
-        with closing(sessions._begin(connection)) as other:  # noqa: SLF001
+        with closing(sessions.begin_reading(connection)) as other:
             seen = sessions.seen_by(other)
             row = other.execute("SELECT pg_export_snapshot()").fetchone()
             assert row is not None
