@@ -139,8 +139,8 @@ def transformed(run: Run) -> Run:
         destinations=(warehouse, replace(second, transforms=own)),
         derived=(job("right", ""), job("wrong", ",\n  first(amount) AS one")),
     )
-    made, problems = analysed(plan, Survey(tuple(one.definition for one in plan.tables)))
-    problem, of_job = problems
+    made, mistakes = analysed(plan, Survey(tuple(one.definition for one in plan.tables)))
+    problem, of_job = (mistake.problem for mistake in mistakes)
     assert (problem.is_fatal, problem.table) == (True, "broken")
     assert (of_job.is_fatal, of_job.table) == (True, "wrong")
     assert re.search(r"include/transforms/wrong\.sql:2  ", of_job.what), of_job.what
