@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -21,6 +22,10 @@ from seamline.stack.layout import Layout
 _CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
 _SHOWN_WITHIN_MS = 60_000
 _DOWN_WITHIN_S = 120
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--pictures", type=Path, default=None, help="folder in which pictures of the pages are kept")
 
 
 @dataclass(frozen=True)

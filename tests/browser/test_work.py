@@ -1,0 +1,162 @@
+"""A morning in front of the page: a difference is found, explained, tolerated or repaired, its date is signed and taken
+away, and the log of acts verifies. `--pictures DIR` keeps pictures of the main pages there."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import psycopg
+import pytest
+from playwright.sync_api import Page, expect
+
+from seamline import registry
+from seamline.adapters import connections
+from seamline.adapters.airflow_rest import FINISHED
+from tests.browser.conftest import Office, People, Person
+from tests.waiting import wait_until
+
+SYNC = "settlement"
+WITHIN_S = 600
+BOUND = "0.01"
+
+
+@contextmanager
+def _session(connection_id: str) -> Iterator[psycopg.Connection]:
+    at = connections.resolve(connection_id)
+    with closing(
+        psycopg.connect(
+            host=at.host, port=at.port, user=at.login, password=at.password, dbname=at.database, autocommit=True
+        )
+    ) as session:
+        yield session
+
+
+def _differences() -> None:
+    """In the warehouse alone: a value, a row that is missing, and one too many."""
+    with _session("warehouse") as session:
+        session.execute("UPDATE settlement.account SET balance = balance + 0.0001 WHERE id = 7")
+        session.execute("DELETE FROM settlement.ledger_entry WHERE id = (SELECT min(id) FROM settlement.ledger_entry)")
+        session.execute(
+            "INSERT INTO settlement.payment_order SELECT -1, account_id, currency, amount, status, business_date,"
+            " reference, created_at FROM settlement.payment_order WHERE id = 1"
+        )
+
+
+def _ran(office: Office, kind: str, *, day: date | None = None) -> str:
+    """Run a DAG of the sync to its end; its name."""
+    dag, run_id = f"{SYNC}__{kind}", f"morning-{datetime.now(UTC):%H%M%S%f}"
+    with office.api("operator") as airflow:
+        airflow.unpause(dag)
+        airflow.trigger(dag, run_id=run_id, partition_key=str(day) if day else None)
+        wait_until(lambda: airflow.run(dag, run_id).state in FINISHED, timeout_s=WITHIN_S, what=f"the end of {dag}")
+    return run_id
+
+
+def _published(office: Office) -> date:
+    """The newest business date with a cut; where no night has run yet, one is run for the date that has ended."""
+    store = registry.platform()
+    if not store.cuts(SYNC):
+        _ran(office, "nightly", day=datetime.now(UTC).date() - timedelta(days=2))
+    return max(cut.business_date for cut in store.cuts(SYNC))
+
+
+def _keep(page: Page, folder: Path | None, name: str) -> None:
+    if folder is not None:
+        page.screenshot(path=folder / f"{name}.png", full_page=True)
+
+
+def _to_break(person: Person, run_id: str, table: str) -> Page:
+    """From the overview by clicks alone: the verdict of the live tables, its breaks, one of them."""
+    page = person.look_at("/seamline/page")
+    page.locator(f'a[href*="{run_id}"]').filter(has_text="BREAK").first.click()
+    page.locator(f'a[href^="breaks?"][href$="table={table}"]').first.click()
+    page.locator('a[href^="break?"]').first.click()
+    return page
+
+
+def _tolerated(operator: Person, approver: Person) -> None:
+    page = operator.look_at(f"/seamline/tolerances?sync={SYNC}")
+    page.get_by_label("column").select_option(label="account.balance in warehouse")
+    page.get_by_label("per row, up to").fill(BOUND)
+    page.get_by_label("until").fill(str(datetime.now(UTC).date() + timedelta(days=30)))
+    page.get_by_label("why").fill("rounding of an old interface")
+    page.get_by_role("button", name="ask", exact=True).click()
+    expect(page.get_by_text("waits for approval")).to_be_visible()
+    # Who has asked has no button to approve it.
+    expect(page.get_by_role("button", name="approve")).to_have_count(0)
+    page = approver.look_at(f"/seamline/tolerances?sync={SYNC}")
+    page.get_by_role("button", name="approve").click()
+    expect(page.get_by_text("in force")).to_be_visible()
+
+
+def _repaired(operator: Person, approver: Person, folder: Path | None) -> None:
+    dag, run_id = f"{SYNC}__repair", f"repair-{datetime.now(UTC):%H%M%S%f}"
+    with operator.office.api("operator") as airflow:
+        airflow.unpause(dag)
+        airflow.trigger(dag, run_id=run_id, conf={"destination": "warehouse"})
+        place = f"/seamline/repairs?sync={SYNC}"
+
+        def planned() -> bool:
+            return approver.look_at(place).locator('a[href^="repair?"]').count() > 0
+
+        wait_until(planned, timeout_s=WITHIN_S, what="the plan")
+        page = approver.page
+        page.locator('a[href^="repair?"]').first.click()
+        _keep(page, folder, "repair")
+        page.get_by_label("reason").fill("an analyst wrote the warehouse by hand")
+        page.get_by_role("button", name="approve").click()
+        wait_until(lambda: airflow.run(dag, run_id).state in FINISHED, timeout_s=WITHIN_S, what="the repair")
+        states = {task.task_id: task.state for task in airflow.tasks(dag, run_id)}
+        assert airflow.run(dag, run_id).state == "success", states
+    page = approver.look_at(place)
+    expect(page.locator("tr").filter(has_text="applied").filter(has_text="MATCH")).to_be_visible()
+
+
+def _audited() -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "seamline.cli.main", "audit", "verify"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_a_morning_ends_with_a_signed_date_and_a_log_of_acts_that_verifies(
+    people: People, pytestconfig: pytest.Config
+) -> None:
+    folder = pytestconfig.getoption("--pictures")
+    operator, approver = people.sign_in("operator"), people.sign_in("approver")
+    office = operator.office
+    day = _published(office)
+    _differences()
+    compared = _ran(office, "reconcile")
+
+    page = _to_break(operator, compared, "payment_order")
+    form = page.locator("form").filter(has=page.get_by_role("button", name="explain this break"))
+    form.locator("select").select_option(index=1)
+    form.locator("textarea").fill("the order was booked by hand")
+    page.get_by_role("button", name="explain this break").click()
+    expect(page.get_by_text(re.compile("explained"))).not_to_have_count(0)
+    _keep(page, folder, "break")
+    _tolerated(operator, approver)
+    page = _to_break(operator, _ran(office, "reconcile"), "account")
+    expect(page.get_by_text("tolerated").first).to_be_visible()
+    _keep(operator.look_at("/seamline/page"), folder, "overview")
+    _repaired(operator, approver, folder)
+
+    page = approver.look_at(f"/seamline/page?sync={SYNC}&business_date={day}")
+    section = page.locator("section").filter(has_text="Sign-off of version").filter(has_text="in warehouse")
+    section.get_by_label(re.compile("reason")).fill("read and agreed")
+    section.get_by_role("button", name=re.compile("^Sign version")).click()
+    section = page.locator("section").filter(has_text="Sign-off of version").filter(has_text="in warehouse")
+    expect(section.get_by_text(re.compile("signed by approver"))).to_be_visible()
+    _keep(page, folder, "date")
+    # Locked for who has signed; the other person may re-open it.
+    expect(section.get_by_role("button", name="Re-open")).to_have_count(0)
+    with page.expect_download() as taken:
+        page.get_by_role("link", name="XLSX").click()
+    assert taken.value.suggested_filename == f"reconciliation-{SYNC}-{day}.xlsx"
+    assert Path(taken.value.path()).read_bytes().startswith(b"PK")
+
+    verified = _audited()
+    assert verified.returncode == 0, verified.stdout + verified.stderr
