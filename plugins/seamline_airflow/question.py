@@ -7,12 +7,12 @@ from airflow.sdk.configuration import conf
 
 from seamline import settings
 from seamline.domain.masking import Hidden, masked, masked_detail, masked_key
+from seamline.domain.person import one_line
 from seamline.domain.runs import Reconciliation, checked_in
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import Run
 from seamline.spec.sensitive import hidden_columns
 from seamline_airflow.expectations import TABLE_VERDICTS
-from seamline_airflow.operators.gate import one_line
 
 KEYS_SHOWN = 5
 _KEY_LETTERS_MAX = 120

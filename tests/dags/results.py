@@ -314,8 +314,8 @@ class Platform:
     def wanted_of(self, sync: str) -> tuple[Any, ...]:
         return tuple(one for one in self.wanted_streams if one.stream.sync == sync)
 
-    def lags(self, *, steps: int, step_s: int) -> dict[StreamId, tuple[float | None, ...]]:
-        return {stream: values[-steps:] for stream, values in self.lags_of.items()}
+    def lags(self, sync: str = "", *, steps: int, step_s: int) -> dict[StreamId, tuple[float | None, ...]]:
+        return {one: values[-steps:] for one, values in self.lags_of.items() if sync in ("", one.sync)}
 
     def totals_over(self, sync: str, cuts: Sequence[tuple[str, str]]) -> tuple[Series, ...]:
         found = {(one.run_id, one.destination): one for one in self.found if one.scope is Scope.CUT}

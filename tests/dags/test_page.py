@@ -27,6 +27,8 @@ from seamline_airflow.page.mount import URL_PREFIX
 from tests.dags import results
 
 HOSTILE = "<script>alert('x')</script>\"'&{{7*7}}"
+# What its end would be where a template works out what stands in the data. Moments and tokens may hold the digits too.
+WORKED_OUT = re.compile(r"(&|&amp;|%26)49")
 
 
 class _User:
@@ -403,7 +405,7 @@ def test_hostile_values_are_shown_and_never_act(signed_in: TestClient, platform:
         answer = signed_in.get(path)
         assert answer.status_code == 200
         assert "<script" not in answer.text
-        assert "49" not in answer.text.replace("0-7-100", "")
+        assert not WORKED_OUT.search(answer.text)
         assert "&lt;script&gt;" in answer.text
     assert signed_in.get(f"/page?sync={HOSTILE}").status_code == 422
     assert signed_in.get(f"/page?dag_id={HOSTILE}").text.count("<script") == 0

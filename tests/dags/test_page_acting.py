@@ -62,6 +62,26 @@ def test_operators_work_and_declared_approvers_sign_and_viewers_do_neither(page:
         assert act(page, path, who) == answer, (path, who)
 
 
+class _Numbered(SimpleAuthManagerUser):
+    """As a login manager with a table of users has them."""
+
+    def get_id(self) -> str:
+        return "5"
+
+
+def test_a_person_with_a_number_is_an_approver_by_it_and_acts_by_name(
+    page: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow keeps by name who starts a run and who answers a question: they are to be known as the same person."""
+    monkeypatch.setitem(PEOPLE, "ann: b", _Numbered(username="ann: b", role="op"))
+    for approvers, answer in ((("5",), 200), (("ann: b",), 403)):
+        monkeypatch.setattr(reports, "approvers_of", lambda _, named=approvers: named)
+        fields = {"sync": "settlement", "token": acting.token_of(PEOPLE["ann: b"])}
+        found = page.post("/sign", data=fields, headers={"X-Person": "ann: b", **OWN})
+        assert found.status_code == answer
+        assert answer == 403 or found.json() == "ann b"
+
+
 def test_whoever_airflow_lets_answer_signs_where_no_approver_is_declared(
     page: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

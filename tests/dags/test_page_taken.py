@@ -68,7 +68,7 @@ def test_each_file_is_an_entry_of_who_took_what_with_the_hash_of_its_bytes(
     answer = signed_in.get(f"/{path}", params=asked)
     assert answer.status_code == 200
     (entry,) = platform.acts.entries
-    assert (entry.kind, entry.who, entry.origin, entry.subject) == (Kind.EXPORTED, "viewer", "page", about)
+    assert (entry.kind, entry.who, entry.origin, entry.subject) == (Kind.EXPORTED, "viewer <b>", "page", about)
     document = json.loads(entry.document)
     assert document["sha256"] == hashlib.sha256(answer.content).hexdigest()
     assert (document["bytes"], document["rows"]) == (len(answer.content), rows)
@@ -212,7 +212,7 @@ def test_the_evidence_of_a_date_is_for_those_who_work_and_is_an_entry(
     answer = signed_in.post("/evidence", data=form, headers=own)
     assert (answer.content, answer.headers["content-type"]) == (b"PK zipped", "application/zip")
     (entry,) = entries(platform)
-    assert (entry["kind"], entry["who"], entry["document"]["rows"]) == ("exported", "viewer", 2)
+    assert (entry["kind"], entry["who"], entry["document"]["rows"]) == ("exported", "viewer <b>", 2)
     assert entry["document"]["file"] == f"evidence-settlement-{results.DATE}.zip"
 
 

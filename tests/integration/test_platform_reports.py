@@ -207,7 +207,9 @@ def test_the_worst_lag_of_each_step_is_kept_and_a_step_without_a_report_is_a_gap
             " (interval '31 minutes', 7.0), (interval '40 minutes', 8.0), (interval '3 days', 9.0))"
             " as earlier (age, lag_s)"
         )
-    assert director.lags(steps=4, step_s=900) == {stream: (None, 8.0, None, 2.5)}
+    whole = {stream: (None, 8.0, None, 2.5)}
+    assert director.lags(steps=4, step_s=900) == whole == director.lags("settlement", steps=4, step_s=900)
+    assert director.lags("payroll", steps=4, step_s=900) == {}
 
 
 def test_what_is_known_of_a_lag_ends_after_two_days(server: Server) -> None:

@@ -326,6 +326,9 @@ def test_breaks_stand_in_bands_of_age_with_their_amounts_and_those_of_earlier_da
         Aged(2, 2, 2, 1, (amount("account", ("EUR",), 8), amount("payment", (), 1))),
     )
     assert work.ageing(newest, (), (0, 3)) == (Aged(0, 1, 1, 0), Aged(2, 3, 2, 1))
+    # They are 0, 4 and 6 days old: a band ends with its last day.
+    assert work.ageing(newest, (), (4, 6)) == (Aged(0, 2, 1, 0), Aged(1, 2, 2, 1))
+    assert work.ageing(newest, (), (3, 5)) == (Aged(0, 1, 1, 0), Aged(1, 1, 0, 0), Aged(2, 2, 2, 1))
     assert work.ageing(replace(newest, run_id="another"), money, DAYS) == ()
 
 

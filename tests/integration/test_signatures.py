@@ -14,7 +14,7 @@ from seamline.domain.audit import FROM_PAGE, Act, Kind, Subject, verdict_hash
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.errors import Refused
 from seamline.domain.runs import ASKED_BY, Cut, Reconciliation
-from seamline.domain.sign_off import ReasonRequired, SignOff, SignOrder, SignState, signed_of
+from seamline.domain.sign_off import ReasonRequired, SignOff, SignOrder, SignState
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import plan_to_json
 from seamline.platform import migrate
@@ -123,7 +123,7 @@ def test_a_signature_is_entered_with_the_hash_of_its_verdict_and_a_repeat_adds_n
     assert (one.state, one.waits) == (SignState.SIGNED, False)
     (signature,) = one.acts
     assert (signature.who, signature.reason, signature.verdict_hash) == ("ann", "looked at", verdict_hash(found()))
-    assert signed_of([one], "r1", "warehouse") == signature
+    assert one.signature == signature
     assert kinds(server) == [("signed", "ann")]
     with server.open() as session, session.transaction():
         (entry,) = entries(session, "kind = 'signed'", ())

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from seamline.domain.errors import ConfigError
+from seamline.spec.document import document_of, read_document
 from seamline.spec.faults import DeclarationsInvalid, Fault
 from seamline.spec.load import load_declarations, load_each, load_sync
 from tests.unit.declared import DESTINATION, KNOWN, SOURCE, SUITE, SYNC, write_declarations
@@ -465,3 +466,16 @@ def test_two_syncs_that_write_one_table_of_a_mariadb_are_refused(tmp_path: Path)
     faults = faults_of(tmp_path, {"syncs/treasury.yaml": other, "destinations/warehouse.yaml": into})
     assert {fault.file.name for fault in faults} == {"settlement.yaml", "treasury.yaml"}
     assert all("also written by sync" in fault.cause for fault in faults)
+
+
+def test_a_file_that_is_looked_at_is_parsed_once_for_each_text_and_never_shown_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    assert document_of(file).faults
+    file.write_text("a: 1\n")
+    first = document_of(file)
+    assert first is document_of(file) and first.data == {"a": 1}
+    file.write_text("a: 2\n")  # as long as before, and written in the same moment
+    assert document_of(file).data == {"a": 2} == read_document(file).data
+    assert read_document(file) is not read_document(file)
+    file.write_bytes(b"a: \xff")
+    assert document_of(file).faults == read_document(file).faults != []

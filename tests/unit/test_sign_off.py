@@ -8,7 +8,7 @@ import pytest
 from seamline.cli.status_text import signed
 from seamline.domain.date_before import SinceCut
 from seamline.domain.errors import Refused
-from seamline.domain.sign_off import ReasonRequired, SignAct, Signature, SignOff, SignOrder, SignState, signed_of
+from seamline.domain.sign_off import ReasonRequired, SignAct, Signature, SignOff, SignOrder, SignState
 from seamline.domain.verdict import Verdict
 
 AT = datetime(2026, 3, 2, 1, 0, tzinfo=UTC)
@@ -23,14 +23,12 @@ LATE = SinceCut("account", "2026-03-01", 1, rows_in_cut=1, rows_now=2)
 
 
 def test_a_signature_stands_while_its_verdict_is_the_one_that_was_signed() -> None:
-    assert (SIGNED.state, signed_of([SIGNED], "r1", "warehouse")) == (SignState.SIGNED, SIGNATURE)
+    assert (SIGNED.state, SIGNED.signature) == (SignState.SIGNED, SIGNATURE)
     for other in (
         replace(SIGNED, verdict_hash="x"),
         PREPARED,
-        replace(SIGNED, run_id="r2"),
-        replace(SIGNED, destination="a"),
     ):
-        assert signed_of([other], "r1", "warehouse") is None
+        assert other.signature is None
 
 
 def test_only_what_is_clean_in_all_and_has_no_history_goes_together() -> None:

@@ -1,6 +1,5 @@
 """How old breaks are: bands of days, and what stands in each."""
 
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -9,11 +8,6 @@ from seamline.domain.verdict import ControlTotal
 
 # The last day of each band but the last one, which has no end.
 DAYS = (1, 5, 30, 60, 90, 180)
-
-
-def band_of(days: int, bounds: Sequence[int] = DAYS) -> int:
-    """The number of the band, from 0."""
-    return bisect_left(bounds, days)
 
 
 def band_in_words(number: int, bounds: Sequence[int] = DAYS) -> str:

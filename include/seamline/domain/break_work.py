@@ -9,6 +9,7 @@ from enum import StrEnum
 from seamline.domain.audit import Kind, canonical_json, sha256_of
 from seamline.domain.break_age import DAYS
 from seamline.domain.errors import Refused
+from seamline.domain.person import person_of
 from seamline.domain.severity import Severity
 
 COMMENT_MAX = 2_000
@@ -130,7 +131,7 @@ def possible(work: "Work") -> tuple[Doing, ...]:
 
 def checked(order: Order, reasons: Sequence[Reason]) -> Order:
     """The order, with blanks around its texts gone. Refused with what is missing."""
-    made = Order(order.doing, _one_line(order.who), _one_line(order.owner), order.reason.strip(), _plain(order.comment))
+    made = Order(order.doing, person_of(order.who), person_of(order.owner), order.reason.strip(), _plain(order.comment))
     if len(made.comment) > COMMENT_MAX:
         raise Refused(f"a comment has at most {COMMENT_MAX:,} characters, this one has {len(made.comment):,}")
     match made.doing:
@@ -151,11 +152,6 @@ def _require_reason(order: Order, reasons: Sequence[Reason]) -> None:
         raise Refused(f"{order.reason!r} is no reason of this sync", hint=f"its reasons are {known}")
     if chosen.needs_comment and not order.comment:
         raise Refused(f"the reason {chosen.code} needs a comment")
-
-
-def _one_line(text: str) -> str:
-    # As the log of acts keeps the name of a person.
-    return " ".join(text.replace(":", " ").split())
 
 
 def _plain(text: str) -> str:

@@ -5,7 +5,7 @@ it names the version and the hash of the verdict that the person has seen. Anoth
 newer version of the date waits for a signature of its own.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, tzinfo
 from enum import StrEnum
@@ -201,12 +201,6 @@ class SignOff:
             raise Refused(f"{who} has signed it", hint="another person re-opens it")
         if not reason:
             raise Refused("a re-opening needs a reason", hint="write it into the form")
-
-
-def signed_of(found: Iterable[SignOff], run_id: str, destination: str) -> Signature | None:
-    """The signature that locks this take: until somebody re-opens it no other act on it is taken. None: it is open."""
-    taken = (one for one in found if (one.run_id, one.destination) == (run_id, destination))
-    return next((one.signature for one in taken if one.signature), None)
 
 
 def by_take(found: Sequence[SignOff]) -> dict[tuple[str, str], SignOff]:

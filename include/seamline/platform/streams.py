@@ -63,7 +63,7 @@ select sync, destination, steps_ago, max(lag_s)
 from stream_lag, lateral (
     select floor(extract(epoch from clock_timestamp() - minute) / %(step_s)s)::int as steps_ago
 ) as age
-where minute > clock_timestamp() - make_interval(secs => %(steps)s::bigint * %(step_s)s)
+where %(sync)s in ('', sync) and minute > clock_timestamp() - make_interval(secs => %(steps)s::bigint * %(step_s)s)
     and steps_ago between 0 and %(steps)s - 1
 group by sync, destination, steps_ago
 """
@@ -340,15 +340,15 @@ class PlatformStreamDirector:
 
         return self._database.transact(work)
 
-    def lags(self, *, steps: int, step_s: int) -> dict[StreamId, tuple[float | None, ...]]:
-        """Of each stream the worst lag in seconds that it reported in each of the last `steps` steps, the oldest first;
-        None where it reported none. Two days are kept."""
+    def lags(self, sync: str = "", *, steps: int, step_s: int) -> dict[StreamId, tuple[float | None, ...]]:
+        """Of each stream, or of those of one sync, the worst lag in seconds that it reported in each of the last
+        `steps` steps, the oldest first; None where it reported none. Two days are kept."""
 
         def work(session: Session) -> dict[StreamId, tuple[float | None, ...]]:
-            cursor = session.execute(_LAGS, {"steps": steps, "step_s": step_s})
+            cursor = session.execute(_LAGS, {"sync": sync, "steps": steps, "step_s": step_s})
             found: dict[StreamId, list[float | None]] = {}
-            for sync, destination, steps_ago, worst in cursor:
-                of_stream = found.setdefault(StreamId(sync, destination), [None] * steps)
+            for name, destination, steps_ago, worst in cursor:
+                of_stream = found.setdefault(StreamId(name, destination), [None] * steps)
                 of_stream[steps - 1 - steps_ago] = worst
             return {stream: tuple(values) for stream, values in found.items()}
 

@@ -7,6 +7,7 @@ last of, are faults here; so are anchors and merge keys, because a declaration i
 import re
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -122,27 +123,51 @@ def read_document(file: Path) -> Document:
     document = Document(file)
     try:
         text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        document.fault((), f"the file cannot be read: {error}")
+        return document
+    _parse(document, text)
+    return document
+
+
+def _parse(document: Document, text: str) -> None:
+    try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.composer.ComposerError as error:
         document.lines[()] = error.problem_mark.line + 1 if error.problem_mark else 1
         document.fault((), "anchors and aliases are not used in declarations", "Write the value out")
-        return document
+        return
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         document.lines[()] = mark.line + 1 if mark else 1
         document.fault((), f"this is not YAML: {error.problem or error.context}", "Check indents, colons and quotes")
-        return document
-    except (OSError, UnicodeDecodeError, OverflowError, yaml.YAMLError) as error:
+        return
+    except (OverflowError, yaml.YAMLError) as error:
         document.fault((), f"the file cannot be read: {error}")
-        return document
+        return
     except RecursionError:
         document.fault((), "lists or mappings are nested too deep", "A declaration needs five levels at most")
-        return document
+        return
     if not isinstance(node, yaml.MappingNode):
         document.fault((), "the file is empty or not a mapping", "It holds `key: value` lines")
-        return document
+        return
     document.lines[()] = 1
     document.data = _value(document, node, (), set())
+
+
+def document_of(file: Path) -> Document:
+    """The same, for what only looks, as pages do many times over: parsed once for each text that the file has had.
+    Nobody may change the document."""
+    try:
+        return _parsed(file, file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return read_document(file)
+
+
+@lru_cache(maxsize=1_024)
+def _parsed(file: Path, text: str) -> Document:
+    document = Document(file)
+    _parse(document, text)
     return document
 
 

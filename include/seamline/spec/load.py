@@ -26,7 +26,7 @@ from seamline.spec.checks import (
     source_connections,
 )
 from seamline.spec.destination import Destination
-from seamline.spec.document import Document, Path_, read_document
+from seamline.spec.document import Document, Path_, document_of, read_document
 from seamline.spec.expectations import ExpectationsSpec, NativeSuite
 from seamline.spec.faults import UNKNOWN_KEY, DeclarationsInvalid, Fault, guess, nearest, redacted
 from seamline.spec.fields import NAME
@@ -188,13 +188,13 @@ def declared_destinations(folder: Path, sync: str) -> tuple[str, ...]:
     file = folder / "syncs" / f"{sync}.yaml"
     if not file.is_file():
         return ()
-    return tuple(dict.fromkeys(name for _, name in read_document(file).texts("destinations[]")))
+    return tuple(dict.fromkeys(name for _, name in document_of(file).texts("destinations[]")))
 
 
 def only_compares(folder: Path, sync: str) -> bool:
     """Whether another tool carries the sync's tables, by its file, right or wrong."""
     file = folder / "syncs" / f"{sync}.yaml"
-    return file.is_file() and is_reconcile_only(read_document(file))
+    return file.is_file() and is_reconcile_only(document_of(file))
 
 
 def onboarded_destinations(folder: Path, sync: str) -> tuple[str, ...]:
@@ -215,7 +215,7 @@ def declared_approvers(folder: Path, sync: str) -> tuple[str, ...]:
     file = folder / "syncs" / f"{sync}.yaml"
     if not file.is_file():
         raise ConfigError(f"there is no sync file {file}")
-    document = read_document(file)
+    document = document_of(file)
     named = document.value(("reconcile", "approvers")) or []
     if document.faults or not isinstance(named, list) or not all(isinstance(name, str) for name in named):
         raise ConfigError(f"{file} does not say who signs for {sync}", hint=f"mend it: ./seamline validate {file}")
@@ -230,7 +230,7 @@ def declared_work(folder: Path, sync: str) -> WorkRules:
     file = folder / "syncs" / f"{sync}.yaml"
     if not file.is_file():
         return WorkRules()
-    document = read_document(file)
+    document = document_of(file)
     said = document.value(("reconcile", "work"))
     try:
         return Work.model_validate({} if said is None else said).rules()
@@ -251,14 +251,14 @@ def shown_work(folder: Path, sync: str) -> WorkRules:
 def declared_reason_required(folder: Path, sync: str) -> ReasonRequired:
     """When a signature for this sync needs a reason, by its file; always where the file cannot say it."""
     file = folder / "syncs" / f"{sync}.yaml"
-    said = read_document(file).value(("reconcile", "sign", "reason_required")) if file.is_file() else None
+    said = document_of(file).value(("reconcile", "sign", "reason_required")) if file.is_file() else None
     return ReasonRequired.BREAKS if said in (None, ReasonRequired.BREAKS) else ReasonRequired.ALWAYS
 
 
 def declared_kinds(folder: Path, sync: str) -> dict[str, str]:
     """The kind of each of them whose file says one that is known here."""
     files = {name: folder / "destinations" / f"{name}.yaml" for name in declared_destinations(folder, sync)}
-    said = {name: read_document(file).value(("kind",)) for name, file in files.items() if file.is_file()}
+    said = {name: document_of(file).value(("kind",)) for name, file in files.items() if file.is_file()}
     known = destination_models()
     return {name: str(kind) for name, kind in said.items() if kind in known}
 

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from seamline.domain.errors import ConfigError
 from seamline.domain.masking import NOTHING_SAYS, Hidden
-from seamline.spec.document import Document, Path_, read_document
+from seamline.spec.document import Document, Path_, document_of, read_document
 from seamline.spec.table_names import TABLES, note_names
 
 # Columns by which totals are grouped, or of which a total shows a value of one row; the table stands beside them.
@@ -38,7 +38,7 @@ def declared_sensitive(folder: Path, sync: str) -> Mapping[str, frozenset[str]]:
         raise ConfigError(f"there is no sync file {file}")
     document = read_document(file)
     files = {name: folder / "destinations" / f"{name}.yaml" for _, name in document.texts("destinations[]")}
-    note_names(document, {name: read_document(path) for name, path in files.items() if path.is_file()})
+    note_names(document, {name: document_of(path) for name, path in files.items() if path.is_file()})
     tables = document.value(("tables",))
     places = [tuple(path) for path in _lists(document)]
     if document.faults or not isinstance(tables, list) or not all(_is_list_of_texts(document, one) for one in places):

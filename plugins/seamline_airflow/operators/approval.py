@@ -8,11 +8,12 @@ from airflow.sdk import Param
 from airflow.sdk.exceptions import AirflowFailException
 
 from seamline.domain.decision import DECISION, Decision, DecisionState, decision_from_json
+from seamline.domain.person import person_of
 from seamline.domain.runs import ASKED_BY, Scope
 from seamline.plan.model import Run
 from seamline_airflow import parts
 from seamline_airflow.errors import task_errors
-from seamline_airflow.operators.gate import Question, name_of, person_of, reason_of
+from seamline_airflow.operators.gate import Question, name_of, reason_of
 from seamline_airflow.question import question_text
 
 # Airflow checks the parameters of a task before it runs, so an answer that is yet to be given may be nothing there. The

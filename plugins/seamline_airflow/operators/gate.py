@@ -11,6 +11,7 @@ from airflow.sdk import BaseBranchOperator
 
 from seamline.domain.decision import DECISION
 from seamline.domain.errors import GateFailed, Refused
+from seamline.domain.person import one_line, person_of
 from seamline.domain.runs import EXPECTATIONS, GATE, MODE, NightlyMode, RunState, Scope, checked_in
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import Run
@@ -101,16 +102,6 @@ def name_of(answer: Mapping[str, Any]) -> str:
     """Who answered."""
     user = answer.get("responded_by_user") or {}
     return person_of(user.get("name") or user.get("id")) or "somebody"
-
-
-def person_of(name: object) -> str:
-    """As a signature has it: a name with a colon could pass for a name and a reason."""
-    return one_line(str(name or "").replace(":", " "))
-
-
-def one_line(text: object) -> str:
-    """As terminals may show it too: nothing in it moves a cursor."""
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in str(text or "")).split())
 
 
 def _subject(run: Run) -> str:

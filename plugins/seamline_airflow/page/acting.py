@@ -20,12 +20,12 @@ from fastapi import Depends, Form, HTTPException, Request
 from fastapi.responses import RedirectResponse
 from itsdangerous import BadSignature, SignatureExpired, URLSafeTimedSerializer
 
-from seamline_airflow.page import access, reports
+from seamline.domain.person import person_of
+from seamline_airflow.page import access, reports, selection
 
 # A form that stood open over a working day is still taken.
 TOKEN_SECONDS = 12 * 3600
 _SALT = "seamline page act"
-_NAME = r"^[A-Za-z_][A-Za-z0-9_-]{0,127}$"
 
 
 def may_work(user: Any, sync: str) -> bool:
@@ -38,7 +38,7 @@ def may_sign(user: Any, sync: str) -> bool:
     if not _is_authorized(user, "PUT", DagAccessEntity.HITL_DETAIL, f"{sync}__nightly"):
         return False
     approvers = reports.approvers_of(sync)
-    return not approvers or name_of(user) in approvers
+    return not approvers or _id_of(user) in approvers
 
 
 def is_trusted(user: Any, sync: str) -> bool:
@@ -46,13 +46,19 @@ def is_trusted(user: Any, sync: str) -> bool:
 
 
 def name_of(user: Any) -> str:
-    """As it stands in `approvers` and in the log of acts."""
+    """As the log of acts names who starts a run, answers a question or acts here. Airflow's own login manager knows a
+    person by a number besides."""
+    return person_of(user.get_name())
+
+
+def _id_of(user: Any) -> str:
+    """By which Airflow knows the assigned of a question, and so `approvers`."""
     return str(user.get_id())
 
 
 def token_of(user: Any) -> str:
     """What a form for this person carries; good for twelve hours."""
-    return _signer().dumps(name_of(user))
+    return _signer().dumps(_id_of(user))
 
 
 def done(path: str) -> RedirectResponse:
@@ -73,13 +79,13 @@ async def _from_this_page(request: Request, user: access.User) -> Any:
         raise HTTPException(status_code=403, detail="the form is older than 12 hours: load its page again") from None
     except BadSignature:
         raise HTTPException(status_code=403, detail="the form has no valid token: load its page again") from None
-    if made_for != name_of(user):
+    if made_for != _id_of(user):
         raise HTTPException(status_code=403, detail="the form was made for somebody else: load its page again")
     return user
 
 
 _Acting = Annotated[Any, Depends(_from_this_page)]
-_Sync = Annotated[str, Form(pattern=_NAME)]
+_Sync = Annotated[str, Form(pattern=selection.NAME)]
 
 
 def _worker(user: _Acting, sync: _Sync) -> Any:

@@ -32,6 +32,7 @@ from seamline_airflow.page import (
     reports,
     rest,
     reveal,
+    selection,
     sign_pages,
     tolerance_pages,
     work_pages,
@@ -46,9 +47,8 @@ _HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_NAME = r"^[A-Za-z_][A-Za-z0-9_-]{0,127}$"
 
-OptionalSync = Annotated[str, Query(pattern=rf"{_NAME}|^$")]
+OptionalSync = Annotated[str, Query(pattern=rf"{selection.NAME}|^$")]
 
 # No interactive documentation: it would load scripts from elsewhere, and every route must be one of those below.
 app = FastAPI(title="Seamline", dependencies=access.SIGNED_IN, docs_url=None, redoc_url=None, openapi_url=None)
@@ -112,7 +112,7 @@ def page(
     as of now."""
     if dag_id:
         sync, _, kind = dag_id.rpartition("__")
-        if not re.match(_NAME, sync) or kind not in DAG_KINDS:
+        if not re.match(selection.NAME, sync) or kind not in DAG_KINDS:
             return render("no_sync.html", visit, what=f"{dag_id} is not a DAG of a sync.")
         if run_id:
             return _run_page(visit, sync, run_id)
@@ -138,7 +138,7 @@ def page(
         compared_before=compared_before,
         cuts=cuts,
         drawn={name: pictures for name in report.destinations if (pictures := over_dates.drawn(sync, name, cuts))},
-        lags=reports.lags(),
+        lags=reports.lags(sync),
         live=reports.live_before(sync, compared_before) if compared_before else report.live,
     )
 

@@ -7,11 +7,11 @@ from fastapi import APIRouter, Depends, Form
 from fastapi.responses import HTMLResponse, Response
 
 from seamline.domain.errors import Refused
+from seamline.domain.person import one_line
 from seamline.domain.sign_off import REASON_MAX
 from seamline_airflow import parts
-from seamline_airflow.operators.gate import one_line, person_of
 from seamline_airflow.page import acting
-from seamline_airflow.page.rendering import Visit, render, visit_of
+from seamline_airflow.page.rendering import Visit, refused, visit_of
 from seamline_airflow.page.selection import NAME
 
 acts = APIRouter()
@@ -28,8 +28,7 @@ def acknowledge(
     """The verdict stays late until it is there."""
     try:
         with parts.late_inputs() as late:
-            late.acknowledge(sync, business_date, who=person_of(acting.name_of(user)), reason=one_line(reason))
-    except Refused as refused:
-        said = render("refused.html", visit, said=refused.message, hint=refused.hint, here="page")
-        return HTMLResponse(said, status_code=409)
+            late.acknowledge(sync, business_date, who=acting.name_of(user), reason=one_line(reason))
+    except Refused as error:
+        return refused(visit, error, "page")
     return acting.done("page")

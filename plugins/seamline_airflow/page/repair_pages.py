@@ -19,6 +19,7 @@ from seamline.domain.catalogue import Table
 from seamline.domain.errors import Refused
 from seamline.domain.masking import masked_repair_row
 from seamline.domain.repair import Repair, RepairRow, RepairState, RootCause, Texts, counted
+from seamline.domain.sign_off import REASON_MAX
 from seamline.plan.model import SyncPlan
 from seamline_airflow import parts
 from seamline_airflow.page import access, acting, reading, selection
@@ -29,7 +30,6 @@ pages = APIRouter()
 
 # The others are in what `./seamline repair show` prints.
 ROWS_SHOWN = 200
-_REASON_MAX = 2_000
 _CAUSES = {
     RootCause.OUTSIDE: "somebody else wrote the destination's tables",
     RootCause.RESTORE: "the destination was restored, or failed over",
@@ -84,7 +84,7 @@ def approve(
     sync: SyncName,
     id: Annotated[str, Form(max_length=500)],
     cause: Annotated[RootCause, Form()],
-    reason: Annotated[str, Form(max_length=_REASON_MAX)] = "",
+    reason: Annotated[str, Form(max_length=REASON_MAX)] = "",
 ) -> Response:
     here = f"repair?{urlencode({'sync': sync, 'id': id})}"
     try:
@@ -102,8 +102,7 @@ def _may_approve(visit: Visit, found: Repair) -> bool:
 
 
 def _has_planned(visit: Visit, found: Repair) -> bool:
-    # Airflow may know one person by a number and by a name: a plan has the name, and the log of acts the number.
-    return found.planned_by in (acting.name_of(visit.user), str(visit.user.get_name()))
+    return found.planned_by == acting.name_of(visit.user)
 
 
 def _require_another(visit: Visit, found: Repair) -> None:

@@ -117,10 +117,10 @@ def reason_required(sync: str) -> ReasonRequired:
     return declared_reason_required(settings.load().declarations, sync)
 
 
-def lags() -> Mapping[StreamId, Markup]:
-    """Of each stream a picture of its last day."""
+def lags(sync: str = "") -> Mapping[StreamId, Markup]:
+    """Of each stream, or of those of one sync, a picture of its last day."""
     with parts.director() as director:
-        found = director.lags(steps=_LAG_STEPS, step_s=_LAG_STEP_S)
+        found = director.lags(sync, steps=_LAG_STEPS, step_s=_LAG_STEP_S)
     return {stream: sparkline(values, _lag_in_words(stream, values)) for stream, values in found.items()}
 
 

@@ -10,12 +10,12 @@ from fastapi import APIRouter, Depends, Form, HTTPException
 from fastapi.responses import HTMLResponse, Response
 
 from seamline.domain.errors import ConfigError, Refused
+from seamline.domain.person import one_line
 from seamline.domain.sign_off import REASON_MAX, ReasonRequired, SignOrder
 from seamline.platform.signatures import Take
 from seamline_airflow import parts
-from seamline_airflow.operators.gate import one_line, person_of
 from seamline_airflow.page import acting, reports
-from seamline_airflow.page.rendering import Visit, render, visit_of
+from seamline_airflow.page.rendering import Visit, refused, visit_of
 from seamline_airflow.page.selection import NAME
 
 # As many dates as one form of the overview may sign.
@@ -45,7 +45,7 @@ class Rights:
 
 
 def rights(user: Any, sync: str) -> Rights:
-    me, reopen, required = _name_of(user), acting.may_work(user, sync), reports.reason_required(sync)
+    me, reopen, required = acting.name_of(user), acting.may_work(user, sync), reports.reason_required(sync)
     try:
         return Rights(me, sign=acting.may_sign(user, sync), reopen=reopen, reason_required=required)
     except ConfigError as exc:
@@ -64,12 +64,12 @@ def sign(
     reason: Reason = "",
 ) -> Response:
     """One version, as the person has seen it."""
-    order = SignOrder(_name_of(user), one_line(reason), verdict_hash, reports.reason_required(sync))
+    order = SignOrder(acting.name_of(user), one_line(reason), verdict_hash, reports.reason_required(sync))
     try:
         with parts.signatures() as signatures:
             signatures.sign(Take(sync, destination, business_date, version), order)
-    except Refused as refused:
-        return _refused(visit, refused, _report(sync, business_date))
+    except Refused as error:
+        return refused(visit, error, _report(sync, business_date))
     return acting.done(_report(sync, business_date))
 
 
@@ -83,12 +83,12 @@ def sign_clean(
 ) -> Response:
     """Clean dates together: all that were chosen, or none of them."""
     chosen = dict(_chosen(sync, box) for box in take)
-    order = SignOrder(_name_of(user), one_line(reason), "", reports.reason_required(sync))
+    order = SignOrder(acting.name_of(user), one_line(reason), "", reports.reason_required(sync))
     try:
         with parts.signatures() as signatures:
             signatures.sign_clean(chosen, order)
-    except Refused as refused:
-        return _refused(visit, refused, "page")
+    except Refused as error:
+        return refused(visit, error, "page")
     return acting.done("page")
 
 
@@ -106,14 +106,10 @@ def reopen(
     try:
         with parts.signatures() as signatures:
             take = Take(sync, destination, business_date, version)
-            signatures.reopen(take, who=_name_of(user), reason=one_line(reason))
-    except Refused as refused:
-        return _refused(visit, refused, _report(sync, business_date))
+            signatures.reopen(take, who=acting.name_of(user), reason=one_line(reason))
+    except Refused as error:
+        return refused(visit, error, _report(sync, business_date))
     return acting.done(_report(sync, business_date))
-
-
-def _name_of(user: Any) -> str:
-    return person_of(acting.name_of(user))
 
 
 def _chosen(sync: str, box: str) -> tuple[Take, str]:
@@ -126,8 +122,3 @@ def _chosen(sync: str, box: str) -> tuple[Take, str]:
 
 def _report(sync: str, day: date) -> str:
     return f"page?{urlencode({'sync': sync, 'business_date': day.isoformat()})}"
-
-
-def _refused(visit: Visit, refused: Refused, here: str) -> HTMLResponse:
-    """What is not possible, and the way back; nothing has changed."""
-    return HTMLResponse(render("refused.html", visit, said=refused.message, hint=refused.hint, here=here), 409)

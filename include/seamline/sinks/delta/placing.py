@@ -24,6 +24,7 @@ from seamline.sinks.delta.pointer import Pointer, folder_of
 from seamline.sinks.delta.state import Action, DataFile, TableState, addition, now_ms, removal
 from seamline.sinks.delta.types import NTZ, delta_schema
 from seamline.sinks.delta.vectors import Vector
+from seamline.sinks.lake import live_columns
 from seamline.sinks.lake.files import NewFiles, local, sync, url_of
 from seamline.sinks.lake.loads import staged_files
 from seamline.sinks.lake.sink import Mark
@@ -140,24 +141,12 @@ def beginning(before: TableState, table: Table, stream: StreamId) -> list[Action
 
 
 def differing(there: TableState, table: Table) -> list[str]:
-    """The columns that are not the same in a table that is there; all of them where their order is another one."""
-    found, wanted = (json.loads(one)["fields"] for one in (there.metadata["schemaString"], delta_schema(table)))
-    both = [*found, *wanted] if found != wanted else []
-    names = {one["name"] for one in both}
-    return sorted({one["name"] for one in both if not (one in found and one in wanted)} or names)
+    """As `live_columns.differing`."""
+    return live_columns.differing(there.metadata["schemaString"], delta_schema(table))
 
 
 def misfit(there: TableState, table: Table) -> Misfit | None:
-    names = differing(there, table)
-    return (
-        Misfit(
-            table.name,
-            f"table {table.name} has other columns than a load brings: {', '.join(names)} (types, NULL, order)",
-            "give its row in seamline.delta_table another table_name, then run the onboarding again",
-        )
-        if names
-        else None
-    )
+    return live_columns.misfit(table, differing(there, table), listed_in="seamline.delta_table")
 
 
 def misfit_at(table: Table, pointer: str) -> Misfit | None:

@@ -4,7 +4,6 @@ A table's files lie in its own folder, under names that carry the instant of the
 incremental snapshot or of an earlier instant come there by hard links: what was staged may go at any time.
 """
 
-import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +20,7 @@ from seamline.sinks.hudi.pointer import Pointer, folders_named, folders_of
 from seamline.sinks.hudi.state import DataFile, TableState
 from seamline.sinks.hudi.timeline import NumberTaken, Timeline
 from seamline.sinks.hudi.types import avro_schema
+from seamline.sinks.lake import live_columns
 from seamline.sinks.lake.files import NewFiles, local, sync, url_of
 from seamline.sinks.lake.loads import staged_files
 from seamline.sinks.lake.sink import Mark
@@ -109,24 +109,12 @@ def _placed(place: Place, table: Table, heads: Mapping[str, str], paths: Iterabl
 
 
 def differing(head: TableState, table: Table) -> list[str]:
-    """The columns that are not the same in a table that is there; all of them where their order is another one."""
-    found, wanted = (json.loads(one)["fields"] for one in (head.schema, avro_schema(table)))
-    both = [*found, *wanted] if found != wanted else []
-    names = {one["name"] for one in both}
-    return sorted({one["name"] for one in both if not (one in found and one in wanted)} or names)
+    """As `live_columns.differing`."""
+    return live_columns.differing(head.schema, avro_schema(table))
 
 
 def misfit(head: TableState, table: Table) -> Misfit | None:
-    names = differing(head, table)
-    return (
-        Misfit(
-            table.name,
-            f"table {table.name} has other columns than a load brings: {', '.join(names)} (types, NULL, order)",
-            "give its row in seamline.hudi_table another table_name, then run the onboarding again",
-        )
-        if names
-        else None
-    )
+    return live_columns.misfit(table, differing(head, table), listed_in="seamline.hudi_table")
 
 
 def misfit_at(table: Table, pointer: str) -> Misfit | None:

@@ -1,6 +1,7 @@
 """The columns of a lake's live tables, held against those of a load."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from contextlib import closing
 
 from seamline.adapters.connections import resolve
@@ -11,6 +12,26 @@ from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.sinks.lake.lake import Lake
 from seamline.sinks.lake.postgres_store import look
 from seamline.sinks.lake.store import Seen
+
+
+def differing(found: str, wanted: str) -> list[str]:
+    """The columns that are not the same in two schemas, each as JSON with `fields`; all of them where their order is
+    another one."""
+    there, asked = (json.loads(one)["fields"] for one in (found, wanted))
+    both = [*there, *asked] if there != asked else []
+    names = {one["name"] for one in both}
+    return sorted({one["name"] for one in both if not (one in there and one in asked)} or names)
+
+
+def misfit(table: Table, differs: Sequence[str], *, listed_in: str) -> Misfit | None:
+    """Of a table in a folder, which the table `listed_in` of the ledger's database leads to."""
+    if not differs:
+        return None
+    return Misfit(
+        table.name,
+        f"table {table.name} has other columns than a load brings: {', '.join(differs)} (types, NULL, order)",
+        f"give its row in {listed_in} another table_name, then run the onboarding again",
+    )
 
 
 def misfits(plan: SyncPlan, destination: DestinationPlan, lake: Lake) -> tuple[Misfit, ...]:
