@@ -305,6 +305,19 @@ class Platform:
     def unwant(self, stream: StreamId) -> None:
         self.wanted_streams = tuple(one for one in self.wanted_streams if one.stream != stream)
 
+    def pause(self, stream: StreamId, *, by: str, reason: str) -> None:
+        self._change(stream, paused=True, paused_by=by, pause_reason=reason)
+
+    def resume(self, stream: StreamId, *, by: str) -> None:
+        self._change(stream, paused=False, paused_by="", pause_reason="")
+
+    def _change(self, stream: StreamId, **fields: Any) -> None:
+        if stream not in [one.stream for one in self.wanted_streams]:
+            raise Refused(f"there is no stream {stream}", sync=stream.sync)
+        self.wanted_streams = tuple(
+            replace(one, **fields) if one.stream == stream else one for one in self.wanted_streams
+        )
+
     def wanted(self, pool: str) -> tuple[Any, ...]:
         return self.wanted_streams
 

@@ -91,6 +91,7 @@ ROWS = {
     "POST /sign": Row(form=_VERSION | {"verdict_hash": "none"}, may=("approver",), answer=422),
     "POST /reopen": Row(form=_VERSION, may=_WORKERS, answer=422),
     "POST /acknowledge": Row(form={"business_date": "none"}, may=_WORKERS, answer=422),
+    "POST /order_stream": Row(form={"destination": "warehouse", "order": "pause"}, may=_WORKERS, answer=422),
     "GET /tolerances": Row(("?sync=settlement",)),
     "POST /ask_tolerance": Row(
         form={"summed": "no column", "amount": "1", "until": "2027-01-01", "why": "w"}, may=_WORKERS, answer=409

@@ -34,6 +34,7 @@ from seamline_airflow.page import (
     reveal,
     selection,
     sign_pages,
+    stream_pages,
     tolerance_pages,
     work_pages,
 )
@@ -60,6 +61,7 @@ app.include_router(repair_pages.pages)
 app.include_router(rest.api)
 app.include_router(sign_pages.acts)
 app.include_router(late_pages.acts)
+app.include_router(stream_pages.acts)
 app.include_router(reveal.reveals)
 
 
@@ -140,6 +142,7 @@ def page(
         drawn={name: pictures for name in report.destinations if (pictures := over_dates.drawn(sync, name, cuts))},
         lags=reports.lags(sync),
         live=reports.live_before(sync, compared_before) if compared_before else report.live,
+        may_work=acting.may_work(visit.user, sync),
     )
 
 

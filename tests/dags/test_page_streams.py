@@ -1,0 +1,66 @@
+"""Streams are paused and let go on by the page: by whom works on the sync, with a reason that everybody sees."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.api_fastapi import app as airflow_app
+from fastapi import Request
+from fastapi.testclient import TestClient
+from httpx import Response
+
+from seamline_airflow.page import access, acting
+from seamline_airflow.page.app import app
+from tests.dags import results
+from tests.dags.test_page import platform as platform
+from tests.dags.test_page_acting import OWN, PEOPLE
+
+
+@pytest.fixture
+def page(platform: results.Platform, airflow_database: Path) -> Iterator[TestClient]:
+    """`X-Person` says who has signed in."""
+    airflow_app.create_auth_manager()
+
+    def person(request: Request) -> Any:
+        return PEOPLE[request.headers["x-person"]]
+
+    app.dependency_overrides[access.get_user] = person
+    yield TestClient(app)
+    app.dependency_overrides.clear()
+
+
+def looked_at(page: TestClient, who: str) -> str:
+    return page.get("/page?sync=settlement", headers={"X-Person": who}).text
+
+
+def ordered(page: TestClient, who: str, **fields: str) -> Response:
+    form = {"sync": "settlement", "destination": "warehouse", "token": acting.token_of(PEOPLE[who])} | fields
+    headers = {"X-Person": who, **OWN}
+    return page.post("/order_stream", data=form, headers=headers, follow_redirects=False)
+
+
+def test_a_paused_stream_says_by_whom_and_why_until_somebody_lets_it_go_on(page: TestClient) -> None:
+    assert re.search(r"<button>Pause settlement\S+warehouse at its next", looked_at(page, "operator"))
+    assert ordered(page, "operator", order="pause", reason=" the warehouse\nmoves ").status_code == 303
+    text = looked_at(page, "approver")
+    assert "by operator, “the warehouse moves”" in text and "<button>Pause" not in text
+    assert re.search(r"<button>Let settlement\S+warehouse go on", text)
+    assert ordered(page, "approver", order="resume").status_code == 303
+    assert "the warehouse moves" not in looked_at(page, "operator")
+
+
+def test_who_only_looks_has_no_button_and_is_refused(page: TestClient, platform: results.Platform) -> None:
+    assert "order_stream" not in looked_at(page, "viewer")
+    assert ordered(page, "viewer", order="pause", reason="why").status_code == 403
+    assert platform.wanted_streams == (results.WANTED,)
+
+
+def test_a_pause_without_a_reason_and_a_stream_that_nobody_wants_are_refused(
+    page: TestClient, platform: results.Platform
+) -> None:
+    assert ordered(page, "operator", order="pause", reason="  ").status_code == 422
+    refused = ordered(page, "operator", order="pause", reason="why", destination="elsewhere")
+    assert refused.status_code == 409 and "elsewhere" in refused.text
+    assert platform.wanted_streams == (results.WANTED,)
