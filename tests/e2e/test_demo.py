@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import httpx
@@ -40,6 +41,8 @@ from tests.waiting import wait_until
 DEMO_WITHIN_S = 1200
 UP_WITHIN_S = 300
 RECONCILE_WITHIN_S = 300
+# An answer is waited for as long as a busy machine may need; httpx by itself gives up after 5 s.
+ANSWER_WITHIN_S = 60
 SYNC = "settlement"
 DESTINATIONS = ("archive", "warehouse")
 LAKE = "lake"
@@ -92,6 +95,13 @@ def warehouse_session() -> psycopg.Connection:
 
 def address() -> str:
     return f"http://127.0.0.1:{settings.load().ports.airflow}"
+
+
+def ask_airflow(method: str, path: str, **request: Any) -> httpx.Response:
+    """Each request stands by itself: no cookie that an answer sets proves anything with the next."""
+    return httpx.request(
+        method, address() + path, timeout=ANSWER_WITHIN_S, trust_env=False, follow_redirects=True, **request
+    )
 
 
 def password(user: str) -> str:
@@ -269,17 +279,16 @@ def test_three_planted_differences_are_listed_and_nothing_else(deleted: int) -> 
 
 
 def test_the_page_is_behind_the_login_and_says_break(deleted: int) -> None:
-    page = f"{address()}/seamline/page"
-    assert httpx.get(page, trust_env=False).status_code == httpx.codes.UNAUTHORIZED
-    led = httpx.get(page, headers={"Accept": "text/html"}, trust_env=False, follow_redirects=True)
+    page = "/seamline/page"
+    assert ask_airflow("GET", page).status_code == httpx.codes.UNAUTHORIZED
+    led = ask_airflow("GET", page, headers={"Accept": "text/html"})
     assert (led.status_code, led.url.path) == (httpx.codes.OK, "/auth/login")
-    assert led.url.params["next"] == "/seamline/page"
-    token = httpx.post(
-        f"{address()}/auth/token", json={"username": "viewer", "password": password("viewer")}, trust_env=False
-    ).json()["access_token"]
+    assert led.url.params["next"] == page
+    login = {"username": "viewer", "password": password("viewer")}
+    token = ask_airflow("POST", "/auth/token", json=login).json()["access_token"]
     # By the header, as a program does, and by the cookie that a browser has from Airflow's own login.
     for proof in ({"Authorization": f"Bearer {token}"}, {"Cookie": f"_token={token}"}):
-        answer = httpx.get(page, headers=proof, trust_env=False, follow_redirects=True)
+        answer = ask_airflow("GET", page, headers=proof)
         assert answer.status_code == httpx.codes.OK
         assert "BREAK" in answer.text
 
