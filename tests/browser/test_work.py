@@ -16,6 +16,7 @@ from playwright.sync_api import Page, expect
 from seamline import registry
 from seamline.adapters import connections
 from seamline.adapters.airflow_rest import FINISHED
+from seamline.platform.database import CONNECTION_ID as PLATFORM
 from tests.browser.conftest import Office, People, Person
 from tests.waiting import wait_until
 
@@ -56,7 +57,7 @@ def _ran(office: Office, kind: str, *, day: date | None = None) -> str:
     return run_id
 
 
-def _published(office: Office) -> date:
+def published(office: Office) -> date:
     """The newest business date with a cut; where no night has run yet, one is run for the date that has ended."""
     store = registry.platform()
     if not store.cuts(SYNC):
@@ -121,13 +122,26 @@ def _audited() -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
+def _with_one_byte_changed(day: date) -> subprocess.CompletedProcess[str]:
+    """What the log's check says while one digit of the stored sums of `day` is another one."""
+    with _session(PLATFORM) as session:
+        change = (
+            "update control_total set destination_sum = destination_sum + %s where (reconciliation_id, table_name) in"
+            " (select reconciliation_id, 'ledger_entry' from reconciliation where business_date = %s)"
+        )
+        assert session.execute(change.encode(), (1, day)).rowcount
+        found = _audited()
+        session.execute(change.encode(), (-1, day))
+    return found
+
+
 def test_a_morning_ends_with_a_signed_date_and_a_log_of_acts_that_verifies(
     people: People, pytestconfig: pytest.Config
 ) -> None:
     folder = pytestconfig.getoption("--pictures")
     operator, approver = people.sign_in("operator"), people.sign_in("approver")
     office = operator.office
-    day = _published(office)
+    day = published(office)
     _differences()
     compared = _ran(office, "reconcile")
 
@@ -160,3 +174,6 @@ def test_a_morning_ends_with_a_signed_date_and_a_log_of_acts_that_verifies(
 
     verified = _audited()
     assert verified.returncode == 0, verified.stdout + verified.stderr
+    found = _with_one_byte_changed(day)
+    assert found.returncode != 0 and f"{SYNC} → warehouse {day}" in found.stdout, found.stdout
+    assert "table ledger_entry was changed after entry" in found.stdout
