@@ -27,7 +27,7 @@ from seamline.kinds.sink import CertifiesArrivals, CutsLiveTables, HoldsCuts, Ke
 from seamline.kinds.source import Certifies, HidesSchemaChanges, ReadsSeparately
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
 from seamline.platform.audit import PlatformAudit
-from seamline.platform.audit_anchor import anchor_files, write_anchor
+from seamline.platform.audit_anchor import Anchors, AnchorTopic, Lines, anchor_files, send_anchor, write_anchor
 from seamline.platform.audit_export import export, zipped
 from seamline.platform.breaks import PlatformBreaks
 from seamline.platform.capture_registry import PlatformCaptureRegistry, PlatformPruningHolds
@@ -296,7 +296,7 @@ def audit() -> PlatformAudit:
 def evidence(sync: str, day: date) -> bytes:
     """The evidence of a business date (`platform/audit_export.py`) as a zip. Refused: no act is about the date."""
     # Before the view of the database begins: an anchor is younger than the entry that it names.
-    anchors = anchor_files(settings.load().audit_anchors)
+    anchors = audit_anchors()
     opened = open_session(application_name="seamline evidence", statement_timeout_s=_EVIDENCE_TIMEOUT_S)
     with closing(opened) as session, tempfile.TemporaryDirectory() as place:
         folder = Path(place) / f"evidence-{sync}-{day}"
@@ -307,23 +307,44 @@ def evidence(sync: str, day: date) -> bytes:
         return zipped(folder)
 
 
+def audit_anchors() -> tuple[Anchors, ...]:
+    """Every place with anchors, as far as it goes now. ConfigError, TransientError: the topic of anchors."""
+    known = settings.load()
+    files = anchor_files(known.audit_anchors)
+    if not known.audit_topic:
+        return files
+    kept = _lines(known.audit_topic)
+    return (*files, AnchorTopic(kept, kept.end()))
+
+
+def _lines(topic: str) -> Lines:
+    from seamline.adapters.kafka.lines import KafkaLines
+
+    return KafkaLines(topic)
+
+
 def anchor_audit() -> str:
     """Write the head of the log of acts down outside of the database; says which and where.
 
-    ConfigError: the folder of anchors cannot be written.
+    ConfigError: the folder of anchors cannot be written. ConfigError, TransientError: the topic of anchors; the file
+    has its line then.
     """
     with closing(PlatformAudit(Database())) as log:
         head = log.head()
     if head is None:
         return "the log of acts is empty"
-    folder = settings.load().audit_anchors
+    known = settings.load()
+    folder = known.audit_anchors
     try:
-        return f"entry {head.number} of the log of acts is anchored in {write_anchor(folder, head)}"
+        places = [str(write_anchor(folder, head))]
     except OSError as exc:
         raise ConfigError(
             f"the log of acts cannot be anchored in {folder}: {exc.strerror}",
             hint="let this process write there, or name another folder by SEAMLINE_AUDIT_ANCHORS",
         ) from exc
+    if known.audit_topic:
+        places.append(send_anchor(_lines(known.audit_topic), head))
+    return f"entry {head.number} of the log of acts is anchored in {' and '.join(places)}"
 
 
 def breaks() -> PlatformBreaks:

@@ -70,6 +70,7 @@ class Settings:
     connections: Path
     declarations: Path
     audit_anchors: Path
+    audit_topic: str = ""
     is_debug: bool = False
     has_pools: bool = False
     are_servers_here: bool = True
@@ -95,6 +96,7 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
         connections=_path(values, "SEAMLINE_CONNECTIONS", data / "connections.json"),
         declarations=_path(values, "SEAMLINE_DECLARATIONS", _CHECKOUT / "include"),
         audit_anchors=_path(values, "SEAMLINE_AUDIT_ANCHORS", data / "audit"),
+        audit_topic=values.get("SEAMLINE_AUDIT_TOPIC", "").strip(),
         is_debug=values.get("SEAMLINE_DEBUG", "") not in ("", "0"),
         has_pools=values.get("SEAMLINE_POOLS", "") not in ("", "0"),
         are_servers_here=_are_servers_here(values.get("SEAMLINE_SERVERS", "")),
@@ -135,6 +137,7 @@ def as_environment(settings: Settings) -> dict[str, str]:
         "SEAMLINE_CONNECTIONS": str(settings.connections),
         "SEAMLINE_DECLARATIONS": str(settings.declarations),
         "SEAMLINE_AUDIT_ANCHORS": str(settings.audit_anchors),
+        "SEAMLINE_AUDIT_TOPIC": settings.audit_topic,
     }
 
 

@@ -3,6 +3,7 @@ kind of tampering is named."""
 
 import hashlib
 import json
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -16,6 +17,9 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from seamline.adapters.kafka.client import client_settings
+from seamline.adapters.kafka.lines import KafkaLines
+from seamline.adapters.kafka.topics import CaptureTopics
 from seamline.domain import audit
 from seamline.domain.audit import NOTHING_BEFORE, Act, Entry, Kind, Subject, sha256_of
 from seamline.domain.decision import DECISION, Decision, DecisionState
@@ -27,12 +31,13 @@ from seamline.domain.verdict import Break, BreakType, TableVerdict, Verdict
 from seamline.plan.model import plan_to_json
 from seamline.platform import migrate
 from seamline.platform.audit import Head, PlatformAudit, append, entries
-from seamline.platform.audit_anchor import anchor_files, write_anchor
+from seamline.platform.audit_anchor import AnchorTopic, anchor_files, send_anchor, write_anchor
 from seamline.platform.audit_check import Checked, check
 from seamline.platform.database import Database, Session
 from seamline.platform.maintenance import PlatformMaintenance
 from seamline.platform.store import PlatformStore
 from seamline.platform.streams import PlatformStreamDirector
+from tests.conftest import RunningStack
 from tests.integration.platform_database import STREAM, Server, database_of_its_own, plan
 from tests.integration.test_platform import POSITION, reconciliation, start_run
 
@@ -484,6 +489,36 @@ def test_a_tail_that_was_cut_off_is_missed_by_the_anchor(store: PlatformStore, s
         f"anchor {place.name} line 1: entry 2, which it names, is missing",
         f"anchor {place.name} line 2: it is no anchor",
     ]
+
+
+def test_a_topic_outside_of_the_database_is_an_anchor_too(
+    store: PlatformStore, server: Server, stack: RunningStack
+) -> None:
+    settings = client_settings(stack.connection("kafka"))
+    kept = KafkaLines(f"audit-{uuid.uuid4().hex[:8]}", settings)
+    try:
+        start_run(store)
+        for _ in range(2):
+            assert send_anchor(kept, head(server)) == f"topic {kept.topic}"
+        a_night(store)
+        send_anchor(kept, head(server))
+        kept.append("scribble")
+        assert kept.end() == 3
+        tamper(server, "update audit_entry set who = 'bob' where number = 4")
+        with server.open() as session:
+            session.execute("set session_replication_role = replica")
+            rewritten(session, 4)
+        found: list[str] = []
+        # A line behind what counts is not read.
+        for end, broken in ((2, 1), (3, 2)):
+            found.clear()
+            with server.open() as session:
+                check(session, sync="", anchors=[AnchorTopic(kept, end)], report=found.append)
+            assert len(found) == broken
+        assert "offset 1: entry 6 has another hash" in found[0]
+        assert found[1] == f"anchor topic {kept.topic} offset 2: it is no anchor"
+    finally:
+        CaptureTopics(settings).delete(kept.topic)
 
 
 # ---- older databases, and much of everything -----------------------------------------------------------------------

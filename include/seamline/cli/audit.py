@@ -14,11 +14,10 @@ from pathlib import Path
 
 import psycopg
 
-from seamline import settings
+from seamline import registry
 from seamline.cli.person import person
 from seamline.domain.audit import FROM_COMMAND_LINE, Act, Kind, Subject
 from seamline.platform.audit import append
-from seamline.platform.audit_anchor import anchor_files
 from seamline.platform.audit_check import Checked, check
 from seamline.platform.audit_export import Exported, export
 from seamline.platform.database import Session, open_session, translated
@@ -39,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     # Before the view of the database begins: an anchor is younger than the entry that it names.
-    anchors = anchor_files(settings.load().audit_anchors)
+    anchors = registry.audit_anchors()
     with _session() as session:
         if args.order == "export":
             exported = export(session, sync=args.sync, day=args.date, folder=args.output, anchors=anchors)

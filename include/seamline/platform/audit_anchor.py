@@ -1,4 +1,5 @@
-"""The head of the log of acts outside of the database: a line per anchor, in a file of each machine that writes one.
+"""The head of the log of acts outside of the database: a line per anchor, in a file of each machine that writes one,
+and in a Kafka topic where one is named.
 
 Whoever writes the chain again from some entry on cannot change what these lines say. A line: number, hash, moment.
 """
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
 from seamline.domain.audit import moment_text
 from seamline.platform.audit import Head
@@ -24,6 +26,36 @@ class AnchorLine:
 
     place: str
     head: Head | None
+
+
+class Anchors(Protocol):
+    """A place with anchors."""
+
+    def lines(self) -> Iterator[AnchorLine]:
+        """The oldest first."""
+
+
+class Lines(Protocol):
+    """A place outside that only grows, as `adapters.kafka.lines.KafkaLines`."""
+
+    topic: str
+
+    def end(self) -> int: ...
+    def last(self) -> str: ...
+    def append(self, text: str) -> int: ...
+    def read(self, end: int, *, since: int = 0) -> Iterator[tuple[int, str]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AnchorTopic:
+    """`end`: what counts, as the size of a file does."""
+
+    kept: Lines
+    end: int
+
+    def lines(self) -> Iterator[AnchorLine]:
+        for offset, text in self.kept.read(self.end):
+            yield _line(f"topic {self.kept.topic} offset {offset}", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +73,7 @@ class AnchorFile:
                 left -= len(line)
                 if left < 0:
                     return
-                found = _LINE.fullmatch(line.decode(errors="replace").rstrip("\n"))
-                head = Head(int(found[1]), found[2]) if found else None
-                yield AnchorLine(f"{self.path.name} line {number}", head)
+                yield _line(f"{self.path.name} line {number}", line.decode(errors="replace").rstrip("\n"))
 
 
 def anchor_files(folder: Path) -> tuple[AnchorFile, ...]:
@@ -59,11 +89,27 @@ def write_anchor(folder: Path, head: Head) -> Path:
         # One write of a short line: two processes do not tear each other's.
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
-            os.write(descriptor, f"{head.number} {head.hash} {moment_text(datetime.now(UTC))}\n".encode())
+            os.write(descriptor, f"{_text(head)}\n".encode())
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
     return path
+
+
+def send_anchor(kept: Lines, head: Head) -> str:
+    """Append the head, unless the last line has it already; says where."""
+    if kept.last().split()[:2] != [str(head.number), head.hash]:
+        kept.append(_text(head))
+    return f"topic {kept.topic}"
+
+
+def _text(head: Head) -> str:
+    return f"{head.number} {head.hash} {moment_text(datetime.now(UTC))}"
+
+
+def _line(place: str, text: str) -> AnchorLine:
+    found = _LINE.fullmatch(text)
+    return AnchorLine(place, Head(int(found[1]), found[2]) if found else None)
 
 
 def _last_words(path: Path) -> Sequence[str]:

@@ -15,7 +15,7 @@ from seamline.domain.audit import ChainCheck, Kind, Subject, canonical_json
 from seamline.domain.runs import Reconciliation
 from seamline.platform import audit_work, reconciliations, rows, signatures
 from seamline.platform.audit import UNREADABLE, entries
-from seamline.platform.audit_anchor import AnchorFile, AnchorLine
+from seamline.platform.audit_anchor import AnchorLine, Anchors
 from seamline.platform.database import Session
 
 _ROWS_AT_ONCE = 500
@@ -92,7 +92,7 @@ def check(
     session: Session,
     *,
     sync: str,
-    anchors: Sequence[AnchorFile],
+    anchors: Sequence[Anchors],
     report: Report,
     note: Report = lambda _: None,
 ) -> Checked:
@@ -136,7 +136,7 @@ def _chain(session: Session, checked: Checked, note: Report) -> Iterator[str]:
         yield "the log of acts is empty: not even its opening is there"
 
 
-def _anchors(session: Session, files: Sequence[AnchorFile], checked: Checked) -> Iterator[str]:
+def _anchors(session: Session, files: Sequence[Anchors], checked: Checked) -> Iterator[str]:
     for file in files:
         lines = file.lines()
         while batch := list(islice(lines, _ROWS_AT_ONCE)):

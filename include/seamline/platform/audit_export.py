@@ -12,7 +12,7 @@ from seamline.domain.audit import Entry, canonical_json, moment_text, verdict_js
 from seamline.domain.errors import Refused
 from seamline.platform import reconciliations, verify_evidence
 from seamline.platform.audit import entries
-from seamline.platform.audit_anchor import AnchorFile, AnchorLine
+from seamline.platform.audit_anchor import AnchorLine, Anchors
 from seamline.platform.database import Session
 
 _OF_DATE = "select min(number), max(number) from audit_entry where sync = %s and business_date = %s"
@@ -34,7 +34,7 @@ class Exported:
     is_anchored: bool
 
 
-def export(session: Session, *, sync: str, day: date, folder: Path, anchors: Sequence[AnchorFile]) -> Exported:
+def export(session: Session, *, sync: str, day: date, folder: Path, anchors: Sequence[Anchors]) -> Exported:
     """Write the evidence of a date into a folder that does not exist yet, or is empty. What is stored is written as it
     is, right or wrong: its verifier says so. The chain goes on to the next anchor, or to its head.
 
@@ -66,7 +66,7 @@ def zipped(folder: Path) -> bytes:
     return made.getvalue()
 
 
-def _anchors(files: Sequence[AnchorFile], first: int, last: int) -> list[AnchorLine]:
+def _anchors(files: Sequence[Anchors], first: int, last: int) -> list[AnchorLine]:
     """Those of the chain from `first` to the least anchored entry from `last` on, by number; without one, none."""
     behind = min((line.head.number for line in _lines(files) if line.head and line.head.number >= last), default=None)
     if behind is None:
@@ -75,7 +75,7 @@ def _anchors(files: Sequence[AnchorFile], first: int, last: int) -> list[AnchorL
     return sorted(within, key=lambda line: line.head.number if line.head else 0)
 
 
-def _lines(files: Sequence[AnchorFile]) -> Iterator[AnchorLine]:
+def _lines(files: Sequence[Anchors]) -> Iterator[AnchorLine]:
     return (line for file in files for line in file.lines())
 
 

@@ -52,6 +52,7 @@ LOG = TopicRule(
     at_least={"max.message.bytes": MESSAGE_BYTES_MAX},
 )
 SCHEMA_HISTORY = TopicRule("schema history", _KEPT, at_least={"max.message.bytes": MESSAGE_BYTES_MAX})
+LINES = TopicRule("lines that are kept", _KEPT)
 # Connect reads the newest offset per key, so this one is compacted.
 CONNECTOR_OFFSETS = TopicRule("connector's offsets", {"cleanup.policy": "compact"})
 
@@ -101,6 +102,9 @@ class CaptureTopics:
 
     def ensure_connector_offsets(self, topic: str) -> str:
         return self._ensure(topic, CONNECTOR_OFFSETS)
+
+    def ensure_lines(self, topic: str) -> str:
+        return self._ensure(topic, LINES)
 
     def topic_id(self, topic: str) -> str:
         """The topic's id; "" where it does not exist."""
