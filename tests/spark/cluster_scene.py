@@ -158,7 +158,7 @@ class Scene:
         files = [path for folder in folders for path in folder.rglob("*")]
         shown = {str(path): path.read_text(encoding="utf-8", errors="replace") for path in files if path.is_file()}
         shown["the logs of the tasks, with their arguments"] = "".join(self.said)
-        return shown | {page: httpx.get(page, trust_env=False).text for page in self.cluster.pages()}
+        return shown | {page: httpx.get(page, trust_env=False, timeout=60).text for page in self.cluster.pages()}
 
     def has_sessions(self, processes: Sequence[psutil.Process]) -> bool:
         """Whether any of these is connected to the destination."""
