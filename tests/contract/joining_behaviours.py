@@ -1,12 +1,15 @@
 """What every sink must do when tables enter a stream that goes on, are loaded again, or leave it."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from seamline.domain.catalogue import Table, fingerprint
 from seamline.domain.errors import CommitUnknown, Fenced, NotCaughtUp, Refused
 from seamline.ports import Commit, Joining
+from seamline.sinks.iceberg.tables import IcebergTables
+from seamline.sinks.lake.store import CatalogueChanges
 from tests.contract.behaviours import Applying, Behaviour, account, texts
 from tests.contract.worlds import Row, World
 from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, TRANSFER, insert, publication, sync_plan
@@ -201,6 +204,27 @@ def a_run_that_changes_no_table_is_kept_and_the_stream_goes_on(world: World) -> 
 
 def leave(world: World, run_id: str) -> Commit:
     return world.sink().join(STREAM, Joining(run_id, kept_as={"transfer": f"transfer__{run_id}"}))
+
+
+def a_table_that_joins_while_the_files_of_a_publish_are_written_leaves_by_it(
+    world: World, patch: pytest.MonkeyPatch
+) -> None:
+    """Of Iceberg tables. The publish puts the ledger back to where its own tables were read, and not that table."""
+    carrying(world, ACCOUNT).span(insert(ACCOUNT, **account(2)))
+    joining, load = passed(world, TRANSFER, rows=[LEG], at=10), world.load(ACCOUNT, [account(7)])
+    staging, joined = IcebergTables.changes_of_publish, list[Commit]()
+
+    def slow(*given: Any, **more: Any) -> CatalogueChanges:
+        changes = staging(*given, **more)
+        if not joined:
+            joined.append(world.sink().join(STREAM, joining))
+        return changes
+
+    patch.setattr(IcebergTables, "changes_of_publish", slow)
+    after = world.sink().publish(STREAM, [load], publication=publication([ACCOUNT], run_id="run-2")).ledger
+    assert boundaries(joined[0].ledger.boundaries) == {("account", 1), ("transfer", 1)}
+    assert (after.next_offset, boundaries(after.boundaries)) == (0, {("account", 2)})
+    assert (world.rows(ACCOUNT), world.rows(TRANSFER)) == (texts(account(7)), [])
 
 
 def boundaries(found: Sequence[object]) -> set[tuple[str, int]]:

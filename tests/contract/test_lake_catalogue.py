@@ -24,7 +24,11 @@ from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.store import CatalogueChanges, Outcome
 from tests.contract import lake_worker
 from tests.contract.behaviours import Applying, account, published, texts
-from tests.contract.joining_behaviours import carrying, passed
+from tests.contract.joining_behaviours import (
+    a_table_that_joins_while_the_files_of_a_publish_are_written_leaves_by_it,
+    carrying,
+    passed,
+)
 from tests.contract.lake_worlds import CATALOG, PostgresLakeWorld, compacted
 from tests.integration.databases import either_of, postgres
 from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, TRANSFER, insert, publication
@@ -227,6 +231,12 @@ def test_pointers_that_are_read_and_not_held_are_caught(
     monkeypatch.setattr(Catalogue, "held", lambda self, session, namespace, _: self.pointers(session, namespace))
     with pytest.raises(TransientError, match="account has moved 20 times"):
         a_join_is_done_beside_a_compaction_in_a_loop(world, monkeypatch)
+
+
+def test_a_table_that_joins_while_the_files_of_a_publish_are_written_leaves_by_it(
+    world: PostgresLakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_table_that_joins_while_the_files_of_a_publish_are_written_leaves_by_it(world, monkeypatch)
 
 
 # ---- other clients --------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from seamline.kinds.found import sink_kind
 from seamline.kinds.reading import SyncTables
 from seamline.kinds.sink import CutsLiveTables, ReadsBack, SinkKind
 from seamline.plan.model import BusinessDate, NightlyPlan, TablePlan
-from seamline.ports import Load
+from seamline.ports import Joining, Load
 from seamline.ports.cuts import PinnedTables
 from seamline.sinks.iceberg import types
 from seamline.sinks.iceberg.manifests import read_metadata
@@ -46,6 +46,7 @@ from seamline.sinks.lake.loads import LakeLoadArea, load
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline.values.build import batch_of
 from tests.contract.behaviours import Applying, account, published
+from tests.contract.joining_behaviours import passed
 from tests.contract.lake_worlds import CATALOG, PostgresLakeWorld
 from tests.integration.databases import either_of
 from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, insert, position, publication, update
@@ -328,6 +329,45 @@ def test_a_view_of_somebody_else_s_stays_under_its_name(cutting: Cutting) -> Non
     found = Catalogue(CATALOG).views(cutting.world.session, "settlement_cut")
     assert found["account_proven"] == "file:///theirs.json"
     assert "audit_proven" in found
+
+
+def test_a_table_that_left_its_sync_and_came_back_has_no_views_of_the_cuts_before_and_nights_go_on(
+    cutting: Cutting, sink_database: Connection
+) -> None:
+    cutting.cut(DAY, "first")
+    whole, world = cutting.plan, cutting.world
+    world.sink().join(STREAM, Joining("leaving", kept_as={"account": "account__kept"}))
+    without = tuple(table for table in whole.tables if table.name != "account")
+    cutting.plan = replace(whole, tables=without)
+    cutting.cut(DAY + timedelta(days=1), "without it")
+    assert {name for name in views(cutting) if name.startswith("account")} == set()
+    cutting.plan = whole
+    world.sink().join(STREAM, passed(world, ACCOUNT, rows=[account(1, "came back")], at=10))
+    assert cutting.cut(DAY + timedelta(days=2), "with it again") == 1
+    assert {name: tag for name, tag in views(cutting).items() if name.startswith("account")} == {
+        "account_proven": "cut_2026_11_29_v1",
+        "account_2026_11_29": "cut_2026_11_29_v1",
+    }
+    assert views(cutting)["audit_2026_11_27"] == TAG
+    tables = open_catalogue(
+        uri_of(sink_database), sync="settlement", destination="warehouse", catalog=CATALOG, namespace="settlement", at=DAY
+    )
+    assert tables["audit"].arrow().num_rows == 1
+    with pytest.raises(Refused, match="is called account now"):
+        tables["account"].arrow()
+    kept, _ = cutting.cuts.kept_cuts("settlement")
+    cutting.cuts.expire("settlement", DAY, [cut for cut in kept if cut.business_date == DAY])
+    assert "audit_2026_11_27" not in views(cutting)
+
+
+def test_a_table_that_came_back_between_two_nights_loses_the_views_that_nothing_stands_behind(cutting: Cutting) -> None:
+    cutting.cut(DAY, "first")
+    world = cutting.world
+    world.sink().join(STREAM, Joining("leaving", kept_as={"account": "account__kept"}))
+    world.sink().join(STREAM, passed(world, ACCOUNT, rows=[account(1, "came back")], at=10))
+    cutting.publish(cutting.pin("next"), DAY + timedelta(days=1), "next", verdict=Verdict.BREAK)
+    assert {name for name in views(cutting) if name.startswith("account")} == {"account_2026_11_28"}
+    assert views(cutting)["audit_proven"] == TAG
 
 
 # ---- readers --------------------------------------------------------------------------------------------------------

@@ -9,14 +9,15 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import StaticTable
 
-from seamline.domain.errors import Refused
+from seamline.domain.errors import Diverged, Refused
 from seamline.sinks.iceberg import snapshot
-from seamline.sinks.iceberg.manifests import read_metadata
+from seamline.sinks.iceberg.manifests import Head, read_head, read_metadata, write_metadata
 from seamline.sinks.iceberg.reading import IcebergTable
 from seamline.sinks.iceberg.tags import IcebergTags
+from seamline.sinks.lake.files import NewFiles
 from seamline.sinks.lake.tagging import TableTags, Tag
 from tests.contract.behaviours import Applying, account, published
-from tests.contract.lake_worlds import MemoryCatalogueWorld
+from tests.contract.lake_worlds import MemoryCatalogueWorld, compacted
 from tests.log_topic import ACCOUNT, AUDIT, TABLES, delete, insert, update
 
 UNTIL = datetime.now(UTC) + timedelta(days=30)
@@ -78,6 +79,30 @@ def test_what_a_cut_holds_is_kept_and_goes_once_its_tag_has_gone(world: MemoryCa
     assert world.findings() == [], "a tag is no foreign write"
 
 
+def expired(world: MemoryCatalogueWorld, head: Head) -> None:
+    """As Spark's expire_snapshots leaves it: the head alone, which still names the one that it came from."""
+    kept = [one for one in head.metadata.snapshots if one.snapshot_id == head.snapshot_id]
+    after = head.metadata.model_copy(update={"snapshots": kept})
+    place = NewFiles(after.location, "theirs").versioned(99)
+    world.database.state.heads["settlement", "account"] = write_metadata(after, place)
+
+
+def test_a_stream_goes_on_behind_a_client_that_compacts_and_lets_go_of_the_snapshot_before(
+    world: MemoryCatalogueWorld,
+) -> None:
+    published(world).span(insert(ACCOUNT, **account(1)))
+    expired(world, compacted(read_head(location(world))))
+    Applying(world).span(insert(ACCOUNT, **account(2)))
+    assert (len(world.rows(ACCOUNT)), world.findings()) == (2, [])
+
+
+def test_a_stream_stops_where_what_became_of_the_snapshot_before_is_not_known(world: MemoryCatalogueWorld) -> None:
+    published(world).span(insert(ACCOUNT, **account(1)))
+    expired(world, compacted(compacted(read_head(location(world)))))
+    with pytest.raises(Diverged, match="is gone"):
+        Applying(world)
+
+
 def _on_the_head(patch: pytest.MonkeyPatch) -> None:
     right = IcebergTags.staged
 
@@ -130,6 +155,8 @@ def test_a_table_at_a_snapshot_is_read_in_parts_that_leave_nothing_out(world: Me
     assert table.parts == 5
     found = [batch for part in range(3) for batch in table.batches(part=part, of=3)]
     assert sorted(pa.Table.from_batches(found).column("id").to_pylist()) == [0, 1, 2, 4]
+    with pytest.raises(Refused, match="has no snapshot 7"):
+        IcebergTable("account", location(world), 7).arrow()
     audit = world.database.state.heads["settlement", "audit"]
     keyless = IcebergTable("audit", audit, read_metadata(audit).current_snapshot_id or 0)
     assert keyless.arrow().schema.names == ["actor", "action"], "without the hash of its rows"

@@ -18,7 +18,10 @@ from seamline.sinks.iceberg.rest_store import updates_between
 from tests.contract.behaviours import BEHAVIOURS, Applying, Behaviour, account, published, texts
 from tests.contract.filter_behaviours import FILTER_BEHAVIOURS
 from tests.contract.going_back_behaviours import GOING_BACK_BEHAVIOURS
-from tests.contract.joining_behaviours import JOINING_BEHAVIOURS
+from tests.contract.joining_behaviours import (
+    JOINING_BEHAVIOURS,
+    a_table_that_joins_while_the_files_of_a_publish_are_written_leaves_by_it,
+)
 from tests.contract.lake_worlds import compacted
 from tests.contract.rest_world import RestWorld
 from tests.contract.truncate_behaviours import TRUNCATE_BEHAVIOURS
@@ -38,6 +41,12 @@ def world(tmp_path: Path) -> Iterator[RestWorld]:
 @pytest.mark.parametrize("behaviour", OVER_ALL_TABLES, ids=lambda behaviour: behaviour.__name__)
 def test_a_sink_over_a_rest_catalogue_keeps_the_contract(behaviour: Behaviour, world: RestWorld) -> None:
     behaviour(world)
+
+
+def test_a_table_that_joins_while_the_files_of_a_publish_are_written_leaves_by_it(
+    world: RestWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_table_that_joins_while_the_files_of_a_publish_are_written_leaves_by_it(world, monkeypatch)
 
 
 # ---- one call -------------------------------------------------------------------------------------------------------

@@ -28,6 +28,9 @@ def _of_python(text: str) -> Iterator[tuple[int, str, str]]:
     except SyntaxError as exc:
         yield exc.lineno or 1, f"this is not Python: {exc.msg}", "Correct it"
         return
+    except ValueError as exc:
+        yield 1, f"this is not Python: {exc}", "Correct it"
+        return
     names = {one.name for one in tree.body if isinstance(one, ast.FunctionDef)}
     # It may be imported, or made by a decorator's own way; Spark's analysis calls it.
     is_bound = any(isinstance(one, ast.Import | ast.ImportFrom | ast.Assign) for one in tree.body)
@@ -46,7 +49,8 @@ def _of_sql(text: str) -> Iterator[tuple[int, str, str]]:
     except ParseError as exc:
         first = exc.errors[0] if exc.errors else {}
         near = f" near `{first['highlight']}`" if first.get("highlight") else ""
-        yield int(first.get("line") or 1), f"this is not SQL of Spark{near}", "Correct it"
+        cure = "Correct it; a column that is called as a word of SQL stands in `backticks`"
+        yield int(first.get("line") or 1), f"this is not SQL of Spark{near}", cure
         return
     except TokenError as exc:
         what = str(exc).splitlines()[0]

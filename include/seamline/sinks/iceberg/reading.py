@@ -19,6 +19,7 @@ from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 from pyiceberg.table import DataScan
 
 from seamline.adapters.connections import parsed
+from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.kinds.reading import SyncTables
 from seamline.plan.model import DestinationPlan
@@ -69,6 +70,13 @@ class IcebergTable:
 
     def _scan(self) -> DataScan:
         table = static_table(self.location, io_of(self.location, self.connection))
+        if table.snapshot_by_id(self.snapshot_id) is None:
+            raise Refused(
+                f"the table that is called {self.name} now has no snapshot {self.snapshot_id}",
+                hint="where it left its sync and came back, its earlier cuts are those of the table that was kept under"
+                " another name; a state that was read as `live` is let go of after some hundred commits",
+                table=self.name,
+            )
         names = tuple(field.name for field in table.schema().fields if field.name != ROW_HASH)
         return table.scan(snapshot_id=self.snapshot_id, selected_fields=self.selected or names)
 

@@ -42,7 +42,16 @@ from seamline.sinks.iceberg.rest_ledger import (
     updates_of,
 )
 from seamline.sinks.lake.files import NewFiles, make_folder, new_location, remove
-from seamline.sinks.lake.store import CatalogueChanges, Outcome, PointerMove, PointerMoved, Seen, Staging, repeated
+from seamline.sinks.lake.store import (
+    CatalogueChanges,
+    Outcome,
+    PointerMove,
+    PointerMoved,
+    Seen,
+    Staging,
+    repeated,
+    require_carried,
+)
 from seamline.sinks.lake.stores import FilePath
 
 # How often something is read again because somebody else's commit came in between.
@@ -163,25 +172,25 @@ class RestStore:
     # A catalogue behind REST has no locks: a stream that commits all the time may be ahead of each attempt.
 
     def publish(self, stream: StreamId, staging: Staging, *, publication: Publication) -> LedgerRow:
-        return repeated(lambda _: self._publish(stream, self._staged(stream, staging), publication))
+        return repeated(lambda _: self._publish(stream, staging, publication))
 
     def join(self, stream: StreamId, staging: Staging, *, joining: Joining) -> LedgerRow:
-        return repeated(lambda _: self._join(stream, self._staged(stream, staging), joining))
+        return repeated(lambda _: self._join(stream, staging, joining))
 
     def close(self) -> None:
         self._client.close()
 
     # ---- publish and join -------------------------------------------------------------------------------------------
 
-    def _staged(self, stream: StreamId, staging: Staging) -> CatalogueChanges:
-        return staging(self.look(stream, self._destination.namespace))
-
-    def _publish(self, stream: StreamId, changes: CatalogueChanges, publication: Publication) -> LedgerRow:
+    def _publish(self, stream: StreamId, staging: Staging, publication: Publication) -> LedgerRow:
+        seen = self.look(stream, self._destination.namespace)
+        changes = staging(seen)
         self._client.make_namespace(self._destination.namespace)
         ledger = self._made_ledger(stream)
         known = ledger.state
         if known is not None and publication.run_id in known.runs:
             return known.row
+        require_carried(seen, [one.table for one in known.row.boundaries] if known is not None else ())
         row = LedgerRow(
             stream,
             publication.topic,
@@ -198,10 +207,13 @@ class RestStore:
         state = state.with_tables(publication.boundaries, left=left, run_id=publication.run_id)
         return self._placed(ledger, state, changes, over=[*(one.table for one in publication.boundaries), *left])
 
-    def _join(self, stream: StreamId, changes: CatalogueChanges, joining: Joining) -> LedgerRow:
+    def _join(self, stream: StreamId, staging: Staging, joining: Joining) -> LedgerRow:
+        seen = self.look(stream, self._destination.namespace)
+        changes = staging(seen)
         ledger, state = self._published(stream)
         if joining.run_id in state.runs:
             return state.row
+        require_carried(seen, [one.table for one in state.row.boundaries])
         over = self._incremental(stream)
         entering, found = list[Boundary](), list[Finding]()
         if joining.incremental_stream is not None:

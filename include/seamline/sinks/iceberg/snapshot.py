@@ -141,15 +141,18 @@ def own_snapshot(metadata: TableMetadata, known: int | None) -> str:
     somebody else has done, in words."""
     if known is None:
         return ""
-    snapshot = metadata.current_snapshot()
-    while snapshot is not None and snapshot.snapshot_id != known:
+    number = metadata.current_snapshot_id
+    while number is not None and number != known:
+        snapshot = metadata.snapshot_by_id(number)
+        if snapshot is None:
+            break
         operation = snapshot.summary.operation if snapshot.summary else None
         if operation is not Operation.REPLACE:
             said = operation.value if operation else "change"
             return f"{said} of snapshot {snapshot.snapshot_id}"
-        parent = snapshot.parent_snapshot_id
-        snapshot = metadata.snapshot_by_id(parent) if parent is not None else None
-    return "" if snapshot is not None else f"snapshot {known} is gone"
+        # A client that compacts may let go of the known one too; its name stands here for as long as this one is kept.
+        number = snapshot.parent_snapshot_id
+    return "" if number == known else f"snapshot {known} is gone"
 
 
 def as_main(snapshot_id: int) -> TableUpdate:

@@ -4,6 +4,7 @@ A view has one version and is replaced by another view: what it has shown before
 """
 
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -40,6 +41,9 @@ class IcebergViewFiles:
             return CutView(said[_STREAM], said[_TABLE], said[_TAG])
         except (FileNotFoundError, KeyError, ValueError):
             return None
+
+    def tags(self, table_location: str) -> Collection[str]:
+        return read_metadata(table_location, self._io).refs.keys()
 
     def write(self, name: str, view: CutView, table_location: str) -> str:
         folder = new_location(warehouse_root(self.options), self.destination.cut_namespace, name)

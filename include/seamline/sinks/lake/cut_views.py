@@ -5,7 +5,7 @@ Which views there are follows from the rows of the cuts alone: whoever changes t
 same transaction.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -34,6 +34,9 @@ class ViewFiles(Protocol):
 
     def read(self, location: str) -> CutView | None:
         """What the view of a metadata file shows; None where somebody else has written it."""
+
+    def tags(self, table_location: str) -> Collection[str]:
+        """The tags that the table of that metadata file has."""
 
     def write(self, name: str, view: CutView, table_location: str) -> str:
         """The metadata file of a new view over the table of that metadata file."""
@@ -71,7 +74,7 @@ class CutViews:
         """
         found = self.catalogue.views(session, self.namespace)
         shown = self._shown(found)
-        wanted = {name: view for name, view in _wanted(session, stream).items() if view.table in heads}
+        wanted = self._that_can_be_read(_wanted(session, stream), heads)
         unneeded = [
             name for name, view in shown.items() if view and view.stream == str(stream) and view != wanted.get(name)
         ]
@@ -84,6 +87,15 @@ class CutViews:
         for name, location in added.items():
             self.catalogue.add_view(session, self.namespace, name, location)
         return Followed(list(added.values()), [found[name] for name in unneeded])
+
+    def _that_can_be_read(self, wanted: Mapping[str, CutView], heads: Mapping[str, str]) -> dict[str, CutView]:
+        """Those whose table has the tag: one that has left its sync and come back is another table, without the cuts of
+        before."""
+        tables = sorted({view.table for view in wanted.values()} & heads.keys())
+        with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
+            found = pool.map(lambda table: self.files.tags(heads[table]), tables)
+            tags = dict(zip(tables, found, strict=True))
+        return {name: view for name, view in wanted.items() if view.tag in tags.get(view.table, ())}
 
     def _shown(self, found: Mapping[str, str]) -> dict[str, CutView | None]:
         unread = [location for location in found.values() if location not in self.known]

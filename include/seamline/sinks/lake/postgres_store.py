@@ -21,7 +21,7 @@ from seamline.plan.model import INCREMENTAL, DestinationPlan
 from seamline.ports import Failpoints, Joining, Lease, Progress, Publication, Unarmed
 from seamline.sinks.lake import state as lake_state
 from seamline.sinks.lake.pointers import Pointers
-from seamline.sinks.lake.store import CatalogueChanges, Outcome, PointerMove, Seen, Staging, repeated
+from seamline.sinks.lake.store import CatalogueChanges, Outcome, PointerMove, Seen, Staging, repeated, require_carried
 
 # Long enough for a compaction to move its pointer, short enough not to queue a stream behind us.
 _LOCK_TIMEOUT = "5s"
@@ -208,14 +208,16 @@ class PostgresLakeStore:
         """
 
         def attempt(number: int) -> LedgerRow:
-            is_beside = number < _BESIDE_THE_STREAM
-            staged = staging(self.look(stream, self._destination.namespace)) if is_beside else None
+            seen = self.look(stream, self._destination.namespace) if number < _BESIDE_THE_STREAM else None
+            staged = staging(seen) if seen is not None else None
             with self._publishing(stream) as session:
                 if not ledger_tables.is_published(session, stream, run_id):
                     session.execute("BEGIN")
                     session.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
                     # First, as a stream does: from here on it cannot commit between our statements.
                     lock(session)
+                    if seen is not None:
+                        require_carried(seen, ledger_tables.carried(session, stream))
                     place(session, staged if staged is not None else staging(self._held(session, stream)))
                 return _there(stream, ledger_tables.read_ledger(session, stream))
 

@@ -4,7 +4,7 @@ All tables of a sync and its ledger move in one transaction there: the pointers 
 ledger. What the pointers lead to is the sink's own matter.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -104,6 +104,14 @@ class LakeStore(Protocol):
         """As `publish`. All incremental snapshots into the stream end."""
 
     def close(self) -> None: ...
+
+
+def require_carried(seen: Seen, carried: Collection[str]) -> None:
+    """PointerMoved where other tables are the stream's than when its files were staged: what stays and what leaves by a
+    publish is then something else. `carried`: now, behind the ledger's lock or at its snapshot."""
+    before = {boundary.table for boundary in seen.ledger.boundaries} if seen.ledger else set()
+    if changed := before ^ set(carried):
+        raise PointerMoved(min(changed))
 
 
 def repeated(attempt: Callable[[int], DoneT]) -> DoneT:
