@@ -15,7 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from seamline.adapters.connections import Connection
 from seamline.databases.postgres import ledger as ledger_tables
 from seamline.domain.digest import Segment
-from seamline.domain.errors import Diverged, Fenced, TransientError
+from seamline.domain.errors import Diverged, Fenced, Refused, TransientError
 from seamline.kinds.found import sink_kind
 from seamline.kinds.sink import ReadsBack
 from seamline.sinks.iceberg.manifests import read_head
@@ -237,6 +237,15 @@ def test_a_table_that_joins_while_the_files_of_a_publish_are_written_leaves_by_i
     world: PostgresLakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a_table_that_joins_while_the_files_of_a_publish_are_written_leaves_by_it(world, monkeypatch)
+
+
+def test_a_view_that_has_a_table_s_name_is_named_by_the_publish(world: PostgresLakeWorld) -> None:
+    loads = [world.load(table, []) for table in TABLES]
+    world.sink().publish(STREAM, loads[1:], publication=publication(TABLES[1:]))
+    Catalogue(CATALOG).add_view(world.session, "settlement", "account", "file:///theirs.json")
+    with pytest.raises(Refused, match=r"settlement\.account is a view"):
+        world.sink().publish(STREAM, [world.load(table, []) for table in TABLES], publication=publication(run_id="run-2"))
+    assert world.rows(AUDIT) == []
 
 
 # ---- other clients --------------------------------------------------------------------------------------------------

@@ -350,7 +350,12 @@ def test_a_table_that_left_its_sync_and_came_back_has_no_views_of_the_cuts_befor
     }
     assert views(cutting)["audit_2026_11_27"] == TAG
     tables = open_catalogue(
-        uri_of(sink_database), sync="settlement", destination="warehouse", catalog=CATALOG, namespace="settlement", at=DAY
+        uri_of(sink_database),
+        sync="settlement",
+        destination="warehouse",
+        catalog=CATALOG,
+        namespace="settlement",
+        at=DAY,
     )
     assert tables["audit"].arrow().num_rows == 1
     with pytest.raises(Refused, match="is called account now"):

@@ -10,7 +10,7 @@ import pytest
 
 from seamline.adapters.connections import Connection
 from seamline.domain.catalogue import Column, Kind
-from seamline.domain.errors import SchemaConflict
+from seamline.domain.errors import Refused, SchemaConflict, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.kinds.found import sink_kind
 from seamline.kinds.live_columns import Misfit
@@ -83,3 +83,15 @@ def test_a_load_of_another_key_does_not_fit_and_one_that_is_never_null_does(worl
     assert "leg" in misfits(world, TablePlan("transfer", table=other))["transfer"].what
     stricter = replace(ACCOUNT, columns=(ACCOUNT.columns[0], replace(ACCOUNT.columns[1], nullable=False)))
     assert misfits(world, TablePlan("account", table=stricter)) == {}
+
+
+@pytest.mark.parametrize("world", [*LAKES], indirect=True)
+def test_a_warehouse_that_is_away_is_said_and_is_no_crash(world: Made, tmp_path: Path) -> None:
+    tables, away = world.plan.tables, tmp_path.with_name(f"{tmp_path.name}-away")
+    tmp_path.rename(away)
+    try:
+        with pytest.raises((TransientError, Refused), match=r"look at the columns|holds no|is gone"):
+            misfits(world, *tables)
+    finally:
+        away.rename(tmp_path)
+    assert misfits(world, *tables) == {}

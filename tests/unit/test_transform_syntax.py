@@ -28,7 +28,11 @@ def declare(folder: Path, name: str, text: str) -> None:
         ("a.sql", "SELECT 'a FROM account", "a.sql:1  this is not SQL of Spark: Error tokenizing"),
         ("a.sql", "DELETE FROM account", "a.sql:1  it holds something else than one query. Write one SELECT"),
         ("a.sql", "SELECT id FROM account; SELECT 1", "it holds something else than one query"),
-        ("a.sql", "SELECT id, values FROM account", "near `values`. Correct it; a column that is called as a word of SQL"),
+        (
+            "a.sql",
+            "SELECT id, values FROM account",
+            "near `values`. Correct it; a column that is called as a word of SQL",
+        ),
         ("a.py", "def transform(frame):\0\n    return frame\n", "a.py:1  this is not Python: "),
         ("a.py", "def transform(frame):\n  return (\n", "a.py:2  this is not Python: '(' was never closed"),
         ("a.py", "def transforms(frame):\n    return frame\n", "a.py:1  there is no function `transform`"),

@@ -34,7 +34,7 @@ def misfits(plan: SyncPlan, destination: DestinationPlan) -> tuple[Misfit, ...]:
     """Of the stream's live tables those that would not take a load of the planned ones."""
     with closing(open_store(destination)) as store:
         seen = store.look(plan.stream_id(destination.name), destination.namespace)
-    return misfits_in(plan, seen, misfit_in(destination))
+    return misfits_in(plan, destination, seen, misfit_in(destination))
 
 
 def _of_calls(client: RestClient) -> Iterator[tuple[str, str]]:

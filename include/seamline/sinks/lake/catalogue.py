@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from seamline.databases.postgres.client import Session
+from seamline.domain.errors import Refused
 from seamline.sinks.lake.store import CatalogueChanges, PointerMove, PointerMoved
 
 _TABLES = """
@@ -134,12 +135,19 @@ class Catalogue:
         self._require_one(moved, move.table)
 
     def _insert(self, session: Session, namespace: str, move: PointerMove) -> None:
+        """Refused: a view has the name."""
         made = session.execute(
             "INSERT INTO public.iceberg_tables"
             " (catalog_name, table_namespace, table_name, metadata_location, iceberg_type)"
             " VALUES (%s, %s, %s, %s, 'TABLE') ON CONFLICT DO NOTHING",
             (self.name, namespace, move.table, move.new),
         ).rowcount
+        if not made and move.table in self.views(session, namespace):
+            raise Refused(
+                f"{namespace}.{move.table} is a view in the catalogue, and a table cannot have its name",
+                hint="rename or drop the view, or choose another namespace",
+                table=move.table,
+            )
         self._require_one(made, move.table)
 
     def _rename(self, session: Session, namespace: str, names: Mapping[str, str]) -> None:
