@@ -244,7 +244,9 @@ def test_a_view_that_has_a_table_s_name_is_named_by_the_publish(world: PostgresL
     world.sink().publish(STREAM, loads[1:], publication=publication(TABLES[1:]))
     Catalogue(CATALOG).add_view(world.session, "settlement", "account", "file:///theirs.json")
     with pytest.raises(Refused, match=r"settlement\.account is a view"):
-        world.sink().publish(STREAM, [world.load(table, []) for table in TABLES], publication=publication(run_id="run-2"))
+        world.sink().publish(
+            STREAM, [world.load(table, []) for table in TABLES], publication=publication(run_id="run-2")
+        )
     assert world.rows(AUDIT) == []
 
 
