@@ -35,7 +35,7 @@ def secret(platform: results.Platform, monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 def content(answer: Any) -> str:
-    if not answer.headers["content-type"].endswith("sheet"):
+    if not answer.headers.get("content-type", "").endswith("sheet"):
         return str(answer.text)
     with zipfile.ZipFile(io.BytesIO(answer.content)) as book:
         return "".join(book.read(name).decode() for name in book.namelist() if name.endswith(".xml"))
@@ -47,7 +47,7 @@ def test_no_answer_that_nobody_gave_a_reason_for_holds_a_planted_value(
 ) -> None:
     seen: dict[str, str] = {}
     for route, answer in answers(page, platform, who, "GET"):
-        assert answer.status_code == 200, route
+        assert answer.status_code == ROWS[route].answer, route
         assert SECRET not in content(answer), route
         seen[route] = content(answer)
     assert all(MASK in seen[route] for route in SHOWS_ROWS)

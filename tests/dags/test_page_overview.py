@@ -14,6 +14,7 @@ from seamline.domain.runs import RunKind, Scope
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import NightlyPlan
 from seamline_airflow.page import overview
+from seamline_airflow.page.language import Language
 from seamline_airflow.page.rendering import PAGES, page_of, text_of
 from tests.dags import results
 from tests.dags.test_page import APPROVED, NEGATIVE
@@ -226,7 +227,9 @@ def test_a_colour_that_is_too_dim_is_caught() -> None:
 
 
 def test_no_verdict_differs_from_another_by_colour_alone() -> None:
-    shown = {word: str(PAGES.get_template("parts.html").module.verdict(word.value)) for word in Headline}  # type: ignore[attr-defined]
+    shown = {
+        word: str(PAGES[Language.ENGLISH].get_template("parts.html").module.verdict(word.value)) for word in Headline
+    }  # type: ignore[attr-defined]
     assert all(f"</span> {word}</span>" in text for word, text in shown.items())
     signs = {word: re.findall(r'aria-hidden="true">(.)</span>', text)[0] for word, text in shown.items()}
     assert len({signs[word] for word in ("MATCH", "PARTIAL", "BREAK", "INCONCLUSIVE", "NOT_RUN")}) == 5

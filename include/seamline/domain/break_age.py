@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+from seamline.domain.phrase import phrase
 from seamline.domain.verdict import ControlTotal
 
 # The last day of each band but the last one, which has no end.
@@ -12,9 +13,10 @@ DAYS = (1, 5, 30, 60, 90, 180)
 
 def band_in_words(number: int, bounds: Sequence[int] = DAYS) -> str:
     if number == len(bounds):
-        return f">{bounds[-1]} days"
+        return phrase(">%(days)s days", days=bounds[-1])
     first = bounds[number - 1] + 1 if number else 0
-    return f"{first} days" if first == bounds[number] else f"{first}–{bounds[number]} days"
+    days = str(first) if first == bounds[number] else f"{first}–{bounds[number]}"
+    return phrase("%(days)s days", days=days)
 
 
 @dataclass(frozen=True, slots=True)

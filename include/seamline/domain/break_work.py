@@ -10,6 +10,7 @@ from seamline.domain.audit import Kind, canonical_json, sha256_of
 from seamline.domain.break_age import DAYS
 from seamline.domain.errors import Refused
 from seamline.domain.person import person_of
+from seamline.domain.phrase import phrase
 from seamline.domain.severity import Severity
 
 COMMENT_MAX = 2_000
@@ -76,11 +77,11 @@ class Reason:
 
 # Where a sync declares none of its own.
 REASONS = (
-    Reason("timing", "Timing difference: the other side books it later"),
-    Reason("source", "The source was wrong and was corrected there", needs_comment=True),
-    Reason("outside", "Changed in the destination by something else than Seamline", needs_comment=True),
-    Reason("rounding", "Rounding or scale"),
-    Reason("other", "Something else", needs_comment=True),
+    Reason("timing", phrase("Timing difference: the other side books it later")),
+    Reason("source", phrase("The source was wrong and was corrected there"), needs_comment=True),
+    Reason("outside", phrase("Changed in the destination by something else than Seamline"), needs_comment=True),
+    Reason("rounding", phrase("Rounding or scale")),
+    Reason("other", phrase("Something else"), needs_comment=True),
 )
 
 
@@ -185,7 +186,7 @@ def is_all_settled(states: Mapping[WorkState, int], total: int) -> bool:
 
 
 # How a report says it. The verdict stays what it is.
-ALL_SETTLED = "all breaks explained or tolerated"
+ALL_SETTLED = phrase("all breaks explained or tolerated")
 
 
 def work_document(order: Order, breaks: Sequence[str], *, about: str = "") -> dict[str, object]:

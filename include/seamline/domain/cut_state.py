@@ -12,6 +12,7 @@ from typing import Any
 
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.decision import DECISION, Decision, DecisionState, decision_from_json
+from seamline.domain.phrase import joined, phrase
 from seamline.domain.runs import (
     FAILURE,
     MODE,
@@ -62,9 +63,9 @@ _LETS_NOTHING_THROUGH = {
     DecisionState.EXPIRED: Headline.NOT_PUBLISHED,
 }
 _NOT_PUBLISHED_FOR = {
-    DecisionState.WAITING: "it waits for a decision",
-    DecisionState.REJECTED: "it was rejected",
-    DecisionState.EXPIRED: "nobody decided in time",
+    DecisionState.WAITING: phrase("it waits for a decision"),
+    DecisionState.REJECTED: phrase("it was rejected"),
+    DecisionState.EXPIRED: phrase("nobody decided in time"),
 }
 
 
@@ -93,8 +94,8 @@ class Checks:
     @property
     def word(self) -> str:
         if self.checked is None:
-            return "not run"
-        return "failed" if self.failed else "passed"
+            return phrase("not run")
+        return phrase("failed") if self.failed else phrase("passed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +108,9 @@ class Failure:
     at: datetime | None = None
 
     def lines(self, zone: tzinfo = UTC) -> list[str]:
-        cure = [f"to mend it: {self.cure}"] if self.cure else []
-        return [f"task {self.task} failed{_when(' at ', self.at, zone)}: {self.error}", *cure]
+        cure = [phrase("to mend it: %(cure)s", cure=self.cure)] if self.cure else []
+        at = _at(self.at, zone)
+        return [phrase("task %(task)s failed%(at)s: %(error)s", task=self.task, at=at, error=self.error), *cure]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,16 +126,21 @@ class Publication:
 
     def in_words(self, zone: tzinfo = UTC) -> str:
         if self.version is not None:
-            return f"published as version {self.version}{_when(' at ', self.at, zone)}{self._since(self.version)}"
-        still = f"; version {self.in_force} stays in force" if self.in_force is not None else ""
-        but = f", which is {self.in_force_is}" if still and self.in_force_is is not Headline.MATCH else ""
-        return f"not published: {self.why_not}{still}{but}"
+            since = self._since(self.version)
+            at = _at(self.at, zone)
+            return phrase("published as version %(version)s%(at)s%(since)s", version=self.version, at=at, since=since)
+        still = (
+            phrase("; version %(version)s stays in force", version=self.in_force) if self.in_force is not None else ""
+        )
+        is_said = still and self.in_force_is is not Headline.MATCH
+        but = phrase(", which is %(word)s", word=self.in_force_is.value) if is_said else ""
+        return phrase("not published: %(why)s%(still)s%(but)s", why=self.why_not, still=still, but=but)
 
     def _since(self, version: int) -> str:
         """What has become of it. A version that has expired is not on the list of cuts any more."""
         if self.in_force is None or self.in_force < version:
-            return ", which has expired since"
-        return f", superseded by version {self.in_force}" if self.in_force > version else ""
+            return phrase(", which has expired since")
+        return phrase(", superseded by version %(version)s", version=self.in_force) if self.in_force > version else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +226,7 @@ class CutState:
 
     def lines(self, zone: tzinfo = UTC) -> list[str]:
         """The four parts and what ended the run, in words, in the order in which they come about."""
-        out = [f"compared: {self.compared_in_words}", self._checks_in_words()]
+        out: list[str] = [phrase("compared: %(word)s", word=self.compared_in_words), self._checks_in_words()]
         out += [self.decision_in_words(zone), self.publication.in_words(zone)]
         return out + (self.failure.lines(zone) if self.failure else [])
 
@@ -227,20 +234,27 @@ class CutState:
         if self.decision is not None:
             return self.decision.in_words(zone)
         is_open = self.is_running and self.publication.version is None
-        return "not known yet whether somebody must decide" if is_open else "no decision needed"
+        return phrase("not known yet whether somebody must decide") if is_open else phrase("no decision needed")
 
     def _checks_in_words(self) -> str:
         if not self.checks.failed:
             number = f" ({self.checks.checked})" if self.checks.checked else ""
-            return "; ".join([f"checks {self.checks.word}{number}", *self.checks.notes])
-        return "checks failed: " + "; ".join([*map(check_in_words, self.checks.failed), *self.checks.notes])
+            said = phrase("checks %(word)s%(number)s", word=self.checks.word, number=number)
+            return joined("; ", [said, *self.checks.notes])
+        found = joined("; ", [*map(check_in_words, self.checks.failed), *self.checks.notes])
+        return phrase("checks failed: %(found)s", found=found)
 
 
 def check_in_words(one: FailedCheck) -> str:
-    noun = "row" if one.rows == 1 else "rows"
-    rows = f", {one.rows:,} {noun}" if one.rows is not None else ""
-    keys = f", for example {', '.join(one.keys)}" if one.keys else ""
-    return f"{one.on}: {one.why}{rows}{keys}" if rows or keys else f"{one.on}: {one.why} ({one.detail})"
+    keys: str = phrase(", for example %(keys)s", keys=", ".join(one.keys)) if one.keys else ""
+    rows = (
+        ""
+        if one.rows is None
+        else phrase(", 1 row")
+        if one.rows == 1
+        else phrase(", %(rows)s rows", rows=f"{one.rows:,}")
+    )
+    return joined("", [f"{one.on}: {one.why}", *([rows, keys] if rows or keys else [f" ({one.detail})"])])
 
 
 def state_of_cut(
@@ -330,12 +344,12 @@ def _why_not(
     if decision is not None and decision.state in _NOT_PUBLISHED_FOR:
         return _NOT_PUBLISHED_FOR[decision.state]
     if failure is not None:
-        return f"task {failure.task} failed"
+        return phrase("task %(task)s failed", task=failure.task)
     if (why := (result.get(NOT_PUBLISHED) or {}).get(destination)) is not None:
         return str(why)
     if result.get(MODE) == NightlyMode.COMPARE_ONLY:
-        return "it was to be compared only"
-    return "the run has not ended" if is_running else "the run ended without it"
+        return phrase("it was to be compared only")
+    return phrase("the run has not ended") if is_running else phrase("the run ended without it")
 
 
 def _checks(left: Mapping[str, Any] | None) -> Checks:
@@ -377,8 +391,8 @@ def failure_of(result: Mapping[str, Any]) -> Failure | None:
     return Failure(left["task"], left["error"], left.get("cure", ""), _moment(left.get("at"))) if left else None
 
 
-def _when(word: str, value: datetime | None, zone: tzinfo) -> str:
-    return f"{word}{moment_in_words(value, zone)}" if value else ""
+def _at(value: datetime | None, zone: tzinfo) -> str:
+    return phrase(" at %(moment)s", moment=moment_in_words(value, zone)) if value else ""
 
 
 def _moment(text: str | None) -> datetime | None:

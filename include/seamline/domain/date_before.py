@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
 
+from seamline.domain.phrase import joined, phrase
+
 # The name in a reconciliation's evidence.
 DATE_BEFORE = "date_before"
 
@@ -43,13 +45,26 @@ def date_before_to_json(found: Sequence[SinceCut]) -> list[dict[str, Any]]:
 def late_in_words(evidence: Mapping[str, Any]) -> list[str]:
     """A line for each table whose earlier date has changed since its cut, or might have."""
     found = [SinceCut(**document) for document in evidence.get(DATE_BEFORE, ())]
-    return [f"{one.table} of {one.business_date}: {change_in_words(one)}" for one in found if not one.is_same]
+    return [
+        joined(": ", [phrase("%(table)s of %(day)s", table=one.table, day=one.business_date), change_in_words(one)])
+        for one in found
+        if not one.is_same
+    ]
 
 
 def change_in_words(one: SinceCut) -> str:
     if one.unknown:
-        version = f", version {one.version}" if one.version else ""
-        return f"not known whether rows came after its cut{version}: {one.unknown}"
+        version = phrase(", version %(version)s", version=one.version) if one.version else ""
+        return phrase(
+            "not known whether rows came after its cut%(version)s: %(unknown)s", version=version, unknown=one.unknown
+        )
     late = one.rows_now - one.rows_in_cut
-    what = f"late rows: {late:,}" if late > 0 else f"rows gone: {-late:,}" if late else "rows changed"
-    return f"{what} since its cut, version {one.version}; run that date again for a new version"
+    if late > 0:
+        what = phrase("late rows: %(number)s", number=f"{late:,}")
+    else:
+        what = phrase("rows gone: %(number)s", number=f"{-late:,}") if late else phrase("rows changed")
+    return phrase(
+        "%(what)s since its cut, version %(version)s; run that date again for a new version",
+        what=what,
+        version=one.version,
+    )

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
+from functools import reduce
 from typing import Any
 
 from seamline.domain.calendar import moment_in_words
+from seamline.domain.phrase import phrase
 
 # Under this key of its result a run keeps its decision; null, or nothing, where nobody was asked.
 DECISION = "decision"
@@ -54,16 +56,24 @@ class Decision:
         return self.state in (DecisionState.REJECTED, DecisionState.EXPIRED)
 
     def in_words(self, zone: tzinfo = UTC) -> str:
-        answered = f"{self.who or 'somebody'}{_when(' at ', self.at, zone)}{f': {self.reason}' if self.reason else ''}"
+        who = self.who or phrase("somebody")
+        at = phrase(" at %(moment)s", moment=_moment(self.at, zone)) if self.at else ""
+        reason = f": {self.reason}" if self.reason else ""
         match self.state:
             case DecisionState.WAITING:
-                return f"waits for {' or '.join(self.approvers) or 'a person'}{_when(' since ', self.since, zone)}"
+                asked: str = phrase("a person")
+                if self.approvers:
+                    asked = reduce(
+                        lambda one, other: phrase("%(one)s or %(other)s", one=one, other=other), self.approvers
+                    )
+                since = phrase(" since %(moment)s", moment=_moment(self.since, zone)) if self.since else ""
+                return phrase("waits for %(who)s%(since)s", who=asked, since=since)
             case DecisionState.APPROVED:
-                return f"signed by {answered}"
+                return phrase("signed by %(who)s%(at)s%(reason)s", who=who, at=at, reason=reason)
             case DecisionState.REJECTED:
-                return f"rejected by {answered}"
+                return phrase("rejected by %(who)s%(at)s%(reason)s", who=who, at=at, reason=reason)
             case DecisionState.EXPIRED:
-                return "nobody decided in time"
+                return phrase("nobody decided in time")
 
     def to_json(self) -> dict[str, Any]:
         lists = {"approvers": list(self.approvers), "destinations": list(self.destinations)}
@@ -90,5 +100,5 @@ def moment_text(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="seconds")
 
 
-def _when(word: str, text: str, zone: tzinfo) -> str:
-    return f"{word}{moment_in_words(datetime.fromisoformat(text), zone)}" if text else ""
+def _moment(text: str, zone: tzinfo) -> str:
+    return moment_in_words(datetime.fromisoformat(text), zone)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
 from seamline.domain.calendar import moment_in_words
+from seamline.domain.phrase import phrase
 
 # What the entry of the log of acts says that it is about.
 LATE_VERDICT = "late verdict"
@@ -18,4 +19,5 @@ class Acknowledged:
     at: datetime
 
     def in_words(self, zone: tzinfo = UTC) -> str:
-        return f"acknowledged by {self.who} at {moment_in_words(self.at, zone)}: {self.reason}"
+        at = moment_in_words(self.at, zone)
+        return phrase("acknowledged by %(who)s at %(at)s: %(reason)s", who=self.who, at=at, reason=self.reason)

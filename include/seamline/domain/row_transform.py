@@ -11,6 +11,7 @@ from typing import Any
 
 from seamline.domain.catalogue import Column, Kind, Table, table_from_json, table_to_json
 from seamline.domain.errors import Refused
+from seamline.domain.phrase import phrase
 
 # Spark's decimals end there.
 DECIMAL_DIGITS_MAX = 38
@@ -94,7 +95,7 @@ def transforms_evidence(files: Mapping[str, str]) -> dict[str, Any]:
 
 def transforms_in_words(evidence: Mapping[str, Any]) -> dict[str, str]:
     """By table how a report says that it is transformed, and by what."""
-    return {table: f"transformed by {file}" for table, file in evidence.get(TRANSFORMS, {}).items()}
+    return {table: phrase("transformed by %(file)s", file=file) for table, file in evidence.get(TRANSFORMS, {}).items()}
 
 
 def spark_type(column: Column) -> str:

@@ -5,11 +5,13 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+from seamline.domain.phrase import phrase
+
 # The mode of such a reconciliation, and the name in its evidence.
 SEPARATE = "separate"
 READINGS = "readings"
 # The state of a sync whose tables another tool carries, for people.
-COMPARED_ONLY = "compared only"
+COMPARED_ONLY = phrase("compared only")
 
 
 @dataclass(frozen=True, slots=True)

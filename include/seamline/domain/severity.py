@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from seamline.domain.differences import delta
+from seamline.domain.phrase import phrase
 from seamline.domain.verdict import Break
 
 
@@ -35,8 +36,16 @@ class Due:
         """How late, or how long it still may take, to the minute."""
         minutes = int(abs(now - self.at).total_seconds()) // 60
         hours, minutes = divmod(minutes, 60)
-        length = f"{hours} h {minutes} min" if hours else f"{minutes} min"
-        return f"late for {length}" if self.is_late(now) else f"due in {length}"
+        length = (
+            phrase("%(hours)s h %(minutes)s min", hours=hours, minutes=minutes)
+            if hours
+            else phrase("%(minutes)s min", minutes=minutes)
+        )
+        return (
+            phrase("late for %(length)s", length=length)
+            if self.is_late(now)
+            else phrase("due in %(length)s", length=length)
+        )
 
 
 @dataclass(frozen=True, slots=True)

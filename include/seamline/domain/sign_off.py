@@ -13,6 +13,7 @@ from enum import StrEnum
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.date_before import SinceCut, change_in_words
 from seamline.domain.errors import Refused
+from seamline.domain.phrase import joined, phrase
 from seamline.domain.verdict import Verdict
 
 REASON_MAX = 2_000
@@ -53,8 +54,10 @@ class Signature:
     at: datetime
 
     def in_words(self, zone: tzinfo = UTC) -> str:
-        done = "re-opened" if self.act is SignAct.REOPENED else "signed"
-        return f"{done} by {self.who} at {moment_in_words(self.at, zone)}{f': {self.reason}' if self.reason else ''}"
+        at, reason = moment_in_words(self.at, zone), f": {self.reason}" if self.reason else ""
+        if self.act is SignAct.REOPENED:
+            return phrase("re-opened by %(who)s at %(at)s%(reason)s", who=self.who, at=at, reason=reason)
+        return phrase("signed by %(who)s at %(at)s%(reason)s", who=self.who, at=at, reason=reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +133,7 @@ class SignOff:
 
     @property
     def late_in_words(self) -> list[str]:
-        return [f"{one.table}: {change_in_words(one)}" for one in self.late]
+        return [joined(": ", [one.table, change_in_words(one)]) for one in self.late]
 
     def needs_reason(self, required: ReasonRequired) -> bool:
         return not self.is_clean or required is ReasonRequired.ALWAYS
@@ -142,23 +145,33 @@ class SignOff:
         return self.is_clean and self.is_newest and self.state is SignState.PREPARED and self.earlier is None
 
     def in_words(self, zone: tzinfo = UTC) -> str:
-        prepared = f"prepared by {self.preparer} at {moment_in_words(self.prepared_at, zone)}"
+        at = moment_in_words(self.prepared_at, zone)
+        prepared = phrase("prepared by %(who)s at %(at)s", who=self.preparer, at=at)
         match self.state:
             case SignState.PREPARED if self.earlier is not None:
-                before = f"version {self.earlier.version} {self.earlier.in_words(zone)}"
-                return f"{before}; restated by version {self.version}, {prepared}, which waits for a signature"
+                return phrase(
+                    "version %(earlier)s %(signed)s; restated by version %(version)s, %(prepared)s, which waits for a"
+                    " signature",
+                    earlier=self.earlier.version,
+                    signed=self.earlier.in_words(zone),
+                    version=self.version,
+                    prepared=prepared,
+                )
             case SignState.PREPARED:
-                later = "" if self.is_newest else "; a later run of the date has published nothing"
-                return f"{prepared}, waits for a signature{later}"
+                later = "" if self.is_newest else phrase("; a later run of the date has published nothing")
+                return phrase("%(prepared)s, waits for a signature%(later)s", prepared=prepared, later=later)
             case SignState.SIGNED:
                 return self.acts[-1].in_words(zone)
             case SignState.REOPENED:
-                return f"{self.acts[-1].in_words(zone)}; waits for a signature"
+                return phrase("%(act)s; waits for a signature", act=self.acts[-1].in_words(zone))
             case SignState.VOID:
-                return f"{self.acts[-1].in_words(zone)}; its verdict is another one since, so it waits for a signature"
+                return phrase(
+                    "%(act)s; its verdict is another one since, so it waits for a signature",
+                    act=self.acts[-1].in_words(zone),
+                )
             case SignState.RESTATED:
-                standing = self.signature.in_words(zone) if self.signature else "not signed"
-                return f"{standing}; restated by version {self.in_force}"
+                standing = self.signature.in_words(zone) if self.signature else phrase("not signed")
+                return phrase("%(standing)s; restated by version %(version)s", standing=standing, version=self.in_force)
 
     # ---- what is not possible ----------------------------------------------------------------------------------------
 

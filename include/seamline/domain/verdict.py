@@ -6,6 +6,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from seamline.domain.digest import KeyedDigest
+from seamline.domain.phrase import phrase
 
 
 class Verdict(StrEnum):
@@ -124,4 +125,4 @@ def nothing_compared(tables: Sequence[TableVerdict]) -> str:
     """What must be said beside a MATCH that no row stands behind; empty for every other verdict, and where one does."""
     rows = sum((table.source_rows or 0) + (table.destination_rows or 0) for table in tables)
     is_hollow = {table.verdict for table in tables} - {Verdict.NOT_RUN} == {Verdict.MATCH} and rows == 0
-    return "nothing was compared: 0 rows in all tables" if is_hollow else ""
+    return phrase("nothing was compared: 0 rows in all tables") if is_hollow else ""

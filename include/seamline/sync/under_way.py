@@ -4,20 +4,21 @@ their first load.
 Page and `status` both show it, so that a verdict of before does not stand alone while its tables are replaced. Pure.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.cut_state import Headline, failure_of
+from seamline.domain.phrase import Phrase, joined, phrase
 from seamline.domain.runs import PUT_TABLES_IN_PLACE, RunKind, RunState
 from seamline.plan.model import Run
 from seamline.sync.shown_order import in_order
 
-_CALLED = {
-    RunKind.ONBOARD: "onboarding into",
-    RunKind.TABLES: "change of the tables in",
-    RunKind.RECONCILE: "comparison of the live tables in",
+_CALLED: dict[RunKind, Callable[[str], Phrase]] = {
+    RunKind.ONBOARD: lambda where: phrase("onboarding into %(where)s", where=where),
+    RunKind.TABLES: lambda where: phrase("change of the tables in %(where)s", where=where),
+    RunKind.RECONCILE: lambda where: phrase("comparison of the live tables in %(where)s", where=where),
 }
 # What a night does stands beside its date.
 KINDS = tuple(_CALLED)
@@ -65,16 +66,16 @@ def _failed(runs: Iterable[Run]) -> list[Run]:
 def _failed_in_words(run: Run, declared: Sequence[str], zone: tzinfo) -> str:
     where = ", ".join(in_order(run.plan.destination_names, declared))
     why = failure_of(run.result)
-    said = "; ".join(why.lines(zone)) if why else f"see its run in Airflow ({run.run_id})"
-    return f"{_CALLED[run.kind]} {where}: {said}"
+    said = joined("; ", why.lines(zone)) if why else phrase("see its run in Airflow (%(run)s)", run=run.run_id)
+    return joined(": ", [_CALLED[run.kind](where), said])
 
 
 def _run_in_words(run: Run, declared: Sequence[str], zone: tzinfo) -> str:
     where = ", ".join(in_order(run.plan.destination_names, declared))
-    since = f" since {moment_in_words(run.started_at, zone)}" if run.started_at else ""
-    return f"{_CALLED[run.kind]} {where}{since}"
+    since = phrase(" since %(moment)s", moment=moment_in_words(run.started_at, zone)) if run.started_at else ""
+    return joined("", [_CALLED[run.kind](where), since])
 
 
 def _missing_in_words(sync: str, destination: str, coming: Collection[str]) -> str:
-    cure = "" if destination in coming else f"; run {sync}__onboard"
-    return f"{sync} → {destination}, not onboarded yet{cure}"
+    cure = "" if destination in coming else phrase("; run %(dag)s", dag=f"{sync}__onboard")
+    return joined("", [f"{sync} → {destination}", phrase(", not onboarded yet"), cure])

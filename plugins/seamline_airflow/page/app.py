@@ -16,6 +16,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Red
 from pydantic import AwareDatetime
 
 from seamline.domain.errors import SeamlineError
+from seamline.domain.phrase import phrase
 from seamline.plan.stages import DAG_KINDS
 from seamline.platform.reconciliations import Detail
 from seamline_airflow.page import (
@@ -24,6 +25,7 @@ from seamline_airflow.page import (
     break_pages,
     date_report,
     exports,
+    language,
     late_pages,
     over_dates,
     overview,
@@ -55,6 +57,7 @@ OptionalSync = Annotated[str, Query(pattern=rf"{selection.NAME}|^$")]
 app = FastAPI(title="Seamline", dependencies=access.SIGNED_IN, docs_url=None, redoc_url=None, openapi_url=None)
 app.include_router(break_pages.pages)
 app.include_router(exports.files)
+app.include_router(language.choice)
 app.include_router(work_pages.pages)
 app.include_router(tolerance_pages.pages)
 app.include_router(repair_pages.pages)
@@ -80,7 +83,9 @@ def _error_answer(request: Request, error: SeamlineError) -> Response:
     """The platform database is away or not migrated: say so, with the cure."""
     if _is_rest(request):
         return JSONResponse({"detail": str(error)}, status_code=503)
-    return HTMLResponse(page_of("trouble.html", message=str(error)), status_code=503)
+    return HTMLResponse(
+        page_of("trouble.html", language=language.language_of(request), message=str(error)), status_code=503
+    )
 
 
 @app.exception_handler(401)
@@ -115,7 +120,7 @@ def page(
     if dag_id:
         sync, _, kind = dag_id.rpartition("__")
         if not re.match(selection.NAME, sync) or kind not in DAG_KINDS:
-            return render("no_sync.html", visit, what=f"{dag_id} is not a DAG of a sync.")
+            return render("no_sync.html", visit, what=phrase("%(dag)s is not a DAG of a sync.", dag=dag_id))
         if run_id:
             return _run_page(visit, sync, run_id)
     if not sync:
@@ -128,7 +133,9 @@ def page(
         return _date_page(visit, sync, business_date, run)
     report = reports.read_sync(sync, dates=reports.DATES_PER_PAGE, detail=Detail.VERDICTS)
     if report.is_unknown:
-        return HTMLResponse(render("no_sync.html", visit, what=f"There is no sync {sync}."), status_code=404)
+        return HTMLResponse(
+            render("no_sync.html", visit, what=phrase("There is no sync %(sync)s.", sync=sync)), status_code=404
+        )
     if run:
         return render("live.html", visit, report=report, run=run, shown=date_report.live_of(sync, run))
     cuts = reports.cuts_before(sync, before) if before else report.cuts

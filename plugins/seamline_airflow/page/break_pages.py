@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse
 from seamline.domain.audit import Subject
 from seamline.domain.break_work import Doing, WorkState, is_all_settled, possible
 from seamline.domain.cut_state import CutState
+from seamline.domain.phrase import phrase
 from seamline.domain.runs import Scope
 from seamline.platform.breaks import Order, Sighting
 from seamline.platform.reconciliations import Detail
@@ -116,7 +117,7 @@ def break_page(visit: Visit, sync: str, break_id: str, opened: selection.Opened 
     """`opened`: by what the values of its row are read."""
     seen = history(sync, break_id, opened)
     if seen is None:
-        what = f"No comparison of {sync} has found break {break_id}."
+        what = phrase("No comparison of %(sync)s has found break %(id)s.", sync=sync, id=break_id)
         return HTMLResponse(render("no_sync.html", visit, what=what), status_code=404)
     with parts.work() as store:
         known, deeds = store.of([break_id]).get(break_id), store.deeds(break_id)

@@ -9,6 +9,7 @@ from typing import Any
 from seamline.domain.calendar import day_of, last_ended, zone
 from seamline.domain.cut_state import CutState, Headline, of_live, worst_headline
 from seamline.domain.late_input import Acknowledged
+from seamline.domain.phrase import phrase
 from seamline.domain.runs import Reconciliation, RunKind
 from seamline.domain.sign_off import SignOff, SignState
 from seamline.plan.model import NightlyPlan
@@ -36,12 +37,12 @@ class Cell:
         in_force = [one for one in self.sign_offs if one.version == one.in_force]
         states = {one.state for one in in_force}
         if states & {SignState.REOPENED, SignState.VOID}:
-            return "signature void" if SignState.VOID in states else "re-opened"
+            return phrase("signature void") if SignState.VOID in states else phrase("re-opened")
         if any(one.is_overtaken for one in in_force):
-            return "signed, late rows"
+            return phrase("signed, late rows")
         if any(one.waits and one.earlier for one in in_force):
-            return "restated"
-        return "signed" if states == {SignState.SIGNED} else ""
+            return phrase("restated")
+        return phrase("signed") if states == {SignState.SIGNED} else ""
 
     @property
     def word(self) -> Headline:
@@ -97,8 +98,14 @@ class Awaited:
         """How late, or how long it still may take, to the minute."""
         minutes = int(abs(now - self.due).total_seconds()) // 60
         hours, minutes = divmod(minutes, 60)
-        length = f"{hours} h {minutes} min" if hours else f"{minutes} min"
-        return f"late for {length}" if self.is_late else f"due in {length}"
+        length = (
+            phrase("%(hours)s h %(minutes)s min", hours=hours, minutes=minutes)
+            if hours
+            else phrase("%(minutes)s min", minutes=minutes)
+        )
+        return (
+            phrase("late for %(length)s", length=length) if self.is_late else phrase("due in %(length)s", length=length)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,9 +223,9 @@ def _why_none(report: SyncReport, day: date) -> tuple[str, ...]:
     takes = [one for one in report.cuts if one.business_date == day]
     failed = [line for one in takes if one.failure for line in one.failure.lines(report.zone)]
     if not takes:
-        failed = ["no run of this date has begun"]
+        failed = [phrase("no run of this date has begun")]
     elif any(one.is_running for one in takes):
-        failed = ["its run is under way"]
+        failed = [phrase("its run is under way")]
     return tuple(dict.fromkeys([*failed, *report.alarms]))
 
 

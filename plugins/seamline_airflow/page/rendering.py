@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, tzinfo
 from decimal import Decimal
+from importlib import resources
 from typing import Any
 
 from fastapi import Request
@@ -19,6 +20,7 @@ from seamline.domain.cut_state import check_in_words, of_live
 from seamline.domain.date_before import late_in_words
 from seamline.domain.differences import of_sums
 from seamline.domain.errors import Refused
+from seamline.domain.phrase import phrase
 from seamline.domain.row_transform import transforms_in_words
 from seamline.domain.self_test import self_test_in_words
 from seamline.domain.separate import separate_in_words
@@ -28,15 +30,16 @@ from seamline.report.words import visible
 from seamline.sync.shown_order import by_run
 from seamline_airflow.page import access, acting, reports
 from seamline_airflow.page.differing import Pair, pairs
+from seamline_airflow.page.language import Language, Speaker, here_of, language_of
 from seamline_airflow.page.mount import URL_PREFIX
 
 # Of the breaks that wait for a person the overview shows so many.
 WAITING_SHOWN = 20
 
 _MODES = {
-    "read": "read: the destination holds what was read of the source at that position",
-    "separate": "separate: each side at a position of its own, for another tool carries the tables",
-    "barrier": "barrier: the stream was held while both sides stood at that position",
+    "read": phrase("read: the destination holds what was read of the source at that position"),
+    "separate": phrase("separate: each side at a position of its own, for another tool carries the tables"),
+    "barrier": phrase("barrier: the stream was held while both sides stood at that position"),
 }
 
 # Ends of lines are blanks in a page, and words of some scripts are joined by signs that cannot be seen.
@@ -48,15 +51,6 @@ def _written_out(value: Any) -> Any:
     if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
         return value
     return "".join(one if one in _KEPT else visible(one) for one in value)
-
-
-PAGES = Environment(
-    loader=PackageLoader("seamline_airflow.page"),
-    autoescape=True,
-    finalize=_written_out,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-)
 
 
 def _grouped(value: int | Decimal | None) -> str:
@@ -76,7 +70,7 @@ def _signed(value: int | Decimal | None) -> str:
 
 
 def _group(values: Sequence[str]) -> str:
-    return " / ".join(values) or "all"
+    return " / ".join(values) or phrase("all")
 
 
 def _pairs(found: Break) -> list[Pair]:
@@ -92,7 +86,7 @@ def _weekday(day: date) -> str:
     return f"{day:%a}"
 
 
-PAGES.filters.update(
+_FILTERS: dict[str, Any] = dict(
     grouped=_grouped,
     moment=_moment,
     weekday=_weekday,
@@ -116,22 +110,44 @@ PAGES.filters.update(
     as_json=json.dumps,
     band=band_in_words,
 )
-PAGES.globals.update(changes_max=CHANGES_NAMED, all_settled=ALL_SETTLED, waiting_shown=WAITING_SHOWN)
+
+
+def _environment(language: Language) -> Environment:
+    speaker = Speaker(language, _written_out)
+    made = Environment(
+        loader=PackageLoader("seamline_airflow.page"),
+        autoescape=True,
+        finalize=speaker.said,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+    )
+    speaker.install(made)
+    made.filters.update(_FILTERS)
+    made.globals.update(changes_max=CHANGES_NAMED, all_settled=ALL_SETTLED, waiting_shown=WAITING_SHOWN)
+    return made
+
+
+# One for each language: what a template says is settled where it is compiled, and no request can change it.
+PAGES = {language: _environment(language) for language in Language}
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """Who looks, and from where. `framed_by`: the address of Airflow, in whose frame no link leads out; "" outside."""
+    """Who looks, from where, and in which language. `framed_by`: the address of Airflow, in whose frame no link leads
+    out; "" outside. `here`: the page itself, for links that lead back to it."""
 
     user: Any
     framed_by: str = ""
+    language: Language = Language.ENGLISH
+    here: str = "page"
 
 
 def visit_of(request: Request, user: access.User, dag_id: str = "") -> Visit:
     # Browsers say it to https and to their own machine only. Without a word the page of a run is taken to be framed.
     where = request.headers.get("sec-fetch-dest", "iframe" if dag_id else "")
     is_framed = where in ("iframe", "frame")
-    return Visit(user, f"{request.url.scheme}://{request.url.netloc}{airflow_of(request)}" if is_framed else "")
+    framed_by = f"{request.url.scheme}://{request.url.netloc}{airflow_of(request)}" if is_framed else ""
+    return Visit(user, framed_by, language_of(request), here_of(request))
 
 
 def airflow_of(request: Request) -> str:
@@ -146,6 +162,8 @@ def render(template: str, visit: Visit, **values: Any) -> str:
         user=visit.user.get_name(),
         token=acting.token_of(visit.user),
         framed_by=visit.framed_by,
+        language=visit.language,
+        address=visit.here,
         **values,
     )
 
@@ -155,11 +173,10 @@ def refused(visit: Visit, error: Refused, here: str) -> HTMLResponse:
     return HTMLResponse(render("refused.html", visit, said=error.message, hint=error.hint, here=here), 409)
 
 
-def page_of(template: str, **values: Any) -> str:
-    return PAGES.get_template(template).render(**values)
+def page_of(template: str, *, language: Language = Language.ENGLISH, address: str = "page", **values: Any) -> str:
+    return PAGES[language].get_template(template).render(address=address, **values)
 
 
 def text_of(name: str) -> str:
     """A file beside the templates, as it is."""
-    source, _, _ = PAGES.loader.get_source(PAGES, name)  # type: ignore[union-attr]
-    return source
+    return (resources.files("seamline_airflow.page") / "templates" / name).read_text(encoding="utf-8")

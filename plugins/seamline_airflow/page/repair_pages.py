@@ -18,6 +18,7 @@ from seamline.domain.canonical import readable_text
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import Refused
 from seamline.domain.masking import masked_repair_row
+from seamline.domain.phrase import phrase
 from seamline.domain.repair import Repair, RepairRow, RepairState, RootCause, Texts, counted
 from seamline.domain.sign_off import REASON_MAX
 from seamline.plan.model import SyncPlan
@@ -31,11 +32,11 @@ pages = APIRouter()
 # The others are in what `./seamline repair show` prints.
 ROWS_SHOWN = 200
 _CAUSES = {
-    RootCause.OUTSIDE: "somebody else wrote the destination's tables",
-    RootCause.RESTORE: "the destination was restored, or failed over",
-    RootCause.SOURCE: "the source was changed past its log",
-    RootCause.DEFECT: "Seamline had a defect",
-    RootCause.OTHER: "something else",
+    RootCause.OUTSIDE: phrase("somebody else wrote the destination's tables"),
+    RootCause.RESTORE: phrase("the destination was restored, or failed over"),
+    RootCause.SOURCE: phrase("the source was changed past its log"),
+    RootCause.DEFECT: phrase("Seamline had a defect"),
+    RootCause.OTHER: phrase("something else"),
 }
 
 SyncName = Annotated[str, Form(pattern=selection.NAME)]

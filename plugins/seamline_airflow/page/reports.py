@@ -14,6 +14,7 @@ from seamline import settings
 from seamline.domain.break_work import WorkRules
 from seamline.domain.cut_state import CutState, newest_of_live
 from seamline.domain.ledger import StreamId
+from seamline.domain.phrase import phrase
 from seamline.domain.repair import BY_COMMAND_LINE
 from seamline.domain.runs import Reconciliation, RunKind
 from seamline.domain.separate import COMPARED_ONLY
@@ -44,7 +45,7 @@ DATES_EXPORTED = 366
 # A day in quarters of an hour.
 _LAG_STEPS, _LAG_STEP_S = 96, 900
 LIVE_SHOWN = headline.COMPARISONS
-NOT_ONBOARDED = "not onboarded"
+NOT_ONBOARDED = phrase("not onboarded")
 
 
 @dataclass(frozen=True, slots=True)

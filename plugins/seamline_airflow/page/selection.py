@@ -11,6 +11,7 @@ from fastapi import Depends, HTTPException, Query
 
 from seamline.domain.break_work import OWNER_MAX, WorkState
 from seamline.domain.cut_state import CutState
+from seamline.domain.phrase import phrase
 from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.verdict import BreakType
 from seamline.platform.breaks import Compared, Order, Place, StoredBreak, Wanted
@@ -149,7 +150,9 @@ def required(asked: Asked) -> Shown:
 
 
 def nothing_in_words(asked: Asked) -> str:
-    return f"Nothing was compared of {asked.sync} by run {asked.run or 'of this date'}."
+    if not asked.run:
+        return phrase("Nothing was compared of %(sync)s by run of this date.", sync=asked.sync)
+    return phrase("Nothing was compared of %(sync)s by run %(run)s.", sync=asked.sync, run=asked.run)
 
 
 def some(
