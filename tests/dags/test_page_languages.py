@@ -283,5 +283,13 @@ def test_a_count_takes_the_form_that_english_has_for_it_and_the_one_form_of_chin
     assert said[Language.CHINESE] == ["0 条差异", "1 条差异", "2 条差异"]
 
 
+def test_a_picture_has_its_title_in_the_language_of_the_page(signed_in: TestClient, platform: results.Platform) -> None:
+    platform.lags_of = {results.STREAM: (*[0.5] * 94, None, None)}
+    titles = re.findall(r"<title>([^<]*)</title>", signed_in.get("/page", headers=CHINESE).text)
+    assert titles[1:] == [
+        f"{results.STREAM} 最近 24 小时每 15 分钟的最大延迟：最高 0.5 s；96 个 15 分钟时段中有 2 个无上报"
+    ]
+
+
 def test_trouble_is_said_in_the_language_of_who_meets_it() -> None:
     assert "目前无法读取报告" in page_of("trouble.html", language=Language.CHINESE, message="away")

@@ -7,28 +7,41 @@ shows. Nothing of the data but numbers gets into a drawing; titles are escaped.
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
+
+from seamline.domain.phrase import phrase
 
 WIDTH, HEIGHT = 160, 28
 _EDGE = 2
 
 
-def sparkline(values: Sequence[float | None], title: str) -> Markup:
+class Picture(Markup):
+    """With an English title. `title`: the same, which may be a phrase; `frame`: the picture with `{title}` where it
+    stands."""
+
+    title: str
+    frame: str
+
+    def titled(self, title: str) -> Markup:
+        return Markup(self.frame).format(title=title)
+
+
+def sparkline(values: Sequence[float | None], title: str) -> Picture:
     """A line over equal steps of time, the oldest first; None is a gap. Its full height is the greatest value, and at
     least 1."""
     known = [value for value in values if value is not None]
     if not known:
-        return Markup('<span class="faint">nothing reported</span>')
+        return _framed('<span class="faint">{title}</span>', phrase("nothing reported"))
     top = max(*known, 1.0)
     return _picture("spark", title, "".join(_line(run, len(values), top) for run in _runs(values)))
 
 
-def bars(values: Sequence[int | Decimal | None], title: str, *, marked: Sequence[bool] = ()) -> Markup:
+def bars(values: Sequence[int | Decimal | None], title: str, *, marked: Sequence[bool] = ()) -> Picture:
     """One bar per date, the oldest first; None leaves its place empty, and a negative value hangs below the line.
     `marked`: of each whether it is to stand out."""
     known = [value for value in values if value is not None]
     if not known:
-        return Markup('<span class="faint">no numbers yet</span>')
+        return _framed('<span class="faint">{title}</span>', phrase("no numbers yet"))
     high, low = max(0, *known), min(0, *known)
     span = float(high - low) or 1.0
     step = WIDTH / len(values)
@@ -47,11 +60,18 @@ def bars(values: Sequence[int | Decimal | None], title: str, *, marked: Sequence
     return _picture("bars", title, "".join(parts))
 
 
-def _picture(kind: str, title: str, inside: str) -> Markup:
-    return Markup(
-        '<svg class="{kind}" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img">'
-        "<title>{title}</title>{inside}</svg>"
-    ).format(kind=kind, width=WIDTH, height=HEIGHT, title=escape(title), inside=Markup(inside))
+def _picture(kind: str, title: str, inside: str) -> Picture:
+    return _framed(
+        f'<svg class="{kind}" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" role="img">'
+        f"<title>{{title}}</title>{inside}</svg>",
+        title,
+    )
+
+
+def _framed(frame: str, title: str) -> Picture:
+    made = Picture(Markup(frame).format(title=title))
+    made.title, made.frame = title, frame
+    return made
 
 
 def _runs(values: Sequence[float | None]) -> Iterator[list[tuple[int, float]]]:

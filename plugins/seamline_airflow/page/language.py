@@ -17,6 +17,7 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from seamline.domain.phrase import Phrase
+from seamline_airflow.page.charts import Picture
 
 COOKIE = "seamline_language"
 _YEAR_S = 365 * 24 * 3600
@@ -123,7 +124,9 @@ class Speaker:
         return str(word) if known is None else Markup(known)
 
     def said(self, value: Any) -> Any:
-        """A phrase in this language, any other value made fit to be seen."""
+        """A phrase or the title of a picture in this language, any other value made fit to be seen."""
+        if isinstance(value, Picture):
+            return value.titled(self.said(value.title))
         if not isinstance(value, Phrase):
             return self._seen(value)
         known = Markup.escape(self._texts.get(value.pattern, value.pattern))

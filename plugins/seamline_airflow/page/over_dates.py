@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup
-
 from seamline.domain.cut_state import CutState
+from seamline.domain.phrase import joined, phrase
 from seamline_airflow.page import reading
-from seamline_airflow.page.charts import bars
+from seamline_airflow.page.charts import Picture, bars
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +15,7 @@ class Drawn:
 
     what: str
     newest: str
-    picture: Markup
+    picture: Picture
 
 
 def drawn(sync: str, destination: str, states: Sequence[CutState]) -> tuple[Drawn, ...]:
@@ -26,24 +25,39 @@ def drawn(sync: str, destination: str, states: Sequence[CutState]) -> tuple[Draw
     if len(compared) < 2:
         return ()
     first, last = compared[0].business_date, compared[-1].business_date
-    span = f"of {destination} for each of {len(compared)} business dates from {first} to {last}"
+    span = phrase(
+        "of %(destination)s for each of %(dates)s business dates from %(first)s to %(last)s",
+        destination=destination,
+        dates=len(compared),
+        first=first,
+        last=last,
+    )
     counted = [_rows(one) for one in compared]
     broken = [sum(table.breaks_total for table in one.found.tables) if one.found else 0 for one in compared]
     found = [
-        Drawn("rows compared", f"{counted[-1]:,}", bars(counted, f"rows compared {span}: last {counted[-1]:,}")),
         Drawn(
-            "breaks",
+            phrase("rows compared"),
+            f"{counted[-1]:,}",
+            bars(counted, phrase("rows compared %(span)s: last %(number)s", span=span, number=f"{counted[-1]:,}")),
+        ),
+        Drawn(
+            phrase("breaks"),
             f"{broken[-1]:,}",
-            bars(broken, f"breaks {span}: most {max(broken):,}", marked=[count > 0 for count in broken]),
+            bars(
+                broken,
+                phrase("breaks %(span)s: most %(number)s", span=span, number=f"{max(broken):,}"),
+                marked=[count > 0 for count in broken],
+            ),
         ),
     ]
     with reading.platform(sync) as store:
         series = store.totals_over(sync, [(one.run_id, one.destination) for one in compared])
     for one in series:
-        name = f"{one.table}.{one.column}, {' / '.join(one.group) or 'all'}"
+        name = joined(", ", [f"{one.table}.{one.column}", " / ".join(one.group) or phrase("all")])
         newest = one.sums[-1]
         last_sum = "–" if newest is None else f"{newest:,f}"
-        found.append(Drawn(f"sum of {name}", last_sum, bars(one.sums, f"sum of {name} {span}: last {last_sum}")))
+        title = phrase("sum of %(name)s %(span)s: last %(number)s", name=name, span=span, number=last_sum)
+        found.append(Drawn(phrase("sum of %(name)s", name=name), last_sum, bars(one.sums, title)))
     return tuple(found)
 
 

@@ -8,8 +8,6 @@ from typing import Any
 from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
-from markupsafe import Markup
-
 from seamline import settings
 from seamline.domain.break_work import WorkRules
 from seamline.domain.cut_state import CutState, newest_of_live
@@ -37,7 +35,7 @@ from seamline.sync.shown_order import by_destination, by_run, streams_in_order
 from seamline.sync.stream_state import StreamState, alarms_over
 from seamline_airflow import parts
 from seamline_airflow.page import reading
-from seamline_airflow.page.charts import sparkline
+from seamline_airflow.page.charts import Picture, sparkline
 from seamline_airflow.stream_health import Look, look
 
 DATES_PER_PAGE = 31
@@ -118,7 +116,7 @@ def reason_required(sync: str) -> ReasonRequired:
     return declared_reason_required(settings.load().declarations, sync)
 
 
-def lags(sync: str = "") -> Mapping[StreamId, Markup]:
+def lags(sync: str = "") -> Mapping[StreamId, Picture]:
     """Of each stream, or of those of one sync, a picture of its last day."""
     with parts.director() as director:
         found = director.lags(sync, steps=_LAG_STEPS, step_s=_LAG_STEP_S)
@@ -127,10 +125,15 @@ def lags(sync: str = "") -> Mapping[StreamId, Markup]:
 
 def _lag_in_words(stream: StreamId, values: Sequence[float | None]) -> str:
     known = [value for value in values if value is not None]
-    worst = f"{max(known):.1f} s" if known else "unknown"
-    silent = len(values) - len(known)
-    hours = f"; nothing reported in {silent} of {len(values)} quarters of an hour" if silent else ""
-    return f"worst lag of {stream} in each quarter of an hour of the last 24 hours: at most {worst}{hours}"
+    worst = f"{max(known):.1f} s" if known else phrase("unknown")
+    silent, all_ = len(values) - len(known), len(values)
+    gaps = phrase("; nothing reported in %(silent)s of %(all)s quarters of an hour", silent=silent, all=all_)
+    return phrase(
+        "worst lag of %(stream)s in each quarter of an hour of the last 24 hours: at most %(worst)s%(gaps)s",
+        stream=stream,
+        worst=worst,
+        gaps=gaps if silent else "",
+    )
 
 
 def read_sync(sync: str, *, dates: int = headline.DATES, detail: Detail = Detail.WHOLE) -> SyncReport:
