@@ -26,6 +26,7 @@ from seamline.kinds.live_columns import Misfit
 from seamline.kinds.sink import CertifiesArrivals, CutsLiveTables, HoldsCuts, KeepsLiveTables, ReadsBack
 from seamline.kinds.source import Certifies, HidesSchemaChanges, ReadsSeparately
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
+from seamline.platform.attachments import PlatformAttachments
 from seamline.platform.audit import PlatformAudit
 from seamline.platform.audit_anchor import Anchors, AnchorTopic, Lines, anchor_files, send_anchor, write_anchor
 from seamline.platform.audit_export import export, zipped
@@ -353,6 +354,10 @@ def breaks() -> PlatformBreaks:
 
 def work() -> PlatformWork:
     return PlatformWork(Database())
+
+
+def attachments() -> PlatformAttachments:
+    return PlatformAttachments(Database())
 
 
 def tolerances() -> PlatformTolerances:

@@ -41,6 +41,15 @@ def work() -> Iterator[Any]:
 
 
 @contextmanager
+def attachments() -> Iterator[Any]:
+    """The PlatformAttachments."""
+    from seamline import registry
+
+    with closing(registry.attachments()) as opened:
+        yield opened
+
+
+@contextmanager
 def tolerances() -> Iterator[Any]:
     """The PlatformTolerances."""
     from seamline import registry

@@ -1,7 +1,7 @@
 """Values of runs and reports for these tests, and a platform database in memory."""
 
 from collections.abc import Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -44,7 +44,7 @@ from seamline.ports import StreamReport, WantedStream
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline_airflow import parts
 from tests.dags.kept_acts import Acts
-from tests.dags.stored_breaks import Breaks, NoWork, OneRepair
+from tests.dags.stored_breaks import Breaks, NoFiles, NoWork, OneRepair
 from tests.integration.known import destination_plan
 
 DATE = date(2026, 11, 19)
@@ -417,6 +417,7 @@ def use(monkeypatch: pytest.MonkeyPatch, made: Platform) -> Platform:
         yield Unsigned()
 
     monkeypatch.setattr(parts, "late_inputs", late_inputs)
+    monkeypatch.setattr(parts, "attachments", lambda: nullcontext(NoFiles()))
     monkeypatch.setattr(parts, "signatures", signatures)
     monkeypatch.setattr(parts, "audit", audit)
     monkeypatch.setattr(parts, "breaks", breaks)

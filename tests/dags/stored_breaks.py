@@ -121,6 +121,16 @@ class NoWork:
         return ()
 
 
+class NoFiles:
+    """Nobody has attached any file to any break."""
+
+    def of_break(self, sync: str, break_id: str) -> tuple[Any, ...]:
+        return ()
+
+    def taken(self, sync: str, break_id: str, number: int) -> None:
+        return None
+
+
 class OneRepair:
     """PlatformRepairs with one repair, whatever is asked for; it lets nobody approve it."""
 

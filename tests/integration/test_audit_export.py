@@ -73,7 +73,7 @@ def exported(server: Server, anchors: Path, tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp("evidence") / "settlement"
     with server.open() as session:
         made = export(session, sync="settlement", day=DAY, folder=folder, anchors=anchor_files(anchors))
-    assert (made.entries, made.verdicts, made.head, made.is_anchored) == (5, 1, 8, True)
+    assert (made.entries, made.verdicts, made.files, made.head, made.is_anchored) == (5, 1, 0, 8, True)
     return folder
 
 
@@ -102,7 +102,7 @@ def test_evidence_verifies_itself_and_shows_of_other_dates_and_syncs_nothing_but
     code, lines = verified(evidence, anchor)
     assert (code, lines[0], lines[2:]) == (
         0,
-        "settlement, business date 2026-03-01: 5 entries, 1 verdicts",
+        "settlement, business date 2026-03-01: 5 entries, 1 verdicts, 0 files",
         ["1 lines of the given anchors are about this chain", "nothing is wrong"],
     )
     links = [json.loads(line) for line in (evidence / "chain.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -233,7 +233,7 @@ def test_the_commands_verify_and_export_what_is_stored_and_name_what_is_not_as_i
     with known_by_id(replace(resolve("postgres_root"), database=server.name), CONNECTION_ID, "postgres"):
         assert main(["audit", "verify"]) == 0
         assert capsys.readouterr().out.splitlines() == [
-            "9 entries, 4 verdicts, 1 decisions, 1 cuts, 0 signatures",
+            "9 entries, 4 verdicts, 1 decisions, 1 cuts, 0 signatures, 0 files",
             "anchored up to entry 8; 1 entries stand behind no anchor",
             "nothing is wrong",
         ]

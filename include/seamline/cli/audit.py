@@ -1,8 +1,9 @@
 """Verify the log of acts, or export the evidence of a business date.
 
-`verify` checks the chain of hashes, and that verdicts, decisions, cuts and signatures are stored as they were entered.
-It ends with 0 only where nothing is wrong; each fault is a line that names the entry, or the sync, date, destination,
-run and table that was changed, removed or inserted. `export` writes a folder that verifies itself with Python alone.
+`verify` checks the chain of hashes, and that verdicts, decisions, cuts, signatures and files of breaks are stored as
+they were entered. It ends with 0 only where nothing is wrong; each fault is a line that names the entry, or the sync,
+date, destination, run and table that was changed, removed or inserted. `export` writes a folder that verifies itself
+with Python alone.
 """
 
 import argparse
@@ -52,7 +53,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _enter(session: Session, exported: Exported, subject: Subject) -> None:
     """Who took it away; the next export of the date shows it."""
-    document = {"head": exported.head, "entries": exported.entries, "verdicts": exported.verdicts}
+    document = {
+        "head": exported.head,
+        "entries": exported.entries,
+        "verdicts": exported.verdicts,
+        "files": exported.files,
+    }
     append(session, Act(Kind.EXPORTED, subject, document, person(), FROM_COMMAND_LINE))
 
 
@@ -69,7 +75,7 @@ def summary(checked: Checked) -> list[str]:
     """What was looked at, how far the anchors reach, and the outcome."""
     seen = (
         f"{checked.entries:,} entries, {checked.verdicts:,} verdicts, {checked.decisions:,} decisions,"
-        f" {checked.cuts:,} cuts, {checked.signatures:,} signatures"
+        f" {checked.cuts:,} cuts, {checked.signatures:,} signatures, {checked.files:,} files"
     )
     behind = checked.entries - checked.anchored
     anchored = f"anchored up to entry {checked.anchored:,}" if checked.anchored else "no anchor"
@@ -80,7 +86,7 @@ def summary(checked: Checked) -> list[str]:
 def _exported(exported: Exported, folder: Path) -> list[str]:
     anchored = "which an anchor names" if exported.is_anchored else "which no anchor names yet"
     return [
-        f"{exported.entries:,} entries and {exported.verdicts:,} verdicts are in {folder}",
+        f"{exported.entries:,} entries, {exported.verdicts:,} verdicts and {exported.files:,} files are in {folder}",
         f"its chain ends with entry {exported.head:,}, {anchored}",
         f"verify it anywhere: python3 {folder / 'verify.py'}",
     ]

@@ -67,6 +67,7 @@ class Kind(StrEnum):
     ASSIGNED = "assigned"
     HANDED_BACK = "handed back"
     COMMENTED = "commented"
+    ATTACHED = "attached"
     EXPLAINED = "explained"
     TOLERATED = "tolerated"
     BREAK_CLOSED = "break closed"

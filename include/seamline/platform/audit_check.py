@@ -1,6 +1,6 @@
 """`seamline audit verify`: the whole chain, each stored verdict, decision and cut beside its newest entry, each
-signature beside its own, and the anchors. All in one view of the database, in bounded memory; whatever is wrong is
-reported as it is found."""
+signature and file beside its own, and the anchors. All in one view of the database, in bounded memory; whatever is
+wrong is reported as it is found."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +13,7 @@ from psycopg.rows import dict_row
 from seamline.domain import audit
 from seamline.domain.audit import ChainCheck, Kind, Subject, canonical_json
 from seamline.domain.runs import Reconciliation
-from seamline.platform import audit_work, reconciliations, rows, signatures
+from seamline.platform import attachments, audit_work, reconciliations, rows, signatures
 from seamline.platform.audit import UNREADABLE, entries
 from seamline.platform.audit_anchor import AnchorLine, Anchors
 from seamline.platform.database import Session
@@ -84,6 +84,7 @@ class Checked:
     decisions: int = 0
     cuts: int = 0
     signatures: int = 0
+    files: int = 0
     anchored: int = 0
     faults: int = 0
 
@@ -106,12 +107,14 @@ def check(
 
     with session.transaction():
         session.execute("set transaction isolation level repeatable read, read only")
-        for fault in _chain(session, checked, note):
-            found(fault)
-        for fault in _anchors(session, anchors, checked):
-            found(fault)
-        for fault in audit_work.faults(session, sync):
-            found(fault)
+        for faults in (
+            _chain(session, checked, note),
+            _anchors(session, anchors, checked),
+            audit_work.faults(session, sync),
+            _files(session, sync, checked),
+        ):
+            for fault in faults:
+                found(fault)
         for kinds, query, judge, counted in (
             (audit.ABOUT_VERDICTS, _VERDICTS, _verdict, "verdicts"),
             (audit.ABOUT_DECISIONS, _DECISIONS, _decision, "decisions"),
@@ -134,6 +137,13 @@ def _chain(session: Session, checked: Checked, note: Report) -> Iterator[str]:
             note(f"{checked.entries:,} entries")
     if not checked.entries:
         yield "the log of acts is empty: not even its opening is there"
+
+
+def _files(session: Session, sync: str, checked: Checked) -> Iterator[str]:
+    for fault in attachments.checks(session, sync):
+        checked.files += 1
+        if fault:
+            yield fault
 
 
 def _anchors(session: Session, files: Sequence[Anchors], checked: Checked) -> Iterator[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from seamline.domain import audit
 from seamline.domain.audit import Entry, canonical_json, moment_text, verdict_json
 from seamline.domain.errors import Refused
-from seamline.platform import reconciliations, verify_evidence
+from seamline.platform import attachments, reconciliations, verify_evidence
 from seamline.platform.audit import entries
 from seamline.platform.audit_anchor import AnchorLine, Anchors
 from seamline.platform.database import Session
@@ -26,10 +26,12 @@ select number, reconciliation_id from (
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """`head`: the entry with which the exported chain ends. `is_anchored`: an anchor names it."""
+    """`files`: of those that were attached to breaks. `head`: the entry with which the exported chain ends.
+    `is_anchored`: an anchor names it."""
 
     entries: int
     verdicts: int
+    files: int
     head: int
     is_anchored: bool
 
@@ -100,6 +102,7 @@ def _write(
             head = entry
     assert head is not None
     verdicts = _write_verdicts(session, sync, day, folder)
+    files = _write_files(session, sync, day, folder)
     named = [
         {"place": line.place, "number": line.head.number, "hash": line.head.hash} for line in anchored if line.head
     ]
@@ -115,7 +118,7 @@ def _write(
     }
     (folder / "head.json").write_text(f"{canonical_json(document)}\n", encoding="utf-8")
     (folder / "verify.py").write_bytes(Path(verify_evidence.__file__).read_bytes())
-    return Exported(own, verdicts, head.number, bool(named))
+    return Exported(own, verdicts, files, head.number, bool(named))
 
 
 def _write_verdicts(session: Session, sync: str, day: date, folder: Path) -> int:
@@ -126,6 +129,15 @@ def _write_verdicts(session: Session, sync: str, day: date, folder: Path) -> int
         # The very bytes that are hashed: `sha256sum` says what the entry says.
         (folder / f"verdict-{number}.json").write_bytes(canonical_json(verdict_json(found)).encode())
     return len(stored)
+
+
+def _write_files(session: Session, sync: str, day: date, folder: Path) -> int:
+    """Under the number of the entry, which has the name: a name that a person gave leads out of no folder."""
+    written = 0
+    for number, content in attachments.of_date(session, sync, day):
+        (folder / f"file-{number}.bin").write_bytes(content)
+        written += 1
+    return written
 
 
 def _link(entry: Entry) -> str:

@@ -4,6 +4,7 @@ It stands beside what it verifies, and needs nothing but Python 3.9 or newer:
 
     chain.jsonl       the log of acts from the first entry of the date on: its own entries whole, of others the hashes
     verdict-<n>.json  what was stored of the verdict that entry <n> is about
+    file-<n>.bin      the bytes of the file that entry n attached to a break; the entry has its name
     head.json         where the chain ends, and which lines of anchors say so
 
 ANCHORS: files head-<host>.log that were kept elsewhere. Each line about an entry of this chain has to name its hash.
@@ -42,6 +43,7 @@ class Evidence:
         self._follow_chain()
         self._compare_verdicts()
         self._compare_named_verdicts()
+        self._compare_files()
 
     def compare_anchors(self, path: Path) -> int:
         """How many lines were about this chain."""
@@ -122,6 +124,22 @@ class Evidence:
             if any(hashed and hashed not in reached for hashed in named):
                 self.faults.append(f"entry {number} ({content['kind']}): no entry is about the verdict that it names")
 
+    def _compare_files(self) -> None:
+        """What people attached to breaks is there, and is what they attached."""
+        there = {path.name for path in self.folder.glob("file-*")}
+        named = {}
+        for number, content in self.entries.items():
+            if content["kind"] == "attached":
+                named[f"file-{number}.bin"] = content["document"]
+        for name, document in named.items():
+            what = f"{name}: the file {json.dumps(document['file'])}, version {document['version']},"
+            if name not in there:
+                self.faults.append(f"{what} is missing")
+            elif sha256((self.folder / name).read_bytes()) != document["sha256"]:
+                self.faults.append(f"{what} was changed")
+        for name in sorted(there - set(named)):
+            self.faults.append(f"{name}: no entry names it")
+
 
 def main(arguments: list[str]) -> int:
     try:
@@ -136,7 +154,8 @@ def main(arguments: list[str]) -> int:
         sys.stdout.write(f"FAULT  {fault}\n")
     sys.stdout.write(
         f"{head['sync']}, business date {head['business_date']}: {len(evidence.entries)} entries,"
-        f" {len(list(evidence.folder.glob('verdict-*.json')))} verdicts\n"
+        f" {len(list(evidence.folder.glob('verdict-*.json')))} verdicts,"
+        f" {len(list(evidence.folder.glob('file-*.bin')))} files\n"
         f"the chain ends with entry {head['number']}, hash {head['hash']}\n"
     )
     if arguments:

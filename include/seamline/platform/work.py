@@ -296,4 +296,6 @@ def _work_of(row: Mapping[str, Any]) -> Work:
 def _deed_of(number: int, at: datetime, kind: str, who: str, origin: str, run_id: str, document: str) -> Deed:
     said = json.loads(document)
     texts = {name: str(said.get(name, "")) for name in ("owner", "reason", "comment")}
+    if "file" in said:
+        texts["comment"] = f"{said['file']}, version {said['version']}"
     return Deed(number, at, kind, who, origin, run_id, int(said.get("breaks", 1)), **texts)

@@ -22,6 +22,7 @@ from seamline.platform.reconciliations import Detail
 from seamline_airflow.page import (
     access,
     acting,
+    attachment_pages,
     break_pages,
     date_report,
     exports,
@@ -59,6 +60,7 @@ app.include_router(break_pages.pages)
 app.include_router(exports.files)
 app.include_router(language.choice)
 app.include_router(work_pages.pages)
+app.include_router(attachment_pages.pages)
 app.include_router(tolerance_pages.pages)
 app.include_router(repair_pages.pages)
 app.include_router(rest.api)
@@ -71,8 +73,10 @@ app.include_router(reveal.reveals)
 @app.middleware("http")
 async def _guarded(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
     # No text of the platform database holds one, so an address with one is wrong and no fault of the database.
-    is_text = "\0" not in unquote(request.url.query)
-    response = await call_next(request) if is_text else PlainTextResponse("an address holds no NUL", status_code=400)
+    if "\0" in unquote(request.url.query):
+        response: Response = PlainTextResponse("an address holds no NUL", status_code=400)
+    else:
+        response = attachment_pages.body_refused(request) or await call_next(request)
     for name, value in _HEADERS.items():
         response.headers[name] = value
     return response

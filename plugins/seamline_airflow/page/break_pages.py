@@ -121,6 +121,9 @@ def break_page(visit: Visit, sync: str, break_id: str, opened: selection.Opened 
         return HTMLResponse(render("no_sync.html", visit, what=what), status_code=404)
     with parts.work() as store:
         known, deeds = store.of([break_id]).get(break_id), store.deeds(break_id)
+    with parts.attachments() as attached:
+        files = attached.of_break(sync, break_id)
+    may_work = acting.may_work(visit.user, sync)
     return HTMLResponse(
         render(
             "break.html",
@@ -132,7 +135,10 @@ def break_page(visit: Visit, sync: str, break_id: str, opened: selection.Opened 
             standing=seen.standing,
             known=known,
             deeds=deeds,
-            may=possible(known) if known and acting.may_work(visit.user, sync) else [],
+            files=files,
+            may=possible(known) if known and may_work else [],
+            may_work=may_work,
+            may_take=acting.is_trusted(visit.user, sync),
             masking=_masking(visit, sync, opened),
             **_working(visit, sync),
         )

@@ -13,6 +13,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from seamline.domain.attachment import BYTES_MAX
 from seamline.domain.break_age import band_in_words
 from seamline.domain.break_work import ALL_SETTLED
 from seamline.domain.calendar import moment_in_words
@@ -123,7 +124,9 @@ def _environment(language: Language) -> Environment:
     )
     speaker.install(made)
     made.filters.update(_FILTERS)
-    made.globals.update(changes_max=CHANGES_NAMED, all_settled=ALL_SETTLED, waiting_shown=WAITING_SHOWN)
+    made.globals.update(
+        changes_max=CHANGES_NAMED, all_settled=ALL_SETTLED, waiting_shown=WAITING_SHOWN, attached_bytes_max=BYTES_MAX
+    )
     return made
 
 

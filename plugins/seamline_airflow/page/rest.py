@@ -177,9 +177,11 @@ def get_break(sync: SyncName, break_id: Annotated[str, PathText(pattern=selectio
         )
         for one in seen.sightings
     ]
+    with parts.attachments() as attached:
+        files = [answers.Attachment.model_validate(one) for one in attached.of_break(sync, break_id)]
     standing = {"first": None, "last": None, "dates": 0, "gone_by": None} | dict(seen.standing)
     standing.pop("days", None)
-    return answers.History(id=break_id, sightings=sightings, **standing)
+    return answers.History(id=break_id, sightings=sightings, files=files, **standing)
 
 
 @api.get("/audit/head")

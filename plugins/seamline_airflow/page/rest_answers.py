@@ -259,12 +259,26 @@ class Sighting(Answer):
     found: Break
 
 
+class Attachment(Answer):
+    """One version of a file that a person has attached, without its bytes. `number`: of its entry in the log of acts;
+    `size`: bytes."""
+
+    number: int
+    name: str
+    version: int
+    size: int
+    sha256: str
+    who: str
+    at: datetime
+
+
 class History(Answer):
     """Every comparison that has found the break, the newest first. `gone_by`: the newest compared date whose cut has it
-    no more."""
+    no more. `files`: by name, the newest version first."""
 
     id: str
     sightings: list[Sighting]
+    files: list[Attachment]
     first: date | None
     last: date | None
     dates: int
