@@ -38,6 +38,7 @@ from seamline.platform.expiry import PlatformExpiry
 from seamline.platform.host_lease import this_process
 from seamline.platform.late_inputs import PlatformLateInputs
 from seamline.platform.maintenance import PlatformMaintenance
+from seamline.platform.notices import PlatformNotices
 from seamline.platform.origins import PlatformOrigins
 from seamline.platform.signatures import PlatformSignatures
 from seamline.platform.store import PlatformStore
@@ -358,6 +359,10 @@ def work() -> PlatformWork:
 
 def attachments() -> PlatformAttachments:
     return PlatformAttachments(Database())
+
+
+def notices() -> PlatformNotices:
+    return PlatformNotices(Database())
 
 
 def tolerances() -> PlatformTolerances:

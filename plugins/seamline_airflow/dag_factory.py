@@ -23,10 +23,12 @@ from seamline.domain.runs import RunKind
 from seamline.plan.maintenance import CHORES
 from seamline.plan.model import ReconcileOnlyPlan, SyncPlan
 from seamline.plan.stages import Stage, all_stages, concerned
+from seamline.spec.notify import somebody_is_notified
 from seamline_airflow import stage_tasks
 from seamline_airflow.deadline import verdict_deadline
 from seamline_airflow.nightly_form import form
 from seamline_airflow.operators.maintenance import OPERATORS
+from seamline_airflow.operators.notify import NotifyOperator
 from seamline_airflow.operators.step import StreamsCheckOperator
 from seamline_airflow.run_context import BUSINESS_DATE, run_id_macro
 from seamline_airflow.run_ends import RunOf
@@ -178,6 +180,14 @@ def streams_dag() -> DAG:
             weight_rule="absolute",
             execution_timeout=timedelta(minutes=5),
         )
+        # Beside the look and never behind it: neither waits for the other.
+        if somebody_is_notified(declarations_folder()):
+            NotifyOperator(
+                task_id="notify",
+                task_display_name="Send mails about what waits for people",
+                doc_md=NotifyOperator.__doc__,
+                execution_timeout=timedelta(minutes=5),
+            )
     return dag
 
 

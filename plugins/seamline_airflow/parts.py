@@ -50,6 +50,15 @@ def attachments() -> Iterator[Any]:
 
 
 @contextmanager
+def notices() -> Iterator[Any]:
+    """The PlatformNotices."""
+    from seamline import registry
+
+    with closing(registry.notices()) as opened:
+        yield opened
+
+
+@contextmanager
 def tolerances() -> Iterator[Any]:
     """The PlatformTolerances."""
     from seamline import registry

@@ -44,7 +44,7 @@ from seamline.ports import StreamReport, WantedStream
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline_airflow import parts
 from tests.dags.kept_acts import Acts
-from tests.dags.stored_breaks import Breaks, NoFiles, NoWork, OneRepair
+from tests.dags.stored_breaks import Breaks, NoFiles, NoNotices, NoWork, OneRepair
 from tests.integration.known import destination_plan
 
 DATE = date(2026, 11, 19)
@@ -418,6 +418,7 @@ def use(monkeypatch: pytest.MonkeyPatch, made: Platform) -> Platform:
 
     monkeypatch.setattr(parts, "late_inputs", late_inputs)
     monkeypatch.setattr(parts, "attachments", lambda: nullcontext(NoFiles()))
+    monkeypatch.setattr(parts, "notices", lambda: nullcontext(NoNotices()))
     monkeypatch.setattr(parts, "signatures", signatures)
     monkeypatch.setattr(parts, "audit", audit)
     monkeypatch.setattr(parts, "breaks", breaks)

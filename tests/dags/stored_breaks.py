@@ -131,6 +131,13 @@ class NoFiles:
         return None
 
 
+class NoNotices:
+    """Nothing was to be sent by mail."""
+
+    def unsent(self, syncs: Sequence[str]) -> tuple[Any, ...]:
+        return ()
+
+
 class OneRepair:
     """PlatformRepairs with one repair, whatever is asked for; it lets nobody approve it."""
 

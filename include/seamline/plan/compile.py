@@ -240,7 +240,7 @@ def _shorten(sync: dict[str, Any]) -> None:
         if not entry["sensitive"]:
             del entry["sensitive"]
     reconcile, plain = sync["reconcile"], Reconcile().model_dump(mode="json", by_alias=True)
-    for key in ("rules", "work", "repair", "sign", "budget"):
+    for key in ("rules", "work", "repair", "sign", "budget", "notify"):
         if reconcile[key] == plain[key]:
             del reconcile[key]
     for total in reconcile["control_totals"]:

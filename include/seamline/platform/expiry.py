@@ -44,6 +44,7 @@ _EXPIRED = (
     ("runs with their receipts", "run", _RUNS, RUNS_KEPT_DAYS),
     ("changes of state of streams", "stream_event", _EVENTS, EVENTS_KEPT_DAYS),
     ("drivers of tasks", "driver_run", _old("heartbeat_at"), EVENTS_KEPT_DAYS),
+    ("notices by mail", "notice", _old("found_at"), RUNS_KEPT_DAYS),
     ("ended alarms", "alarm", _old("ended_at"), EVENTS_KEPT_DAYS),
     ("ended holds of streams", "stream_hold", _old("until"), _LEASES_KEPT_DAYS),
     ("ended holds of logs", "pruning_hold", _LOG_HOLDS, _LEASES_KEPT_DAYS),

@@ -22,6 +22,7 @@ from seamline.spec.fields import (
     Transforms,
     Why,
 )
+from seamline.spec.notify import Notify
 from seamline.spec.work import Work
 
 MIDNIGHT = "00:00"
@@ -373,6 +374,7 @@ class Reconcile(Declared):
     )
     work: Work = Field(default_factory=Work, description="How people work on breaks.")
     repair: Repair = Field(default_factory=Repair, description="How many rows a repair of the live tables may change.")
+    notify: Notify = Field(default_factory=Notify, description="Who gets a mail of what.")
     sign: Sign = Field(default_factory=Sign, description="How people sign for published cuts on the page.")
 
 

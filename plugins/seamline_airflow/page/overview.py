@@ -13,6 +13,7 @@ from seamline.domain.phrase import phrase
 from seamline.domain.runs import Reconciliation, RunKind
 from seamline.domain.sign_off import SignOff, SignState
 from seamline.plan.model import NightlyPlan
+from seamline.platform.notices import Unsent
 from seamline.platform.reconciliations import Detail
 from seamline.sync import headline
 from seamline_airflow import parts
@@ -111,7 +112,8 @@ class Awaited:
 @dataclass(frozen=True, slots=True)
 class Overview:
     """`dates`: the newest first. `questions`: cuts that wait for a person, the longest first. `mine`: open breaks that
-    wait for who looks, the late ones first; `assigned`: how many are assigned in all."""
+    wait for who looks, the late ones first; `assigned`: how many are assigned in all. `unsent`: mails
+    that could not be sent."""
 
     dates: tuple[date, ...]
     rows: tuple[Row, ...]
@@ -121,6 +123,7 @@ class Overview:
     now: datetime
     mine: tuple[waiting.Waits, ...] = ()
     assigned: int = 0
+    unsent: tuple[Unsent, ...] = ()
 
     @property
     def with_acts(self) -> set[str]:
@@ -157,7 +160,13 @@ def read(syncs: Sequence[str], *, before: date | None, now: datetime, who: str =
         now=now,
         mine=waiting.of(who, syncs, now) if who else (),
         assigned=waiting.assigned(who, syncs) if who else 0,
+        unsent=_unsent(syncs) if who else (),
     )
+
+
+def _unsent(syncs: Sequence[str]) -> tuple[Unsent, ...]:
+    with parts.notices() as notices:
+        return tuple(notices.unsent(syncs))
 
 
 def _dates(cuts: Iterable[Sequence[CutState]], expected: Iterable[date]) -> tuple[date, ...]:

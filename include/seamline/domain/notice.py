@@ -1,0 +1,113 @@
+"""Notices by mail: which events there are, and what a mail says. It carries names that are declared, dates, counts and
+links; no value, key or amount of a row, and no words of a person or of a server."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from enum import StrEnum
+from html import escape
+from urllib.parse import urlencode
+
+LINES_MAX = 20
+
+
+class Event(StrEnum):
+    """Of what a mail is sent, as the declaration names it."""
+
+    BREAKS = "breaks"
+    SIGNATURE = "signature"
+    LATE = "late"
+    ESCALATED = "escalated"
+
+
+_SUBJECTS = {
+    Event.BREAKS: "breaks were found",
+    Event.SIGNATURE: "waits for a person",
+    Event.LATE: "a verdict is late",
+    Event.ESCALATED: "breaks are late and escalated",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """One event. `about`: its identity in the sync, the same each time that it is looked at. `link`: of the page, below
+    its own address."""
+
+    sync: str
+    event: Event
+    about: str
+    what: str
+    link: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """`message_id`: the same for the same notices to the same recipient, so that a second copy can be known."""
+
+    subject: str
+    html: str
+    message_id: str
+
+
+def breaks_found(sync: str, destination: str, day: date | None, run_id: str, breaks: int) -> Happened:
+    """By one comparison: of the cut of a date, or of live tables where `day` is None."""
+    where = f"in the cut of {day}" if day else "in the live tables"
+    return Happened(
+        sync,
+        Event.BREAKS,
+        f"{run_id} {destination} {day or 'live'}",
+        f"{_counted(breaks, 'break')} {where} in {destination}",
+        _page(sync, day, run_id),
+    )
+
+
+def waits_for_signature(sync: str, destination: str, day: date, version: int, acts: int) -> Happened:
+    """`acts`: signatures and re-openings of this version so far; after another one it is another event."""
+    what = f"version {version} of {day} in {destination} waits for a signature"
+    return Happened(sync, Event.SIGNATURE, f"{destination} {day} {version} {acts}", what, _page(sync, day))
+
+
+def waits_for_answer(sync: str, destination: str, day: date, run_id: str, since: str) -> Happened:
+    """The gate asks whether the cut is published. `since`: of the question; a question that is asked again is another
+    event."""
+    what = f"the cut of {day} in {destination} waits for an answer"
+    return Happened(sync, Event.SIGNATURE, f"{run_id} {destination} {since}", what, _page(sync, day, run_id))
+
+
+def verdict_late(sync: str, day: date) -> Happened:
+    return Happened(sync, Event.LATE, str(day), f"the verdict of {day} is not there by its hour", _page(sync, day))
+
+
+def break_escalated(sync: str, break_id: str, severity: str, due: str) -> Happened:
+    """`severity`: its class; `due`: when it was due, as a text. A break that is late once more is another event."""
+    what = f"a break of the class {severity} is late"
+    return Happened(sync, Event.ESCALATED, f"{break_id} {severity} {due}", what, f"break?{_query(sync, id=break_id)}")
+
+
+def mail_of(found: Sequence[Happened], *, recipient: str, page: str) -> Mail:
+    """About events of one kind of one sync, at least one. `page`: the address of the page, with a slash behind it."""
+    sync, event = found[0].sync, found[0].event
+    lines = [f'<li><a href="{escape(page + one.link)}">{escape(one.what)}</a></li>' for one in found[:LINES_MAX]]
+    if len(found) > LINES_MAX:
+        lines.append(f"<li>and {len(found) - LINES_MAX:,} more</li>")
+    here = escape(f"{page}page?{_query(sync)}")
+    known = "\n".join([recipient, *(f"{one.sync} {one.event} {one.about}" for one in found)])
+    return Mail(
+        subject=f"[Seamline] {sync}: {_SUBJECTS[event]} ({len(found):,})",
+        html=f'<p><a href="{here}">{escape(sync)}</a>: {_SUBJECTS[event]}</p>\n<ul>\n' + "\n".join(lines) + "\n</ul>\n",
+        message_id=f"<{hashlib.sha256(known.encode()).hexdigest()[:40]}@seamline>",
+    )
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def _page(sync: str, day: date | None, run_id: str = "") -> str:
+    said = {"business_date": str(day) if day else "", "run": run_id}
+    return f"page?{_query(sync, **{name: value for name, value in said.items() if value})}"
+
+
+def _query(sync: str, **rest: str) -> str:
+    return urlencode({"sync": sync, **rest})

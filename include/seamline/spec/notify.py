@@ -1,0 +1,72 @@
+"""`reconcile.notify` of a sync: who gets a mail of what."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, ValidationError
+
+from seamline.domain.errors import ConfigError
+from seamline.domain.notice import Event
+from seamline.spec.document import document_of
+from seamline.spec.faults import redacted
+from seamline.spec.fields import Declared
+
+_ADDRESS = re.compile(r"[A-Za-z0-9._%+/=~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,189}[A-Za-z0-9])?")
+
+
+def _address(value: str) -> str:
+    if not _ADDRESS.fullmatch(value):
+        raise ValueError(f"an address of mail as ops@bank.example, without a name beside it, got {redacted(value)}")
+    return value
+
+
+Address = Annotated[str, AfterValidator(_address)]
+
+
+class Notify(Declared):
+    """Addresses that get a mail with counts and links, once for each event."""
+
+    breaks: tuple[Address, ...] = Field(
+        (), description="When a comparison has found breaks, of a cut or of live tables.", strict=False, max_length=50
+    )
+    signature: tuple[Address, ...] = Field(
+        (),
+        description="When a published cut waits for a signature, or a cut for an answer whether it is published.",
+        strict=False,
+        max_length=50,
+    )
+    late: tuple[Address, ...] = Field(
+        (), description="When a verdict is not there by `nightly.verdict_by`.", strict=False, max_length=50
+    )
+    escalated: tuple[Address, ...] = Field(
+        (),
+        description="When a break of a class of `reconcile.work.severity` with `escalate_to` is late.",
+        strict=False,
+        max_length=50,
+    )
+
+
+def declared_notify(folder: Path, sync: str) -> Mapping[Event, tuple[str, ...]]:
+    """Who gets a mail of which event of a sync, by its file alone; nobody where it says nothing or is not there.
+
+    ConfigError where the file cannot say it.
+    """
+    file = folder / "syncs" / f"{sync}.yaml"
+    said = document_of(file).value(("reconcile", "notify")) if file.is_file() else None
+    if said is None:
+        return {}
+    try:
+        notify = Notify.model_validate(said)
+    except ValidationError as error:
+        raise ConfigError(
+            f"{file} does not say who gets mails of {sync}", hint=f"mend it: ./seamline validate {file}"
+        ) from error
+    return {event: named for event in Event if (named := getattr(notify, event.value))}
+
+
+def somebody_is_notified(folder: Path) -> bool:
+    """Whether any sync's file has `reconcile.notify`, right or wrong."""
+    files = (folder / "syncs").glob("*.yaml")
+    return any(document_of(file).value(("reconcile", "notify")) is not None for file in files)

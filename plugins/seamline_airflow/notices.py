@@ -1,0 +1,162 @@
+"""Mails about what has happened: found by looking, written down, then sent, each step by itself.
+
+Nothing waits for it. A comparison never sends a mail: the next look finds what it has stored. What cannot be sent stays
+written down, is tried again, and is shown on the page.
+"""
+
+import logging
+import smtplib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Any
+
+from airflow.sdk.configuration import conf
+from airflow.sdk.exceptions import AirflowException
+
+from seamline import settings
+from seamline.domain import notice
+from seamline.domain.errors import ConfigError, TransientError
+from seamline.domain.notice import Event, Happened, Mail, mail_of
+from seamline.domain.runs import Reconciliation, Scope
+from seamline.platform.notices import Notice
+from seamline.spec.notify import declared_notify
+from seamline_airflow import parts
+from seamline_airflow.page import overview, reports, waiting
+from seamline_airflow.page.mount import URL_PREFIX
+
+# What was found before is no news to whoever is declared today.
+_NEWS_FOR = timedelta(days=2)
+_AWAY = "the mail server does not answer"
+# Sends one mail to one address. OSError and AirflowException: it was not taken.
+Send = Callable[[str, Mail], None]
+Recipients = Mapping[str, Mapping[Event, tuple[str, ...]]]
+
+log = logging.getLogger(__name__)
+
+
+def notify(now: datetime, send: Send) -> int:
+    """Write down what has happened and send what is due; how many notices were sent.
+
+    TransientError, after all were tried: some were not sent. ConfigError: the page has no address, or a declaration
+    does not say who gets mails; the others have theirs.
+    """
+    page = page_address()
+    recipients, faults = _recipients()
+    found = [(one, address) for one in happened(recipients, now) for address in recipients[one.sync].get(one.event, ())]
+    with parts.notices() as store:
+        store.enter(found)
+        claimed = store.claim()
+        failures = _send_all(store, _by_mail(claimed), page, send)
+    if failures:
+        raise TransientError(f"{len(failures)} mails were not sent: {failures[-1]}", hint="they are tried again")
+    if faults:
+        raise ConfigError("; ".join(faults))
+    return len(claimed)
+
+
+def page_address() -> str:
+    """Of the page, with a slash behind it."""
+    base = conf.get("api", "base_url", fallback="").rstrip("/")
+    if not base:
+        raise ConfigError(
+            "mails have no address to lead to", hint="set Airflow's [api] base_url to the address that people use"
+        )
+    return f"{base}{URL_PREFIX}/"
+
+
+def happened(recipients: Recipients, now: datetime) -> Iterator[Happened]:
+    """What these syncs have to say now. The same again each time, as long as it is so."""
+    syncs = list(recipients)
+    if not syncs:
+        return
+    seen = overview.read(syncs, before=None, now=now)
+    for row in seen.rows:
+        found = [*(state.found for state in row.report.cuts if state.found), *row.report.live]
+        yield from _breaks([one for one in found if one.ended_at > now - _NEWS_FOR])
+    for waits in (one for of_sync in seen.unsigned.values() for one in of_sync if one.waits):
+        yield notice.waits_for_signature(
+            waits.sync, waits.destination, waits.business_date, waits.version, len(waits.acts)
+        )
+    for asked in seen.questions:
+        since = asked.decision.since if asked.decision else ""
+        yield notice.waits_for_answer(asked.sync, asked.destination, asked.business_date, asked.run_id, since)
+    for late in (one for one in seen.awaited if one.is_late):
+        yield notice.verdict_late(late.sync, late.business_date)
+    yield from _escalated(syncs, now)
+
+
+def _breaks(found: Sequence[Reconciliation]) -> Iterator[Happened]:
+    for one in found:
+        if breaks := sum(table.breaks_total for table in one.tables):
+            day = one.business_date if one.scope is Scope.CUT else None
+            yield notice.breaks_found(one.sync, one.destination, day, one.run_id, breaks)
+
+
+def _escalated(syncs: Sequence[str], now: datetime) -> Iterator[Happened]:
+    people = {one.escalate_to for sync in syncs for one in reports.shown_rules(sync).severity if one.escalate_to}
+    for who in sorted(people):
+        for one in waiting.of(who, syncs, now):
+            if one.is_escalated and one.due:
+                sync, name = one.waiting.sync, one.due.severity.name
+                yield notice.break_escalated(sync, one.waiting.work.break_id, name, one.due.at.isoformat())
+
+
+def _recipients() -> tuple[Recipients, list[str]]:
+    """Of each sync with any, and the faults of declarations that cannot say it."""
+    found: dict[str, Mapping[Event, tuple[str, ...]]] = {}
+    faults = []
+    for sync in reports.syncs():
+        try:
+            if named := declared_notify(settings.load().declarations, sync):
+                found[sync] = named
+        except ConfigError as exc:
+            faults.append(str(exc))
+    return found, faults
+
+
+def _by_mail(claimed: Sequence[Notice]) -> list[list[Notice]]:
+    """What goes into one mail: one recipient, one sync, one kind of event."""
+
+    def place(one: Notice) -> tuple[str, str, str]:
+        return one.recipient, one.happened.sync, one.happened.event.value
+
+    return [list(mine) for _, mine in groupby(sorted(claimed, key=place), key=place)]
+
+
+def _send_all(store: Any, mails: Sequence[Sequence[Notice]], page: str, send: Send) -> list[str]:
+    """Why those that were not sent were not. A server that does not answer is asked once, and not for each mail."""
+    failures: list[str] = []
+    away = ""
+    for mine in mails:
+        recipient = mine[0].recipient
+        mail = mail_of([one.happened for one in mine], recipient=recipient, page=page)
+        why = away or _refusal(send, recipient, mail)
+        if not why:
+            store.sent(mine)
+            log.info("sent to %s: %s", recipient, mail.subject)
+            continue
+        if why.startswith(_AWAY):
+            away = why
+        log.warning("not sent to %s: %s: %s", recipient, mail.subject, why)
+        store.failed(mine, why)
+        failures.append(why)
+    return failures
+
+
+def _refusal(send: Send, recipient: str, mail: Mail) -> str:
+    """Why a mail was not sent; "" where it was."""
+    try:
+        send(recipient, mail)
+    except smtplib.SMTPResponseException as exc:
+        return f"the mail server refuses it: {exc.smtp_code} {_text(exc.smtp_error)}"
+    except smtplib.SMTPRecipientsRefused as exc:
+        answers = "; ".join(f"{code} {_text(said)}" for code, said in exc.recipients.values())
+        return f"the mail server refuses the address: {answers}"
+    except (OSError, AirflowException) as exc:
+        return f"{_AWAY}: {type(exc).__name__}: {exc}"
+    return ""
+
+
+def _text(said: bytes | str) -> str:
+    return said.decode(errors="replace") if isinstance(said, bytes) else said

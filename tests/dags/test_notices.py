@@ -1,0 +1,180 @@
+"""Mails about what waits for people, to a mail server and from a platform database that are both real."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from fastapi.testclient import TestClient
+
+from seamline.domain.runs import Scope
+from seamline.domain.verdict import Break, BreakType, Verdict
+from seamline.platform.store import PlatformStore
+from seamline_airflow.dag_factory import streams_dag
+from seamline_airflow.operators.notify import NotifyOperator
+from tests.dags import results
+from tests.dags.test_page_work import _server as _server
+from tests.dags.test_page_work import page as page
+from tests.dags.test_page_work import store as store
+from tests.integration.platform_database import Server
+from tests.smtp_server import MailServer, body, mail_server
+from tests.unit.declared import FILES, write_declarations
+
+# What stands in the rows, in their keys and in their amounts; nothing else in these tests has it.
+KEY, VALUE, AMOUNT, THEIRS = "DE89370400440532013000", "Erika Mustermann", "123456.78", "876543.21"
+NOTIFY = "    breaks: [ops@bank.example, lead@bank.example]\n    late: [ops@bank.example]\n"
+AT = datetime.now(UTC)
+LIVE = "settlement/reconcile/-/manual__9"
+
+
+@pytest.fixture
+def mails(monkeypatch: pytest.MonkeyPatch) -> Iterator[MailServer]:
+    with mail_server() as server:
+        reach(monkeypatch, server.port)
+        yield server
+
+
+def reach(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
+    extra = {"disable_ssl": True, "disable_tls": True, "from_email": "seamline@bank.example", "retry_limit": 0}
+    known = {"conn_type": "smtp", "host": "127.0.0.1", "port": port, "extra": {**extra, "timeout": 5}}
+    monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", json.dumps(known))
+
+
+@pytest.fixture(autouse=True)
+def _declared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.bank.example/")
+    declare(monkeypatch, tmp_path / "with", NOTIFY)
+
+
+def declare(monkeypatch: pytest.MonkeyPatch, folder: Path, notify: str) -> None:
+    folder.mkdir()
+    name = "syncs/settlement.yaml"
+    before, found, behind = FILES[name].partition("reconcile:\n")
+    text = f"{before}reconcile:\n  notify:\n{notify}{behind}" if found else f"{before}reconcile:\n  notify:\n{notify}"
+    monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(write_declarations(folder, {name: text})))
+
+
+@pytest.fixture
+def platform(store: PlatformStore, _server: Server) -> Iterator[Server]:
+    with _server.open() as session:
+        session.execute("truncate notice")
+    compared(store)
+    yield _server
+
+
+def compared(store: PlatformStore, run_id: str = LIVE, breaks: int = 3, at: datetime = AT) -> None:
+    """Live tables with values, keys and amounts that no mail may carry."""
+    found = tuple(
+        Break("account", BreakType.VALUE, f"{KEY}{n}", {"name": VALUE, "balance": AMOUNT}, {"balance": THEIRS})
+        for n in range(breaks)
+    )
+    table = results.table("account", Verdict.BREAK, breaks=found, breaks_total=breaks)
+    made = results.reconciliation(table, run_id=run_id, scope=Scope.LIVE)
+    store.save_reconciliation(replace(made, started_at=at, ended_at=at))
+
+
+def notify() -> int:
+    return NotifyOperator(task_id="notify").execute({})
+
+
+def later(server: Server) -> None:
+    """As if an hour had gone by since the last attempt."""
+    with server.open() as session:
+        session.execute("update notice set tried_at = tried_at - interval '2 hours'")
+
+
+def test_each_event_is_sent_once_to_each_address_with_its_number_and_a_link(
+    platform: Server, store: PlatformStore, mails: MailServer
+) -> None:
+    assert notify() == 2
+    assert sorted(address for address, _ in mails.mails) == ["lead@bank.example", "ops@bank.example"]
+    _, mail = mails.mails[0]
+    assert (mail["From"], mail["Subject"]) == ("seamline@bank.example", "[Seamline] settlement: breaks were found (1)")
+    assert mail["Auto-Submitted"] == "auto-generated" and mail["Message-ID"].endswith("@seamline>")
+    assert "3 breaks in the live tables in warehouse" in body(mail)
+    assert re.findall(r'href="([^"]+)"', body(mail))[1] == (
+        "https://airflow.bank.example/seamline/page?sync=settlement&amp;run=settlement%2Freconcile%2F-%2Fmanual__9"
+    )
+    later(platform)
+    assert (notify(), len(mails.mails)) == (0, 2)
+    compared(store, f"{LIVE}0", breaks=1)
+    assert (notify(), len(mails.mails)) == (2, 4)
+    assert "1 break in the live tables" in body(mails.mails[-1][1])
+
+
+def test_no_mail_has_a_value_a_key_or_an_amount_of_a_row(
+    platform: Server, mails: MailServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    everything = "".join(f"    {event}: [ops@bank.example]\n" for event in ("breaks", "signature", "late", "escalated"))
+    severe = "  work:\n    severity:\n      - {class: old, age: 1s, due: 1s, escalate_to: head}\n"
+    declare(monkeypatch, tmp_path / "all", everything + severe)
+    assert notify() > 0
+    text = mails.texts()
+    assert "breaks of the class" not in text and "a break of the class old is late" in text
+    for secret in (KEY, VALUE, AMOUNT, THEIRS, "Mustermann", "3704", "123,456", "876543"):
+        assert secret not in text
+    # The check finds what is planted.
+    assert "settlement" in text
+
+
+def test_a_dead_mail_server_is_shown_and_the_mails_are_sent_when_it_is_back(
+    platform: Server, page: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with mail_server() as gone:
+        port = gone.port
+    reach(monkeypatch, port)
+    with pytest.raises(AirflowException, match="2 mails were not sent: the mail server does not answer"):
+        notify()
+    assert notify() == 0, "the next attempt has its time"
+    shown = page.get("/page").text
+    assert "Mails that could not be sent" in shown and "does not answer" in shown
+    later(platform)
+    with mail_server() as back:
+        reach(monkeypatch, back.port)
+        assert notify() == 2
+        assert len(back.mails) == 2
+    assert "could not be sent" not in page.get("/page").text
+
+
+def test_an_address_that_is_refused_holds_no_other(platform: Server, mails: MailServer) -> None:
+    mails.refused = {"lead@bank.example"}
+    with pytest.raises(AirflowException, match="1 mails were not sent: the mail server refuses the address: 550"):
+        notify()
+    assert [address for address, _ in mails.mails] == ["ops@bank.example"]
+    mails.refused = set()
+    later(platform)
+    assert notify() == 1
+    assert [address for address, _ in mails.mails] == ["ops@bank.example", "lead@bank.example"]
+
+
+def test_what_was_found_long_ago_is_no_news(platform: Server, store: PlatformStore, mails: MailServer) -> None:
+    compared(store, f"{LIVE}old", at=AT - timedelta(days=3))
+    assert notify() == 2
+    assert "manual__9" in mails.texts() and "manual__9old" not in mails.texts()
+
+
+def test_a_declaration_that_is_wrong_and_a_page_without_an_address_are_red(
+    platform: Server, mails: MailServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    declare(monkeypatch, tmp_path / "wrong", "    breaks: [nobody]\n")
+    with pytest.raises(AirflowFailException, match="does not say who gets mails"):
+        notify()
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "")
+    with pytest.raises(AirflowFailException, match="no address to lead to"):
+        notify()
+    assert mails.mails == []
+
+
+def test_the_task_stands_beside_the_look_and_only_where_somebody_is_notified(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    dag = streams_dag()
+    assert [task.task_id for task in dag.tasks] == ["look", "notify"]
+    assert not any(task.upstream_task_ids or task.downstream_task_ids for task in dag.tasks)
+    (tmp_path / "none").mkdir()
+    monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(write_declarations(tmp_path / "none")))
+    assert [task.task_id for task in streams_dag().tasks] == ["look"]

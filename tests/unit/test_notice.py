@@ -1,0 +1,107 @@
+"""What a mail says: counts, declared names, dates and links, each event with one identity."""
+
+import re
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from seamline.domain.errors import ConfigError
+from seamline.domain.notice import (
+    LINES_MAX,
+    Event,
+    break_escalated,
+    breaks_found,
+    mail_of,
+    verdict_late,
+    waits_for_answer,
+    waits_for_signature,
+)
+from seamline.spec.notify import declared_notify, somebody_is_notified
+
+DAY = date(2026, 11, 19)
+PAGE = "https://airflow.bank.example/seamline/"
+EVENTS = (
+    breaks_found("settlement", "warehouse", DAY, "settlement/nightly/2026-11-19/x", 1),
+    breaks_found("settlement", "warehouse", None, "settlement/reconcile/-/y", 1_234),
+    waits_for_signature("settlement", "warehouse", DAY, 2, 0),
+    waits_for_answer("settlement", "warehouse", DAY, "settlement/nightly/2026-11-19/x", "2026-11-20T00:00:00Z"),
+    verdict_late("settlement", DAY),
+    break_escalated("settlement", "0123456789abcdef", "high", "2026-11-20T00:00:00+00:00"),
+)
+
+
+def links(html: str) -> list[str]:
+    return re.findall(r'href="([^"]+)"', html)
+
+
+def test_a_mail_has_the_sync_what_happened_and_a_link_to_its_page() -> None:
+    texts = [re.findall(r"<li><a[^>]*>([^<]+)", mail_of([one], recipient="a@b", page=PAGE).html) for one in EVENTS]
+    assert texts == [
+        ["1 break in the cut of 2026-11-19 in warehouse"],
+        ["1,234 breaks in the live tables in warehouse"],
+        ["version 2 of 2026-11-19 in warehouse waits for a signature"],
+        ["the cut of 2026-11-19 in warehouse waits for an answer"],
+        ["the verdict of 2026-11-19 is not there by its hour"],
+        ["a break of the class high is late"],
+    ]
+    made = mail_of([EVENTS[0]], recipient="a@b", page=PAGE)
+    assert made.subject == "[Seamline] settlement: breaks were found (1)"
+    assert links(made.html) == [
+        f"{PAGE}page?sync=settlement",
+        f"{PAGE}page?sync=settlement&amp;business_date=2026-11-19&amp;run=settlement%2Fnightly%2F2026-11-19%2Fx",
+    ]
+    assert links(mail_of([EVENTS[-1]], recipient="a@b", page=PAGE).html)[1] == (
+        f"{PAGE}break?sync=settlement&amp;id=0123456789abcdef"
+    )
+
+
+def test_a_name_acts_in_no_mail() -> None:
+    hostile = '<script>"\r\nBcc: x@y'
+    made = mail_of([breaks_found("settlement", hostile, DAY, hostile, 1)], recipient="a@b", page=PAGE)
+    assert "<script" not in made.html and "\n" not in made.subject
+    assert made.message_id.isprintable()
+
+
+def test_very_many_events_are_one_mail_with_some_of_them_and_their_number() -> None:
+    many = [verdict_late("settlement", date(2026, 1, 1 + number)) for number in range(LINES_MAX + 5)]
+    made = mail_of(many, recipient="a@b", page=PAGE)
+    assert made.html.count("<li>") == LINES_MAX + 1 and "and 5 more" in made.html
+    assert made.subject.endswith(f"({LINES_MAX + 5})")
+
+
+def test_the_same_notices_have_the_same_identity_and_others_another() -> None:
+    made = {mail_of(found, recipient=to, page=PAGE).message_id for found in (EVENTS[:1], EVENTS[:1]) for to in ("a@b",)}
+    others = {mail_of([one], recipient=to, page=PAGE).message_id for one in EVENTS for to in ("a@b", "c@d")}
+    assert (len(made), len(others)) == (1, 2 * len(EVENTS))
+
+
+def written(folder: Path, text: str) -> Path:
+    (folder / "syncs").mkdir()
+    (folder / "syncs" / "settlement.yaml").write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_a_file_says_who_gets_a_mail_of_what(tmp_path: Path) -> None:
+    text = "sync: settlement\nreconcile:\n  notify:\n    late: [ops@bank.example]\n    breaks: [a@b.example, c@d]\n"
+    folder = written(tmp_path, text)
+    assert declared_notify(folder, "settlement") == {
+        Event.BREAKS: ("a@b.example", "c@d"),
+        Event.LATE: ("ops@bank.example",),
+    }
+    assert somebody_is_notified(folder) and declared_notify(folder, "another") == {}
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["[ops]", "['ops@bank.example, x@y']", "['ops@bank.example\\n']", "['Ops <ops@bank.example>']", "ops@bank.example"],
+)
+def test_an_address_that_is_none_is_refused_and_nobody_is_guessed(tmp_path: Path, said: str) -> None:
+    folder = written(tmp_path, f"sync: settlement\nreconcile:\n  notify:\n    late: {said}\n")
+    with pytest.raises(ConfigError, match="does not say who gets mails"):
+        declared_notify(folder, "settlement")
+
+
+def test_without_the_key_nobody_is_notified(tmp_path: Path) -> None:
+    folder = written(tmp_path, "sync: settlement\nreconcile:\n  on_break: ask\n")
+    assert declared_notify(folder, "settlement") == {} and not somebody_is_notified(folder)
