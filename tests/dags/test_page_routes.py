@@ -101,6 +101,7 @@ ROWS = {
         form={"summed": "no column", "amount": "1", "until": "2027-01-01", "why": "w"}, may=_WORKERS, answer=409
     ),
     "POST /approve_tolerance": Row(form={"number": "0"}, may=("approver",), answer=422),
+    "POST /approve_declared_tolerance": Row(form={"text": "none"}, may=("approver",), answer=422),
     "POST /end_tolerance": Row(form={"number": "0"}, may=_WORKERS, answer=422),
     "POST /sign_clean": Row(form={"take": "none"}, may=("approver",), answer=422),
     "GET /repairs": Row(("?sync=settlement",)),

@@ -4,7 +4,9 @@ import html
 import json
 import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
+import pytest
 from fastapi.testclient import TestClient
 from httpx import Response
 
@@ -16,8 +18,10 @@ from tests.dags.test_page_work import _server as _server
 from tests.dags.test_page_work import page as page
 from tests.dags.test_page_work import shown
 from tests.dags.test_page_work import store as store
+from tests.unit.declared import FILES, write_declarations
 
 UNTIL = (datetime.now(UTC) + timedelta(days=20)).date().isoformat()
+HOSTILE_REASON = "<script>alert(1)</script>"
 PLACE = json.dumps(["warehouse", "ledger_entry", "amount"])
 
 
@@ -93,3 +97,53 @@ def test_hostile_reasons_of_tolerances_are_shown_and_never_act(page: TestClient)
     text = listed(page)
     assert "&lt;script&gt;" in text and "<script" not in text and "{{7*7}}" in html.unescape(text)
     assert "Nobody has done anything about it" in shown(page)
+
+
+def declare(monkeypatch: pytest.MonkeyPatch, folder: Path, **changed: str) -> None:
+    """A file with one tolerance that the approver is to approve."""
+    said = {"amount": "0.05", "until": UNTIL, "asked_by": "olga", "approver": "approver", "reason": HOSTILE_REASON}
+    entry = ", ".join(f"{name}: {json.dumps(text)}" for name, text in (said | changed).items() if name != "amount")
+    line = f"{{table: ledger_entry, column: amount, amount: {(said | changed)['amount']}, {entry}}}"
+    name = "syncs/settlement.yaml"
+    text = FILES[name].replace("reconcile:\n", f"reconcile:\n  tolerances:\n    - {line}\n")
+    folder.mkdir(exist_ok=True)
+    monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(write_declarations(folder, {name: text})))
+
+
+def declared_text(text: str) -> str:
+    return "".join(re.findall(r'name="text" value="([0-9a-f]{64})"', text))
+
+
+def test_a_declared_tolerance_holds_once_its_approver_has_approved_its_very_text(
+    page: TestClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    declare(monkeypatch, tmp_path / "first")
+    for who, offered in (("operator", False), ("viewer", False), ("approver", True)):
+        text = listed(page, who)
+        assert "Declared, and not approved" in text and "<script" not in text
+        assert bool(declared_text(text)) is offered
+    seen = declared_text(listed(page, "approver"))
+    # The file is changed after the person has looked at it.
+    declare(monkeypatch, tmp_path / "first", amount="0.06")
+    answer = send(page, "/approve_declared_tolerance", "approver", text=seen)
+    assert (answer.status_code, "has another text now" in answer.text) == (409, True)
+    seen = declared_text(listed(page, "approver"))
+    answer = send(page, "/approve_declared_tolerance", "operator", text=seen)
+    assert (answer.status_code, "names another approver" in answer.text) == (409, True)
+    assert send(page, "/approve_declared_tolerance", "viewer", text=seen).status_code == 403
+    assert send(page, "/approve_declared_tolerance", "approver", text=seen).status_code == 303
+    text = listed(page)
+    assert "Declared, and not approved" not in text and "olga, in the declaration" in text and "in force" in text
+    declare(monkeypatch, tmp_path / "first", amount="0.07")
+    text = listed(page, "approver")
+    assert "it ends with the next comparison" in text and declared_text(text) not in ("", seen)
+
+
+def test_a_declaration_that_lasts_too_long_is_not_approved_and_a_wrong_one_is_said(
+    page: TestClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    declare(monkeypatch, tmp_path / "long", until="2099-01-01")
+    answer = send(page, "/approve_declared_tolerance", "approver", text=declared_text(listed(page, "approver")))
+    assert (answer.status_code, "it ends between" in answer.text) == (409, True)
+    declare(monkeypatch, tmp_path / "wrong", approver="olga")
+    assert "does not say what of settlement is tolerated" in listed(page)

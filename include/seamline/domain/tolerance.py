@@ -5,6 +5,7 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 
+from seamline.domain.audit import canonical_json, sha256_of
 from seamline.domain.errors import Refused
 
 WHY_MAX = 500
@@ -37,8 +38,38 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class DeclaredTolerance:
+    """One that stands in a sync's file. It tolerates nothing before `approver` has approved this very text."""
+
+    asked: Asked
+    asked_by: str
+    approver: str
+
+    @property
+    def hash(self) -> str:
+        """Of all that is approved: another text is another tolerance."""
+        asked = self.asked
+        return sha256_of(
+            canonical_json(
+                {
+                    "amount": asked.amount,
+                    "approver": self.approver,
+                    "asked_by": self.asked_by,
+                    "column": asked.column,
+                    "destination": asked.destination,
+                    "reason": asked.why,
+                    "sync": asked.sync,
+                    "table": asked.table,
+                    "until": asked.until,
+                }
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Tolerance:
-    """`expires_at`: the first moment at which it holds no more. `breaks`, `absorbed`: how many breaks it has tolerated
+    """`expires_at`: the first moment at which it holds no more. `declared`: the hash of its text in the sync's file, ""
+    of one that was asked for on the page. `breaks`, `absorbed`: how many breaks it has tolerated
     so far, those that are gone included, and by how much these differ, without signs."""
 
     number: int
@@ -57,6 +88,7 @@ class Tolerance:
     ended_at: datetime | None = None
     breaks: int = 0
     absorbed: Decimal = Decimal(0)
+    declared: str = ""
 
     def state_at(self, now: datetime) -> ToleranceState:
         if self.ended_by:

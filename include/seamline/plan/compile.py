@@ -44,6 +44,7 @@ from seamline.spec.load import Declarations
 from seamline.spec.source import DatabaseSource
 from seamline.spec.sync import Budget, ControlTotal, DerivedTable, Nightly, Reconcile, Rule, SyncSpec, TableEntry
 from seamline.spec.table_names import name_in_sync
+from seamline.spec.tolerances import as_declared
 
 # Arguments of expectations that name columns of the table.
 _COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list", "column_set")
@@ -122,6 +123,10 @@ def compile_plan(
             tuple(each for rule in sync.reconcile.rules for each in _rules(rule)),
             RepairLimits(**sync.reconcile.repair.model_dump()),
             _budget(sync.reconcile.budget) if sync.reconcile.budget else None,
+            tuple(
+                one.hash
+                for one in as_declared(sync.reconcile.tolerances, sync=sync.sync, destinations=sync.destinations)
+            ),
         ),
         derived=tuple(_derived(declarations, entry, names) for entry in sync.derived),
         config_hash=config_hash(declarations, sync_name),
@@ -240,7 +245,7 @@ def _shorten(sync: dict[str, Any]) -> None:
         if not entry["sensitive"]:
             del entry["sensitive"]
     reconcile, plain = sync["reconcile"], Reconcile().model_dump(mode="json", by_alias=True)
-    for key in ("rules", "work", "repair", "sign", "budget", "notify"):
+    for key in ("rules", "work", "repair", "sign", "budget", "notify", "tolerances"):
         if reconcile[key] == plain[key]:
             del reconcile[key]
     for total in reconcile["control_totals"]:

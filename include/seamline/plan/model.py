@@ -291,6 +291,7 @@ class ReconcilePlan:
     rules: tuple[RulePlan, ...] = ()
     repair: RepairLimits = field(default_factory=RepairLimits)
     budget: BudgetPlan | None = None
+    tolerances: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,12 +474,10 @@ def plan_to_json(plan: SyncPlan) -> str:
 
 def _shorten(plan: ReconcilePlan, document: dict[str, Any]) -> None:
     """As above: without rules, and with plain sums alone, it has the text that it had before there were others."""
-    if not plan.rules:
-        del document["rules"]
-    if plan.repair == RepairLimits():
-        del document["repair"]
-    if plan.budget is None:
-        del document["budget"]
+    plain = ReconcilePlan()
+    for name in ("rules", "repair", "budget", "tolerances"):
+        if getattr(plan, name) == getattr(plain, name):
+            del document[name]
     for total, entry in zip(plan.control_totals, document["control_totals"], strict=True):
         if total == ControlTotalPlan(total.table, total.column, total.by):
             del entry["measure"], entry["further"], entry["called"]
@@ -505,6 +504,7 @@ def plan_from_json(text: str) -> SyncPlan:
             rules=tuple(map(_rule_plan, d["reconcile"].get("rules", ()))),
             repair=RepairLimits(**d["reconcile"].get("repair", {})),
             budget=BudgetPlan(**budget) if (budget := d["reconcile"].get("budget")) else None,
+            tolerances=tuple(d["reconcile"].get("tolerances", ())),
         ),
         derived=tuple(map(_derived_plan, d["derived"])),
         config_hash=d["config_hash"],

@@ -21,6 +21,8 @@ ResultT = TypeVar("ResultT")
 _AGAINST_THE_LOG = "SLM01"
 # The constraint of tolerances (v0011).
 _BY_ANOTHER = "approved_by_another_person"
+# And that of declared ones (v0018).
+_BY_THE_DECLARED = "approved_by_the_declared_person"
 # And that of the triggers that keep repairs.
 _AGAINST_A_REPAIR = "SLM02"
 Session = psycopg.Connection[TupleRow]
@@ -76,6 +78,8 @@ def translated(exc: psycopg.Error) -> SeamlineError:
         return Refused(f"the log of acts refuses it: {_first_line(exc)}", hint="docs/reference/audit.md says why")
     if isinstance(exc, errors.CheckViolation) and exc.diag.constraint_name == _BY_ANOTHER:
         return Refused("whoever asks for a tolerance does not approve it", hint="another person does")
+    if isinstance(exc, errors.CheckViolation) and exc.diag.constraint_name == _BY_THE_DECLARED:
+        return Refused("the declaration names another approver", hint="that person approves it, or the file is changed")
     if exc.sqlstate == _AGAINST_A_REPAIR:
         return Refused(_first_line(exc), hint="docs/how-to/repair.md says who may do what")
     if _is_wrong_login(exc):

@@ -8,15 +8,18 @@ from typing import Any
 
 from psycopg.rows import dict_row
 
-from seamline.domain.audit import FROM_PAGE, Act, Kind, Subject
+from seamline.domain.audit import FROM_PAGE, FROM_RUN, Act, Kind, Subject
 from seamline.domain.break_work import WorkState, breaks_document
 from seamline.domain.errors import Refused
-from seamline.domain.tolerance import Absorbed, Asked, Tolerance
+from seamline.domain.tolerance import Absorbed, Asked, DeclaredTolerance, Tolerance
+from seamline.plan.model import plan_from_json
 from seamline.platform import audit, tolerated
 from seamline.platform.breaks import Compared, number_of
 from seamline.platform.database import Database, Session
 
 SHOWN_MAX = 500
+# Who ends what is declared no more.
+DECLARATION = "declaration"
 
 _READ = """
 select t.*, count(w.break_id) as breaks, coalesce(sum(w.absorbed), 0) as absorbed
@@ -86,18 +89,35 @@ class PlatformTolerances:
         """How many breaks it tolerates at once. Refused for the person who asked for it, which the table itself holds,
         and for one that is not waiting."""
 
+        return self._database.transact(lambda session: _approve(session, sync, number, who))
+
+    def approve_declared(self, one: DeclaredTolerance, *, who: str, expires_at: datetime) -> int:
+        """The same for one of the sync's file, which this makes. Refused for everybody but the approver that it names,
+        which the table itself holds, and where it is approved already. `one` was checked before."""
+
         def work(session: Session) -> int:
-            changed = session.execute(
-                "update tolerance set approved_by = %s, approved_at = clock_timestamp() where tolerance_id = %s"
-                " and sync = %s and approved_by is null and ended_by is null and expires_at > statement_timestamp()",
-                (who, number, sync),
-            ).rowcount
-            if not changed:
-                raise Refused(f"tolerance {number} of {sync} does not wait for approval")
-            breaks = tolerated.bring(session, number)
-            act = _act(Kind.TOLERANCE_APPROVED, _one(session, sync, number), who, breaks, WorkState.TOLERATED)
-            audit.append_about(session, act, breaks)
-            return len(breaks)
+            asked = one.asked
+            row = session.execute(
+                "insert into tolerance (sync, destination, table_name, column_name, amount, reason, made_by,"
+                " expires_at, declared, approver) values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+                " on conflict (sync, declared) where declared <> '' and ended_by is null do nothing"
+                " returning tolerance_id",
+                (
+                    asked.sync,
+                    asked.destination,
+                    asked.table,
+                    asked.column,
+                    asked.amount,
+                    asked.why,
+                    one.asked_by,
+                    expires_at,
+                    one.hash,
+                    one.approver,
+                ),
+            ).fetchone()
+            if row is None:
+                raise Refused("this text of the declaration is approved already")
+            return _approve(session, asked.sync, int(row[0]), who)
 
         return self._database.transact(work)
 
@@ -105,24 +125,59 @@ class PlatformTolerances:
         """How many breaks are open again. Refused for one that has ended."""
 
         def work(session: Session) -> int:
-            changed = session.execute(
-                "update tolerance set ended_by = %s, ended_at = clock_timestamp()"
-                " where tolerance_id = %s and sync = %s and ended_by is null",
-                (who, number, sync),
-            ).rowcount
-            if not changed:
-                raise Refused(f"tolerance {number} of {sync} has ended, or there is none")
-            ended = _one(session, sync, number)
-            opened = session.execute(
-                "update break_work set state = 'open', since = clock_timestamp(), tolerance_id = null, absorbed = null"
-                " where tolerance_id = %s and state = 'tolerated' returning break_id",
-                (number,),
-            )
-            breaks = [name for (name,) in opened]
-            audit.append_about(session, _act(Kind.TOLERANCE_ENDED, ended, who, breaks, WorkState.OPEN), breaks)
+            act, breaks = _end(session, sync, number, who)
+            audit.append_about(session, act, breaks)
             return len(breaks)
 
         return self._database.transact(work)
+
+
+def end_undeclared(session: Session, sync: str) -> list[tuple[Act, list[str]]]:
+    """End those that were approved as the sync's file had them and that its newest run is not declared with any more:
+    another text needs another approval. Acts to be entered, each with the breaks that are open again."""
+    kept = "select tolerance_id, declared, approved_at from tolerance where sync = %s and declared <> ''"
+    known = session.execute(f"{kept} and ended_by is null".encode(), (sync,)).fetchall()
+    newest = session.execute(
+        "select plan_json, started_at from run where sync = %s order by started_at desc limit 1", (sync,)
+    ).fetchone()
+    if not known or newest is None:
+        return []
+    declared = plan_from_json(newest[0]).reconcile.tolerances
+    # One that was approved since that run began may be of a newer file than the run's.
+    over = [number for number, text, at in known if text not in declared and at < newest[1]]
+    return [_end(session, sync, number, DECLARATION, FROM_RUN) for number in over]
+
+
+def _approve(session: Session, sync: str, number: int, who: str) -> int:
+    changed = session.execute(
+        "update tolerance set approved_by = %s, approved_at = clock_timestamp() where tolerance_id = %s"
+        " and sync = %s and approved_by is null and ended_by is null and expires_at > statement_timestamp()",
+        (who, number, sync),
+    ).rowcount
+    if not changed:
+        raise Refused(f"tolerance {number} of {sync} does not wait for approval")
+    breaks = tolerated.bring(session, number)
+    act = _act(Kind.TOLERANCE_APPROVED, _one(session, sync, number), who, breaks, WorkState.TOLERATED)
+    audit.append_about(session, act, breaks)
+    return len(breaks)
+
+
+def _end(session: Session, sync: str, number: int, who: str, origin: str = FROM_PAGE) -> tuple[Act, list[str]]:
+    changed = session.execute(
+        "update tolerance set ended_by = %s, ended_at = clock_timestamp()"
+        " where tolerance_id = %s and sync = %s and ended_by is null",
+        (who, number, sync),
+    ).rowcount
+    if not changed:
+        raise Refused(f"tolerance {number} of {sync} has ended, or there is none")
+    ended = _one(session, sync, number)
+    opened = session.execute(
+        "update break_work set state = 'open', since = clock_timestamp(), tolerance_id = null, absorbed = null"
+        " where tolerance_id = %s and state = 'tolerated' returning break_id",
+        (number,),
+    )
+    breaks = [name for (name,) in opened]
+    return _act(Kind.TOLERANCE_ENDED, ended, who, breaks, WorkState.OPEN, origin), breaks
 
 
 def _read(session: Session, which: str, arguments: Mapping[str, Any]) -> tuple[Tolerance, ...]:
@@ -137,8 +192,15 @@ def _one(session: Session, sync: str, number: int) -> Tolerance:
     return found
 
 
-def _act(kind: Kind, about: Tolerance, who: str, breaks: Sequence[str] = (), state: WorkState | None = None) -> Act:
-    document = {
+def _act(
+    kind: Kind,
+    about: Tolerance,
+    who: str,
+    breaks: Sequence[str] = (),
+    state: WorkState | None = None,
+    origin: str = FROM_PAGE,
+) -> Act:
+    document: dict[str, object] = {
         "tolerance": about.number,
         "table": about.table,
         "column": about.column,
@@ -147,8 +209,10 @@ def _act(kind: Kind, about: Tolerance, who: str, breaks: Sequence[str] = (), sta
         "made_by": about.made_by,
         "comment": about.why,
     }
+    if about.declared:
+        document["declared"] = about.declared
     changed = {**breaks_document(breaks), "state": state} if breaks else {}
-    return Act(kind, Subject(about.sync, about.destination), {**document, **changed}, who, FROM_PAGE)
+    return Act(kind, Subject(about.sync, about.destination), {**document, **changed}, who, origin)
 
 
 def _tolerance_of(row: Mapping[str, Any]) -> Tolerance:
@@ -169,4 +233,5 @@ def _tolerance_of(row: Mapping[str, Any]) -> Tolerance:
         ended_at=row["ended_at"],
         breaks=row["breaks"],
         absorbed=row["absorbed"],
+        declared=row["declared"],
     )

@@ -10,7 +10,7 @@ from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.staged_cut import CutSource
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import SyncPlan, plan_from_json
-from seamline.platform import tolerated
+from seamline.platform import tolerances, tolerated
 from seamline.platform.database import Session
 
 # The columns of a scope: which run has it, and when the newest comparison that looked for it ended.
@@ -89,8 +89,9 @@ def settle(session: Session, number: int, found: Reconciliation) -> list[tuple[A
     other = [name for (name,) in changed(_CHANGED)]
     session.execute(_KNOWN.format(**names).encode(), values)
     gone = [name for name, is_closed in changed(_GONE) if is_closed]
+    ended = tolerances.end_undeclared(session, found.sync)
     covered, exceeded = tolerated.settle(session, number, found.run_id)
-    return [
+    acts = [
         _act(found, kind, state, why, breaks)
         for kind, state, why, breaks in (
             (Kind.BREAK_REOPENED, WorkState.OPEN, "found again", back),
@@ -101,6 +102,7 @@ def settle(session: Session, number: int, found: Reconciliation) -> list[tuple[A
         )
         if breaks
     ]
+    return [*ended, *acts]
 
 
 def _act(found: Reconciliation, kind: Kind, state: WorkState, why: str, breaks: list[str]) -> tuple[Act, list[str]]:

@@ -27,6 +27,7 @@ from seamline.spec.sensitive import check_sensitive
 from seamline.spec.source import DatabaseSource
 from seamline.spec.sync import Nightly, SyncSpec
 from seamline.spec.table_names import TABLES, check_table_names, note_names
+from seamline.spec.tolerances import check_tolerances
 
 MARKER_TABLE = "seamline_marker"
 
@@ -49,6 +50,7 @@ def check_sync(
     _check_sums(document)
     _check_rules(document, destinations)
     check_sensitive(document)
+    check_tolerances(document)
     _check_suite(document, expectations)
     _check_places(document, destinations)
     _check_guarantee(document, destinations)

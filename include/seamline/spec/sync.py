@@ -23,6 +23,7 @@ from seamline.spec.fields import (
     Why,
 )
 from seamline.spec.notify import Notify
+from seamline.spec.tolerances import ToleranceEntry
 from seamline.spec.work import Work
 
 MIDNIGHT = "00:00"
@@ -374,6 +375,9 @@ class Reconcile(Declared):
     )
     work: Work = Field(default_factory=Work, description="How people work on breaks.")
     repair: Repair = Field(default_factory=Repair, description="How many rows a repair of the live tables may change.")
+    tolerances: tuple[ToleranceEntry, ...] = Field(
+        (), description="What may differ, each once its approver has approved it on the page.", strict=False
+    )
     notify: Notify = Field(default_factory=Notify, description="Who gets a mail of what.")
     sign: Sign = Field(default_factory=Sign, description="How people sign for published cuts on the page.")
 

@@ -1,6 +1,7 @@
 """Tolerances of a sync: asked for by one person, approved by another, ended by anybody who works on it."""
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Annotated
 from urllib.parse import urlencode
@@ -9,10 +10,12 @@ from zoneinfo import ZoneInfo
 from fastapi import APIRouter, Depends, Form, Query
 from fastapi.responses import HTMLResponse, Response
 
-from seamline.domain.errors import Refused
+from seamline import settings
+from seamline.domain.errors import ConfigError, Refused
 from seamline.domain.measure import Measure
 from seamline.domain.runs import RunKind
-from seamline.domain.tolerance import WHY_MAX, Asked, ToleranceState, amount_of, checked, end_of
+from seamline.domain.tolerance import WHY_MAX, Asked, DeclaredTolerance, ToleranceState, amount_of, checked, end_of
+from seamline.spec.tolerances import declared_tolerances
 from seamline_airflow import parts
 from seamline_airflow.page import access, acting, reading, selection
 from seamline_airflow.page.rendering import Visit, refused, render, visit_of
@@ -35,6 +38,8 @@ def tolerances(
         found = known.of_sync(sync)
     now, may_work = datetime.now(UTC), acting.may_work(visit.user, sync)
     me = acting.name_of(visit.user)
+    declared, trouble = _declared(sync)
+    standing = {one.declared for one in found if one.declared and not one.ended_by}
     return HTMLResponse(
         render(
             "tolerances.html",
@@ -43,7 +48,12 @@ def tolerances(
             zone=zone,
             found=[(one, one.state_at(now)) for one in found],
             summed=_summed(sync),
+            # By its hash, what stands in the file now and has not been approved.
+            waiting=[one for one in declared if one.hash not in standing],
+            declared={one.hash for one in declared},
+            trouble=trouble,
             may_work=may_work,
+            may_approve_declared=lambda one: acting.may_sign(visit.user, sync) and one.approver == me,
             # Whoever asked does not approve; the database refuses it too.
             may_approve=lambda one: acting.may_sign(visit.user, sync) and one.made_by != me,
             states=ToleranceState,
@@ -86,6 +96,26 @@ def approve(
     return acting.done(_here(sync))
 
 
+@pages.post("/approve_declared_tolerance", response_class=HTMLResponse, response_model=None)
+def approve_declared(
+    visit: Annotated[Visit, Depends(visit_of)],
+    user: acting.Signer,
+    sync: SyncName,
+    text: Annotated[str, Form(pattern="^[0-9a-f]{64}$")],
+) -> Response:
+    """`text`: the hash of what the person has seen; the file must say the same now."""
+    try:
+        one = _of_hash(sync, text)
+        with reading.platform() as store:
+            zone = ZoneInfo(store.timezone(sync))
+        checked(one.asked, today=datetime.now(zone).date())
+        with parts.tolerances() as known:
+            known.approve_declared(one, who=acting.name_of(user), expires_at=end_of(one.asked.until, zone))
+    except Refused as error:
+        return refused(visit, error, _here(sync))
+    return acting.done(_here(sync))
+
+
 @pages.post("/end_tolerance", response_class=HTMLResponse, response_model=None)
 def end(visit: Annotated[Visit, Depends(visit_of)], user: acting.Worker, sync: SyncName, number: Number) -> Response:
     try:
@@ -98,6 +128,21 @@ def end(visit: Annotated[Visit, Depends(visit_of)], user: acting.Worker, sync: S
 
 def _here(sync: str) -> str:
     return f"tolerances?{urlencode({'sync': sync})}"
+
+
+def _declared(sync: str) -> tuple[Sequence[DeclaredTolerance], str]:
+    """Those of the file, or why it does not say which."""
+    try:
+        return declared_tolerances(settings.load().declarations, sync), ""
+    except ConfigError as exc:
+        return (), exc.message
+
+
+def _of_hash(sync: str, text: str) -> DeclaredTolerance:
+    for one in declared_tolerances(settings.load().declarations, sync):
+        if one.hash == text:
+            return one
+    raise Refused("the declaration has another text now", hint="load the page again and read it")
 
 
 def _place(sync: str, summed: str) -> tuple[str, str, str]:
