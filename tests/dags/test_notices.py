@@ -11,8 +11,9 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from fastapi.testclient import TestClient
 
-from seamline.domain.runs import Scope
+from seamline.domain.runs import PUBLISH, Cut, Scope
 from seamline.domain.verdict import Break, BreakType, Verdict
+from seamline.plan.model import NightlyPlan, plan_to_json
 from seamline.platform.store import PlatformStore
 from seamline_airflow.dag_factory import streams_dag
 from seamline_airflow.operators.notify import NotifyOperator
@@ -28,6 +29,7 @@ from tests.unit.declared import FILES, write_declarations
 KEY, VALUE, AMOUNT, THEIRS = "DE89370400440532013000", "Erika Mustermann", "123456.78", "876543.21"
 NOTIFY = "    breaks: [ops@bank.example, lead@bank.example]\n    late: [ops@bank.example]\n"
 AT = datetime.now(UTC)
+MATCH = Verdict.MATCH
 LIVE = "settlement/reconcile/-/manual__9"
 
 
@@ -106,15 +108,35 @@ def test_each_event_is_sent_once_to_each_address_with_its_number_and_a_link(
     assert "1 break in the live tables" in body(mails.mails[-1][1])
 
 
-def test_no_mail_has_a_value_a_key_or_an_amount_of_a_row(
-    platform: Server, mails: MailServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def night_without_verdict(store: PlatformStore, server: Server) -> None:
+    """The sync is onboarded for days, and its verdicts are due at midnight."""
+    nightly = NightlyPlan(timezone="Asia/Shanghai", verdict_by="00:00")
+    made = plan_to_json(results.plan(nightly=nightly))
+    store.start_run(run_id="onboarded", sync="settlement", kind="onboard", plan_json=made)
+    store.put_result("onboarded", PUBLISH, {"warehouse": "p"})
+    with server.open() as session:
+        session.execute("update run set started_at = started_at - interval '5 days' where run_id = 'onboarded'")
+    store.start_run(run_id="newest", sync="settlement", kind="reconcile", plan_json=made)
+
+
+def test_no_mail_of_any_event_has_a_value_a_key_or_an_amount_of_a_row(
+    platform: Server, store: PlatformStore, mails: MailServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     everything = "".join(f"    {event}: [ops@bank.example]\n" for event in ("breaks", "signature", "late", "escalated"))
     severe = "  work:\n    severity:\n      - {class: old, age: 1s, due: 1s, escalate_to: head}\n"
     declare(monkeypatch, tmp_path / "all", everything + severe)
+    night_without_verdict(store, platform)
+    as_of = results.clean().ended_at
+    store.save_cut(Cut("settlement", "warehouse", results.DATE, 1, results.RUN, results.POSITION, as_of, (), MATCH))
     assert notify() > 0
     text = mails.texts()
-    assert "breaks of the class" not in text and "a break of the class old is late" in text
+    for said in (
+        "3 breaks in the live tables in warehouse",
+        f"version 1 of {results.DATE} in warehouse waits for a signature",
+        "a break of the class old is late",
+    ):
+        assert said in text
+    assert re.search(r"the verdict of \d{4}-\d\d-\d\d is not there by its hour", text)
     for secret in (KEY, VALUE, AMOUNT, THEIRS, "Mustermann", "3704", "123,456", "876543"):
         assert secret not in text
     # The check finds what is planted.
