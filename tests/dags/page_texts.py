@@ -10,7 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, nodes
 
 # Seen the same in every language: names of file formats, and of a missing value.
-SAME = {"XLSX", "PDF", "CSV", "JSON", "NULL"}
+SAME = {"XLSX", "PDF", "CSV", "JSON", "NULL", "SHA"}
 _SEEN_ATTRIBUTES = {"title", "placeholder", "alt", "aria-label", "label"}
 # Texts of programs: file names, commands, identities.
 _CODE = {"code", "pre", "style", "script"}

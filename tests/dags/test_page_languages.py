@@ -44,7 +44,7 @@ SHOWN: tuple[type[StrEnum], ...] = (
 )  # fmt: skip
 # Acts about breaks, as the history of a break names them.
 ACTS = (
-    Kind.ASSIGNED, Kind.HANDED_BACK, Kind.COMMENTED, Kind.EXPLAINED, Kind.TOLERATED, Kind.BREAK_CLOSED,
+    Kind.ASSIGNED, Kind.ATTACHED, Kind.HANDED_BACK, Kind.COMMENTED, Kind.EXPLAINED, Kind.TOLERATED, Kind.BREAK_CLOSED,
     Kind.BREAK_REOPENED, Kind.REPAIR_PLANNED, Kind.REPAIR_APPROVED, Kind.REPAIR_APPLIED,
 )  # fmt: skip
 WEEKDAYS = tuple(f"{date(2026, 11, day):%a}" for day in range(16, 23))
