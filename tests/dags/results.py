@@ -366,7 +366,7 @@ class Unsigned:
     def acknowledged(self, syncs: list[str], days: list[date]) -> dict[tuple[str, date], Any]:
         return {}
 
-    def kept(self, syncs: list[str], *, since: date) -> tuple[Any, ...]:
+    def kept(self, syncs: list[str], *, since: date = date.max) -> tuple[Any, ...]:
         return ()
 
 

@@ -38,12 +38,14 @@ PEOPLE = {
     "approver": SimpleAuthManagerUser(username="approver", role="op"),
 }
 OWN = {"Sec-Fetch-Site": "same-origin"}
+BEARER = {"Authorization": "Bearer of this person"}
 LIVE = "settlement/reconcile/-/manual__3"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """How a route is asked, in one way or several. `form`: of an act. `may`: who gets the `answer`; the others a 403.
+    """How a route is asked, in one way or several. `form`: of an act; by REST `body`, as JSON. `may`: who gets the
+    `answer`; the others a 403.
 
     An act is held here by who may: where a database of its own holds what becomes of it, the form asks for something
     that is refused to whoever may, with 409 or 422.
@@ -51,6 +53,7 @@ class Row:
 
     asked: tuple[str, ...] = ("",)
     form: dict[str, str] = field(default_factory=dict)
+    body: dict[str, Any] = field(default_factory=dict)
     may: tuple[str, ...] = tuple(PEOPLE)
     answer: int = 200
 
@@ -124,6 +127,36 @@ ROWS = {
     f"GET {_SYNC}/airflow_run": Row(("?run_id=manual__1",)),
     f"GET {_SYNC}/breaks": Row((f"?{_DAY}",)),
     f"GET {_SYNC}/breaks/{{break_id}}": Row(),
+    f"GET {_SYNC}/breaks/{{break_id}}/work": Row(answer=404),
+    f"POST {_SYNC}/breaks/{{break_id}}/acts": Row(body={"doing": "assign"}, may=_WORKERS, answer=409),
+    f"POST {_SYNC}/breaks/acts": Row(
+        body={"run": results.RUN, "destination": "warehouse", "doing": "assign"}, may=_WORKERS, answer=409
+    ),
+    f"GET {_SYNC}/tolerances": Row(),
+    f"POST {_SYNC}/tolerances": Row(
+        body={
+            "destination": "warehouse",
+            "table": "account",
+            "column": "none",
+            "amount": "1",
+            "until": "2027-01-01",
+            "why": "w",
+        },
+        may=_WORKERS,
+        answer=409,
+    ),
+    f"POST {_SYNC}/tolerances/{{number}}/approve": Row(may=("approver",), answer=422),
+    f"POST {_SYNC}/tolerances/{{number}}/end": Row(may=_WORKERS, answer=422),
+    f"GET {_SYNC}/signatures": Row(("", f"?{_DAY}")),
+    f"POST {_SYNC}/signatures": Row(body=_VERSION | {"verdict_hash": "none"}, may=("approver",), answer=422),
+    f"POST {_SYNC}/signatures/clean": Row(body={"takes": []}, may=("approver",), answer=422),
+    f"POST {_SYNC}/signatures/reopen": Row(body=_VERSION | {"reason": "late"}, may=_WORKERS, answer=422),
+    f"POST {_SYNC}/dates/{{business_date}}/acknowledge": Row(may=_WORKERS, answer=422),
+    f"GET {_SYNC}/repairs": Row(),
+    f"GET {_SYNC}/repair": Row(("?id=r1",)),
+    f"POST {_SYNC}/repair/approve": Row(
+        body={"id": "r1", "cause": "outside", "reason": "by hand"}, may=("approver",), answer=409
+    ),
 }
 
 
@@ -211,7 +244,8 @@ def page(monkeypatch: pytest.MonkeyPatch, airflow_database: Path) -> Iterator[Te
 
 def named(platform: results.Platform) -> dict[str, str]:
     identity = break_id("settlement", "warehouse", platform.found[0].tables[0].breaks[0])
-    return {"sync": "settlement", "business_date": str(results.DATE), "break_id": identity}
+    # There is no tolerance 0.
+    return {"sync": "settlement", "business_date": str(results.DATE), "break_id": identity, "number": "0"}
 
 
 def form_of(row: Row, platform: results.Platform) -> dict[str, str]:
@@ -228,10 +262,22 @@ def answers(
         ways = row.asked[:1] if who == "approver" else row.asked
         for asked in ways if not methods or method in methods else ():
             address = f"{URL_PREFIX}{path}{asked}".format(**named(platform))
-            form = form_of(row, platform) | ({"token": acting.token_of(PEOPLE[who])} if who else {})
-            sent = {**({"X-Person": who, **OWN} if who else {}), **headers}
-            data = {"data": form} if method == "POST" else {}
-            yield f"{method} {path}", page.request(method, address, headers=sent, **data)
+            sent = {**({"X-Person": who, **(BEARER if is_rest(path) else OWN)} if who else {}), **headers}
+            yield f"{method} {path}", page.request(method, address, headers=sent, **act_of(method, path, platform, who))
+
+
+def is_rest(path: str) -> bool:
+    return path.startswith("/api/")
+
+
+def act_of(method: str, path: str, platform: results.Platform, who: str) -> dict[str, Any]:
+    """What is sent with an act: a form with the token of the person, or JSON."""
+    row = ROWS.get(f"{method} {path}", Row())
+    if method != "POST":
+        return {}
+    if is_rest(path):
+        return {"json": row.body}
+    return {"data": form_of(row, platform) | ({"token": acting.token_of(PEOPLE[who])} if who else {})}
 
 
 def test_every_route_has_a_row() -> None:
@@ -270,7 +316,7 @@ def assert_held_back(route: str, answer: Response) -> None:
 
 
 def test_an_act_without_its_token_or_from_elsewhere_is_refused(page: TestClient, platform: results.Platform) -> None:
-    acts = [path for method, path in routes() if method == "POST"]
+    acts = [path for method, path in routes() if method == "POST" and not is_rest(path)]
     assert acts
     for path in acts:
         row = ROWS[f"POST {path}"]
@@ -283,6 +329,19 @@ def test_an_act_without_its_token_or_from_elsewhere_is_refused(page: TestClient,
         ):
             answer = page.post(f"{URL_PREFIX}{path}", data=data, headers={"X-Person": row.may[0], **headers})
             assert answer.status_code == 403, (path, headers)
+    assert [one.kind for one in platform.acts.entries] == [Kind.COMPARED]
+
+
+def test_an_act_by_rest_is_refused_by_cookie_even_from_the_page_itself(
+    page: TestClient, platform: results.Platform
+) -> None:
+    acts = [path for method, path in routes() if method == "POST" and is_rest(path)]
+    assert acts
+    for path in acts:
+        row, address = ROWS[f"POST {path}"], f"{URL_PREFIX}{path}".format(**named(platform))
+        for headers in (OWN, {"Authorization": "Basic of a browser"}, {"Cookie": "_token=x"}):
+            answer = page.post(address, json=row.body, headers={"X-Person": row.may[0], **headers})
+            assert (answer.status_code, "POST /auth/token" in answer.text) == (403, True), (path, answer.text)
     assert [one.kind for one in platform.acts.entries] == [Kind.COMPARED]
 
 

@@ -303,3 +303,38 @@ def test_every_form_of_the_report_has_the_sign_off(
         assert main(["report", "settlement", "--date", str(DAY), "--format", kind]) in (0, 1)
         text = capsys.readouterr().out
         assert "approver" in text and "looked at" in text and str(form["verdict_hash"])[:12] in text, kind
+
+
+def test_signatures_are_given_and_taken_back_by_rest_as_by_the_page(
+    page: TestClient, store: PlatformStore, server: Server
+) -> None:
+    days = [date(2026, 3, day) for day in (1, 2)]
+    for number, day in enumerate(days):
+        publish(store, f"r{number}", business_date=day)
+
+    def post(who: str, path: str = "", **body: Any) -> tuple[int, Any]:
+        headers = {"X-Person": who, "Authorization": "Bearer of this person"}
+        answer = page.post(f"/api/v1/syncs/settlement/signatures{path}", json=body, headers=headers)
+        return answer.status_code, answer.json()
+
+    known = page.get("/api/v1/syncs/settlement/signatures", headers={"X-Person": "viewer"}).json()
+    assert [(one["business_date"], one["state"], one["waits"]) for one in known] == [
+        ("2026-03-02", "prepared", True), ("2026-03-01", "prepared", True),
+    ]  # fmt: skip
+    names = ("business_date", "destination", "version", "verdict_hash")
+    newest, first = ({name: one[name] for name in names} for one in known)
+    assert post("operator", **newest)[0] == 403
+    status, said = post("approver", **{**newest, "verdict_hash": "0" * 64})
+    assert (status, said["hint"]) == (409, "load the report again and read it")
+    status, signed = post("approver", **newest)
+    assert (status, signed["state"], signed["acts"][0]["who"]) == (200, "signed", "approver")
+    assert post("approver", "/clean", takes=[newest | {"verdict_hash": "x"}])[0] == 422
+    status, both = post("approver", "/clean", takes=[first])
+    assert (status, [one["state"] for one in both]) == (200, ["signed"])
+    version = {name: newest[name] for name in names[:3]}
+    assert post("approver", "/reopen", **version, reason="x")[0] == 409
+    assert post("second", "/reopen", **version, reason="")[0] == 409
+    assert post("second", "/reopen", **version, reason="late")[1]["state"] == "re-opened"
+    assert "re-opened by second at" in seen(page, "approver", "/page?sync=settlement&business_date=2026-03-02")
+    who = [("signed", "approver", "REST"), ("signed", "approver", "REST"), ("reopened", "second", "REST")]
+    assert (log(server), faults(server)) == (who, [])

@@ -35,6 +35,7 @@ FROM_RUN = "run"
 FROM_AIRFLOW = "Airflow"
 FROM_COMMAND_LINE = "command line"
 FROM_PAGE = "page"
+FROM_REST = "REST"
 
 
 class Kind(StrEnum):

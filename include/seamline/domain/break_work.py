@@ -1,12 +1,12 @@
 """What people do about a break: its state, the acts that change it, and what each act needs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
 
-from seamline.domain.audit import Kind, canonical_json, sha256_of
+from seamline.domain.audit import FROM_PAGE, Kind, canonical_json, sha256_of
 from seamline.domain.break_age import DAYS
 from seamline.domain.errors import Refused
 from seamline.domain.person import person_of
@@ -108,6 +108,7 @@ class Order:
     owner: str = ""
     reason: str = ""
     comment: str = ""
+    origin: str = FROM_PAGE
 
     @property
     def kind(self) -> Kind:
@@ -132,7 +133,13 @@ def possible(work: "Work") -> tuple[Doing, ...]:
 
 def checked(order: Order, reasons: Sequence[Reason]) -> Order:
     """The order, with blanks around its texts gone. Refused with what is missing."""
-    made = Order(order.doing, person_of(order.who), person_of(order.owner), order.reason.strip(), _plain(order.comment))
+    made = replace(
+        order,
+        who=person_of(order.who),
+        owner=person_of(order.owner),
+        reason=order.reason.strip(),
+        comment=_plain(order.comment),
+    )
     if len(made.comment) > COMMENT_MAX:
         raise Refused(f"a comment has at most {COMMENT_MAX:,} characters, this one has {len(made.comment):,}")
     match made.doing:

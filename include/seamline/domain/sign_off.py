@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, tzinfo
 from enum import StrEnum
 
+from seamline.domain.audit import FROM_PAGE
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.date_before import SinceCut, change_in_words
 from seamline.domain.errors import Refused
@@ -68,6 +69,7 @@ class SignOrder:
     reason: str
     verdict_hash: str
     reason_required: ReasonRequired = ReasonRequired.BREAKS
+    origin: str = FROM_PAGE
 
 
 @dataclass(frozen=True, slots=True)

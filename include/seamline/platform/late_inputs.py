@@ -25,7 +25,7 @@ class PlatformLateInputs:
         """The newest of each of these dates, by sync and date."""
         return self._database.transact(lambda session: _read(session, syncs, days))
 
-    def acknowledge(self, sync: str, day: date, *, who: str, reason: str) -> None:
+    def acknowledge(self, sync: str, day: date, *, who: str, reason: str, origin: str = FROM_PAGE) -> None:
         """Enter it into the log of acts; a repeat adds nothing. Refused: without a reason."""
         if not reason:
             raise Refused("a late verdict is acknowledged with a reason", hint="write it into the form")
@@ -34,7 +34,7 @@ class PlatformLateInputs:
             known = _read(session, [sync], [day]).get((sync, day))
             if known is None or (known.who, known.reason) != (who, reason):
                 document = {"about": LATE_VERDICT, "reason": reason}
-                audit.append(session, Act(Kind.COMMENTED, Subject(sync, "", day), document, who, FROM_PAGE))
+                audit.append(session, Act(Kind.COMMENTED, Subject(sync, "", day), document, who, origin))
 
         self._database.transact(work)
 

@@ -120,12 +120,12 @@ class PlatformSignatures:
                 one.check_bulk()
                 one.check_signing(wanted[take])
                 _verified(session, one)
-            for take, one in todo.items():
-                _add(session, one, SignAct.SIGNED, wanted[take].who, wanted[take].reason)
+            for one in todo.values():
+                _add(session, one, SignAct.SIGNED, order.who, order.reason, order.origin)
 
         self._database.transact(work)
 
-    def reopen(self, take: Take, *, who: str, reason: str) -> None:
+    def reopen(self, take: Take, *, who: str, reason: str, origin: str = FROM_PAGE) -> None:
         """Refused: `SignOff.check_reopening` says when."""
 
         def work(session: Session) -> None:
@@ -134,7 +134,7 @@ class PlatformSignatures:
             if newest and (newest.act, newest.who, newest.reason) == (SignAct.REOPENED, who, reason):
                 return
             found.check_reopening(who=who, reason=reason)
-            _add(session, found, SignAct.REOPENED, who, reason)
+            _add(session, found, SignAct.REOPENED, who, reason, origin)
 
         self._database.transact(work)
 
@@ -225,7 +225,7 @@ def _sign(session: Session, take: Take, order: SignOrder) -> None:
         return
     found.check_signing(order)
     _verified(session, found)
-    _add(session, found, SignAct.SIGNED, order.who, order.reason)
+    _add(session, found, SignAct.SIGNED, order.who, order.reason, order.origin)
 
 
 def _is_repeat(found: SignOff, order: SignOrder) -> bool:
@@ -266,7 +266,7 @@ def _verified(session: Session, found: SignOff) -> None:
         )
 
 
-def _add(session: Session, found: SignOff, act: SignAct, who: str, reason: str) -> None:
+def _add(session: Session, found: SignOff, act: SignAct, who: str, reason: str, origin: str) -> None:
     row = (
         session.cursor(row_factory=dict_row)
         .execute(
@@ -288,4 +288,4 @@ def _add(session: Session, found: SignOff, act: SignAct, who: str, reason: str) 
     )
     assert row is not None
     subject = Subject(found.sync, found.destination, found.business_date, found.run_id, Scope.CUT.value)
-    log.append(session, Act(KIND_OF[act], subject, document_of(row), who, FROM_PAGE))
+    log.append(session, Act(KIND_OF[act], subject, document_of(row), who, origin))

@@ -61,7 +61,7 @@ class PlatformTolerances:
 
         return self._database.transact(work)
 
-    def ask(self, asked: Asked, *, who: str, expires_at: datetime) -> int:
+    def ask(self, asked: Asked, *, who: str, expires_at: datetime, origin: str = FROM_PAGE) -> int:
         """Its number. It tolerates nothing before it is approved. `asked` was checked before."""
 
         def work(session: Session) -> int:
@@ -80,16 +80,16 @@ class PlatformTolerances:
                 ),
             ).fetchone()
             number = int(row[0]) if row else 0
-            audit.append(session, _act(Kind.TOLERANCE_ASKED, _one(session, asked.sync, number), who))
+            audit.append(session, _act(Kind.TOLERANCE_ASKED, _one(session, asked.sync, number), who, origin))
             return number
 
         return self._database.transact(work)
 
-    def approve(self, sync: str, number: int, *, who: str) -> int:
+    def approve(self, sync: str, number: int, *, who: str, origin: str = FROM_PAGE) -> int:
         """How many breaks it tolerates at once. Refused for the person who asked for it, which the table itself holds,
         and for one that is not waiting."""
 
-        return self._database.transact(lambda session: _approve(session, sync, number, who))
+        return self._database.transact(lambda session: _approve(session, sync, number, who, origin))
 
     def approve_declared(self, one: DeclaredTolerance, *, who: str, expires_at: datetime) -> int:
         """The same for one of the sync's file, which this makes. Refused for everybody but the approver that it names,
@@ -117,15 +117,15 @@ class PlatformTolerances:
             ).fetchone()
             if row is None:
                 raise Refused("this text of the declaration is approved already")
-            return _approve(session, asked.sync, int(row[0]), who)
+            return _approve(session, asked.sync, int(row[0]), who, FROM_PAGE)
 
         return self._database.transact(work)
 
-    def end(self, sync: str, number: int, *, who: str) -> int:
+    def end(self, sync: str, number: int, *, who: str, origin: str = FROM_PAGE) -> int:
         """How many breaks are open again. Refused for one that has ended."""
 
         def work(session: Session) -> int:
-            act, breaks = _end(session, sync, number, who)
+            act, breaks = _end(session, sync, number, who, origin)
             audit.append_about(session, act, breaks)
             return len(breaks)
 
@@ -148,7 +148,7 @@ def end_undeclared(session: Session, sync: str) -> list[tuple[Act, list[str]]]:
     return [_end(session, sync, number, DECLARATION, FROM_RUN) for number in over]
 
 
-def _approve(session: Session, sync: str, number: int, who: str) -> int:
+def _approve(session: Session, sync: str, number: int, who: str, origin: str) -> int:
     changed = session.execute(
         "update tolerance set approved_by = %s, approved_at = clock_timestamp() where tolerance_id = %s"
         " and sync = %s and approved_by is null and ended_by is null and expires_at > statement_timestamp()",
@@ -157,12 +157,12 @@ def _approve(session: Session, sync: str, number: int, who: str) -> int:
     if not changed:
         raise Refused(f"tolerance {number} of {sync} does not wait for approval")
     breaks = tolerated.bring(session, number)
-    act = _act(Kind.TOLERANCE_APPROVED, _one(session, sync, number), who, breaks, WorkState.TOLERATED)
-    audit.append_about(session, act, breaks)
+    approved, state = _one(session, sync, number), WorkState.TOLERATED
+    audit.append_about(session, _act(Kind.TOLERANCE_APPROVED, approved, who, origin, breaks, state), breaks)
     return len(breaks)
 
 
-def _end(session: Session, sync: str, number: int, who: str, origin: str = FROM_PAGE) -> tuple[Act, list[str]]:
+def _end(session: Session, sync: str, number: int, who: str, origin: str) -> tuple[Act, list[str]]:
     changed = session.execute(
         "update tolerance set ended_by = %s, ended_at = clock_timestamp()"
         " where tolerance_id = %s and sync = %s and ended_by is null",
@@ -177,7 +177,7 @@ def _end(session: Session, sync: str, number: int, who: str, origin: str = FROM_
         (number,),
     )
     breaks = [name for (name,) in opened]
-    return _act(Kind.TOLERANCE_ENDED, ended, who, breaks, WorkState.OPEN, origin), breaks
+    return _act(Kind.TOLERANCE_ENDED, ended, who, origin, breaks, WorkState.OPEN), breaks
 
 
 def _read(session: Session, which: str, arguments: Mapping[str, Any]) -> tuple[Tolerance, ...]:
@@ -193,12 +193,7 @@ def _one(session: Session, sync: str, number: int) -> Tolerance:
 
 
 def _act(
-    kind: Kind,
-    about: Tolerance,
-    who: str,
-    breaks: Sequence[str] = (),
-    state: WorkState | None = None,
-    origin: str = FROM_PAGE,
+    kind: Kind, about: Tolerance, who: str, origin: str, breaks: Sequence[str] = (), state: WorkState | None = None
 ) -> Act:
     document: dict[str, object] = {
         "tolerance": about.number,

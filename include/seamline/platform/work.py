@@ -12,7 +12,7 @@ from typing import Any
 
 from psycopg.rows import dict_row
 
-from seamline.domain.audit import FROM_PAGE, Act, Subject
+from seamline.domain.audit import Act, Subject
 from seamline.domain.break_age import Aged
 from seamline.domain.break_work import Doing, Order, Work, WorkState, work_document
 from seamline.domain.errors import Refused
@@ -268,7 +268,7 @@ def _changed(session: Session, sync: str, order: Order, which: str, arguments: M
 
 
 def _enter(session: Session, subject: Subject, order: Order, breaks: Sequence[str], about: str) -> None:
-    act = Act(order.kind, subject, work_document(order, breaks, about=about), order.who, FROM_PAGE)
+    act = Act(order.kind, subject, work_document(order, breaks, about=about), order.who, order.origin)
     audit.append_about(session, act, breaks)
 
 

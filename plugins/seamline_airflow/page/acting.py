@@ -66,9 +66,14 @@ def done(path: str) -> RedirectResponse:
     return RedirectResponse(path, status_code=303)
 
 
+def is_by_bearer(request: Request) -> bool:
+    """Whether a program has sent its own credentials. Airflow then knows the person by them, not by a cookie."""
+    return request.headers.get("authorization", "").lower().startswith("bearer ")
+
+
 async def _from_this_page(request: Request, user: access.User) -> Any:
     """Who acts. 403 for what another page has made a browser send, and for a form of somebody else or of yesterday."""
-    if request.headers.get("authorization", "").lower().startswith("bearer "):
+    if is_by_bearer(request):
         return user
     if not _is_same_origin(request):
         raise HTTPException(status_code=403, detail="the form was not sent from this page")
@@ -88,18 +93,28 @@ _Acting = Annotated[Any, Depends(_from_this_page)]
 _Sync = Annotated[str, Form(pattern=selection.NAME)]
 
 
-def _worker(user: _Acting, sync: _Sync) -> Any:
+def require_worker(user: Any, sync: str) -> None:
+    """403 for who may not."""
     access.require(user, sync)
     if not may_work(user, sync):
         raise HTTPException(status_code=403, detail=f"you may look at {sync} and not work on it")
-    return user
 
 
-def _signs(user: _Acting, sync: _Sync) -> Any:
+def require_signer(user: Any, sync: str) -> None:
+    """403 for who may not."""
     access.require(user, sync)
     if not may_sign(user, sync):
         named = " or ".join(reports.approvers_of(sync))
         raise HTTPException(status_code=403, detail=f"you may not sign for {sync}{f': {named} may' if named else ''}")
+
+
+def _worker(user: _Acting, sync: _Sync) -> Any:
+    require_worker(user, sync)
+    return user
+
+
+def _signs(user: _Acting, sync: _Sync) -> Any:
+    require_signer(user, sync)
     return user
 
 

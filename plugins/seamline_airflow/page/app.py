@@ -15,7 +15,7 @@ from fastapi.exception_handlers import http_exception_handler
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse
 from pydantic import AwareDatetime
 
-from seamline.domain.errors import SeamlineError
+from seamline.domain.errors import Refused, SeamlineError
 from seamline.domain.phrase import phrase
 from seamline.plan.stages import DAG_KINDS
 from seamline.platform.reconciliations import Detail
@@ -64,8 +64,8 @@ app.include_router(attachment_pages.pages)
 app.include_router(tolerance_pages.pages)
 app.include_router(repair_pages.pages)
 app.include_router(rest.api)
-app.include_router(sign_pages.acts)
-app.include_router(late_pages.acts)
+app.include_router(sign_pages.pages)
+app.include_router(late_pages.pages)
 app.include_router(stream_pages.acts)
 app.include_router(reveal.reveals)
 
@@ -84,9 +84,10 @@ async def _guarded(request: Request, call_next: Callable[[Request], Awaitable[Re
 
 @app.exception_handler(SeamlineError)
 def _error_answer(request: Request, error: SeamlineError) -> Response:
-    """The platform database is away or not migrated: say so, with the cure."""
+    """The platform database is away or not migrated, or an act by REST is not possible: say so, with the cure."""
     if _is_rest(request):
-        return JSONResponse({"detail": str(error)}, status_code=503)
+        said = {"detail": error.message} | ({"hint": error.hint} if error.hint else {})
+        return JSONResponse(said, status_code=409 if isinstance(error, Refused) else 503)
     return HTMLResponse(
         page_of("trouble.html", language=language.language_of(request), message=str(error)), status_code=503
     )

@@ -7,17 +7,15 @@ from fastapi import APIRouter, Depends, Form
 from fastapi.responses import HTMLResponse, Response
 
 from seamline.domain.errors import Refused
-from seamline.domain.person import one_line
 from seamline.domain.sign_off import REASON_MAX
-from seamline_airflow import parts
-from seamline_airflow.page import acting
+from seamline_airflow.page import acting, acts
 from seamline_airflow.page.rendering import Visit, refused, visit_of
 from seamline_airflow.page.selection import NAME
 
-acts = APIRouter()
+pages = APIRouter()
 
 
-@acts.post("/acknowledge", response_class=HTMLResponse, response_model=None)
+@pages.post("/acknowledge", response_class=HTMLResponse, response_model=None)
 def acknowledge(
     visit: Annotated[Visit, Depends(visit_of)],
     user: acting.Worker,
@@ -27,8 +25,7 @@ def acknowledge(
 ) -> Response:
     """The verdict stays late until it is there."""
     try:
-        with parts.late_inputs() as late:
-            late.acknowledge(sync, business_date, who=acting.name_of(user), reason=one_line(reason))
+        acts.acknowledge(sync, business_date, reason=reason, by=acts.actor(user))
     except Refused as error:
         return refused(visit, error, "page")
     return acting.done("page")

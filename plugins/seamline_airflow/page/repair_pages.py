@@ -10,10 +10,9 @@ from typing import Annotated
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
-from fastapi import APIRouter, Depends, Form, HTTPException, Query
+from fastapi import APIRouter, Depends, Form, Query
 from fastapi.responses import HTMLResponse, Response
 
-from seamline.domain.audit import FROM_PAGE
 from seamline.domain.canonical import readable_text
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import Refused
@@ -23,7 +22,7 @@ from seamline.domain.repair import Repair, RepairRow, RepairState, RootCause, Te
 from seamline.domain.sign_off import REASON_MAX
 from seamline.plan.model import SyncPlan
 from seamline_airflow import parts
-from seamline_airflow.page import access, acting, reading, selection
+from seamline_airflow.page import access, acting, acts, reading, selection
 from seamline_airflow.page.differing import Pair, pairs
 from seamline_airflow.page.rendering import Visit, refused, render, visit_of
 
@@ -62,7 +61,7 @@ def repairs(visit: Annotated[Visit, Depends(visit_of)], sync: SyncAsked) -> HTML
 def repair(visit: Annotated[Visit, Depends(visit_of)], sync: SyncAsked, id: str = "") -> HTMLResponse:
     """One of them with its rows, and the form of its approval for who may give it."""
     access.require(visit.user, sync)
-    found = _of_sync(sync, id)
+    found = acts.repair_of(sync, id)
     return HTMLResponse(
         render(
             "repair.html",
@@ -71,7 +70,7 @@ def repair(visit: Annotated[Visit, Depends(visit_of)], sync: SyncAsked, id: str 
             zone=_zone(sync),
             repair=found,
             counted=counted(found.rows),
-            rows=_shown(found),
+            rows=shown_rows(found),
             causes=_CAUSES,
             may_approve=found.state is RepairState.PLANNED and bool(found.planned) and _may_approve(visit, found),
         )
@@ -89,38 +88,14 @@ def approve(
 ) -> Response:
     here = f"repair?{urlencode({'sync': sync, 'id': id})}"
     try:
-        found = _of_sync(sync, id)
-        _require_another(visit, found)
-        with parts.repairs() as kept:
-            kept.approve(id, by=acting.name_of(user), cause=cause, reason=reason, origin=FROM_PAGE)
+        acts.approve_repair(acts.repair_of(sync, id), cause=cause, reason=reason, by=acts.actor(user))
     except Refused as error:
         return refused(visit, error, here)
     return acting.done(here)
 
 
 def _may_approve(visit: Visit, found: Repair) -> bool:
-    return acting.may_sign(visit.user, found.sync) and not _has_planned(visit, found)
-
-
-def _has_planned(visit: Visit, found: Repair) -> bool:
-    return found.planned_by == acting.name_of(visit.user)
-
-
-def _require_another(visit: Visit, found: Repair) -> None:
-    if _has_planned(visit, found):
-        raise Refused(f"{found.planned_by} has planned it, so another person approves it")
-
-
-def _of_sync(sync: str, run_id: str) -> Repair:
-    """404 for one that there is none of, or of another sync."""
-    try:
-        with parts.repairs() as kept:
-            found: Repair = kept.repair(run_id)
-    except Refused:
-        found = None  # type: ignore[assignment]
-    if found is None or found.sync != sync:
-        raise HTTPException(status_code=404, detail="there is no such repair")
-    return found
+    return acting.may_sign(visit.user, found.sync) and not acts.has_planned(found, acting.name_of(visit.user))
 
 
 def _zone(sync: str) -> ZoneInfo:
@@ -128,7 +103,8 @@ def _zone(sync: str) -> ZoneInfo:
         return ZoneInfo(store.timezone(sync))
 
 
-def _shown(found: Repair) -> list[ShownRow]:
+def shown_rows(found: Repair) -> list[ShownRow]:
+    """The first ones in words, with masked values."""
     tables, hidden = _tables(found), reading.hidden(found.sync)
     rows = (masked_repair_row(_in_words(tables.get(row.table), row), hidden) for row in found.rows[:ROWS_SHOWN])
     return [ShownRow(row, pairs(row.source, row.destination)) for row in rows]

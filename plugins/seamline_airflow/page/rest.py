@@ -1,4 +1,5 @@
-"""Everything that the page shows, as JSON: the same values, for whoever may see the page and the sync."""
+"""Everything that the page shows, as JSON: the same values, for whoever may see the page and the sync. What people do
+there is in `rest_acts.py`."""
 
 import json
 import sys
@@ -7,7 +8,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, HTTPException, Query, Response
+from fastapi import APIRouter, HTTPException, Query, Response
 from fastapi import Path as PathText
 from fastapi.openapi.utils import get_openapi
 from pydantic import AwareDatetime
@@ -18,33 +19,28 @@ from seamline.platform.breaks import StoredBreak
 from seamline.platform.reconciliations import Detail
 from seamline.report import documents
 from seamline_airflow import parts
-from seamline_airflow.page import access, break_pages, date_report, overview, reports, selection
+from seamline_airflow.page import access, break_pages, date_report, overview, reports, rest_acts, selection
 from seamline_airflow.page import rest_answers as answers
 from seamline_airflow.page.date_report import Report
 from seamline_airflow.page.mount import URL_PREFIX
+from seamline_airflow.page.rest_rights import SyncName
 
 BREAKS_MAX = 500
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": answers.Problem, "description": why}
     for status, why in (
         (401, "nobody has signed in"),
-        (403, "the user may not see the sync"),
+        (403, "the user may not see the sync, or not do this to it"),
         (404, "there is no such thing"),
         (503, "the platform database does not answer"),
     )
 }
-_ABOUT = """What the Reconciliation page shows, for programs. Sign in as for Airflow's own REST: `Authorization: Bearer`
-with a token of `/auth/token`, or the cookie of the page. Values of `sensitive:` columns are masked."""
+_ABOUT = """What the Reconciliation page shows, and what people do there, for programs. Sign in as for Airflow's own
+REST: `Authorization: Bearer` with a token of `/auth/token`; for reading the cookie of the page does too. Values of
+`sensitive:` columns are masked."""
 
 api = APIRouter(prefix="/api/v1", responses=_PROBLEMS)
-
-
-def visible(user: access.User, sync: Annotated[str, PathText(pattern=selection.NAME)]) -> str:
-    access.require(user, sync)
-    return sync
-
-
-SyncName = Annotated[str, Depends(visible)]
+api.include_router(rest_acts.api)
 
 
 @api.get("/overview")

@@ -25,7 +25,10 @@ class Answer(BaseModel):
 
 
 class Problem(Answer):
+    """`hint`: how to mend it, where that is known."""
+
     detail: str
+    hint: str = ""
 
 
 class Destination(Answer):
@@ -328,3 +331,125 @@ class Head(Answer):
 
     number: int
     hash: str
+
+
+class Deed(Answer):
+    """One act, as the log of acts has it. `breaks`: how many it was about."""
+
+    number: int
+    at: datetime
+    kind: str
+    who: str
+    origin: str
+    run_id: str
+    breaks: int
+    owner: str
+    reason: str
+    comment: str
+
+
+class BreakWork(Answer):
+    id: str
+    state: str
+    since: datetime
+    owner: str
+    reason: str
+    done: list[Deed]
+
+
+class Done(Answer):
+    """`breaks`: how many were changed; `left_alone`: those whose state does not allow it."""
+
+    breaks: int
+    left_alone: int
+
+
+class Tolerance(Answer):
+    number: int
+    state: str
+    destination: str
+    table: str
+    column: str
+    amount: Amount
+    why: str
+    made_by: str
+    made_at: datetime
+    expires_at: datetime
+    approved_by: str
+    approved_at: datetime | None
+    ended_by: str
+    ended_at: datetime | None
+    breaks: int
+    absorbed: Amount
+
+
+class Signature(Answer):
+    act: str
+    number: int
+    who: str
+    reason: str
+    verdict: Verdict
+    verdict_hash: str
+    at: datetime
+
+
+class SignOff(Answer):
+    """Of one version. `waits`: for a signature; `goes_by_bulk`: it may be signed together with other clean ones."""
+
+    destination: str
+    business_date: date
+    version: int
+    in_force: int
+    run_id: str
+    verdict: Verdict
+    partial: bool
+    verdict_hash: str
+    state: str
+    waits: bool
+    goes_by_bulk: bool
+    preparer: str
+    prepared_at: datetime
+    acts: list[Signature]
+
+
+class Acknowledged(Answer):
+    who: str
+    reason: str
+    at: datetime
+
+
+class RepairRow(Answer):
+    table: str
+    named: str
+    action: str | None = Field(description="null: the plan leaves the row alone.")
+    state: str
+    why: str
+    source: dict[str, str | None] | None
+    destination: dict[str, str | None] | None
+
+
+class Repair(Answer):
+    run_id: str
+    destination: str
+    compared: str
+    position: str
+    state: str
+    planned_by: str
+    planned_at: datetime | None
+    approved_by: str
+    approved_at: datetime | None
+    cause: str | None
+    reason: str
+    applied_at: datetime | None
+    applied_position: str
+    verdict: Verdict | None
+
+
+class RepairPlan(Repair):
+    """`hash`: of what is approved. `refused`: tables that it leaves out, with the reason. `rows`: the first ones."""
+
+    hash: str
+    refused: dict[str, str]
+    counts: dict[str, dict[str, int]]
+    rows_total: int
+    rows: list[RepairRow]

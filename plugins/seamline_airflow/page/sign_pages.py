@@ -10,11 +10,9 @@ from fastapi import APIRouter, Depends, Form, HTTPException
 from fastapi.responses import HTMLResponse, Response
 
 from seamline.domain.errors import ConfigError, Refused
-from seamline.domain.person import one_line
-from seamline.domain.sign_off import REASON_MAX, ReasonRequired, SignOrder
+from seamline.domain.sign_off import REASON_MAX, ReasonRequired
 from seamline.platform.signatures import Take
-from seamline_airflow import parts
-from seamline_airflow.page import acting, reports
+from seamline_airflow.page import acting, acts, reports
 from seamline_airflow.page.rendering import Visit, refused, visit_of
 from seamline_airflow.page.selection import NAME
 
@@ -24,7 +22,7 @@ _HASH = r"^[0-9a-f]{64}$"
 # What a box of the overview says: date, version, hash, and the destination, which may hold anything.
 _BOX = r"^\d{4}-\d{2}-\d{2} \d{1,9} [0-9a-f]{64} [^\x00]{1,128}$"
 
-acts = APIRouter()
+pages = APIRouter()
 
 SyncName = Annotated[str, Form(pattern=NAME)]
 Destination = Annotated[str, Form(min_length=1, max_length=128, pattern=r"^[^\x00]*$")]
@@ -52,7 +50,7 @@ def rights(user: Any, sync: str) -> Rights:
         return Rights(me, sign=False, reopen=reopen, reason_required=required, why_not=exc.message)
 
 
-@acts.post("/sign", response_class=HTMLResponse, response_model=None)
+@pages.post("/sign", response_class=HTMLResponse, response_model=None)
 def sign(
     visit: Annotated[Visit, Depends(visit_of)],
     user: acting.Signer,
@@ -64,16 +62,15 @@ def sign(
     reason: Reason = "",
 ) -> Response:
     """One version, as the person has seen it."""
-    order = SignOrder(acting.name_of(user), one_line(reason), verdict_hash, reports.reason_required(sync))
     try:
-        with parts.signatures() as signatures:
-            signatures.sign(Take(sync, destination, business_date, version), order)
+        take = Take(sync, destination, business_date, version)
+        acts.sign(take, verdict_hash=verdict_hash, reason=reason, by=acts.actor(user))
     except Refused as error:
         return refused(visit, error, _report(sync, business_date))
     return acting.done(_report(sync, business_date))
 
 
-@acts.post("/sign_clean", response_class=HTMLResponse, response_model=None)
+@pages.post("/sign_clean", response_class=HTMLResponse, response_model=None)
 def sign_clean(
     visit: Annotated[Visit, Depends(visit_of)],
     user: acting.Signer,
@@ -83,16 +80,14 @@ def sign_clean(
 ) -> Response:
     """Clean dates together: all that were chosen, or none of them."""
     chosen = dict(_chosen(sync, box) for box in take)
-    order = SignOrder(acting.name_of(user), one_line(reason), "", reports.reason_required(sync))
     try:
-        with parts.signatures() as signatures:
-            signatures.sign_clean(chosen, order)
+        acts.sign_clean(sync, chosen, reason=reason, by=acts.actor(user))
     except Refused as error:
         return refused(visit, error, "page")
     return acting.done("page")
 
 
-@acts.post("/reopen", response_class=HTMLResponse, response_model=None)
+@pages.post("/reopen", response_class=HTMLResponse, response_model=None)
 def reopen(
     visit: Annotated[Visit, Depends(visit_of)],
     user: acting.Worker,
@@ -104,9 +99,8 @@ def reopen(
 ) -> Response:
     """Whoever works on the sync may: a date that is open again lets nothing through, and waits."""
     try:
-        with parts.signatures() as signatures:
-            take = Take(sync, destination, business_date, version)
-            signatures.reopen(take, who=acting.name_of(user), reason=one_line(reason))
+        take = Take(sync, destination, business_date, version)
+        acts.reopen(take, reason=reason, by=acts.actor(user))
     except Refused as error:
         return refused(visit, error, _report(sync, business_date))
     return acting.done(_report(sync, business_date))

@@ -12,12 +12,10 @@ from fastapi.responses import HTMLResponse, Response
 
 from seamline import settings
 from seamline.domain.errors import ConfigError, Refused
-from seamline.domain.measure import Measure
-from seamline.domain.runs import RunKind
-from seamline.domain.tolerance import WHY_MAX, Asked, DeclaredTolerance, ToleranceState, amount_of, checked, end_of
+from seamline.domain.tolerance import WHY_MAX, DeclaredTolerance, ToleranceState, checked, end_of
 from seamline.spec.tolerances import declared_tolerances
 from seamline_airflow import parts
-from seamline_airflow.page import access, acting, reading, selection
+from seamline_airflow.page import access, acting, acts, reading, selection
 from seamline_airflow.page.rendering import Visit, refused, render, visit_of
 
 pages = APIRouter()
@@ -47,7 +45,7 @@ def tolerances(
             sync=sync,
             zone=zone,
             found=[(one, one.state_at(now)) for one in found],
-            summed=_summed(sync),
+            summed=acts.summed(sync),
             # By its hash, what stands in the file now and has not been approved.
             waiting=[one for one in declared if one.hash not in standing],
             declared={one.hash for one in declared},
@@ -73,12 +71,8 @@ def ask(
 ) -> Response:
     """`summed`: destination, table and column, as the form offers them."""
     try:
-        place = _place(sync, summed)
-        with reading.platform() as store:
-            zone = ZoneInfo(store.timezone(sync))
-        asked = checked(Asked(sync, *place, amount_of(amount), until, why), today=datetime.now(zone).date())
-        with parts.tolerances() as known:
-            known.ask(asked, who=acting.name_of(user), expires_at=end_of(asked.until, zone))
+        place = next((one for one in acts.summed(sync) if json.dumps(one) == summed), ())
+        acts.ask_tolerance(sync, place, amount=amount, until=until, why=why, by=acts.actor(user))
     except Refused as error:
         return refused(visit, error, _here(sync))
     return acting.done(_here(sync))
@@ -89,8 +83,7 @@ def approve(
     visit: Annotated[Visit, Depends(visit_of)], user: acting.Signer, sync: SyncName, number: Number
 ) -> Response:
     try:
-        with parts.tolerances() as known:
-            known.approve(sync, number, who=acting.name_of(user))
+        acts.approve_tolerance(sync, number, by=acts.actor(user))
     except Refused as error:
         return refused(visit, error, _here(sync))
     return acting.done(_here(sync))
@@ -119,8 +112,7 @@ def approve_declared(
 @pages.post("/end_tolerance", response_class=HTMLResponse, response_model=None)
 def end(visit: Annotated[Visit, Depends(visit_of)], user: acting.Worker, sync: SyncName, number: Number) -> Response:
     try:
-        with parts.tolerances() as known:
-            known.end(sync, number, who=acting.name_of(user))
+        acts.end_tolerance(sync, number, by=acts.actor(user))
     except Refused as error:
         return refused(visit, error, _here(sync))
     return acting.done(_here(sync))
@@ -143,21 +135,3 @@ def _of_hash(sync: str, text: str) -> DeclaredTolerance:
         if one.hash == text:
             return one
     raise Refused("the declaration has another text now", hint="load the page again and read it")
-
-
-def _place(sync: str, summed: str) -> tuple[str, str, str]:
-    place = next((one for one in _summed(sync) if json.dumps(one) == summed), None)
-    if place is None:
-        raise Refused("a tolerance is about a column that the sync sums as a control total")
-    return place
-
-
-def _summed(sync: str) -> list[tuple[str, str, str]]:
-    """Destination, table and column of each sum that the newest run of the sync compares."""
-    with reading.platform() as store:
-        run = store.latest_run(sync, *RunKind)
-    if run is None:
-        return []
-    totals = [one for one in run.plan.reconcile.control_totals if one.measure is Measure.SUM and one.column]
-    places = ((to.name, one.table, one.column) for to in run.plan.destinations for one in totals)
-    return list(dict.fromkeys(places))

@@ -3,17 +3,14 @@
 from typing import Annotated
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Depends, Form, HTTPException
+from fastapi import APIRouter, Depends, Form
 from fastapi.responses import HTMLResponse, Response
 
-from seamline.domain.break_work import COMMENT_MAX, OWNER_MAX, Doing, Order, checked
+from seamline.domain.break_work import COMMENT_MAX, OWNER_MAX, Doing, Order
 from seamline.domain.errors import Refused
 from seamline.domain.runs import Scope
 from seamline.platform.breaks import Compared
-from seamline.platform.reconciliations import Detail
-from seamline.platform.work import Done
-from seamline_airflow import parts
-from seamline_airflow.page import acting, reading, reports, selection
+from seamline_airflow.page import acting, acts, selection
 from seamline_airflow.page.rendering import Visit, refused, visit_of
 
 pages = APIRouter()
@@ -41,9 +38,7 @@ def act(visit: Annotated[Visit, Depends(visit_of)], order: OrderOfForm, sync: Sy
     """On one break."""
     here = f"break?{urlencode({'sync': sync, 'id': id})}"
     try:
-        order = checked(order, reports.work_rules(sync).reasons)
-        with parts.work() as store:
-            store.act(sync, id, order)
+        acts.on_break(sync, id, order)
     except Refused as error:
         return refused(visit, error, here)
     return acting.done(here)
@@ -64,21 +59,12 @@ def act_on_all(
     of: Annotated[str, Form(max_length=OWNER_MAX)] = "",
 ) -> Response:
     """On all breaks of a comparison that the filter lets pass, on whichever page they stand."""
-    compared = Compared(run, destination, scope)
-    with reading.platform() as store:
-        if not any(
-            one.destination == destination for one in store.reconciliations_of(sync, run, detail=Detail.VERDICTS)
-        ):
-            raise HTTPException(status_code=404, detail=f"nothing was compared of {sync} by this run there")
     asked = {"sync": sync, "run": run, "destination": destination, "scope": scope.value, "table": table, "kind": kind,
              "text": text, "state": state, "of": of}  # fmt: skip
     here = f"breaks?{urlencode(asked)}"
     wanted = selection.wanted_of(table=table, kind=kind, text=text, state=state, of=of)
-    selection.require_open(sync, wanted)
     try:
-        order = checked(order, reports.work_rules(sync).reasons)
-        with parts.work() as opened:
-            done: Done = opened.act_on_all(sync, compared, wanted, order)
+        done = acts.on_all(sync, Compared(run, destination, scope), wanted, order)
     except Refused as error:
         return refused(visit, error, here)
     return acting.done(f"{here}&{urlencode({'done': done.breaks, 'left': done.left_alone})}")

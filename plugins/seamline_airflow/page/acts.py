@@ -1,0 +1,158 @@
+"""What people do, once for a form of the page and for REST: the same checks, store and entry in the log of acts.
+
+Each act is Refused, with what to do, where it is not possible; nothing is changed then. Whether the person may is asked
+before, by `acting`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from fastapi import HTTPException
+
+from seamline.domain import tolerance
+from seamline.domain.audit import FROM_PAGE
+from seamline.domain.break_work import Order, checked
+from seamline.domain.errors import Refused
+from seamline.domain.measure import Measure
+from seamline.domain.person import one_line
+from seamline.domain.repair import Repair, RootCause
+from seamline.domain.runs import RunKind
+from seamline.domain.sign_off import SignOrder
+from seamline.platform.breaks import Compared, Wanted
+from seamline.platform.reconciliations import Detail
+from seamline.platform.signatures import Take
+from seamline.platform.work import Done
+from seamline_airflow import parts
+from seamline_airflow.page import acting, reading, reports, selection
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who acts, by name, and from where: as the log of acts keeps both."""
+
+    who: str
+    origin: str = FROM_PAGE
+
+
+def actor(user: Any, origin: str = FROM_PAGE) -> Actor:
+    return Actor(acting.name_of(user), origin)
+
+
+# ---- breaks --------------------------------------------------------------------------------------------------------
+
+
+def on_break(sync: str, break_id: str, order: Order) -> None:
+    order = checked(order, reports.work_rules(sync).reasons)
+    with parts.work() as store:
+        store.act(sync, break_id, order)
+
+
+def on_all(sync: str, compared: Compared, wanted: Wanted, order: Order) -> Done:
+    """On all breaks of a comparison that the filter lets pass. 404: the comparison is none of this sync; 403: a filter
+    by masked keys."""
+    with reading.platform() as store:
+        found = store.reconciliations_of(sync, compared.run_id, detail=Detail.VERDICTS)
+    if not any(one.destination == compared.destination for one in found):
+        raise HTTPException(status_code=404, detail=f"nothing was compared of {sync} by this run there")
+    selection.require_open(sync, wanted)
+    order = checked(order, reports.work_rules(sync).reasons)
+    with parts.work() as opened:
+        done: Done = opened.act_on_all(sync, compared, wanted, order)
+    return done
+
+
+# ---- tolerances ----------------------------------------------------------------------------------------------------
+
+
+def summed(sync: str) -> list[tuple[str, str, str]]:
+    """Destination, table and column of each sum that the newest run of the sync compares."""
+    with reading.platform() as store:
+        run = store.latest_run(sync, *RunKind)
+    if run is None:
+        return []
+    totals = [one for one in run.plan.reconcile.control_totals if one.measure is Measure.SUM and one.column]
+    places = ((to.name, one.table, one.column) for to in run.plan.destinations for one in totals)
+    return list(dict.fromkeys(places))
+
+
+def ask_tolerance(sync: str, place: Sequence[str], *, amount: str, until: date, why: str, by: Actor) -> int:
+    """The number of the tolerance. `place`: destination, table and column; `amount`: as a person writes it."""
+    known = next((one for one in summed(sync) if one == tuple(place)), None)
+    if known is None:
+        raise Refused("a tolerance is about a column that the sync sums as a control total")
+    with reading.platform() as store:
+        zone = ZoneInfo(store.timezone(sync))
+    asked = tolerance.Asked(sync, *known, tolerance.amount_of(amount), until, why)
+    asked = tolerance.checked(asked, today=datetime.now(zone).date())
+    with parts.tolerances() as store:
+        number: int = store.ask(asked, who=by.who, expires_at=tolerance.end_of(until, zone), origin=by.origin)
+    return number
+
+
+def approve_tolerance(sync: str, number: int, *, by: Actor) -> None:
+    with parts.tolerances() as store:
+        store.approve(sync, number, who=by.who, origin=by.origin)
+
+
+def end_tolerance(sync: str, number: int, *, by: Actor) -> None:
+    with parts.tolerances() as store:
+        store.end(sync, number, who=by.who, origin=by.origin)
+
+
+# ---- signatures ----------------------------------------------------------------------------------------------------
+
+
+def sign(take: Take, *, verdict_hash: str, reason: str, by: Actor) -> None:
+    """`verdict_hash`: of the verdict that the person has seen."""
+    with parts.signatures() as store:
+        store.sign(take, replace(_order(take.sync, reason, by), verdict_hash=verdict_hash))
+
+
+def sign_clean(sync: str, takes: Mapping[Take, str], *, reason: str, by: Actor) -> None:
+    """All of these, each by the hash of the verdict that the person has seen, or none of them."""
+    with parts.signatures() as store:
+        store.sign_clean(takes, _order(sync, reason, by))
+
+
+def reopen(take: Take, *, reason: str, by: Actor) -> None:
+    with parts.signatures() as store:
+        store.reopen(take, who=by.who, reason=one_line(reason), origin=by.origin)
+
+
+def _order(sync: str, reason: str, by: Actor) -> SignOrder:
+    return SignOrder(by.who, one_line(reason), "", reports.reason_required(sync), by.origin)
+
+
+def acknowledge(sync: str, day: date, *, reason: str, by: Actor) -> None:
+    """That the verdict of the date is late; it stays late until it is there."""
+    with parts.late_inputs() as store:
+        store.acknowledge(sync, day, who=by.who, reason=one_line(reason), origin=by.origin)
+
+
+# ---- repairs -------------------------------------------------------------------------------------------------------
+
+
+def repair_of(sync: str, run_id: str) -> Repair:
+    """404 for one that there is none of, or of another sync."""
+    try:
+        with parts.repairs() as store:
+            found: Repair = store.repair(run_id)
+    except Refused:
+        found = None  # type: ignore[assignment]
+    if found is None or found.sync != sync:
+        raise HTTPException(status_code=404, detail="there is no such repair")
+    return found
+
+
+def has_planned(found: Repair, who: str) -> bool:
+    return found.planned_by == who
+
+
+def approve_repair(found: Repair, *, cause: RootCause, reason: str, by: Actor) -> None:
+    if has_planned(found, by.who):
+        raise Refused(f"{found.planned_by} has planned it, so another person approves it")
+    with parts.repairs() as store:
+        store.approve(found.run_id, by=by.who, cause=cause, reason=reason, origin=by.origin)
