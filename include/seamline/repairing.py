@@ -45,11 +45,13 @@ def new_run_id(sync: str) -> str:
     return f"{sync}/{RunKind.REPAIR.value}/-/{BY_COMMAND_LINE}{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
 
 
-def plan(sync: str, *, by: str, origin: str, destination: str = "", compared: str = "", run_id: str = "") -> Repair:
+def plan(
+    sync: str, *, by: str, origin: str, destination: str = "", compared: str = "", run_id: str = "", why: str = ""
+) -> Repair:
     """Plan a repair of what a comparison of live tables has found, and keep the plan. Nothing else is changed.
 
-    `compared`: the comparison's run; left out, the newest of the destination. Repeat-safe with a `run_id`: the plan
-    that is kept stays. Refused with the cure where nothing can be repaired row by row.
+    `compared`: the comparison's run; left out, the newest of the destination. `why`: in words of who asks. Repeat-safe
+    with a `run_id`: the plan that is kept stays. Refused with the cure where nothing can be repaired row by row.
     """
     with closing(registry.platform()) as store, closing(repairs()) as kept:
         if run_id and (known := _kept(kept, run_id)) is not None:
@@ -70,6 +72,7 @@ def plan(sync: str, *, by: str, origin: str, destination: str = "", compared: st
             position=planned.position,
             rows=planned.rows,
             refused=planned.refused,
+            why=why,
         )
         kept.save(repair, plan_json=plan_to_json(of_run.into([found.destination])), by=by, origin=origin)
         return kept.repair(repair.run_id)

@@ -98,6 +98,7 @@ _REPAIR = {
     "repair": Param(
         "", type="string", title="Repair", description_md="One that is planned already. Empty: this run plans one."
     ),
+    "reason": Param("", type="string", title="Reason", description_md="Why these rows are to be changed, in words."),
 }
 _RUN = "{{ seamline_run(dag_run, params) }}"
 _BEHIND_THE_GATE = ("publish", "approve", "publish_rest", "complete")

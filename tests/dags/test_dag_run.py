@@ -39,7 +39,7 @@ def platform(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> results.Platfor
     return made
 
 
-def _dag(checkout: Path, dag_id: str) -> Any:
+def dag_of(checkout: Path, dag_id: str) -> Any:
     from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
 
     bag = DagBag(dag_folder=checkout / "dags", bundle_path=checkout / "dags", bundle_name="dags-folder")
@@ -65,7 +65,7 @@ def test_a_comparison_on_demand_is_as_green_as_its_verdict(
         return results.reconciliation(*found.tables, run_id=run_id, scope=Scope.LIVE)
 
     monkeypatch.setattr(platform, "reconciliation", saved)
-    run = _dag(checkout, "settlement__reconcile").test(run_conf={"business_date": "2026-11-19"})
+    run = dag_of(checkout, "settlement__reconcile").test(run_conf={"business_date": "2026-11-19"})
     assert str(run.state) == colour
     (run_id,) = driver.read_text().splitlines()
     assert run_id.startswith("settlement/reconcile/2026-11-19/")
@@ -86,7 +86,7 @@ def test_a_comparison_on_demand_is_as_green_as_its_verdict(
 def test_a_night_without_a_date_or_with_one_to_come_is_refused_at_once_and_starts_no_driver(
     checkout: Path, airflow_database: Path, driver: Path, platform: results.Platform, date: str | None
 ) -> None:
-    dag = _dag(checkout, "settlement__nightly")
+    dag = dag_of(checkout, "settlement__nightly")
     # `dag.test()` of a DAG with a deadline fails in Airflow's own database.
     dag.deadline = None
     run = dag.test(run_conf={"business_date": date, "reason": "trying it"})
@@ -107,7 +107,7 @@ def test_a_night_that_failed_can_be_cleared_and_its_deadline_stays(
     from airflow.utils.state import DagRunState, TaskInstanceState
     from airflow.utils.types import DagRunTriggeredByType, DagRunType
 
-    _dag(checkout, "settlement__nightly")
+    dag_of(checkout, "settlement__nightly")
     with create_session() as session:
         dag = SerializedDagModel.get_dag("settlement__nightly", session=session)
         run = dag.create_dagrun(

@@ -110,7 +110,7 @@ def reveal(page: TestClient, platform: results.Platform, path: str, who: str, **
 def test_a_value_is_shown_to_who_works_and_says_why_and_that_is_entered_first(
     page: TestClient, platform: results.Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for path in ("/reveal_break", "/reveal_breaks"):
+    for path in ("/reveal_break", "/reveal_breaks", "/reveal_repair"):
         assert reveal(page, platform, path, "viewer").status_code == 403
         for reason in ("", "  \n "):
             assert reveal(page, platform, path, "operator", reason=reason).status_code == 422
@@ -133,6 +133,22 @@ def test_a_value_is_shown_to_who_works_and_says_why_and_that_is_entered_first(
     monkeypatch.setattr(platform.acts, "enter", refuse)
     answer = reveal(page, platform, "/reveal_break", "operator")
     assert (answer.status_code, SECRET in answer.text) == (503, False)
+
+
+def test_the_rows_of_a_repair_are_shown_to_who_says_why_and_masked_elsewhere(
+    page: TestClient, platform: results.Platform
+) -> None:
+    planted = "&lt;script&gt;alert(1)&lt;/script&gt;"
+    for who, offered in (("viewer", False), ("operator", True)):
+        text = page.get("/seamline/repair?sync=settlement&id=r1", headers={"X-Person": who}).text
+        assert (planted in text, MASK in text, 'action="reveal_repair"' in text) == (False, True, offered)
+    rows = page.get("/seamline/api/v1/syncs/settlement/repair?id=r1", headers={"X-Person": "approver"}).json()["rows"]
+    assert rows[0]["source"]["iban"] == MASK
+    text = reveal(page, platform, "/reveal_repair", "operator", reason="a call").text
+    assert planted in text and "That is entered in the log of acts" in text and 'action="reveal_repair"' not in text
+    entry = platform.acts.entries[-1]
+    assert (entry.kind, entry.who, entry.subject.run_id, entry.subject.scope) == ("revealed", "operator", "r1", "live")
+    assert set(json.loads(entry.document)) == {"repair", "reason"}
 
 
 def test_the_page_offers_the_form_to_who_may_and_none_where_nothing_is_masked(

@@ -109,12 +109,14 @@ ROWS = {
     "POST /sign_clean": Row(form={"take": "none"}, may=("approver",), answer=422),
     "GET /repairs": Row(("?sync=settlement",)),
     "GET /repair": Row(("?sync=settlement&id=r1",)),
+    "POST /plan_repair": Row(form={"reason": " "}, may=_WORKERS, answer=409),
     "POST /approve_repair": Row(
         form={"id": "r1", "cause": "outside", "reason": "by hand"}, may=("approver",), answer=409
     ),
     "POST /evidence": Row(form={"business_date": str(results.DATE), "reason": "an audit"}, may=_WORKERS),
     "POST /reveal_break": Row(form={"id": "{break_id}", "reason": "a call"}, may=_WORKERS),
     "POST /reveal_breaks": Row(form={"run": results.RUN, "destination": "warehouse", "reason": "a call"}, may=_WORKERS),
+    "POST /reveal_repair": Row(form={"id": "r1", "reason": "a call"}, may=_WORKERS),
     "GET /api/v1/openapi.json": Row(),
     "GET /api/v1/overview": Row(),
     "GET /api/v1/audit/head": Row(),
@@ -153,6 +155,7 @@ ROWS = {
     f"POST {_SYNC}/signatures/reopen": Row(body=_VERSION | {"reason": "late"}, may=_WORKERS, answer=422),
     f"POST {_SYNC}/dates/{{business_date}}/acknowledge": Row(may=_WORKERS, answer=422),
     f"GET {_SYNC}/repairs": Row(),
+    f"POST {_SYNC}/repairs": Row(body={"reason": " "}, may=_WORKERS, answer=409),
     f"GET {_SYNC}/repair": Row(("?id=r1",)),
     f"POST {_SYNC}/repair/approve": Row(
         body={"id": "r1", "cause": "outside", "reason": "by hand"}, may=("approver",), answer=409

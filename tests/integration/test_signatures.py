@@ -175,6 +175,8 @@ def test_another_person_re_opens_for_a_reason_and_that_one_does_not_sign_again(
         ("('signed', 'ann'), ('signed', 'bob')", "run r1 is signed by ann"),
         ("('reopened', 'bob')", "is not signed, so nobody re-opens it"),
         ("('signed', 'ann'), ('reopened', ' ann : ')", "ann signed run r1, so another person re-opens it"),
+        ("('signed', 'ann'), ('reopened', 'Ann')", "Ann signed run r1, so another person re-opens it"),
+        ("('signed', 'ann'), ('reopened', 'bob'), ('signed', 'BOB')", "BOB re-opened run r1, so another person signs"),
         ("('signed', 'ann'), ('reopened', 'bob'), ('signed', 'bob')", "bob re-opened run r1, so another person signs"),
     ],
 )

@@ -51,6 +51,17 @@ def test_only_what_is_clean_in_all_and_has_no_history_goes_together() -> None:
             other.check_bulk()
 
 
+def test_case_makes_no_second_person() -> None:
+    reopened = replace(SIGNATURE, act=SignAct.REOPENED, number=2, who="Bob", reason="x")
+    with pytest.raises(Refused, match="ANN asked for this run"):
+        replace(PREPARED, preparer="ann").check_signing(SignOrder("ANN", "", "h"))
+    with pytest.raises(Refused, match="bob has re-opened it"):
+        replace(SIGNED, acts=(SIGNATURE, reopened)).check_signing(SignOrder("bob", "", "h"))
+    with pytest.raises(Refused, match="Ann has signed it"):
+        SIGNED.check_reopening(who="Ann", reason="x")
+    SIGNED.check_reopening(who="anne", reason="x")
+
+
 def test_a_cut_that_has_expired_waits_for_nobody_and_is_not_signed() -> None:
     gone = replace(PREPARED, is_kept=False)
     assert not gone.waits

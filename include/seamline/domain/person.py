@@ -9,3 +9,9 @@ def one_line(text: object) -> str:
 def person_of(name: object) -> str:
     """As a signature has it: a name with a colon could pass for a name and a reason."""
     return one_line(str(name or "").replace(":", " "))
+
+
+def is_same_person(name: object, other: object) -> bool:
+    """Two names that differ by case alone are one person's: Airflow's managers of logins with a directory, or with
+    Keycloak, let a person in by either. The platform database compares them alike (`seamline.same_person`)."""
+    return person_of(name).lower() == person_of(other).lower()

@@ -97,7 +97,8 @@ class RepairRow:
 @dataclass(frozen=True, slots=True)
 class Repair:
     """`run_id` is the repair's own, `compared` that of the comparison it was planned from. `position`: at which both
-    sides were read for the plan. `refused`: tables that it leaves out, with the reason."""
+    sides were read for the plan. `refused`: tables that it leaves out, with the reason. `why`: in words of who has
+    asked for the plan; `reason`: of who has approved it."""
 
     run_id: str
     sync: str
@@ -116,6 +117,7 @@ class Repair:
     applied_at: datetime | None = None
     applied_position: str = ""
     verdict: Verdict | None = None
+    why: str = ""
 
     @property
     def planned(self) -> tuple[RepairRow, ...]:

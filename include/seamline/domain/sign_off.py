@@ -14,6 +14,7 @@ from seamline.domain.audit import FROM_PAGE
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.date_before import SinceCut, change_in_words
 from seamline.domain.errors import Refused
+from seamline.domain.person import is_same_person
 from seamline.domain.phrase import joined, phrase
 from seamline.domain.verdict import Verdict
 
@@ -192,9 +193,9 @@ class SignOff:
             raise Refused(
                 "the verdict is another one than the one that you have seen", hint="load the report again and read it"
             )
-        if order.who == self.preparer:
+        if is_same_person(order.who, self.preparer):
             raise Refused(f"{order.who} asked for this run", hint="another person signs")
-        if self.state is SignState.REOPENED and self.acts[-1].who == order.who:
+        if self.state is SignState.REOPENED and is_same_person(self.acts[-1].who, order.who):
             raise Refused(f"{order.who} has re-opened it", hint="another person signs it again")
         if self.needs_reason(order.reason_required) and not order.reason:
             why = "it is not clean" if not self.is_clean else "the sync's `reconcile.sign` says so"
@@ -212,7 +213,7 @@ class SignOff:
         """Refused: nothing to re-open, or the same person, or no reason."""
         if self.state is not SignState.SIGNED:
             raise Refused(f"{self.business_date} is not signed: {self.in_words()}", hint="there is nothing to re-open")
-        if self.acts[-1].who == who:
+        if is_same_person(self.acts[-1].who, who):
             raise Refused(f"{who} has signed it", hint="another person re-opens it")
         if not reason:
             raise Refused("a re-opening needs a reason", hint="write it into the form")

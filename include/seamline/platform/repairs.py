@@ -1,6 +1,7 @@
 """Repairs in the platform database. Each step is entered into the log of acts in the transaction that makes it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from psycopg.rows import dict_row
@@ -15,6 +16,11 @@ from seamline.platform import audit
 from seamline.platform.database import Database, Session
 
 LISTED_MAX = 200
+# The log of acts is all that is kept of it.
+_WHY = """
+select case when document is json then document::json->>'reason' end as reason from audit_entry
+where run_id = %s and kind = %s order by number limit 1
+"""
 
 
 class PlatformRepairs:
@@ -67,6 +73,7 @@ class PlatformRepairs:
                 "position": repair.position,
                 "refused": sorted(repair.refused),
                 "rows": counted(repair.rows),
+                **({"reason": repair.why} if repair.why else {}),
             }
             audit.append(session, _act(Kind.REPAIR_PLANNED, repair, document, by, origin))
 
@@ -220,10 +227,12 @@ def _one(session: Session, run_id: str, *, for_update: bool = False) -> Repair:
     cursor = session.cursor(row_factory=dict_row)
     lock = " for update" if for_update else ""
     kept = cursor.execute(f"select * from repair where run_id = %s{lock}".encode(), (run_id,)).fetchone()
+    planned = cursor.execute(_WHY, (run_id, Kind.REPAIR_PLANNED.value)).fetchone()
     if kept is None:
         raise Refused(f"there is no repair {run_id!r}", hint="`seamline repair list <sync>` has them")
     cursor.execute("select * from repair_row where run_id = %s order by ordinal", (run_id,))
-    repair = _repair_of(kept, tuple(_row_of(row) for row in cursor))
+    why = str((planned or {}).get("reason") or "")
+    repair = replace(_repair_of(kept, tuple(_row_of(row) for row in cursor)), why=why)
     if repair.hash != kept["hash"]:
         raise InvariantViolated(f"the rows of repair {run_id} were changed in the platform database", sync=kept["sync"])
     return repair

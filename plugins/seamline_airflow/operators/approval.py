@@ -8,7 +8,7 @@ from airflow.sdk import Param
 from airflow.sdk.exceptions import AirflowFailException
 
 from seamline.domain.decision import DECISION, Decision, DecisionState, decision_from_json
-from seamline.domain.person import person_of
+from seamline.domain.person import is_same_person
 from seamline.domain.runs import ASKED_BY, Scope
 from seamline.plan.model import Run
 from seamline_airflow import parts
@@ -94,7 +94,7 @@ class CutApprovalOperator(ApprovalOperator):
 
 
 def _asked_for(run: Run, who: str) -> bool:
-    return person_of(run.result.get(ASKED_BY)) == who
+    return is_same_person(run.result.get(ASKED_BY), who)
 
 
 def _decided(asked: Decision, event: Mapping[str, Any]) -> Decision | None:

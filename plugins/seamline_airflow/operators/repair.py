@@ -5,6 +5,7 @@ from typing import Any
 from airflow.sdk.exceptions import AirflowSkipException
 
 from seamline.domain.audit import FROM_AIRFLOW
+from seamline.domain.person import one_line
 from seamline.domain.repair import Repair, counted
 from seamline_airflow import parts
 from seamline_airflow.operators.step import StepOperator
@@ -31,6 +32,7 @@ class PlanRepairOperator(StepOperator):
             named=asked.get("repair", ""),
             destination=asked.get("destination", ""),
             compared=asked.get("compared", ""),
+            why=one_line(asked.get("reason", "")),
         )
         self._show(repair)
         if not repair.planned:

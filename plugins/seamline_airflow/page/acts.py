@@ -17,7 +17,7 @@ from seamline.domain.audit import FROM_PAGE
 from seamline.domain.break_work import Order, checked
 from seamline.domain.errors import Refused
 from seamline.domain.measure import Measure
-from seamline.domain.person import one_line
+from seamline.domain.person import is_same_person, one_line
 from seamline.domain.repair import Repair, RootCause
 from seamline.domain.runs import RunKind
 from seamline.domain.sign_off import SignOrder
@@ -26,7 +26,8 @@ from seamline.platform.reconciliations import Detail
 from seamline.platform.signatures import Take
 from seamline.platform.work import Done
 from seamline_airflow import parts
-from seamline_airflow.page import acting, reading, reports, selection
+from seamline_airflow.page import acting, dag_runs, reading, reports, selection
+from seamline_airflow.run_context import NO_DATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +148,26 @@ def repair_of(sync: str, run_id: str) -> Repair:
     return found
 
 
+def start_repair(
+    sync: str, *, destination: str = "", compared: str = "", named: str = "", reason: str, by: Actor
+) -> str:
+    """Start the DAG `<sync>__repair`; the id of its repair. `compared`: the comparison that has found the rows, "": the
+    newest; `named`: a repair that is planned already, whose approval the run waits for and which it then applies."""
+    why = one_line(reason)
+    if not why:
+        raise Refused("a repair needs a reason", hint="say in words why these rows are to be changed")
+    conf = {"destination": destination, "compared": compared, "repair": named, "reason": why}
+    run = dag_runs.start(f"{sync}__repair", by=by.who, conf=conf)
+    return named or f"{repairs_of(sync)}{run}"
+
+
+def repairs_of(sync: str) -> str:
+    """How the ids of repairs begin that runs of the sync's DAG have planned; the name of the run follows."""
+    return f"{sync}/{RunKind.REPAIR.value}/{NO_DATE}/"
+
+
 def has_planned(found: Repair, who: str) -> bool:
-    return found.planned_by == who
+    return is_same_person(found.planned_by, who)
 
 
 def approve_repair(found: Repair, *, cause: RootCause, reason: str, by: Actor) -> None:

@@ -12,7 +12,9 @@ from seamline.domain.audit import Subject
 from seamline.domain.break_work import Doing, WorkState, is_all_settled, possible
 from seamline.domain.cut_state import CutState
 from seamline.domain.phrase import phrase
-from seamline.domain.runs import Scope
+from seamline.domain.runs import Reconciliation, Scope
+from seamline.domain.separate import SEPARATE
+from seamline.domain.verdict import Verdict
 from seamline.platform.breaks import Order, Sighting
 from seamline.platform.reconciliations import Detail
 from seamline.report.selection import Listed, Selection, report_of_selection, selection_csv
@@ -76,15 +78,25 @@ def breaks_page(
             left=acted.get("left", 0),
             may=list(Doing) if acting.may_work(visit.user, asked.sync) else [],
             masking=_masking(visit, asked.sync, opened),
+            may_plan=_may_plan(visit, shown.found),
             **_working(visit, asked.sync),
         )
     )
 
 
+def _may_plan(visit: Visit, found: Reconciliation) -> bool:
+    """Breaks of live tables that a stream of ours writes are repaired; a cut is made again."""
+    is_ours = found.scope is Scope.LIVE and found.mode != SEPARATE
+    return is_ours and found.verdict is Verdict.BREAK and acting.may_repair(visit.user, found.sync)
+
+
 def _masking(visit: Visit, sync: str, opened: selection.Opened) -> str:
     """What a page says of values: "" where none is sensitive, shown, masked, or masked and to be asked for."""
-    if opened is not reading.breaks:
-        return "shown"
+    return masking(visit, sync) if opened is reading.breaks else "shown"
+
+
+def masking(visit: Visit, sync: str) -> str:
+    """The same of what is shown to everybody who may look."""
     if not reading.hidden(sync).is_any:
         return ""
     return "asked for" if acting.is_trusted(visit.user, sync) else "masked"

@@ -21,6 +21,7 @@ from seamline.domain.cut_state import check_in_words, of_live
 from seamline.domain.date_before import late_in_words
 from seamline.domain.differences import of_sums
 from seamline.domain.errors import Refused
+from seamline.domain.person import is_same_person
 from seamline.domain.phrase import phrase
 from seamline.domain.row_transform import transforms_in_words
 from seamline.domain.self_test import self_test_in_words
@@ -124,6 +125,7 @@ def _environment(language: Language) -> Environment:
     )
     speaker.install(made)
     made.filters.update(_FILTERS)
+    made.tests.update(person=is_same_person)
     made.globals.update(
         changes_max=CHANGES_NAMED, all_settled=ALL_SETTLED, waiting_shown=WAITING_SHOWN, attached_bytes_max=BYTES_MAX
     )

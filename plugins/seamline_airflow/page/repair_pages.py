@@ -16,13 +16,13 @@ from fastapi.responses import HTMLResponse, Response
 from seamline.domain.canonical import readable_text
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import Refused
-from seamline.domain.masking import masked_repair_row
+from seamline.domain.masking import Hidden, masked_repair_row
 from seamline.domain.phrase import phrase
 from seamline.domain.repair import Repair, RepairRow, RepairState, RootCause, Texts, counted
 from seamline.domain.sign_off import REASON_MAX
 from seamline.plan.model import SyncPlan
 from seamline_airflow import parts
-from seamline_airflow.page import access, acting, acts, reading, selection
+from seamline_airflow.page import access, acting, acts, break_pages, dag_runs, reading, reports, selection
 from seamline_airflow.page.differing import Pair, pairs
 from seamline_airflow.page.rendering import Visit, refused, render, visit_of
 
@@ -39,6 +39,7 @@ _CAUSES = {
 }
 
 SyncName = Annotated[str, Form(pattern=selection.NAME)]
+Text = Annotated[str, Form(max_length=1_000, pattern=r"^[^\x00]*$")]
 SyncAsked = Annotated[str, Query(pattern=selection.NAME)]
 
 
@@ -54,14 +55,29 @@ def repairs(visit: Annotated[Visit, Depends(visit_of)], sync: SyncAsked) -> HTML
     access.require(visit.user, sync)
     with parts.repairs() as kept:
         found = kept.of_sync(sync)
-    return HTMLResponse(render("repairs.html", visit, sync=sync, zone=_zone(sync), found=found))
+    return HTMLResponse(
+        render(
+            "repairs.html",
+            visit,
+            sync=sync,
+            zone=_zone(sync),
+            found=found,
+            destinations=reports.destinations_of(sync),
+            may_plan=acting.may_repair(visit.user, sync),
+        )
+    )
 
 
 @pages.get("/repair", response_class=HTMLResponse, response_model=None)
 def repair(visit: Annotated[Visit, Depends(visit_of)], sync: SyncAsked, id: str = "") -> HTMLResponse:
     """One of them with its rows, and the form of its approval for who may give it."""
     access.require(visit.user, sync)
-    found = acts.repair_of(sync, id)
+    return _awaited(visit, sync, id) or repair_page(visit, acts.repair_of(sync, id))
+
+
+def repair_page(visit: Visit, found: Repair, hidden: Hidden | None = None) -> HTMLResponse:
+    """`hidden`: what is masked; left out, whatever the sync declares."""
+    sync = found.sync
     return HTMLResponse(
         render(
             "repair.html",
@@ -70,11 +86,35 @@ def repair(visit: Annotated[Visit, Depends(visit_of)], sync: SyncAsked, id: str 
             zone=_zone(sync),
             repair=found,
             counted=counted(found.rows),
-            rows=shown_rows(found),
+            rows=shown_rows(found, reading.hidden(sync) if hidden is None else hidden),
+            masking=break_pages.masking(visit, sync) if hidden is None else "shown",
             causes=_CAUSES,
+            is_started=bool(reports.airflow_path(found.run_id)) or found.state is RepairState.APPLIED,
+            may_plan=acting.may_repair(visit.user, sync),
             may_approve=found.state is RepairState.PLANNED and bool(found.planned) and _may_approve(visit, found),
         )
     )
+
+
+@pages.post("/plan_repair", response_class=HTMLResponse, response_model=None)
+def plan(
+    visit: Annotated[Visit, Depends(visit_of)],
+    user: acting.Worker,
+    sync: SyncName,
+    destination: Text = "",
+    compared: Text = "",
+    repair: Text = "",
+    reason: Annotated[str, Form(max_length=REASON_MAX)] = "",
+) -> Response:
+    """By a run of the DAG `<sync>__repair`; then to the page of its plan. `repair`: one that is planned already."""
+    acting.require_repairer(user, sync)
+    try:
+        made = acts.start_repair(
+            sync, destination=destination, compared=compared, named=repair, reason=reason, by=acts.actor(user)
+        )
+    except Refused as error:
+        return refused(visit, error, f"repairs?{urlencode({'sync': sync})}")
+    return acting.done(_here(sync, made))
 
 
 @pages.post("/approve_repair", response_class=HTMLResponse, response_model=None)
@@ -86,12 +126,26 @@ def approve(
     cause: Annotated[RootCause, Form()],
     reason: Annotated[str, Form(max_length=REASON_MAX)] = "",
 ) -> Response:
-    here = f"repair?{urlencode({'sync': sync, 'id': id})}"
+    here = _here(sync, id)
     try:
         acts.approve_repair(acts.repair_of(sync, id), cause=cause, reason=reason, by=acts.actor(user))
     except Refused as error:
         return refused(visit, error, here)
     return acting.done(here)
+
+
+def _here(sync: str, run_id: str) -> str:
+    return f"repair?{urlencode({'sync': sync, 'id': run_id})}"
+
+
+def _awaited(visit: Visit, sync: str, run_id: str) -> HTMLResponse | None:
+    """Where a run of the DAG has not planned it yet, or never will."""
+    run = run_id.removeprefix(acts.repairs_of(sync))
+    with parts.repairs() as kept:
+        if run == run_id or any(one.run_id == run_id for one in kept.of_sync(sync)):
+            return None
+    state = dag_runs.state(f"{sync}__repair", run)
+    return HTMLResponse(render("repair_awaited.html", visit, sync=sync, run_id=run_id, state=state)) if state else None
 
 
 def _may_approve(visit: Visit, found: Repair) -> bool:
@@ -103,9 +157,9 @@ def _zone(sync: str) -> ZoneInfo:
         return ZoneInfo(store.timezone(sync))
 
 
-def shown_rows(found: Repair) -> list[ShownRow]:
-    """The first ones in words, with masked values."""
-    tables, hidden = _tables(found), reading.hidden(found.sync)
+def shown_rows(found: Repair, hidden: Hidden) -> list[ShownRow]:
+    """The first ones in words, with what is hidden masked."""
+    tables = _tables(found)
     rows = (masked_repair_row(_in_words(tables.get(row.table), row), hidden) for row in found.rows[:ROWS_SHOWN])
     return [ShownRow(row, pairs(row.source, row.destination)) for row in rows]
 

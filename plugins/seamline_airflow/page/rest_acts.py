@@ -113,6 +113,16 @@ class LateAcknowledged(Body):
     reason: Reason
 
 
+class RepairAsked(Body):
+    """`compared`: the comparison that has found the rows, the newest where it is left out. `repair`: one that is
+    planned already; the run waits for its approval and applies it."""
+
+    destination: Name = ""
+    compared: Name = ""
+    repair: Name = ""
+    reason: Reason
+
+
 class RepairApproved(Body):
     id: Name
     cause: RootCause
@@ -268,6 +278,21 @@ def get_repair(sync: SyncName, id: Annotated[str, Query(max_length=1_000)]) -> a
     return _plan(acts.repair_of(sync, id))
 
 
+@api.post("/syncs/{sync}/repairs", status_code=202)
+def start_repair(sync: SyncName, user: Worker, body: RepairAsked) -> answers.RepairStarted:
+    """A run of the DAG `<sync>__repair` plans it; its plan is there once the run has made it."""
+    acting.require_repairer(user, sync)
+    made = acts.start_repair(
+        sync,
+        destination=body.destination,
+        compared=body.compared,
+        named=body.repair,
+        reason=body.reason,
+        by=acts.actor(user, FROM_REST),
+    )
+    return answers.RepairStarted(id=made)
+
+
 @api.post("/syncs/{sync}/repair/approve")
 def approve_repair(sync: SyncName, user: Signer, body: RepairApproved) -> answers.RepairPlan:
     """By another person than the one who has planned it; its DAG then applies it."""
@@ -277,11 +302,13 @@ def approve_repair(sync: SyncName, user: Signer, body: RepairApproved) -> answer
 
 
 def _plan(found: Repair) -> answers.RepairPlan:
+    rows = repair_pages.shown_rows(found, reading.hidden(found.sync))
     return answers.RepairPlan(
         **answers.Repair.model_validate(found).model_dump(),
         hash=found.hash,
+        why=found.why,
         refused=dict(found.refused),
         counts=counted(found.rows),
         rows_total=len(found.rows),
-        rows=[answers.RepairRow.model_validate(one.row) for one in repair_pages.shown_rows(found)],
+        rows=[answers.RepairRow.model_validate(one.row) for one in rows],
     )

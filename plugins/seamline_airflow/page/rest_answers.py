@@ -445,10 +445,16 @@ class Repair(Answer):
     verdict: Verdict | None
 
 
+class RepairStarted(Answer):
+    id: str = Field(description="What to ask for under repair; 404 before the run has planned it.")
+
+
 class RepairPlan(Repair):
-    """`hash`: of what is approved. `refused`: tables that it leaves out, with the reason. `rows`: the first ones."""
+    """`hash`: of what is approved. `why`: in words of who has asked for the plan. `refused`: tables that it leaves out,
+    with the reason. `rows`: the first ones."""
 
     hash: str
+    why: str
     refused: dict[str, str]
     counts: dict[str, dict[str, int]]
     rows_total: int

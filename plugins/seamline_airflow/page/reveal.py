@@ -9,10 +9,11 @@ from fastapi.responses import HTMLResponse
 
 from seamline.domain.audit import FROM_PAGE, Act, Kind, Subject
 from seamline.domain.break_work import OWNER_MAX
+from seamline.domain.masking import Hidden
 from seamline.domain.runs import Scope
 from seamline.platform.breaks import Order
 from seamline_airflow import parts
-from seamline_airflow.page import acting, break_pages, selection
+from seamline_airflow.page import acting, acts, break_pages, repair_pages, selection
 from seamline_airflow.page.rendering import Visit, visit_of
 
 REASON_MAX = 1_000
@@ -62,6 +63,21 @@ def reveal_breaks(
         user, about, reason, {"filter": {name: value for name, value in asked.chosen.items() if value}, "after": after}
     )
     return break_pages.breaks_page(visit, asked, opened=_as_stored)
+
+
+@reveals.post("/reveal_repair", response_class=HTMLResponse, response_model=None)
+def reveal_repair(
+    visit: Looking,
+    user: acting.Trusted,
+    sync: Annotated[str, Form(pattern=selection.NAME)],
+    id: Annotated[str, Form(max_length=1_000)],
+    reason: Reason = "",
+) -> HTMLResponse:
+    """The plan of a repair with the values of its rows."""
+    found = acts.repair_of(sync, id)
+    about = Subject(sync, found.destination, None, found.run_id, Scope.LIVE.value)
+    enter(user, about, reason, {"repair": found.hash})
+    return repair_pages.repair_page(visit, found, hidden=Hidden())
 
 
 def enter(user: Any, about: Subject, reason: str, what: Mapping[str, object]) -> None:

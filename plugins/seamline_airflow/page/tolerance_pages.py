@@ -12,6 +12,7 @@ from fastapi.responses import HTMLResponse, Response
 
 from seamline import settings
 from seamline.domain.errors import ConfigError, Refused
+from seamline.domain.person import is_same_person
 from seamline.domain.tolerance import WHY_MAX, DeclaredTolerance, ToleranceState, checked, end_of
 from seamline.spec.tolerances import declared_tolerances
 from seamline_airflow import parts
@@ -51,9 +52,9 @@ def tolerances(
             declared={one.hash for one in declared},
             trouble=trouble,
             may_work=may_work,
-            may_approve_declared=lambda one: acting.may_sign(visit.user, sync) and one.approver == me,
+            may_approve_declared=lambda one: acting.may_sign(visit.user, sync) and is_same_person(one.approver, me),
             # Whoever asked does not approve; the database refuses it too.
-            may_approve=lambda one: acting.may_sign(visit.user, sync) and one.made_by != me,
+            may_approve=lambda one: acting.may_sign(visit.user, sync) and not is_same_person(one.made_by, me),
             states=ToleranceState,
         )
     )
