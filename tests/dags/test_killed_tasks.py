@@ -177,9 +177,9 @@ def _open_airflow_run(checkout: Path, scene: Scene) -> None:
     from airflow.utils.state import DagRunState
     from airflow.utils.types import DagRunTriggeredByType, DagRunType
 
-    from tests.dags.test_dag_run import _dag
+    from tests.dags.test_dag_run import dag_of
 
-    _dag(checkout, DAG_ID)
+    dag_of(checkout, DAG_ID)
     with create_session() as session:
         dag = SerializedDagModel.get_dag(DAG_ID, session=session)
         assert dag is not None

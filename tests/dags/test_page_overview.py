@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import product
 
+import pytest
 from fastapi.testclient import TestClient
 
 from seamline.domain.cut_state import Headline
@@ -13,6 +14,7 @@ from seamline.domain.decision import Decision, DecisionState
 from seamline.domain.runs import RunKind, Scope
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import NightlyPlan
+from seamline.platform.store import Alarm
 from seamline_airflow.page import overview
 from seamline_airflow.page.language import Language
 from seamline_airflow.page.rendering import PAGES, page_of, text_of
@@ -120,11 +122,49 @@ def test_a_verdict_is_awaited_until_it_is_there_and_late_once_its_hour_has_passe
         assert (one.business_date, one.is_late, one.in_words(now)) == (day, is_late, words)
         text = page_of("overview.html", lags={}, user="a", framed_by="", before=None, seen=seen)
         assert words in text and "by 2026-11-21 06:00:00 +08:00" in text
-    # Nobody was to cut a date that ended before the sync was onboarded, and without an hour nothing is late.
+    # Nobody was to cut a date that ended before the sync was onboarded.
     platform.runs["first"] = replace(platform.runs["first"], started_at=NOON + timedelta(days=1))
     assert overview.read(["settlement"], before=None, now=now).awaited == ()
+
+
+def test_without_a_declared_hour_a_verdict_is_late_six_hours_after_its_night_was_to_begin(
+    platform: results.Platform,
+) -> None:
+    of_days(platform, results.DATE)
     onboarded(platform, verdict_by="")
-    assert overview.read(["settlement"], before=None, now=now).awaited == ()
+    for hour, minute, words in ((22, 29, "due in 1 min"), (22, 30, "late for 0 min")):
+        now = datetime(2026, 11, 20, hour, minute, tzinfo=UTC)
+        seen = overview.read(["settlement"], before=None, now=now)
+        assert [one.in_words(now) for one in seen.awaited] == [words]
+        text = page_of("overview.html", lags={}, user="a", framed_by="", before=None, seen=seen)
+        assert words in text and "6 hours after its night begins" in text and "No verdict is missing" not in text
+
+
+def test_a_source_that_cannot_be_read_is_an_exception_with_a_deadline_before_any_verdict_is_due(
+    signed_in: TestClient, platform: results.Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform.wanted_streams = (results.WANTED,)
+    raised = datetime(2026, 11, 20, 3, tzinfo=UTC)
+    alarms = [
+        Alarm("source_unreachable", "core_bank", "no heartbeat could be committed <b>", raised),
+        Alarm("source_unreachable", "another_bank", "of another sync", raised),
+        Alarm("log_size", "core_bank", "it is half full", raised),
+    ]
+    monkeypatch.setattr(platform, "open_alarms", lambda: tuple(alarms))
+    for minutes, is_late, words in ((59, False, "due in 1 min"), (61, True, "late for 1 min")):
+        now = raised + timedelta(minutes=minutes)
+        seen = overview.read(["settlement"], before=None, now=now)
+        (one,) = seen.away
+        assert (one.sync, one.source, one.is_late(now), one.in_words(now)) == (
+            "settlement",
+            "core_bank",
+            is_late,
+            words,
+        )
+    text = signed_in.get("/page").text
+    assert "Sources that cannot be read" in text and "committed &lt;b&gt;" in text and "of another sync" not in text
+    (answered,) = signed_in.get("/api/v1/overview").json()["away"]
+    assert (answered["source"], answered["due"]) == ("core_bank", "2026-11-20T04:00:00Z")
 
 
 def test_a_break_that_nobody_signed_is_not_hidden_behind_the_match_of_a_newer_date(

@@ -348,6 +348,38 @@ def test_an_act_by_rest_is_refused_by_cookie_even_from_the_page_itself(
     assert [one.kind for one in platform.acts.entries] == [Kind.COMPARED]
 
 
+def test_no_link_of_another_site_enters_an_act_in_the_name_of_who_follows_it(
+    page: TestClient, platform: results.Platform
+) -> None:
+    def entered(**headers: str) -> dict[str, Response]:
+        found = {}
+        for route, answer in answers(page, platform, "operator", "GET", **headers):
+            if len(platform.acts.entries) > 1 or answer.status_code == 403:
+                found[route] = answer
+            del platform.acts.entries[1:]
+        return found
+
+    files = {"GET /breaks.xlsx", "GET /breaks.csv", *(f"GET /export.{kind}" for kind in ("json", "csv", "xlsx", "pdf"))}
+    assert entered().keys() == files, "by the page itself"
+    for site in ("cross-site", "same-site"):
+        refused = entered(**{"Sec-Fetch-Site": site})
+        assert refused.keys() == files
+        for route, answer in refused.items():
+            assert (answer.status_code, "open its page" in answer.text) == (403, True), (route, site)
+            assert_held_back(route, answer)
+            assert faults_of_page(answer.text) == []
+    assert platform.acts.entries[1:] == []
+    address = f"{URL_PREFIX}/export.csv{_OF_DAY}"
+    for headers, status in (
+        ({"Sec-Fetch-Site": "none"}, 200),
+        ({}, 200),
+        ({"Sec-Fetch-Site": "cross-site", **BEARER}, 200),
+        ({"Referer": "https://elsewhere/x"}, 403),
+        ({"Referer": "http://testserver/seamline/page"}, 200),
+    ):
+        assert page.get(address, headers={"X-Person": "operator", **headers}).status_code == status, headers
+
+
 # ---- hostile values --------------------------------------------------------------------------------------------------
 
 HOSTILE = (

@@ -28,7 +28,7 @@ from seamline_airflow.operators.gate import NOT_CLEAN, GateOperator
 from seamline_airflow.operators.gx_check import GXCheckOperator
 from seamline_airflow.operators.publish_cut import CompleteCutOperator, PublishCutOperator, PublishRestOperator
 from tests.dags import results
-from tests.dags.test_dag_run import _dag
+from tests.dags.test_dag_run import dag_of
 
 ABOUT = deadline.subject("settlement", results.DATE)
 ASSET = Asset("settlement.cut", "seamline://settlement/cut")
@@ -318,7 +318,7 @@ def test_the_tasks_behind_the_gate_wait_for_each_other_only_where_they_must(
     checkout: Path, airflow_database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results.use(monkeypatch, results.Platform())
-    dag = _dag(checkout, "settlement__nightly")
+    dag = dag_of(checkout, "settlement__nightly")
     # `dag.test()` of a DAG with a deadline fails in Airflow's own database.
     dag.deadline = None
     branch: list[Any] = []

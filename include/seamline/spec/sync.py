@@ -150,7 +150,10 @@ class Nightly(Declared):
         description="A table read whole counts for a business date only this long after the date's end.",
     )
     keep: Keep = Field(default_factory=Keep, description="How long cuts are kept.")
-    verdict_by: TimeOfDay | None = Field(None, description="Local time by which the verdict must be there.")
+    verdict_by: TimeOfDay | None = Field(
+        None,
+        description="Local time by which the verdict must be there. Without it: 6 hours after `run_at`.",
+    )
 
     @field_validator("cut_off")
     @classmethod

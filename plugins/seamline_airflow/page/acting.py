@@ -71,6 +71,19 @@ def done(path: str) -> RedirectResponse:
     return RedirectResponse(path, status_code=303)
 
 
+def is_from_elsewhere(request: Request) -> bool:
+    """Whether a link or a picture of another site has made a browser send this, in the name of whoever has signed in.
+    An address that a person types is not, nor what a program asks."""
+    if is_by_bearer(request):
+        return False
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        return site not in ("same-origin", "none")
+    # As above: over http a browser says no more than where the link stood, and not always that.
+    origin = urlsplit(request.headers.get("referer", "")).netloc
+    return bool(origin) and origin not in _own(request)
+
+
 def is_by_bearer(request: Request) -> bool:
     """Whether a program has sent its own credentials. Airflow then knows the person by them, not by a cookie."""
     return request.headers.get("authorization", "").lower().startswith("bearer ")
@@ -157,8 +170,11 @@ def _is_same_origin(request: Request) -> bool:
     if site is not None:
         return site == "same-origin"
     origin = urlsplit(request.headers.get("origin", "")).netloc
-    own = {request.headers.get("host", ""), urlsplit(conf.get("api", "base_url", fallback="")).netloc}
-    return bool(origin) and origin in own
+    return bool(origin) and origin in _own(request)
+
+
+def _own(request: Request) -> set[str]:
+    return {request.headers.get("host", ""), urlsplit(conf.get("api", "base_url", fallback="")).netloc}
 
 
 def _signer() -> URLSafeTimedSerializer:

@@ -38,6 +38,7 @@ from seamline_airflow.page import (
     selection,
     sign_pages,
     stream_pages,
+    taken,
     tolerance_pages,
     work_pages,
 )
@@ -91,6 +92,11 @@ def _error_answer(request: Request, error: SeamlineError) -> Response:
     return HTMLResponse(
         page_of("trouble.html", language=language.language_of(request), message=str(error)), status_code=503
     )
+
+
+@app.exception_handler(taken.AskedElsewhere)
+def _not_in_their_name(request: Request, error: taken.AskedElsewhere) -> Response:
+    return HTMLResponse(page_of("elsewhere.html", here=error.here), status_code=403)
 
 
 @app.exception_handler(401)

@@ -103,13 +103,13 @@ def masking(visit: Visit, sync: str) -> str:
 
 
 @pages.get("/breaks.xlsx")
-def breaks_xlsx(user: access.User, asked: selection.Visible) -> Response:
+def breaks_xlsx(user: taken.Taker, asked: selection.Visible) -> Response:
     selected, zone = _selected(asked)
     return _handed_out(user, asked, selected, to_xlsx(report_of_selection(selected, zone)), "xlsx")
 
 
 @pages.get("/breaks.csv")
-def breaks_csv(user: access.User, asked: selection.Visible) -> Response:
+def breaks_csv(user: taken.Taker, asked: selection.Visible) -> Response:
     selected, _ = _selected(asked)
     return _handed_out(user, asked, selected, selection_csv(selected).encode(), "csv")
 

@@ -74,22 +74,22 @@ Wanted = Annotated[Exported, Depends(exported)]
 
 
 @files.get("/export.json")
-def export_json(user: access.User, wanted: Wanted) -> Response:
+def export_json(user: taken.Taker, wanted: Wanted) -> Response:
     return _handed_out(user, wanted, "json", _json)
 
 
 @files.get("/export.csv")
-def export_csv(user: access.User, wanted: Wanted) -> Response:
+def export_csv(user: taken.Taker, wanted: Wanted) -> Response:
     return _handed_out(user, wanted, "csv", lambda of: lines.to_csv(of.cuts, of.live).encode())
 
 
 @files.get("/export.xlsx")
-def export_xlsx(user: access.User, wanted: Wanted) -> Response:
+def export_xlsx(user: taken.Taker, wanted: Wanted) -> Response:
     return _handed_out(user, wanted, "xlsx", lambda of: to_xlsx(report(of)))
 
 
 @files.get("/export.pdf")
-def export_pdf(user: access.User, wanted: Wanted) -> Response:
+def export_pdf(user: taken.Taker, wanted: Wanted) -> Response:
     if not wanted.day and not wanted.run:
         raise HTTPException(status_code=422, detail="a PDF is of one business_date, or of one run")
     return _handed_out(user, wanted, "pdf", lambda of: to_pdf(report(of)))

@@ -3,26 +3,29 @@ late. Values only, no HTML."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime
 from typing import Any
 
 from seamline.domain.calendar import day_of, last_ended, zone
 from seamline.domain.cut_state import CutState, Headline, of_live, worst_headline
-from seamline.domain.late_input import Acknowledged
-from seamline.domain.phrase import phrase
+from seamline.domain.late_input import SOURCE_BACK_AFTER, Acknowledged, length_in_words, verdict_due
 from seamline.domain.runs import Reconciliation, RunKind
 from seamline.domain.sign_off import SignOff, SignState
 from seamline.plan.model import NightlyPlan
 from seamline.platform.notices import Unsent
 from seamline.platform.reconciliations import Detail
 from seamline.sync import headline
+from seamline.sync.capture_watch import CAPTURE_FAILED, CAPTURE_STOPPED, CAPTURE_UNREACHABLE
+from seamline.sync.source_watch import SOURCE_UNREACHABLE
 from seamline_airflow import parts
 from seamline_airflow.page import reading, reports, waiting
 from seamline_airflow.page.reports import SyncReport
-from seamline_airflow.stream_health import look
+from seamline_airflow.stream_health import Look, look
 
 # As many as the word for a sync looks at, so that every date that counts in it is on the first page.
 DATES = headline.DATES
+# While such an alarm is open, a source cannot be read, or its changes do not come.
+_SOURCE_AWAY = (SOURCE_UNREACHABLE, CAPTURE_FAILED, CAPTURE_STOPPED, CAPTURE_UNREACHABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,28 +88,37 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """A verdict that the declaration wants by an hour and that is not there. `due`: with the sync's zone; `why`: what
-    is known of the reasons; `acknowledged`: by whom, where it is late."""
+    """A verdict that is to be there by an hour and is not. `due`: with the sync's zone; `is_declared`: by the sync's
+    `verdict_by`; `why`: what is known of the reasons; `acknowledged`: by whom, where it is late."""
 
     sync: str
     business_date: date
     due: datetime
     is_late: bool
+    is_declared: bool = True
     why: tuple[str, ...] = ()
     acknowledged: Acknowledged | None = None
 
     def in_words(self, now: datetime) -> str:
         """How late, or how long it still may take, to the minute."""
-        minutes = int(abs(now - self.due).total_seconds()) // 60
-        hours, minutes = divmod(minutes, 60)
-        length = (
-            phrase("%(hours)s h %(minutes)s min", hours=hours, minutes=minutes)
-            if hours
-            else phrase("%(minutes)s min", minutes=minutes)
-        )
-        return (
-            phrase("late for %(length)s", length=length) if self.is_late else phrase("due in %(length)s", length=length)
-        )
+        return length_in_words(self.due, now)
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """A source of the sync that cannot be read, or whose changes do not come. `why`: as its alarm says."""
+
+    sync: str
+    source: str
+    since: datetime
+    due: datetime
+    why: str
+
+    def is_late(self, now: datetime) -> bool:
+        return now >= self.due
+
+    def in_words(self, now: datetime) -> str:
+        return length_in_words(self.due, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +131,7 @@ class Overview:
     rows: tuple[Row, ...]
     questions: tuple[CutState, ...]
     awaited: tuple[Awaited, ...]
+    away: tuple[Away, ...]
     unsigned: Mapping[str, tuple[SignOff, ...]]
     now: datetime
     mine: tuple[waiting.Waits, ...] = ()
@@ -156,6 +169,7 @@ def read(syncs: Sequence[str], *, before: date | None, now: datetime, who: str =
                 if one.sync in expected and (awaited := _awaited(one, *expected[one.sync], now)) is not None
             ]
         ),
+        away=_away(syncs, seen),
         unsigned=_unsigned(signs),
         now=now,
         mine=waiting.of(who, syncs, now) if who else (),
@@ -219,12 +233,30 @@ def _first_start(onboarded: Mapping[str, Any]) -> datetime | None:
 
 
 def _awaited(report: SyncReport, day: date, nightly: NightlyPlan, now: datetime) -> Awaited | None:
-    if not nightly.verdict_by or _has_verdict(report.cuts, day):
+    if _has_verdict(report.cuts, day):
         return None
-    hour = time.fromisoformat(nightly.verdict_by)
-    due = datetime.combine(day + timedelta(days=1), hour, zone(nightly.timezone))
+    due = verdict_due(
+        day,
+        zone(nightly.timezone),
+        run_at_minutes=nightly.run_at_delay_minutes,
+        verdict_by=nightly.verdict_by,
+    )
     is_late = now.astimezone(UTC) >= due.astimezone(UTC)
-    return Awaited(report.sync, day, due, is_late=is_late, why=_why_none(report, day) if is_late else ())
+    why = _why_none(report, day) if is_late else ()
+    return Awaited(report.sync, day, due, is_late=is_late, is_declared=bool(nightly.verdict_by), why=why)
+
+
+def _away(syncs: Sequence[str], seen: Look) -> tuple[Away, ...]:
+    """Sources of these syncs of which an alarm says so, the one that is away for the longest first."""
+    alarms = [one for one in seen.alarms if one.kind in _SOURCE_AWAY]
+    names = {sync: headline.concerns(sync, seen.wanted) for sync in syncs} if alarms else {}
+    found = [
+        Away(sync, one.about, one.raised_at, one.raised_at + SOURCE_BACK_AFTER, one.message)
+        for sync, about in names.items()
+        for one in alarms
+        if one.about in about
+    ]
+    return tuple(sorted(found, key=lambda one: one.since))
 
 
 def _why_none(report: SyncReport, day: date) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from seamline.domain.cut_state import check_in_words, of_live
 from seamline.domain.date_before import late_in_words
 from seamline.domain.differences import of_sums
 from seamline.domain.errors import Refused
+from seamline.domain.late_input import VERDICT_AFTER
 from seamline.domain.person import is_same_person
 from seamline.domain.phrase import phrase
 from seamline.domain.row_transform import transforms_in_words
@@ -127,7 +128,11 @@ def _environment(language: Language) -> Environment:
     made.filters.update(_FILTERS)
     made.tests.update(person=is_same_person)
     made.globals.update(
-        changes_max=CHANGES_NAMED, all_settled=ALL_SETTLED, waiting_shown=WAITING_SHOWN, attached_bytes_max=BYTES_MAX
+        changes_max=CHANGES_NAMED,
+        all_settled=ALL_SETTLED,
+        waiting_shown=WAITING_SHOWN,
+        attached_bytes_max=BYTES_MAX,
+        verdict_after=f"{VERDICT_AFTER.total_seconds() / 3600:g}",
     )
     return made
 

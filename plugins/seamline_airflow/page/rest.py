@@ -52,6 +52,7 @@ def get_overview(user: access.User, before: date | None = None) -> answers.Overv
         rows=[_row(one, seen.dates) for one in seen.rows],
         waiting=[_waiting(one) for one in seen.questions],
         awaited=[answers.Awaited.model_validate(one) for one in seen.awaited],
+        away=[answers.Away.model_validate(one) for one in seen.away],
     )
 
 

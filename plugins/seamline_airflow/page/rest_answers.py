@@ -313,10 +313,23 @@ class Waiting(Answer):
 
 
 class Awaited(Answer):
+    """`is_declared`: by the sync's `verdict_by`; else it is due so long after its night begins."""
+
     sync: str
     business_date: date
     due: datetime
     is_late: bool
+    is_declared: bool
+
+
+class Away(Answer):
+    """A source that cannot be read, as an alarm says."""
+
+    sync: str
+    source: str
+    since: datetime
+    due: datetime
+    why: str
 
 
 class Overview(Answer):
@@ -324,6 +337,7 @@ class Overview(Answer):
     rows: list[Row]
     waiting: list[Waiting]
     awaited: list[Awaited]
+    away: list[Away]
 
 
 class Head(Answer):
