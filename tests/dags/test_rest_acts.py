@@ -1,5 +1,7 @@
 """People act by REST: each act stands on the page and in the log of acts as one of the page does, from "REST"."""
 
+from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -7,15 +9,17 @@ import pytest
 from fastapi.testclient import TestClient
 from httpx import Response
 
+from seamline.platform.database import Database
+from seamline.platform.store import PlatformStore
 from tests.dags import results
 from tests.dags.test_page_repairs import RUN as REPAIR
 from tests.dags.test_page_repairs import planned as planned
 from tests.dags.test_page_repairs import shown as shown_repair
+from tests.dags.test_page_signing import server as server
+from tests.dags.test_page_signing import template as template
 from tests.dags.test_page_tolerances import listed
-from tests.dags.test_page_work import HOSTILE, identity, shown
-from tests.dags.test_page_work import _server as _server
+from tests.dags.test_page_work import HOSTILE, KEYS, identity, save, shown
 from tests.dags.test_page_work import page as page
-from tests.dags.test_page_work import store as store
 from tests.integration.platform_database import Server
 from tests.integration.test_signatures import faults
 
@@ -23,6 +27,14 @@ OF_SYNC = "/api/v1/syncs/settlement"
 UNTIL = (datetime.now(UTC) + timedelta(days=20)).date().isoformat()
 ASKED = {"destination": "warehouse", "table": "ledger_entry", "column": "amount", "amount": "1,000.50", "until": UNTIL,
          "why": "fees are booked net"}  # fmt: skip
+
+
+@pytest.fixture
+def store(server: Server) -> Iterator[PlatformStore]:
+    """Of its own for each test: the log of acts is never emptied, and what it is about has to be there."""
+    with closing(PlatformStore(Database(server.open))) as opened:
+        save(opened, *KEYS)
+        yield opened
 
 
 def post(page: TestClient, path: str, who: str = "operator", **body: Any) -> Response:
@@ -48,7 +60,7 @@ def origins(server: Server) -> list[tuple[str, str, str]]:
         return list(found)
 
 
-def test_a_break_is_worked_on_by_rest_and_page_and_log_have_it(page: TestClient, _server: Server) -> None:
+def test_a_break_is_worked_on_by_rest_and_page_and_log_have_it(page: TestClient, server: Server) -> None:
     for doing, fields, state in (
         ("assign", {"owner": "olga"}, "open"),
         ("comment", {"comment": "asked the branch"}, "open"),
@@ -64,10 +76,10 @@ def test_a_break_is_worked_on_by_rest_and_page_and_log_have_it(page: TestClient,
     ]
     text = shown(page)
     assert "closed</span>" in text and "<td>REST, <a" in text and "asked the branch" in text
-    assert {(who, origin) for _, who, origin in origins(_server)} == {("operator", "REST")}
+    assert {(who, origin) for _, who, origin in origins(server)} == {("operator", "REST")}
 
 
-def test_all_breaks_of_a_filter_are_one_act_by_rest(page: TestClient, _server: Server) -> None:
+def test_all_breaks_of_a_filter_are_one_act_by_rest(page: TestClient, server: Server) -> None:
     of_run = {"run": results.RUN, "destination": "warehouse"}
     assert post(page, "/breaks/acts", **of_run, text="o", doing="explain", reason="timing").json() == {
         "breaks": 2, "left_alone": 0,
@@ -76,11 +88,11 @@ def test_all_breaks_of_a_filter_are_one_act_by_rest(page: TestClient, _server: S
     again = post(page, "/breaks/acts", **of_run, doing="close", comment="x", state="open")
     assert (again.status_code, "explain it first" in again.json()["hint"]) == (409, True)
     assert post(page, "/breaks/acts", **{**of_run, "run": "none"}, doing="hand back").status_code == 404
-    assert [kind for kind, _, _ in origins(_server)] == ["explained"]
+    assert [kind for kind, _, _ in origins(server)] == ["explained"]
 
 
 def test_what_is_not_possible_by_rest_says_what_and_how_to_mend_it_and_changes_nothing(
-    page: TestClient, _server: Server
+    page: TestClient, server: Server
 ) -> None:
     for status, fields, said in (
         (409, {"doing": "close", "comment": "done"}, "explain it first"),
@@ -96,10 +108,10 @@ def test_what_is_not_possible_by_rest_says_what_and_how_to_mend_it_and_changes_n
     unknown = post(page, f"/breaks/{'0' * 16}/acts", doing="hand back")
     assert (unknown.status_code, "has no break" in unknown.json()["detail"]) == (409, True)
     assert act(page, who="viewer", doing="comment", comment="x").status_code == 403
-    assert origins(_server) == []
+    assert origins(server) == []
 
 
-def test_a_tolerance_is_asked_for_by_one_and_approved_by_another_by_rest(page: TestClient, _server: Server) -> None:
+def test_a_tolerance_is_asked_for_by_one_and_approved_by_another_by_rest(page: TestClient, server: Server) -> None:
     asked = post(page, "/tolerances", **ASKED)
     assert (asked.status_code, asked.json()["state"], asked.json()["amount"]) == (201, "waits for approval", "1000.50")
     number = asked.json()["number"]
@@ -114,13 +126,13 @@ def test_a_tolerance_is_asked_for_by_one_and_approved_by_another_by_rest(page: T
         assert post(page, "/tolerances", **{**ASKED, **wrong}).status_code == 409, wrong
     every = page.get(f"{OF_SYNC}/tolerances", headers={"X-Person": "viewer"}).json()
     assert [(one["number"], one["state"]) for one in every] == [(mine, "waits for approval"), (number, "ended")]
-    assert [kind for kind, _, _ in origins(_server)] == [
+    assert [kind for kind, _, _ in origins(server)] == [
         "tolerance asked", "tolerance approved", "tolerance asked", "tolerance ended",
     ]  # fmt: skip
 
 
 @pytest.mark.usefixtures("planned")
-def test_a_repair_is_read_and_approved_by_rest_and_never_by_its_planner(page: TestClient, _server: Server) -> None:
+def test_a_repair_is_read_and_approved_by_rest_and_never_by_its_planner(page: TestClient, server: Server) -> None:
     (one,) = page.get(f"{OF_SYNC}/repairs").json()
     assert (one["run_id"], one["state"], one["planned_by"]) == (REPAIR, "planned", "operator")
     plan = page.get(f"{OF_SYNC}/repair", params={"id": REPAIR}).json()
@@ -133,13 +145,13 @@ def test_a_repair_is_read_and_approved_by_rest_and_never_by_its_planner(page: Te
     answer = post(page, "/repair/approve", "approver", **given).json()
     assert (answer["state"], answer["approved_by"], answer["hash"]) == ("approved", "approver", plan["hash"])
     assert "approved by approver" in shown_repair(page)
-    assert origins(_server) == [("repair approved", "approver", "REST")]
+    assert origins(server) == [("repair approved", "approver", "REST")]
 
 
-def test_a_late_verdict_is_acknowledged_by_rest(page: TestClient, _server: Server) -> None:
+def test_a_late_verdict_is_acknowledged_by_rest(page: TestClient, server: Server) -> None:
     path = f"/dates/{results.DATE}/acknowledge"
     refused = post(page, path, reason=" ")
     assert (refused.status_code, refused.json()["hint"]) == (409, "write it into the form")
     answer = post(page, path, reason="the core bank\nwas late").json()
     assert (answer["who"], answer["reason"]) == ("operator", "the core bank was late")
-    assert origins(_server) == [("commented", "operator", "REST")]
+    assert origins(server) == [("commented", "operator", "REST")]
