@@ -133,7 +133,7 @@ def test_a_repair_that_the_command_line_has_planned_is_given_a_run_by_rest(page:
     answer = page.post("/api/v1/syncs/settlement/repairs", json=body, headers=headers)
     assert (answer.status_code, answer.json()) == (202, {"id": RUN})
     (run,) = runs()
-    assert run.conf["repair"] == RUN
+    assert (run.conf or {})["repair"] == RUN
     with create_session() as session:
         session.execute(update(DagModel).where(DagModel.dag_id == DAG).values(is_paused=True))
         session.execute(delete(DagRun).where(DagRun.dag_id == DAG))

@@ -12,13 +12,14 @@ from httpx import Response
 from seamline.platform.database import Database
 from seamline.platform.store import PlatformStore
 from tests.dags import results
+from tests.dags.test_page import HOSTILE
 from tests.dags.test_page_repairs import RUN as REPAIR
 from tests.dags.test_page_repairs import planned as planned
 from tests.dags.test_page_repairs import shown as shown_repair
 from tests.dags.test_page_signing import server as server
 from tests.dags.test_page_signing import template as template
 from tests.dags.test_page_tolerances import listed
-from tests.dags.test_page_work import HOSTILE, KEYS, identity, save, shown
+from tests.dags.test_page_work import KEYS, identity, save, shown
 from tests.dags.test_page_work import page as page
 from tests.integration.platform_database import Server
 from tests.integration.test_signatures import faults
