@@ -9,6 +9,7 @@ from typing import Any
 from seamline.domain.calendar import day_of, last_ended, zone
 from seamline.domain.cut_state import CutState, Headline, of_live, worst_headline
 from seamline.domain.late_input import SOURCE_BACK_AFTER, Acknowledged, length_in_words, verdict_due
+from seamline.domain.phrase import phrase
 from seamline.domain.runs import Reconciliation, RunKind
 from seamline.domain.sign_off import SignOff, SignState
 from seamline.plan.model import NightlyPlan
