@@ -5,7 +5,7 @@ needs, and the DAG processor nothing at all.
 """
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import date
@@ -16,9 +16,10 @@ import psycopg
 
 from seamline import settings
 from seamline.domain.catalogue import Table
-from seamline.domain.changes import Finding, FindingsReported
+from seamline.domain.changes import Finding, FindingsReported, TableChanges
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import ConfigError, Refused
+from seamline.domain.log_patch import TablePatch
 from seamline.domain.position import Position
 from seamline.kinds.found import power, sink_kind, source_kind
 from seamline.kinds.frames import Frames, WritesFrames
@@ -173,6 +174,14 @@ def _change_decoder(plan: SyncPlan) -> "ChangeDecoder":
     from seamline.transform.changes import TransformedChanges
 
     return TransformedChanges(decoder, transforms)
+
+
+def log_patches(plan: SyncPlan) -> Callable[[TableChanges], TablePatch]:
+    """What changes of the log make of a table's rows, as texts. `plan`: as a destination holds it."""
+    from seamline.values.log_patch import patch_of
+
+    decoder, tables = _change_decoder(plan), {entry.name: entry.target for entry in plan.tables}
+    return lambda changes: patch_of(tables[changes.table], changes, decoder)
 
 
 def needs_frames(plan: SyncPlan, destination_name: str) -> bool:

@@ -63,8 +63,8 @@ def entries(count: int) -> list[Row]:
     ]
 
 
-def _group(row: Row, by: Sequence[str]) -> tuple[str, ...]:
-    return group_key([None if row[name] is None else str(row[name]) for name in by])
+def _group(table: Table, row: Row, by: Sequence[str]) -> tuple[str, ...]:
+    return group_key([canonical_text(table.column(name), row[name]) for name in by])
 
 
 @dataclass
@@ -125,7 +125,7 @@ class MemoryView:
         self._reach("totals")
         found: dict[tuple[str, ...], tuple[int, Decimal | None]] = {}
         for row in self._selected(segment, ""):
-            group = _group(row, by)
+            group = _group(self.table, row, by)
             count, _ = found.get(group, (0, None))
             found[group] = count + 1, None
         return {
@@ -136,7 +136,7 @@ class MemoryView:
     def _measured(
         self, measure: Measure, columns: Sequence[str], group: tuple[str, ...], by: Sequence[str]
     ) -> Decimal | None:
-        rows = [row for row in self.content if _group(row, by) == group]
+        rows = [row for row in self.content if _group(self.table, row, by) == group]
         measured = [self.table.column(name) for name in columns]
         return of_texts(measure, measured, [[canonical_text(c, row[c.name]) for c in measured] for row in rows])
 

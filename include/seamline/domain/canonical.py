@@ -242,6 +242,11 @@ def group_key(texts: Sequence[str | None]) -> tuple[str, ...]:
     return tuple(NULL_FIELD if text is None else f"~{text}" if text.startswith("~") else text for text in texts)
 
 
+def ungrouped(name: str) -> str | None:
+    """The canonical text of which `group_key` made this."""
+    return None if name == NULL_FIELD else name.removeprefix("~")
+
+
 def floats_agree(kind: Kind, source: str | None, destination: str | None) -> bool:
     """Whether two texts of a FLOAT or DOUBLE are the same number within the kind's own precision. NaN is NaN."""
     if source is None or destination is None:

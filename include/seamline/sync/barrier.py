@@ -17,13 +17,14 @@ import logging
 import math
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from seamline.domain.errors import SeamlineError
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.position import Position, is_same_place
+from seamline.domain.runs import Json
 from seamline.plan.model import SyncPlan
 from seamline.ports import Failpoints, Marker, ReadView, Sink, StreamDirector, StreamReport, Unarmed
 from seamline.sync.clock import Clock, SystemClock
@@ -31,6 +32,7 @@ from seamline.sync.hold import Distance, Hold, Taken, lease_for
 
 log = logging.getLogger(__name__)
 
+BARRIER = "barrier"
 # On their way, or about to be: worth a wait. Any other state is judged by the hold: it ends in its reason.
 _MAY_COME_NEAR = ("starting", "streaming", "catching_up", "held", "waiting", "backing_off")
 # A worker reports every few seconds. An older report says nothing about now.
@@ -76,6 +78,7 @@ class Aligned:
     """Views of both sides at `position`. `position_ms`: its commit time in the source, ms since the epoch.
 
     `held_s`: how long the stream stood still. `check` raises once the views are too old to be worth reading.
+    `evidence`: what a reconciliation keeps of how they came there.
     """
 
     position: Position
@@ -84,6 +87,22 @@ class Aligned:
     destination: Sequence[ReadView]
     held_s: float
     check: Callable[[], None]
+    evidence: Json = field(default_factory=dict)
+
+
+class Aligns(Protocol):
+    """What brings both sides of a sync to one position. `mode`: how, as a reconciliation keeps it."""
+
+    mode: ClassVar[str]
+
+    @property
+    def failpoints(self) -> Failpoints: ...
+
+    def aligned(self, views: int) -> AbstractContextManager[Aligned]:
+        """`views` views of each side at one position, until it is left.
+
+        Raises NotComparable, NotAligned, or what an adapter raises.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +127,8 @@ class ComparedSource(Protocol):
 @dataclass(frozen=True, slots=True)
 class Barrier:
     """`open_destination(n)` opens n views of one snapshot of the destination, whose `position` is read inside it."""
+
+    mode: ClassVar[str] = BARRIER
 
     stream: StreamId
     director: StreamDirector
@@ -147,7 +168,7 @@ class Barrier:
         raise NotAligned("no attempt was made")
 
     def _align(self, views: int, stack: ExitStack) -> Aligned:
-        known = self._require_comparable()
+        known = require_comparable(self.sink, self.stream)
         distance = self._wait_until_near()
         hold = self._hold(distance)
         try:
@@ -169,11 +190,12 @@ class Barrier:
                 self.at_position(Standing(position, ledger, source, hold.advanced))
             with self.taken.timing("destination_s", self.clock):
                 destination = self._open_destination(views, position, stack)
-            self._require_same_tables(known)
+            require_same_tables(known, self._ledger())
             self._require_lease(hold, "the destination's views were open")
         finally:
             hold.release()
-        return Aligned(position, ledger.committed_ms, source, destination, hold.held_s, self._age_check(opened_at))
+        check = age_check(self.clock, opened_at, self.patience.views_max_age_s)
+        return Aligned(position, ledger.committed_ms, source, destination, hold.held_s, check)
 
     def _hold(self, distance: Distance | None) -> Hold:
         needed_s = self.taken.with_distance(distance or _ABREAST)
@@ -183,27 +205,6 @@ class Barrier:
             self.stream, needed_s, lease_s, self.patience.held_max_s,
         )  # fmt: skip
         return Hold(self.director, self.clock, self.stream, lease_s=lease_s, held_max_s=self.patience.held_max_s)
-
-    def _require_comparable(self) -> LedgerRow:
-        ledger = self.sink.read_ledger(self.stream)
-        if ledger is None:
-            raise NotComparable(
-                f"{self.stream} was never published: there is nothing to compare", hint="onboard the sync first"
-            )
-        if ledger.is_catching_up:
-            raise NotComparable(
-                f"{self.stream} is catching up: its tables stand at different positions until the largest boundary"
-                " is passed",
-                hint="compare once the cutover is done",
-            )
-        return ledger
-
-    def _require_same_tables(self, known: LedgerRow) -> None:
-        """A table that joined meanwhile stands where its snapshot was read, whatever the ledger's position says."""
-        before, now = ({(b.table, b.generation) for b in row.boundaries} for row in (known, self._ledger()))
-        if before != now:
-            joined = ", ".join(sorted({table for table, _ in before ^ now}))
-            raise NotAligned(f"{joined} joined or left {self.stream} before the destination's views were open")
 
     def _wait_until_near(self) -> Distance | None:
         """How far it is then; None where no wait could bring it nearer, and the hold has to say why."""
@@ -249,17 +250,14 @@ class Barrier:
     def _open_source(self, views: int, held: LedgerRow, hold: Hold, stack: ExitStack) -> Sequence[ReadView]:
         """Views at a P that covers the held place. An older P would make the stream have to go back."""
         while True:
-            opened = self._opened(self.source.open_views(views))
-            positions = [view.position for view in opened]
-            if not all(is_same_place(position, positions[0]) for position in positions):
-                _close(opened)
-                raise NotAligned(f"the source's views stand at different positions: {', '.join(map(str, positions))}")
-            if positions[0].covers(held.position):
-                stack.callback(_close, opened)
+            opened = at_one_position("source", self.source.open_views(views))
+            position = opened[0].position
+            if position.covers(held.position):
+                stack.callback(close_views, opened)
                 return opened
-            _close(opened)
+            close_views(opened)
             self._look_again(
-                hold, f"no read view of the source covered the held position {held.position} (saw {positions[0]})"
+                hold, f"no read view of the source covered the held position {held.position} (saw {position})"
             )
 
     def _wait_until_applied(self, position: Position, hold: Hold) -> LedgerRow:
@@ -276,8 +274,10 @@ class Barrier:
             self._look_again(hold, f"the stream did not reach {position} (it is at {ledger.position})")
 
     def _open_destination(self, views: int, position: Position, stack: ExitStack) -> Sequence[ReadView]:
-        opened = self._opened(self.open_destination(views))
-        stack.callback(_close, opened)
+        opened = self.open_destination(views)
+        stack.callback(close_views, opened)
+        if not opened:
+            raise NotAligned("a side opened no read view")
         for view in opened:
             if not is_same_place(view.position, position):
                 raise NotAligned(
@@ -285,11 +285,6 @@ class Barrier:
                     " the stream moved on before the views were open"
                 )
         return opened
-
-    def _opened(self, views: Sequence[ReadView]) -> Sequence[ReadView]:
-        if not views:
-            raise NotAligned("a side opened no read view")
-        return views
 
     def _ledger(self) -> LedgerRow:
         ledger = self.sink.read_ledger(self.stream)
@@ -306,18 +301,6 @@ class Barrier:
         if hold.is_over:
             raise NotAligned(f"the lease of {hold.allowed_s:.0f} s had expired when {what}")
 
-    def _age_check(self, opened_at: float) -> Callable[[], None]:
-        def check() -> None:
-            age = self.clock.now() - opened_at
-            if age > self.patience.views_max_age_s:
-                raise NotAligned(
-                    f"the read views are {age:.0f} s old, more than {self.patience.views_max_age_s:.0f} s:"
-                    " both databases keep old rows for them",
-                    hint="compare fewer tables at a time, or at a quieter hour",
-                )
-
-        return check
-
 
 # What is not known of a stream that the hold will judge.
 _ABREAST = Distance("", 0.0, 0, 0.0, 0.0)
@@ -328,6 +311,56 @@ def _is_known(report: StreamReport) -> bool:
     return report.age_s < _HEARD_S and report.state not in ("starting", "backing_off")
 
 
-def _close(views: Sequence[ReadView]) -> None:
+# ---- of every way to bring both sides to one position ---------------------------------------------------------------
+
+
+def require_comparable(sink: Sink, stream: StreamId) -> LedgerRow:
+    """The ledger of a stream whose tables stand at one position. NotComparable where they do not."""
+    ledger = sink.read_ledger(stream)
+    if ledger is None:
+        raise NotComparable(f"{stream} was never published: there is nothing to compare", hint="onboard the sync first")
+    if ledger.is_catching_up:
+        raise NotComparable(
+            f"{stream} is catching up: its tables stand at different positions until the largest boundary is passed",
+            hint="compare once the cutover is done",
+        )
+    return ledger
+
+
+def require_same_tables(known: LedgerRow, found: LedgerRow) -> None:
+    """A table that joined meanwhile stands where its snapshot was read, whatever the ledger's position says."""
+    before, now = ({(b.table, b.generation) for b in row.boundaries} for row in (known, found))
+    if before != now:
+        joined = ", ".join(sorted({table for table, _ in before ^ now}))
+        raise NotAligned(f"{joined} joined or left {known.stream} before the destination's views were open")
+
+
+def at_one_position(side: str, opened: Sequence[ReadView]) -> Sequence[ReadView]:
+    """These views of one side, at least one; closes them and raises NotAligned where they stand apart."""
+    positions = [view.position for view in opened]
+    if not opened:
+        raise NotAligned("a side opened no read view")
+    if not all(is_same_place(position, positions[0]) for position in positions):
+        close_views(opened)
+        raise NotAligned(f"the {side}'s views stand at different positions: {', '.join(map(str, positions))}")
+    return opened
+
+
+def age_check(clock: Clock, opened_at: float, max_age_s: float) -> Callable[[], None]:
+    """Raises NotAligned once views that were opened then are too old to be worth reading."""
+
+    def check() -> None:
+        age = clock.now() - opened_at
+        if age > max_age_s:
+            raise NotAligned(
+                f"the read views are {age:.0f} s old, more than {max_age_s:.0f} s: both databases keep old rows for"
+                " them",
+                hint="compare fewer tables at a time, or at a quieter hour",
+            )
+
+    return check
+
+
+def close_views(views: Sequence[ReadView]) -> None:
     for view in views:
         view.close()

@@ -19,7 +19,7 @@ from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.verdict import TableVerdict, Verdict, of_guaranteed
 from seamline.plan.model import ControlTotalPlan, Run, SyncPlan
 from seamline.ports import ReadView, StagedView
-from seamline.sync.barrier import Aligned, Barrier, NotComparable
+from seamline.sync.barrier import Aligned, Aligns, NotComparable
 from seamline.sync.bucket_search import (
     WHOLE,
     Digests,
@@ -37,7 +37,6 @@ from seamline.sync.reconcile import compare_table, inconclusive, new_run_key, no
 from seamline.sync.repetition import NEEDS_A_PERSON, Tried, evidence_of
 from seamline.sync.self_test import self_tested
 
-BARRIER = "barrier"
 DIGEST = "cdg1"
 # Names in a reconciliation's evidence.
 FINDINGS_THROUGH, FINDINGS_KEPT_AT = "findings_through", "findings_kept_at"
@@ -199,7 +198,7 @@ def compare_live(
     run: Run,
     destination: str,
     *,
-    barrier: Barrier,
+    barrier: Aligns,
     views: int,
     findings: Callable[[], StreamFindings] = StreamFindings,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -207,7 +206,8 @@ def compare_live(
     tried: Sequence[Tried] = (),
     spending: Callable[[], Spending] | None = None,
 ) -> Reconciliation:
-    """Compare the live tables of a destination with the source at one position (mode B).
+    """Compare the live tables of a destination with the source at one position, to which `barrier` brings both: the
+    barrier (`sync.barrier`), or the log (`sync.log_patched`).
 
     Always gives a reconciliation: NOT_RUN when the sync must not be compared now, INCONCLUSIVE when both sides could
     not be brought to one position or a side failed, each with its reason. Parked tables stand in it and do not count.
@@ -224,7 +224,7 @@ def compare_live(
         business_date=run.business_date,
         position=None,
         position_time=None,
-        mode=BARRIER,
+        mode=barrier.mode,
         verdict=Verdict.NOT_RUN,
         tables=(),
         started_at=started,
@@ -285,6 +285,7 @@ def _at(blank: Reconciliation, aligned: Aligned, met: StreamFindings) -> Reconci
         "held_s": round(aligned.held_s, 3),
         FINDINGS_THROUGH: met.reported.number,
         FINDINGS_KEPT_AT: met.reported.kept_at,
+        **aligned.evidence,
     }
     return replace(blank, position=aligned.position, position_time=committed, evidence={**blank.evidence, **through})
 

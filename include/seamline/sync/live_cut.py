@@ -20,8 +20,8 @@ from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, ParkedTable, Run, TablePlan
 from seamline.ports import Load, ReadView
 from seamline.ports.cuts import PinnedTables
-from seamline.sync.barrier import Aligned, NotAligned
-from seamline.sync.comparison import BARRIER, DIGEST, Work, compare_tables
+from seamline.sync.barrier import BARRIER, Aligned, NotAligned
+from seamline.sync.comparison import DIGEST, Work, compare_tables
 from seamline.sync.cut import CutRead, Selection, ended_day, select, with_verdicts
 from seamline.sync.derived import Derive, with_derived
 from seamline.sync.late_rows import DateBefore, OpenCut, since_date_before
