@@ -2,145 +2,46 @@
 
 import json
 import signal
-import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seamline import registry, repairing, settings
-from seamline.adapters.connections import Connection
 from seamline.cli.status_text import is_green
 from seamline.domain.errors import Refused
 from seamline.domain.repair import Repair, RepairState, RootCause, RowAction, RowState
 from seamline.domain.runs import Reconciliation
-from seamline.domain.self_test import self_test_in_words
 from seamline.domain.verdict import BreakType, Verdict
-from seamline.plan.model import ControlTotalPlan, ParkedTable, ReconcilePlan, SyncPlan, plan_to_json
-from seamline.platform import migrate
+from seamline.plan.model import ParkedTable
 from seamline.platform.database import Database
-from seamline.platform.store import PlatformStore
-from seamline_spark.compare.main import compare_run
 from tests.conftest import RunningStack
-from tests.integration.bank_writers import writing
-from tests.integration.captured import Captured, captured
-from tests.integration.databases import postgres, postgres_database
-from tests.integration.known import destination_known_by_id
-from tests.integration.streaming_here import streaming
-from tests.spark.empty_sync import publish_empty
-from tests.spark.hosts import uri
+from tests.integration.bank_writers import in_mariadb, writing
+from tests.integration.captured import captured
+from tests.integration.compared_chain import TABLES, Chain, caught_up, chained, compared_while_writing, listed
+from tests.integration.databases import postgres
 from tests.waiting import wait_until
 
 NAME = "live_compare_test"
-TABLES = ("account", "audit")
-
-
-@dataclass
-class Chain:
-    """One sync from its source to its destination, published and wanted."""
-
-    bank: Captured
-    plan: SyncPlan
-    warehouse: Connection
-    store: PlatformStore
-    runs: int = 0
-
-    def compare(self) -> Reconciliation:
-        self.runs += 1
-        run_id = f"{self.plan.sync}/reconcile/-/{self.runs}"
-        self.store.start_run(run_id=run_id, sync=self.plan.sync, kind="reconcile", plan_json=plan_to_json(self.plan))
-        (found,) = compare_run(run_id)
-        saved = self.store.reconciliation(run_id, "live")
-        assert saved is not None
-        assert (saved.verdict, saved.position) == (found.verdict, found.position)
-        return found
-
-    def spoil(self, *statements: str) -> None:
-        with postgres(self.warehouse) as session:
-            for statement in statements:
-                session.execute(statement.encode())
-
-    def applied(self, table: str) -> int:
-        with postgres(self.warehouse) as session:
-            row = session.execute(f"SELECT count(*) FROM live.{table}".encode()).fetchone()
-        return int(row[0]) if row else 0
 
 
 @pytest.fixture(scope="module")
 def chain(stack: RunningStack) -> Iterator[Chain]:
-    with ExitStack() as around:
-        bank = around.enter_context(captured(NAME))
-        warehouse = around.enter_context(postgres_database(f"{NAME}_warehouse"))
-        platform = around.enter_context(postgres_database(f"{NAME}_platform"))
-        patch = around.enter_context(pytest.MonkeyPatch.context())
-        around.enter_context(destination_known_by_id(warehouse, warehouse.database))
-        patch.setenv("SEAMLINE_CONNECTION_SEAMLINE_DB", uri(platform))
-        migrate.upgrade()
-        bank.ensure()
-        plan = publish_empty(bank, warehouse, sync=bank.plan.sync, schema="live", tables=TABLES)
-        plan = replace(plan, reconcile=ReconcilePlan((ControlTotalPlan("account", "a"),)))
-        store = around.enter_context(closing(registry.platform()))
-        around.enter_context(streaming(plan))
-        yield Chain(bank, plan, warehouse, store)
-
-
-def caught_up(chain: Chain) -> None:
-    report = registry.director().latest_report(chain.plan.stream_id("warehouse"))
-    assert report is not None
-    ledger_is_open = "SELECT count(*) FROM seamline.boundary WHERE ended_at IS NULL"
-
-    def ended() -> bool:
-        with postgres(chain.warehouse) as session:
-            row = session.execute(ledger_is_open.encode()).fetchone()
-        return row == (0,)
-
-    wait_until(ended, timeout_s=60, what="the boundaries to end")
-
-
-def listed(found: Reconciliation) -> dict[str, set[tuple[BreakType, str]]]:
-    return {t.table: {(entry.type, entry.key) for entry in t.breaks} for t in found.tables}
+    with chained(NAME, captured, in_mariadb) as one:
+        yield one
 
 
 def test_live_tables_match_at_one_position_while_writers_write(chain: Chain, pytestconfig: pytest.Config) -> None:
     count, comparisons = (pytestconfig.getoption(name) for name in ("writers", "comparisons"))
-    positions, held, inconclusive = set[str](), list[float](), list[str]()
-    # However many they are, they write as much as one does alone: no more than the stream can apply here.
-    with writing(chain.bank.root, tables=TABLES, count=count, pause_max_s=0.04 * count) as writers:
-        wait_until(lambda: chain.applied("account") > 100, timeout_s=60, what="rows to arrive")
-        caught_up(chain)
-        for _ in range(comparisons):
-            before = writers.committed
-            found = chain.compare()
-            reasons = [f"{t.table} {t.verdict}: {t.reason}" for t in found.tables if t.verdict is not Verdict.MATCH]
-            if found.verdict is Verdict.INCONCLUSIVE:
-                inconclusive += reasons
-                continue
-            assert found.verdict is Verdict.MATCH, reasons
-            held.append(float(str(found.evidence["held_s"])))
-            assert held[-1] < 30
-            inconclusive += found.evidence["inconclusive_before"]  # type: ignore[operator]
-            assert found.tables[0].totals
-            assert "0 others" in self_test_in_words(found.evidence)[0]
-            positions.add(str(found.position))
-            wait_until(lambda before=before: writers.committed > before, timeout_s=30, what="writers to go on")
-        committed = writers.committed
-    print(
-        f"{count} writers, {committed} transactions, {comparisons} comparisons: {len(held)} MATCH at"
-        f" {len(positions)} positions, inconclusive {inconclusive}, held for {statistics.median(held):.2f} s in the"
-        f" middle and {max(held):.2f} s at most; {found.tables[0].source_rows} rows of account at the end"
-    )
-    # Of so few as in every run: none.
-    assert 100 * len(inconclusive) < comparisons, inconclusive
-    assert len(positions) == len(held)
+    compared_while_writing(chain, count=count, comparisons=comparisons)
     report = registry.director().latest_report(chain.plan.stream_id("warehouse"))
     assert report is not None
     assert report.records_per_s > 0, "by this the next comparison knows how long a hold it needs"
-    assert found.tables[0].source_rows
 
 
 def test_an_idle_source_is_compared_too(chain: Chain) -> None:

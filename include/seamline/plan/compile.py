@@ -127,6 +127,7 @@ def compile_plan(
                 one.hash
                 for one in as_declared(sync.reconcile.tolerances, sync=sync.sync, destinations=sync.destinations)
             ),
+            tuple(name for name in sync.destinations if sync.reconcile.is_by_log(name)),
         ),
         derived=tuple(_derived(declarations, entry, names) for entry in sync.derived),
         config_hash=config_hash(declarations, sync_name),
@@ -245,7 +246,7 @@ def _shorten(sync: dict[str, Any]) -> None:
         if not entry["sensitive"]:
             del entry["sensitive"]
     reconcile, plain = sync["reconcile"], Reconcile().model_dump(mode="json", by_alias=True)
-    for key in ("rules", "work", "repair", "sign", "budget", "notify", "tolerances"):
+    for key in ("rules", "work", "repair", "sign", "budget", "notify", "tolerances", "mode"):
         if reconcile[key] == plain[key]:
             del reconcile[key]
     for total in reconcile["control_totals"]:

@@ -292,6 +292,7 @@ class ReconcilePlan:
     repair: RepairLimits = field(default_factory=RepairLimits)
     budget: BudgetPlan | None = None
     tolerances: tuple[str, ...] = ()
+    by_log: tuple[str, ...] = ()  # destinations; the live tables of all others are compared by the barrier
 
 
 @dataclass(frozen=True, slots=True)
@@ -475,7 +476,7 @@ def plan_to_json(plan: SyncPlan) -> str:
 def _shorten(plan: ReconcilePlan, document: dict[str, Any]) -> None:
     """As above: without rules, and with plain sums alone, it has the text that it had before there were others."""
     plain = ReconcilePlan()
-    for name in ("rules", "repair", "budget", "tolerances"):
+    for name in ("rules", "repair", "budget", "tolerances", "by_log"):
         if getattr(plan, name) == getattr(plain, name):
             del document[name]
     for total, entry in zip(plan.control_totals, document["control_totals"], strict=True):
@@ -505,6 +506,7 @@ def plan_from_json(text: str) -> SyncPlan:
             repair=RepairLimits(**d["reconcile"].get("repair", {})),
             budget=BudgetPlan(**budget) if (budget := d["reconcile"].get("budget")) else None,
             tolerances=tuple(d["reconcile"].get("tolerances", ())),
+            by_log=tuple(d["reconcile"].get("by_log", ())),
         ),
         derived=tuple(map(_derived_plan, d["derived"])),
         config_hash=d["config_hash"],

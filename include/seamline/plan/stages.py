@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from seamline.domain.staged_cut import CutSource
-from seamline.plan.model import ReconcileOnlyPlan, SyncPlan
+from seamline.plan.model import DestinationPlan, ReconcileOnlyPlan, SyncPlan
 
 
 class RunsIn(StrEnum):
@@ -74,7 +74,7 @@ def onboard_stages(plan: SyncPlan) -> tuple[Stage, ...]:
         Stage(
             "reconcile",
             "Compare the live tables at one position",
-            "holds the stream at an END, reads both sides at the same P, digests and lists what differs",
+            f"reads both sides at the same P, digests and lists what differs. {_modes(plan)}",
             RunsIn.SPARK,
             "table_compare",
         ),
@@ -143,7 +143,7 @@ def tables_stages(plan: SyncPlan) -> tuple[Stage, ...]:
         Stage(
             "compare",
             "Compare all live tables at one position",
-            "holds the stream at an END, reads both sides at the same P, digests and lists what differs",
+            f"reads both sides at the same P, digests and lists what differs. {_modes(plan)}",
             RunsIn.SPARK,
             "table_compare",
         ),
@@ -260,13 +260,32 @@ def reconcile_stages(plan: SyncPlan) -> tuple[Stage, ...]:
         Stage(
             "compare",
             "Compare the live tables at one position",
-            "holds the stream at an END, reads both sides at the same P, digests per bucket, lists the rows that "
-            "differ, saves verdicts and control totals",
+            "brings both sides to the same P, digests per bucket, lists the rows that differ, saves verdicts and"
+            f" control totals. {_modes(plan)}",
             RunsIn.SPARK,
             "table_compare",
         ),
         _live_verdicts(plan),
     )
+
+
+def _modes(plan: SyncPlan) -> str:
+    return "; ".join(_mode(plan, one) for one in plan.streamed.destinations)
+
+
+def _mode(plan: SyncPlan, destination: DestinationPlan) -> str:
+    """How a destination's side comes to the position of the source's, and why so."""
+    if destination.name in plan.reconcile.by_log:
+        return (
+            f"{destination.name} by the log, as declared: nobody holds the stream, and the log between both positions"
+            " is applied to what the destination was read with"
+        )
+    if destination.cut_source is CutSource.LIVE:
+        return (
+            f"{destination.name} versioned: the stream is held at an END, and the version of its tables that stands"
+            " there is read"
+        )
+    return f"{destination.name} by the barrier: the stream is held at an END while both sides are opened there"
 
 
 def _separate_comparison(declared: ReconcileOnlyPlan) -> tuple[Stage, ...]:

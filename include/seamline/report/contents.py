@@ -13,6 +13,7 @@ from seamline.domain.break_id import break_id
 from seamline.domain.break_work import ALL_SETTLED, Work, WorkState, is_all_settled
 from seamline.domain.cut_state import CutState, FailedCheck, Headline, failure_of, of_live, worst_headline
 from seamline.domain.date_before import late_in_words
+from seamline.domain.log_patch import log_between_in_words
 from seamline.domain.row_transform import transforms_in_words
 from seamline.domain.runs import Reconciliation
 from seamline.domain.self_test import is_passed, self_test_in_words
@@ -198,7 +199,7 @@ def _notes(part: _Part, zone: tzinfo, works: Mapping[str, Work]) -> Iterator[Row
         yield Row((*part.about, ALL_SETTLED))
     for line in late_in_words(found.evidence) if found else ():
         yield Row((*part.about, f"LATE {line}"), is_waiting=True)
-    for line in separate_in_words(found.evidence) if found else ():
+    for line in (*separate_in_words(found.evidence), *log_between_in_words(found.evidence)) if found else ():
         yield Row((*part.about, line))
     for table, how in transforms_in_words(found.evidence).items() if found else ():
         yield Row((*part.about, f"{table} is {how}"))

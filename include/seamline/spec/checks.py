@@ -22,6 +22,7 @@ from seamline.spec.kinds import (
     powers_lacking,
     takes_streams,
 )
+from seamline.spec.modes import check_modes
 from seamline.spec.reconcile_only import check_reconcile_only
 from seamline.spec.sensitive import check_sensitive
 from seamline.spec.source import DatabaseSource
@@ -57,6 +58,7 @@ def check_sync(
     _check_powers(document, destinations)
     _check_cuts_only(document, destinations)
     _check_nightly(document)
+    check_modes(document, destinations)
 
 
 def check_connections(

@@ -31,6 +31,8 @@ SQL_NAME = re.compile(r"(?! )[^\x00-\x1f!#%&(-,./:-@\[-\^`{-\x7f]+(?<! )")
 SQL_NAME_LENGTH_MAX = 64
 WHY_LENGTH_MAX = 200
 TRANSFORM_FILE = re.compile(r"include/transforms/[a-z][a-z0-9]*(_[a-z0-9]+)*\.(sql|py)")
+# How both sides of a comparison of live tables are brought to one position.
+BY_BARRIER, BY_LOG = MODES = ("barrier", "log")
 _DURATION = re.compile(r"([0-9]{1,6})(s|min|h|d)")
 _UNIT_S = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 _TIME_OF_DAY = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
@@ -188,6 +190,17 @@ def _transforms(value: object) -> str | dict[str, str]:
     return {name: _transform_file(file) for name, file in files.items()}
 
 
+def _modes(value: object) -> str | dict[str, str]:
+    """One mode for all destinations, or one for each of those that are named."""
+    modes = value if isinstance(value, dict) else {"": value}
+    if not modes or not all(isinstance(name, str) and mode in MODES for name, mode in modes.items()):
+        raise ValueError(
+            f"{redacted(value)} is no mode: write {' or '.join(MODES)} for all destinations, or below `mode:` a line"
+            " `<destination>: <mode>` for each one that is not compared by the barrier"
+        )
+    return {str(name): str(mode) for name, mode in modes.items()} if isinstance(value, dict) else str(value)
+
+
 def _why(value: str) -> str:
     """One line, as reports and terminals show it: nothing in it moves a cursor."""
     line = " ".join(value.split())
@@ -243,6 +256,24 @@ Transforms = Annotated[
                 {
                     "type": "object",
                     "additionalProperties": _TRANSFORM_SCHEMA,
+                    "propertyNames": {"pattern": f"^{NAME.pattern}$"},
+                    "minProperties": 1,
+                },
+            ]
+        }
+    ),
+]
+_MODE_SCHEMA = {"type": "string", "enum": list(MODES)}
+Modes = Annotated[
+    str | dict[str, str],
+    PlainValidator(_modes),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                _MODE_SCHEMA,
+                {
+                    "type": "object",
+                    "additionalProperties": _MODE_SCHEMA,
                     "propertyNames": {"pattern": f"^{NAME.pattern}$"},
                     "minProperties": 1,
                 },

@@ -16,6 +16,7 @@ _OF_CARRIED = (
     ("reconcile", "expectations"),
     ("reconcile", "on_break"),
     ("reconcile", "approvers"),
+    ("reconcile", "mode"),
     ("reconcile", "wait_max_s"),
     ("reconcile", "attempts"),
     ("reconcile", "repair"),

@@ -10,8 +10,11 @@ from pydantic_core import CoreSchema
 from seamline.domain.cut_job import DERIVED_ROWS_MAX
 from seamline.domain.measure import HASH_DIGITS
 from seamline.spec.fields import (
+    BY_BARRIER,
+    BY_LOG,
     Declared,
     Duration,
+    Modes,
     Name,
     SqlName,
     SqlNameEverywhere,
@@ -360,11 +363,19 @@ class Reconcile(Declared):
         " None: everybody who may run the DAG.",
         strict=False,
     )
+    mode: Modes = Field(
+        BY_BARRIER,
+        description="How a comparison of the live tables brings both sides to one position. barrier: the stream stands"
+        " for a moment where the source is read. log: nobody holds the stream; the log between both positions is"
+        " applied to what the destination was read with. Where destinations shall differ: a mapping of their names to"
+        " modes; one that is not named is compared by the barrier.",
+    )
     wait_max_s: float = Field(
         600,
         ge=0,
         le=86_400,
-        description="Seconds to wait for a stream that is behind before a comparison of the live tables is given up.",
+        description="Seconds to wait for a stream that is behind, or in mode `log` for a log that is, before a"
+        " comparison of the live tables is given up.",
     )
     budget: Budget | None = Field(
         None, description="What one comparison of live tables may cost; left out: as fast as two sessions can."
@@ -383,6 +394,10 @@ class Reconcile(Declared):
     )
     notify: Notify = Field(default_factory=Notify, description="Who gets a mail of what.")
     sign: Sign = Field(default_factory=Sign, description="How people sign for published cuts on the page.")
+
+    def is_by_log(self, destination: str) -> bool:
+        """Whether the live tables of this destination are compared by the log."""
+        return (self.mode.get(destination) if isinstance(self.mode, dict) else self.mode) == BY_LOG
 
 
 class ReconcileOnly(Declared):

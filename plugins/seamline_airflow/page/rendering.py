@@ -22,6 +22,7 @@ from seamline.domain.date_before import late_in_words
 from seamline.domain.differences import of_sums
 from seamline.domain.errors import Refused
 from seamline.domain.late_input import VERDICT_AFTER
+from seamline.domain.log_patch import log_between_in_words
 from seamline.domain.person import is_same_person
 from seamline.domain.phrase import phrase
 from seamline.domain.row_transform import transforms_in_words
@@ -43,6 +44,7 @@ _MODES = {
     "read": phrase("read: the destination holds what was read of the source at that position"),
     "separate": phrase("separate: each side at a position of its own, for another tool carries the tables"),
     "barrier": phrase("barrier: the stream was held while both sides stood at that position"),
+    "log": phrase("log-patched: the log between both positions was applied to what the destination was read with"),
 }
 
 # Ends of lines are blanks in a page, and words of some scripts are joined by signs that cannot be seen.
@@ -102,6 +104,7 @@ _FILTERS: dict[str, Any] = dict(
     transformed=transforms_in_words,
     self_test=self_test_in_words,
     separate=separate_in_words,
+    log_between=log_between_in_words,
     check=check_in_words,
     airflow=reports.airflow_path,
     comparing=reports.comparing_task,

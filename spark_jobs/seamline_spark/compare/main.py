@@ -1,4 +1,4 @@
-"""The live comparison as a job: barrier, digests on both sides, one reconciliation per destination.
+"""The live comparison as a job: both sides at one position, digests on both, one reconciliation per destination.
 
 Both databases digest by themselves; this process asks, waits and drills down, so its tables run in threads and no row
 goes through Spark. The verdict is the result, also when it is BREAK: the exit code says only whether it was saved.
@@ -14,14 +14,16 @@ from typing import Protocol
 
 from seamline import registry
 from seamline.domain.errors import SeamlineError
+from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation, RunKind, Scope
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import Run, SyncPlan
 from seamline.platform.store import PlatformStore
-from seamline.ports import Failpoints, StreamDirector, Unarmed
-from seamline.sync.barrier import Barrier, Patience
+from seamline.ports import Failpoints, ReadView, Sink, StreamDirector, Unarmed
+from seamline.sync.barrier import Aligns, Barrier, Patience
 from seamline.sync.budget import Spending
 from seamline.sync.comparison import FINDINGS_THROUGH, StreamFindings, compare_live, findings_reported
+from seamline.sync.log_patched import LogLimits, LogPatched
 from seamline.sync.repetition import Tried, until_conclusive
 from seamline.sync.separate import compare_separately
 from seamline_spark.session import as_an_application
@@ -129,19 +131,34 @@ def compare_destination(
         return [found]
 
     with closing(registry.sink(plan, destination)) as sink:
-        barrier = Barrier(
-            stream,
-            director,
-            registry.compared_source(plan, destination),
-            sink,
-            lambda count: registry.destination_views(plan, destination, count),
-            patience=Patience.of(plan),
-            failpoints=failpoints,
-        )
+        barrier = _aligning(plan, stream, sink, director, failpoints)
         (found,) = until_conclusive(compare, attempts=plan.reconcile.attempts)
     failpoints.reach("rec.breaks_written")
     _log(found)
     return found
+
+
+def _aligning(plan: SyncPlan, stream: StreamId, sink: Sink, director: StreamDirector, failpoints: Failpoints) -> Aligns:
+    """What brings both sides to one position, as is declared for the destination."""
+    source = registry.compared_source(plan, stream.destination)
+
+    def views(count: int) -> Sequence[ReadView]:
+        return registry.destination_views(plan, stream.destination, count)
+
+    if stream.destination not in plan.reconcile.by_log:
+        patience = Patience.of(plan)
+        return Barrier(stream, director, source, sink, views, patience=patience, failpoints=failpoints)
+    return LogPatched(
+        plan,
+        stream,
+        source,
+        sink,
+        views,
+        lambda: registry.log_reader(plan),
+        registry.log_patches(plan),
+        limits=LogLimits(wait_max_s=plan.reconcile.wait_max_s),
+        failpoints=failpoints,
+    )
 
 
 def _compare_separately(run: Run, destination: str, records: Reconciliations) -> Reconciliation:
