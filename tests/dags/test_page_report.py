@@ -8,6 +8,7 @@ from decimal import Decimal
 import pytest
 from fastapi.testclient import TestClient
 
+from seamline.domain.log_patch import LOG, LOG_BETWEEN, LogBetween, log_between_to_json
 from seamline.domain.runs import Scope
 from seamline.domain.separate import READINGS, SEPARATE, Reading, Stand, readings_to_json
 from seamline.domain.verdict import Break, BreakType, ControlTotal, Verdict
@@ -171,3 +172,17 @@ def test_a_comparison_between_two_positions_says_what_its_verdicts_mean(
     assert "separate: each side at a position of its own" in text and "each side at its own position" in text
     assert "INCONCLUSIVE: what differed was in flight" in text and "a place that its server does not say" in text
     assert "the source committed nothing between both readings" in text
+
+
+def test_a_comparison_by_the_log_says_both_positions_and_what_lay_between(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    between = LogBetween("0/2B", "0/1A", transactions=3, changes=1_700)
+    made = results.reconciliation(
+        results.table("account"), scope=Scope.LIVE, run_id="settlement/reconcile/-/manual__1", mode=LOG,
+        evidence={LOG_BETWEEN: log_between_to_json(between)},
+    )  # fmt: skip
+    platform.found, platform.runs = [made], {}
+    text = signed_in.get(f"/page?sync=settlement&run={made.run_id}").text
+    assert "log-patched: the log between both positions was applied" in text
+    assert "source at 0/2B, destination at 0/1A, 1,700 changes of the log in 3 transactions between" in text

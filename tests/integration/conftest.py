@@ -12,6 +12,7 @@ from tests.conftest import RunningStack
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--writers", type=int, default=1, help="how many write while live tables are compared")
     parser.addoption("--comparisons", type=int, default=4, help="how often live tables are compared meanwhile")
+    parser.addoption("--mode", default="barrier", choices=["barrier", "log"], help="how, where the source is a MariaDB")
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,5 @@
-"""The comparison of live tables by the log, with everything real: PostgreSQL, its capture, the log, a stream that nobody
-holds, PostgreSQL."""
+"""The comparison of live tables by the log, with everything real: PostgreSQL, its capture, the log, a stream that is
+not held, PostgreSQL."""
 
 from collections.abc import Iterator
 

@@ -31,8 +31,8 @@ NAME = "live_compare_test"
 
 
 @pytest.fixture(scope="module")
-def chain(stack: RunningStack) -> Iterator[Chain]:
-    with chained(NAME, captured, in_mariadb) as one:
+def chain(stack: RunningStack, pytestconfig: pytest.Config) -> Iterator[Chain]:
+    with chained(NAME, captured, in_mariadb, by_log=pytestconfig.getoption("mode") == "log") as one:
         yield one
 
 

@@ -16,14 +16,11 @@ from hypothesis import strategies as st
 from seamline import registry
 from seamline.domain.canonical import canonical_row, exact_columns, named_text, parse_row_text
 from seamline.domain.catalogue import Table
-from seamline.domain.changes import TableChanges
 from seamline.domain.cutover import Boundary, BoundaryGate
 from seamline.domain.digest import Segment
-from seamline.domain.errors import SeamlineError, TransientError
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.log import Transaction
-from seamline.domain.log_patch import LOG_BETWEEN, PatchedRow, TablePatch, log_between_in_words
-from seamline.domain.measure import Measure
+from seamline.domain.log_patch import LOG_BETWEEN, log_between_in_words
 from seamline.domain.runs import Reconciliation, RunKind, RunState
 from seamline.domain.self_test import self_test_in_words
 from seamline.domain.verdict import Verdict
@@ -32,7 +29,7 @@ from seamline.ports import Marker, ReadView
 from seamline.sync.bucket_search import Limits
 from seamline.sync.comparison import compare_live
 from seamline.sync.log_patched import LogLimits, LogPatched
-from seamline.sync.patched_view import PatchedTable, PatchedView
+from seamline.sync.patched_view import PatchedTable
 from tests.log_topic import (
     ACCOUNT,
     AUDIT,
@@ -48,7 +45,7 @@ from tests.log_topic import (
     position,
     sync_plan,
 )
-from tests.unit.memory_views import ENTRY, RATE, MemoryView, Row
+from tests.unit.memory_views import MemoryView, Row
 
 PLAN = replace(
     sync_plan(),
@@ -453,78 +450,3 @@ def test_one_table_whose_changes_cannot_be_read_leaves_the_others_their_verdict(
     found = world_of(history, 1, 5).compare()
     assert [one.verdict for one in found.tables] == [Verdict.INCONCLUSIVE, Verdict.MATCH, Verdict.MATCH]
     assert "could not be applied" in found.tables[0].reason
-
-
-# ---- the view -------------------------------------------------------------------------------------------------------
-
-
-def view_of(table: Table, rows: list[Row], patch: TablePatch | SeamlineError) -> PatchedView:
-    def give() -> TablePatch:
-        if isinstance(patch, SeamlineError):
-            raise patch
-        return patch
-
-    return PatchedView(MemoryView(table, rows), {table.name: PatchedTable(table, give)}, position(9))
-
-
-def entry(number: int, amount: str | None) -> Row:
-    return {"id": number, "currency": "EUR", "amount": None if amount is None else Decimal(amount), "memo": None}
-
-
-def texts(number: int, amount: str | None) -> dict[str, str | None]:
-    return {"id": str(number), "currency": "EUR", "amount": amount, "memo": None}
-
-
-MEASURED = Segment("entry")
-
-
-@pytest.mark.parametrize("measure", list(Measure))
-def test_what_does_not_add_up_is_counted_by_its_values_or_not_said(
-    measure: Measure, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = [entry(1, "1.0000"), entry(2, "5.0000"), entry(3, None)]
-    changes = {"1": PatchedRow(None), "2": PatchedRow(texts(2, "0.0000")), "3": PatchedRow(texts(3, None))}
-    after = MemoryView(ENTRY, [entry(2, "0.0000"), entry(3, None)])
-    asked: dict[str, Any] = {"columns": ("amount",), "by": ("currency",), "measure": measure}
-    view = view_of(ENTRY, rows, TablePatch(changes))
-    assert view.totals(MEASURED, **asked) == after.totals(MEASURED, **asked)
-    # The last value may be gone.
-    gone = view_of(ENTRY, rows[::2], TablePatch({"1": PatchedRow(None)}))
-    assert gone.totals(MEASURED, **asked) == MemoryView(ENTRY, rows[2:]).totals(MEASURED, **asked)
-    monkeypatch.setattr("seamline.sync.patched_view._COUNTED_ROWS_MAX", 1)
-    with pytest.raises(SeamlineError, match=r"comes from all rows|does not follow from the log"):
-        gone.totals(MEASURED, **asked)
-    same = view_of(ENTRY, rows, TablePatch({"1": PatchedRow({**texts(1, "1.0000"), "memo": "m"})}))
-    assert same.totals(MEASURED, **asked) == MemoryView(ENTRY, rows).totals(MEASURED, **asked)
-
-
-def test_a_value_that_the_log_left_out_is_the_stored_one_also_under_another_key() -> None:
-    rows = [{"id": 1, "currency": "EUR", "amount": Decimal(3), "memo": "stored"}]
-    lacking = {**texts(7, "3.0000"), "memo": None}
-    moved, unknown = PatchedRow(lacking, ("memo",), "1"), PatchedRow(lacking, ("memo",), "8")
-    view = view_of(ENTRY, rows, TablePatch({"1": PatchedRow(None), "7": moved, "8": unknown}))
-    assert view.rows("entry", ["1", "7", "8"]) == {"7": {**lacking, "memo": "stored"}}
-    assert view.totals(MEASURED, columns=(), by=()) == {(): (1, None)}
-    assert view.key_span("entry") == (1, 7)
-
-
-def test_summaries_of_floats_are_not_guessed() -> None:
-    rows = [{"id": 1, "rate": 0.5}]
-    same = view_of(RATE, rows, TablePatch({"1": PatchedRow({"id": "1", "rate": "0.5"})}))
-    assert same.float_summaries(Segment("rate"))["rate"].count == 1
-    other = view_of(RATE, rows, TablePatch({"1": PatchedRow({"id": "1", "rate": "0.75"})}))
-    with pytest.raises(SeamlineError, match="rate changed between both positions"):
-        other.float_summaries(Segment("rate"))
-
-
-def test_a_patch_that_failed_is_asked_for_once_and_answers_nothing() -> None:
-    view = view_of(ENTRY, [], TransientError("no decoder"))
-    for _ in range(2):
-        with pytest.raises(SeamlineError, match="no decoder"):
-            view.digests(MEASURED, run_key="k")
-
-
-def test_a_patch_is_made_of_the_log_s_images_as_the_sink_takes_them() -> None:
-    changes = TableChanges("audit", net={b'{"actor":"ann","action":"x"}': 2, b'{"action":"x","actor":"ann"}': -1})
-    patch = registry.log_patches(PLAN)(changes)
-    assert [(dict(row), copies) for row, copies in patch.copies.values()] == [({"actor": "ann", "action": "x"}, 1)]

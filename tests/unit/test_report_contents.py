@@ -10,6 +10,7 @@ from seamline.domain.break_id import break_id
 from seamline.domain.cut_state import CutState, Failure, Headline, Publication
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.decision import Decision, DecisionState
+from seamline.domain.log_patch import LOG, LOG_BETWEEN, LogBetween, log_between_to_json
 from seamline.domain.row_transform import transforms_evidence
 from seamline.domain.self_test import SELF_TEST, SelfTest, self_test_to_json
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
@@ -69,6 +70,14 @@ def test_the_header_says_position_moments_mode_and_what_the_run_was_made_of() ->
         ("run", "r"),
     ):
         assert column(found, "Report", name) == [value]
+
+
+def test_a_comparison_by_the_log_says_both_positions_in_every_report() -> None:
+    evidence = {LOG_BETWEEN: log_between_to_json(LogBetween("0/2B", "0/1A", transactions=3, changes=1_700))}
+    found = report_of("settlement", [], [replace(reconciliation(MATCH), mode=LOG, evidence=evidence)], zone=UTC)
+    said = "source at 0/2B, destination at 0/1A, 1,700 changes of the log in 3 transactions between"
+    assert said in " ".join(to_terminal(found).split())
+    assert column(found, "Report", "mode") == ["log"]
 
 
 def test_completeness_has_the_difference_of_each_table_the_worst_first_and_all_of_them_added() -> None:
