@@ -26,8 +26,7 @@ from seamline.platform.store import PlatformStore
 from seamline.report import documents, lines, texts
 from seamline.report.blocks import Report
 from seamline.report.contents import report_of
-from seamline.report.printed import to_pdf
-from seamline.report.spreadsheet import to_xlsx
+from seamline.report.files import to_pdf, to_xlsx
 from seamline.report.worked import Worked
 from seamline.spec.faults import guess
 from seamline.spec.load import declared_destinations, declared_kinds, shown_work

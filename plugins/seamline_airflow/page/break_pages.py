@@ -17,8 +17,8 @@ from seamline.domain.separate import SEPARATE
 from seamline.domain.verdict import Verdict
 from seamline.platform.breaks import Order, Sighting
 from seamline.platform.reconciliations import Detail
+from seamline.report.files import to_xlsx
 from seamline.report.selection import Listed, Selection, report_of_selection, selection_csv
-from seamline.report.spreadsheet import to_xlsx
 from seamline_airflow import parts
 from seamline_airflow.page import access, acting, reading, reports, selection, taken
 from seamline_airflow.page.rendering import Visit, render, visit_of

@@ -18,8 +18,7 @@ from seamline.platform import worked
 from seamline.report import documents, lines
 from seamline.report.blocks import Report
 from seamline.report.contents import report_of
-from seamline.report.printed import to_pdf
-from seamline.report.spreadsheet import to_xlsx
+from seamline.report.files import to_pdf, to_xlsx
 from seamline.report.worked import Worked
 from seamline_airflow import parts
 from seamline_airflow.page import access, acting, reading, reports, reveal, taken
