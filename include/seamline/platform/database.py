@@ -21,7 +21,7 @@ ResultT = TypeVar("ResultT")
 _AGAINST_THE_LOG = "SLM01"
 # The constraint of tolerances (v0011).
 _BY_ANOTHER = "approved_by_another_person"
-# And that of declared ones (v0018).
+# And that of declared ones (v0017).
 _BY_THE_DECLARED = "approved_by_the_declared_person"
 # And that of the triggers that keep repairs.
 _AGAINST_A_REPAIR = "SLM02"

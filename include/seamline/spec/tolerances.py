@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
 
 from seamline.domain.errors import ConfigError
-from seamline.domain.person import person_of
+from seamline.domain.person import is_same_person, person_of
 from seamline.domain.tolerance import Asked, DeclaredTolerance
 from seamline.spec.document import Document, document_of
 from seamline.spec.faults import redacted
@@ -42,7 +42,7 @@ class ToleranceEntry(Declared):
 
     @model_validator(mode="after")
     def _is_of_two_people(self) -> "ToleranceEntry":
-        if person_of(self.asked_by) == person_of(self.approver):
+        if is_same_person(self.asked_by, self.approver):
             raise ValueError(f"{redacted(self.approver)} both asks for it and approves it: name another approver")
         return self
 

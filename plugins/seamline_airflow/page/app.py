@@ -96,7 +96,9 @@ def _error_answer(request: Request, error: SeamlineError) -> Response:
 
 @app.exception_handler(taken.AskedElsewhere)
 def _not_in_their_name(request: Request, error: taken.AskedElsewhere) -> Response:
-    return HTMLResponse(page_of("elsewhere.html", here=error.here), status_code=403)
+    return HTMLResponse(
+        page_of("elsewhere.html", language=language.language_of(request), here=error.here), status_code=403
+    )
 
 
 @app.exception_handler(401)

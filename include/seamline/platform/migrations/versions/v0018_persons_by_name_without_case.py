@@ -4,7 +4,7 @@ not where Airflow lets people in by a directory. Before, only repairs were held 
 from alembic import op
 
 revision = "v0018"
-down_revision = "v0014"
+down_revision = "v0017"
 
 SAME_PERSON = """
 create function seamline.same_person(name text, other text) returns boolean language sql immutable
@@ -56,6 +56,9 @@ TOLERANCES = """
 alter table seamline.tolerance drop constraint approved_by_another_person;
 alter table seamline.tolerance add constraint approved_by_another_person
     check (not seamline.same_person(approved_by, made_by) or ended_by is not null) not valid;
+alter table seamline.tolerance drop constraint approved_by_the_declared_person;
+alter table seamline.tolerance add constraint approved_by_the_declared_person
+    check (approver = '' or approved_by is null or seamline.same_person(approved_by, approver));
 """
 
 

@@ -2,8 +2,8 @@
 
 from alembic import op
 
-revision = "v0018"
-down_revision = "v0017"
+revision = "v0017"
+down_revision = "v0016"
 
 
 def upgrade() -> None:

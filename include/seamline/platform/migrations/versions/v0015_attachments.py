@@ -2,7 +2,7 @@
 
 from alembic import op
 
-revision = "v0016"
+revision = "v0015"
 down_revision = "v0014"
 
 TABLE = """

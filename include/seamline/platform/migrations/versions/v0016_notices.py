@@ -2,8 +2,8 @@
 
 from alembic import op
 
-revision = "v0017"
-down_revision = "v0016"
+revision = "v0016"
+down_revision = "v0015"
 
 
 def upgrade() -> None:
