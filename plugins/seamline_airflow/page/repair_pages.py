@@ -26,6 +26,9 @@ from seamline_airflow.page import access, acting, acts, break_pages, dag_runs, r
 from seamline_airflow.page.differing import Pair, pairs
 from seamline_airflow.page.rendering import Visit, refused, render, visit_of
 
+# The task of the DAG that plans.
+_TASK = "plan"
+
 pages = APIRouter()
 
 # The others are in what `./seamline repair show` prints.
@@ -145,7 +148,9 @@ def _awaited(visit: Visit, sync: str, run_id: str) -> HTMLResponse | None:
         if run == run_id or any(one.run_id == run_id for one in kept.of_sync(sync)):
             return None
     state = dag_runs.state(f"{sync}__repair", run)
-    return HTMLResponse(render("repair_awaited.html", visit, sync=sync, run_id=run_id, state=state)) if state else None
+    if not state:
+        return None
+    return HTMLResponse(render("repair_awaited.html", visit, sync=sync, run_id=run_id, state=state, task=_TASK))
 
 
 def _may_approve(visit: Visit, found: Repair) -> bool:
