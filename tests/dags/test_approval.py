@@ -126,6 +126,17 @@ def test_an_answer_that_airflow_lost_is_a_failure_and_no_decision(platform: resu
     assert _decision(platform) is None
 
 
+def test_a_question_that_is_asked_again_by_a_retry_waits_since_it_was_asked_first(platform: results.Platform) -> None:
+    _ask(_operator("approver"))
+    first = _decision(platform) | {"since": "2026-11-19T20:00:00+00:00"}
+    platform.put_result(results.RUN, DECISION, first)
+    _ask(_operator("approver"))
+    assert _decision(platform) == first
+    # To others it is another question.
+    _ask(_operator("deputy"))
+    assert (_decision(platform)["approvers"], _decision(platform)["since"] > first["since"]) == (["deputy"], True)
+
+
 def _ends_with(platform: results.Platform, error: Exception) -> None:
     dag_run = SimpleNamespace(partition_key=str(results.DATE), run_id="manual__1")
     context = {"dag_run": dag_run, "ti": SimpleNamespace(task_id="approve"), "exception": error}

@@ -1,6 +1,7 @@
 """A person decides about a cut that is not clean: what is asked, of whom, and which answers are taken."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
@@ -59,7 +60,11 @@ class CutApprovalOperator(ApprovalOperator):
             run = store.run(self.run)
             waiting = Question.left_by_gate(run).waiting
             self._ask_about(run, waiting, store)
-            store.put_result(run.run_id, DECISION, Decision.asked(self.approvers, destinations=waiting).to_json())
+            asked = Decision.asked(self.approvers, destinations=waiting)
+            # Asked again after an answer that Airflow lost, it waits since it was asked first.
+            kept = decision_from_json(run.result.get(DECISION))
+            if kept is None or replace(kept, since=asked.since) != asked:
+                store.put_result(run.run_id, DECISION, asked.to_json())
         return super().execute(context)
 
     def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
