@@ -100,7 +100,7 @@ def test_what_is_not_possible_by_rest_says_what_and_how_to_mend_it_and_changes_n
         (409, {"doing": "explain", "reason": "odd"}, "its reasons are timing"),
         (409, {"doing": "assign", "owner": " "}, "name the person"),
         (422, {"doing": "odd"}, "doing"),
-        (422, {"doing": "comment", "comment": "x", "reson": "y"}, "reson"),
+        (422, {"doing": "comment", "comment": "x", "causes": "y"}, "causes"),
         (422, {"doing": "comment", "comment": "x", "reason": "a\0"}, "reason"),
         (422, {}, "doing"),
     ):

@@ -29,7 +29,8 @@ from seamline.sources.mariadb.position import BinlogPosition
 from tests.integration.platform_database import STREAM, Server, database_of_its_own, empty_tables, plan
 from tests.waiting import wait_until
 
-SCHEMA_FILE = Path(__file__).with_name("platform_schema.txt")
+# Tables and what belongs to them, and what the database does by itself.
+SCHEMA = [Path(__file__).with_name(f"platform_{name}.txt") for name in ("schema", "functions")]
 POSITION = BinlogPosition("0-1-42", "mdb-bin.000003", 1234)
 
 
@@ -88,8 +89,8 @@ def test_the_destinations_that_were_onboarded_are_known_each_as_it_was_last(stor
 # ---- migrations ----------------------------------------------------------------------------------------------------
 
 
-def described(server: Server) -> str:
-    """Tables, columns, keys, indexes, triggers and comments, as PostgreSQL itself shows them."""
+def described(server: Server) -> list[str]:
+    """Columns, keys and indexes of the tables; functions and triggers: as PostgreSQL itself shows them."""
     with server.open() as session:
         cursor = session.execute(
             """
@@ -111,7 +112,9 @@ def described(server: Server) -> str:
             order by 1
             """
         )
-        return "".join(f"{line}\n" for (line,) in cursor)
+        found = [str(text) for (text,) in cursor]
+    acting = [text for text in found if text.startswith(("function ", "trigger "))]
+    return ["".join(f"{text}\n" for text in part) for part in ([one for one in found if one not in acting], acting)]
 
 
 def test_migrations_make_the_schema_from_nothing_and_a_repeat_changes_nothing(empty: Server) -> None:
@@ -129,7 +132,7 @@ def test_a_database_of_an_older_version_comes_to_the_same_schema_and_keeps_its_r
         session.execute("insert into stream values ('settlement', 'warehouse', 'default', '{}', true)")
         session.execute("insert into stream_report values ('settlement', 'warehouse', 'streaming', '{}', now())")
     assert migrate.upgrade(empty.open) == migrate.latest()
-    assert described(empty) == SCHEMA_FILE.read_text(encoding="utf-8")
+    assert described(empty) == [file.read_text(encoding="utf-8") for file in SCHEMA]
     with empty.open() as session:
         kept = session.execute(
             "select run_id, final_want, moved_to, now() - moved_at < '1 min', paused_by, paused_at"
@@ -145,13 +148,13 @@ def test_two_processes_that_migrate_at_once_do_it_one_after_the_other(empty: Ser
 
 
 def test_the_migrated_schema_is_the_one_written_down(migrated: Server) -> None:
-    found = described(migrated)
-    if not SCHEMA_FILE.exists():
-        SCHEMA_FILE.write_text(found, encoding="utf-8")
-        pytest.fail(f"{SCHEMA_FILE.name} was written again: review it and run this again")
-    assert found == SCHEMA_FILE.read_text(encoding="utf-8"), (
-        f"a migration changed the schema: delete {SCHEMA_FILE.name}, run this again and review the difference"
-    )
+    for file, found in zip(SCHEMA, described(migrated), strict=True):
+        if not file.exists():
+            file.write_text(found, encoding="utf-8")
+            pytest.fail(f"{file.name} was written again: review it and run this again")
+        assert found == file.read_text(encoding="utf-8"), (
+            f"a migration changed the schema: delete {file.name}, run this again and review the difference"
+        )
 
 
 def test_a_database_without_the_tables_names_the_cure(empty: Server) -> None:
