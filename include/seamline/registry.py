@@ -61,6 +61,7 @@ from seamline.ports import (
 )
 from seamline.ports.certificates import ProbeDestination, ProbeSource
 from seamline.ports.cuts import Cuts, CutStore, PinnedTables
+from seamline.ports.log_images import LogImages
 from seamline.ports.maintenance import DestinationMaintenance, LogTopics
 from seamline.ports.separate import OpenedSide, SeparateSide
 
@@ -182,6 +183,13 @@ def log_patches(plan: SyncPlan) -> Callable[[TableChanges], TablePatch]:
 
     decoder, tables = _change_decoder(plan), {entry.name: entry.target for entry in plan.tables}
     return lambda changes: patch_of(tables[changes.table], changes, decoder)
+
+
+def log_images(plan: SyncPlan, destination_name: str) -> LogImages:
+    """The images of the log as rows of this destination, by their canonical texts."""
+    from seamline.values.image_texts import ImageTexts
+
+    return ImageTexts(_change_decoder(plan.held_by(destination_name)))
 
 
 def needs_frames(plan: SyncPlan, destination_name: str) -> bool:
