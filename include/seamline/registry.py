@@ -31,6 +31,7 @@ from seamline.platform.attachments import PlatformAttachments
 from seamline.platform.audit import PlatformAudit
 from seamline.platform.audit_anchor import Anchors, AnchorTopic, Lines, anchor_files, send_anchor, write_anchor
 from seamline.platform.audit_export import export, zipped
+from seamline.platform.baselines import PlatformBaselines
 from seamline.platform.breaks import PlatformBreaks
 from seamline.platform.capture_registry import PlatformCaptureRegistry, PlatformPruningHolds
 from seamline.platform.database import Database, open_session, translated
@@ -364,6 +365,10 @@ def anchor_audit() -> str:
     if known.audit_topic:
         places.append(send_anchor(_lines(known.audit_topic), head))
     return f"entry {head.number} of the log of acts is anchored in {' and '.join(places)}"
+
+
+def baselines() -> PlatformBaselines:
+    return PlatformBaselines(Database())
 
 
 def breaks() -> PlatformBreaks:

@@ -19,7 +19,7 @@ from airflow.sdk import (
 
 from seamline import settings
 from seamline.domain.errors import ConfigError, SeamlineError
-from seamline.domain.runs import RunKind
+from seamline.domain.runs import WHOLE, RunKind
 from seamline.plan.maintenance import CHORES
 from seamline.plan.model import ReconcileOnlyPlan, SyncPlan
 from seamline.plan.stages import Stage, all_stages, concerned
@@ -82,6 +82,12 @@ _DESTINATIONS = Param(
     items={"type": "string"},
     title="Destinations to load",
     description_md="Empty: those that were declared since the sync was onboarded; where there are none, all.",
+)
+_WHOLE = Param(
+    False,  # noqa: FBT003 (the default of a box to tick)
+    type="boolean",
+    title="All rows",
+    description_md="Read all rows, also those that the log has not touched since the last MATCH.",
 )
 _LABEL = Param(
     None,
@@ -264,7 +270,8 @@ def _schedule(plan: SyncPlan, kind: str) -> dict[str, Any]:
     if plan.reconcile_only is not None:
         return {"schedule": _daily(plan.reconcile_only), "params": {BUSINESS_DATE: _LABEL}}
     schedule = PartitionedAssetTimetable(assets=cut_asset(plan)) if plan.nightly else None
-    return {"schedule": schedule, "params": {BUSINESS_DATE: _LABEL}}
+    in_part = {WHOLE: _WHOLE} if plan.reconcile.rotate > 1 else {}
+    return {"schedule": schedule, "params": {BUSINESS_DATE: _LABEL, **in_part}}
 
 
 def _daily(declared: ReconcileOnlyPlan) -> MultipleCronTriggerTimetable | None:

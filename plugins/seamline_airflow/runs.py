@@ -12,7 +12,7 @@ from seamline.domain.decision import DECISION, DecisionState, decision_from_json
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import LedgerRow
 from seamline.domain.row_transform import RowTransform, transform_from_json, transform_to_json
-from seamline.domain.runs import CUT_TRANSFORMS, GATE, INTO, PUBLISH, TABLES, Cut, RunKind, RunState, SyncState
+from seamline.domain.runs import CUT_TRANSFORMS, GATE, INTO, PUBLISH, TABLES, WHOLE, Cut, RunKind, RunState, SyncState
 from seamline.domain.verdict import Verdict
 from seamline.plan.list_change import ListChange, altered, list_change, with_origins_of
 from seamline.plan.model import Run, SyncPlan, TablePlan, plan_to_json
@@ -377,6 +377,8 @@ def open_reconcile(context: Mapping[str, Any], records: Records, plan: SyncPlan,
         return
     require_enabled(records, plan.sync)
     _start(records, onboarded_plan(records, plan).streamed, run_id, RunKind.RECONCILE, day)
+    if (context.get("params") or {}).get(WHOLE):
+        records.put_result(run_id, WHOLE, value=True)
 
 
 def require_enabled(records: Records, sync: str) -> None:

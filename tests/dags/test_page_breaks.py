@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 
 from seamline.domain.break_id import break_id
 from seamline.domain.verdict import Break, BreakType, Verdict
+from seamline.domain.witness import Mention, Moved, Witness
 from seamline_airflow.page import break_pages
 from seamline_airflow.page.differing import Piece, pairs, pieces
 from tests.dags import results
@@ -92,7 +93,11 @@ def test_the_breaks_of_a_date_are_those_of_its_newest_take_and_of_nothing_there_
 def test_a_break_is_followed_over_dates_until_a_cut_has_it_no_more(
     signed_in: TestClient, platform: results.Platform
 ) -> None:
-    one, days = value("stays"), [results.DATE - timedelta(days=number) for number in (3, 2, 0)]
+    at = results.clean().ended_at
+    log = Witness(
+        Moved.DESTINATION, "the log explains no change of this row since 0-1-7", 5, (Mention("update", "0-1-9", at),)
+    )
+    one, days = replace(value("stays"), witness=log), [results.DATE - timedelta(days=number) for number in (3, 2, 0)]
 
     def of(day: date, *breaks: Break) -> None:
         run_id = f"settlement/nightly/{day}/manual__1"
@@ -109,6 +114,8 @@ def test_a_break_is_followed_over_dates_until_a_cut_has_it_no_more(
     assert "cut of <strong>2026-11-16</strong>, last in that of <strong>2026-11-19</strong>, 3 days later" in text
     assert "Business dates with it: 3." in text
     assert "still has it" in text
+    assert "the destination was changed outside Seamline: the log explains no change of this row since 0-1-7" in text
+    assert "update at <code>0-1-9</code>, committed 2026-" in text and "; 4 before" in text
     assert re.findall(r">(2026-11-\d\d)</a>", text) == ["2026-11-19", "2026-11-17", "2026-11-16"]
     of(results.DATE + timedelta(days=1))
     assert "The cut of 2026-11-20 has it no more" in signed_in.get(path).text

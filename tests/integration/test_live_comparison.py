@@ -14,11 +14,13 @@ import pytest
 
 from seamline import registry, repairing, settings
 from seamline.cli.status_text import is_green
+from seamline.domain.baseline import REPEATED
 from seamline.domain.errors import Refused
 from seamline.domain.repair import Repair, RepairState, RootCause, RowAction, RowState
 from seamline.domain.runs import Reconciliation
 from seamline.domain.verdict import BreakType, Verdict
-from seamline.plan.model import ParkedTable
+from seamline.domain.witness import Moved
+from seamline.plan.model import ParkedTable, ReconcilePlan
 from seamline.platform.database import Database
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import in_mariadb, writing
@@ -72,6 +74,13 @@ def test_a_parked_table_is_reported_and_not_read_and_may_be_gone(chain: Chain) -
     assert is_green([], [saved])
 
 
+def keeping(chain: Chain) -> Chain:
+    """Its comparisons keep what matched, and read some of ten ranges of each table that the log has not touched."""
+    large = tuple(replace(one, table=replace(one.target, rows_estimate=40_960)) for one in chain.plan.tables)
+    plan = replace(chain.plan, tables=large, reconcile=ReconcilePlan(rotate=5, attempts=1))
+    return replace(chain, plan=plan, runs=chain.runs + 5_000)
+
+
 def test_three_changed_rows_are_exactly_three_breaks(chain: Chain) -> None:
     chain.bank.execute("INSERT INTO account VALUES (-1, 1, 'one'), (-2, 2, 'two')")
     with postgres(chain.warehouse) as session:
@@ -80,12 +89,29 @@ def test_three_changed_rows_are_exactly_three_breaks(chain: Chain) -> None:
             timeout_s=30,
             what="the rows to arrive",
         )
+        kept = keeping(chain)
+        assert kept.compare().verdict is Verdict.MATCH
+        chain.bank.execute("UPDATE account SET a = 3 WHERE id = -1")
+        wait_until(
+            lambda: session.execute("SELECT a FROM live.account WHERE id = -1").fetchone() == (3,),
+            timeout_s=30,
+            what="the change to arrive",
+        )
     chain.spoil(
         "UPDATE live.account SET memo = 'other' WHERE id = -1",
         "DELETE FROM live.account WHERE id = -2",
         "INSERT INTO live.account VALUES (-3, 3, NULL)",
     )
-    found = chain.compare()
+    found = kept.compare()
+    saved = chain.store.reconciliation(found.run_id, "live")
+    assert saved is not None
+    # The log has the first row, and explains none of the changes.
+    witnesses = {one.key: one.witness for one in saved.tables[0].breaks}
+    assert {key: (one.moved, one.changes) for key, one in witnesses.items() if one} == {
+        '{"id": "-1"}': (Moved.DESTINATION, 1),
+        '{"id": "-2"}': (Moved.DESTINATION, 0),
+        '{"id": "-3"}': (Moved.DESTINATION, 0),
+    }
     assert found.verdict is Verdict.BREAK
     assert listed(found) == {
         "account": {
@@ -100,7 +126,11 @@ def test_three_changed_rows_are_exactly_three_breaks(chain: Chain) -> None:
         "INSERT INTO live.account VALUES (-2, 2, 'two')",
         "DELETE FROM live.account WHERE id = -3",
     )
-    assert chain.compare().verdict is Verdict.MATCH
+    whole, in_part = kept.compare(), kept.compare()
+    assert (whole.verdict, in_part.verdict) == (Verdict.MATCH, Verdict.MATCH)
+    assert REPEATED not in whole.evidence, "after a BREAK all rows are compared"
+    assert " of 10 buckets read, the others since " in in_part.tables[0].reason
+    assert in_part.tables[0].source_rows == whole.tables[0].source_rows
 
 
 def differing(chain: Chain, first: int) -> Reconciliation:

@@ -9,13 +9,19 @@ from decimal import Decimal
 
 import pytest
 
+from seamline.domain.baseline import Baseline, Buckets, Looked
 from seamline.domain.break_id import break_id
+from seamline.domain.digest import SegmentDigest
+from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.verdict import Break, BreakType, TableVerdict, Verdict
+from seamline.domain.witness import Mention, Moved, Witness
 from seamline.platform import migrate
+from seamline.platform.baselines import PlatformBaselines
 from seamline.platform.breaks import Amount, Compared, Count, Money, Order, Place, PlatformBreaks, Wanted, selection
 from seamline.platform.database import Database, Session
 from seamline.platform.store import PlatformStore
+from seamline.sources.mariadb.position import BinlogPosition
 from tests.integration.platform_database import Server
 from tests.integration.test_platform import empty as empty
 from tests.integration.test_platform import migrated as migrated
@@ -209,3 +215,35 @@ def test_breaks_that_an_older_version_has_kept_get_their_identity(empty: Server)
     with empty.open() as session:
         filled = [row[0] for row in session.execute("select break_id from break order by ordinal")]
     assert filled == [break_id(whole.sync, whole.destination, found) for found in kept]
+
+
+def test_what_the_log_says_of_a_break_is_kept_with_it(store: PlatformStore, breaks: PlatformBreaks) -> None:
+    witness = Witness(Moved.DESTINATION, "the log explains no change of this row", 2, (Mention("update", "0-1-9", AT),))
+    found = [replace(one("account", "a"), witness=witness), one("account", "b")]
+    compared = saved(store, "r1", verdict("account", *found))
+    kept = store.reconciliation("r1", "cut")
+    assert kept is not None and [each.witness for each in kept.tables[0].breaks] == [witness, None]
+    assert [each.found.witness for each in breaks.some(compared, Wanted())] == [witness, None]
+
+
+def test_the_newest_match_replaces_what_was_kept_and_a_break_is_noted(server: Server) -> None:
+    at = BinlogPosition("0-1-7", "bin.000001", 7)
+    stream = StreamId("settlement", "warehouse")
+    ledger = LedgerRow(stream, "log", "topic-1", 12, at, 3, 0, 1_772_000_000_000)
+    digests = (SegmentDigest(2**40, 2**40, 2**75 + 1, 2**70), SegmentDigest())
+    first = Baseline("account", "made of", ledger, Buckets.of_edges([-5]), digests, (1, 2),
+                     {1: Looked("0-1-6", AT), 2: Looked("0-1-7", AT)})  # fmt: skip
+    with closing(PlatformBaselines(Database(server.open))) as baselines:
+        assert baselines.read(stream).baselines == {}
+        baselines.keep(stream, [first, replace(first, table="payment", buckets=Buckets(2))], [])
+        baselines.keep(stream, [], ["account", "unknown"])
+        kept = baselines.read(stream)
+        assert kept.baselines == {"account": first, "payment": replace(first, table="payment", buckets=Buckets(2))}
+        assert kept.broken == {"account"}
+        newer = replace(first, ledger=replace(ledger, next_offset=99), digests=digests[::-1])
+        baselines.keep(stream, [newer], [])
+        again = baselines.read(stream)
+        assert (again.baselines["account"], again.broken) == (newer, frozenset())
+        assert again.run_key == kept.run_key and len(again.run_key) == 32
+        assert baselines.read(StreamId("settlement", "archive")).baselines == {}
+        assert baselines.read(StreamId("other", "warehouse")).run_key != kept.run_key

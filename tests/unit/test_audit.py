@@ -31,6 +31,7 @@ from seamline.domain.decision import Decision, DecisionState
 from seamline.domain.errors import InvariantViolated
 from seamline.domain.runs import Cut, Reconciliation, Scope
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
+from seamline.domain.witness import Moved, Witness
 from seamline.sources.mariadb.position import BinlogPosition
 
 AT = datetime(2026, 3, 2, 0, 31, 5, 70, tzinfo=UTC)
@@ -195,9 +196,15 @@ def test_everything_that_is_stored_of_a_verdict_is_hashed_and_what_is_added_late
         (TableVerdict, table, {"digest"}),
         (ControlTotal, total, set()),
         # Who shows a masked break knows its identity by it.
-        (Break, one, {"identity"}),
+        # What no log was asked about has no witness: the hash of before stays.
+        (Break, one, {"identity", "witness"}),
     ):
         assert {field.name for field in fields(kind)} == {*made, *beside}
+
+
+def test_what_the_log_says_of_a_break_is_hashed_with_it() -> None:
+    witnessed = break_(reconciliation(), witness=Witness(Moved.DESTINATION, "the log explains no change of this row"))
+    assert verdict_hash(witnessed) != verdict_hash(reconciliation())
 
 
 def test_the_hash_of_a_verdict_of_an_older_version_stays() -> None:

@@ -14,6 +14,7 @@ from seamline.domain.log_patch import LOG, LOG_BETWEEN, LogBetween, log_between_
 from seamline.domain.row_transform import transforms_evidence
 from seamline.domain.self_test import SELF_TEST, SelfTest, self_test_to_json
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
+from seamline.domain.witness import THIRD_WITNESS, Mention, Moved, Witness
 from seamline.report.blocks import Block, Cell, Report
 from seamline.report.contents import break_cells, report_of
 from seamline.report.texts import to_markdown, to_terminal
@@ -127,6 +128,25 @@ def test_a_break_has_its_identity_its_differing_columns_and_their_difference() -
     assert missing == break_id("settlement", "warehouse", PAYMENTS.breaks[1])
     assert column(found, "Breaks", "column") == [None, "amount", "payer", "note"]
     assert column(found, "Breaks", "difference") == [None, Decimal("0.0001"), None, None]
+
+
+def test_what_the_log_says_of_a_break_stands_with_its_last_changes_and_without_a_value() -> None:
+    tables = (PAYMENTS, MATCH)
+    first = PAYMENTS.breaks[0]
+    last = (Mention("delete", "0-1-9", MOMENT), Mention("insert", "0-1-8", None))
+    witness = Witness(Moved.DESTINATION, "the source holds the row as the log has it last", 2, last)
+    made = [
+        replace(table, breaks=tuple(replace(one, witness=witness if one is first else None) for one in table.breaks))
+        for table in tables
+    ]
+    of = {THIRD_WITNESS: {first.table: {"since": "0-1-7", "since_at": MOMENT.isoformat(), "destination": 1}}}
+    one = report(cut(*made, evidence=of))
+    assert column(one, "Third witness", "side that moved") == ["destination", None]
+    assert column(one, "Third witness", "last change") == ["delete", "insert"]
+    assert column(one, "Third witness", "committed") == [MOMENT, None]
+    line = f"third witness: {first.table}: the destination was changed outside Seamline: 1; by the log since 0-1-7"
+    assert any(str(note).startswith(line) for note in column(one, "Notes", "note"))
+    assert not any(one.title == "Third witness" for one in report(cut(*tables)).blocks)
 
 
 def test_null_is_no_text_that_reads_null() -> None:

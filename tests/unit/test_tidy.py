@@ -185,7 +185,7 @@ def module_name(path: str) -> str:
 
 
 # Built for what is not there yet. Whoever uses one takes it out.
-AHEAD: set[str] = {"seamline.sync.log_between"}
+AHEAD: set[str] = set()
 
 
 def dead_modules(files: list[File]) -> set[str]:

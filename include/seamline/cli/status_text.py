@@ -14,6 +14,7 @@ from seamline.domain.runs import Reconciliation
 from seamline.domain.self_test import self_test_in_words
 from seamline.domain.sign_off import SignOff
 from seamline.domain.verdict import ControlTotal, TableVerdict, nothing_compared
+from seamline.domain.witness import third_witness_in_words
 from seamline.report.words import visible
 from seamline.sync.stream_state import StreamState
 from seamline.sync.under_way import Note
@@ -112,6 +113,8 @@ def _compared(found: Reconciliation, zone: tzinfo) -> Iterator[str]:
         yield from _table(table, width, transformed.get(table.table, ""))
     for line in late_in_words(found.evidence):
         yield f"  {'LATE':<{_VERDICT}}{line}"
+    for line in third_witness_in_words(found.evidence):
+        yield f"{'':<{_VERDICT}}third witness: {line}"
     for line in self_test_in_words(found.evidence):
         yield f"{'':<{_VERDICT}}self-test: {line}"
 
@@ -125,6 +128,8 @@ def _table(table: TableVerdict, width: int, transformed: str) -> Iterator[str]:
         yield f"{margin}{_total(total)}"
     for one in table.breaks[:BREAKS_SHOWN]:
         yield f"{margin}{one.type}: {one.key}{_values(one.source, one.destination)}"
+        if one.witness:
+            yield f"{margin}  {one.witness.in_words}"
     hidden = table.breaks_total - min(len(table.breaks), BREAKS_SHOWN)
     if hidden > 0:
         yield f"{margin}and {hidden:,} more"

@@ -26,6 +26,7 @@ from seamline.domain.errors import InvariantViolated
 from seamline.domain.position import position_to_json
 from seamline.domain.runs import Cut, Reconciliation
 from seamline.domain.verdict import Break, ControlTotal, TableVerdict
+from seamline.domain.witness import witness_to_json
 
 # What stands in place of a hash before the first entry.
 NOTHING_BEFORE = "0" * 64
@@ -297,7 +298,10 @@ def _table_json(table: TableVerdict) -> dict[str, object]:
 
 
 def _break_json(one: Break) -> dict[str, object]:
+    # One that no log was asked about has the hash that it had before there were witnesses.
+    witness = {"witness": witness_to_json(one.witness)} if one.witness else {}
     return {
+        **witness,
         "destination": one.destination,
         "key": one.key,
         "source": one.source,

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from seamline.domain.digest import KeyedDigest
 from seamline.domain.phrase import phrase
+from seamline.domain.witness import Witness
 
 
 class Verdict(StrEnum):
@@ -42,7 +43,8 @@ class BreakType(StrEnum):
 class Break:
     """One difference. `key` is canonical JSON text; for keyless tables the canonical row. `source` and `destination`
     hold the differing columns' canonical texts (None where that side has no row). `identity`: of one whose values are
-    masked (`masking.py`), that of the break as it is stored; "" of every other."""
+    masked (`masking.py`), that of the break as it is stored; "" of every other. `witness`: what the log says of it,
+    where it was asked; another one does not make it another break."""
 
     table: str
     type: BreakType
@@ -50,6 +52,7 @@ class Break:
     source: dict[str, str | None] | None = None
     destination: dict[str, str | None] | None = None
     identity: str = field(default="", kw_only=True)
+    witness: Witness | None = field(default=None, kw_only=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,6 +128,7 @@ def compile_plan(
                 for one in as_declared(sync.reconcile.tolerances, sync=sync.sync, destinations=sync.destinations)
             ),
             tuple(name for name in sync.destinations if sync.reconcile.is_by_log(name)),
+            sync.reconcile.repeated.rotate if sync.reconcile.repeated else 0,
         ),
         derived=tuple(_derived(declarations, entry, names) for entry in sync.derived),
         config_hash=config_hash(declarations, sync_name),
@@ -246,7 +247,7 @@ def _shorten(sync: dict[str, Any]) -> None:
         if not entry["sensitive"]:
             del entry["sensitive"]
     reconcile, plain = sync["reconcile"], Reconcile().model_dump(mode="json", by_alias=True)
-    for key in ("rules", "work", "repair", "sign", "budget", "notify", "tolerances", "mode"):
+    for key in ("rules", "work", "repair", "sign", "budget", "notify", "tolerances", "mode", "repeated"):
         if reconcile[key] == plain[key]:
             del reconcile[key]
     for total in reconcile["control_totals"]:

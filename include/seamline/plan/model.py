@@ -293,6 +293,7 @@ class ReconcilePlan:
     budget: BudgetPlan | None = None
     tolerances: tuple[str, ...] = ()
     by_log: tuple[str, ...] = ()  # destinations; the live tables of all others are compared by the barrier
+    rotate: int = 0  # after so many comparisons every bucket was read; 0: nothing is kept for the next one
 
 
 @dataclass(frozen=True, slots=True)
@@ -476,7 +477,7 @@ def plan_to_json(plan: SyncPlan) -> str:
 def _shorten(plan: ReconcilePlan, document: dict[str, Any]) -> None:
     """As above: without rules, and with plain sums alone, it has the text that it had before there were others."""
     plain = ReconcilePlan()
-    for name in ("rules", "repair", "budget", "tolerances", "by_log"):
+    for name in ("rules", "repair", "budget", "tolerances", "by_log", "rotate"):
         if getattr(plan, name) == getattr(plain, name):
             del document[name]
     for total, entry in zip(plan.control_totals, document["control_totals"], strict=True):
@@ -501,7 +502,7 @@ def plan_from_json(text: str) -> SyncPlan:
             d["reconcile"]["on_break"],
             tuple(d["reconcile"].get("approvers", ())),
             # Plans that were written before these could be declared have no such keys.
-            **{name: d["reconcile"][name] for name in ("wait_max_s", "attempts") if name in d["reconcile"]},
+            **{name: d["reconcile"][name] for name in ("wait_max_s", "attempts", "rotate") if name in d["reconcile"]},
             rules=tuple(map(_rule_plan, d["reconcile"].get("rules", ()))),
             repair=RepairLimits(**d["reconcile"].get("repair", {})),
             budget=BudgetPlan(**budget) if (budget := d["reconcile"].get("budget")) else None,

@@ -11,6 +11,7 @@ from seamline.domain.break_id import break_id
 from seamline.domain.errors import InvariantViolated
 from seamline.domain.runs import FAILURE, Reconciliation, Scope
 from seamline.domain.verdict import Break, ControlTotal, TableVerdict, Verdict
+from seamline.domain.witness import witness_to_json
 from seamline.plan.model import Run
 from seamline.platform import rows
 from seamline.platform.database import Session
@@ -123,7 +124,7 @@ def _insert_table_verdict(
         [_total_columns(number, ordinal, place, total) for place, total in enumerate(verdict.totals)],
     )
     cursor.executemany(
-        "insert into break values (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        "insert into break values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
         [
             (
                 number,
@@ -131,6 +132,7 @@ def _insert_table_verdict(
                 place,
                 *_break_columns(found),
                 break_id(reconciliation.sync, reconciliation.destination, found),
+                None if found.witness is None else Json(witness_to_json(found.witness)),
             )
             for place, found in enumerate(verdict.breaks)
         ],

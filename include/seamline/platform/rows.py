@@ -13,6 +13,7 @@ from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position, position_from_json, position_to_json
 from seamline.domain.runs import Cut, Receipt, Reconciliation, RunKind, RunState, Scope
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
+from seamline.domain.witness import witness_from_json
 from seamline.plan.model import Run, plan_from_json
 from seamline.ports import StreamReport
 
@@ -98,6 +99,7 @@ def break_of(row: Mapping[str, Any]) -> Break:
         key=row["key"],
         source=row["source_values"],
         destination=row["destination_values"],
+        witness=witness_from_json(row["witness"]),
     )
 
 

@@ -6,8 +6,10 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, tzinfo
 from decimal import Decimal
 from types import MappingProxyType
+from typing import Any
 
 from seamline.domain import differences
+from seamline.domain.baseline import repeated_in_words
 from seamline.domain.break_age import AgedAmount, band_in_words
 from seamline.domain.break_id import break_id
 from seamline.domain.break_work import ALL_SETTLED, Work, WorkState, is_all_settled
@@ -29,6 +31,7 @@ from seamline.domain.verdict import (
     nothing_compared,
     of_guaranteed,
 )
+from seamline.domain.witness import third_witness_in_words
 from seamline.report.blocks import Block, Cell, Report, Row
 from seamline.report.worked import NOTHING, Worked
 from seamline.sync import headline
@@ -91,6 +94,7 @@ def report_of(
         _block("Breaks by age", _AGES, (row for part in parts for row in _ages(part, worked))),
         _block("Tolerances", _TOLERANCES, (row for part in parts for row in _absorbed(part, worked))),
         _block("Breaks", _BREAKS, (row for part in parts for row in _breaks(part))),
+        _block("Third witness", _WITNESSES, (row for part in parts for row in _witnesses(part))),
         _block("Work on breaks", _WORK, (row for part in parts for row in _work(part, worked.works))),
         _block("Checks", _CHECKS, (row for part in parts for row in _checks(part))),
         _block("Decision", _DECISIONS, (row for part in parts for row in _decision(part))),
@@ -199,13 +203,21 @@ def _notes(part: _Part, zone: tzinfo, works: Mapping[str, Work]) -> Iterator[Row
         yield Row((*part.about, ALL_SETTLED))
     for line in late_in_words(found.evidence) if found else ():
         yield Row((*part.about, f"LATE {line}"), is_waiting=True)
-    for line in (*separate_in_words(found.evidence), *log_between_in_words(found.evidence)) if found else ():
+    for line in _plain_notes(found.evidence) if found else ():
         yield Row((*part.about, line))
-    for table, how in transforms_in_words(found.evidence).items() if found else ():
-        yield Row((*part.about, f"{table} is {how}"))
     is_tested = not found or is_passed(found.evidence)
     for line in self_test_in_words(found.evidence) if found else ():
         yield Row((*part.about, f"self-test: {line}"), is_wrong=not is_tested)
+
+
+def _plain_notes(evidence: Mapping[str, Any]) -> Iterator[str]:
+    yield from separate_in_words(evidence)
+    yield from log_between_in_words(evidence)
+    yield from repeated_in_words(evidence)
+    for line in third_witness_in_words(evidence):
+        yield f"third witness: {line}"
+    for table, how in transforms_in_words(evidence).items():
+        yield f"{table} is {how}"
 
 
 def _completeness(parts: Sequence[_Part]) -> Block:
@@ -302,6 +314,21 @@ def _breaks(part: _Part) -> Iterator[Row]:
         for column, mine, theirs, delta in break_cells(one):
             cells = (name, one.table, one.type.value, one.key, column or None, mine or None, theirs or None, delta)
             yield Row((*part.about, *cells), is_wrong=True)
+
+
+_WITNESSES = ("break", "table", "key", "side that moved", "why", "changes in the log", "last change", "position",
+              "committed")  # fmt: skip
+
+
+def _witnesses(part: _Part) -> Iterator[Row]:
+    """What the log says of each listed row, without a value of it; the newest change of the row stands first."""
+    for name, one in _identities(part):
+        if (witness := one.witness) is None:
+            continue
+        known: tuple[Cell, ...] = (witness.moved.value, witness.why, witness.changes)
+        changes: list[tuple[Cell, ...]] = [(each.operation, each.position, each.at) for each in witness.last]
+        yield Row((*part.about, name, one.table, one.key, *known, *(changes[0] if changes else (None,) * 3)))
+        yield from (Row((*part.about, name, *(None,) * 5, *change)) for change in changes[1:])
 
 
 def _identities(part: _Part) -> list[tuple[str, Break]]:

@@ -17,6 +17,7 @@ from seamline.domain.runs import Reconciliation
 from seamline.domain.sign_off import SignOff, by_take
 from seamline.domain.tolerance import Tolerance
 from seamline.domain.verdict import TableVerdict
+from seamline.domain.witness import witness_to_json
 from seamline.report.worked import NOTHING, Worked
 
 
@@ -190,6 +191,7 @@ def _table_json(found: Reconciliation, table: TableVerdict, worked: Worked) -> d
                 "source": one.source,
                 "destination": one.destination,
                 "work": _work_json(worked.works.get(name)),
+                "third_witness": witness_to_json(one.witness),
             }
             for one in table.breaks
         ],

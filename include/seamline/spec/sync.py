@@ -346,6 +346,19 @@ class Budget(Declared):
         return value
 
 
+class Repeated(Declared):
+    """What comparisons of live tables have from those before them."""
+
+    rotate: int = Field(
+        7,
+        ge=1,
+        le=365,
+        description="Of the parts of a table that the log has not touched since the last MATCH each comparison reads"
+        " one in so many, those first that were read longest ago: each part is read at the latest in so many"
+        " comparisons. 1: all of them.",
+    )
+
+
 class Reconcile(Declared):
     """What is compared beyond the digests, and what follows from a break."""
 
@@ -379,6 +392,11 @@ class Reconcile(Declared):
     )
     budget: Budget | None = Field(
         None, description="What one comparison of live tables may cost; left out: as fast as two sessions can."
+    )
+    repeated: Repeated | None = Field(
+        None,
+        description="What live tables hold is kept at each MATCH, bucket by bucket: a break then says which side has"
+        " moved, by the log since. Left out: nothing is kept.",
     )
     attempts: int = Field(
         3,

@@ -78,7 +78,8 @@ class Aligned:
     """Views of both sides at `position`. `position_ms`: its commit time in the source, ms since the epoch.
 
     `held_s`: how long the stream stood still. `check` raises once the views are too old to be worth reading.
-    `evidence`: what a reconciliation keeps of how they came there.
+    `evidence`: what a reconciliation keeps of how they came there. `ledger`: the destination's there; None where it
+    stood elsewhere.
     """
 
     position: Position
@@ -88,6 +89,7 @@ class Aligned:
     held_s: float
     check: Callable[[], None]
     evidence: Json = field(default_factory=dict)
+    ledger: LedgerRow | None = None
 
 
 class Aligns(Protocol):
@@ -195,7 +197,7 @@ class Barrier:
         finally:
             hold.release()
         check = age_check(self.clock, opened_at, self.patience.views_max_age_s)
-        return Aligned(position, ledger.committed_ms, source, destination, hold.held_s, check)
+        return Aligned(position, ledger.committed_ms, source, destination, hold.held_s, check, ledger=ledger)
 
     def _hold(self, distance: Distance | None) -> Hold:
         needed_s = self.taken.with_distance(distance or _ABREAST)

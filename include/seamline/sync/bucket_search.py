@@ -53,6 +53,8 @@ class Limits:
     float_rows: int = 1_000_000
     part_rows: int = 250_000
     parts_per_view: int = 4
+    ranges_max: int = 1_024
+    rows_per_range: int = 4_096
     question_s: float = 0.0
 
 

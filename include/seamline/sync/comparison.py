@@ -27,15 +27,18 @@ from seamline.sync.bucket_search import (
     Limits,
     Part,
     Sides,
+    bucket_count,
     first_pass,
     joined,
     parts_of,
     row_counts,
 )
-from seamline.sync.budget import Spending, evidence_of_budget, limits_of, within
+from seamline.sync.budget import BudgetSpent, Spending, evidence_of_budget, limits_of, within
 from seamline.sync.reconcile import compare_table, inconclusive, new_run_key, not_run
+from seamline.sync.repeated import Reading, Repeated, is_read_by_ranges
 from seamline.sync.repetition import NEEDS_A_PERSON, Tried, evidence_of
 from seamline.sync.self_test import self_tested
+from seamline.sync.third_witness import sum_of
 
 DIGEST = "cdg1"
 # Names in a reconciliation's evidence.
@@ -44,13 +47,15 @@ FINDINGS_THROUGH, FINDINGS_KEPT_AT = "findings_through", "findings_kept_at"
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One table to compare, and the part of it on either side. `apart`: as of `Sides`."""
+    """One table to compare, and the part of it on either side. `apart`: as of `Sides`. `reading`: of a table that is
+    read bucket by bucket, which both views must hold whole."""
 
     table: Table
     source_segment: Segment
     destination_segment: Segment
     findings: tuple[Finding, ...] = ()
     apart: str = ""
+    reading: Reading | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +77,11 @@ def compare_tables(
     totals: Sequence[ControlTotalPlan] = (),
     check: Callable[[], None] = lambda: None,
     limits: Limits | None = None,
+    run_key: str = "",
 ) -> tuple[TableVerdict, ...]:
-    """Verdicts in the order of `work`, as many tables at once as both sides have views. One random key for all."""
-    return _Comparison(work, source, destination, totals, check, limits or Limits()).run()
+    """Verdicts in the order of `work`, as many tables at once as both sides have views. One key for all, a random one
+    where none is given."""
+    return _Comparison(work, source, destination, totals, check, limits or Limits(), run_key).run()
 
 
 def with_whole_digests(
@@ -113,12 +120,13 @@ class _Comparison:
         totals: Sequence[ControlTotalPlan],
         check: Callable[[], None],
         limits: Limits,
+        run_key: str,
     ) -> None:
         self._work = work
         self._totals = totals
         self._check = check
         self._limits = limits
-        self._run_key = new_run_key()
+        self._run_key = run_key or new_run_key()
         self._views = min(len(source), len(destination))
         self._pairs: SimpleQueue[tuple[ReadView, ReadView]] = SimpleQueue()
         for pair in zip(source, destination, strict=False):
@@ -134,23 +142,77 @@ class _Comparison:
             verdicts: dict[str, Future[TableVerdict]] = {}
             for item in order:
                 name = item.table.name
-                if len(parts[name]) == 1:
+                if item.reading is not None and is_read_by_ranges(item.table, item.reading):
+                    if item.reading.wanted is None:
+                        counts[name] = pool.submit(self._count, item)
+                    passes[name] = [pool.submit(self._pass, item, part) for part in parts[name]]
+                elif len(parts[name]) == 1:
                     verdicts[name] = pool.submit(self._judge, item)
                 else:
                     counts[name] = pool.submit(self._count, item)
                     passes[name] = [pool.submit(self._pass, item, part) for part in parts[name]]
             for item in order:
-                if item.table.name in passes:
-                    first = _first_of(passes[item.table.name], counts[item.table.name])
-                    verdicts[item.table.name] = pool.submit(self._judge, item, first)
+                name = item.table.name
+                if is_read_by_ranges(item.table, item.reading):
+                    verdicts[name] = pool.submit(self._judge_ranges, item, passes[name], counts.get(name))
+                elif name in passes:
+                    verdicts[name] = pool.submit(self._judge, item, _first_of(passes[name], counts[name]))
             return tuple(verdicts[item.table.name].result() for item in self._work)
 
     def _judge(self, item: Work, first: Divided | None = None) -> TableVerdict:
         with self._sides(item) as sides:
+            if item.reading is not None:
+                first = self._kept_pass(sides, item.reading, first)
             return compare_table(sides, totals=self._totals, findings=item.findings, limits=self._limits, first=first)
+
+    def _kept_pass(self, sides: Sides, reading: Reading, first: Divided | None) -> Divided | None:
+        """A first pass whose answers are kept; None where it fails: then it is asked again, and the error judged."""
+        count = bucket_count(sides.table.rows_estimate, self._limits)
+        try:
+            digests = first.digests if first else first_pass(sides, self._limits)
+        except SeamlineError:
+            return None
+        reading.take(digests, count)
+        return first or Divided(digests, (sum_of(digests[0]).rows, sum_of(digests[1]).rows))
+
+    def _judge_ranges(
+        self, item: Work, passes: Sequence[Future[Digests]], count: Future[tuple[int, int]] | None
+    ) -> TableVerdict:
+        """By the answers for ranges of the key where all are equal; else the table is searched whole. `count`: rows of
+        both sides, where all ranges were asked for."""
+        assert item.reading is not None
+        reading = item.reading
+        asked: list[Future[Any]] = [*passes, *([count] if count else [])]
+        wait(asked)
+        is_answered = reading.buckets is not None and not any(
+            isinstance(one.exception(), SeamlineError) for one in asked
+        )
+        found = reading.found([one.result() for one in passes]) if is_answered else None
+        if found and count and count.result() != (found.source.rows, found.destination.rows):
+            found, reading.digests = None, {}
+        with self._sides(item) as sides:
+            verdict = compare_table(
+                _spent(sides, passes),
+                totals=self._totals,
+                findings=item.findings,
+                limits=self._limits,
+                found=found,
+            )
+        if verdict.verdict is not Verdict.MATCH:
+            return verdict
+        if is_answered and not found and not reading.is_odd:
+            return inconclusive(item.table.name, "its ranges differ, and no row of it: a view is not steady")
+        return replace(verdict, reason=reading.in_words())
 
     def _parts(self, item: Work) -> list[Part]:
         """The parts that the first pass is asked for at the same time."""
+        if item.reading is not None and is_read_by_ranges(item.table, item.reading):
+            try:
+                with self._sides(item) as sides:
+                    return item.reading.parts(sides, self._limits)
+            except SeamlineError:
+                # As below.
+                return [WHOLE]
         if self._limits.question_s:
             return [WHOLE]
 
@@ -167,6 +229,8 @@ class _Comparison:
 
     def _pass(self, item: Work, part: Part) -> Digests:
         with self._sides(item) as sides:
+            if is_read_by_ranges(item.table, item.reading):
+                return sides.digests(**part)
             return first_pass(sides, self._limits, part)
 
     def _count(self, item: Work) -> tuple[int, int]:
@@ -194,6 +258,22 @@ def _first_of(passes: Sequence[Future[Digests]], count: Future[tuple[int, int]])
     return Divided(joined([part.result() for part in passes]), count.result())
 
 
+def _spent(sides: Sides, passes: Sequence[Future[Digests]]) -> Sides:
+    """Sides that answer no more, and say how far it came, where the budget was over before all ranges were compared."""
+    spent = next((exc for one in passes if isinstance(exc := one.exception(), BudgetSpent)), None)
+    if spent is None:
+        return sides
+    answers = [one.result() for one in passes if one.exception() is None]
+    differ = sum(sum_of(mine) != sum_of(theirs) for mine, theirs in answers)
+    so_far = f"{differ} of them differ" if differ else "they are equal"
+    text = f"{len(answers)} of {len(passes)} ranges of its key were compared till then, and {so_far}"
+
+    def refuse() -> None:
+        raise BudgetSpent(f"{spent.message}: {text}", hint=spent.hint)
+
+    return replace(sides, check=refuse)
+
+
 def compare_live(
     run: Run,
     destination: str,
@@ -205,6 +285,7 @@ def compare_live(
     limits: Limits | None = None,
     tried: Sequence[Tried] = (),
     spending: Callable[[], Spending] | None = None,
+    repeated: Repeated | None = None,
 ) -> Reconciliation:
     """Compare the live tables of a destination with the source at one position, to which `barrier` brings both: the
     barrier (`sync.barrier`), or the log (`sync.log_patched`).
@@ -213,6 +294,7 @@ def compare_live(
     not be brought to one position or a side failed, each with its reason. Parked tables stand in it and do not count.
     `findings` gives those of the stream that no reconciliation has reported yet; they make this one BREAK. `tried`: the
     attempts of this run before this one. `spending`: begins the budget of the comparison, once the views are open.
+    `repeated`: what is kept from one comparison to the next, where that is declared.
     """
     plan = run.plan
     started = clock()
@@ -240,7 +322,7 @@ def compare_live(
         with barrier.aligned(views) as aligned:
             barrier.failpoints.reach("rec.pair_opened")
             met = findings()
-            work = [_whole(table.target, met) for table in plan.tables]
+            work = _work_of(plan, met, aligned, repeated, limits or Limits())
             spent = spending() if spending else None
             verdicts = compare_tables(
                 work,
@@ -249,12 +331,17 @@ def compare_live(
                 totals=plan.reconcile.control_totals,
                 check=within(spent, aligned.check),
                 limits=limits_of(spent, limits),
+                run_key=repeated.run_key if repeated else "",
             )
             barrier.failpoints.reach("rec.digest_done")
             verdicts, tested = self_tested(
                 verdicts, work, source=aligned.source[0], destination=aligned.destination[0], check=aligned.check
             )
             blank = replace(blank, evidence={**blank.evidence, **tested, **evidence_of_budget(spent)})
+            if repeated is not None and aligned.ledger is not None:
+                pair = aligned.source[0], aligned.destination[0]
+                verdicts, witnessed = repeated.concluded(verdicts, work, now=aligned.ledger, views=pair)
+                blank = replace(blank, evidence={**blank.evidence, **witnessed})
             return _judged(_at(blank, aligned, met), plan, verdicts, clock())
     except NotComparable as exc:
         return _judged(blank, plan, _all(plan, not_run, exc), clock())
@@ -274,9 +361,19 @@ def findings_reported(newest: Mapping[str, object]) -> FindingsReported:
     return FindingsReported(int(str(newest[FINDINGS_THROUGH])), str(newest.get(FINDINGS_KEPT_AT, "")))
 
 
-def _whole(table: Table, met: StreamFindings) -> Work:
-    segment = Segment(table.name)
-    return Work(table, segment, segment, met.of(table.name))
+def _work_of(
+    plan: SyncPlan, met: StreamFindings, aligned: Aligned, repeated: Repeated | None, limits: Limits
+) -> list[Work]:
+    tables = [table.target for table in plan.tables]
+    readings: Mapping[str, Reading] = {}
+    if repeated is not None and aligned.ledger is not None:
+        # Totals are over all rows, and what the stream met is to be seen.
+        whole = {total.table for total in plan.reconcile.control_totals} | {one.table for one in met.found}
+        readings = repeated.readings(tables, aligned.ledger, whole=whole, limits=limits)
+    return [
+        Work(table, Segment(table.name), Segment(table.name), met.of(table.name), reading=readings.get(table.name))
+        for table in tables
+    ]
 
 
 def _at(blank: Reconciliation, aligned: Aligned, met: StreamFindings) -> Reconciliation:

@@ -64,11 +64,12 @@ def compare_table(
     findings: Sequence[Finding] = (),
     limits: Limits | None = None,
     first: Divided | None = None,
+    found: Found | None = None,
 ) -> TableVerdict:
     """The verdict of one table. An error of either side becomes INCONCLUSIVE, a changed schema BREAK, never MATCH.
 
     Findings are a BREAK whatever becomes of the comparison: they are reported once.
-    `first`: the answers of a first pass that was asked before, in parts.
+    `first`: the answers of a first pass that was asked before, in parts. `found`: what a search has found already.
     """
     name = sides.table.name
     position = sides.apart or str(sides.source.position)
@@ -77,7 +78,7 @@ def compare_table(
         apart = f"the sides stand at different positions: source {position}, destination {sides.destination.position}"
         return _not_compared(name, apart, position="", met=met)
     try:
-        return _compare(sides, totals, met, limits or Limits(), first)
+        return _compare(sides, totals, met, limits or Limits(), first, found)
     except SchemaConflict as exc:
         broken = (Break(name, BreakType.SCHEMA, "{}", {"": exc.message}, None), *met)
         return TableVerdict(name, Verdict.BREAK, exc.message, position, breaks=broken, breaks_total=len(broken))
@@ -98,13 +99,15 @@ def _compare(
     met: Sequence[Break],
     limits: Limits,
     first: Divided | None,
+    found: Found | None,
 ) -> TableVerdict:
     name = sides.table.name
     _require_columns(sides)
     by_plan = [tuple(_control_totals(sides, plan)) for plan in totals if plan.table == name]
-    if first is None and limits.question_s and is_ranged(sides.table):
-        first = paced_pass(sides, limits)
-    found = search(sides, limits, first=first)
+    if found is None:
+        if first is None and limits.question_s and is_ranged(sides.table):
+            first = paced_pass(sides, limits)
+        found = search(sides, limits, first=first)
     for of_plan in by_plan:
         _require_same_count(sides, found, of_plan)
     compared_totals = tuple(total for of_plan in by_plan for total in of_plan)

@@ -14,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from seamline.domain.attachment import BYTES_MAX
+from seamline.domain.baseline import repeated_in_words
 from seamline.domain.break_age import band_in_words
 from seamline.domain.break_work import ALL_SETTLED
 from seamline.domain.calendar import moment_in_words
@@ -29,6 +30,7 @@ from seamline.domain.row_transform import transforms_in_words
 from seamline.domain.self_test import self_test_in_words
 from seamline.domain.separate import separate_in_words
 from seamline.domain.verdict import Break, nothing_compared
+from seamline.domain.witness import third_witness_in_words
 from seamline.platform.breaks import CHANGES_NAMED
 from seamline.report.words import visible
 from seamline.sync.shown_order import by_run
@@ -103,6 +105,8 @@ _FILTERS: dict[str, Any] = dict(
     late=late_in_words,
     transformed=transforms_in_words,
     self_test=self_test_in_words,
+    third_witness=third_witness_in_words,
+    repeated=repeated_in_words,
     separate=separate_in_words,
     log_between=log_between_in_words,
     check=check_in_words,

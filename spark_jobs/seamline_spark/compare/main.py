@@ -7,15 +7,16 @@ goes through Spark. The verdict is the result, also when it is BREAK: the exit c
 import argparse
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Protocol
 
 from seamline import registry
+from seamline.domain.baseline import Baseline
 from seamline.domain.errors import SeamlineError
 from seamline.domain.ledger import StreamId
-from seamline.domain.runs import Reconciliation, RunKind, Scope
+from seamline.domain.runs import WHOLE, Reconciliation, RunKind, Scope
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import Run, SyncPlan
 from seamline.platform.store import PlatformStore
@@ -24,8 +25,10 @@ from seamline.sync.barrier import Aligns, Barrier, Patience
 from seamline.sync.budget import Spending
 from seamline.sync.comparison import FINDINGS_THROUGH, StreamFindings, compare_live, findings_reported
 from seamline.sync.log_patched import LogLimits, LogPatched
+from seamline.sync.repeated import Repeated
 from seamline.sync.repetition import Tried, until_conclusive
 from seamline.sync.separate import compare_separately
+from seamline.sync.third_witness import LogOfSync
 from seamline_spark.session import as_an_application
 
 log = logging.getLogger("seamline_spark.compare")
@@ -123,10 +126,11 @@ def compare_destination(
         return StreamFindings(*registry.findings(plan, destination, after=after))
 
     def compare(tried: Sequence[Tried]) -> Sequence[Reconciliation]:
-        found = compare_live(
-            run, destination, barrier=barrier, views=_views(plan), findings=findings, tried=tried,
-            spending=_spending_of(plan),
-        )  # fmt: skip
+        with _repeated(run, destination) as repeated:
+            found = compare_live(
+                run, destination, barrier=barrier, views=_views(plan), findings=findings, tried=tried,
+                spending=_spending_of(plan), repeated=repeated,
+            )  # fmt: skip
         records.save_reconciliation(found)
         return [found]
 
@@ -159,6 +163,28 @@ def _aligning(plan: SyncPlan, stream: StreamId, sink: Sink, director: StreamDire
         limits=LogLimits(wait_max_s=plan.reconcile.wait_max_s),
         failpoints=failpoints,
     )
+
+
+@contextmanager
+def _repeated(run: Run, destination: str) -> Iterator[Repeated | None]:
+    """What comparisons of this destination leave to the next one; None where that is not declared, and by the log: its
+    sides stand at no ledger's place."""
+    plan = run.plan
+    if not plan.reconcile.rotate or destination in plan.reconcile.by_log:
+        yield None
+        return
+    stream = plan.stream_id(destination)
+    with closing(registry.baselines()) as store:
+        kept = store.read(stream)
+        log_of_sync = LogOfSync(lambda: registry.log_reader(plan), registry.log_images(plan, destination))
+
+        def keep(new: Sequence[Baseline], broken: Sequence[str]) -> None:
+            store.keep(stream, new, broken)
+
+        is_whole = bool(run.result.get(WHOLE))
+        yield Repeated(
+            kept.run_key, plan.reconcile.rotate, kept.baselines, kept.broken, log_of_sync, keep, is_whole=is_whole
+        )
 
 
 def _compare_separately(run: Run, destination: str, records: Reconciliations) -> Reconciliation:
