@@ -297,27 +297,7 @@ def compare_live(
     `repeated`: what is kept from one comparison to the next, where that is declared.
     """
     plan = run.plan
-    started = clock()
-    blank = Reconciliation(
-        run_id=run.run_id,
-        sync=plan.sync,
-        destination=destination,
-        scope=Scope.LIVE,
-        business_date=run.business_date,
-        position=None,
-        position_time=None,
-        mode=barrier.mode,
-        verdict=Verdict.NOT_RUN,
-        tables=(),
-        started_at=started,
-        ended_at=started,
-        evidence={
-            "digest": DIGEST,
-            "config_hash": plan.config_hash,
-            **transforms_evidence(plan.transforms_at(destination)),
-            **evidence_of(tried),
-        },
-    )
+    blank = _blank(run, destination, barrier.mode, tried, clock())
     try:
         with barrier.aligned(views) as aligned:
             barrier.failpoints.reach("rec.pair_opened")
@@ -350,6 +330,31 @@ def compare_live(
         return _judged(blank, plan, _all(plan, inconclusive, exc), clock())
     except SeamlineError as exc:
         return _judged(blank, plan, _all(plan, inconclusive, exc), clock())
+
+
+def _blank(run: Run, destination: str, mode: str, tried: Sequence[Tried], started: datetime) -> Reconciliation:
+    """Of a comparison that has just begun."""
+    plan = run.plan
+    return Reconciliation(
+        run_id=run.run_id,
+        sync=plan.sync,
+        destination=destination,
+        scope=Scope.LIVE,
+        business_date=run.business_date,
+        position=None,
+        position_time=None,
+        mode=mode,
+        verdict=Verdict.NOT_RUN,
+        tables=(),
+        started_at=started,
+        ended_at=started,
+        evidence={
+            "digest": DIGEST,
+            "config_hash": plan.config_hash,
+            **transforms_evidence(plan.transforms_at(destination)),
+            **evidence_of(tried),
+        },
+    )
 
 
 def findings_reported(newest: Mapping[str, object]) -> FindingsReported:
