@@ -26,7 +26,9 @@ from pyiceberg.table import StaticTable
 from bench.lake_table import SCHEMA, TABLE, History, table_changes
 from seamline.sinks.iceberg.data_files import written_file
 from seamline.sinks.iceberg.edit import TableEdit
+from seamline.sinks.iceberg.layout import TableLayout
 from seamline.sinks.iceberg.manifests import Head
+from seamline.sinks.iceberg.partitions import Division
 from seamline.sinks.iceberg.rows import RowIndex
 from seamline.sinks.iceberg.snapshot import FileChanges, new_head, obsolete, staged_head
 from seamline.sinks.iceberg.types import storage_schema
@@ -62,7 +64,8 @@ class Table:
 
     def commit(self, history: History) -> None:
         batch = change_batch(TABLE, table_changes(history.next(), offset=history.batches), self._decoder)
-        edit = TableEdit(TABLE, self.head, self._index, NewFiles(self.head.metadata.location, "bench"))
+        files = NewFiles(self.head.metadata.location, "bench")
+        edit = TableEdit(TABLE, self.head, self._index, files, Division(TABLE, TableLayout()))
         if edit.apply([batch]):
             raise RuntimeError("a change has met what it should not")
         staged = edit.staged()

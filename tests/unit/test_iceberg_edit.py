@@ -18,7 +18,9 @@ from seamline.domain.errors import Diverged, Refused, SchemaConflict
 from seamline.sinks.iceberg import edit as edit_module
 from seamline.sinks.iceberg import snapshot
 from seamline.sinks.iceberg.edit import TableEdit
+from seamline.sinks.iceberg.layout import TableLayout
 from seamline.sinks.iceberg.manifests import Head, read_head, read_metadata
+from seamline.sinks.iceberg.partitions import Division
 from seamline.sinks.iceberg.rows import RowIndex
 from seamline.sinks.iceberg.snapshot import FileChanges, new_head, obsolete, own_snapshot, staged_head
 from seamline.sinks.iceberg.types import typed
@@ -43,12 +45,13 @@ Row = tuple[Any, ...]
 class Lake:
     """One table, each commit on top of the one before."""
 
-    def __init__(self, table: Table, folder: Path) -> None:
+    def __init__(self, table: Table, folder: Path, layout: TableLayout | None = None) -> None:
         self.table = table
+        self.division = Division(table, layout or TableLayout())
         self.index = RowIndex(table)
         location = new_location(str(folder), "ns", table.name)
         location.mkdir(parents=True)
-        base = new_head(table, location)
+        base = new_head(table, location, layout=layout)
         self.location = base.metadata.location
         self.head = staged_head(base, FileChanges(), self.files())
 
@@ -56,7 +59,7 @@ class Lake:
         return NewFiles(self.location, "s-e1")
 
     def commit(self, *batches: ChangeBatch) -> list[Finding]:
-        edit = TableEdit(self.table, self.head, self.index, self.files())
+        edit = TableEdit(self.table, self.head, self.index, self.files(), self.division)
         findings = edit.apply(in_order(map(StagedBatch.of, batches)))
         staged = edit.staged()
         if staged is not None:
@@ -81,10 +84,30 @@ class Lake:
         found = StaticTable.from_metadata(self.head.location).scan().to_arrow()
         return Counter(rows_of(self.table, typed(self.table, found.combine_chunks())))
 
+    @property
+    def partitions(self) -> int:
+        """How many of them have files; each file lies in one, and deletes are beside the rows that they are about."""
+        of_path = {entry.data_file.file_path: entry.data_file.partition for entry in self.head.data}
+        for path, partition in of_path.items():
+            rows = pq.read_table(path_of(path), partitioning=None)
+            assert len(list(self.division.places(rows))) == 1
+            assert self.division.partition_of_first(rows) == partition
+        for entry in self.head.deletes:
+            named = pq.read_table(path_of(entry.data_file.file_path), partitioning=None).column("file_path")
+            found = {str(of_path[path]) for path in named.unique().to_pylist() if path in of_path}
+            assert found <= {str(entry.data_file.partition)}
+        return len({str(partition) for partition in of_path.values()}) or 1
 
-@pytest.fixture(params=[BY_NUMBER, BY_TEXT], ids=lambda table: table.name)
+
+BY_CODE = TableLayout.of({"partitioned_by": ["code"]})
+
+
+@pytest.fixture(
+    params=[(BY_NUMBER, None), (BY_TEXT, None), (BY_TEXT, BY_CODE)], ids=["by number", "by text", "by text in parts"]
+)
 def keyed(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
-    return Lake(request.param, tmp_path)
+    table, layout = request.param
+    return Lake(table, tmp_path, layout)
 
 
 def row_of(lake: Lake, key: int, said: str | None) -> Row:
@@ -118,9 +141,9 @@ def test_any_history_of_a_table_with_a_key_ends_with_the_source_s_rows(
         assert keyed.commit(*batches) == []
         assert keyed.read() == Counter(row_of(keyed, *one) for one in expected.items())
         assert len(keyed.head.manifests) <= 6
-        # Those of the head before, and a file of each chunk.
-        assert len(keyed.head.data) <= 4 + 3
-        assert len(keyed.head.deletes) <= 4
+        # Of each partition those of the head before, and a file of each chunk.
+        assert len(keyed.head.data) <= (4 + 3) * keyed.partitions
+        assert len(keyed.head.deletes) <= 4 * keyed.partitions
         if dice.random() < 0.3:
             keyed.head, keyed.index = read_head(keyed.head.location), RowIndex(keyed.table)
 
@@ -167,10 +190,14 @@ def test_a_change_that_lacks_a_value_takes_the_stored_one_also_from_under_the_ol
     assert lake.read() == Counter([(2, "new", "large 2"), (9, "moved", "large 2")])
 
 
-def test_any_history_of_a_table_without_a_key_keeps_every_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("partitioned_by", [[], ["name"], ["body", "name"]], ids=" and ".join)
+def test_any_history_of_a_table_without_a_key_keeps_every_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitioned_by: list[str]
+) -> None:
     monkeypatch.setattr(lake_edit, "FILES_JOINED", 3)
     monkeypatch.setattr(edit_module, "DELETES_JOINED", 2)
-    lake, dice, expected = Lake(KEYLESS, tmp_path), random.Random(5), Counter[Row]()
+    lake = Lake(KEYLESS, tmp_path, TableLayout.of({"partitioned_by": partitioned_by}))
+    dice, expected = random.Random(5), Counter[Row]()
     rows = [(name, body) for name in ("a", "A", "a ", None) for body in ("", "~", None)]
     for _ in range(20):
         change = Counter({row: dice.randrange(-min(3, expected[row]), 5) for row in dice.sample(rows, 5)})
@@ -178,6 +205,7 @@ def test_any_history_of_a_table_without_a_key_keeps_every_copy(tmp_path: Path, m
         lake.commit(lake.copies(change))
         expected.update(change)
         assert lake.read() == +expected
+        assert 1 <= lake.partitions <= len(rows)
     held, before = sum(expected.values()), lake.head
     over = Counter({row: -count for row, count in (+expected).items()})
     over[next(iter(over))] -= 1

@@ -79,10 +79,27 @@ def test_a_declared_layout_is_in_the_plan(tmp_path: Path) -> None:
     assert str(order_of(options.layout("ledger_entry"), schema)) == ("[\n  2 ASC NULLS FIRST\n  1 DESC NULLS LAST\n]")
 
 
+def test_partitions_by_values_are_written_natively_too(tmp_path: Path) -> None:
+    by_value = WRITTEN.replace("write: spark", "write: native").replace(
+        'days(booked_at), "bucket(4, id)"', "currency, id"
+    )
+    files = {FILE: by_value.replace("    sorted_by: [currency, id desc]\n", ""), "syncs/settlement.yaml": WITHOUT_CUTS}
+    plan = compile_plan(load_declarations(write_declarations(tmp_path, files)), "settlement")
+    options = options_of(plan.destinations[0])
+    assert (options.write, options.layout("ledger_entry").is_by_values) == ("native", True)
+    ordered = {**files, FILE: by_value}
+    with pytest.raises(ConfigError, match="by the values of columns, and no order, as table ledger_entry"):
+        load_declarations(write_declarations(tmp_path, ordered))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("write: spark", "write: native", r"yaml:8  tables: `write: native` writes tables of format 2 without part"),
+        (
+            "write: spark",
+            "write: native",
+            r"yaml:8  tables: `write: native` writes partitions by the values of columns, and no order",
+        ),
         ("days(", "weeks(", r"yaml:10  tables\[0\].partitioned_by\[0\]: 'weeks\(booked_at\)' is none of `column`"),
         ("bucket(4", "bucket(0", r"yaml:10  tables\[0\].partitioned_by\[1\]: 0 is no number of buckets"),
         ("[currency,", "['',", r"yaml:11  tables\[0\].sorted_by\[0\]: '' is none of `column`"),

@@ -15,8 +15,10 @@ from seamline.domain.errors import Diverged, GateFailed, Refused, SchemaConflict
 from seamline.kinds.bulk import ArrowRows
 from seamline.sinks.iceberg import types
 from seamline.sinks.iceberg.edit import TableEdit
+from seamline.sinks.iceberg.layout import TableLayout
 from seamline.sinks.iceberg.manifests import Head, read_head
 from seamline.sinks.iceberg.options import options_of
+from seamline.sinks.iceberg.partitions import Division
 from seamline.sinks.iceberg.read_back import live
 from seamline.sinks.iceberg.rows import RowIndex
 from seamline.sinks.lake.files import NewFiles
@@ -196,7 +198,9 @@ def appended(head: Head) -> Head:
     rows = batch_of(ACCOUNT, [(77, "theirs")])
     no = pa.array([False])
     batch = ChangeBatch(ACCOUNT, rows, deleted=no, offset=pa.array([0], pa.int64()), met=no)
-    edit = TableEdit(ACCOUNT, head, RowIndex(ACCOUNT), NewFiles(head.metadata.location, "theirs"))
+    edit = TableEdit(
+        ACCOUNT, head, RowIndex(ACCOUNT), NewFiles(head.metadata.location, "theirs"), Division(ACCOUNT, TableLayout())
+    )
     edit.apply([batch])
     staged = edit.staged()
     assert staged is not None

@@ -39,8 +39,9 @@ def data_files(staged: StagedFiles, division: Division) -> list[DataFile]:
     return [written_file(path, partition=division.partition_of(path)) for path in staged.paths]
 
 
-def write_deletes(positions: Mapping[str, Numbers], path: FilePath) -> DataFile:
-    """Position deletes of some data files as one file, in the order that Iceberg asks for."""
+def write_deletes(positions: Mapping[str, Numbers], path: FilePath, *, partition: Record) -> DataFile:
+    """Position deletes of data files of one partition as one file, in the order that Iceberg asks for: a reader applies
+    it to files of that partition alone."""
     names = sorted(positions)
     counts = [len(positions[name]) for name in names]
     rows = pa.Table.from_arrays(
@@ -52,7 +53,7 @@ def write_deletes(positions: Mapping[str, Numbers], path: FilePath) -> DataFile:
     )
     write_parquet(rows, path)
     bounds = ({DELETED_FILE_ID: names[0].encode()}, {DELETED_FILE_ID: names[-1].encode()})
-    return _file_of(path, rows.num_rows, bounds, content=DataFileContent.POSITION_DELETES)
+    return _file_of(path, rows.num_rows, bounds, content=DataFileContent.POSITION_DELETES, partition=partition)
 
 
 def _file_of(

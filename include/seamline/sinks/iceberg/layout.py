@@ -90,6 +90,11 @@ class TableLayout:
         partitions = map(Partitioned.parse, said.get("partitioned_by", ()))
         return cls(tuple(partitions), tuple(map(Ordered.parse, said.get("sorted_by", ()))))
 
+    @property
+    def is_by_values(self) -> bool:
+        """Whether rows lie apart by values of columns alone, in no order."""
+        return not self.sorted_by and all(one.transform == "identity" for one in self.partitioned_by)
+
     def misfits(self, table: Table) -> Iterator[Fault]:
         """Key and number of each entry that does not fit the table, cause and cure."""
         known = {column.name: column for column in table.columns}

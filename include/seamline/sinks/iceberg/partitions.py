@@ -67,23 +67,38 @@ class Division:
             for one in layout.partitioned_by
         ]
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether there are no partitions."""
+        return not self._transforms
+
     def parts(self, rows: pa.Table) -> Iterator[pa.Table]:
         """The rows of each partition, in the table's order as far as NULL does not matter."""
+        for taken in self.places(rows):
+            yield self._sorted(rows.take(pa.array(taken)))
+
+    def places(self, rows: pa.Table) -> Iterator[Numbers]:
+        """Which rows lie in each partition, in the order that they have."""
         place = np.zeros(rows.num_rows, np.int64)
         for name, transform in self._transforms:
             numbers, values = _transformed(rows.column(name), transform)
             _, place = np.unique(place * len(values) + numbers, return_inverse=True)
         order = np.argsort(place, kind="stable")
         ends = np.flatnonzero(np.diff(place[order])) + 1
-        for taken in np.split(order, ends):
-            yield self._sorted(rows.take(pa.array(taken)))
+        yield from np.split(order, ends)
 
     def partition_of(self, file: FilePath) -> Record:
         """The partition of a file that holds one: that of its first row."""
         if not self._transforms:
             return Record()
         names = list(dict.fromkeys(name for name, _ in self._transforms))
-        first = pa.Table.from_batches([next(parquet_file(file).iter_batches(batch_size=1, columns=names))])
+        return self.partition_of_first(
+            pa.Table.from_batches([next(parquet_file(file).iter_batches(batch_size=1, columns=names))])
+        )
+
+    def partition_of_first(self, rows: pa.Table) -> Record:
+        """The partition of stored rows that all lie in one."""
+        first = rows.slice(0, 1)
         found = (_transformed(first.column(name), transform) for name, transform in self._transforms)
         return Record(*(values[numbers[0]] for numbers, values in found))
 

@@ -115,7 +115,9 @@ class IcebergDestination(Destination):
         description="Format of new tables. 3, whose deletes are vectors and whose rows have ids, needs `write: spark`.",
     )
     tables: list[TableLayoutEntry] = Field(
-        default_factory=list, description="Tables with partitions or an order, which need `write: spark`."
+        default_factory=list,
+        description="Tables with partitions or an order. `write: native` takes partitions by the values of columns"
+        " alone; others, and an order, need `write: spark`.",
     )
 
     @field_validator("catalog_type", mode="before")
@@ -127,11 +129,23 @@ class IcebergDestination(Destination):
             raise ValueError(fault)
         return value
 
-    @field_validator("format_version", "tables")
+    @field_validator("format_version")
     @classmethod
-    def _as_written(cls, value: Any, info: ValidationInfo) -> Any:
-        if value not in (FORMAT, []) and info.data.get("write") == NATIVE:
-            raise ValueError(f"`write: {NATIVE}` writes tables of format {FORMAT} without partitions: `write: {SPARK}`")
+    def _format_as_written(cls, value: int, info: ValidationInfo) -> int:
+        if value != FORMAT and info.data.get("write") == NATIVE:
+            raise ValueError(f"`write: {NATIVE}` writes tables of format {FORMAT}: `write: {SPARK}`")
+        return value
+
+    @field_validator("tables")
+    @classmethod
+    def _laid_out_as_written(cls, value: list[TableLayoutEntry], info: ValidationInfo) -> list[TableLayoutEntry]:
+        is_native = info.data.get("write") == NATIVE
+        for entry in value if is_native else ():
+            if not TableLayout.of(entry.layout).is_by_values:
+                raise ValueError(
+                    f"`write: {NATIVE}` writes partitions by the values of columns, and no order, as table {entry.name}"
+                    f" has: `write: {SPARK}`"
+                )
         return value
 
     @field_validator("write")

@@ -12,8 +12,10 @@ from seamline.ports import Joining, Load
 from seamline.sinks.iceberg import types
 from seamline.sinks.iceberg.edit import TableEdit
 from seamline.sinks.iceberg.io import warehouse_io, warehouse_root
+from seamline.sinks.iceberg.layout import TableLayout
 from seamline.sinks.iceberg.manifests import Head, read_head, read_metadata
 from seamline.sinks.iceberg.options import FORMAT, LakeOptions
+from seamline.sinks.iceberg.partitions import Division, spec_of
 from seamline.sinks.iceberg.placing import Placing, move_of
 from seamline.sinks.iceberg.rows import RowIndex
 from seamline.sinks.iceberg.snapshot import obsolete, own_snapshot
@@ -58,7 +60,8 @@ class IcebergTables:
         head = self._head_of(name, seen)
         files = NewFiles(self._io.path_of(head.metadata.location), str(mark))
         index = self._indexes.setdefault(name, RowIndex(self._definitions[name]))
-        edit = TableEdit(self._definitions[name], head, index, files)
+        division = Division(self._definitions[name], self._options.layout(name))
+        edit = TableEdit(self._definitions[name], head, index, files, division)
         try:
             findings = edit.apply(batches)
             staged = edit.staged()
@@ -95,20 +98,23 @@ class IcebergTables:
     def _head_of(self, table: str, seen: Seen) -> Head:
         known = self._heads.get(table)
         if known is None or known.location != seen.heads[table]:
-            known = self._heads[table] = require_plain(read_head(seen.heads[table], self._io))
+            known = read_head(seen.heads[table], self._io)
+            require_as_declared(known, self._options.layout(table))
+            self._heads[table] = known
         return known
 
 
-def require_plain(head: Head) -> Head:
-    """Refused: a table that only Spark writes."""
+def require_as_declared(head: Head, layout: TableLayout) -> None:
+    """Refused: a table that only Spark writes, or one that lies in other partitions."""
     metadata = head.metadata
-    if metadata.format_version != FORMAT or metadata.spec().fields:
+    there, declared = metadata.spec().fields, spec_of(layout, metadata.schema()).fields
+    if metadata.format_version != FORMAT or there != declared:
         raise Refused(
             f"the table at {metadata.location} has format {metadata.format_version} and the partitions"
-            f" {[field.name for field in metadata.spec().fields]}",
-            hint=f"`write: native` continues tables of format {FORMAT} without partitions: undo that, or onboard again",
+            f" {[field.name for field in there]}, declared are {[field.name for field in declared]}",
+            hint=f"`write: native` continues tables of format {FORMAT} as they are declared: undo that, or onboard"
+            " again",
         )
-    return head
 
 
 @dataclass(frozen=True, slots=True)

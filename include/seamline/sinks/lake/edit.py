@@ -4,7 +4,7 @@ How a format writes down which rows are gone is its own matter.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 import numpy as np
@@ -62,6 +62,14 @@ class RowEdit(ABC):
     @abstractmethod
     def _write(self, rows: pa.Table, *, ending: str) -> str:
         """Stored rows, at least one, as one new data file; its path. `ending`: of its name."""
+
+    def _divided(self, rows: pa.Table) -> Iterable[Numbers | None]:  # noqa: ARG002
+        """Stored rows by the files that they may lie in together; None: all of them in one."""
+        return (None,)
+
+    def _part_of(self, path: str) -> Hashable:  # noqa: ARG002
+        """Equal for data files whose rows may lie in one file."""
+        return None
 
     @abstractmethod
     def _drop_added(self) -> None:
@@ -159,8 +167,16 @@ class RowEdit(ABC):
 
     def _add(self, rows: pa.RecordBatch) -> None:
         if rows.num_rows:
-            path = self._write(self._storage.stored(self._table, rows), ending=".parquet")
-            self._take(path, identities(self._table, rows))
+            self._put(self._storage.stored(self._table, rows), identities(self._table, rows), ending=".parquet")
+
+    def _put(self, rows: pa.Table, found: pa.Array, *, ending: str) -> None:
+        """Stored rows with their identities, as new data files."""
+        for places in self._divided(rows):
+            if places is None:
+                self._take(self._write(rows, ending=ending), found)
+            else:
+                taken = pa.array(places)
+                self._take(self._write(rows.take(taken), ending=ending), found.take(taken))
 
     def _take(self, path: str, found: pa.Array) -> None:
         self._rows[path] = FileRows(found, np.zeros(len(found), np.bool_))
@@ -179,7 +195,7 @@ class RowEdit(ABC):
     def _write_again(self, chosen: Sequence[str]) -> None:
         """The living rows of these files as few ones."""
         for rows, found in _in_parts(self._living(chosen)):
-            self._take(self._write(rows, ending="-joined.parquet"), found)
+            self._put(rows, found, ending="-joined.parquet")
         for path in chosen:
             del self._rows[path]
             self._gone.pop(path, None)
@@ -202,12 +218,13 @@ class RowEdit(ABC):
         return sum(len(rows.dead) for rows in self._rows.values()) - dead, dead
 
     def _small_files(self) -> list[str]:
-        """Those of before that are worth to be joined, the least ones first."""
-        sizes = sorted(
-            (size, path) for path, size in self._sizes.items() if path not in self._out and size <= SMALL_BYTES
-        )
-        if len(sizes) < FILES_JOINED:
-            return []
+        """Those of before that are worth to be joined: of where there are many, the least ones first."""
+        parts: dict[Hashable, list[tuple[int, str]]] = {}
+        for path, size in self._sizes.items():
+            if path not in self._out and size <= SMALL_BYTES:
+                parts.setdefault(self._part_of(path), []).append((size, path))
+        many = sorted((of for of in parts.values() if len(of) >= FILES_JOINED), key=len, reverse=True)
+        sizes = [one for of in many for one in sorted(of)]
         totals = accumulate(size for size, _ in sizes)
         return [path for total, (_, path) in zip(totals, sizes, strict=True) if total <= JOINED_BYTES]
 
