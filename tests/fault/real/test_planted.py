@@ -35,7 +35,7 @@ def nothing(bank: PlantedBank) -> None:
 
 def killed_with_half_of_the_rows(bank: PlantedBank) -> None:
     bank.load()
-    # A lake comes here twice in a commit: when half of its tables are written, and when half of its pointers have moved.
+    # A lake comes here twice in a commit: with half of its tables written, and with half of its pointers moved.
     bank.killed_at("app.dml_half", 8)
     bank.stream_on()
 
