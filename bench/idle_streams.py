@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from seamline.adapters.connections import Connection
-from seamline.plan.model import plan_to_json
+from seamline.plan.document import plan_to_json
 from tests.checkout import day_and_commit
 from tests.integration.captured import Captured, captured
 from tests.integration.databases import postgres, postgres_database

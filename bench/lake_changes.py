@@ -38,7 +38,8 @@ from seamline.kinds.bulk import ArrowRows
 from seamline.kinds.found import power, sink_kind
 from seamline.kinds.frames import Frames
 from seamline.kinds.sink import ReadsAtOnePosition
-from seamline.plan.model import DestinationPlan, SyncPlan, plan_from_json, plan_to_json
+from seamline.plan.document import plan_from_json, plan_to_json
+from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Load, Progress
 from seamline.sinks.iceberg.types import typed
 from seamline_spark.frames import SparkFrames

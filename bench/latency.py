@@ -22,7 +22,8 @@ import pytest
 from seamline import registry
 from seamline.adapters.connections import Connection
 from seamline.databases.mysql.connector_settings import binlog_settings
-from seamline.plan.model import SyncPlan, TablePlan, plan_from_json, plan_to_json
+from seamline.plan.document import plan_from_json, plan_to_json
+from seamline.plan.model import SyncPlan, TablePlan
 from seamline.ports import Orders, StreamReport
 from seamline.sources.mariadb import connector
 from seamline.sync.span_loop import run_stream

@@ -18,7 +18,7 @@ import httpx
 from seamline import registry, settings
 from seamline.domain.runs import Cut, RunState
 from seamline.domain.verdict import BreakType, Verdict
-from seamline.plan.model import plan_to_json
+from seamline.plan.document import plan_to_json
 from seamline.platform.database import open_session
 from seamline.platform.store import PlatformStore
 from seamline.stack import credentials

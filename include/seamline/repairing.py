@@ -12,7 +12,8 @@ from seamline.domain.ledger import StreamId
 from seamline.domain.repair import BY_COMMAND_LINE, Repair, RepairState, Texts
 from seamline.domain.runs import Reconciliation, RunKind, RunState, Scope
 from seamline.domain.verdict import Verdict
-from seamline.plan.model import Run, SyncPlan, plan_to_json
+from seamline.plan.document import plan_to_json
+from seamline.plan.model import Run, SyncPlan
 from seamline.platform.database import Database
 from seamline.platform.repairs import PlatformRepairs
 from seamline.platform.store import PlatformStore

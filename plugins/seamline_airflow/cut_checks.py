@@ -9,7 +9,8 @@ from seamline.domain.errors import GateFailed
 from seamline.domain.staged_cut import StagedCut
 from seamline.kinds.found import sink_kind
 from seamline.kinds.sink import CopiesRows, ShowsRows
-from seamline.plan.model import DestinationPlan, RulePlan, Says, SyncPlan
+from seamline.plan.checks import RulePlan, Says
+from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline_airflow import gx_engine
 from seamline_airflow.expectations import Expectation, Frame, Outcome, staged_rows
 from seamline_airflow.rule_queries import expectation_of

@@ -20,8 +20,9 @@ from airflow.sdk import (
 from seamline import settings
 from seamline.domain.errors import ConfigError, SeamlineError
 from seamline.domain.runs import WHOLE, RunKind
+from seamline.plan.checks import ReconcileOnlyPlan
 from seamline.plan.maintenance import CHORES
-from seamline.plan.model import ReconcileOnlyPlan, SyncPlan
+from seamline.plan.model import SyncPlan
 from seamline.plan.stages import Stage, all_stages, concerned
 from seamline.spec.notify import somebody_is_notified
 from seamline_airflow import stage_tasks

@@ -13,7 +13,8 @@ from seamline.domain.canonical import NULL_FIELD
 from seamline.domain.runs import Reconciliation
 from seamline.domain.staged_cut import CutSource
 from seamline.domain.verdict import TableVerdict, Verdict
-from seamline.plan.model import ControlTotalPlan, DestinationPlan, RulePlan, Run, Says
+from seamline.plan.checks import ControlTotalPlan, RulePlan, Says
+from seamline.plan.model import DestinationPlan, Run
 from seamline_airflow.expectations import KEYS_MAX, Expectation, Outcome
 
 _DIGITS = 100

@@ -5,7 +5,7 @@ Each is about one staged table, `{batch}`, and gives one row for each group that
 
 from collections.abc import Callable, Sequence
 
-from seamline.plan.model import RulePlan, Says
+from seamline.plan.checks import RulePlan, Says
 from seamline_airflow.expectations import Expectation
 
 # Puts quotes around a name, as the database writes them.

@@ -14,7 +14,8 @@ from seamline.domain.cut_state import CutState
 from seamline.domain.decision import DECISION, DecisionState, decision_from_json, moment_text
 from seamline.domain.errors import ConfigError, Refused, SeamlineError
 from seamline.domain.runs import FAILURE, RunKind, RunState
-from seamline.plan.model import Run, plan_from_json
+from seamline.plan.document import plan_from_json
+from seamline.plan.model import Run
 from seamline.sync.cut import ended_day
 from seamline_airflow import parts, runs
 from seamline_airflow.run_context import optional_business_date, run_id

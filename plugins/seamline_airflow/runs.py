@@ -14,8 +14,9 @@ from seamline.domain.ledger import LedgerRow
 from seamline.domain.row_transform import RowTransform, transform_from_json, transform_to_json
 from seamline.domain.runs import CUT_TRANSFORMS, GATE, INTO, PUBLISH, TABLES, WHOLE, Cut, RunKind, RunState, SyncState
 from seamline.domain.verdict import Verdict
+from seamline.plan.document import plan_to_json
 from seamline.plan.list_change import ListChange, altered, list_change, with_origins_of
-from seamline.plan.model import Run, SyncPlan, TablePlan, plan_to_json
+from seamline.plan.model import Run, SyncPlan, TablePlan
 from seamline.sync.cut import ended_day
 from seamline_airflow.nightly_form import asked
 from seamline_airflow.run_context import business_date, optional_business_date

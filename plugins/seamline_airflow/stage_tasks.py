@@ -8,7 +8,8 @@ from airflow.sdk.execution_time.hitl import HITLUser
 
 from seamline import settings
 from seamline.domain.errors import InvariantViolated
-from seamline.plan.model import SyncPlan, plan_to_json
+from seamline.plan.document import plan_to_json
+from seamline.plan.model import SyncPlan
 from seamline.plan.pools import source_pool, writing_pool
 from seamline.plan.stages import RunsIn, Stage
 from seamline_airflow.operators.approval import CutApprovalOperator

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from seamline.domain.ledger import StreamId
-from seamline.plan.model import plan_from_json
+from seamline.plan.document import plan_from_json
 from seamline.ports import StreamReport, WantedStream
 from seamline.sync.stream_state import HOST_GONE, SILENCE_MAX_S, HostLike, StreamState, stream_states
 from seamline_airflow import parts

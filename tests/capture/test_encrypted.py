@@ -23,7 +23,8 @@ from seamline.databases.mysql import client as mariadb_client
 from seamline.databases.postgres import client as postgres_client
 from seamline.domain.errors import ConfigError, SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
-from seamline.plan.model import SyncPlan, plan_to_json
+from seamline.plan.document import plan_to_json
+from seamline.plan.model import SyncPlan
 from seamline.platform import migrate
 from seamline.platform.database import Database
 from seamline.platform.streams import PlatformStreamDirector

@@ -26,18 +26,9 @@ from seamline.domain.runs import (
 )
 from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable, cut_to_json
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
-from seamline.plan.model import (
-    BusinessDate,
-    ControlTotalPlan,
-    NightlyPlan,
-    ReconcilePlan,
-    Run,
-    SourcePlan,
-    SyncPlan,
-    TablePlan,
-    plan_from_json,
-    plan_to_json,
-)
+from seamline.plan.checks import ControlTotalPlan, ReconcilePlan
+from seamline.plan.document import plan_from_json, plan_to_json
+from seamline.plan.model import BusinessDate, NightlyPlan, Run, SourcePlan, SyncPlan, TablePlan
 from seamline.platform.reconciliations import Detail, not_made
 from seamline.platform.totals import Series
 from seamline.ports import StreamReport, WantedStream

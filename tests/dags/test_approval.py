@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 from seamline.domain.decision import DECISION
 from seamline.domain.runs import ASKED_BY, EXPECTATIONS, FAILURE, RunKind
 from seamline.domain.verdict import Break, BreakType, Verdict
-from seamline.plan.model import plan_to_json
+from seamline.plan.document import plan_to_json
 from seamline_airflow.operators.approval import CutApprovalOperator
 from seamline_airflow.operators.gate import GateOperator
 from seamline_airflow.operators.gx_check import GXCheckOperator

@@ -11,7 +11,8 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from seamline.domain.row_transform import Expression, RowTransform
 from seamline.domain.runs import PUBLISH, TABLES
-from seamline.plan.model import SyncPlan, plan_from_json, plan_to_json
+from seamline.plan.document import plan_from_json, plan_to_json
+from seamline.plan.model import SyncPlan
 from seamline_airflow import runs
 from seamline_airflow.nightly_form import form
 from seamline_airflow.operators.run_jobs import OpenNightlyOperator

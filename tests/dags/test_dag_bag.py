@@ -10,8 +10,8 @@ import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.serialization.serialized_objects import DagSerialization
 
+from seamline.plan.checks import ReconcileOnlyPlan
 from seamline.plan.compile import compile_plan
-from seamline.plan.model import ReconcileOnlyPlan
 from seamline.plan.pools import pools_of
 from seamline.plan.stages import all_stages
 from seamline.spec.load import load_sync

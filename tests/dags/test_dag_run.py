@@ -12,7 +12,7 @@ from seamline import settings
 from seamline.domain.runs import FAILURE, PUBLISH, RunKind, Scope
 from seamline.domain.verdict import Verdict
 from seamline.plan.compile import compile_plan
-from seamline.plan.model import plan_to_json
+from seamline.plan.document import plan_to_json
 from seamline.spec.load import load_sync
 from tests.dags import results
 from tests.integration.platform_database import Server

@@ -14,7 +14,7 @@ from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.position import position_to_json
 from seamline.domain.runs import GATE, NOT_PUBLISHED, PUBLISH, TABLES, RunKind, RunState, Scope, SyncState
 from seamline.domain.verdict import Verdict
-from seamline.plan.model import plan_to_json
+from seamline.plan.document import plan_to_json
 from seamline.ports import Commit
 from seamline_airflow import cutover_state, parts, runs
 from seamline_airflow.operators.run_jobs import JoinJobOperator

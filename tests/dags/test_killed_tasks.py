@@ -17,7 +17,7 @@ from seamline.adapters.connections import Connection
 from seamline.databases.postgres.types import column_definitions
 from seamline.domain.position import position_to_json
 from seamline.domain.runs import NOT_PUBLISHED, PUBLISH, RunKind, SyncState
-from seamline.plan.model import plan_to_json
+from seamline.plan.document import plan_to_json
 from seamline.platform import migrate
 from seamline.platform.database import CONNECTION_ID, Database
 from seamline.platform.store import PlatformStore

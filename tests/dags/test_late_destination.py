@@ -10,7 +10,8 @@ from seamline.domain.errors import Refused, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.row_transform import RowTransform
 from seamline.domain.runs import INTO, PUBLISH, RunKind, SyncState
-from seamline.plan.model import Run, SyncPlan, TablePlan, plan_from_json, plan_to_json
+from seamline.plan.document import plan_from_json, plan_to_json
+from seamline.plan.model import Run, SyncPlan, TablePlan
 from seamline.ports import WantedStream
 from seamline_airflow import runs
 from seamline_airflow.operators.step import (

@@ -14,7 +14,8 @@ from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 from seamline.domain.calendar import date_at
 from seamline.domain.runs import ASKED_BY, MODE, ONLY_TABLES, PUBLISH, REASON, NightlyMode, RunKind, RunState
 from seamline.domain.verdict import Verdict
-from seamline.plan.model import DerivedTablePlan, ParkedTable, plan_to_json
+from seamline.plan.document import plan_to_json
+from seamline.plan.model import DerivedTablePlan, ParkedTable
 from seamline_airflow import deadline
 from seamline_airflow.nightly_form import form
 from seamline_airflow.operators.gate import NOT_CLEAN, GateOperator

@@ -13,7 +13,8 @@ from fastapi.testclient import TestClient
 
 from seamline.domain.runs import PUBLISH, Cut, Scope
 from seamline.domain.verdict import Break, BreakType, Verdict
-from seamline.plan.model import NightlyPlan, plan_to_json
+from seamline.plan.document import plan_to_json
+from seamline.plan.model import NightlyPlan
 from seamline.platform.store import PlatformStore
 from seamline_airflow.dag_factory import streams_dag
 from seamline_airflow.operators.notify import NotifyOperator

@@ -14,7 +14,7 @@ from sqlalchemy import delete, select, update
 
 from seamline.domain.repair import Repair, RepairRow, RepairState, RootCause, RowAction, RowState
 from seamline.domain.runs import Scope
-from seamline.plan.model import plan_to_json
+from seamline.plan.document import plan_to_json
 from seamline.platform.store import PlatformStore
 from seamline_airflow import parts
 from tests.dags import results

@@ -22,7 +22,8 @@ from seamline.domain.date_before import SinceCut
 from seamline.domain.runs import PUBLISH
 from seamline.domain.sign_off import ReasonRequired
 from seamline.domain.verdict import Verdict
-from seamline.plan.model import NightlyPlan, plan_to_json
+from seamline.plan.document import plan_to_json
+from seamline.plan.model import NightlyPlan
 from seamline.platform import migrate
 from seamline.platform.audit import entries
 from seamline.platform.database import CONNECTION_ID, Database

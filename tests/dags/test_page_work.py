@@ -19,7 +19,7 @@ from seamline.domain.break_id import break_id
 from seamline.domain.break_work import REASONS, WorkRules
 from seamline.domain.severity import Severity
 from seamline.domain.verdict import Break, BreakType, Verdict
-from seamline.plan.model import plan_to_json
+from seamline.plan.document import plan_to_json
 from seamline.platform import migrate
 from seamline.platform.database import CONNECTION_ID, Database
 from seamline.platform.store import PlatformStore

@@ -14,7 +14,7 @@ from seamline.domain.row_transform import transform_to_json
 from seamline.domain.runs import INTO, SyncState
 from seamline.kinds.live_columns import Misfit
 from seamline.plan.compile import compile_plan
-from seamline.plan.model import plan_to_json
+from seamline.plan.document import plan_to_json
 from seamline.ports import Problem, Survey
 from seamline.spec.load import load_declarations
 from seamline_airflow import parts

@@ -8,7 +8,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from seamline.domain.errors import Refused
 from seamline.domain.repair import Repair, RootCause
-from seamline.plan.model import plan_to_json
+from seamline.plan.document import plan_to_json
 from seamline.platform.store import PlatformStore
 from seamline_airflow import parts
 from seamline_airflow.operators.repair import ApplyRepairOperator, PlanRepairOperator

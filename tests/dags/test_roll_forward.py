@@ -13,7 +13,8 @@ from seamline.domain.measure import MOVEMENTS, rolling
 from seamline.domain.runs import EXPECTATIONS, Cut, Reconciliation, RunState
 from seamline.domain.staged_cut import CutSource
 from seamline.domain.verdict import ControlTotal, Verdict
-from seamline.plan.model import ControlTotalPlan, DestinationPlan, ReconcilePlan, RulePlan, Run, Says
+from seamline.plan.checks import ControlTotalPlan, ReconcilePlan, RulePlan, Says
+from seamline.plan.model import DestinationPlan, Run
 from seamline_airflow.expectations import GateResult, Outcome
 from seamline_airflow.operators.gx_check import GXCheckOperator
 from seamline_airflow.roll_forward import Before, rolled_forward

@@ -14,7 +14,8 @@ from seamline.domain.decision import DECISION, Decision
 from seamline.domain.errors import GateFailed, PositionLost, Refused
 from seamline.domain.runs import FAILURE, PUBLISH, TABLES, RunKind, RunState, Scope, SyncState
 from seamline.domain.verdict import Verdict
-from seamline.plan.model import TablePlan, plan_to_json
+from seamline.plan.document import plan_to_json
+from seamline.plan.model import TablePlan
 from seamline_airflow import runs
 from seamline_airflow.dag_factory import sync_dags
 from seamline_airflow.errors import task_errors

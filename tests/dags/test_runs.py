@@ -23,7 +23,9 @@ from seamline.domain.errors import (
 )
 from seamline.domain.runs import GATE, PUBLISH, RunKind, RunState, Scope, SyncState
 from seamline.domain.verdict import Verdict
-from seamline.plan.model import ReconcileOnlyPlan, TablePlan, plan_to_json
+from seamline.plan.checks import ReconcileOnlyPlan
+from seamline.plan.document import plan_to_json
+from seamline.plan.model import TablePlan
 from seamline.ports import Problem, WantedStream
 from seamline_airflow import deadline, runs
 from seamline_airflow.errors import task_errors

@@ -21,7 +21,8 @@ from seamline.domain.errors import ConfigError, TransientError
 from seamline.domain.runs import EXPECTATIONS, NOT_STAGED, PUBLISH, RunState, Scope
 from seamline.domain.staged_cut import Published, StagedCut
 from seamline.domain.verdict import Verdict
-from seamline.plan.model import ReconcilePlan, SyncPlan
+from seamline.plan.checks import ReconcilePlan
+from seamline.plan.model import SyncPlan
 from seamline_airflow import deadline
 from seamline_airflow.operators.approval import CutApprovalOperator
 from seamline_airflow.operators.gate import NOT_CLEAN, GateOperator

@@ -11,7 +11,8 @@ from seamline.domain.errors import Refused
 from seamline.domain.ledger import LedgerRow
 from seamline.domain.row_transform import Expression, RowTransform
 from seamline.domain.runs import PUBLISH, TABLES, RunKind, SyncState
-from seamline.plan.model import SyncPlan, TablePlan, plan_from_json, plan_to_json
+from seamline.plan.document import plan_from_json, plan_to_json
+from seamline.plan.model import SyncPlan, TablePlan
 from seamline_airflow import cutover_state, runs
 from seamline_airflow.operators.step import TablesPreflightOperator, WantStreamOperator
 from tests.dags import results

@@ -218,7 +218,7 @@ def _host(**fields: Any) -> Any:
 
 
 def _wanted() -> WantedStream:
-    from seamline.plan.model import plan_to_json
+    from seamline.plan.document import plan_to_json
 
     return WantedStream(results.STREAM, plan_to_json(results.plan()), 1)
 

@@ -13,7 +13,9 @@ from seamline.adapters.connections import Connection
 from seamline.domain.runs import Reconciliation
 from seamline.domain.self_test import self_test_in_words
 from seamline.domain.verdict import BreakType, Verdict
-from seamline.plan.model import ControlTotalPlan, ReconcilePlan, SyncPlan, plan_to_json
+from seamline.plan.checks import ControlTotalPlan, ReconcilePlan
+from seamline.plan.document import plan_to_json
+from seamline.plan.model import SyncPlan
 from seamline.platform import migrate
 from seamline.platform.store import PlatformStore
 from seamline_spark.compare.main import compare_run

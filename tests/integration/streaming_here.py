@@ -8,7 +8,8 @@ from contextlib import closing, contextmanager
 from seamline import registry
 from seamline.domain.errors import Fenced
 from seamline.domain.ledger import StreamId
-from seamline.plan.model import SyncPlan, plan_to_json
+from seamline.plan.document import plan_to_json
+from seamline.plan.model import SyncPlan
 from seamline.platform.control import PlatformStreamControl
 from seamline.sync.span_loop import run_stream
 

@@ -28,7 +28,7 @@ from seamline.domain.exported import exported_act
 from seamline.domain.position import position_to_json
 from seamline.domain.runs import ASKED_BY, SIGNED_BY, Cut, Reconciliation, Scope
 from seamline.domain.verdict import Break, BreakType, TableVerdict, Verdict
-from seamline.plan.model import plan_to_json
+from seamline.plan.document import plan_to_json
 from seamline.platform import migrate
 from seamline.platform.audit import Head, PlatformAudit, append, entries
 from seamline.platform.audit_anchor import AnchorTopic, anchor_files, send_anchor, write_anchor

@@ -33,8 +33,9 @@ from seamline.domain.errors import Refused
 from seamline.domain.runs import TABLES
 from seamline.domain.verdict import Verdict
 from seamline.plan.compile import compile_plan
+from seamline.plan.document import plan_to_json
 from seamline.plan.list_change import ListChange
-from seamline.plan.model import Run, SyncPlan, plan_to_json
+from seamline.plan.model import Run, SyncPlan
 from seamline.platform import migrate
 from seamline.spec.load import load_declarations
 from seamline.stack import container_health

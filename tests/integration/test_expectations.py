@@ -16,8 +16,9 @@ from seamline.databases.postgres.rows_url import url_of
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable
 from seamline.domain.verdict import Verdict
+from seamline.plan.checks import RulePlan, Says
 from seamline.plan.compile import compile_plan
-from seamline.plan.model import RulePlan, Says, SyncPlan
+from seamline.plan.model import SyncPlan
 from seamline.sinks.relational.rows_url import url_of as mysql_url_of
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline.spec.load import load_sync

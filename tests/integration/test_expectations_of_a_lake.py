@@ -22,7 +22,8 @@ from seamline.domain.verdict import Verdict
 from seamline.kinds.bulk import ArrowRows
 from seamline.kinds.found import sink_kind
 from seamline.kinds.sink import CopiesRows, CutsLiveTables, Derives
-from seamline.plan.model import DestinationPlan, NightlyPlan, RulePlan, Says
+from seamline.plan.checks import RulePlan, Says
+from seamline.plan.model import DestinationPlan, NightlyPlan
 from seamline.sinks.lake import row_copies
 from seamline.values.build import batch_of
 from seamline_airflow.cut_checks import judge_cut

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from seamline.plan.model import plan_to_json
+from seamline.plan.document import plan_to_json
 from seamline.platform import migrate
 from seamline.platform.database import Database
 from seamline.platform.host_coordinator import HostCoordinator

@@ -14,7 +14,8 @@ from seamline import registry
 from seamline.domain.runs import EXPECTATIONS
 from seamline.domain.staged_cut import CutSource
 from seamline.domain.verdict import Verdict
-from seamline.plan.model import DestinationPlan, NightlyPlan, Run, plan_to_json
+from seamline.plan.document import plan_to_json
+from seamline.plan.model import DestinationPlan, NightlyPlan, Run
 from seamline.platform import migrate
 from seamline.platform.store import PlatformStore
 from seamline.reading import open_sync

@@ -20,7 +20,8 @@ from seamline.domain.repair import Repair, RepairState, RootCause, RowAction, Ro
 from seamline.domain.runs import Reconciliation
 from seamline.domain.verdict import BreakType, Verdict
 from seamline.domain.witness import Moved
-from seamline.plan.model import ParkedTable, ReconcilePlan
+from seamline.plan.checks import ReconcilePlan
+from seamline.plan.model import ParkedTable
 from seamline.platform.database import Database
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import in_mariadb, writing

@@ -16,7 +16,8 @@ from seamline.databases.postgres.ledger import create_tables
 from seamline.domain.errors import PositionLost, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import PUBLISH
-from seamline.plan.model import SyncPlan, plan_to_json
+from seamline.plan.document import plan_to_json
+from seamline.plan.model import SyncPlan
 from seamline.platform import migrate
 from seamline.platform.capture_registry import PlatformPruningHolds
 from seamline.platform.database import Database

@@ -13,7 +13,8 @@ from seamline.databases.postgres.client import open_session
 from seamline.databases.postgres.ledger import create_tables
 from seamline.domain.runs import NOT_PUBLISHED, PUBLISH, Cut, Receipt, RunState
 from seamline.domain.verdict import Verdict
-from seamline.plan.model import DestinationPlan, plan_to_json
+from seamline.plan.document import plan_to_json
+from seamline.plan.model import DestinationPlan
 from seamline.platform import migrate
 from seamline.platform.capture_registry import PlatformPruningHolds
 from seamline.platform.database import Database

@@ -16,7 +16,8 @@ from seamline.domain.errors import ConfigError, InvariantViolated, Refused, Tran
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import FAILURE, Cut, Receipt, Reconciliation, RunKind, RunState, Scope, SyncState
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
-from seamline.plan.model import StreamPlan, plan_to_json
+from seamline.plan.document import plan_to_json
+from seamline.plan.model import StreamPlan
 from seamline.platform import migrate
 from seamline.platform.capture_registry import PlatformCaptureRegistry, PlatformPruningHolds
 from seamline.platform.control import PlatformStreamControl

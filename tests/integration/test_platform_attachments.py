@@ -16,7 +16,7 @@ from seamline.domain.audit import Act, Kind, Subject
 from seamline.domain.break_id import break_id
 from seamline.domain.errors import InvariantViolated, Refused
 from seamline.domain.verdict import Verdict
-from seamline.plan.model import plan_to_json
+from seamline.plan.document import plan_to_json
 from seamline.platform.attachments import PlatformAttachments
 from seamline.platform.audit import append
 from seamline.platform.audit_export import export

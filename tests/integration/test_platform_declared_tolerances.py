@@ -13,7 +13,7 @@ from seamline.domain.errors import Refused
 from seamline.domain.runs import Scope
 from seamline.domain.tolerance import Asked, DeclaredTolerance, ToleranceState
 from seamline.domain.verdict import TableVerdict, Verdict
-from seamline.plan.model import plan_to_json
+from seamline.plan.document import plan_to_json
 from seamline.platform.audit_check import check
 from seamline.platform.store import PlatformStore
 from seamline.platform.tolerances import DECLARATION, PlatformTolerances

@@ -17,7 +17,8 @@ from seamline.domain.break_work import NAMED_MAX, Doing, Order, WorkState
 from seamline.domain.errors import Refused
 from seamline.domain.runs import Scope
 from seamline.domain.verdict import Break, BreakType, TableVerdict, Verdict
-from seamline.plan.model import BusinessDate, TablePlan, plan_to_json
+from seamline.plan.document import plan_to_json
+from seamline.plan.model import BusinessDate, TablePlan
 from seamline.platform import migrate
 from seamline.platform.audit_check import check
 from seamline.platform.breaks import Compared, Money, PlatformBreaks, Wanted

@@ -18,7 +18,7 @@ from seamline.demo.bank import SMALL, connect, fill
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
 from seamline.domain.verdict import BreakType, TableVerdict, Verdict
-from seamline.plan.model import ControlTotalPlan
+from seamline.plan.checks import ControlTotalPlan
 from seamline.sources.mariadb.catalogue import read_catalogue
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sources.mariadb.read import MariaDbReadView

@@ -17,19 +17,10 @@ from seamline.domain.runs import Reconciliation, RunKind, RunState, Scope
 from seamline.domain.self_test import self_test_in_words
 from seamline.domain.separate import SEPARATE, separate_in_words
 from seamline.domain.verdict import BreakType, Verdict
+from seamline.plan.checks import BudgetPlan, ControlTotalPlan, ReconcileOnlyPlan, ReconcilePlan
 from seamline.plan.compile import compile_plan
-from seamline.plan.model import (
-    BudgetPlan,
-    ControlTotalPlan,
-    DestinationPlan,
-    ReconcileOnlyPlan,
-    ReconcilePlan,
-    Run,
-    SourcePlan,
-    SyncPlan,
-    TablePlan,
-    plan_to_json,
-)
+from seamline.plan.document import plan_to_json
+from seamline.plan.model import DestinationPlan, Run, SourcePlan, SyncPlan, TablePlan
 from seamline.spec.load import load_declarations
 from seamline.sync.budget import Spending
 from seamline.sync.clock import SystemClock

@@ -16,7 +16,7 @@ from seamline.domain.errors import Refused
 from seamline.domain.runs import ASKED_BY, Cut, Reconciliation
 from seamline.domain.sign_off import ReasonRequired, SignOff, SignOrder, SignState
 from seamline.domain.verdict import Verdict
-from seamline.plan.model import plan_to_json
+from seamline.plan.document import plan_to_json
 from seamline.platform import migrate
 from seamline.platform.audit import append, entries
 from seamline.platform.audit_check import check

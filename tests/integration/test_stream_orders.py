@@ -8,7 +8,7 @@ import pytest
 from seamline.cli.main import main
 from seamline.domain.errors import ConfigError, Refused
 from seamline.domain.ledger import StreamId
-from seamline.plan.model import plan_to_json
+from seamline.plan.document import plan_to_json
 from seamline.platform.streams import PlatformStreamDirector
 from seamline.ports import StreamReport
 from tests.integration.platform_database import STREAM, Server, plan

@@ -23,18 +23,9 @@ from seamline.domain.errors import GateFailed
 from seamline.domain.row_transform import RowTransform
 from seamline.domain.runs import Reconciliation, RunKind, RunState
 from seamline.domain.verdict import BreakType, Verdict
-from seamline.plan.model import (
-    BusinessDate,
-    ControlTotalPlan,
-    DerivedTablePlan,
-    NightlyPlan,
-    ReconcilePlan,
-    Run,
-    SyncPlan,
-    TablePlan,
-    plan_from_json,
-    plan_to_json,
-)
+from seamline.plan.checks import ControlTotalPlan, ReconcilePlan
+from seamline.plan.document import plan_from_json, plan_to_json
+from seamline.plan.model import BusinessDate, DerivedTablePlan, NightlyPlan, Run, SyncPlan, TablePlan
 from seamline.platform import migrate
 from seamline.platform.store import PlatformStore
 from seamline.ports import Survey

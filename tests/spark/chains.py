@@ -13,7 +13,8 @@ import pytest
 from pyiceberg.table import StaticTable
 
 from seamline.adapters.connections import Connection
-from seamline.plan.model import DestinationPlan, SyncPlan, plan_to_json
+from seamline.plan.document import plan_to_json
+from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Marker
 from tests.integration.bank_writers import Writers, writing
 from tests.integration.captured import Captured, captured

@@ -15,7 +15,8 @@ import pytest
 
 from seamline import registry, settings
 from seamline.adapters.connections import Connection, parsed
-from seamline.plan.model import DerivedTablePlan, NightlyPlan, SyncPlan, TablePlan, plan_to_json
+from seamline.plan.document import plan_to_json
+from seamline.plan.model import DerivedTablePlan, NightlyPlan, SyncPlan, TablePlan
 from seamline.platform.store import PlatformStore
 from seamline.sync.onboard import publish
 from seamline_spark.stream_host.spark_streams import iceberg_jars

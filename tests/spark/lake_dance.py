@@ -21,7 +21,8 @@ from seamline.adapters.connections import Connection
 from seamline.domain.log import RecordKind
 from seamline.kinds.found import sink_kind
 from seamline.kinds.sink import ReadsBack
-from seamline.plan.model import DestinationPlan, SyncPlan, plan_to_json
+from seamline.plan.document import plan_to_json
+from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import LogReader
 from tests.fault.real.anomalies import value_differences
 from tests.integration.captured import Captured

@@ -17,7 +17,7 @@ import pytest
 from seamline.domain.calendar import last_ended
 from seamline.domain.runs import Scope
 from seamline.domain.verdict import Verdict
-from seamline.plan.model import plan_to_json
+from seamline.plan.document import plan_to_json
 from tests.conftest import RunningStack
 from tests.spark.cluster import kill_tree
 from tests.spark.cluster_scene import MARK, TABLES, Scene, scene_of

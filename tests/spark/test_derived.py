@@ -24,7 +24,8 @@ from seamline.domain.staged_cut import CutMode, CutSource, StagedCut, StagedTabl
 from seamline.domain.verdict import BreakType, Verdict
 from seamline.kinds.bulk import ArrowRows
 from seamline.kinds.found import sink_kind
-from seamline.plan.model import DerivedTablePlan, DestinationPlan, NightlyPlan, TablePlan, plan_to_json
+from seamline.plan.document import plan_to_json
+from seamline.plan.model import DerivedTablePlan, DestinationPlan, NightlyPlan, TablePlan
 from seamline.platform import migrate
 from seamline.ports import Load
 from seamline.sinks.lake.kind import LakeKind

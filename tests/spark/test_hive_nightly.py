@@ -21,14 +21,8 @@ from seamline.domain.row_transform import RowTransform
 from seamline.domain.runs import EXPECTATIONS
 from seamline.domain.staged_cut import StagedCut
 from seamline.domain.verdict import Verdict
-from seamline.plan.model import (
-    DestinationPlan,
-    NightlyPlan,
-    SourcePlan,
-    SyncPlan,
-    TablePlan,
-    plan_to_json,
-)
+from seamline.plan.document import plan_to_json
+from seamline.plan.model import DestinationPlan, NightlyPlan, SourcePlan, SyncPlan, TablePlan
 from seamline.platform import migrate
 from seamline.sources.mariadb.catalogue import read_catalogue
 from seamline.sync.cut import publish_cut

@@ -24,7 +24,8 @@ from seamline.domain.calendar import last_ended
 from seamline.domain.ledger import LedgerRow
 from seamline.domain.runs import EXPECTATIONS, NOT_STAGED, Reconciliation, RunState
 from seamline.domain.verdict import Verdict
-from seamline.plan.model import DestinationPlan, NightlyPlan, StreamPlan, SyncPlan, plan_to_json
+from seamline.plan.document import plan_to_json
+from seamline.plan.model import DestinationPlan, NightlyPlan, StreamPlan, SyncPlan
 from seamline.ports import Marker
 from seamline.sync import stream_state
 from seamline.sync.cut import publish_cut, staged_in

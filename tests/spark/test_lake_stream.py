@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from seamline.plan.model import plan_to_json
+from seamline.plan.document import plan_to_json
 from tests.conftest import RunningStack
 from tests.integration.captured import captured
 from tests.integration.databases import postgres_database

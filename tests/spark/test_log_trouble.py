@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from seamline.domain.verdict import Verdict
-from seamline.plan.model import plan_to_json
+from seamline.plan.document import plan_to_json
 from seamline.platform.streams import StreamEvent
 from seamline.stack import kafka, supervisor
 from seamline.stack.layout import Layout

@@ -24,17 +24,16 @@ from seamline.domain.errors import Refused
 from seamline.domain.runs import EXPECTATIONS, Cut, Reconciliation, Scope
 from seamline.domain.staged_cut import CutMode, StagedCut
 from seamline.domain.verdict import Verdict
+from seamline.plan.checks import ControlTotalPlan, ReconcilePlan
+from seamline.plan.document import plan_to_json
 from seamline.plan.model import (
     BusinessDate,
-    ControlTotalPlan,
     DerivedTablePlan,
     DestinationPlan,
     NightlyPlan,
-    ReconcilePlan,
     SourcePlan,
     SyncPlan,
     TablePlan,
-    plan_to_json,
 )
 from seamline.platform import migrate
 from seamline.sources.mariadb.catalogue import read_catalogue

@@ -13,7 +13,8 @@ from seamline import registry, settings
 from seamline.adapters.connections import Connection
 from seamline.domain.errors import Refused
 from seamline.domain.position import position_from_json
-from seamline.plan.model import SyncPlan, plan_to_json
+from seamline.plan.document import plan_to_json
+from seamline.plan.model import SyncPlan
 from seamline.platform import migrate
 from seamline.platform.store import PlatformStore
 from seamline.sync.onboard import publish

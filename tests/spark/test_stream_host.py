@@ -11,7 +11,8 @@ import psutil
 import pytest
 
 from seamline.domain.ledger import StreamId
-from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan, TablePlan, plan_to_json
+from seamline.plan.document import plan_to_json
+from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan, TablePlan
 from seamline.platform.host_coordinator import WantedNow
 from seamline.ports import WantedStream
 from seamline.sync.source_watch import SOURCE_ALARMS

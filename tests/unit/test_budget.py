@@ -9,7 +9,8 @@ import pytest
 from seamline.domain.digest import Segment
 from seamline.domain.runs import Reconciliation
 from seamline.domain.verdict import Verdict
-from seamline.plan.model import BudgetPlan, ReconcilePlan, plan_from_json, plan_to_json
+from seamline.plan.checks import BudgetPlan, ReconcilePlan
+from seamline.plan.document import plan_from_json, plan_to_json
 from seamline.sync.barrier import Barrier
 from seamline.sync.bucket_search import Limits
 from seamline.sync.budget import QUESTION_S, Spending

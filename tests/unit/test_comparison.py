@@ -15,7 +15,8 @@ from seamline.domain.errors import TransientError
 from seamline.domain.runs import Reconciliation, RunKind, RunState, Scope
 from seamline.domain.self_test import self_test_in_words
 from seamline.domain.verdict import BreakType, Verdict
-from seamline.plan.model import ControlTotalPlan, DestinationPlan, ReconcilePlan, Run, SourcePlan, SyncPlan, TablePlan
+from seamline.plan.checks import ControlTotalPlan, ReconcilePlan
+from seamline.plan.model import DestinationPlan, Run, SourcePlan, SyncPlan, TablePlan
 from seamline.sync.bucket_search import WHOLE, Limits, Part, joined, key_ranges, parts_of
 from seamline.sync.comparison import StreamFindings, Work, compare_live, compare_tables, findings_reported
 from tests.unit.memory_views import ENTRY, MemoryView, entries

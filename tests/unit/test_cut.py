@@ -11,16 +11,8 @@ from seamline.domain.errors import GateFailed, InvariantViolated, Refused
 from seamline.domain.runs import EXPECTATIONS, Cut, Reconciliation, RunKind, RunState, Scope
 from seamline.domain.staged_cut import CutMode, Published, StagedCut, StagedTable, cut_from_json, cut_to_json
 from seamline.domain.verdict import TableVerdict, Verdict
-from seamline.plan.model import (
-    BusinessDate,
-    DestinationPlan,
-    NightlyPlan,
-    ReconcilePlan,
-    Run,
-    SourcePlan,
-    SyncPlan,
-    TablePlan,
-)
+from seamline.plan.checks import ReconcilePlan
+from seamline.plan.model import BusinessDate, DestinationPlan, NightlyPlan, Run, SourcePlan, SyncPlan, TablePlan
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sync.cut import publish_cut, select, with_verdicts
 

@@ -9,7 +9,7 @@ import pytest
 
 from seamline.domain.errors import ConfigError
 from seamline.plan.compile import compile_plan
-from seamline.plan.model import plan_from_json, plan_to_json
+from seamline.plan.document import plan_from_json, plan_to_json
 from seamline.spec.faults import DeclarationsInvalid
 from seamline.spec.load import load_declarations
 from seamline.spec.tolerances import declared_tolerances

@@ -10,8 +10,9 @@ from seamline.kinds.found import sink_kind
 from seamline.kinds.logins import DestinationLogins
 from seamline.kinds.sink import CutsLiveTables, ReadsAtOnePosition, ReadsBack, described
 from seamline.plan.compile import compile_plan
+from seamline.plan.document import plan_from_json, plan_to_json
 from seamline.plan.explain import explain
-from seamline.plan.model import DestinationPlan, plan_from_json, plan_to_json
+from seamline.plan.model import DestinationPlan
 from seamline.sinks.delta.options import options_of as delta_options
 from seamline.sinks.hudi.options import options_of as hudi_options
 from seamline.sinks.lake.warehouse import of_namespace

@@ -10,8 +10,9 @@ from seamline.kinds.found import sink_kind
 from seamline.kinds.logins import DestinationLogins
 from seamline.kinds.sink import HoldsCuts, ReadsBack, described
 from seamline.plan.compile import compile_plan
+from seamline.plan.document import plan_from_json, plan_to_json
 from seamline.plan.explain import explain
-from seamline.plan.model import DestinationPlan, SyncPlan, plan_from_json, plan_to_json
+from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.plan.stages import all_stages, concerned
 from seamline.sinks.hive.grants import grant_script
 from seamline.sinks.hive.options import HiveOptions, options_of

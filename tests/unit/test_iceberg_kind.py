@@ -11,8 +11,9 @@ from seamline.kinds.found import sink_kind
 from seamline.kinds.logins import DestinationLogins
 from seamline.kinds.sink import CutsLiveTables, ReadsBack, described
 from seamline.plan.compile import compile_plan
+from seamline.plan.document import plan_from_json, plan_to_json
 from seamline.plan.explain import explain
-from seamline.plan.model import DestinationPlan, plan_from_json, plan_to_json
+from seamline.plan.model import DestinationPlan
 from seamline.sinks.iceberg.options import LakeOptions, options_of
 from seamline.sinks.iceberg.preflight import OF_ICEBERG
 from seamline.sinks.lake.grants import grant_script

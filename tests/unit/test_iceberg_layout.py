@@ -8,7 +8,7 @@ import pytest
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import ConfigError
 from seamline.plan.compile import compile_plan
-from seamline.plan.model import plan_from_json, plan_to_json
+from seamline.plan.document import plan_from_json, plan_to_json
 from seamline.ports import Survey
 from seamline.sinks.iceberg.layout import Ordered, Partitioned, TableLayout
 from seamline.sinks.iceberg.options import options_of

@@ -14,8 +14,9 @@ from seamline.domain.errors import Fenced, InvariantViolated, LogCorrupted, Refu
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import position_to_json
 from seamline.domain.runs import RunKind, RunState
+from seamline.plan.document import plan_to_json
 from seamline.plan.list_change import ListChange, kept_name
-from seamline.plan.model import Run, plan_to_json
+from seamline.plan.model import Run
 from seamline.ports import Commit, Joining, StreamReport
 from seamline.sync.incremental_snapshot import JoinTools, ReaderBehind, join_stream
 from tests.bank_history import History, histories

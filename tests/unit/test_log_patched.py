@@ -24,7 +24,8 @@ from seamline.domain.log_patch import LOG_BETWEEN, log_between_in_words
 from seamline.domain.runs import Reconciliation, RunKind, RunState
 from seamline.domain.self_test import self_test_in_words
 from seamline.domain.verdict import Verdict
-from seamline.plan.model import ControlTotalPlan, ReconcilePlan, Run, SyncPlan
+from seamline.plan.checks import ControlTotalPlan, ReconcilePlan
+from seamline.plan.model import Run, SyncPlan
 from seamline.ports import Marker, ReadView
 from seamline.sync.bucket_search import Limits
 from seamline.sync.comparison import compare_live

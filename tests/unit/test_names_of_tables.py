@@ -10,8 +10,9 @@ from seamline.domain.names import NameLimit, NameUnit, fitted_name
 from seamline.domain.table_places import TablePlace, TablePlaces
 from seamline.kinds.found import sink_kind
 from seamline.plan.compile import compile_plan
+from seamline.plan.document import plan_from_json, plan_to_json
 from seamline.plan.explain import explain
-from seamline.plan.model import SyncPlan, plan_from_json, plan_to_json
+from seamline.plan.model import SyncPlan
 from seamline.sources.postgres.spec import PostgresSource
 from seamline.spec.faults import DeclarationsInvalid, Fault
 from seamline.spec.load import load_declarations

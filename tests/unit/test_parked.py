@@ -16,9 +16,10 @@ from seamline.domain.cutover import Boundary
 from seamline.domain.errors import Refused
 from seamline.domain.verdict import TableVerdict, Verdict, of_guaranteed, parked
 from seamline.plan.compile import compile_plan, config_hash
+from seamline.plan.document import plan_from_json, plan_to_json
 from seamline.plan.explain import explain
 from seamline.plan.list_change import ListChange, list_change
-from seamline.plan.model import ParkedTable, SyncPlan, plan_from_json, plan_to_json
+from seamline.plan.model import ParkedTable, SyncPlan
 from seamline.plan.stages import all_stages
 from seamline.ports import Problem, Survey
 from seamline.spec.faults import DeclarationsInvalid, Fault

@@ -10,9 +10,10 @@ from seamline.domain import installed
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import Refused
 from seamline.kinds.sink import Atomic, SinkPowers
+from seamline.plan.checks import Says
 from seamline.plan.compile import compile_plan, config_hash
+from seamline.plan.document import plan_from_json, plan_to_json
 from seamline.plan.explain import explain
-from seamline.plan.model import Says, plan_from_json, plan_to_json
 from seamline.plan.stages import RunsIn, all_stages
 from seamline.ports import Problem, Survey
 from seamline.spec.faults import DeclarationsInvalid

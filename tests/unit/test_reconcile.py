@@ -15,7 +15,7 @@ from seamline.domain.errors import SchemaConflict, TransientError
 from seamline.domain.measure import Measure
 from seamline.domain.position import is_same_place
 from seamline.domain.verdict import BreakType, TableVerdict, Verdict
-from seamline.plan.model import ControlTotalPlan
+from seamline.plan.checks import ControlTotalPlan
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sources.postgres.position import PostgresPosition
 from seamline.sync.bucket_search import Limits, Sides, bucket_count

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from seamline.plan.compile import compile_plan, config_hash
+from seamline.plan.document import plan_from_json, plan_to_json
 from seamline.plan.explain import explain
-from seamline.plan.model import plan_from_json, plan_to_json
 from seamline.spec.faults import DeclarationsInvalid
 from seamline.spec.load import load_declarations
 from tests.unit.declared import DESTINATION, SYNC, write_declarations

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from seamline.plan.checks import BudgetPlan
 from seamline.plan.compile import compile_plan, config_hash
 from seamline.plan.explain import explain
-from seamline.plan.model import BudgetPlan
 from seamline.spec.faults import DeclarationsInvalid
 from seamline.spec.load import load_declarations, onboarded_destinations, only_compares
 from tests.unit.declared import DESTINATION, KNOWN, SYNC, write_declarations

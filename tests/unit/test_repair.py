@@ -27,7 +27,8 @@ from seamline.domain.repair import (
 from seamline.domain.runs import Reconciliation, RunKind, RunState
 from seamline.domain.verdict import Break, BreakType, TableVerdict, Verdict
 from seamline.kinds.arrow_view import ArrowView
-from seamline.plan.model import ReconcilePlan, Run, SyncPlan
+from seamline.plan.checks import ReconcilePlan
+from seamline.plan.model import Run, SyncPlan
 from seamline.ports import Commit, Lease, Marker, Progress, ReadView, Staged, StreamReport
 from seamline.repairing import GivenRows
 from seamline.sync.barrier import Barrier, Standing

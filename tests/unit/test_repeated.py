@@ -13,7 +13,8 @@ from seamline.domain.catalogue import Table
 from seamline.domain.cutover import Boundary
 from seamline.domain.digest import SegmentDigest
 from seamline.domain.verdict import Verdict
-from seamline.plan.model import BudgetPlan, ControlTotalPlan, ReconcilePlan, plan_from_json, plan_to_json
+from seamline.plan.checks import BudgetPlan, ControlTotalPlan, ReconcilePlan
+from seamline.plan.document import plan_from_json, plan_to_json
 from seamline.sync.budget import Spending
 from seamline.sync.log_between import changes_between
 from seamline.sync.repeated import Reading, _oldest

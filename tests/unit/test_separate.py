@@ -10,19 +10,9 @@ from seamline.domain.errors import TransientError
 from seamline.domain.runs import Reconciliation, RunKind, RunState
 from seamline.domain.separate import READINGS, SEPARATE, Stand, separate_in_words
 from seamline.domain.verdict import BreakType, TableVerdict, Verdict
-from seamline.plan.model import (
-    BudgetPlan,
-    ControlTotalPlan,
-    DestinationPlan,
-    ReconcileOnlyPlan,
-    ReconcilePlan,
-    Run,
-    SourcePlan,
-    SyncPlan,
-    TablePlan,
-    plan_from_json,
-    plan_to_json,
-)
+from seamline.plan.checks import BudgetPlan, ControlTotalPlan, ReconcileOnlyPlan, ReconcilePlan
+from seamline.plan.document import plan_from_json, plan_to_json
+from seamline.plan.model import DestinationPlan, Run, SourcePlan, SyncPlan, TablePlan
 from seamline.plan.stages import all_stages
 from seamline.ports import Problem, Survey
 from seamline.ports.separate import OpenedSide

@@ -17,7 +17,8 @@ from seamline.domain.errors import TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation, RunKind, RunState, SyncState
 from seamline.domain.verdict import TableVerdict, Verdict
-from seamline.plan.model import Run, plan_to_json
+from seamline.plan.document import plan_to_json
+from seamline.plan.model import Run
 from seamline.platform.store import Alarm
 from seamline.ports import StreamReport, WantedStream
 from seamline.sync import headline

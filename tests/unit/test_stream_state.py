@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from seamline.domain.ledger import StreamId
-from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan, TablePlan, plan_to_json
+from seamline.plan.document import plan_to_json
+from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan, TablePlan
 from seamline.ports import StreamReport, WantedStream
 from seamline.sync.shown_order import streams_in_order
 from seamline.sync.stream_state import (

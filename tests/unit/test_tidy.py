@@ -138,7 +138,8 @@ ALLOWED_IMPORTS = {
     "include/seamline/domain/": ("seamline.domain",),
     "include/seamline/values/": ("seamline.domain", "seamline.values", "pyarrow", "numpy"),
     "include/seamline/ports/": ("seamline.domain", "seamline.ports", "seamline.values"),
-    "include/seamline/plan/model.py": ("seamline.domain",),
+    "include/seamline/plan/checks.py": ("seamline.domain",),
+    "include/seamline/plan/model.py": ("seamline.domain", "seamline.plan.checks"),
     "dags/": ("airflow.sdk", "seamline_airflow.dag_factory", "seamline.spec.load", "seamline.plan.compile"),
 }
 

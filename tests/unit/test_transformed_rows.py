@@ -18,9 +18,10 @@ from seamline.domain.unavailable_values import STAND_INS
 from seamline.kinds.arrow_view import ArrowView
 from seamline.kinds.found import source_kind
 from seamline.plan.compile import compile_plan, config_hash
+from seamline.plan.document import plan_from_json, plan_to_json
 from seamline.plan.explain import explain
 from seamline.plan.list_change import ListChange, altered
-from seamline.plan.model import SourcePlan, SyncPlan, TablePlan, plan_from_json, plan_to_json
+from seamline.plan.model import SourcePlan, SyncPlan, TablePlan
 from seamline.ports import Survey
 from seamline.spec.faults import DeclarationsInvalid
 from seamline.spec.load import load_declarations

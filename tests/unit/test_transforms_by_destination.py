@@ -21,9 +21,10 @@ from seamline.kinds.arrow_view import ArrowView
 from seamline.kinds.bulk import ArrowRows, BulkRead, Form, OpenedSource, StagedPlace, TableRows
 from seamline.kinds.sink import Atomic, SinkPowers
 from seamline.plan.compile import compile_plan, config_hash
+from seamline.plan.document import plan_from_json, plan_to_json
 from seamline.plan.explain import explain
 from seamline.plan.list_change import ListChange, altered
-from seamline.plan.model import DestinationPlan, Run, SyncPlan, TablePlan, plan_from_json, plan_to_json
+from seamline.plan.model import DestinationPlan, Run, SyncPlan, TablePlan
 from seamline.ports import Survey, TableRead
 from seamline.spec.faults import DeclarationsInvalid
 from seamline.spec.load import load_declarations

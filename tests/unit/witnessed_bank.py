@@ -9,7 +9,8 @@ from seamline.domain.catalogue import Table
 from seamline.domain.cutover import Boundary
 from seamline.domain.ledger import LedgerRow
 from seamline.domain.runs import Reconciliation, RunKind, RunState
-from seamline.plan.model import ControlTotalPlan, Run, TablePlan
+from seamline.plan.checks import ControlTotalPlan
+from seamline.plan.model import Run, TablePlan
 from seamline.ports.log_images import LogImages
 from seamline.sync.bucket_search import Limits
 from seamline.sync.comparison import compare_live

@@ -8,8 +8,8 @@ from seamline.domain.errors import ConfigError
 from seamline.kinds.found import sink_kind
 from seamline.kinds.sink import described
 from seamline.plan.compile import compile_plan
+from seamline.plan.document import plan_to_json
 from seamline.plan.explain import explain
-from seamline.plan.model import plan_to_json
 from seamline.spec.effective import EffectiveSetting, Origin, effective_settings
 from seamline.spec.faults import guess
 from seamline.spec.load import Declarations, load_declarations, load_sync

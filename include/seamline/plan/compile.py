@@ -15,19 +15,14 @@ from seamline.domain.names import NameLimit
 from seamline.domain.repair import RepairLimits
 from seamline.domain.row_transform import Analysed, Expression, RowTransform
 from seamline.domain.table_places import TablePlace
+from seamline.plan.checks import BudgetPlan, ControlTotalPlan, ReconcileOnlyPlan, ReconcilePlan, RulePlan, Says
 from seamline.plan.columns import measured_misfits, misfit
 from seamline.plan.model import (
-    BudgetPlan,
     BusinessDate,
-    ControlTotalPlan,
     DerivedTablePlan,
     DestinationPlan,
     NightlyPlan,
     ParkedTable,
-    ReconcileOnlyPlan,
-    ReconcilePlan,
-    RulePlan,
-    Says,
     SourcePlan,
     StreamPlan,
     SyncPlan,

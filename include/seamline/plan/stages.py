@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from seamline.domain.staged_cut import CutSource
-from seamline.plan.model import DestinationPlan, ReconcileOnlyPlan, SyncPlan
+from seamline.plan.checks import ReconcileOnlyPlan
+from seamline.plan.model import DestinationPlan, SyncPlan
 
 
 class RunsIn(StrEnum):

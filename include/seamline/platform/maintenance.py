@@ -9,7 +9,8 @@ from seamline.domain.audit import SCHEDULER, Kind, cut_act
 from seamline.domain.ledger import StreamId
 from seamline.domain.log_floor import LogHold
 from seamline.domain.runs import NOT_PUBLISHED, PUBLISH, RunKind
-from seamline.plan.model import SyncPlan, plan_from_json
+from seamline.plan.document import plan_from_json
+from seamline.plan.model import SyncPlan
 from seamline.platform import audit, rows
 from seamline.platform.database import Database, Session
 

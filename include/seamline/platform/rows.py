@@ -14,7 +14,8 @@ from seamline.domain.position import Position, position_from_json, position_to_j
 from seamline.domain.runs import Cut, Receipt, Reconciliation, RunKind, RunState, Scope
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
 from seamline.domain.witness import witness_from_json
-from seamline.plan.model import Run, plan_from_json
+from seamline.plan.document import plan_from_json
+from seamline.plan.model import Run
 from seamline.ports import StreamReport
 
 _ANSWERED_FOR = ("stream", "age_s", "still_s", "since")

@@ -12,7 +12,7 @@ from seamline.domain.audit import FROM_COMMAND_LINE, Act, Kind, Subject
 from seamline.domain.errors import Refused, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position, position_to_json
-from seamline.plan.model import plan_from_json
+from seamline.plan.document import plan_from_json
 from seamline.platform import audit, rows
 from seamline.platform.database import Database, Session
 from seamline.ports import StreamReport, WantedStream

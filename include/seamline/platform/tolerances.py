@@ -12,7 +12,7 @@ from seamline.domain.audit import FROM_PAGE, FROM_RUN, Act, Kind, Subject
 from seamline.domain.break_work import WorkState, breaks_document
 from seamline.domain.errors import Refused
 from seamline.domain.tolerance import Absorbed, Asked, DeclaredTolerance, Tolerance
-from seamline.plan.model import plan_from_json
+from seamline.plan.document import plan_from_json
 from seamline.platform import audit, tolerated
 from seamline.platform.breaks import Compared, number_of
 from seamline.platform.database import Database, Session

@@ -9,7 +9,8 @@ from seamline.domain.break_work import COMPARISON, WorkState, breaks_document
 from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.staged_cut import CutSource
 from seamline.domain.verdict import Verdict
-from seamline.plan.model import SyncPlan, plan_from_json
+from seamline.plan.document import plan_from_json
+from seamline.plan.model import SyncPlan
 from seamline.platform import tolerances, tolerated
 from seamline.platform.database import Session
 

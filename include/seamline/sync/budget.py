@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from seamline.domain.errors import SeamlineError
 from seamline.domain.runs import Json
-from seamline.plan.model import BudgetPlan
+from seamline.plan.checks import BudgetPlan
 from seamline.sync.bucket_search import Limits
 from seamline.sync.clock import Clock, SystemClock
 from seamline.sync.repetition import NEEDS_A_PERSON

@@ -17,7 +17,8 @@ from seamline.domain.errors import Refused, SeamlineError, TransientError
 from seamline.domain.row_transform import transforms_evidence
 from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.verdict import TableVerdict, Verdict, of_guaranteed
-from seamline.plan.model import ControlTotalPlan, Run, SyncPlan
+from seamline.plan.checks import ControlTotalPlan
+from seamline.plan.model import Run, SyncPlan
 from seamline.ports import ReadView, StagedView
 from seamline.sync.barrier import Aligned, Aligns, NotComparable
 from seamline.sync.bucket_search import (

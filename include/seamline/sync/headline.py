@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from seamline.domain.cut_state import CutState, Headline, newest_of_live, of_live, worst_headline
 from seamline.domain.runs import Reconciliation
-from seamline.plan.model import plan_from_json
+from seamline.plan.document import plan_from_json
 from seamline.ports import WantedStream
 from seamline.sync.stream_state import StreamState
 from seamline.sync.under_way import Note

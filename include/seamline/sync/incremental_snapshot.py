@@ -17,8 +17,9 @@ from dataclasses import dataclass, field, replace
 from seamline.domain.errors import InvariantViolated, NotCaughtUp, Refused, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.log import LogRecord, RecordKind
+from seamline.plan.document import plan_to_json
 from seamline.plan.list_change import ListChange, kept_name
-from seamline.plan.model import Run, SyncPlan, plan_to_json
+from seamline.plan.model import Run, SyncPlan
 from seamline.ports import (
     Commit,
     Failpoints,

@@ -22,7 +22,7 @@ from seamline.domain.digest import KeyedDigest, Segment
 from seamline.domain.errors import SchemaConflict, SeamlineError
 from seamline.domain.position import is_same_place
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
-from seamline.plan.model import ControlTotalPlan
+from seamline.plan.checks import ControlTotalPlan
 from seamline.ports import ReadView
 from seamline.sync.bucket_search import (
     Difference,

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.errors import Fenced, TransientError
 from seamline.domain.ledger import StreamId
-from seamline.plan.model import plan_from_json
+from seamline.plan.document import plan_from_json
 from seamline.ports import StreamReport, WantedStream
 from seamline.sync.capture_watch import CAPTURE_FAILED, CAPTURE_STOPPED
 

@@ -12,7 +12,8 @@ from seamline.domain.errors import GateFailed, TransientError
 from seamline.domain.runs import EXPECTATIONS, Scope
 from seamline.domain.staged_cut import StagedCut, cut_from_json
 from seamline.domain.verdict import Verdict
-from seamline.plan.model import DestinationPlan, Run, Says
+from seamline.plan.checks import Says
+from seamline.plan.model import DestinationPlan, Run
 from seamline.sync.cut import staged_in
 from seamline_airflow import gx_engine, parts
 from seamline_airflow.cut_checks import judge_cut

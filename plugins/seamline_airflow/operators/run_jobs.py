@@ -7,7 +7,7 @@ from airflow.sdk import BaseOperator
 from seamline.domain.decision import DECISION
 from seamline.domain.errors import Refused
 from seamline.domain.runs import ASKED_BY, EXPECTATIONS, MODE, PUBLISH, REASON, RunKind
-from seamline.plan.model import plan_from_json
+from seamline.plan.document import plan_from_json
 from seamline.sync.fatal_problems import refuse_fatal
 from seamline_airflow import onboarding, parts, runs
 from seamline_airflow.errors import task_errors

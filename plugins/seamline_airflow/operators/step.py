@@ -16,7 +16,8 @@ from seamline.domain.ledger import StreamId
 from seamline.domain.runs import GATE, INTO, PUBLISH, TABLES, Reconciliation, RunState, Scope, SyncState
 from seamline.domain.self_test import self_test_in_words
 from seamline.domain.verdict import TableVerdict, Verdict, nothing_compared
-from seamline.plan.model import Run, SyncPlan, plan_from_json, plan_to_json
+from seamline.plan.document import plan_from_json, plan_to_json
+from seamline.plan.model import Run, SyncPlan
 from seamline.plan.stages import concerned
 from seamline.ports import Problem, StreamReport
 from seamline.spec.load import declared_destinations

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 from seamline import registry
 from seamline.domain.ledger import StreamId
-from seamline.plan.model import SourcePlan, SyncPlan, plan_from_json
+from seamline.plan.document import plan_from_json
+from seamline.plan.model import SourcePlan, SyncPlan
 from seamline.platform.host_coordinator import HostCoordinator, LeaseLost, ReportLost, StreamsReported, WantedNow
 from seamline.ports import LogReader
 from seamline.sync.log_listener import Listened, LogListenerThread

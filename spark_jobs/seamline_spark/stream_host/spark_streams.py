@@ -23,7 +23,7 @@ from seamline import registry, settings
 from seamline.cluster.spark_conf import for_executors, is_local
 from seamline.domain.errors import TransientError
 from seamline.domain.ledger import StreamId
-from seamline.plan.model import plan_from_json
+from seamline.plan.document import plan_from_json
 from seamline.sync.stream_host import Cancel, Outcome, Start, TaskEnd
 from seamline_spark.frames import SparkFrames
 from seamline_spark.stream_host.task import Ended, StreamTask, run_one

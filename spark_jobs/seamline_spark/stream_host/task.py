@@ -18,7 +18,7 @@ from seamline import registry
 from seamline.domain.errors import CommitUnknown, ConfigError, SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.kinds.frames import Frames
-from seamline.plan.model import plan_from_json
+from seamline.plan.document import plan_from_json
 from seamline.platform.control import PlatformStreamControl
 from seamline.ports import Orders, StreamReport
 from seamline.sync.pace import Pace

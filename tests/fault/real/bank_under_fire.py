@@ -17,8 +17,9 @@ from seamline import settings
 from seamline.adapters.failpoints import Mode
 from seamline.domain.errors import TransientError
 from seamline.domain.verdict import Verdict
+from seamline.plan.document import plan_to_json
 from seamline.plan.list_change import ListChange
-from seamline.plan.model import TablePlan, plan_to_json
+from seamline.plan.model import TablePlan
 from seamline.ports import Marker, Orders
 from tests.fault.real.anomalies import Commit, Stop, check_commits, check_rows, check_stops, value_differences
 from tests.fault.real.bank_plus import (

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 
 import psutil
 
-from seamline.plan.model import plan_to_json
+from seamline.plan.document import plan_to_json
 from tests.fault.real.bank_under_fire import RECOVERY_MAX_S, BankUnderFire
 from tests.fault.real.worker import DESTINATION
 from tests.fault.real.workers import Worker

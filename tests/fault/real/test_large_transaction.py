@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from seamline import settings
-from seamline.plan.model import plan_to_json
+from seamline.plan.document import plan_to_json
 from seamline.ports import Orders
 from tests.conftest import RunningStack
 from tests.fault.real.report import Tally

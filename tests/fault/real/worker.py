@@ -39,8 +39,9 @@ from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable
 from seamline.domain.verdict import Verdict
 from seamline.kinds.found import sink_kind
 from seamline.kinds.sink import CutsLiveTables
+from seamline.plan.document import plan_from_json
 from seamline.plan.list_change import ListChange, entering_only
-from seamline.plan.model import DestinationPlan, NightlyPlan, Run, SyncPlan, TablePlan, plan_from_json
+from seamline.plan.model import DestinationPlan, NightlyPlan, Run, SyncPlan, TablePlan
 from seamline.ports import Failpoints, Orders, StreamReport
 from seamline.sync.capture_lifecycle import ensure_capture
 from seamline.sync.incremental_snapshot import JoinTools, join_stream

@@ -10,8 +10,9 @@ from typing import Any
 
 from seamline.domain.errors import CommitUnknown, Fenced, Refused, SeamlineError, TransientError
 from seamline.domain.runs import RunKind, RunState
+from seamline.plan.document import plan_to_json
 from seamline.plan.list_change import ListChange, entering_only, list_change
-from seamline.plan.model import Run, SyncPlan, plan_to_json
+from seamline.plan.model import Run, SyncPlan
 from seamline.sync.incremental_snapshot import JoinPatience, JoinTools, join_stream
 from seamline.sync.onboard import publish
 from seamline.sync.snapshot import SnapshotTools, take_snapshot

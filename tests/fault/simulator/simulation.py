@@ -22,7 +22,8 @@ from seamline.domain.errors import (
     TransientError,
 )
 from seamline.domain.log import RecordKind
-from seamline.plan.model import StreamPlan, SyncPlan, plan_from_json
+from seamline.plan.document import plan_from_json
+from seamline.plan.model import StreamPlan, SyncPlan
 from seamline.ports import StreamReport
 from seamline.sync import span_loop
 from seamline.sync.barrier import Barrier, NotAligned, NotComparable, Patience

@@ -1,0 +1,138 @@
+"""A plan as JSON text, and back: what crosses from Airflow to Spark, through the platform database."""
+
+import dataclasses
+import json
+from typing import Any
+
+from seamline.domain.catalogue import table_from_json, table_to_json
+from seamline.domain.cut_job import DERIVED_ROWS_MAX, job_from_json
+from seamline.domain.measure import Measure
+from seamline.domain.repair import RepairLimits
+from seamline.domain.row_transform import transform_from_json, transform_to_json
+from seamline.domain.staged_cut import CutSource
+from seamline.plan.checks import BudgetPlan, ControlTotalPlan, ReconcileOnlyPlan, ReconcilePlan, RulePlan, Says
+from seamline.plan.model import (
+    BusinessDate,
+    DerivedTablePlan,
+    DestinationPlan,
+    NightlyPlan,
+    ParkedTable,
+    SourcePlan,
+    StreamPlan,
+    SyncPlan,
+    TablePlan,
+)
+
+
+def plan_to_json(plan: SyncPlan) -> str:
+    """Canonical JSON text: sorted keys, so that equal plans have equal text."""
+    document = dataclasses.asdict(plan)
+    for table, entry in zip(plan.tables, document["tables"], strict=True):
+        entry["table"] = table_to_json(table.table) if table.table else None
+        # Plans are compared as texts: one without a transform has the text that it had before there were any.
+        del entry["transform"]
+        if table.transform is not None:
+            entry["transform"] = transform_to_json(table.transform)
+    for destination, entry in zip(plan.destinations, document["destinations"], strict=True):
+        del entry["transforms"]
+        if destination.transforms:
+            pairs = ((name, one and transform_to_json(one)) for name, one in destination.transforms)
+            entry["transforms"] = [list(pair) for pair in pairs]
+    for entry in document["derived"]:
+        if entry["job"] is None:
+            del entry["job"]
+    if plan.reconcile_only is None:
+        del document["reconcile_only"]
+    _shorten(plan.reconcile, document["reconcile"])
+    return json.dumps(document, sort_keys=True, ensure_ascii=False)
+
+
+def _shorten(plan: ReconcilePlan, document: dict[str, Any]) -> None:
+    """As above: without rules, and with plain sums alone, it has the text that it had before there were others."""
+    plain = ReconcilePlan()
+    for name in ("rules", "repair", "budget", "tolerances", "by_log", "rotate"):
+        if getattr(plan, name) == getattr(plain, name):
+            del document[name]
+    for total, entry in zip(plan.control_totals, document["control_totals"], strict=True):
+        if total == ControlTotalPlan(total.table, total.column, total.by):
+            del entry["measure"], entry["further"], entry["called"]
+
+
+def plan_from_json(text: str) -> SyncPlan:
+    """The inverse of `plan_to_json`."""
+    d = json.loads(text)
+    return SyncPlan(
+        sync=d["sync"],
+        source=_source_plan(d["source"]),
+        destinations=tuple(_destination_plan(entry) for entry in d["destinations"]),
+        tables=tuple(_table_plan(entry) for entry in d["tables"]),
+        guarantee=d["guarantee"],
+        stream=StreamPlan(**d["stream"]),
+        nightly=NightlyPlan(**d["nightly"]) if d["nightly"] else None,
+        reconcile=ReconcilePlan(
+            tuple(map(_total_plan, d["reconcile"]["control_totals"])),
+            d["reconcile"]["expectations"],
+            d["reconcile"]["on_break"],
+            tuple(d["reconcile"].get("approvers", ())),
+            # Plans that were written before these could be declared have no such keys.
+            **{name: d["reconcile"][name] for name in ("wait_max_s", "attempts", "rotate") if name in d["reconcile"]},
+            rules=tuple(map(_rule_plan, d["reconcile"].get("rules", ()))),
+            repair=RepairLimits(**d["reconcile"].get("repair", {})),
+            budget=BudgetPlan(**budget) if (budget := d["reconcile"].get("budget")) else None,
+            tolerances=tuple(d["reconcile"].get("tolerances", ())),
+            by_log=tuple(d["reconcile"].get("by_log", ())),
+        ),
+        derived=tuple(map(_derived_plan, d["derived"])),
+        config_hash=d["config_hash"],
+        # Plans that were written before tables could be parked have no such key.
+        parked=tuple(ParkedTable(t["name"], t["reason"]) for t in d.get("parked", ())),
+        reconcile_only=_reconcile_only_plan(d.get("reconcile_only")),
+    )
+
+
+def _reconcile_only_plan(entry: dict[str, Any] | None) -> ReconcileOnlyPlan | None:
+    return ReconcileOnlyPlan(**{**entry, "at": tuple(entry["at"])}) if entry else None
+
+
+def _total_plan(entry: dict[str, Any]) -> ControlTotalPlan:
+    more = {key: entry[key] for key in ("called",) if key in entry}
+    if "measure" in entry:
+        more |= {"measure": Measure(entry["measure"]), "further": tuple(entry["further"])}
+    return ControlTotalPlan(entry["table"], entry["column"], tuple(entry["by"]), **more)
+
+
+def _rule_plan(entry: dict[str, Any]) -> RulePlan:
+    lists = {key: tuple(value) for key, value in entry.items() if isinstance(value, list)}
+    movements = _total_plan(entry["movements"]) if entry["movements"] else None
+    return RulePlan(**{**entry, **lists, "says": Says(entry["says"]), "movements": movements})
+
+
+def _source_plan(entry: dict[str, Any]) -> SourcePlan:
+    # Plans that were written before tables could lie elsewhere have no such keys.
+    pairs = {key: tuple((one, other) for one, other in entry.get(key, ())) for key in ("elsewhere", "name_limits")}
+    return SourcePlan(**{**entry, **pairs, "databases": tuple(entry.get("databases", ()))})
+
+
+def _destination_plan(entry: dict[str, Any]) -> DestinationPlan:
+    # Plans of before 0.2.0 have PostgreSQL's word for it, and say nothing of loads of one table that differ.
+    named = {"namespace" if key == "schema" else key: value for key, value in entry.items()}
+    pairs = {key: tuple((one, other) for one, other in entry.get(key, ())) for key in ("origins", "options")}
+    source = CutSource(entry.get("cut_source", CutSource.ROWS))
+    transforms = tuple((name, one and transform_from_json(one)) for name, one in entry.get("transforms", ()))
+    return DestinationPlan(**{**named, **pairs, "cut_source": source, "transforms": transforms})
+
+
+def _derived_plan(entry: dict[str, Any]) -> DerivedTablePlan:
+    # Plans that were written before there were jobs, or a limit of rows, have no such key.
+    job = job_from_json(entry["job"]) if "job" in entry else None
+    rows_max = entry.get("rows_max", DERIVED_ROWS_MAX)
+    return DerivedTablePlan(entry["name"], entry["table"], entry["column"], tuple(entry["by"]), job, rows_max)
+
+
+def _table_plan(entry: dict[str, Any]) -> TablePlan:
+    return TablePlan(
+        entry["name"],
+        BusinessDate(**entry["business_date"]) if entry["business_date"] else None,
+        table_from_json(entry["table"]) if entry["table"] else None,
+        transform_from_json(entry["transform"]) if "transform" in entry else None,
+    )
