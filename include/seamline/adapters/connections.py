@@ -8,7 +8,7 @@ that cannot be had as it was asked for is an error, never a session in the clear
 
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -79,10 +79,22 @@ def _type_of(connection_id: str, within: Settings | None) -> str:
 
 def put(entries: Mapping[str, Mapping[str, Any]], *, within: Settings | None = None) -> bool:
     """Write these into the connections file, which stays private; the others stay. Whether that changed anything."""
-    known = within or settings.load()
+    made = {connection_id: dict(entry) for connection_id, entry in entries.items()}
+    return _rewritten(within or settings.load(), lambda before: {**before, **made})
+
+
+def remove(connection_ids: Collection[str], *, within: Settings | None = None) -> bool:
+    """Take these out of the connections file. Whether one of them was there."""
+    return _rewritten(
+        within or settings.load(),
+        lambda before: {name: entry for name, entry in before.items() if name not in connection_ids},
+    )
+
+
+def _rewritten(known: Settings, change: Callable[[dict[str, Any]], dict[str, Any]]) -> bool:
     with alone_in(known.connections.parent):
         before = _read_file(known)
-        after = {**before, **{connection_id: dict(entry) for connection_id, entry in entries.items()}}
+        after = change(before)
         if after != before:
             write_private(known.connections, json.dumps(after, indent=2) + "\n")
     return after != before

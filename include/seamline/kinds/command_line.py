@@ -1,10 +1,11 @@
-"""The client with which a person opens a connection on the command line."""
+"""What a person does with a connection on the command line: open it, and ask what is behind it."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from seamline.adapters.connections import Connection
+    from seamline.domain.server_found import ServerFound
 
 
 class CommandLineClient(Protocol):
@@ -19,3 +20,7 @@ class CommandLineClient(Protocol):
 
     def require(self, program: str, binary: str | None) -> None:
         """ConfigError with the cure where `binary`, None if there is none, is not that client."""
+
+    def examined(self, known: "Connection") -> "ServerFound":
+        """What its server says of itself and of its login; nothing is changed there. ConfigError: the server refuses
+        the session; TransientError: it cannot be reached."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from seamline.adapters.connections import Connection
 from seamline.adapters.tls import Tls, tls_of
 from seamline.domain.errors import ConfigError, TransientError
+from seamline.domain.server_found import ServerFound
 
 _GREETING_S = 10.0
 
@@ -39,6 +40,11 @@ class MySqlOrMariaDb:
                 " its own repository, or `mysql-client` of Ubuntu). MariaDB's client cannot log in with"
                 " caching_sha2_password",
             )
+
+    def examined(self, known: Connection) -> ServerFound:
+        from seamline.databases.mysql.examined import examined
+
+        return examined(known)
 
 
 CLIENT = MySqlOrMariaDb()

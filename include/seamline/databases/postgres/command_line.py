@@ -2,6 +2,7 @@
 
 from seamline.adapters.connections import Connection
 from seamline.adapters.tls import libpq_tls
+from seamline.domain.server_found import ServerFound
 
 
 class Psql:
@@ -15,6 +16,11 @@ class Psql:
 
     def require(self, program: str, binary: str | None) -> None:
         """The local stack brings it."""
+
+    def examined(self, known: Connection) -> ServerFound:
+        from seamline.databases.postgres.examined import examined
+
+        return examined(known)
 
 
 CLIENT = Psql()

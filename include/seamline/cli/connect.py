@@ -1,0 +1,243 @@
+"""Connections: add one by its address, list, test and remove them.
+
+`add` asks for the password, or reads one line from standard input where that is no terminal; it is never an argument.
+The server is asked before anything is stored. A stack that is up takes a connection as it is from then on.
+"""
+
+import argparse
+import getpass
+import json
+import re
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from seamline import settings
+from seamline.adapters.connections import Connection, known_ids, parsed, put, remove, resolve
+from seamline.adapters.tls import tls_of
+from seamline.domain.errors import ConfigError, SeamlineError
+from seamline.domain.server_found import CAPTURES, MAKES, READS, ServerFound, Use
+from seamline.kinds.found import command_line_client
+from seamline.spec.faults import guess
+from seamline.spec.load import read_folder
+
+_ID = re.compile(r"[a-z][a-z0-9_]*\Z")
+_PORTS = {"postgres": 5432, "postgresql": 5432, "mysql": 3306, "mariadb": 3306, "kafka": 9092}
+_REACH_S = 10.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    orders = parser.add_subparsers(dest="order", required=True, metavar="add|list|test|remove")
+    add = orders.add_parser("add", help="ask the server, then store the connection")
+    add.add_argument("id", help="how declarations name it, as core_bank")
+    add.add_argument("url", help="kind://login@host:port/database?sslmode=verify-full&sslrootcert=FILE, no password")
+    add.add_argument("--replace", action="store_true", help="store it in place of one that has this id")
+    add.add_argument("--untested", action="store_true", help="store it although its server does not let it in")
+    listed = orders.add_parser("list", help="the connections that are known here, without their passwords")
+    listed.add_argument("--json", action="store_true", help="as JSON")
+    test = orders.add_parser("test", help="ask its server again, and compare with what declarations use it for")
+    test.add_argument("id")
+    test.add_argument("--json", action="store_true", help="as JSON")
+    remove = orders.add_parser("remove", help="forget a connection that no declaration names")
+    remove.add_argument("id")
+    parser.epilog = "Every setting: docs/reference/connections.md"
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.order == "add":
+        return _add(args)
+    if args.order == "list":
+        return _list(args)
+    return _test(args) if args.order == "test" else _remove(args)
+
+
+def _add(args: argparse.Namespace) -> int:
+    known = settings.load()
+    _require_free(args.id, may_replace=args.replace)
+    given = _given(args.id, args.url)
+    if given.login:
+        given = replace(given, password=_password(given))
+    try:
+        lines = list(found_lines(given.connection_id, examined(given)))
+    except SeamlineError as exc:
+        if not args.untested:
+            hint = "; ".join(
+                part for part in (exc.hint, "nothing was stored (--untested stores it all the same)") if part
+            )
+            raise type(exc)(exc.message, hint=hint) from exc
+        lines = [f"{args.id}: not tested: {exc.message}"]
+    put({args.id: _entry(given)})
+    sys.stdout.write("".join(f"{line}\n" for line in [*lines, f"stored as `{args.id}` in {known.connections}"]))
+    return 0
+
+
+def _require_free(connection_id: str, *, may_replace: bool) -> None:
+    known = settings.load()
+    if not _ID.match(connection_id):
+        raise ConfigError(f"`{connection_id}` is no id", hint="small letters, digits and _, as core_bank")
+    if connection_id in known.from_airflow:
+        raise ConfigError(
+            f"`{connection_id}` comes from Airflow's secrets (SEAMLINE_CONNECTIONS_FROM_AIRFLOW): add it there"
+        )
+    if connection_id in known.connection_uris:
+        variable = f"SEAMLINE_CONNECTION_{connection_id.upper()}"
+        raise ConfigError(
+            f"{variable} is set and goes before the connections file", hint="change that variable, or take it away"
+        )
+    if connection_id in known_ids() and not may_replace:
+        raise ConfigError(
+            f"connection `{connection_id}` is there already", hint="--replace stores the new one in its place"
+        )
+
+
+def _given(connection_id: str, url: str) -> Connection:
+    """The connection that a person wrote, with the kind's own port where none was said, and no password."""
+    try:
+        parts = urlsplit(url)
+        port, has_password = parts.port, parts.password is not None
+    except ValueError:
+        raise ConfigError("this is no URL", hint="write kind://login@host:port/database") from None
+    if has_password:
+        raise ConfigError(
+            "a password does not belong into a command: your shell keeps what is typed",
+            hint="leave it out, it is asked for; and change this one, which the shell's history has now",
+        )
+    if port is None and parts.scheme in _PORTS and parts.hostname:
+        parts = parts._replace(netloc=f"{parts.netloc.rstrip(':')}:{_PORTS[parts.scheme]}")
+    made = replace(parsed(urlunsplit(parts)), connection_id=connection_id)
+    if made.kind in ("postgres", "mysql") and not made.login:
+        raise ConfigError("the URL names no login", hint="write kind://login@host:port/database")
+    return made
+
+
+def _password(connection: Connection) -> str:
+    if sys.stdin.isatty():
+        return getpass.getpass(f"Password of {connection.login} at {connection.host}: ")
+    return sys.stdin.readline().rstrip("\r\n")
+
+
+def _entry(connection: Connection) -> dict[str, Any]:
+    """As Airflow's LocalFilesystemBackend reads it."""
+    entry = {
+        "conn_type": connection.kind,
+        "host": connection.host,
+        "port": connection.port,
+        "login": connection.login,
+        "password": connection.password,
+        "schema": connection.database,
+        "extra": dict(connection.extra),
+    }
+    return {name: value for name, value in entry.items() if value}
+
+
+def examined(connection: Connection) -> ServerFound:
+    """What the connection's server says; of a kind that is not asked more, whether it can be reached."""
+    client = command_line_client(connection.kind)
+    if client is not None:
+        return client.examined(connection)
+    if not connection.port:
+        return ServerFound(f"a connection of kind {connection.kind}", "not asked: preflight and `validate --online` do")
+    try:
+        socket.create_connection((connection.host, connection.port), _REACH_S).close()
+    except OSError as exc:
+        where = f"{connection.host}:{connection.port} (connection `{connection.connection_id}`)"
+        raise ConfigError(f"{where} cannot be reached: {exc}", hint="check host and port, and that it runs") from exc
+    return ServerFound(f"a server at {connection.host}:{connection.port}", "login and rights: preflight asks for them")
+
+
+def found_lines(connection_id: str, found: ServerFound) -> Iterator[str]:
+    yield f"{connection_id}: {found.product}, {found.encryption}"
+    for use in found.uses:
+        extent = f": {use.extent}" if use.extent else ""
+        yield (
+            f"  can {use.role}{extent}"
+            if use.is_possible
+            else f"  cannot {use.role}: it lacks {'; '.join(use.missing)}"
+        )
+
+
+def _list(args: argparse.Namespace) -> int:
+    rows = [_row(one) for one in sorted(known_ids())]
+    if args.json:
+        sys.stdout.write(json.dumps(rows, ensure_ascii=False, indent=2) + "\n")
+        return 0
+    wide = max((len(row["id"]) for row in rows), default=0)
+    sys.stdout.write("".join(f"{row['id']:<{wide}}  {row['shown']}\n" for row in rows) or "there are none yet\n")
+    return 0
+
+
+def _row(connection_id: str) -> dict[str, str]:
+    try:
+        one = resolve(connection_id)
+    except ConfigError as exc:
+        return {"id": connection_id, "kind": "", "shown": f"not usable: {exc.message}"}
+    login = f"{one.login}@" if one.login else ""
+    port = f":{one.port}" if one.port else ""
+    database = f"/{one.database}" if one.database else ""
+    mode = tls_of(one).mode
+    shown = f"{one.kind}://{login}{one.host}{port}{database}" + (f"  sslmode {mode}" if mode else "")
+    return {"id": connection_id, "kind": one.kind, "shown": shown}
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a declaration uses a connection for. `role`: of `Use`."""
+
+    role: str
+    by: str
+
+
+def _declared() -> Mapping[str, list[_Wanted]]:
+    """By connection id; of files that are right."""
+    read, wanted = read_folder(settings.load().declarations), dict[str, list[_Wanted]]()
+    for name, source in read.sources.items():
+        if (spec := source.spec) is not None:
+            capture = spec.capture_connection or f"{spec.connection}_capture"
+            wanted.setdefault(spec.connection, []).append(_Wanted(READS, f"source {name}"))
+            wanted.setdefault(capture, []).append(_Wanted(CAPTURES, f"source {name}"))
+            if spec.marker_connection:
+                wanted.setdefault(spec.marker_connection, []).append(_Wanted("", f"source {name}"))
+    for name, destination in read.destinations.items():
+        if (made := destination.spec) is not None:
+            wanted.setdefault(made.connection, []).append(_Wanted(MAKES, f"destination {name}"))
+            others = [getattr(made, key, None) for key in made.other_connections]
+            for other in [made.writer_connection, *others]:
+                if other:
+                    wanted.setdefault(str(other), []).append(_Wanted("", f"destination {name}"))
+    return wanted
+
+
+def _test(args: argparse.Namespace) -> int:
+    found = examined(resolve(args.id))
+    lacking = list(_lacking(found.uses, _declared().get(args.id, [])))
+    if args.json:
+        sys.stdout.write(json.dumps({"id": args.id, **asdict(found), "lacking": lacking}, ensure_ascii=False) + "\n")
+    else:
+        sys.stdout.write("".join(f"{line}\n" for line in [*found_lines(args.id, found), *lacking]))
+    return 1 if lacking else 0
+
+
+def _lacking(uses: tuple[Use, ...], wanted: list[_Wanted]) -> Iterator[str]:
+    for one in wanted:
+        for use in uses:
+            if use.role == one.role and not use.is_possible:
+                name = one.by.rpartition(" ")[2]
+                yield f"{one.by} needs it to {use.role}: `./seamline grants {name}` prints what the owner runs"
+
+
+def _remove(args: argparse.Namespace) -> int:
+    known = settings.load()
+    if args.id in known.connection_uris:
+        raise ConfigError(f"SEAMLINE_CONNECTION_{args.id.upper()} is set", hint="take that variable away")
+    if args.id not in known_ids():
+        raise ConfigError(f"there is no connection `{args.id}`", hint=guess(args.id, sorted(known_ids())))
+    if users := sorted({one.by for one in _declared().get(args.id, [])}):
+        raise ConfigError(
+            f"connection `{args.id}` is used by {', '.join(users)}", hint="change these declarations first"
+        )
+    remove([args.id])
+    sys.stdout.write(f"removed `{args.id}` from {known.connections}\n")
+    return 0

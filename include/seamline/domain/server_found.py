@@ -1,0 +1,34 @@
+"""What a server says of itself, of one session and of its login."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a login can be asked to do. `missing`: the rights and settings without which it cannot; `extent`: of what it
+    can do so much, both for people."""
+
+    role: str
+    missing: tuple[str, ...] = ()
+    extent: str = ""
+
+    @property
+    def is_possible(self) -> bool:
+        return not self.missing
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFound:
+    """`product`: name and version. `encryption`: of the session that asked, for people. `kind`: the kind of source and
+    destination that the server is, "" where it is none by itself. `time_zone`: of the server, "" where it says none."""
+
+    product: str
+    encryption: str = ""
+    kind: str = ""
+    uses: tuple[Use, ...] = ()
+    time_zone: str = ""
+
+
+READS = "read tables"
+CAPTURES = "read the log"
+MAKES = "make and write tables"

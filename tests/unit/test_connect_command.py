@@ -1,0 +1,100 @@
+"""What `./seamline connect` refuses without asking a server, and what it shows."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from seamline.adapters.connections import known_ids, put
+from seamline.cli import connect
+from seamline.cli.main import main
+from seamline.domain.server_found import CAPTURES, READS, ServerFound, Use
+
+FOUND = ServerFound("PostgreSQL 17.2", "encrypted (TLSv1.3)", "postgres", (Use(READS), Use(CAPTURES, ("wal_level",))))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Connections and declarations of its own; every server answers as FOUND."""
+    monkeypatch.setenv("SEAMLINE_CONNECTIONS", str(tmp_path / "connections.json"))
+    monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(tmp_path))
+    monkeypatch.setattr("sys.stdin", io.StringIO("s3cret\n"))
+    monkeypatch.setattr(connect, "examined", lambda _: FOUND)
+    return tmp_path
+
+
+def test_a_password_in_the_url_is_refused_and_never_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["connect", "add", "core", "postgres://me:s3cret@db/bank"]) == 2
+    said = capsys.readouterr().err
+    assert "a password does not belong into a command" in said and "s3cret" not in said
+    assert known_ids() == frozenset()
+
+
+def test_a_kind_has_its_own_port_and_the_password_comes_by_standard_input() -> None:
+    assert main(["connect", "add", "core", "postgres://me@db.example/bank?sslmode=require"]) == 0
+    stored = json.loads((Path(connect.settings.load().connections)).read_text(encoding="utf-8"))["core"]
+    assert stored == {
+        "conn_type": "postgres",
+        "host": "db.example",
+        "port": 5432,
+        "login": "me",
+        "password": "s3cret",
+        "schema": "bank",
+        "extra": {"sslmode": "require"},
+    }
+
+
+def test_a_connection_that_is_there_is_replaced_only_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["connect", "add", "core", "postgres://me@db/bank"]) == 0
+    assert main(["connect", "add", "core", "postgres://you@db/bank"]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert main(["connect", "add", "core", "postgres://you@db/bank", "--replace"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("Core", "postgres://me@db/bank"), "is no id"),
+        (("core", "postgres://db/bank"), "names no login"),
+        (("core", "db.example"), "is not a URI"),
+        (("core", "oracle://me@db:1521/bank"), "there is no kind oracle"),
+        (("core", "postgres://me@db/bank?sslmod=require"), "did you mean `sslmode`?"),
+    ],
+)
+def test_what_cannot_be_a_connection_is_said_in_one_sentence(
+    arguments: tuple[str, str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["connect", "add", *arguments]) == 2
+    assert said in capsys.readouterr().err
+    assert known_ids() == frozenset()
+
+
+def test_an_id_whose_variable_is_set_is_not_stored_behind_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SEAMLINE_CONNECTION_CORE", "postgres://me:pw@db:5432/bank")
+    assert main(["connect", "add", "core", "postgres://me@db/bank"]) == 2
+    assert "SEAMLINE_CONNECTION_CORE is set" in capsys.readouterr().err
+
+
+def test_the_list_shows_where_each_leads_and_no_password(capsys: pytest.CaptureFixture[str]) -> None:
+    put({"core": {"conn_type": "mysql", "host": "db", "port": 3306, "login": "me", "password": "s3cret"}})
+    put({"torn": {"conn_type": "mysql", "host": "db"}})
+    assert main(["connect", "list"]) == 0
+    said = capsys.readouterr().out
+    assert "core  mysql://me@db:3306\n" in said and "torn  not usable" in said and "s3cret" not in said
+    assert main(["connect", "list", "--json"]) == 0
+    assert [row["id"] for row in json.loads(capsys.readouterr().out)] == ["core", "torn"]
+
+
+def test_a_connection_that_a_declaration_names_is_not_removed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put({name: {"conn_type": "mysql", "host": "db", "port": 3306} for name in ("core", "core_capture", "old")})
+    source = folder / "sources" / "core.yaml"
+    source.parent.mkdir()
+    source.write_text("source: core\nkind: mariadb\nconnection: core\ndatabase: bank\n", encoding="utf-8")
+    assert main(["connect", "remove", "core_capture"]) == 2
+    assert "connection `core_capture` is used by source core" in capsys.readouterr().err
+    assert main(["connect", "remove", "old"]) == 0
+    assert known_ids() == {"core", "core_capture"}
+    assert main(["connect", "remove", "old"]) == 2
