@@ -32,3 +32,14 @@ class ServerFound:
 READS = "read tables"
 CAPTURES = "read the log"
 MAKES = "make and write tables"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTable:
+    """A table that a database lists. `namespace`: its schema in PostgreSQL, its database in MariaDB and MySQL. `rows`
+    and `size`, in bytes, are the server's own estimates; None where it has none."""
+
+    namespace: str
+    name: str
+    rows: int | None = None
+    size: int | None = None

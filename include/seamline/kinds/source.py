@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from seamline.domain.catalogue import Table
 from seamline.domain.position import Position
+from seamline.domain.server_found import ListedTable
 from seamline.kinds.bulk import BulkRead, CopyTasks, OpenedSource, TableReaders, Wanted
 from seamline.kinds.logins import Logins
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
@@ -125,3 +126,11 @@ class Certifies(Protocol):
     """A kind of source that a certificate can write probe rows to."""
 
     def open_probes(self, source: SourcePlan) -> "ProbeSource": ...
+
+
+@runtime_checkable
+class ListsTables(Protocol):
+    """A kind of source whose tables can be listed before any is declared."""
+
+    def list_tables(self, source: SourcePlan) -> Sequence[ListedTable]:
+        """Every table of its database that its reader sees, in the order of names; none of the server's own."""

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, ClassVar
 
 from seamline.domain.catalogue import Table
+from seamline.domain.server_found import ListedTable
 from seamline.kinds.bulk import BulkRead, CopyTasks, OpenedSource, TableReaders, Wanted
 from seamline.kinds.logins import Logins
 from seamline.kinds.source import SourceKind
@@ -89,6 +90,12 @@ class MariaDb:
         from seamline.sources.mariadb.probes import open_probes
 
         return open_probes(source)
+
+    def list_tables(self, source: SourcePlan) -> Sequence[ListedTable]:
+        from seamline.databases.mysql.client import MARIADB as server
+        from seamline.databases.mysql.listed import list_tables
+
+        return list_tables(server, source)
 
 
 KIND: SourceKind = MariaDb()

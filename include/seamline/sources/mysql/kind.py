@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, ClassVar
 
 from seamline.domain.catalogue import Table
+from seamline.domain.server_found import ListedTable
 from seamline.kinds.bulk import BulkRead, CopyTasks, OpenedSource, TableReaders, Wanted
 from seamline.kinds.logins import Logins
 from seamline.kinds.source import SourceKind
@@ -84,6 +85,12 @@ class MySql:
         from seamline.sources.mysql.probes import open_probes
 
         return open_probes(source)
+
+    def list_tables(self, source: SourcePlan) -> Sequence[ListedTable]:
+        from seamline.databases.mysql.listed import list_tables
+        from seamline.databases.mysql.mysql_client import MYSQL as server
+
+        return list_tables(server, source)
 
 
 KIND: SourceKind = MySql()

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from seamline.domain.catalogue import Table
+from seamline.domain.server_found import ListedTable
 from seamline.kinds.bulk import BulkRead, CopyTasks, OpenedSource, TableReaders, Wanted
 from seamline.kinds.logins import Logins
 from seamline.kinds.source import SeenOrigins, SourceKind
@@ -103,6 +104,11 @@ class Postgres:
         from seamline.sources.postgres.probes import open_probes
 
         return open_probes(source)
+
+    def list_tables(self, source: SourcePlan) -> Sequence[ListedTable]:
+        from seamline.sources.postgres.listed import list_tables
+
+        return list_tables(source)
 
 
 KIND: SourceKind = Postgres()

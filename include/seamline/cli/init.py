@@ -1,0 +1,259 @@
+"""Write a first sync from a live database: its source, its destination, the sync itself and a suite of checks.
+
+Both servers are asked, and nothing is changed there. What was found stands in the files as comments; files that are
+there stay as they are. Where this is a terminal and --yes is not given, what cannot be found out is asked.
+"""
+
+import argparse
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from seamline import settings
+from seamline.adapters.connections import known_ids, resolve
+from seamline.cli.connect import examined
+from seamline.cli.expectations import suite_text
+from seamline.cli.init_found import examined_tables, listed_tables, matching, troubles
+from seamline.cli.init_text import FoundTable, destination_text, source_text, sync_text
+from seamline.domain.calendar import zone
+from seamline.domain.errors import ConfigError
+from seamline.domain.server_found import CAPTURES, ListedTable
+from seamline.plan.compile import compile_plan
+from seamline.plan.model import SyncPlan
+from seamline.spec.faults import guess
+from seamline.spec.fields import NAME
+from seamline.spec.load import Declarations, load_sync, read_folder
+from seamline.sync.suite_proposal import ProposedTable, proposed
+
+# The one table of the draft by which a source is asked for its tables.
+_ANY = "seamline_any"
+_PUBLIC = "public"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sync", help="name of the new sync")
+    parser.add_argument(
+        "--from", dest="source", required=True, metavar="ID", help="connection to a database, or a source"
+    )
+    parser.add_argument("--to", required=True, metavar="ID", help="connection to a database, or a destination")
+    parser.add_argument("--tables", default="*", metavar="PATTERN", help="as 'pay*,account'; all where left out")
+    parser.add_argument("--schema", default="", help="of the tables, in PostgreSQL")
+    parser.add_argument("--into", default="", metavar="NAME", help="schema or database of the copies; the sync's name")
+    parser.add_argument("--timezone", default="", metavar="ZONE", help="of the business dates, as Asia/Shanghai")
+    parser.add_argument("--yes", action="store_true", help="ask nothing, take every default")
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A source or destination. `text`: of its new file, by the schema of the tables; None where it is declared already.
+    `time_zone`: of its server. `is_one_login`: its connection can read the log, too."""
+
+    name: str
+    text: Callable[[str], str] | None = None
+    time_zone: str = ""
+    is_one_login: bool = False
+
+
+def run(args: argparse.Namespace) -> int:
+    folder = settings.load().declarations
+    _require_new(folder, args.sync)
+    source, destination = _source(folder, args.source), _destination(folder, args.to, args.into or args.sync)
+    with tempfile.TemporaryDirectory(prefix="seamline-init-") as place:
+        draft = _Draft(Path(place), args.sync, source, destination)
+        draft.begin(folder)
+        listed = listed_tables(draft.plan([_ANY], args.schema or _PUBLIC).source)
+        schema = args.schema or _most_likely(listed)
+        namespace = draft.plan([_ANY], schema).source.namespace
+        tables = matching(listed, namespace, args.tables, _note)
+        found, survey = examined_tables(draft.plan([one.name for one in tables], schema), tables, _note)
+        files = draft.write(found, _time_zone(args, source))
+        # What is written here is read back first, against the source's own catalogue.
+        compile_plan(draft.load(), args.sync, survey)
+        for file in files:
+            target = folder / file.relative_to(draft.folder)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, target)
+            sys.stdout.write(f"wrote {target}\n")
+    sys.stdout.write(
+        "".join(f"{line}\n" for line in (*troubles(found), *_summary(found), *_next(args.sync, source, destination)))
+    )
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """The declarations as they would be, in a folder of their own until they are known to be right."""
+
+    folder: Path
+    sync: str
+    source: _Part
+    destination: _Part
+
+    def begin(self, declared: Path) -> None:
+        for kind in ("sources", "destinations", "expectations"):
+            (self.folder / kind).mkdir()
+            if (declared / kind).is_dir():
+                shutil.copytree(declared / kind, self.folder / kind, dirs_exist_ok=True)
+        (self.folder / "syncs").mkdir()
+
+    def plan(self, tables: Sequence[str], schema: str) -> SyncPlan:
+        """Of a sync of these tables and nothing else."""
+        self._write_parts(schema)
+        listed = "".join(f"  - {{name: {_quoted(table)}}}\n" for table in tables)
+        head = f"sync: {self.sync}\nsource: {self.source.name}\ndestinations: [{self.destination.name}]\n"
+        self._file("syncs", self.sync).write_text(f"{head}tables:\n{listed}", encoding="utf-8")
+        return compile_plan(self.load(), self.sync)
+
+    def write(self, found: Sequence[FoundTable], time_zone: str) -> list[Path]:
+        """The final files; returns those that are new."""
+        new = [self._file("sources", self.source.name)] if self.source.text else []
+        new += [self._file("destinations", self.destination.name)] if self.destination.text else []
+        suite = self._file("expectations", self.sync)
+        has_suite = not suite.exists()
+        if has_suite:
+            suite.write_text(suite_text(self.sync, self.sync, list(_checks(found))), encoding="utf-8")
+            new.append(suite)
+        sync = self._file("syncs", self.sync)
+        text = sync_text(
+            self.sync,
+            self.source.name,
+            self.destination.name,
+            found,
+            time_zone=time_zone,
+            suite=self.sync if has_suite else "",
+        )
+        sync.write_text(text, encoding="utf-8")
+        return [*new, sync]
+
+    def load(self) -> Declarations:
+        return load_sync(self._file("syncs", self.sync))
+
+    def _write_parts(self, schema: str) -> None:
+        for kind, part in (("sources", self.source), ("destinations", self.destination)):
+            if part.text is not None:
+                self._file(kind, part.name).write_text(part.text(schema), encoding="utf-8")
+
+    def _file(self, kind: str, name: str) -> Path:
+        return self.folder / kind / f"{name}.yaml"
+
+
+def _checks(found: Sequence[FoundTable]) -> Iterator[ProposedTable]:
+    for one in found:
+        if one.table is not None and one.entry is not None:
+            date = one.entry.date.column if one.entry.date else ""
+            yield proposed(one.table, one.observed, business_date=date)
+
+
+def _require_new(folder: Path, sync: str) -> None:
+    if NAME.fullmatch(sync) is None:
+        raise ConfigError(f"`{sync}` is no name", hint="small letters, digits and _ between them, as card_payments")
+    if (file := folder / "syncs" / f"{sync}.yaml").exists():
+        raise ConfigError(f"{file} is there already", hint="choose another name: nothing is written over")
+
+
+def _source(folder: Path, name: str) -> _Part:
+    """The source of this name, or one that has this connection, or a new one."""
+    for one, file in read_folder(folder).sources.items():
+        if file.spec is not None and name in (one, file.spec.connection):
+            return _Part(one)
+    _require_connection(name, "source")
+    connection = resolve(name)
+    server = examined(connection)
+    if not server.kind:
+        raise ConfigError(f"connection `{name}` leads to no database that init can ask")
+    if not connection.database:
+        raise ConfigError(
+            f"connection `{name}` names no database", hint="add it to its URL: kind://login@host/database"
+        )
+    is_one_login = any(use.role == CAPTURES and use.is_possible for use in server.uses)
+
+    def text(schema: str) -> str:
+        return source_text(
+            name,
+            server.kind,
+            connection=name,
+            capture=name if is_one_login else f"{name}_capture",
+            database=connection.database,
+            schema=schema if server.kind == "postgres" else "",
+        )
+
+    return _Part(name, text, server.time_zone, is_one_login)
+
+
+def _destination(folder: Path, name: str, namespace: str) -> _Part:
+    for one, file in read_folder(folder).destinations.items():
+        if file.spec is not None and name in (one, file.spec.connection):
+            return _Part(one)
+    _require_connection(name, "destination")
+    server = examined(resolve(name))
+    if not server.kind:
+        raise ConfigError(
+            f"connection `{name}` leads to no database", hint="declare the destination, then name it here"
+        )
+    key = "schema" if server.kind == "postgres" else "database"
+    made = destination_text(name, server.kind, connection=name, namespace_key=key, namespace=namespace)
+    return _Part(name, lambda _: made)
+
+
+def _require_connection(name: str, word: str) -> None:
+    if name not in known_ids():
+        raise ConfigError(
+            f"there is no {word} `{name}` and no connection of this id",
+            hint=f"`./seamline connect add {name} kind://login@host/database`, or {guess(name, sorted(known_ids()))}",
+        )
+
+
+def _most_likely(listed: Sequence[ListedTable]) -> str:
+    """The schema with the most tables, `public` where it has any."""
+    names = [one.namespace for one in listed]
+    return _PUBLIC if _PUBLIC in names or not names else max(sorted(set(names)), key=names.count)
+
+
+def _time_zone(args: argparse.Namespace, source: _Part) -> str:
+    """As given, or as answered; the server's own where that is a zone and no offset, else UTC."""
+    if args.timezone:
+        return str(zone(args.timezone).key)
+    known = source.time_zone if _is_zone(source.time_zone) else "UTC"
+    if args.yes or not sys.stdin.isatty():
+        return known
+    answer = input(f"Time zone of the business dates [{known}]: ").strip()
+    return str(zone(answer).key) if answer else known
+
+
+def _is_zone(name: str) -> bool:
+    try:
+        return "/" in zone(name).key
+    except ConfigError:
+        return False
+
+
+def _summary(found: Sequence[FoundTable]) -> Iterator[str]:
+    carried = [one for one in found if one.table is not None and one.entry is not None]
+    keyless = [one.written for one in carried if one.table and not one.table.key]
+    whole = [one.written for one in carried if one.entry and one.entry.date is None]
+    yield f"{len(carried)} tables are carried, {len(found) - len(carried)} are parked"
+    if keyless:
+        yield f"without a key, kept exact as a multiset: {', '.join(keyless)}"
+    if whole:
+        yield f"without a business date, each cut holds them whole: {', '.join(whole)}"
+
+
+def _next(sync: str, source: _Part, destination: _Part) -> Iterator[str]:
+    yield "next:"
+    yield f"  ./seamline grants {source.name}         what the owner of the source runs once"
+    yield f"  ./seamline grants {destination.name}    what the owner of the destination runs once"
+    if source.text is not None and not source.is_one_login:
+        yield f"  ./seamline connect add {source.name}_capture URL    the login of the script that reads the log"
+    yield "  ./seamline validate --online    until it says ok"
+    yield f"  ./seamline onboard {sync}    load, stream, compare"
+
+
+def _quoted(name: str) -> str:
+    return "'" + name.replace("'", "''") + "'"
+
+
+def _note(said: str) -> None:
+    sys.stderr.write(f"note: {said}\n")
