@@ -2,8 +2,9 @@
 
 import itertools
 import signal
+import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from psycopg.errors import LockNotAvailable
 from pyiceberg.catalog.sql import SqlCatalog
 
 from seamline.adapters.connections import Connection
+from seamline.databases.postgres import client as client_of_postgres
+from seamline.databases.postgres import kept_open
 from seamline.databases.postgres import ledger as ledger_tables
 from seamline.domain.digest import Segment
 from seamline.domain.errors import Diverged, Fenced, Refused, TransientError
@@ -20,8 +23,9 @@ from seamline.kinds.found import sink_kind
 from seamline.kinds.sink import ReadsBack
 from seamline.sinks.iceberg.manifests import read_head
 from seamline.sinks.iceberg.tables import IcebergTables
+from seamline.sinks.lake import postgres_store
 from seamline.sinks.lake.catalogue import Catalogue
-from seamline.sinks.lake.store import CatalogueChanges, Outcome
+from seamline.sinks.lake.store import CatalogueChanges, Outcome, PointerMove
 from tests.contract import lake_worker
 from tests.contract.behaviours import Applying, account, published, texts
 from tests.contract.joining_behaviours import (
@@ -199,6 +203,28 @@ def test_a_publish_comes_to_its_end_beside_a_stream_that_is_ahead_of_each_attemp
     assert world.rows(ACCOUNT) == texts(account(7), account(9))
 
 
+@pytest.mark.parametrize(("kept_open_s", "ends"), [(60, nullcontext()), (0.2, pytest.raises(TransientError))])
+def test_a_publish_may_write_for_long_while_the_stream_waits_and_not_for_ever(
+    world: PostgresLakeWorld, monkeypatch: pytest.MonkeyPatch, kept_open_s: float, ends: AbstractContextManager[object]
+) -> None:
+    published(world)
+    loads = [world.load(table, [account(7)] if table is ACCOUNT else []) for table in TABLES]
+    monkeypatch.setitem(client_of_postgres._SETTINGS, "idle_in_transaction_session_timeout", "500")  # noqa: SLF001
+    monkeypatch.setattr(kept_open, "ASKED_EVERY_S", 0.1)
+    monkeypatch.setattr(kept_open, "KEPT_OPEN_S", kept_open_s)
+    monkeypatch.setattr(postgres_store, "_BESIDE_THE_STREAM", 0)
+    staging = IcebergTables.changes_of_publish
+
+    def slow(*args: Any, **more: Any) -> CatalogueChanges:
+        time.sleep(1.5)
+        return staging(*args, **more)
+
+    monkeypatch.setattr(IcebergTables, "changes_of_publish", slow)
+    with ends:
+        world.sink().publish(STREAM, loads, publication=publication(run_id="run-2"))
+    assert world.rows(ACCOUNT) == (texts(account(7)) if kept_open_s == 60 else [])
+
+
 def a_join_is_done_beside_a_compaction_in_a_loop(world: PostgresLakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     carrying(world, *TABLES).span(insert(ACCOUNT, **account(2)))
     joining = passed(world, ACCOUNT, rows=[account(3)], at=10)
@@ -314,6 +340,21 @@ def test_preflight_finds_what_would_stop_a_sync_and_nothing_else(
         session.execute("UPDATE seamline.boundary SET removed_at = now() WHERE table_name = 'account'")
         (found,) = kind.problems(world.plan, world.destination)
         assert "settlement.account exists in the catalogue" in found.what
+
+
+def test_preflight_names_tables_and_views_of_others_before_anything_is_published(
+    world: PostgresLakeWorld, resolved: None
+) -> None:
+    catalogue, kind = Catalogue(CATALOG), sink_kind("iceberg")
+    catalogue.create_tables(world.session)
+    for namespace in ("settlement", "theirs"):
+        catalogue.add_view(world.session, namespace, "account", "file:///theirs.json")
+        catalogue.move(world.session, namespace, [PointerMove("audit", "", "file:///theirs.json", 1)])
+    view, table = kind.problems(world.plan, world.destination)
+    assert "settlement.account is a view in the catalogue" in view.what
+    assert "settlement.audit exists in the catalogue" in table.what
+    world.session.execute("DELETE FROM public.iceberg_tables WHERE table_namespace = 'settlement'")
+    assert kind.problems(world.plan, world.destination) == ()
 
 
 def test_maintenance_keeps_what_is_new_and_lets_go_of_old_states(world: PostgresLakeWorld, resolved: None) -> None:

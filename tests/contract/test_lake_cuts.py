@@ -3,6 +3,7 @@
 import re
 import runpy
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -18,6 +19,7 @@ from pyiceberg.table import StaticTable
 from pyiceberg.view.metadata import ViewMetadata
 
 from seamline.adapters.connections import Connection
+from seamline.databases.postgres import kept_open
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.cut_keep import CutKeep, KeptCut, expired
 from seamline.domain.date_before import PublishedTable
@@ -138,6 +140,18 @@ def test_a_cut_is_a_tag_on_every_table_at_the_position_that_was_compared(cutting
     assert found == [(TAG, True, 3, True)]
     Applying(cutting.world).span(insert(ACCOUNT, **account(2)))
     assert cutting.world.findings() == [], "nobody takes a tag for somebody else's write"
+
+
+def test_tags_and_views_may_be_written_for_long_while_the_stream_waits(
+    cutting: Cutting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_open, "ASKED_EVERY_S", 0.1)
+    cutting.cuts._session.execute("SET idle_in_transaction_session_timeout = 500")  # noqa: SLF001
+    for writer, name in ((IcebergTags, "staged"), (IcebergViewFiles, "write")):
+        right = getattr(writer, name)
+        monkeypatch.setattr(writer, name, lambda *args, right=right, **more: time.sleep(1) or right(*args, **more))
+    assert cutting.publish(cutting.pin()) == 1
+    assert cutting.rows(TAG).column("name").to_pylist() == ["at the cut"]
 
 
 def test_a_publish_that_is_repeated_finds_its_cut_and_another_run_s_is_the_next_version(cutting: Cutting) -> None:

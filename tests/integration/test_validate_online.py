@@ -1,16 +1,27 @@
 """`validate --online` asks real servers, and says of everything at once what they deny."""
 
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from seamline import registry
 from seamline.adapters.connections import Connection
 from seamline.cli.main import main
+from seamline.kinds.bulk import ArrowRows
+from seamline.kinds.found import sink_kind
+from seamline.plan.compile import compile_plan
+from seamline.plan.model import TablePlan
+from seamline.ports import Load
+from seamline.spec.load import load_declarations
+from seamline.values.arrow import schema_of
 from tests.integration.databases import postgres_database
 from tests.integration.known import destination_known_by_id
 from tests.integration.test_postgres_preflight import DATABASE, LOGINS, run
 from tests.integration.test_postgres_preflight import root as root
+from tests.log_topic import publication
 from tests.unit.declared import DESTINATION
 
 SOURCE = f"""\
@@ -138,3 +149,27 @@ def test_what_is_wrong_without_servers_hides_nothing_that_they_deny_of_another_s
     said = capsys.readouterr().err
     assert "other.yaml:1  source: is missing" in said
     assert "table account has no column `balanse`" in said
+
+
+def test_a_table_of_a_lake_that_would_not_take_a_load_is_named_at_its_place_in_the_sync(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake = f"kind: iceberg\nnamespace: ledger\ncatalog: lake\nwarehouse: {folder}\n"
+    change(folder / "destinations" / "warehouse.yaml", ("kind: postgres\n", lake), ("schema: settlement\n", ""))
+    plan = compile_plan(load_declarations(folder), "ledger")
+    tables = registry.source(plan).survey(["account", "audit"]).tables
+    plan = replace(plan, tables=tuple(TablePlan(table.name, table=table) for table in tables))
+    kind, (destination,) = sink_kind("iceberg"), plan.destinations
+    places = kind.load_area(destination, run_id="run-1").create(tables)
+    loads = [Load(table, places[table.name].name, 0) for table in tables]
+    for load in loads:
+        kind.load(destination, places[load.table.name], ArrowRows(schema_of(load.table), iter(())))
+    with closing(registry.sink(plan, "warehouse")) as sink:
+        sink.publish(plan.stream_id("warehouse"), loads, publication=publication(tables))
+    assert main(["validate", "--online"]) == 0, capsys.readouterr().err
+    run("ALTER TABLE core.account ADD COLUMN note text")
+    assert main(["validate", "--online"]) == 2
+    said = capsys.readouterr().err
+    assert "1 mistake in the declarations" in said
+    assert "ledger.yaml:5  tables[0]: in destination `warehouse`: table account differs from what a load" in said
+    assert "column note (type, NULL)" in said and "ledger__tables" in said

@@ -103,6 +103,21 @@ def test_a_stream_stops_where_what_became_of_the_snapshot_before_is_not_known(wo
         Applying(world)
 
 
+def test_an_idle_table_is_read_behind_a_client_that_compacts_and_lets_go_of_the_snapshot_before(
+    world: MemoryCatalogueWorld,
+) -> None:
+    published(world).span(insert(ACCOUNT, **account(1)))
+    (known,) = IcebergTags().heads({"account": location(world)}).values()
+    expired(world, compacted(read_head(location(world))))
+    table = IcebergTable("account", location(world), known)
+    assert table.arrow().to_pydict() == {"id": [1], "name": ["a"]}
+    (now,) = IcebergTags().heads({"account": location(world)}).values()
+    assert now == table.snapshot_id != known, "other clients open it by the snapshot that is there"
+    expired(world, compacted(compacted(read_head(location(world)))))
+    with pytest.raises(Refused, match=f"has no snapshot {known}"):
+        IcebergTable("account", location(world), known).arrow()
+
+
 def _on_the_head(patch: pytest.MonkeyPatch) -> None:
     right = IcebergTags.staged
 

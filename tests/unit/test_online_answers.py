@@ -12,6 +12,7 @@ from seamline.cli.main import main
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import TransientError
 from seamline.domain.row_transform import Expression, RowTransform, transform_to_json
+from seamline.kinds.live_columns import Misfit
 from seamline.plan.model import SyncPlan
 from seamline.ports import Problem, Survey
 from tests.unit.declared import SYNC, write_declarations
@@ -57,6 +58,7 @@ def answer(
 ) -> None:
     monkeypatch.setattr(online.registry, "source", lambda _: Source(tables, problems))
     monkeypatch.setattr(online.registry, "destination_problems", lambda *_: tuple(at_destination))
+    monkeypatch.setattr(online.registry, "misfits", lambda *_: ())
 
 
 def said_by(capsys: pytest.CaptureFixture[str]) -> str:
@@ -85,6 +87,20 @@ def test_a_problem_of_a_table_stands_at_the_table_one_of_the_server_at_its_conne
     assert said.count("note: the server is small. give it memory") == 1
     answer(monkeypatch, TABLES, (OF_NO_MATTER,))
     assert main(["validate", "--online"]) == 0, "a warning is no mistake"
+
+
+def test_a_live_table_that_would_not_take_a_load_stands_at_the_table_with_the_way_of_a_sync_that_runs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    misfit = Misfit("ledger_entry", "table ledger_entry has other columns", "rename ledger_entry")
+    monkeypatch.setattr(online.registry, "misfits", lambda *_: (misfit,))
+    assert main(["validate", "--online"]) == 2
+    said = said_by(capsys)
+    assert "settlement.yaml:6  tables[1]: in destination `warehouse`: table ledger_entry has other columns" in said
+    assert "run `settlement__tables`" in said and "has not ended yet: rename ledger_entry" in said
+    monkeypatch.setattr(online.registry, "destination_problems", lambda *_: (OF_SERVER,))
+    assert main(["validate", "--online"]) == 2
+    assert "other columns" not in said_by(capsys), "nobody asks a destination that is known to be wrong"
 
 
 QUERY = "SELECT id,\n  nme\nFROM account\n"

@@ -1,12 +1,13 @@
 """What servers deny of declarations: tables, columns, rights and logins, and who may sign."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from seamline import analysis, registry
 from seamline.domain.compared_tables import unlike
 from seamline.domain.errors import SeamlineError, TransientError
 from seamline.domain.row_transform import Analysed, RowTransform
+from seamline.kinds.live_columns import cure_in_any_state
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
 from seamline.ports import Problem, Survey
@@ -52,10 +53,10 @@ def _of_source(declarations: Declarations, plan: SyncPlan) -> Answers:
         answers.add(_of_problems(declarations, plan, source.preflight(survey.tables)))
     except SeamlineError as exc:
         answers.faults.append(declarations.source_fault(plan.source.name, _CONNECTION, exc.message, exc.hint))
+    places = {table: place for place, table in _places(declarations, plan)}
     for destination in plan.destinations:
-        answers.add(
-            _of_destination(declarations, _with_definitions(plan, destination.name, survey, made), destination.name)
-        )
+        held = _with_definitions(plan, destination.name, survey, made)
+        answers.add(_of_destination(declarations, held, destination.name, places))
     return answers
 
 
@@ -110,12 +111,17 @@ def _of_tables(declarations: Declarations, plan: SyncPlan, survey: Survey, made:
     return answers
 
 
-def _of_destination(declarations: Declarations, plan: SyncPlan, name: str) -> Answers:
+def _of_destination(declarations: Declarations, plan: SyncPlan, name: str, places: Mapping[str, Path_]) -> Answers:
     try:
         problems = registry.destination_problems(plan, name)
+        # What keeps the destination from being asked is said already.
+        misfits = () if any(one.is_fatal for one in problems) else registry.misfits(plan, name)
     except SeamlineError as exc:
         return Answers([declarations.destination_fault(name, _CONNECTION, exc.message, exc.hint)])
     faults = [declarations.destination_fault(name, _CONNECTION, one.what, one.cure) for one in problems if one.is_fatal]
+    for one in misfits:
+        what, cure = f"in destination `{name}`: {one.what}", cure_in_any_state(plan.sync, one)
+        faults.append(declarations.fault(plan.sync, places[one.table], what, cure))
     return Answers(faults, [f"{one.what}. {one.cure}" for one in problems if not one.is_fatal])
 
 

@@ -32,3 +32,8 @@ def of_an_enabled_sync(sync: str, destination: str, misfits: Sequence[Misfit]) -
 def of_a_sync_on_its_way(destination: str, misfits: Sequence[Misfit]) -> tuple[Problem, ...]:
     """Before its first onboarding has ended nothing but the destination itself can be changed."""
     return tuple(Problem(f"destination {destination}: {one.what}", one.cure) for one in misfits)
+
+
+def cure_in_any_state(sync: str, misfit: Misfit) -> str:
+    """For who does not know whether the sync's streams go on."""
+    return f"{PARK_IT.replace('<sync>', sync)}. Where the first onboarding has not ended yet: {misfit.cure}"

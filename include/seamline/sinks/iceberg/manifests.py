@@ -1,14 +1,17 @@
 """Manifests, manifest lists and metadata of a table, read and written by pyiceberg.
 
-pyiceberg 0.12 writes no manifest of deletes, and nothing of format 3: that is added here.
+pyiceberg 0.12 writes no manifest of deletes, and nothing of format 3, of which it reads too little to be written again:
+that is added here. Files and entries have the fields of format 3 in every table.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from pyiceberg.avro.file import AvroOutputFile
+from pyiceberg.avro.file import AvroFile, AvroOutputFile
 from pyiceberg.manifest import (
+    DATA_FILE_TYPE,
+    MANIFEST_ENTRY_SCHEMAS,
     MANIFEST_LIST_FILE_SCHEMAS,
     DataFile,
     DataFileContent,
@@ -20,6 +23,7 @@ from pyiceberg.manifest import (
     ManifestListWriter,
     ManifestListWriterV2,
     ManifestWriterV2,
+    _inherit_from_manifest,
 )
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetadataV2, TableMetadataV3
@@ -32,6 +36,7 @@ from seamline.sinks.lake.files import url_of
 from seamline.sinks.lake.stores import FilePath
 
 _WITH_ROW_IDS: Final = 3
+_FIRST_ROW_ID = [field.name for field in DATA_FILE_TYPE[_WITH_ROW_IDS].fields].index("first_row_id")
 _COMPRESSION: Final = "deflate"
 # Reserved by Iceberg for the columns of position deletes.
 DELETED_FILE_ID, DELETED_POSITION_ID = 2147483546, 2147483545
@@ -54,6 +59,15 @@ class _Writer(ManifestWriterV2):
 
     def content(self) -> ManifestContent:
         return self._content
+
+    def new_writer(self) -> AvroOutputFile[ManifestEntry]:
+        return AvroOutputFile[ManifestEntry](
+            self._output_file,
+            self._with_partition(self._version),
+            "manifest_entry",
+            record_schema=self._with_partition(_WITH_ROW_IDS),
+            metadata=self._meta,
+        )
 
     @property
     def _meta(self) -> dict[str, str]:
@@ -147,7 +161,7 @@ def read_head(location: str, io: WarehouseIO = LOCAL_IO) -> Head:
     snapshot = metadata.current_snapshot()
     manifests = tuple(snapshot.manifests(io)) if snapshot is not None else ()
     data, deletes = (
-        tuple(entry for one in manifests if one.content == content for entry in one.fetch_manifest_entry(io))
+        tuple(entry for one in manifests if one.content == content for entry in _living(one, io))
         for content in (ManifestContent.DATA, ManifestContent.DELETES)
     )
     if any(entry.data_file.content == DataFileContent.EQUALITY_DELETES for entry in deletes):
@@ -158,12 +172,33 @@ def read_head(location: str, io: WarehouseIO = LOCAL_IO) -> Head:
     return Head(location, metadata, manifests, data, deletes, io)
 
 
+def _living(manifest: ManifestFile, io: WarehouseIO) -> Iterator[ManifestEntry]:
+    """As `ManifestFile.fetch_manifest_entry`, with what format 3 has more."""
+    with AvroFile[ManifestEntry](
+        io.new_input(manifest.manifest_path),
+        MANIFEST_ENTRY_SCHEMAS[_WITH_ROW_IDS],
+        read_types={-1: ManifestEntry, 2: DataFile},
+        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+    ) as entries:
+        for entry in entries:
+            if entry.status != ManifestEntryStatus.DELETED:
+                yield _inherit_from_manifest(entry, manifest)
+
+
+def as_new(file: DataFile) -> DataFile:
+    """As another table lists it, which gives its rows ids of their own."""
+    found = DataFile(*(file[number] for number in range(len(file))))
+    found[_FIRST_ROW_ID] = None
+    return found
+
+
 def data_file(
     path: str, *, rows: int, size: int, content: DataFileContent, bounds: "Bounds", partition: Record
 ) -> DataFile:
     """A Parquet file as a manifest lists it."""
     lower, upper = bounds
     return DataFile.from_args(
+        _WITH_ROW_IDS,
         content=content,
         file_path=path,
         file_format=FileFormat.PARQUET,

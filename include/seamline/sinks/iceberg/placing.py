@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.types import NestedField
 
 from seamline.domain.catalogue import Table
@@ -11,16 +10,15 @@ from seamline.domain.errors import NotCaughtUp
 from seamline.kinds.live_columns import Misfit
 from seamline.plan.model import DestinationPlan
 from seamline.ports import Joining, Load
-from seamline.sinks.iceberg.data_files import data_files, written_file
+from seamline.sinks.iceberg.data_files import data_files
 from seamline.sinks.iceberg.edit import replaced
-from seamline.sinks.iceberg.io import WarehouseIO, static_table, warehouse_io
-from seamline.sinks.iceberg.manifests import Head, read_head
+from seamline.sinks.iceberg.io import WarehouseIO, warehouse_io
+from seamline.sinks.iceberg.manifests import Head, as_new, read_head
 from seamline.sinks.iceberg.options import LakeOptions, options_of
 from seamline.sinks.iceberg.partitions import Division
 from seamline.sinks.iceberg.snapshot import FileChanges, new_head, staged_head
-from seamline.sinks.iceberg.types import storage_schema
 from seamline.sinks.lake.files import NewFiles
-from seamline.sinks.lake.loads import StagedFiles, claim, written_apart
+from seamline.sinks.lake.loads import StagedFiles, claim
 from seamline.sinks.lake.store import CatalogueChanges, PointerMove
 from seamline.sinks.lake.stores import FilePath
 
@@ -78,21 +76,11 @@ class Placing:
         before = self._continued(table, live)
         claim(self._folder_of(found), table=self._folder_of(before))
         files = NewFiles(self._folder_of(before), self.mark)
-        data, deletes = ([entry.data_file for entry in entries] for entries in (found.data, found.deletes))
-        if any(one.file_format is not FileFormat.PARQUET for one in deletes):
-            data, deletes = self._without_deletes(table, found, files), []
+        # The stream is held meanwhile: no row is written again.
+        data, deletes = ([as_new(entry.data_file) for entry in entries] for entries in (found.data, found.deletes))
         after = replaced(before, data, deletes, files)
         files.synced()
         return move_of(table.name, before, after)
-
-    def _without_deletes(self, table: Table, found: Head, files: NewFiles) -> list[DataFile]:
-        """The living rows in files of their own: a manifest that pyiceberg reads says too little of a deletion vector
-        to be written again."""
-        division, names = self._division(table), storage_schema(table).names
-        scan = static_table(found.location, self.io).scan(selected_fields=tuple(names))
-        rows = (batch.cast(storage_schema(table)) for batch in scan.to_arrow_batch_reader())
-        written = written_apart(rows, files, division.parts)
-        return [written_file(path, partition=division.partition_of(path)) for path, _ in written]
 
     def _division(self, table: Table) -> Division:
         return Division(table, self.options.layout(table.name))

@@ -16,7 +16,8 @@ from functools import partial
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
-from pyiceberg.table import DataScan
+from pyiceberg.table import DataScan, StaticTable
+from pyiceberg.table.metadata import TableMetadata
 
 from seamline.adapters.connections import parsed
 from seamline.domain.errors import Refused
@@ -27,6 +28,7 @@ from seamline.sinks.iceberg.io import io_of, static_table
 from seamline.sinks.iceberg.options import options_of
 from seamline.sinks.iceberg.rest_cuts import open_rest_cuts
 from seamline.sinks.iceberg.rest_opening import open_store
+from seamline.sinks.iceberg.snapshot import own_snapshot
 from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.files import translated
 from seamline.sinks.lake.identity import ROW_HASH
@@ -36,13 +38,20 @@ from seamline.sinks.lake.pinned import LIVE, PROVEN, Pinned, open_pinned, place_
 @dataclass(frozen=True, slots=True)
 class IcebergTable:
     """`kinds.reading.PinnedTable`. `location`: its metadata file, by which any client opens it at `snapshot_id`.
-    `selected`: the columns to read; all without any. `connection`: id of what leads to its store."""
+    `pinned`: the snapshot that the ledger or a cut names. `selected`: the columns to read; all without any.
+    `connection`: id of what leads to its store."""
 
     name: str
     location: str
-    snapshot_id: int
+    pinned: int
     selected: tuple[str, ...] = ()
     connection: str = ""
+
+    @property
+    def snapshot_id(self) -> int:
+        """The pinned one; where a client has compacted the table and let go of that, the one with the same rows.
+        Refused: neither is there."""
+        return self._snapshot_in(self._table().metadata)
 
     @property
     def schema(self) -> pa.Schema:
@@ -69,16 +78,25 @@ class IcebergTable:
         return pa.Table.from_batches(self.batches(), self.schema)
 
     def _scan(self) -> DataScan:
-        table = static_table(self.location, io_of(self.location, self.connection))
-        if table.snapshot_by_id(self.snapshot_id) is None:
+        table = self._table()
+        names = tuple(field.name for field in table.schema().fields if field.name != ROW_HASH)
+        return table.scan(snapshot_id=self._snapshot_in(table.metadata), selected_fields=self.selected or names)
+
+    def _snapshot_in(self, metadata: TableMetadata) -> int:
+        if metadata.snapshot_by_id(self.pinned) is not None:
+            return self.pinned
+        now = metadata.current_snapshot_id
+        if now is None or own_snapshot(metadata, self.pinned):
             raise Refused(
-                f"the table that is called {self.name} now has no snapshot {self.snapshot_id}",
+                f"the table that is called {self.name} now has no snapshot {self.pinned}",
                 hint="where it left its sync and came back, its earlier cuts are those of the table that was kept under"
                 " another name; a state that was read as `live` is let go of after some hundred commits",
                 table=self.name,
             )
-        names = tuple(field.name for field in table.schema().fields if field.name != ROW_HASH)
-        return table.scan(snapshot_id=self.snapshot_id, selected_fields=self.selected or names)
+        return now
+
+    def _table(self) -> StaticTable:
+        return static_table(self.location, io_of(self.location, self.connection))
 
 
 def _schema_of(scan: DataScan) -> pa.Schema:

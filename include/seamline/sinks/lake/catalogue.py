@@ -59,6 +59,12 @@ class Catalogue:
         ).fetchall()
         return {str(table): str(location) for table, location in rows}
 
+    def views(self, session: Session, namespace: str) -> dict[str, str]:
+        rows = session.execute(
+            f"SELECT table_name, metadata_location FROM public.iceberg_tables WHERE {_IS_VIEW}", (self.name, namespace)
+        ).fetchall()
+        return {str(view): str(location) for view, location in rows}
+
     def held(self, session: Session, namespace: str, tables: Collection[str]) -> dict[str, str]:
         rows = session.execute(
             f"SELECT table_name, metadata_location FROM public.iceberg_tables WHERE {_IS_TABLE}"
@@ -104,13 +110,6 @@ class Catalogue:
 
     def drop_namespace(self, session: Session, namespace: str) -> None:
         session.execute(f"DELETE FROM public.iceberg_tables WHERE {_IS_TABLE}", (self.name, namespace))
-
-    def views(self, session: Session, namespace: str) -> dict[str, str]:
-        """View → metadata file."""
-        rows = session.execute(
-            f"SELECT table_name, metadata_location FROM public.iceberg_tables WHERE {_IS_VIEW}", (self.name, namespace)
-        ).fetchall()
-        return {str(view): str(location) for view, location in rows}
 
     def drop_view(self, session: Session, namespace: str, view: str) -> None:
         session.execute(

@@ -18,6 +18,7 @@ from seamline import settings
 from seamline.adapters import failpoints as armed_failpoints
 from seamline.adapters.connections import resolve
 from seamline.databases.postgres.client import Session, open_session, translated
+from seamline.databases.postgres.kept_open import kept_open
 from seamline.domain.catalogue import Table
 from seamline.domain.cut_keep import CutKeep, KeptCut
 from seamline.domain.date_before import PublishedTable
@@ -270,7 +271,8 @@ class LakeCuts:
                 # The stream waits for us: one that commits all the time would be ahead of each attempt.
                 held = self._catalogue.held(self._session, self._destination.namespace, wanted)
                 begun = {**held, **_made_from(held, made)}
-                self._stage_tags(wanted, begun, staged, mark=f"{stream.sync}-cut")
+                with kept_open(self._session):
+                    self._stage_tags(wanted, begun, staged, mark=f"{stream.sync}-cut")
                 moves = [
                     *(move for move in made if move.table not in staged),
                     *(
@@ -298,7 +300,7 @@ class LakeCuts:
     def _stage_tags(
         self, wanted: Mapping[str, TableTags], begun: Mapping[str, str], staged: dict[str, Tagged], *, mark: str
     ) -> None:
-        """Many at once: the stream waits, and the server for a statement. What was made is in `staged`, also where one
+        """Many at once: the stream waits. What was made is in `staged`, also where one
         of them fails."""
         locations = {name: _held(begun, name) for name in wanted}
         with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
@@ -321,7 +323,8 @@ class LakeCuts:
 
         def follow(heads: Mapping[str, str]) -> None:
             if self._views is not None:
-                followed.append(self._views.follow(self._session, stream, heads))
+                with kept_open(self._session):
+                    followed.append(self._views.follow(self._session, stream, heads))
 
         try:
             yield follow

@@ -62,6 +62,9 @@ class FolderCatalogue:
         ).fetchall()
         return {str(table): str(text) for table, text in rows}
 
+    def views(self, session: Session, namespace: str) -> dict[str, str]:  # noqa: ARG002 (formats in folders have none)
+        return {}
+
     def held(self, session: Session, namespace: str, tables: Collection[str]) -> dict[str, str]:
         rows = session.execute(
             f"SELECT table_name, folder || '#' || {self.state} FROM {self.table} WHERE {_OF}"

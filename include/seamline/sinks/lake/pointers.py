@@ -8,8 +8,8 @@ from seamline.sinks.lake.store import CatalogueChanges, PointerMove
 
 
 class Pointers(Protocol):
-    """The pointers of one catalogue. All but `claim`, `require_own` and `pointers` inside the caller's transaction.
-    `names`: of its own tables, with their schema."""
+    """The pointers of one catalogue. All but `claim`, `require_own`, `pointers` and `views` inside the caller's
+    transaction. `names`: of its own tables, with their schema."""
 
     @property
     def names(self) -> Sequence[str]: ...
@@ -26,6 +26,9 @@ class Pointers(Protocol):
 
     def pointers(self, session: Session, namespace: str) -> dict[str, str]:
         """Table → where its pointer leads. By one statement: hence as one commit has left them."""
+
+    def views(self, session: Session, namespace: str) -> dict[str, str]:
+        """View → its metadata file, by one statement. A table cannot have the name of one."""
 
     def held(self, session: Session, namespace: str, tables: Collection[str]) -> dict[str, str]:
         """The same of these tables, those that are there: nobody else moves them until the transaction ends. They are

@@ -13,6 +13,7 @@ from seamline.databases.postgres import ledger as ledger_tables
 from seamline.databases.postgres.client import Session, open_session, session_name, translated
 from seamline.databases.postgres.commit import abandon, close, send_commit
 from seamline.databases.postgres.epoch import taken
+from seamline.databases.postgres.kept_open import kept_open
 from seamline.domain.changes import Finding
 from seamline.domain.errors import Fenced, InvariantViolated, SeamlineError, TransientError
 from seamline.domain.ledger import LedgerRow, StreamId
@@ -28,8 +29,6 @@ _LOCK_TIMEOUT = "5s"
 # How often a publish or a join stages while the stream goes on. One that commits all the time is ahead of each attempt,
 # so it waits for the ones after: they stage within their transaction.
 _BESIDE_THE_STREAM = 3
-# Long enough to write the metadata of a sync's tables, for the server gets no statement meanwhile.
-_HELD_FOR = "60s"
 
 
 class PostgresLakeStore:
@@ -218,17 +217,18 @@ class PostgresLakeStore:
                     lock(session)
                     if seen is not None:
                         require_carried(seen, ledger_tables.carried(session, stream))
-                    place(session, staged if staged is not None else staging(self._held(session, stream)))
+                    place(session, staged if staged is not None else self._held(session, stream, staging))
                 return _there(stream, ledger_tables.read_ledger(session, stream))
 
         return repeated(attempt)
 
-    def _held(self, session: Session, stream: StreamId) -> Seen:
-        """Behind the ledger's lock: what is staged from it still stands when it is placed."""
-        session.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{_HELD_FOR}'")
+    def _held(self, session: Session, stream: StreamId, staging: Staging) -> CatalogueChanges:
+        """Staged behind the ledger's lock: what it goes on from still stands when it is placed."""
         namespace = self._destination.namespace
         self._catalogue.held(session, namespace, ledger_tables.carried(session, stream))
-        return _seen(session, self._catalogue, stream, namespace)
+        seen = _seen(session, self._catalogue, stream, namespace)
+        with kept_open(session):
+            return staging(seen)
 
     def _end_incremental_snapshots(self, session: Session, stream: StreamId) -> None:
         """Also those that were given up: their tables stand still and would hold the log for ever."""

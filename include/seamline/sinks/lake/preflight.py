@@ -1,8 +1,9 @@
 """What would keep a lake's catalogue from taking a sync, asked with the logins of its publisher and writer. Changes
 nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, closing
+from dataclasses import replace
 
 from seamline.adapters.connections import resolve
 from seamline.databases.postgres.client import Session, open_session, translated
@@ -40,9 +41,7 @@ def problems(plan: SyncPlan, destination: DestinationPlan, catalogue: Pointers) 
             found = dict(one for session in sessions.values() for one in _of_each(session, destination, catalogue))
             found.update(_of_the_publisher(publisher, destination, catalogue))
             if not found:
-                seen = look(publisher, catalogue, plan.stream_id(destination.name), destination.namespace)
-                found.update(of_live_tables(plan, destination, seen))
-                found.update(_of_the_owner(publisher, destination, catalogue, seen))
+                found.update(_of_names(publisher, plan, destination, catalogue))
     return tuple(Problem(f"{name}: {what}", cure) for what, cure in found.items())
 
 
@@ -75,6 +74,21 @@ def _of_the_publisher(session: Session, destination: DestinationPlan, catalogue:
         yield f"{session.info.user} may not make the catalogue's tables in schema public", _script(destination)
 
 
+def _of_names(
+    session: Session, plan: SyncPlan, destination: DestinationPlan, catalogue: Pointers
+) -> Iterator[tuple[str, str]]:
+    """What has them there. Other clients may have made the catalogue before anything was published."""
+    row = session.execute(
+        "SELECT bool_and(to_regclass(name) IS NOT NULL) FROM unnest(%s::text[]) AS name", (list(catalogue.names),)
+    ).fetchone()
+    seen = look(session, catalogue, plan.stream_id(destination.name), destination.namespace)
+    if row == (True,):
+        seen = replace(seen, heads=catalogue.pointers(session, destination.namespace))
+        yield from _of_views(plan, destination, catalogue.views(session, destination.namespace))
+    yield from of_live_tables(plan, destination, seen)
+    yield from _of_the_owner(session, destination, catalogue, seen)
+
+
 def of_live_tables(plan: SyncPlan, destination: DestinationPlan, seen: Seen) -> Iterator[tuple[str, str]]:
     """Tables that somebody else has made there."""
     carried = {boundary.table for boundary in seen.ledger.boundaries} if seen.ledger else set()
@@ -83,6 +97,15 @@ def of_live_tables(plan: SyncPlan, destination: DestinationPlan, seen: Seen) -> 
             yield (
                 f"table {destination.namespace}.{table.name} exists in the catalogue and was not made by this sync",
                 "rename it there (ALTER TABLE … RENAME TO …), or choose another namespace",
+            )
+
+
+def _of_views(plan: SyncPlan, destination: DestinationPlan, views: Collection[str]) -> Iterator[tuple[str, str]]:
+    for table in plan.tables:
+        if table.name in views:
+            yield (
+                f"{destination.namespace}.{table.name} is a view in the catalogue, and a table cannot have its name",
+                "rename or drop the view, or choose another namespace",
             )
 
 
