@@ -2,7 +2,8 @@
 
 Of transforms it is looked whether their files are SQL, or Python. With --online also what servers deny: tables and
 columns that are not there or cannot be summed, connections that lead nowhere, rights that are missing, live tables
-that would not take a load, approvers whom Airflow does not know; and Spark analyses the transforms over the source's columns, as preflight does.
+that would not take a load, approvers whom Airflow does not know; and Spark analyses the transforms over the source's
+columns, as preflight does.
 """
 
 import argparse
