@@ -87,21 +87,30 @@ def _archives(packages: Sequence[Package], into: Path, store: SharedFiles, fetch
     return found
 
 
-def by_apt(names: Sequence[str], into: Path) -> None:
+def suite_of_this_machine() -> str:
+    """As `bookworm`."""
+    release = Path("/etc/os-release").read_text(encoding="utf-8")
+    found = re.search(r"^VERSION_CODENAME=(\w+)$", release, re.MULTILINE)
+    if found is None:
+        raise ConfigError("this machine does not say which Debian it has", hint="install openssh-server")
+    return found[1]
+
+
+def by_apt(names: Sequence[str], into: Path, *, suite: str = SUITE) -> None:
     """The packages as the suite has them now. apt checks Debian's signature; it is asked with a state of its own, so
     the machine's lists stay what they are."""
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder)
-        options = _options(state)
+        options = _options(state, suite)
         _run(["apt-get", "--quiet", *options, "update"])
         # Into the working folder.
         _run(["apt-get", "--quiet", *options, "download", *names], cwd=into)
 
 
-def _options(state: Path) -> list[str]:
+def _options(state: Path, suite: str) -> list[str]:
     for name in ("lists/partial", "archives/partial"):
         (state / name).mkdir(parents=True)
-    (state / "sources.list").write_text(f"deb {_mirror(state)} {SUITE} main\n", encoding="utf-8")
+    (state / "sources.list").write_text(f"deb {_mirror(state)} {suite} main\n", encoding="utf-8")
     (state / "status").touch()
     given = {
         "Dir::Etc::SourceList": state / "sources.list",

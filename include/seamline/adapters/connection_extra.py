@@ -26,6 +26,10 @@ _KNOWN: dict[str, tuple[str, ...]] = {
     "http": _CONNECT,
     # Its service is asked without a login and in the clear.
     "hive_metastore": (),
+    # The server's key, as `ssh-keyscan` prints it behind its name, and the file of the login's own.
+    "sftp": ("host_key", "key_file"),
+    # In the clear.
+    "ftp": (),
     # Its REST is asked in the clear, as the user that its login names.
     "webhdfs": (),
     "iceberg": (

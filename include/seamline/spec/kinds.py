@@ -11,7 +11,7 @@ from seamline.spec.source import DatabaseSource
 
 # Named in messages: what people ask for and nobody can have yet.
 SOURCES_PLANNED = ("files", "kafka")
-DESTINATIONS_PLANNED = ("files", "key_value", "kafka")
+DESTINATIONS_PLANNED = ("key_value", "kafka")
 
 
 # Powers that stages need: the keys that ask for the stage together (none: any sync), the method by which a kind has the

@@ -140,19 +140,21 @@ def load(
 
 def staged_files(warehouse: str | FilePath, load: Load) -> StagedFiles:
     """Refused where the staged table is gone; GateFailed where it does not hold what was staged or compared."""
-    location = location_of(warehouse, load.staged_as)
+    found = staged_again(warehouse, load.staged_as, load.table.name)
+    if found.rows != load.rows:
+        raise _other(load, f"{found.rows} rows")
+    return found
+
+
+def staged_again(warehouse: str | FilePath, staged_as: str, table: str) -> StagedFiles:
+    """What is staged there now. Refused where it is gone."""
+    location = location_of(warehouse, staged_as)
     try:
         receipt = json.loads((location / _RECEIPT).read_text(encoding="utf-8"))
         paths = tuple(location / "data" / name for name in receipt["files"])
         rows = sum(parquet_file(path).metadata.num_rows for path in paths)
     except FileNotFoundError as exc:
-        raise Refused(
-            f"the staged table {load.staged_as} of {load.table.name} is gone",
-            hint="load it again",
-            table=load.table.name,
-        ) from exc
-    if rows != load.rows:
-        raise _other(load, f"{rows} rows")
+        raise Refused(f"the staged table {staged_as} of {table} is gone", hint="load it again", table=table) from exc
     return StagedFiles(location, paths, rows)
 
 

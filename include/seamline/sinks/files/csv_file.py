@@ -1,0 +1,137 @@
+"""A CSV file of a table: written batch by batch, and read back as any other reader would.
+
+A text stands in quotes where it holds the delimiter, a quote or the end of a line, where it is empty, and where it
+looks like the mark of NULL, which has none. The end of a line is no part of another letter in the encodings that are
+offered.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
+from seamline.domain.catalogue import Table
+from seamline.domain.errors import GateFailed, SchemaConflict
+from seamline.sinks.files.csv_texts import texts_of, values_of
+from seamline.sinks.files.options import Dialect
+from seamline.values.arrow import TEXT, schema_of
+from seamline.values.content import content_of
+
+# One row has its place in a block.
+_BLOCK_BYTES = 32 * 2**20
+_QUOTE = '"'
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What stands around the rows of a file: `header` before all of them, and `trailer` behind, as their fields; ()
+    where there is none."""
+
+    header: Sequence[str] = ()
+    trailer: Sequence[str] = ()
+
+
+def head_of(table: Table, dialect: Dialect, header: Sequence[str]) -> bytes:
+    """What comes before the rows."""
+    names = [column.name for column in table.columns] if dialect.column_names else []
+    return b"".join(_line(fields, dialect) for fields in (header, names) if fields)
+
+
+def tail_of(dialect: Dialect, trailer: Sequence[str]) -> bytes:
+    return _line(trailer, dialect) if trailer else b""
+
+
+def write_rows(table: Table, batches: Iterable[pa.RecordBatch], dialect: Dialect, file: BinaryIO) -> None:
+    """SchemaConflict: a value has no place in such a file."""
+    for rows in batches:
+        if rows.num_rows:
+            file.write(_encoded(table, _lines(table, rows, dialect), dialect))
+
+
+def read_rows(path: Path, table: Table, dialect: Dialect, frame: Frame) -> Iterator[pa.RecordBatch]:
+    """All rows of a file in the typed form. GateFailed: it is not the file that was written."""
+    with pa.memory_map(str(path)) as mapped:
+        rows = _between(mapped.read_buffer(), head_of(table, dialect, frame.header), tail_of(dialect, frame.trailer))
+        if rows is None:
+            raise _other(table, "it does not begin and end as it was written")
+        if not rows.size:
+            return
+        names = [column.name for column in table.columns]
+        reader = csv.open_csv(
+            pa.BufferReader(rows),
+            read_options=csv.ReadOptions(column_names=names, block_size=_BLOCK_BYTES, encoding=dialect.encoding),
+            parse_options=csv.ParseOptions(
+                delimiter=dialect.delimiter, newlines_in_values=True, ignore_empty_lines=False
+            ),
+            convert_options=csv.ConvertOptions(
+                column_types=dict.fromkeys(names, TEXT),
+                null_values=[dialect.null],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+        try:
+            for batch in reader:
+                yield _typed(table, batch)
+        except (pa.ArrowInvalid, ValueError, SchemaConflict) as exc:
+            raise _other(table, str(exc)) from exc
+
+
+def _typed(table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:
+    arrays = [values_of(column, batch.column(number)) for number, column in enumerate(table.columns)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema_of(table))
+
+
+def _between(content: pa.Buffer, head: bytes, tail: bytes) -> pa.Buffer | None:
+    size = content.size - len(head) - len(tail)
+    if size < 0 or content.slice(0, len(head)) != pa.py_buffer(head):
+        return None
+    return content.slice(len(head), size) if content.slice(len(head) + size) == pa.py_buffer(tail) else None
+
+
+def _other(table: Table, what: str) -> GateFailed:
+    return GateFailed(
+        f"the file of {table.name} that was read back is another one: {what}",
+        hint="nothing of it is visible; look at the store and at who else writes there, then try again",
+        table=table.name,
+    )
+
+
+def _lines(table: Table, rows: pa.RecordBatch, dialect: Dialect) -> pa.Array:
+    fields = [
+        _quoted(texts_of(table, column, values), dialect)
+        for column, values in zip(table.columns, rows.columns, strict=True)
+    ]
+    joined = pc.binary_join_element_wise(*fields, pa.scalar(dialect.delimiter, TEXT))
+    return pc.binary_join_element_wise(joined, pa.scalar(dialect.end, TEXT), pa.scalar("", TEXT))
+
+
+def _quoted(texts: pa.Array, dialect: Dialect) -> pa.Array:
+    is_quoted = pc.or_(pc.match_substring_regex(texts, f'[\\{dialect.delimiter}"\r\n]'), pc.equal(texts, dialect.null))
+    is_quoted = pc.or_(is_quoted, pc.equal(texts, ""))
+    quote, nothing = pa.scalar(_QUOTE, TEXT), pa.scalar("", TEXT)
+    doubled = pc.binary_join_element_wise(quote, pc.replace_substring(texts, _QUOTE, 2 * _QUOTE), quote, nothing)
+    return pc.fill_null(pc.if_else(is_quoted, doubled, texts), dialect.null)
+
+
+def _line(fields: Sequence[str], dialect: Dialect) -> bytes:
+    texts = _quoted(pa.array(fields, TEXT), dialect).to_pylist()
+    return (dialect.delimiter.join(texts) + dialect.end).encode(dialect.encoding)
+
+
+def _encoded(table: Table, lines: pa.Array, dialect: Dialect) -> bytes:
+    content = content_of(lines)
+    if dialect.encoding == "utf-8":
+        return content
+    try:
+        return content.decode().encode(dialect.encoding)
+    except UnicodeEncodeError as exc:
+        raise SchemaConflict(
+            f"{exc.object[exc.start]!r} in a value of {table.name} is no letter of {dialect.encoding}",
+            hint="declare an encoding that has it: gb18030 and utf-8 have all letters",
+            table=table.name,
+        ) from exc

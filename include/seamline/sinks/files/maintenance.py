@@ -1,0 +1,76 @@
+"""Maintenance of a destination of files: what dead attempts have left, files of expired cuts, old manifests."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from seamline.domain.log_floor import LedgerPlace
+from seamline.plan.model import DestinationPlan
+from seamline.ports.maintenance import LetGo
+from seamline.sinks.files.cuts import OWN, FilesCuts, attempted_at, new_attempt, open_cuts
+from seamline.sinks.files.options import options_of
+from seamline.sinks.files.staging import staging_of
+from seamline.sinks.files.state import state_from_json, state_to_json
+from seamline.sinks.files.two_phase import ManifestLog
+from seamline.sinks.lake.loads import drop_abandoned
+
+# Nobody prepares a cut for so long; who does is not harmed, and prepares again.
+_ATTEMPT = timedelta(days=1)
+# So long files that have expired are looked for again: who showed them may have slept.
+_LEAVING = timedelta(days=30)
+# Of the newest manifests, for people who ask what was decided.
+_KEPT = 100
+
+
+class FilesMaintenance:
+    """`ports.maintenance.DestinationMaintenance` of one destination."""
+
+    def __init__(self, destination: DestinationPlan, cuts: FilesCuts) -> None:
+        self._destination = destination
+        self._cuts = cuts
+
+    def ledgers(self) -> Sequence[LedgerPlace]:
+        """None: no stream writes here."""
+        return ()
+
+    def let_go(self) -> LetGo:
+        syncs = [name for name in self._cuts.store.names(OWN) if name != _staging_name(self._destination)]
+        orphans = sum(self._swept(sync) for sync in syncs)
+        staged = drop_abandoned(staging_of(self._destination), self._destination.name)
+        return LetGo(findings=0, incremental_snapshots=(), staged=staged, orphan_files=orphans)
+
+    def _swept(self, sync: str) -> int:
+        """How many attempts were removed."""
+        log, now = self._cuts.log(sync), datetime.now(UTC)
+        self._remove_leaving(sync)
+        old = [attempt for attempt in log.attempts() if (attempted_at(attempt) or now) < now - _ATTEMPT]
+        removed = self._abort(log, old, now) if old else 0
+        log.compact(keep=_KEPT)
+        return removed
+
+    def _abort(self, log: ManifestLog, attempts: Sequence[str], now: datetime) -> int:
+        """A manifest that changes nothing comes first: none of these attempts can win a number from then on, as all of
+        them have looked at an earlier one."""
+        newest = log.newest()
+        log.show(newest)
+        state = state_from_json(newest.state).swept(before=now - _LEAVING)
+        if log.decide(newest, new_attempt(), state_to_json(state)) is None:
+            return 0
+        for attempt in attempts:
+            log.abort(attempt)
+        return len(attempts)
+
+    def _remove_leaving(self, sync: str) -> None:
+        for one in self._cuts.state(sync).leaving:
+            self._cuts.store.remove(one.path)
+
+    def close(self) -> None:
+        self._cuts.close()
+
+
+def open_maintenance(destination: DestinationPlan) -> FilesMaintenance:
+    return FilesMaintenance(destination, open_cuts(destination))
+
+
+def _staging_name(destination: DestinationPlan) -> str:
+    """Of the folder beside those of syncs, where rows are staged there."""
+    return options_of(destination).staging.removeprefix(f"{destination.namespace}/{OWN}/").partition("/")[0]

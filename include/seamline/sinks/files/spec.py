@@ -1,0 +1,186 @@
+"""The declaration of a destination of files."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, ClassVar, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, field_validator, model_validator
+
+from seamline.domain.catalogue import Kind, Table
+from seamline.sinks.files.options import PARQUET, SCHEMES
+from seamline.spec.destination import Destination, Misfit
+from seamline.spec.fields import ConnectionId, Declared, SqlName
+
+_ADDED = frozenset({Kind.INTEGER, Kind.UNSIGNED, Kind.DECIMAL})
+
+
+def _place(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme and parts.scheme not in SCHEMES:
+        raise ValueError(f"a place is a folder, or begins with {', '.join(f'{one}://' for one in SCHEMES)}")
+    if not parts.scheme and not value.startswith("/"):
+        raise ValueError("a folder is an absolute path, the same on every machine of the sync")
+    if parts.scheme == "s3" and not parts.netloc:
+        raise ValueError("a place on S3 is written s3://bucket/folder")
+    if parts.scheme in ("sftp", "ftp") and parts.netloc:
+        raise ValueError(f"the connection says the server: write {parts.scheme}:///folder")
+    return value.rstrip("/") or value
+
+
+def _staging(value: str) -> str:
+    if urlsplit(value).scheme not in ("", "s3"):
+        raise ValueError("rows are staged in a folder that every machine of the sync has, or on S3")
+    return _place(value)
+
+
+def _file_name(value: str) -> str:
+    if not value or value.startswith((".", " ")) or "/" in value or not value.isprintable():
+        raise ValueError("this is the name of a file: no `/`, no dot or blank in front")
+    return value
+
+
+def _delimiter(value: str) -> str:
+    if len(value) != 1 or not value.isascii() or value.isalnum() or value in '"\r\n.-+:':
+        raise ValueError("one sign of ASCII that neither quotes nor stands in numbers and times")
+    return value
+
+
+def _null(value: str) -> str:
+    if any(sign in value for sign in '"\r\n'):
+        raise ValueError("a mark of NULL holds neither quotes nor ends of lines")
+    return value
+
+
+Place = Annotated[str, AfterValidator(_place)]
+FileName = Annotated[str, AfterValidator(_file_name)]
+
+
+class CsvDialect(Declared):
+    """How rows stand in a CSV file."""
+
+    delimiter: Annotated[str, AfterValidator(_delimiter)] = Field(",", description="What stands between two values.")
+    encoding: Literal["utf-8", "gb18030", "gbk", "big5", "shift_jis", "latin-1"] = Field(
+        "utf-8", description="How letters become bytes."
+    )
+    line_end: Literal["lf", "crlf"] = Field("lf", description="What ends a line.")
+    null: Annotated[str, AfterValidator(_null)] = Field(
+        "", description="What stands for NULL, without quotes. A text that looks like it stands in quotes."
+    )
+    column_names: bool = Field(
+        default=True, description="Whether a line with the names of the columns comes before the rows."
+    )
+    header: bool = Field(
+        default=False, description="Whether the first line is a record: `H`, sync, table, business date, version."
+    )
+    trailer: bool = Field(
+        default=False,
+        description="Whether the last line is a record: `T`, number of rows, and each control total of the table.",
+    )
+
+
+class FileTotal(Declared):
+    """A sum that the partner can hold his file against."""
+
+    table: SqlName = Field(description="Name of the table in its sync.")
+    sum: SqlName = Field(description="Column that is added up.")
+    by: tuple[SqlName, ...] = Field(
+        (), description="Columns whose values have a sum each, as a currency. In the control file only.", strict=False
+    )
+
+
+class FilesDestination(Destination):
+    """Files for partners, a folder per business date and version. It takes cuts only, no stream."""
+
+    namespace_key: ClassVar[str] = "location"
+
+    kind: Literal["files"] = Field(description="What kind of system the destination is.")
+    connection: ConnectionId = Field(
+        "", description="Connection id of what leads to the place: type aws, sftp or ftp. A folder has none."
+    )
+    location: Place = Field(
+        description="Where the files are delivered: a folder as an absolute path, `s3://bucket/folder`, `sftp:///folder`"
+        " or `ftp:///folder`. It must be there."
+    )
+    staging: Annotated[str, AfterValidator(_staging)] = Field(
+        "",
+        description="Folder, or place on S3, where rows wait until they are compared; every machine of the sync has it."
+        " Left out: `.seamline/staging` in `location`, where that is a folder or on S3.",
+    )
+    staging_connection: ConnectionId | None = Field(
+        None, description="Connection id of what leads to a `staging` on S3; left out: `connection`, if that is on S3."
+    )
+    format: Literal["csv", "parquet"] = Field("csv", description="Of the files with rows.")
+    csv: CsvDialect = Field(CsvDialect(), description="How rows stand in CSV files.")
+    control_totals: tuple[FileTotal, ...] = Field(
+        (), description="Sums that control file and trailers hold.", strict=False
+    )
+    control_file: FileName = Field("control.json", description="Name of the control file of each delivery.")
+    flag_file: FileName = Field(
+        "_SUCCESS", description="Name of the empty file that comes last: whoever sees it sees all others whole."
+    )
+
+    @field_validator("writer_connection")
+    @classmethod
+    def _no_writer(cls, value: str | None) -> str | None:
+        if value is not None:
+            raise ValueError("no stream writes here: leave `writer_connection` out")
+        return value
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        for fault in self._faults():
+            raise ValueError(fault)
+        return self
+
+    def _faults(self) -> Iterator[str]:
+        scheme = urlsplit(self.location).scheme
+        if scheme in ("sftp", "ftp") and not self.connection:
+            yield f"`location` is on a server: name its `connection`, of type {scheme}"
+        if not scheme and self.connection:
+            yield "`location` is a folder: leave `connection` out"
+        if scheme in ("sftp", "ftp") and not self.staging:
+            yield "rows cannot wait on a partner's server: name a folder as `staging`"
+        if self.format == PARQUET and (self.csv.header or self.csv.trailer):
+            yield "a Parquet file has no header and no trailer: leave them out, or write `format: csv`"
+        if self.flag_file == self.control_file:
+            yield "`flag_file` and `control_file` are one name"
+
+    @property
+    def namespace(self) -> str:
+        return self.location
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        return {
+            "staging": self.staging or f"{self.location}/.seamline/staging",
+            "staging_connection": self.staging_connection or (self.connection if not self.staging else ""),
+            "format": self.format,
+            "csv": self.csv.model_dump_json(),
+            "control_totals": json.dumps([one.model_dump(mode="json") for one in self.control_totals]),
+            "control_file": self.control_file,
+            "flag_file": self.flag_file,
+        }
+
+    def misfits(self, tables: Mapping[str, Table]) -> Iterator[Misfit]:
+        for number, total in enumerate(self.control_totals):
+            table = tables.get(total.table)
+            if table is not None:
+                yield from _of_total(("control_totals", number), total, table)
+
+
+def _of_total(place: tuple[str | int, ...], total: FileTotal, table: Table) -> Iterator[Misfit]:
+    known = {column.name: column for column in table.columns}
+    for key, names in (("sum", [total.sum]), ("by", total.by)):
+        yield from _unknown((*place, key), names, known, table.name)
+    column = known.get(total.sum)
+    if column is not None and column.kind not in _ADDED:
+        yield (*place, "sum"), f"{table.name}.{total.sum} is {column.source_type}", "Name a column of exact numbers"
+
+
+def _unknown(
+    place: tuple[str | int, ...], names: Sequence[str], known: Mapping[str, object], table: str
+) -> Iterator[Misfit]:
+    for name in names:
+        if name not in known:
+            yield place, f"table {table} has no column {name}", f"It has {', '.join(known)}"

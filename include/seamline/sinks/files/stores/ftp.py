@@ -1,0 +1,155 @@
+"""FTP, in the clear. RNTO silently comes over a file, but never over a folder in which something lies: what must be put
+once is a folder of that name with one file in it, which is filled under another name and then renamed.
+
+Of what is placed, nobody but who shows this delivery writes under these names: that nothing is there is asked before.
+"""
+
+import ftplib
+import io
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from seamline.adapters.connections import Connection
+from seamline.domain.errors import ConfigError, TransientError
+from seamline.sinks.files.stores.store import Readable, Writable
+
+_ANSWER_S = 60
+_CONTENT = "content"
+
+
+class FtpStore:
+    """`store.Store` below a folder of a server."""
+
+    def __init__(self, connection: Connection, root: str) -> None:
+        self._connection = connection
+        self._root = root.rstrip("/")
+        self._opened: ftplib.FTP | None = None
+
+    def names(self, folder: str) -> Sequence[str]:
+        with self._session(f"list {folder}") as ftp:
+            return sorted({name.rpartition("/")[2] for name in _listed(ftp, self._at(folder))} - {".", ".."})
+
+    def size(self, path: str) -> int | None:
+        with self._session(f"look for {path}") as ftp:
+            return _size(ftp, self._at(path))
+
+    def write(self, path: str, content: Readable) -> None:
+        with self._session(f"write {path}") as ftp:
+            self._make_folders(ftp, path)
+            ftp.storbinary(f"STOR {self._at(path)}", content)
+
+    def read(self, path: str, into: Writable) -> None:
+        with self._session(f"read {path}") as ftp:
+            if _size(ftp, self._at(path)) is None:
+                raise FileNotFoundError(path)
+            ftp.retrbinary(f"RETR {self._at(path)}", into.write)
+
+    def put_if_absent(self, path: str, content: bytes) -> bool:
+        folder, _, name = path.rpartition("/")
+        draft = f"{folder}/.{name}.{secrets.token_hex(6)}"
+        self.write(f"{draft}/{_CONTENT}", io.BytesIO(content))
+        with self._session(f"write {path}") as ftp:
+            try:
+                ftp.rename(self._at(draft), self._at(path))
+            except ftplib.error_perm:
+                if _size(ftp, f"{self._at(path)}/{_CONTENT}") is None:
+                    raise
+            else:
+                return True
+        self.remove(draft)
+        return False
+
+    def read_put(self, path: str) -> bytes:
+        found = io.BytesIO()
+        self.read(f"{path}/{_CONTENT}", found)
+        return found.getvalue()
+
+    def place(self, source: str, target: str) -> bool:
+        with self._session(f"place {target}") as ftp:
+            if _size(ftp, self._at(target)) is not None:
+                return False
+            if _size(ftp, self._at(source)) is None:
+                raise FileNotFoundError(source)
+            self._make_folders(ftp, target)
+            ftp.rename(self._at(source), self._at(target))
+            return True
+
+    def remove(self, path: str) -> None:
+        with self._session(f"remove {path}") as ftp:
+            with suppress(ftplib.error_perm):
+                ftp.delete(self._at(path))
+            with suppress(ftplib.error_perm):
+                ftp.delete(f"{self._at(path)}/{_CONTENT}")
+                ftp.rmd(self._at(path))
+
+    def remove_folder(self, folder: str) -> None:
+        for name in self.names(folder):
+            self.remove(f"{folder}/{name}")
+        with self._session(f"remove {folder}") as ftp, suppress(ftplib.error_perm):
+            ftp.rmd(self._at(folder))
+
+    def close(self) -> None:
+        if self._opened is not None:
+            with suppress(*ftplib.all_errors):
+                self._opened.quit()
+
+    def _at(self, path: str) -> str:
+        return f"{self._root}/{path}"
+
+    def _make_folders(self, ftp: ftplib.FTP, path: str) -> None:
+        """Above a path. Not the root."""
+        *folders, _ = path.split("/")
+        for count in range(1, len(folders) + 1):
+            with suppress(ftplib.error_perm):
+                ftp.mkd(self._at("/".join(folders[:count])))
+
+    @contextmanager
+    def _session(self, doing: str) -> Iterator[ftplib.FTP]:
+        try:
+            yield self._alive()
+        except FileNotFoundError:
+            raise
+        except ftplib.all_errors as exc:
+            raise TransientError(
+                f"cannot {doing} on the FTP server of connection `{self._connection.connection_id}`:"
+                f" {exc or type(exc).__name__}",
+                hint="it is tried again; if it stays: is the folder there, is it full, may this login write",
+            ) from exc
+
+    def _alive(self) -> ftplib.FTP:
+        """Servers end a session that asks nothing for some minutes."""
+        if self._opened is not None:
+            try:
+                self._opened.voidcmd("NOOP")
+            except ftplib.all_errors:
+                self._opened.close()
+            else:
+                return self._opened
+        self._opened = ftplib.FTP(timeout=_ANSWER_S, encoding="utf-8")
+        self._opened.connect(self._connection.host, self._connection.port)
+        try:
+            self._opened.login(self._connection.login, self._connection.password)
+        except ftplib.error_perm as exc:
+            raise ConfigError(
+                f"the FTP server of connection `{self._connection.connection_id}` refuses its login: {exc}",
+                hint="correct login and password",
+            ) from exc
+        self._opened.voidcmd("TYPE I")
+        return self._opened
+
+
+def _listed(ftp: ftplib.FTP, folder: str) -> list[str]:
+    """Servers answer a folder that is empty, and one that is missing, in either way."""
+    try:
+        return ftp.nlst(folder)
+    except ftplib.error_perm:
+        return []
+
+
+def _size(ftp: ftplib.FTP, path: str) -> int | None:
+    ftp.voidcmd("TYPE I")
+    try:
+        return ftp.size(path)
+    except ftplib.error_perm:
+        return None

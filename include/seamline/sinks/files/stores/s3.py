@@ -1,0 +1,134 @@
+"""S3: an object is there whole or not at all, and a conditional put is refused where one is there.
+
+Names are given by copies on the server. A copy may come over what is there: nobody but who shows this delivery writes
+under these names, and the copy is of the same bytes.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from seamline.adapters.connections import Connection
+from seamline.domain.errors import TransientError
+from seamline.sinks.files.stores.store import Readable, Writable
+
+_PIECE = 2**20
+_MISSING = ("404", "NoSuchKey", "NotFound")
+# The second: another conditional put of that name is under way.
+_TAKEN = ("PreconditionFailed", "ConditionalRequestConflict")
+_AT_ONCE = 1_000
+
+
+class S3Store:
+    """`store.Store` below a prefix of a bucket."""
+
+    def __init__(self, client: Any, bucket: str, prefix: str) -> None:
+        self._client = client
+        self._bucket = bucket
+        self._prefix = f"{prefix}/" if prefix else ""
+
+    def names(self, folder: str) -> Sequence[str]:
+        below = self._key(f"{folder}/")
+        with self._translated(f"list {folder}"):
+            pages = self._pages(below, Delimiter="/")
+            keys = [one["Key"] for page in pages for one in page.get("Contents", ())]
+            folders = [one["Prefix"] for page in pages for one in page.get("CommonPrefixes", ())]
+        return sorted({key.removeprefix(below).rstrip("/") for key in [*keys, *folders] if key != below})
+
+    def size(self, path: str) -> int | None:
+        with self._translated(f"look for {path}"):
+            try:
+                return int(self._client.head_object(**self._at(path))["ContentLength"])
+            except ClientError as exc:
+                if _code(exc) in _MISSING:
+                    return None
+                raise
+
+    def write(self, path: str, content: Readable) -> None:
+        with self._translated(f"write {path}"):
+            self._client.upload_fileobj(content, self._bucket, self._key(path))
+
+    def read(self, path: str, into: Writable) -> None:
+        with self._translated(f"read {path}"):
+            for piece in self._client.get_object(**self._at(path))["Body"].iter_chunks(_PIECE):
+                into.write(piece)
+
+    def put_if_absent(self, path: str, content: bytes) -> bool:
+        with self._translated(f"write {path}"):
+            try:
+                self._client.put_object(**self._at(path), Body=content, IfNoneMatch="*")
+            except ClientError as exc:
+                if _code(exc) in _TAKEN:
+                    return False
+                raise
+            return True
+
+    def read_put(self, path: str) -> bytes:
+        with self._translated(f"read {path}"):
+            return bytes(self._client.get_object(**self._at(path))["Body"].read())
+
+    def place(self, source: str, target: str) -> bool:
+        if self.size(target) is not None:
+            return False
+        with self._translated(f"place {target}"):
+            self._client.copy(self._at(source), self._bucket, self._key(target))
+        return True
+
+    def remove(self, path: str) -> None:
+        with self._translated(f"remove {path}"):
+            self._client.delete_object(**self._at(path))
+
+    def remove_folder(self, folder: str) -> None:
+        with self._translated(f"remove {folder}"):
+            keys = [one["Key"] for page in self._pages(self._key(f"{folder}/")) for one in page.get("Contents", ())]
+            for first in range(0, len(keys), _AT_ONCE):
+                gone = [{"Key": key} for key in keys[first : first + _AT_ONCE]]
+                self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": gone, "Quiet": True})
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _key(self, path: str) -> str:
+        return f"{self._prefix}{path}"
+
+    def _at(self, path: str) -> dict[str, str]:
+        return {"Bucket": self._bucket, "Key": self._key(path)}
+
+    def _pages(self, below: str, **how: str) -> list[Any]:
+        return list(self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=below, **how))
+
+    @contextmanager
+    def _translated(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except (ClientError, BotoCoreError) as exc:
+            if isinstance(exc, ClientError) and _code(exc) in _MISSING:
+                raise FileNotFoundError(doing) from exc
+            raise TransientError(
+                f"cannot {doing} in s3://{self._bucket}/{self._prefix}: {exc}",
+                hint="it is tried again; if it stays: is the bucket there, may this login write there",
+            ) from exc
+
+
+def opened(bucket: str, prefix: str, connection: Connection | None) -> S3Store:
+    """What a connection does not say is found as every client of AWS finds it."""
+    extra = connection.extra if connection else {}
+    session = boto3.Session(
+        aws_access_key_id=(connection.login or None) if connection else None,
+        aws_secret_access_key=(connection.password or None) if connection else None,
+        aws_session_token=extra.get("aws_session_token"),
+        region_name=extra.get("region_name"),
+    )
+    # Listings with a bucket in the host's name need a wildcard in its DNS; other servers than AWS have none.
+    style = {"addressing_style": "path"} if extra.get("endpoint_url") else {}
+    settings = Config(connect_timeout=10, read_timeout=60, retries={"mode": "standard"}, s3=style)
+    client = session.client("s3", endpoint_url=extra.get("endpoint_url"), verify=extra.get("verify"), config=settings)
+    return S3Store(client, bucket, prefix)
+
+
+def _code(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))

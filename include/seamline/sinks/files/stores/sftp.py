@@ -1,0 +1,166 @@
+"""SFTP: RENAME refuses a name that is there. `posix-rename`, which overwrites, is never used."""
+
+import base64
+import io
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import paramiko
+
+from seamline.adapters.connections import Connection
+from seamline.domain.errors import ConfigError, TransientError
+from seamline.sinks.files.stores.store import Readable, Writable
+
+_ANSWER_S = 60
+_KEEP_ALIVE_S = 30
+# A key of RSA signs under other names than its own.
+_OF_KEY = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
+
+
+class SftpStore:
+    """`store.Store` below a folder of a server."""
+
+    def __init__(self, transport: paramiko.Transport, root: str) -> None:
+        self._transport = transport
+        self._root = root.rstrip("/")
+        self._sftp: Any = paramiko.SFTPClient.from_transport(transport)
+        self._sftp.get_channel().settimeout(_ANSWER_S)
+        self._known = set[str]()
+
+    def names(self, folder: str) -> Sequence[str]:
+        with self._translated(f"list {folder}"):
+            try:
+                return sorted(self._sftp.listdir(self._at(folder)))
+            except FileNotFoundError:
+                return ()
+
+    def size(self, path: str) -> int | None:
+        with self._translated(f"look for {path}"):
+            try:
+                return int(self._sftp.stat(self._at(path)).st_size)
+            except FileNotFoundError:
+                return None
+
+    def write(self, path: str, content: Readable) -> None:
+        with self._translated(f"write {path}"):
+            self._sftp.putfo(content, self._made(path))
+
+    def read(self, path: str, into: Writable) -> None:
+        with self._translated(f"read {path}"):
+            self._sftp.getfo(self._at(path), into)
+
+    def put_if_absent(self, path: str, content: bytes) -> bool:
+        with self._translated(f"write {path}"):
+            folder, _, name = self._made(path).rpartition("/")
+            draft = f"{folder}/.{name}.{secrets.token_hex(6)}"
+            self._sftp.putfo(io.BytesIO(content), draft)
+            if self._renamed(draft, self._at(path)):
+                return True
+            self._sftp.remove(draft)
+            return False
+
+    def read_put(self, path: str) -> bytes:
+        found = io.BytesIO()
+        self.read(path, found)
+        return found.getvalue()
+
+    def place(self, source: str, target: str) -> bool:
+        with self._translated(f"place {target}"):
+            return self._renamed(self._at(source), self._made(target))
+
+    def remove(self, path: str) -> None:
+        with self._translated(f"remove {path}"), suppress(FileNotFoundError):
+            self._sftp.remove(self._at(path))
+
+    def remove_folder(self, folder: str) -> None:
+        with self._translated(f"remove {folder}"), suppress(FileNotFoundError):
+            for name in self._sftp.listdir(self._at(folder)):
+                self._sftp.remove(f"{self._at(folder)}/{name}")
+            self._sftp.rmdir(self._at(folder))
+        self._known.clear()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def _renamed(self, source: str, target: str) -> bool:
+        """A server answers every refusal by the same code: what is there says which one it was."""
+        try:
+            self._sftp.rename(source, target)
+        except OSError:
+            self._sftp.stat(source)
+            with suppress(FileNotFoundError):
+                self._sftp.stat(target)
+                return False
+            raise
+        return True
+
+    def _at(self, path: str) -> str:
+        return f"{self._root}/{path}"
+
+    def _made(self, path: str) -> str:
+        """With the folders above it. Not the root."""
+        *folders, _ = path.split("/")
+        for count in range(1, len(folders) + 1):
+            folder = "/".join(folders[:count])
+            if folder in self._known:
+                continue
+            if not self._is_there(folder):
+                with suppress(OSError):  # Somebody else may have made it.
+                    self._sftp.mkdir(self._at(folder))
+                if not self._is_there(folder):
+                    raise NotADirectoryError(f"{self._at(folder)} cannot be made")
+            self._known.add(folder)
+        return self._at(path)
+
+    def _is_there(self, folder: str) -> bool:
+        try:
+            self._sftp.stat(self._at(folder))
+        except FileNotFoundError:
+            return False
+        return True
+
+    @contextmanager
+    def _translated(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except (OSError, EOFError, paramiko.SSHException) as exc:
+            raise TransientError(
+                f"cannot {doing} on the SFTP server below {self._root or '/'}: {exc or type(exc).__name__}",
+                hint="it is tried again; if it stays: is the folder there, is it full, may this login write",
+            ) from exc
+
+
+def opened(root: str, connection: Connection) -> SftpStore:
+    """ConfigError: the server is another one than the connection says, or does not take the login."""
+    where = f"the SFTP server of connection `{connection.connection_id}`"
+    expected = _host_key(connection)
+    key_file = connection.extra.get("key_file")
+    try:
+        key = paramiko.PKey.from_path(key_file) if key_file else None
+        transport = paramiko.Transport((connection.host, connection.port))
+        transport.banner_timeout = transport.auth_timeout = _ANSWER_S
+        transport.set_keepalive(_KEEP_ALIVE_S)
+        # Of several keys that a server has, the one that is known is asked for.
+        transport.get_security_options().key_types = _OF_KEY.get(expected.get_name(), (expected.get_name(),))
+        transport.connect(expected, connection.login, connection.password or None, key)
+        return SftpStore(transport, root)
+    except (paramiko.BadHostKeyException, paramiko.AuthenticationException) as exc:
+        raise ConfigError(f"{where} is refused or refuses: {exc}", hint="check host_key, login and key_file") from exc
+    except (OSError, EOFError, paramiko.SSHException) as exc:
+        raise TransientError(f"{where} does not answer: {exc or type(exc).__name__}", hint="it is tried again") from exc
+
+
+def _host_key(connection: Connection) -> Any:
+    """Without it anybody could be the server."""
+    kind, _, content = str(connection.extra.get("host_key", "")).partition(" ")
+    try:
+        return paramiko.PKey.from_type_string(kind, base64.b64decode(content.split(" ")[0]))
+    except (ValueError, paramiko.SSHException, paramiko.pkey.UnknownKeyType) as exc:
+        raise ConfigError(
+            f"Connection `{connection.connection_id}` does not say by which key its server is known",
+            hint="add host_key to its extra, as `ssh-keyscan` prints it: `ssh-ed25519 AAAA…`",
+        ) from exc

@@ -1,0 +1,295 @@
+"""Two-phase commit of files into a place that has no transactions, by a log of manifests that lies there too.
+
+1. **Prepare.** All files of a delivery lie whole in a folder of its attempt, and were read back. A note beside them
+   says that they are there.
+2. **Decide.** Manifest n + 1 is put if no other is there. Who wins it has committed. Nothing of it is visible yet.
+3. **Show.** The files are given their names one by one, never over another file: those with rows, the control file, and
+   last of all the flag. Then the note goes.
+
+Who comes next, in any process, reads the newest manifest, and first shows what it has decided and the note says is not
+shown. Nobody coordinates but the manifest, so there is nobody to be lost: no lease, and no row in another database. A
+writer that was taken for dead may wake at any step: it finds its number taken, or its files shown.
+
+Manifests of long ago go. The newest never does, so no number is given twice. A writer that slept for so long that the
+number it wants has gone by then would win it again: who has won a number looks whether the one before is still there.
+"""
+
+import hashlib
+import io
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seamline.domain.errors import GateFailed, InvariantViolated, Refused
+from seamline.sinks.files.stores.store import Readable, Store
+
+_LOG = "log"
+_PREPARED = "prepared"
+_ENDING = ".json"
+_DIGITS = 8
+# Beside the files of an attempt: they are there; all of them have their names but for the flag.
+_NOTE, _PLACED = "_prepared", "_placed"
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveredFile:
+    """`sha256` in hex."""
+
+    name: str
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Files that become visible in a folder, in this order: the flag is the last one. `attempt` is unique."""
+
+    attempt: str
+    folder: str
+    files: tuple[DeliveredFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What was decided by its number: `state` as JSON, and the delivery that it shows, if it is of one. Number 0 stands
+    where nothing was decided yet."""
+
+    number: int
+    attempt: str
+    state: Mapping[str, Any]
+    delivery: Delivery | None = None
+
+
+NOTHING = Manifest(0, "", {})
+
+
+class ManifestLog:
+    """The log of one sync in one store. `folder`: where what partners do not need lies, as all paths below the root."""
+
+    def __init__(self, store: Store, folder: str) -> None:
+        self._store = store
+        self._log = f"{folder}/{_LOG}"
+        self._prepared = f"{folder}/{_PREPARED}"
+
+    # ---- read -------------------------------------------------------------------------------------------------------
+
+    def newest(self) -> Manifest:
+        numbers = self._numbers()
+        return self._read(numbers[-1]) if numbers else NOTHING
+
+    def _numbers(self) -> list[int]:
+        names = [name.removesuffix(_ENDING) for name in self._store.names(self._log) if name.endswith(_ENDING)]
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def _read(self, number: int) -> Manifest:
+        try:
+            return _manifest(json.loads(self._store.read_put(self._path(number))))
+        except (KeyError, TypeError, ValueError) as exc:
+            raise InvariantViolated(f"manifest {number} in {self._log} cannot be read: {exc}") from exc
+
+    def _path(self, number: int) -> str:
+        return f"{self._log}/{number:0{_DIGITS}d}{_ENDING}"
+
+    # ---- prepare ----------------------------------------------------------------------------------------------------
+
+    def write(self, attempt: str, name: str, content: Readable) -> DeliveredFile:
+        """A file of an attempt, in the attempt's own folder."""
+        reading = _Hashing(content)
+        self._store.write(self._of(attempt, name), reading)
+        return DeliveredFile(name, reading.size, reading.sha256)
+
+    def prepare(self, delivery: Delivery, *, check: Callable[[DeliveredFile, Path], None]) -> None:
+        """Read back all its files: from here on they are shown if a manifest says so.
+
+        `check` is given each of them as the store has it, on a disk of this machine. GateFailed: the store gives back
+        another file than was written.
+        """
+        for file in delivery.files:
+            with read_whole(self._store, self._of(delivery.attempt, file.name), file) as found:
+                check(file, found)
+        self._store.write(self._of(delivery.attempt, _NOTE), io.BytesIO())
+
+    def _of(self, attempt: str, name: str) -> str:
+        return f"{self._prepared}/{attempt}/{name}"
+
+    # ---- decide -----------------------------------------------------------------------------------------------------
+
+    def decide(
+        self, after: Manifest, attempt: str, state: Mapping[str, Any], delivery: Delivery | None = None
+    ) -> Manifest | None:
+        """The next manifest behind `after`; None where somebody else has decided in between."""
+        manifest = Manifest(after.number + 1, attempt, state, delivery)
+        self._store.put_if_absent(self._path(manifest.number), _written(manifest))
+        return manifest if self._is_decided(manifest) else None
+
+    def _is_decided(self, manifest: Manifest) -> bool:
+        """By what lies there, whatever the answer was: a client may have put it twice.
+
+        Manifests go from the oldest on. So a number whose predecessor is there was never given before, and neither was
+        the newest. Of any other nobody knows: who reads the newest again finds what counts.
+        """
+        try:
+            is_won = self._read(manifest.number).attempt == manifest.attempt
+        except FileNotFoundError:
+            return False
+        numbers = self._numbers()
+        return is_won and (numbers[-1] == manifest.number or manifest.number - 1 in numbers)
+
+    # ---- show -------------------------------------------------------------------------------------------------------
+
+    def show(self, manifest: Manifest) -> None:
+        """All files of its delivery are visible afterwards, if they were not before. A repeat changes nothing.
+
+        Refused: a file of somebody else's has one of the names.
+        """
+        delivery = manifest.delivery
+        if delivery is None or self._store.size(self._of(delivery.attempt, _NOTE)) is None:
+            return
+        *files, flag = delivery.files
+        if self._store.size(self._of(delivery.attempt, _PLACED)) is None:
+            for file in files:
+                self._place(delivery, file)
+            self._store.write(self._of(delivery.attempt, _PLACED), io.BytesIO())
+        # Where the flag was there before, who came for the files may have taken them already.
+        if all(self._store.size(f"{delivery.folder}/{file.name}") == file.size_bytes for file in files):
+            self._put_flag(delivery, flag)
+        self._forget(delivery.attempt)
+
+    def _place(self, delivery: Delivery, file: DeliveredFile) -> None:
+        source, target = self._of(delivery.attempt, file.name), f"{delivery.folder}/{file.name}"
+        try:
+            is_placed = self._store.place(source, target)
+        except FileNotFoundError:
+            is_placed = False
+        found = self._store.size(target)
+        if found is None:
+            if self._store.size(self._of(delivery.attempt, _NOTE)) is None:
+                return  # Somebody else has shown all of it meanwhile.
+            raise _not_there(target)
+        if found != file.size_bytes or not (is_placed or self._is_whole(target, file)):
+            raise Refused(
+                f"{target} is there already, and is not the file of this delivery",
+                hint="somebody else has put it there: take it away, then run the task again",
+            )
+
+    def _put_flag(self, delivery: Delivery, flag: DeliveredFile) -> None:
+        target = f"{delivery.folder}/{flag.name}"
+        with suppress(FileNotFoundError):  # It was put before.
+            self._store.place(self._of(delivery.attempt, flag.name), target)
+            if self._store.size(target) is None:
+                raise _not_there(target)
+
+    def _is_whole(self, path: str, file: DeliveredFile) -> bool:
+        try:
+            with read_whole(self._store, path, file):
+                return True
+        except GateFailed:
+            return False
+
+    def _forget(self, attempt: str) -> None:
+        """The note goes first: without it nobody looks for the files."""
+        self._store.remove(self._of(attempt, _NOTE))
+        self._store.remove_folder(f"{self._prepared}/{attempt}")
+
+    # ---- maintenance ------------------------------------------------------------------------------------------------
+
+    def attempts(self) -> Sequence[str]:
+        """Those whose folders are there."""
+        return self._store.names(self._prepared)
+
+    def abort(self, attempt: str) -> None:
+        """Of an attempt that no manifest has decided, nor will."""
+        self._forget(attempt)
+
+    def compact(self, *, keep: int) -> int:
+        """Remove all manifests but so many of the newest, at least one; how many."""
+        gone = self._numbers()[: -max(keep, 1)]
+        for number in gone:
+            self._store.remove(self._path(number))
+        return len(gone)
+
+
+@contextmanager
+def read_whole(store: Store, path: str, file: DeliveredFile) -> Iterator[Path]:
+    """A file of a store on a disk of this machine, until it is closed. GateFailed: it is another one, or is gone."""
+    with tempfile.NamedTemporaryFile() as found:
+        writing = _Hashing(found)
+        try:
+            store.read(path, writing)
+        except FileNotFoundError as exc:
+            raise GateFailed(f"{path} is not there any more", hint="somebody has removed it") from exc
+        if (writing.size, writing.sha256) != (file.size_bytes, file.sha256):
+            raise GateFailed(
+                f"{path} has {writing.size} bytes, sha256 {writing.sha256}; {file.size_bytes} bytes, sha256"
+                f" {file.sha256} were written",
+                hint="the store or somebody has changed it: look there before you try again",
+            )
+        found.flush()
+        yield Path(found.name)
+
+
+def _not_there(path: str) -> GateFailed:
+    return GateFailed(
+        f"{path} is not there after it was placed",
+        hint="the store has lost it or says what it has not done: the delivery has no flag. Look at the store",
+    )
+
+
+class _Hashing:
+    """A stream of bytes that counts and hashes what passes."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._hash = hashlib.sha256()
+        self.size = 0
+
+    def read(self, size: int = -1) -> bytes:
+        return self._counted(self._stream.read(size))
+
+    def write(self, content: bytes) -> int:
+        self._stream.write(content)
+        return len(self._counted(content))
+
+    @property
+    def sha256(self) -> str:
+        return self._hash.hexdigest()
+
+    def _counted(self, content: bytes) -> bytes:
+        self._hash.update(content)
+        self.size += len(content)
+        return content
+
+
+def _written(manifest: Manifest) -> bytes:
+    delivery = manifest.delivery
+    document = {
+        "number": manifest.number,
+        "attempt": manifest.attempt,
+        "state": manifest.state,
+        "delivery": delivery
+        and {
+            "attempt": delivery.attempt,
+            "folder": delivery.folder,
+            "files": [{"name": file.name, "bytes": file.size_bytes, "sha256": file.sha256} for file in delivery.files],
+        },
+    }
+    return json.dumps(document, ensure_ascii=False, indent=1).encode()
+
+
+def _manifest(document: Mapping[str, Any]) -> Manifest:
+    delivery = document["delivery"]
+    return Manifest(
+        document["number"],
+        document["attempt"],
+        document["state"],
+        delivery
+        and Delivery(
+            delivery["attempt"],
+            delivery["folder"],
+            tuple(DeliveredFile(file["name"], file["bytes"], file["sha256"]) for file in delivery["files"]),
+        ),
+    )

@@ -1,0 +1,424 @@
+"""Files for partners, on each of the places that they may lie at: what a partner sees, whatever was killed between."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from datetime import date, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow.parquet as pq
+import pytest
+
+from seamline import settings
+from seamline.adapters.connections import Connection
+from seamline.domain.cut_keep import CutKeep, expired
+from seamline.domain.digest import Segment
+from seamline.domain.errors import ConfigError, GateFailed, Refused, TransientError
+from seamline.domain.staged_cut import CutMode, Lateness
+from seamline.sinks.files import two_phase
+from seamline.sinks.files.maintenance import FilesMaintenance
+from seamline.sinks.files.stores import opening
+from seamline.sinks.files.two_phase import ManifestLog
+from seamline.values.build import batch_of
+from seamline.values.digest import segment_digest
+from tests import ftp_server, s3_server, ssh_server
+from tests.contract.files_world import (
+    ACCOUNT,
+    AUDIT,
+    DAY,
+    EMPTY,
+    NOON,
+    Killed,
+    Night,
+    Place,
+    folder_place,
+    steps_of,
+    stored_place,
+)
+from tests.log_topic import position
+
+STORES = ("local", "s3", "sftp", "ftp")
+
+
+class Places:
+    """A place of each store, opened when it is first asked for."""
+
+    def __init__(self, opened: ExitStack, folder: Path) -> None:
+        self._opened, self._folder = opened, folder
+        self.connections: dict[str, Any] = {}
+        self._found: dict[str, Place] = {}
+
+    def of(self, store: str) -> Place:
+        if store not in self._found:
+            self._found[store] = getattr(self, f"_{store}")()
+        return self._found[store]
+
+    def _local(self) -> Place:
+        return folder_place(str(self._folder), "", self._folder)
+
+    def _s3(self) -> Place:
+        store = self._opened.enter_context(s3_server.running())
+        self.connections["objects"] = store.connection
+        root = f"{store.bucket}/outgoing"
+        return stored_place(f"s3://{root}", "objects", store.filesystem, root)
+
+    def _sftp(self) -> Place:
+        server = self._opened.enter_context(ssh_server.running(settings.load()))
+        self.connections["ssh"] = server.connection
+        return folder_place(f"sftp://{server.folder}", "ssh", server.folder)
+
+    def _ftp(self) -> Place:
+        folder = self._folder.parent / "ftp"
+        (folder / "out").mkdir(parents=True)
+        server = self._opened.enter_context(ftp_server.running(folder))
+        self.connections["ftp"] = server.connection
+        return folder_place("ftp:///out", "ftp", folder / "out")
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
+    with ExitStack() as opened:
+        yield Places(opened, tmp_path_factory.mktemp("local"))
+
+
+@pytest.fixture
+def connected(places: Places, monkeypatch: pytest.MonkeyPatch) -> Places:
+    real = opening.resolve
+
+    def resolve(connection_id: str) -> Connection:
+        found = places.connections[connection_id]
+        if isinstance(found, Connection):
+            return found
+        monkeypatch.setenv(f"SEAMLINE_CONNECTION_{connection_id.upper()}", found)
+        return real(connection_id)
+
+    monkeypatch.setattr(opening, "resolve", resolve)
+    return places
+
+
+@pytest.fixture(params=STORES)
+def night(request: pytest.FixtureRequest, connected: Places, tmp_path: Path) -> Night:
+    return Night(connected.of(request.param), tmp_path)
+
+
+@pytest.fixture
+def local(connected: Places, tmp_path: Path) -> Night:
+    return Night(connected.of("local"), tmp_path)
+
+
+def actors(found: dict[str, bytes] | None) -> set[str]:
+    return set() if found is None else set(found["audit.csv"].decode().splitlines()[1:])
+
+
+def test_a_cut_is_a_folder_of_files_that_a_control_file_describes_and_a_flag_ends(night: Night) -> None:
+    assert night.publish(night.cut("first")) == 1
+    found = night.fetched()
+    assert found is not None
+    assert set(found) == {"account.csv", "audit.csv", "nothing.csv", "control.json", "_SUCCESS"}
+    assert found["account.csv"].decode() == (
+        "id,Name,currency,balance,at\n1,first,CNY,10.00,2026-11-27 12:00:00.000000\n2,,USD,-0.50,\n"
+    )
+    assert found["nothing.csv"] == b"id\n"
+    control = json.loads(found["control.json"])
+    assert {table["table"]: table["rows"] for table in control["tables"]} == {"account": 2, "audit": 2, "nothing": 0}
+    assert (control["verdict"], control["version"], control["business_date"]) == ("MATCH", 1, "2026-11-27")
+    assert night.own() == (
+        {"log/00000001.json"} if "log/00000001.json" in night.own() else {"log/00000001.json/content"}
+    )
+
+
+def test_a_repeat_finds_the_cut_and_another_run_s_is_the_next_version(night: Night) -> None:
+    first = night.cut("first")
+    assert [night.publish(first) for _ in range(2)] == [1, 1]
+    with pytest.raises(Refused, match="not at"):
+        night.publish(replace(first, position=position(2)))
+    assert night.publish(night.cut("second", run="again")) == 2
+    assert night.publish(first, signed_by="Li") == 1, "a repeat signs"
+    assert [actors(night.fetched(version)) for version in (1, 2)] == [{"first"}, {"second"}]
+    with closing(night.opened()) as cuts:
+        assert [cut.signed_by for cut in cuts.state(night.sync).cuts] == ["Li", ""]
+
+
+def test_a_publish_that_is_killed_before_any_step_is_completed_by_its_repeat(
+    night: Night, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is killed, a partner sees nothing or all of it; and what was decided is shown by whoever comes next."""
+    steps, number = list[str](), 0
+    while True:
+        each = Night(night.place, tmp_path)
+        cut, dying = each.cut("first"), each.opened()
+        with monkeypatch.context() as patch, closing(dying):
+            steps = steps_of(dying.store, patch, dies_before=number)
+            try:
+                each.publish(cut, by=dying)
+            except Killed:
+                pass
+            else:
+                break
+        assert actors(each.fetched()) in (set(), {"first"})
+        with closing(each.opened()) as cuts:
+            is_decided = bool(cuts.state(each.sync).cuts)
+        assert is_decided == ("put_if_absent" in steps)
+        assert actors(each.fetched()) == ({"first"} if is_decided else set()), "who looks shows what was decided"
+        assert each.publish(cut) == 1
+        assert actors(each.fetched()) == {"first"}
+        number += 1
+    writes = ["write"] * 6  # three tables, control file, flag, and the note
+    shown = [*["place"] * 4, "write", "place", "remove", "remove_folder"]
+    assert steps == [*writes, "put_if_absent", *shown]
+    assert number == len(steps)
+
+
+def test_of_two_writers_one_wins_the_number_and_the_other_goes_on_behind_it(
+    night: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = night.cut("first"), night.cut("second", run="second")
+    real, overtaken = ManifestLog.decide, list[int]()
+
+    def decide(self: ManifestLog, *args: Any, **more: Any) -> Any:
+        if not overtaken:
+            overtaken.append(0)
+            overtaken[0] = night.publish(second)
+        return real(self, *args, **more)
+
+    monkeypatch.setattr(ManifestLog, "decide", decide)
+    assert night.publish(first) == 2
+    assert overtaken == [1]
+    assert [actors(night.fetched(version)) for version in (1, 2)] == [{"second"}, {"first"}]
+    header = json.loads((night.fetched(2) or {})["control.json"])
+    assert header["version"] == 2, "what was prepared as version 1 is made again"
+
+
+def test_a_run_that_was_taken_for_dead_delivers_nothing_twice(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It sleeps before each of the steps that show files, and meanwhile its repeat has done all of it."""
+    cut = night.cut("first")
+    for sleeps in range(7):
+        each = Night(night.place, Path(dict(night.destination.options)["staging"]))
+        cut = each.cut("first")
+        zombie, placed = each.opened(), 0
+        real = zombie.store.place
+
+        def place(source: str, target: str, *, sleeps: int = sleeps, each: Night = each, cut: Any = cut) -> bool:
+            nonlocal placed
+            if placed == sleeps:
+                assert each.publish(cut) == 1
+            placed += 1
+            return cast(bool, real(source, target))
+
+        with monkeypatch.context() as patch, closing(zombie):
+            patch.setattr(zombie.store, "place", place)
+            assert each.publish(cut, by=zombie) == 1
+        assert actors(each.fetched()) == {"first"}
+        assert len(each.own()) == 1, "nothing lies prepared"
+
+
+def test_delivered_rows_are_read_back_for_comparison(night: Night) -> None:
+    rows = [(1, 'a,"b"\n', "CNY", Decimal("1.00"), NOON), (2, "", "USD", None, None), (3, None, "€é", None, None)]
+    cut = night.cut_of({ACCOUNT: rows})
+    dated = replace(cut, tables=(replace(cut.tables[0], mode=CutMode.DATE),))
+    night.publish(dated)
+    with closing(night.opened()) as cuts:
+        assert cuts.date_before(night.sync, DAY) == []
+        (published,) = cuts.date_before(night.sync, DAY + timedelta(days=1))
+    assert (published.table, published.business_date, published.version) == ("account", DAY, 1)
+    view = night.reads.open_published(night.plan, night.destination, [published], position=position(1))
+    expected = segment_digest(ACCOUNT, batch_of(ACCOUNT, rows), run_key="k")
+    assert (
+        sum(
+            view.digests(Segment("account"), run_key="k").values(),
+            segment_digest(ACCOUNT, batch_of(ACCOUNT, []), run_key="k"),
+        )
+        == expected
+    )
+    path = f"{night.sync}/{DAY}/v1/account.csv"
+    night.place.put(path, night.place.seen()[path].replace(b"1.00", b"2.00"))
+    with pytest.raises(GateFailed, match="were written"):
+        view.digests(Segment("account"), run_key="k")
+
+
+def test_late_rows_are_counted_against_the_files_of_the_version_that_counts(night: Night) -> None:
+    night.publish(night.cut_of({AUDIT: [("a",), ("b",), ("b",)]}))
+    again = night.staged(AUDIT, [("b",), ("c",), ("c",)])
+    with closing(night.opened()) as cuts:
+        assert cuts.lateness(night.sync, "audit", DAY, staged_as=again.staged_as) == Lateness(2, 2)
+        assert cuts.lateness(night.sync, "audit", DAY + timedelta(days=1), staged_as=again.staged_as) is None
+
+
+def test_what_expires_goes_flag_first_and_its_version_is_never_given_again(
+    night: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days = [DAY + timedelta(days=number) for number in range(3)]
+    for day in days:
+        night.publish(night.cut(day.isoformat(), run=f"run {day}", day=day))
+    with closing(night.opened()) as cuts:
+        kept, now = cuts.kept_cuts(night.sync)
+        gone = expired(kept, CutKeep(2, 0, 7), now=now + timedelta(days=9))
+        assert {(cut.business_date, cut.table) for cut in gone} == {
+            (DAY, table.name) for table in (ACCOUNT, AUDIT, EMPTY)
+        }
+        with monkeypatch.context() as patch:
+            removed = list[str]()
+            real = cuts.store.remove
+            patch.setattr(cuts.store, "remove", lambda path: removed.append(path) or real(path))
+            dropped = cuts.expire(night.sync, DAY, gone)
+        assert (dropped.partitions, dropped.size_bytes > 0) == (3, True)
+        assert removed[0].endswith("_SUCCESS")
+        assert cuts.expire(night.sync, DAY, gone).partitions == 0, "a repeat finds nothing"
+        assert cuts.expired(night.sync) == [(DAY, 1)]
+    assert [night.fetched(day=day) is None for day in days] == [True, False, False]
+    with pytest.raises(Refused, match="has expired"):
+        night.publish(replace(night.cut("x"), run_id=f"run {DAY}"))
+    assert night.publish(night.cut("again", run="again")) == 2
+
+
+def test_maintenance_removes_what_dead_attempts_and_zombies_have_left(
+    night: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    night.publish(night.cut("first"))
+    second = night.cut("second", run="second")
+    with monkeypatch.context() as patch, closing(night.opened()) as dying:
+        steps_of(dying.store, patch, dies_before=4)
+        with pytest.raises(Killed):
+            night.publish(second, by=dying)
+    assert any("prepared/" in path for path in night.own())
+    with closing(FilesMaintenance(night.destination, night.opened())) as maintenance:
+        assert maintenance.let_go().orphan_files == 0, "it may still be at work"
+        monkeypatch.setattr("seamline.sinks.files.maintenance._ATTEMPT", timedelta(0))
+        assert maintenance.let_go().orphan_files == 1
+    assert not any("prepared/" in path for path in night.own())
+    assert night.publish(second) == 2
+
+
+# ---- what a bug would do -------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_written_wrong_is_never_decided(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that loses a byte; and planted: a publish that decides without reading back."""
+    real = two_phase.ManifestLog.write
+
+    def torn(self: ManifestLog, attempt: str, name: str, content: Any) -> Any:
+        made = real(self, attempt, name, content)
+        return replace(made, sha256="0" * 64) if name == "account.csv" else made
+
+    cut = night.cut("first")
+    with monkeypatch.context() as patch:
+        patch.setattr(ManifestLog, "write", torn)
+        with pytest.raises(GateFailed, match="were written"):
+            night.publish(cut)
+        assert not night.own(), "what was prepared is taken back"
+        assert night.fetched() is None
+        patch.setattr(
+            ManifestLog,
+            "prepare",
+            lambda self, delivery, check: self._store.write(self._of(delivery.attempt, "_prepared"), _empty()),
+        )
+        night.publish(cut)
+        with pytest.raises(AssertionError):
+            night.fetched()
+
+
+def _empty() -> Any:
+    import io
+
+    return io.BytesIO()
+
+
+def test_a_file_of_somebody_else_s_is_never_overwritten(night: Night) -> None:
+    theirs = f"{night.sync}/{DAY}/v1/account.csv"
+    night.place.put(theirs, b"theirs")
+    with pytest.raises(Refused, match="is there already"):
+        night.publish(cut := night.cut("first"))
+    assert night.place.seen()[theirs] == b"theirs"
+    assert night.fetched() is None, "without a flag"
+    night.place.put(theirs, None)
+    assert night.publish(cut) == 1
+    assert actors(night.fetched()) == {"first"}
+
+
+def test_a_store_that_lies_about_a_rename_gets_no_flag(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut = night.cut("first")
+    with monkeypatch.context() as patch, closing(night.opened()) as cuts:
+        real = cuts.store.place
+        patch.setattr(cuts.store, "place", lambda one, other: other.endswith("audit.csv") or real(one, other))
+        with pytest.raises(GateFailed, match="is not there after it was placed"):
+            night.publish(cut, by=cuts)
+    assert night.fetched() is None
+    assert night.publish(cut) == 1
+    assert actors(night.fetched()) == {"first"}
+
+
+def test_a_partner_who_takes_the_files_away_disturbs_no_later_delivery(night: Night) -> None:
+    night.publish(night.cut("first"))
+    for path in [path for path in night.place.seen() if path.startswith(f"{night.sync}/")]:
+        night.place.put(path, None)
+    assert night.publish(night.cut("second", run="second")) == 2
+    assert night.fetched(1) is None
+
+
+def test_a_place_that_is_away_is_tried_again(local: Night, tmp_path: Path) -> None:
+    gone = replace(local.place, location=str(tmp_path / "nowhere"))
+    with pytest.raises(TransientError, match="is no folder here"):
+        Night(gone, tmp_path).publish(local.cut("first"))
+
+
+def test_a_server_with_another_key_is_refused(connected: Places, tmp_path: Path) -> None:
+    night = Night(connected.of("sftp"), tmp_path)
+    real = connected.connections["ssh"]
+    other = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBHXwN4ZQLB6dQTGTcRlzyz1nKLy6jMrxPMRYaGHJ0/l"
+    try:
+        for extra, said in (({**real.extra, "host_key": other}, "refused"), ({}, "by which key its server is known")):
+            connected.connections["ssh"] = replace(real, extra=extra)
+            with pytest.raises(ConfigError, match=said):
+                night.opened()
+    finally:
+        connected.connections["ssh"] = real
+
+
+def test_parquet_files_are_those_that_were_compared(night: Night, tmp_path: Path) -> None:
+    by_parquet = Night(night.place, tmp_path, format="parquet")
+    by_parquet.publish(by_parquet.cut("first"))
+    found = by_parquet.fetched()
+    assert found is not None
+    assert set(found) == {"account.parquet", "audit.parquet", "nothing.parquet", "control.json", "_SUCCESS"}
+    (tmp_path / "x.parquet").write_bytes(found["account.parquet"])
+    assert pq.read_table(tmp_path / "x.parquet").column("balance").to_pylist() == [Decimal("10.00"), Decimal("-0.50")]
+    (tmp_path / "x.parquet").write_bytes(found["nothing.parquet"])
+    assert pq.read_table(tmp_path / "x.parquet").num_rows == 0
+
+
+def test_a_bank_s_dialect_has_records_around_the_rows_and_totals(local: Night, tmp_path: Path) -> None:
+    dialect = {
+        "delimiter": "|",
+        "encoding": "gb18030",
+        "line_end": "crlf",
+        "null": "\\N",
+        "header": True,
+        "trailer": True,
+    }
+    totals = [{"table": "account", "sum": "balance"}, {"table": "account", "sum": "balance", "by": ["currency"]}]
+    night = Night(local.place, tmp_path, csv=dialect, control_totals=totals, flag_file="done.ok")
+    night.publish(
+        night.cut_of({ACCOUNT: [(1, "张三|李", "CNY", Decimal("10.00"), NOON), (2, "\\N", "USD", None, None)]})
+    )
+    folder = f"{night.sync}/{DAY}/v1"
+    seen = night.place.seen()
+    assert seen[f"{folder}/account.csv"].decode("gb18030") == (
+        f"H|{night.sync}|account|2026-11-27|1\r\nid|Name|currency|balance|at\r\n"
+        '1|"张三|李"|CNY|10.00|2026-11-27 12:00:00.000000\r\n2|"\\N"|USD|\\N|\\N\r\nT|2|10.00\r\n'
+    )
+    (table,) = json.loads(seen[f"{folder}/control.json"])["tables"]
+    assert table["totals"] == [
+        {"sum": "balance", "by": [], "groups": [{"rows": 2, "balance": "10.00"}]},
+        {
+            "sum": "balance",
+            "by": ["currency"],
+            "groups": [
+                {"currency": "CNY", "rows": 1, "balance": "10.00"},
+                {"currency": "USD", "rows": 1, "balance": ""},
+            ],
+        },
+    ]
+    assert f"{folder}/done.ok" in seen
