@@ -39,6 +39,7 @@ from seamline.platform.driver_runs import PlatformDriverRuns
 from seamline.platform.expiry import PlatformExpiry
 from seamline.platform.host_lease import this_process
 from seamline.platform.late_inputs import PlatformLateInputs
+from seamline.platform.late_postings import PlatformLatePostings
 from seamline.platform.maintenance import PlatformMaintenance
 from seamline.platform.notices import PlatformNotices
 from seamline.platform.origins import PlatformOrigins
@@ -393,6 +394,10 @@ def tolerances() -> PlatformTolerances:
 
 def late_inputs() -> PlatformLateInputs:
     return PlatformLateInputs(Database())
+
+
+def late_postings() -> PlatformLatePostings:
+    return PlatformLatePostings(Database())
 
 
 def signatures() -> PlatformSignatures:

@@ -74,6 +74,9 @@ def happened(recipients: Recipients, now: datetime) -> Iterator[Happened]:
     for row in seen.rows:
         found = [*(state.found for state in row.report.cuts if state.found), *row.report.live]
         yield from _breaks([one for one in found if one.ended_at > now - _NEWS_FOR])
+    for of_sync in seen.unsigned.values():
+        for late_for in (one for one in of_sync if one.is_overtaken):
+            yield notice.postings_late(late_for.sync, late_for.destination, late_for.business_date, late_for.version)
     for waits in (one for of_sync in seen.unsigned.values() for one in of_sync if one.waits):
         yield notice.waits_for_signature(
             waits.sync, waits.destination, waits.business_date, waits.version, len(waits.acts)

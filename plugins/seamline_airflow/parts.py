@@ -77,6 +77,15 @@ def late_inputs() -> Iterator[Any]:
 
 
 @contextmanager
+def late_postings() -> Iterator[Any]:
+    """The PlatformLatePostings."""
+    from seamline import registry
+
+    with closing(registry.late_postings()) as opened:
+        yield opened
+
+
+@contextmanager
 def signatures() -> Iterator[Any]:
     """The PlatformSignatures."""
     from seamline import registry

@@ -11,6 +11,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from fastapi.testclient import TestClient
 
+from seamline.domain.notice import Event
 from seamline.domain.runs import PUBLISH, Cut, Scope
 from seamline.domain.verdict import Break, BreakType, Verdict
 from seamline.plan.document import plan_to_json
@@ -123,7 +124,7 @@ def night_without_verdict(store: PlatformStore, server: Server) -> None:
 def test_no_mail_of_any_event_has_a_value_a_key_or_an_amount_of_a_row(
     platform: Server, store: PlatformStore, mails: MailServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    everything = "".join(f"    {event}: [ops@bank.example]\n" for event in ("breaks", "signature", "late", "escalated"))
+    everything = "".join(f"    {event}: [ops@bank.example]\n" for event in Event)
     severe = "  work:\n    severity:\n      - {class: old, age: 1s, due: 1s, escalate_to: head}\n"
     declare(monkeypatch, tmp_path / "all", everything + severe)
     night_without_verdict(store, platform)

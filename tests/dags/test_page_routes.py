@@ -98,6 +98,7 @@ ROWS = {
     "POST /sign": Row(form=_VERSION | {"verdict_hash": "none"}, may=("approver",), answer=422),
     "POST /reopen": Row(form=_VERSION, may=_WORKERS, answer=422),
     "POST /acknowledge": Row(form={"business_date": "none"}, may=_WORKERS, answer=422),
+    "POST /restate": Row(form={"business_date": "none"}, may=_WORKERS, answer=422),
     "POST /order_stream": Row(form={"destination": "warehouse", "order": "pause"}, may=_WORKERS, answer=422),
     "GET /tolerances": Row(("?sync=settlement",)),
     "POST /ask_tolerance": Row(
@@ -154,6 +155,8 @@ ROWS = {
     f"POST {_SYNC}/signatures/clean": Row(body={"takes": []}, may=("approver",), answer=422),
     f"POST {_SYNC}/signatures/reopen": Row(body=_VERSION | {"reason": "late"}, may=_WORKERS, answer=422),
     f"POST {_SYNC}/dates/{{business_date}}/acknowledge": Row(may=_WORKERS, answer=422),
+    f"GET {_SYNC}/dates/{{business_date}}/late_postings": Row(),
+    f"POST {_SYNC}/dates/{{business_date}}/restate": Row(may=_WORKERS, answer=422),
     f"GET {_SYNC}/repairs": Row(),
     f"POST {_SYNC}/repairs": Row(body={"reason": " "}, may=_WORKERS, answer=409),
     f"GET {_SYNC}/repair": Row(("?id=r1",)),

@@ -82,6 +82,7 @@ class Kind(StrEnum):
     REPAIR_APPLIED = "repair applied"
     SIGNED = "signed"
     REOPENED = "reopened"
+    RESTATEMENT_ASKED = "restatement asked"
     EXPORTED = "exported"
     REVEALED = "revealed"
 

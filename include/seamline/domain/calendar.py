@@ -7,6 +7,7 @@ a day has 23 or 25 hours, and a day that a zone left out (Samoa, 30 December 201
 Bounds are values to compare the bare column with; no query ever puts a function around the column.
 """
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from enum import StrEnum
@@ -17,6 +18,8 @@ from seamline.domain.errors import ConfigError
 
 _SECOND = timedelta(seconds=1)
 _DAY = timedelta(days=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECONDS = re.compile(r"-?\d+")
 
 
 class Holds(StrEnum):
@@ -88,6 +91,18 @@ def segment_of(table: str, *, column: str, holds: str, business_date: date, time
     """The rows of one business date of a table."""
     start, end = bounds(business_date, holds=holds, timezone=timezone)
     return Segment(table, column, start, end)
+
+
+def date_of(text: str, *, holds: str, timezone: str) -> date | None:
+    """The business date of a row by the canonical text of its column: a date in ISO 8601, or microseconds since the
+    epoch. None for what no calendar has, as a date before the year 1."""
+    try:
+        if not _MICROSECONDS.fullmatch(text):
+            return date.fromisoformat(text)
+        moment = _EPOCH + timedelta(microseconds=int(text))
+    except (ValueError, OverflowError):
+        return None
+    return date_at(moment, timezone=timezone) if Holds(holds) is Holds.INSTANT else moment.date()
 
 
 def _first_instant(day: date, where: ZoneInfo) -> datetime:

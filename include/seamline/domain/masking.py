@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from seamline.domain.break_id import break_id
 from seamline.domain.cut_state import CutState, FailedCheck
+from seamline.domain.late_posting import LatePosting
 from seamline.domain.repair import RepairRow, Texts
 from seamline.domain.runs import Reconciliation
 from seamline.domain.self_test import SELF_TEST
@@ -65,7 +66,7 @@ def masked(value: ValueT, hidden_of: HiddenOf, sync: str = "") -> ValueT:
 
 def masked_key(key: str, hidden: Hidden, table: str) -> str:
     """A key is JSON of column and value. What is none, as the text of a finding, is masked whole."""
-    if not hidden.is_about(table):
+    if not key or not hidden.is_about(table):
         return key
     try:
         named = json.loads(key)
@@ -147,6 +148,8 @@ def _shown(value: Any, hidden_of: HiddenOf, sync: str, destination: str) -> Any:
     if isinstance(value, Break):
         identity = break_id(sync, destination, value) if destination else ""
         return masked_break(value, hidden_of(sync), identity=identity)
+    if isinstance(value, LatePosting):
+        return replace(value, key=masked_key(value.key, hidden_of(sync), value.table))
     if isinstance(value, FailedCheck):
         return _check(value, hidden_of(sync))
     return _fields(value, hidden_of, sync, destination)

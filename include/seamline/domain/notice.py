@@ -18,6 +18,7 @@ class Event(StrEnum):
     BREAKS = "breaks"
     SIGNATURE = "signature"
     LATE = "late"
+    LATE_POSTINGS = "late_postings"
     ESCALATED = "escalated"
 
 
@@ -25,6 +26,7 @@ _SUBJECTS = {
     Event.BREAKS: "breaks were found",
     Event.SIGNATURE: "waits for a person",
     Event.LATE: "a verdict is late",
+    Event.LATE_POSTINGS: "rows came late for a signed date",
     Event.ESCALATED: "breaks are late and escalated",
 }
 
@@ -77,6 +79,12 @@ def waits_for_answer(sync: str, destination: str, day: date, run_id: str, since:
 
 def verdict_late(sync: str, day: date) -> Happened:
     return Happened(sync, Event.LATE, str(day), f"the verdict of {day} is not there by its hour", _page(sync, day))
+
+
+def postings_late(sync: str, destination: str, day: date, version: int) -> Happened:
+    """One event of a signed version, however many rows come: the page says how many there are by now."""
+    what = f"rows came late for version {version} of {day} in {destination}, which is signed"
+    return Happened(sync, Event.LATE_POSTINGS, f"{destination} {day} {version}", what, _page(sync, day))
 
 
 def break_escalated(sync: str, break_id: str, severity: str, due: str) -> Happened:

@@ -14,6 +14,7 @@ from seamline.domain.audit import FROM_PAGE
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.date_before import SinceCut, change_in_words
 from seamline.domain.errors import Refused
+from seamline.domain.late_posting import StreamWatch
 from seamline.domain.person import is_same_person
 from seamline.domain.phrase import joined, phrase
 from seamline.domain.verdict import Verdict
@@ -81,6 +82,7 @@ class SignOff:
     who asked for the run, or the scheduler. `acts`: on this version, the oldest first. `earlier`: the newest signature
     of an earlier version that nobody has re-opened. `is_kept`: the cut has not expired. `late`: tables of which the
     source holds other rows since this version, as a later night has found. `is_newest`: no later run is about the date.
+    `watch`: what the stream has applied against it since it was signed; None where no stream is watched for it.
     """
 
     sync: str
@@ -99,6 +101,7 @@ class SignOff:
     is_kept: bool = True
     late: tuple[SinceCut, ...] = ()
     is_newest: bool = True
+    watch: StreamWatch | None = None
 
     @property
     def state(self) -> SignState:
@@ -127,16 +130,23 @@ class SignOff:
     def is_clean(self) -> bool:
         """The worst of all that was found is MATCH: checks count in the verdict of a cut, no table is left out, and
         nothing came late."""
-        return self.verdict is Verdict.MATCH and not self.partial and not self.late
+        return self.verdict is Verdict.MATCH and not self.partial and not self.late_in_words
 
     @property
     def is_overtaken(self) -> bool:
         """Whether rows came late for what is signed: the date is to be cut again."""
-        return self.state is SignState.SIGNED and bool(self.late)
+        return self.state is SignState.SIGNED and bool(self.late_in_words)
 
     @property
     def late_in_words(self) -> list[str]:
-        return [joined(": ", [one.table, change_in_words(one)]) for one in self.late]
+        """What came late, as the stream has applied it and as a later night has found it."""
+        by_stream = [self.watch.in_words] if self.watch and self.watch.in_words else []
+        return by_stream + [joined(": ", [one.table, change_in_words(one)]) for one in self.late]
+
+    @property
+    def may_be_restated(self) -> bool:
+        """Whether its date can be asked for again as a restatement: a person has signed what readers see."""
+        return self.state is SignState.SIGNED and self.is_kept
 
     def needs_reason(self, required: ReasonRequired) -> bool:
         return not self.is_clean or required is ReasonRequired.ALWAYS

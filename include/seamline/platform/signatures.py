@@ -19,7 +19,7 @@ from seamline.domain.runs import Scope
 from seamline.domain.sign_off import SignAct, Signature, SignOff, SignOrder, SignState
 from seamline.domain.verdict import Verdict
 from seamline.platform import audit as log
-from seamline.platform import reconciliations
+from seamline.platform import late_postings, reconciliations
 from seamline.platform.database import Database, Session
 
 KIND_OF = {SignAct.SIGNED: Kind.SIGNED, SignAct.REOPENED: Kind.REOPENED}
@@ -138,6 +138,30 @@ class PlatformSignatures:
 
         self._database.transact(work)
 
+    def require_restatable(self, sync: str, day: date, reason: str) -> None:
+        """Refused: no version of the date that readers see is signed, or there is no reason to take it again."""
+        if not any(one.may_be_restated for one in self.of_date(sync, day)):
+            raise Refused(
+                f"no version of {day} that readers see is signed, so there is nothing to restate",
+                hint=f"start the DAG {sync}__nightly for that date",
+            )
+        if not reason:
+            raise Refused("a restatement needs a reason", hint="say in words why the date is taken again")
+
+    def enter_restatement(
+        self, sync: str, day: date, *, who: str, reason: str, run: str, origin: str = FROM_PAGE
+    ) -> None:
+        """That the date is taken again by this run of the nightly DAG: an entry for each signed version in force."""
+
+        def work(session: Session) -> None:
+            for one in read(session, [sync], day=day):
+                if one.may_be_restated:
+                    subject = Subject(sync, one.destination, day, one.run_id, Scope.CUT.value)
+                    document = {"version": one.version, "reason": reason, "run": run}
+                    log.append(session, Act(Kind.RESTATEMENT_ASKED, subject, document, who, origin))
+
+        self._database.transact(work)
+
 
 def read(
     session: Session, syncs: Sequence[str], *, day: date | None = None, since: date = date.max
@@ -166,7 +190,9 @@ def read(
     of_dates: dict[tuple[Any, ...], list[Signature]] = {}
     for place, row in acts:
         of_dates.setdefault(place, []).append(_signature_of(row))
-    return tuple(_sign_off(row, of_dates.get(_date_of(row), []), late.get(_date_of(row), [])) for row in takes)
+    watches = late_postings.summed(session, [row["run_id"] for row in takes])
+    found = [_sign_off(row, of_dates.get(_date_of(row), []), late.get(_date_of(row), [])) for row in takes]
+    return tuple(replace(one, watch=watches.get((one.run_id, one.destination))) for one in found)
 
 
 def _date_of(row: Mapping[str, Any]) -> tuple[Any, ...]:

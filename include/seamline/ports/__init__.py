@@ -292,6 +292,7 @@ class StreamReport:
     stream: StreamId
     state: str
     epoch: int = 0
+    topic_id: str = ""
     next_offset: int = 0
     log_end_offset: int = 0
     position: Position | None = None

@@ -40,6 +40,12 @@ class Notify(Declared):
     late: tuple[Address, ...] = Field(
         (), description="When a verdict is not there by `nightly.verdict_by`.", strict=False, max_length=50
     )
+    late_postings: tuple[Address, ...] = Field(
+        (),
+        description="When rows came late for a signed date, as its stream has applied them or a later night has found.",
+        strict=False,
+        max_length=50,
+    )
     escalated: tuple[Address, ...] = Field(
         (),
         description="When a break of a class of `reconcile.work.severity` with `escalate_to` is late.",

@@ -61,6 +61,7 @@ class StreamReporter:
             self.last,
             state=state,
             epoch=epoch,
+            topic_id=ledger.topic_id,
             next_offset=ledger.next_offset,
             log_end_offset=ends,
             position=ledger.position,

@@ -38,6 +38,11 @@ def may_repair(user: Any, sync: str) -> bool:
     return may_work(user, sync) and _is_authorized(user, "POST", DagAccessEntity.RUN, f"{sync}__repair")
 
 
+def may_restate(user: Any, sync: str) -> bool:
+    """Whoever works on the sync, and may start its nights."""
+    return may_work(user, sync) and _is_authorized(user, "POST", DagAccessEntity.RUN, f"{sync}__nightly")
+
+
 def may_sign(user: Any, sync: str) -> bool:
     """The declared approvers; where none is declared, whoever Airflow lets answer a question of the nightly DAG."""
     if not _is_authorized(user, "PUT", DagAccessEntity.HITL_DETAIL, f"{sync}__nightly"):
@@ -123,6 +128,13 @@ def require_repairer(user: Any, sync: str) -> None:
     require_worker(user, sync)
     if not may_repair(user, sync):
         raise HTTPException(status_code=403, detail=f"Airflow does not let you start {sync}__repair")
+
+
+def require_restater(user: Any, sync: str) -> None:
+    """403 for who may not."""
+    require_worker(user, sync)
+    if not may_restate(user, sync):
+        raise HTTPException(status_code=403, detail=f"Airflow does not let you start {sync}__nightly")
 
 
 def require_signer(user: Any, sync: str) -> None:

@@ -19,7 +19,7 @@ from seamline.domain.errors import Refused
 from seamline.domain.measure import Measure
 from seamline.domain.person import is_same_person, one_line
 from seamline.domain.repair import Repair, RootCause
-from seamline.domain.runs import RunKind
+from seamline.domain.runs import REASON, RunKind
 from seamline.domain.sign_off import SignOrder
 from seamline.platform.breaks import Compared, Wanted
 from seamline.platform.reconciliations import Detail
@@ -27,7 +27,7 @@ from seamline.platform.signatures import Take
 from seamline.platform.work import Done
 from seamline_airflow import parts
 from seamline_airflow.page import acting, dag_runs, reading, reports, selection
-from seamline_airflow.run_context import NO_DATE
+from seamline_airflow.run_context import BUSINESS_DATE, NO_DATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +121,17 @@ def sign_clean(sync: str, takes: Mapping[Take, str], *, reason: str, by: Actor) 
 def reopen(take: Take, *, reason: str, by: Actor) -> None:
     with parts.signatures() as store:
         store.reopen(take, who=by.who, reason=one_line(reason), origin=by.origin)
+
+
+def restate(sync: str, day: date, *, reason: str, by: Actor) -> str:
+    """Let the nightly DAG take a signed date again; the name of its run. What was signed stays signed, and the new
+    version waits for a signature."""
+    why = one_line(reason)
+    with parts.signatures() as store:
+        store.require_restatable(sync, day, why)
+        run = dag_runs.start(f"{sync}__nightly", by=by.who, conf={BUSINESS_DATE: day.isoformat(), REASON: why})
+        store.enter_restatement(sync, day, who=by.who, reason=why, run=run, origin=by.origin)
+    return run
 
 
 def _order(sync: str, reason: str, by: Actor) -> SignOrder:

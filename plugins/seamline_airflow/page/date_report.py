@@ -14,6 +14,7 @@ from seamline.domain.break_work import WorkState, is_all_settled
 from seamline.domain.cut_state import CutState
 from seamline.domain.differences import GroupDifference
 from seamline.domain.errors import Refused
+from seamline.domain.late_posting import LatePosting
 from seamline.domain.runs import FAILURE, Reconciliation, RunKind
 from seamline.domain.sign_off import Signature, SignOff
 from seamline.domain.tolerance import Absorbed
@@ -24,11 +25,13 @@ from seamline.platform.breaks import Amount, Changes, Compared, Count, Money, St
 from seamline.platform.reconciliations import Detail
 from seamline.sync.shown_order import by_run
 from seamline_airflow import parts
-from seamline_airflow.page import reading, reports
+from seamline_airflow.page import late_pages, reading, reports
 from seamline_airflow.page.reports import destinations_of, levels_of
 
 # So many of the breaks of a table stand in its report; all of them are a link away.
 BREAKS_SHOWN = 5
+# The others are to be had by REST.
+POSTINGS_SHOWN = 20
 # A group that no row says.
 _UNKNOWN = ("",)
 
@@ -114,7 +117,7 @@ class Take:
 @dataclass(frozen=True, slots=True)
 class DateReport:
     """`takes`: all of the date, the newest first; `shown`: those of the chosen run; `sign_offs`: of each published
-    version, in each destination."""
+    version, in each destination; `postings`: by run and destination, of those with any the newest that came late."""
 
     sync: str
     day: date
@@ -123,6 +126,7 @@ class DateReport:
     chosen: str
     shown: tuple[Take, ...]
     sign_offs: tuple[SignOff, ...]
+    postings: Mapping[tuple[str, str], Sequence[LatePosting]]
     caused: tuple[Reconciliation, ...]
 
     def signs_of(self, state: CutState) -> list[SignOff]:
@@ -158,6 +162,11 @@ def of_date(sync: str, day: date, run: str) -> DateReport:
             chosen=chosen,
             shown=tuple(read.take(one, takes, signs) for one in takes if one.run_id == chosen),
             sign_offs=signs,
+            postings={
+                (one.run_id, one.destination): found
+                for one in signs
+                if (found := late_pages.postings_of(one, limit=POSTINGS_SHOWN))
+            },
             caused=tuple(by_run(caused, declared)),
         )
 

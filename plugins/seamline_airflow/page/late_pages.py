@@ -1,5 +1,7 @@
-"""Verdicts that are late: a person who works on the sync acknowledges one, with a reason."""
+"""What is late: a verdict, which a person who works on the sync acknowledges with a reason, and postings for a signed
+date, as its stream has applied them."""
 
+from collections.abc import Sequence
 from datetime import date
 from typing import Annotated
 
@@ -7,12 +9,24 @@ from fastapi import APIRouter, Depends, Form
 from fastapi.responses import HTMLResponse, Response
 
 from seamline.domain.errors import Refused
-from seamline.domain.sign_off import REASON_MAX
-from seamline_airflow.page import acting, acts
+from seamline.domain.late_posting import LatePosting
+from seamline.domain.masking import masked
+from seamline.domain.sign_off import REASON_MAX, SignOff
+from seamline_airflow import parts
+from seamline_airflow.page import acting, acts, reading
 from seamline_airflow.page.rendering import Visit, refused, visit_of
 from seamline_airflow.page.selection import NAME
 
 pages = APIRouter()
+
+
+def postings_of(one: SignOff, *, limit: int) -> Sequence[LatePosting]:
+    """The newest ones of a version, with keys masked as the sync declares."""
+    if one.watch is None or not one.watch.tables:
+        return ()
+    with parts.late_postings() as store:
+        found: Sequence[LatePosting] = store.of_take(one.run_id, one.destination, limit=limit)
+    return masked(found, reading.hidden, one.sync)
 
 
 @pages.post("/acknowledge", response_class=HTMLResponse, response_model=None)

@@ -20,7 +20,7 @@ from seamline.domain.tolerance import WHY_MAX, Tolerance
 from seamline.platform.breaks import Compared
 from seamline.platform.signatures import Take
 from seamline_airflow import parts
-from seamline_airflow.page import acting, acts, reading, repair_pages, selection
+from seamline_airflow.page import acting, acts, late_pages, reading, repair_pages, selection
 from seamline_airflow.page import rest_answers as answers
 from seamline_airflow.page.rest_rights import Signer, SyncName, Worker
 from seamline_airflow.page.sign_pages import TOGETHER_MAX
@@ -110,6 +110,10 @@ class Reopened(Version):
 
 
 class LateAcknowledged(Body):
+    reason: Reason
+
+
+class Restated(Body):
     reason: Reason
 
 
@@ -251,6 +255,28 @@ def _of_take(take: Take) -> answers.SignOff:
 
 def _sign_off(one: SignOff) -> answers.SignOff:
     return answers.SignOff.model_validate(one)
+
+
+@api.get("/syncs/{sync}/dates/{business_date}/late_postings")
+def get_late_postings(sync: SyncName, business_date: date) -> list[answers.LatePosting]:
+    """What streams have applied against signed versions of the date, the newest first; 1,000 of each at most. Keys with
+    sensitive columns are masked."""
+    with parts.signatures() as store:
+        found = store.of_date(sync, business_date)
+    return [
+        answers.LatePosting(destination=one.destination, version=one.version, **asdict(posting))
+        for one in found
+        for posting in late_pages.postings_of(one, limit=1_000)
+    ]
+
+
+@api.post("/syncs/{sync}/dates/{business_date}/restate", status_code=202)
+def restate(sync: SyncName, user: Worker, business_date: date, body: Restated) -> answers.RestatementStarted:
+    """A run of the DAG `<sync>__nightly` takes a signed date again. What was signed stays; the new version waits for a
+    signature of another person than who has asked for it."""
+    acting.require_restater(user, sync)
+    made = acts.restate(sync, business_date, reason=body.reason, by=acts.actor(user, FROM_REST))
+    return answers.RestatementStarted(run=made)
 
 
 @api.post("/syncs/{sync}/dates/{business_date}/acknowledge")

@@ -408,7 +408,8 @@ class Signature(Answer):
 
 
 class SignOff(Answer):
-    """Of one version. `waits`: for a signature; `goes_by_bulk`: it may be signed together with other clean ones."""
+    """Of one version. `waits`: for a signature; `goes_by_bulk`: it may be signed together with other clean ones.
+    `late_in_words`: what came late for it, as its stream has applied it and as a later night has found it."""
 
     destination: str
     business_date: date
@@ -424,6 +425,24 @@ class SignOff(Answer):
     preparer: str
     prepared_at: datetime
     acts: list[Signature]
+    late_in_words: list[str]
+
+
+class LatePosting(Answer):
+    """What one transaction changed in a table's rows of a signed date. `rows`: changes; `key`: of the first of them;
+    `position`: of the transaction in the source's log."""
+
+    destination: str
+    version: int
+    table: str
+    key: str
+    rows: int
+    position: str
+    committed_at: datetime | None
+
+
+class RestatementStarted(Answer):
+    run: str = Field(description="The run of the nightly DAG that takes the date again.")
 
 
 class Acknowledged(Answer):

@@ -1,7 +1,7 @@
 """Signatures under published cuts: forms of the report of a date and of the overview send them here, and the person is
 led back to the page that shows what has become of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -32,22 +32,29 @@ Reason = Annotated[str, Form(max_length=REASON_MAX)]
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What a person may do about the signatures of a sync. `me`: as signatures name the person; `why_not`: why nobody
-    signs for it now, "" where that is not so."""
+    """What a person may do about the signatures of a sync. `me`: as signatures name the person; `restate`: let a signed
+    date be taken again; `why_not`: why nobody signs for it now, "" where that is not so."""
 
     me: str
     sign: bool
     reopen: bool
     reason_required: ReasonRequired
+    restate: bool = False
     why_not: str = ""
 
 
 def rights(user: Any, sync: str) -> Rights:
-    me, reopen, required = acting.name_of(user), acting.may_work(user, sync), reports.reason_required(sync)
+    mine = Rights(
+        acting.name_of(user),
+        sign=False,
+        reopen=acting.may_work(user, sync),
+        reason_required=reports.reason_required(sync),
+        restate=acting.may_restate(user, sync),
+    )
     try:
-        return Rights(me, sign=acting.may_sign(user, sync), reopen=reopen, reason_required=required)
+        return replace(mine, sign=acting.may_sign(user, sync))
     except ConfigError as exc:
-        return Rights(me, sign=False, reopen=reopen, reason_required=required, why_not=exc.message)
+        return replace(mine, why_not=exc.message)
 
 
 @pages.post("/sign", response_class=HTMLResponse, response_model=None)
@@ -101,6 +108,23 @@ def reopen(
     try:
         take = Take(sync, destination, business_date, version)
         acts.reopen(take, reason=reason, by=acts.actor(user))
+    except Refused as error:
+        return refused(visit, error, _report(sync, business_date))
+    return acting.done(_report(sync, business_date))
+
+
+@pages.post("/restate", response_class=HTMLResponse, response_model=None)
+def restate(
+    visit: Annotated[Visit, Depends(visit_of)],
+    user: acting.Worker,
+    sync: SyncName,
+    business_date: Annotated[date, Form()],
+    reason: Reason = "",
+) -> Response:
+    """A signed date is taken again by a run of the nightly DAG; what was signed stays."""
+    acting.require_restater(user, sync)
+    try:
+        acts.restate(sync, business_date, reason=reason, by=acts.actor(user))
     except Refused as error:
         return refused(visit, error, _report(sync, business_date))
     return acting.done(_report(sync, business_date))

@@ -13,7 +13,8 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any
@@ -22,9 +23,11 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
+from seamline import registry
 from seamline.domain.errors import SeamlineError, TransientError
 from seamline.platform.host_coordinator import HostCoordinator
 from seamline.platform.host_lease import this_process
+from seamline.sync.late_postings import LateTools, LateWatch
 from seamline.sync.source_watch import SOURCE_ALARMS
 from seamline.sync.stream_host import ROSTER_ALARMS, StreamRoster
 from seamline.sync.stream_state import alarms_over_now
@@ -131,13 +134,27 @@ def _serve(
                 watch_source=watch_source,
             )
             log.info("serving: pool=%s slots=%d", chosen.pool, slots)
-            host.run()
+            with watching_for_late_postings(chosen.pool):
+                host.run()
         finally:
             end_spark(context)
     finally:
         coordinator.close()
     log.info("stopped: pool=%s", chosen.pool)
     return 0
+
+
+@contextmanager
+def watching_for_late_postings(pool: str, *, every_s: float = 15.0) -> Iterator[None]:
+    """Beside the streams of a pool, in a thread and with a session of its own."""
+    with closing(registry.late_postings()) as records:
+        tools = LateTools(records, registry.log_reader, registry.log_images)
+        watch = LateWatch(lambda: records.watched(pool), tools, every_s=every_s)
+        watch.start()
+        try:
+            yield
+        finally:
+            watch.close()
 
 
 def start_spark(pool: str, *, slots: int) -> SparkContext:

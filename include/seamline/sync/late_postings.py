@@ -1,0 +1,203 @@
+"""Late postings are found beside the stream, never in it: what its ledger has passed is read from the log once more.
+
+So the span loop does nothing for it and waits for nothing. Only what lies behind a cut's position counts, only tables
+with a business date, only dates that are signed; where there are none, nothing is read.
+"""
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Protocol
+
+from seamline.domain.calendar import date_of
+from seamline.domain.catalogue import Table
+from seamline.domain.cutover import is_covered
+from seamline.domain.errors import PositionLost, SeamlineError, TransientError
+from seamline.domain.late_posting import LatePosting, LogPlace, WatchedTake, gap_of
+from seamline.domain.ledger import StreamId
+from seamline.plan.model import BusinessDate, SyncPlan
+from seamline.ports import LogReader
+from seamline.ports.log_images import LogImages, Texts
+from seamline.sync.log_between import LoggedChange, LogStretch, Operation, changes_between
+
+log = logging.getLogger(__name__)
+
+
+class LateRecords(Protocol):
+    """What is kept of late postings."""
+
+    def keep(
+        self,
+        stream: StreamId,
+        takes: Sequence[WatchedTake],
+        *,
+        now: LogPlace,
+        found: Sequence[LatePosting],
+        unknown: Mapping[str, str],
+    ) -> None:
+        """In one transaction: the postings, and that the log was looked at up to `now`. `unknown`: by run. Nothing
+        where somebody else has looked meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A stream with signed dates: `now`, where its ledger stands."""
+
+    stream: StreamId
+    plan: SyncPlan
+    now: LogPlace
+    takes: tuple[WatchedTake, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LateTools:
+    """`open_reader` gives one that is not assigned yet. `check` is called between looks at the log, and may raise."""
+
+    records: LateRecords
+    open_reader: Callable[[SyncPlan], LogReader]
+    images: Callable[[SyncPlan, str], LogImages]
+    check: Callable[[], None] = lambda: None
+
+
+def look(watched: Watched, tools: LateTools) -> None:
+    """Read what the ledger has passed since the last look, and keep what was late.
+
+    A repeat reads nothing twice: the place moves with what was found. TransientError: nothing was kept, look again.
+    """
+    by_place = sorted(watched.takes, key=lambda take: (take.place.next_offset, take.place.topic_id))
+    for place, takes in groupby(by_place, key=lambda take: take.place):
+        mine = list(takes)
+        if place.topic_id == watched.now.topic_id and place.next_offset >= watched.now.next_offset:
+            # A destination that was put back passes this part again.
+            continue
+        unknown = {take.run_id: gap for take in mine if (gap := gap_of(take))}
+        try:
+            found = _read(watched, place, mine, tools)
+        except TransientError:
+            raise
+        except SeamlineError as exc:
+            found = []
+            unknown |= {take.run_id: f"from {place.position} to {watched.now.position}: {exc.message}" for take in mine}
+        tools.records.keep(watched.stream, mine, now=watched.now, found=found, unknown=unknown)
+
+
+def _read(watched: Watched, place: LogPlace, takes: Sequence[WatchedTake], tools: LateTools) -> list[LatePosting]:
+    plan, now = watched.plan, watched.now
+    if place.topic_id != now.topic_id:
+        raise PositionLost(f"log topic {plan.source.log_topic} was created again since {place.position}")
+    dates = {table.name: table.business_date for table in plan.tables if table.business_date is not None}
+    tables = {table.name: table.target for table in plan.tables if table.name in dates}
+    if not tables or plan.nightly is None:
+        return []
+    stretch = LogStretch(plan.source.log_topic, now.topic_id, place.next_offset, now.next_offset, place.position)
+    with closing(tools.open_reader(plan)) as reader:
+        images = tools.images(plan, watched.stream.destination)
+        changes = changes_between(reader, stretch, tables, images, check=tools.check)
+        return late_postings(changes, tables, dates, takes, timezone=plan.nightly.timezone)
+
+
+def late_postings(
+    changes: Iterable[LoggedChange],
+    tables: Mapping[str, Table],
+    dates: Mapping[str, BusinessDate],
+    takes: Sequence[WatchedTake],
+    *,
+    timezone: str,
+) -> list[LatePosting]:
+    """Of these changes those of rows that are, or were, of a watched date and are not in its cut.
+
+    A row whose former values the log does not have counts by what it became; a delete of such a row by nothing.
+    """
+    by_date = {take.business_date: take for take in takes}
+    found: dict[tuple[str, str, str], _Counted] = {}
+    for change in changes:
+        for take in _concerned(change, dates[change.table], by_date, timezone):
+            if not is_covered(change.position, take.cut_position):
+                position = str(change.position)
+                made = _Counted(take, change, position, _key(tables[change.table], change))
+                one = found.setdefault((take.run_id, change.table, position), made)
+                one.rows += 1
+    return [one.posting for one in found.values()]
+
+
+@dataclass(slots=True)
+class _Counted:
+    take: WatchedTake
+    first: LoggedChange
+    position: str
+    key: str
+    rows: int = 0
+
+    @property
+    def posting(self) -> LatePosting:
+        ms = self.first.committed_ms
+        at = datetime.fromtimestamp(ms / 1000, UTC) if ms else None
+        return LatePosting(
+            self.take.run_id, self.take.business_date, self.first.table, self.key, self.rows, self.position, at
+        )
+
+
+def _concerned(
+    change: LoggedChange, how: BusinessDate, by_date: Mapping[str, WatchedTake], timezone: str
+) -> Iterable[WatchedTake]:
+    if change.operation is Operation.TRUNCATE:
+        return by_date.values()
+    days = {_day(texts, how, timezone) for texts in (change.before, change.after)}
+    return [take for day, take in by_date.items() if day in days]
+
+
+def _key(table: Table, change: LoggedChange) -> str:
+    texts = change.after or change.before
+    if not table.is_keyed or texts is None:
+        return ""
+    return json.dumps({name: texts.get(name) for name in table.key}, ensure_ascii=False)
+
+
+def _day(texts: Texts | None, how: BusinessDate, timezone: str) -> str | None:
+    text = texts.get(how.column) if texts else None
+    found = date_of(text, holds=how.holds, timezone=timezone) if text is not None else None
+    return found.isoformat() if found else None
+
+
+class LateWatch:
+    """Looks now and then, in a thread of its own, until it is closed. `watched`: asked each time, and is empty where
+    no date is signed."""
+
+    def __init__(self, watched: Callable[[], Sequence[Watched]], tools: LateTools, *, every_s: float = 15.0) -> None:
+        self._watched = watched
+        self._tools = LateTools(tools.records, tools.open_reader, tools.images, self._require_open)
+        self._every_s = every_s
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._live, name="late postings", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """Does not wait: what it was about to find is found by the next one."""
+        self._end.set()
+
+    def _live(self) -> None:
+        while not self._end.wait(self._every_s):
+            try:
+                for one in self._watched():
+                    self._look(one)
+            except SeamlineError as exc:
+                log.warning("late postings were not looked for: %s", exc.message)
+
+    def _look(self, watched: Watched) -> None:
+        """One stream that cannot be looked at keeps no other from it."""
+        try:
+            look(watched, self._tools)
+        except SeamlineError as exc:
+            if not self._end.is_set():
+                log.warning("late postings were not looked for: stream=%s error=%s", watched.stream, exc.message)
+
+    def _require_open(self) -> None:
+        if self._end.is_set():
+            raise TransientError("the stream host stops")

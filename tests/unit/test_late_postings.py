@@ -1,0 +1,205 @@
+"""Late postings: which changes of a log are of a signed date and not in its cut, and that none is lost or counted twice
+however often the log is looked at."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import pytest
+
+from seamline.domain.calendar import date_of
+from seamline.domain.errors import TransientError
+from seamline.domain.late_posting import LateInTable, LatePosting, LogPlace, StreamWatch, WatchedTake
+from seamline.domain.ledger import StreamId
+from seamline.plan.model import BusinessDate, NightlyPlan, SyncPlan
+from seamline.sync.late_postings import LateTools, Watched, look
+from seamline.values.image_texts import ImageTexts
+from tests.log_topic import (
+    ACCOUNT,
+    STREAM,
+    TOPIC_ID,
+    TRANSFER,
+    LogTopic,
+    TopicReader,
+    delete,
+    insert,
+    position,
+    sync_plan,
+    update,
+)
+from tests.opened_sink import decoder_of
+
+SIGNED, OTHER = "2026-03-01", "2026-03-02"
+
+
+def dated() -> SyncPlan:
+    """A plan in which the name of an account is its business date."""
+    plan = replace(sync_plan(), nightly=NightlyPlan(timezone="UTC"))
+    by_name = BusinessDate("name", "date")
+    tables = (replace(one, business_date=by_name if one.name == "account" else None) for one in plan.tables)
+    return replace(plan, tables=tuple(tables))
+
+
+def place(log: LogTopic) -> LogPlace:
+    """Where a ledger stands that has applied all of it."""
+    return LogPlace(TOPIC_ID, log.records[-1].offset + 1 if log.records else 0, position(log.transactions))
+
+
+def take(log: LogTopic, *, cut_at: int | None = None, **other: Any) -> WatchedTake:
+    fields = {"run_id": "r1", "business_date": SIGNED, "place": place(log), "is_begun": False, **other}
+    return WatchedTake(cut_position=position(log.transactions if cut_at is None else cut_at), **fields)
+
+
+class Kept:
+    """What the platform database would keep."""
+
+    def __init__(self) -> None:
+        self.found: list[LatePosting] = []
+        self.places: dict[str, LogPlace] = {}
+        self.unknown: dict[str, str] = {}
+        self.is_away = False
+
+    def keep(
+        self,
+        stream: StreamId,
+        takes: Sequence[WatchedTake],
+        *,
+        now: LogPlace,
+        found: Sequence[LatePosting],
+        unknown: Mapping[str, str],
+    ) -> None:
+        if self.is_away:
+            raise TransientError("away")
+        self.found += found
+        self.places |= {one.run_id: now for one in takes}
+        self.unknown |= unknown
+
+
+def looked(log: LogTopic, *takes: WatchedTake, kept: Kept | None = None, topic_id: str = TOPIC_ID) -> Kept:
+    kept = kept or Kept()
+    tools = LateTools(kept, lambda _: TopicReader(log), lambda *_: ImageTexts(decoder_of(dated())))
+    look(Watched(STREAM, dated(), replace(place(log), topic_id=topic_id), takes), tools)
+    return kept
+
+
+def account(number: int, day: str) -> dict[str, Any]:
+    return {"id": number, "name": day}
+
+
+def test_a_change_of_a_row_that_is_or_was_of_a_signed_date_is_late_and_no_other_is() -> None:
+    log = LogTopic()
+    watched = take(log)
+    log.transaction(insert(ACCOUNT, **account(1, SIGNED)), insert(ACCOUNT, **account(2, SIGNED)))
+    log.transaction(insert(ACCOUNT, **account(3, OTHER)), insert(TRANSFER, tx=7, leg=1, amount="1.5000"))
+    log.transaction(update(ACCOUNT, account(1, SIGNED), account(1, OTHER)))
+    log.transaction(update(ACCOUNT, account(3, OTHER), account(3, SIGNED)))
+    log.transaction(delete(ACCOUNT, **account(2, SIGNED)))
+
+    kept = looked(log, watched)
+
+    assert [(one.table, one.key, one.rows) for one in kept.found] == [
+        ("account", '{"id": "1"}', 2),
+        ("account", '{"id": "1"}', 1),
+        ("account", '{"id": "3"}', 1),
+        ("account", '{"id": "2"}', 1),
+    ]
+    assert [one.position for one in kept.found] == [str(position(number)) for number in (1, 3, 4, 5)]
+    assert {one.run_id for one in kept.found} == {"r1"}
+    assert kept.found[0].committed_at is not None
+    assert kept.found[0].committed_at.timestamp() == 1.001
+    assert (kept.places, kept.unknown) == ({"r1": place(log)}, {})
+
+
+def test_what_is_in_the_cut_is_not_late() -> None:
+    log = LogTopic()
+    watched = take(log, cut_at=1)
+    log.transaction(insert(ACCOUNT, **account(1, SIGNED)))
+    log.transaction(insert(ACCOUNT, **account(2, SIGNED)))
+    assert [one.key for one in looked(log, watched).found] == ['{"id": "2"}']
+
+
+def test_a_look_that_is_repeated_goes_on_where_the_last_one_was_kept() -> None:
+    log, kept = LogTopic(), Kept()
+    watched = take(log)
+    log.transaction(insert(ACCOUNT, **account(1, SIGNED)))
+    kept.is_away = True
+    with pytest.raises(TransientError):
+        looked(log, watched, kept=kept)
+    kept.is_away = False
+    looked(log, watched, kept=kept)
+    again = replace(watched, place=kept.places["r1"], is_begun=True)
+    looked(log, again, kept=kept)
+    log.transaction(insert(ACCOUNT, **account(2, SIGNED)))
+    looked(log, again, kept=kept)
+    assert [one.key for one in kept.found] == ['{"id": "1"}', '{"id": "2"}']
+
+
+def test_a_date_that_was_signed_later_is_looked_for_from_its_own_place() -> None:
+    log = LogTopic()
+    early = take(log)
+    log.transaction(insert(ACCOUNT, **account(1, OTHER)))
+    late = take(log, run_id="r2", business_date=OTHER)
+    log.transaction(insert(ACCOUNT, **account(2, OTHER)), insert(ACCOUNT, **account(3, SIGNED)))
+    kept = looked(log, early, late)
+    assert sorted((one.run_id, one.key) for one in kept.found) == [("r1", '{"id": "3"}'), ("r2", '{"id": "2"}')]
+
+
+def test_an_emptied_table_is_late_for_every_signed_date() -> None:
+    log = LogTopic()
+    takes = take(log), take(log, run_id="r2", business_date=OTHER)
+    log.truncate("account")
+    assert [(one.run_id, one.key, one.rows) for one in looked(log, *takes).found] == [("r1", "", 1), ("r2", "", 1)]
+
+
+def test_what_cannot_be_looked_at_is_said_and_the_watch_goes_on_behind_it() -> None:
+    log = LogTopic()
+    watched = take(log)
+    log.transaction(insert(ACCOUNT, **account(1, SIGNED)))
+    kept = looked(log, watched, topic_id="made again")
+    assert "created again" in kept.unknown["r1"]
+    assert (kept.found, kept.places["r1"].topic_id) == ([], "made again")
+
+
+def test_a_watch_that_began_behind_the_cut_says_so() -> None:
+    log = LogTopic()
+    log.transaction(insert(ACCOUNT, **account(1, SIGNED)))
+    watched = take(log, cut_at=0)
+    log.transaction(insert(ACCOUNT, **account(2, SIGNED)))
+    kept = looked(log, watched)
+    assert [one.key for one in kept.found] == ['{"id": "2"}']
+    assert kept.unknown["r1"].startswith("the watch began behind the cut's position")
+    assert looked(log, replace(watched, is_begun=True)).unknown == {}
+
+
+def test_the_ledger_of_a_destination_that_was_put_back_is_waited_for() -> None:
+    log = LogTopic()
+    log.transaction(insert(ACCOUNT, **account(1, SIGNED)))
+    ahead = replace(place(log), next_offset=1_000)
+    assert looked(log, take(log, place=ahead)).places == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "holds", "day"),
+    [
+        ("2026-03-01", "date", date(2026, 3, 1)),
+        # 2026-02-28 16:30 in UTC.
+        ("1772296200000000", "instant", date(2026, 3, 1)),
+        ("1772296200000000", "local", date(2026, 2, 28)),
+        ("1772296200000000", "date", date(2026, 2, 28)),
+        ("infinity", "date", None),
+        ("0044-03-15 BC", "date", None),
+        ("9" * 25, "instant", None),
+    ],
+)
+def test_the_date_of_a_row_is_read_from_the_text_of_its_column(text: str, holds: str, day: date | None) -> None:
+    assert date_of(text, holds=holds, timezone="Asia/Shanghai") == day
+
+
+def test_a_watch_says_what_came_and_how_far_it_looked() -> None:
+    watch = StreamWatch((LateInTable("account", 1_200, 3, None), LateInTable("transfer", 1, 1, None)))
+    assert watch.in_words == (
+        "late postings since its cut: 1,201; account: 1,200 in 3 transactions; transfer: 1 in 1 transactions"
+    )
+    assert StreamWatch().in_words == ""
+    assert "not looked at" in StreamWatch().looked_in_words()
