@@ -357,6 +357,9 @@ class Unsigned:
     def acknowledged(self, syncs: list[str], days: list[date]) -> dict[tuple[str, date], Any]:
         return {}
 
+    def acknowledged_sources(self, syncs: list[str]) -> dict[tuple[str, str, datetime], Any]:
+        return {}
+
     def kept(self, syncs: list[str], *, since: date = date.max) -> tuple[Any, ...]:
         return ()
 

@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,10 @@ from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from fastapi import Request
 from fastapi.testclient import TestClient
 
+from seamline import registry
 from seamline.cli.main import main
 from seamline.domain.date_before import SinceCut
+from seamline.domain.ledger import StreamId
 from seamline.domain.runs import PUBLISH
 from seamline.domain.sign_off import ReasonRequired
 from seamline.domain.verdict import Verdict
@@ -28,7 +30,8 @@ from seamline.platform import migrate
 from seamline.platform.audit import entries
 from seamline.platform.database import CONNECTION_ID, Database
 from seamline.platform.store import PlatformStore
-from seamline_airflow.page import access, acting, reports
+from seamline.sync.source_watch import SOURCE_UNREACHABLE
+from seamline_airflow.page import access, acting, dag_runs, reports
 from seamline_airflow.page.app import app
 from tests.conftest import RunningStack
 from tests.dags.test_page import HOSTILE, WORKED_OUT
@@ -244,6 +247,65 @@ def test_rows_that_come_late_for_a_signed_date_are_said_everywhere_and_another_t
     publish(store, "r4", Verdict.BREAK, version=2)
     text = seen(page, "viewer", f"{DATE}&run=r4")
     assert "Since version 1, which approver has signed" in text and "Late for" not in text
+
+
+def test_a_signed_date_is_taken_again_by_a_run_of_its_nights_for_a_reason(
+    page: TestClient, store: PlatformStore, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Any] = []
+
+    def start(dag_id: str, *, by: str, conf: dict[str, str]) -> str:
+        started.append((dag_id, by, conf))
+        return "manual__1"
+
+    monkeypatch.setattr(dag_runs, "start", start)
+    publish(store)
+    assert not forms(seen(page, "operator"), "restate")
+    (form,) = forms(seen(page, "approver"), "sign")
+    send(page, "approver", "sign", form)
+    assert not forms(seen(page, "viewer"), "restate")
+    (form,) = forms(seen(page, "operator"), "restate")
+    assert send(page, "viewer", "restate", form, token=acting.token_of(PEOPLE["viewer"]))[0] == 403
+    assert send(page, "operator", "restate", form)[0] == 409
+    assert started == []
+    assert send(page, "operator", "restate", form, reason="a payment\ncame late") == (303, DATE.removeprefix("/"))
+    asked = {"business_date": str(DAY), "reason": "a payment came late"}
+    assert started == [("settlement__nightly", "operator", asked)]
+    with server.open() as session, session.transaction():
+        (entry,) = entries(session, "kind = 'restatement asked'", ())
+    assert (entry.who, entry.origin) == ("operator", "page")
+    assert "signed by approver" in seen(page, "viewer")
+    assert faults(server) == []
+
+
+def test_a_source_that_is_away_is_acknowledged_with_a_reason_and_a_new_deadline(
+    page: TestClient, store: PlatformStore, server: Server
+) -> None:
+    publish(store)
+    with closing(registry.director()) as director:
+        director.want(StreamId("settlement", "warehouse"), plan_json=plan_to_json(plan()))
+    store.raise_alarm(SOURCE_UNREACHABLE, "core_bank", "it does not answer")
+    text = seen(page, "operator", "/page")
+    assert "Sources that cannot be read" in text and "due in" in text
+    (form,) = forms(text, "acknowledge_source")
+    assert not forms(seen(page, "viewer", "/page"), "acknowledge_source")
+    assert send(page, "viewer", "acknowledge_source", form, token=acting.token_of(PEOPLE["viewer"]))[0] == 403
+    later = datetime.now(UTC) + timedelta(hours=5)
+    good = {"until": f"{later:%Y-%m-%dT%H:%M}", "reason": f"its disk is changed {HOSTILE}"}
+    for wrong in ({"reason": ""}, {"until": "2026-01-01T00:00"}, {"until": "2126-01-01T00:00"}, {"source": "other"}):
+        assert send(page, "operator", "acknowledge_source", form, **{**good, **wrong})[0] == 409, wrong
+    for _ in range(2):
+        assert send(page, "operator", "acknowledge_source", form, **good) == (303, "page")
+    text = seen(page, "viewer", "/page")
+    assert "acknowledged by operator at" in text and f"to be back by {later:%Y-%m-%d %H:%M}:00" in text
+    assert "due in 4 h" in text and "<script" not in text
+    with server.open() as session, session.transaction():
+        assert len(list(entries(session, "kind = 'commented'", ()))) == 1
+    # Another absence is another exception.
+    store.end_alarm(SOURCE_UNREACHABLE, "core_bank")
+    store.raise_alarm(SOURCE_UNREACHABLE, "core_bank", "it does not answer")
+    assert "acknowledged by" not in seen(page, "viewer", "/page")
+    assert faults(server) == []
 
 
 def test_a_late_verdict_says_why_and_is_acknowledged_with_a_reason_and_stays_late(

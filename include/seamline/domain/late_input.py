@@ -5,26 +5,40 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
 from seamline.domain.calendar import moment_in_words
+from seamline.domain.errors import Refused
 from seamline.domain.phrase import phrase
 
 # What the entry of the log of acts says that it is about.
 LATE_VERDICT = "late verdict"
+SOURCE_AWAY = "source away"
 # Where a sync declares no `verdict_by`: so long after its night was to begin.
 VERDICT_AFTER = timedelta(hours=6)
 # So long a source may be away before that is late.
 SOURCE_BACK_AFTER = timedelta(hours=1)
+# And so far ahead a person may set the hour by which it is to be back.
+SOURCE_BACK_MAX = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """That a person knows of it and has said why; the verdict stays late."""
+    """That a person knows of it and has said why. `until`: by when a source is to be back, late from then on; None of a
+    verdict, which stays late."""
 
     who: str
     reason: str
     at: datetime
+    until: datetime | None = None
 
     def in_words(self, zone: tzinfo = UTC) -> str:
         at = moment_in_words(self.at, zone)
+        if self.until is not None:
+            return phrase(
+                "acknowledged by %(who)s at %(at)s, to be back by %(until)s: %(reason)s",
+                who=self.who,
+                at=at,
+                until=moment_in_words(self.until, zone),
+                reason=self.reason,
+            )
         return phrase("acknowledged by %(who)s at %(at)s: %(reason)s", who=self.who, at=at, reason=self.reason)
 
 
@@ -35,6 +49,18 @@ def verdict_due(day: date, where: tzinfo, *, run_at_minutes: int, verdict_by: st
     if verdict_by:
         return datetime.combine(after, time.fromisoformat(verdict_by), where)
     return datetime.combine(after, time(), where) + timedelta(minutes=run_at_minutes) + VERDICT_AFTER
+
+
+def checked_until(until: datetime, now: datetime) -> datetime:
+    """The new deadline of a source that is away. Refused: it has passed, or is too far ahead."""
+    if until <= now:
+        raise Refused(f"{until.isoformat()} has passed", hint="name a moment that is still to come")
+    if until > now + SOURCE_BACK_MAX:
+        raise Refused(
+            f"a source is to be back within {SOURCE_BACK_MAX.days} days",
+            hint="name an earlier moment, and acknowledge it again then",
+        )
+    return until
 
 
 def length_in_words(due: datetime, now: datetime) -> str:

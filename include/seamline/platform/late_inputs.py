@@ -1,16 +1,21 @@
-"""PlatformLateInputs: who has acknowledged that a verdict is late. The log of acts is all that is stored of it."""
+"""PlatformLateInputs: who has acknowledged that a verdict is late, or that a source is away. The log of acts is all
+that is stored of it."""
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import date
+from datetime import date, datetime
 
 from seamline.domain.audit import FROM_PAGE, Act, Kind, Subject
 from seamline.domain.errors import Refused
-from seamline.domain.late_input import LATE_VERDICT, Acknowledged
+from seamline.domain.late_input import LATE_VERDICT, SOURCE_AWAY, Acknowledged
 from seamline.platform import audit
 from seamline.platform.audit import entries
 from seamline.platform.database import Database, Session
 
+# Sync, source, and since when it is away: an alarm that is raised again is about something else.
+Absence = tuple[str, str, datetime]
+
+_AWAY = "kind = %(kind)s and run_id = '' and sync = any(%(syncs)s) and business_date is null"
 _ABOUT = "kind = %(kind)s and run_id = '' and sync = any(%(syncs)s) and business_date = any(%(days)s)"
 
 
@@ -37,6 +42,37 @@ class PlatformLateInputs:
                 audit.append(session, Act(Kind.COMMENTED, Subject(sync, "", day), document, who, origin))
 
         self._database.transact(work)
+
+    def acknowledged_sources(self, syncs: Sequence[str]) -> Mapping[Absence, Acknowledged]:
+        """The newest of each."""
+        return self._database.transact(lambda session: _read_sources(session, syncs))
+
+    def acknowledge_source(
+        self, absence: Absence, *, who: str, reason: str, until: datetime, origin: str = FROM_PAGE
+    ) -> None:
+        """Enter it into the log of acts with the new deadline; a repeat adds nothing. Refused: without a reason."""
+        if not reason:
+            raise Refused("a source that is away is acknowledged with a reason", hint="write it into the form")
+        sync, source, since = absence
+
+        def work(session: Session) -> None:
+            known = _read_sources(session, [sync]).get(absence)
+            if known is None or (known.who, known.reason, known.until) != (who, reason, until):
+                document = {"about": SOURCE_AWAY, "source": source, "since": since, "until": until, "reason": reason}
+                audit.append(session, Act(Kind.COMMENTED, Subject(sync, ""), document, who, origin))
+
+        self._database.transact(work)
+
+
+def _read_sources(session: Session, syncs: Sequence[str]) -> dict[Absence, Acknowledged]:
+    found: dict[Absence, Acknowledged] = {}
+    for entry in entries(session, _AWAY, {"kind": Kind.COMMENTED.value, "syncs": list(syncs)}):
+        said = json.loads(entry.document)
+        if said.get("about") == SOURCE_AWAY:
+            since, until = (datetime.fromisoformat(said[name]) for name in ("since", "until"))
+            made = Acknowledged(entry.who, str(said["reason"]), entry.at, until)
+            found[entry.subject.sync, str(said["source"]), since] = made
+    return found
 
 
 def _read(session: Session, syncs: Sequence[str], days: Sequence[date]) -> dict[tuple[str, date], Acknowledged]:

@@ -6,13 +6,13 @@ before, by `acting`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from fastapi import HTTPException
 
-from seamline.domain import tolerance
+from seamline.domain import late_input, tolerance
 from seamline.domain.audit import FROM_PAGE
 from seamline.domain.break_work import Order, checked
 from seamline.domain.errors import Refused
@@ -26,7 +26,7 @@ from seamline.platform.reconciliations import Detail
 from seamline.platform.signatures import Take
 from seamline.platform.work import Done
 from seamline_airflow import parts
-from seamline_airflow.page import acting, dag_runs, reading, reports, selection
+from seamline_airflow.page import acting, dag_runs, overview, reading, reports, selection
 from seamline_airflow.run_context import BUSINESS_DATE, NO_DATE
 
 
@@ -121,6 +121,17 @@ def sign_clean(sync: str, takes: Mapping[Take, str], *, reason: str, by: Actor) 
 def reopen(take: Take, *, reason: str, by: Actor) -> None:
     with parts.signatures() as store:
         store.reopen(take, who=by.who, reason=one_line(reason), origin=by.origin)
+
+
+def acknowledge_source(sync: str, source: str, since: datetime, *, until: datetime, reason: str, by: Actor) -> None:
+    """That a source is away since then, and by when it is to be back. Refused: it is not, by no alarm that is open."""
+    now = datetime.now(UTC)
+    if not any((one.source, one.since) == (source, since) for one in overview.away([sync])):
+        raise Refused(f"{source} is not away since {since.isoformat()}", hint="load the overview again")
+    until = late_input.checked_until(until, now)
+    with parts.late_inputs() as store:
+        absence = (sync, source, since)
+        store.acknowledge_source(absence, who=by.who, reason=one_line(reason), until=until, origin=by.origin)
 
 
 def restate(sync: str, day: date, *, reason: str, by: Actor) -> str:

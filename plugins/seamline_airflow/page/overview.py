@@ -107,13 +107,15 @@ class Awaited:
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """A source of the sync that cannot be read, or whose changes do not come. `why`: as its alarm says."""
+    """A source of the sync that cannot be read, or whose changes do not come. `why`: as its alarm says. `due`: when it
+    is to be back, by who has acknowledged it where somebody has."""
 
     sync: str
     source: str
     since: datetime
     due: datetime
     why: str
+    acknowledged: Acknowledged | None = None
 
     def is_late(self, now: datetime) -> bool:
         return now >= self.due
@@ -142,7 +144,7 @@ class Overview:
     @property
     def with_acts(self) -> set[str]:
         """The syncs of which something waits for an act of the page."""
-        return {*self.unsigned, *(one.sync for one in self.awaited if one.is_late)}
+        return {*self.unsigned, *(one.sync for one in self.awaited if one.is_late), *(one.sync for one in self.away)}
 
     @property
     def zones(self) -> dict[str, Any]:
@@ -170,7 +172,7 @@ def read(syncs: Sequence[str], *, before: date | None, now: datetime, who: str =
                 if one.sync in expected and (awaited := _awaited(one, *expected[one.sync], now)) is not None
             ]
         ),
-        away=_away(syncs, seen),
+        away=_with_deadlines(_away(syncs, seen)),
         unsigned=_unsigned(signs),
         now=now,
         mine=waiting.of(who, syncs, now) if who else (),
@@ -247,6 +249,11 @@ def _awaited(report: SyncReport, day: date, nightly: NightlyPlan, now: datetime)
     return Awaited(report.sync, day, due, is_late=is_late, is_declared=bool(nightly.verdict_by), why=why)
 
 
+def away(syncs: Sequence[str]) -> tuple[Away, ...]:
+    """As the open alarms say now."""
+    return _away(syncs, look())
+
+
 def _away(syncs: Sequence[str], seen: Look) -> tuple[Away, ...]:
     """Sources of these syncs of which an alarm says so, the one that is away for the longest first."""
     alarms = [one for one in seen.alarms if one.kind in _SOURCE_AWAY]
@@ -258,6 +265,16 @@ def _away(syncs: Sequence[str], seen: Look) -> tuple[Away, ...]:
         if one.about in about
     ]
     return tuple(sorted(found, key=lambda one: one.since))
+
+
+def _with_deadlines(away: Sequence[Away]) -> tuple[Away, ...]:
+    """Those that a person has acknowledged are due when that person has said."""
+    if not away:
+        return ()
+    with parts.late_inputs() as store:
+        known = store.acknowledged_sources([one.sync for one in away])
+    found = ((one, known.get((one.sync, one.source, one.since))) for one in away)
+    return tuple(replace(one, due=said.until or one.due, acknowledged=said) if said else one for one, said in found)
 
 
 def _why_none(report: SyncReport, day: date) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Path, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from seamline.domain.audit import FROM_REST
 from seamline.domain.break_work import COMMENT_MAX, OWNER_MAX, Doing, Order
@@ -110,6 +110,15 @@ class Reopened(Version):
 
 
 class LateAcknowledged(Body):
+    reason: Reason
+
+
+class SourceAcknowledged(Body):
+    """`since`: as the overview has it of the source; `until`: by when it is to be back."""
+
+    source: Name
+    since: AwareDatetime
+    until: AwareDatetime
     reason: Reason
 
 
@@ -286,6 +295,16 @@ def acknowledge(sync: SyncName, user: Worker, business_date: date, body: LateAck
     with parts.late_inputs() as store:
         known: Acknowledged = store.acknowledged([sync], [business_date])[sync, business_date]
     return answers.Acknowledged.model_validate(known)
+
+
+@api.post("/syncs/{sync}/sources/acknowledge")
+def acknowledge_source(sync: SyncName, user: Worker, body: SourceAcknowledged) -> answers.SourceAcknowledged:
+    """That a source is away, and by when it is to be back; it is late then."""
+    by = acts.actor(user, FROM_REST)
+    acts.acknowledge_source(sync, body.source, body.since, until=body.until, reason=body.reason, by=by)
+    with parts.late_inputs() as store:
+        known: Acknowledged = store.acknowledged_sources([sync])[sync, body.source, body.since]
+    return answers.SourceAcknowledged.model_validate(known)
 
 
 # ---- repairs -------------------------------------------------------------------------------------------------------

@@ -322,14 +322,24 @@ class Awaited(Answer):
     is_declared: bool
 
 
+class SourceAcknowledged(Answer):
+    """`until`: by when it is to be back."""
+
+    who: str
+    reason: str
+    at: datetime
+    until: datetime
+
+
 class Away(Answer):
-    """A source that cannot be read, as an alarm says."""
+    """A source that cannot be read, as an alarm says. `due`: when it is to be back."""
 
     sync: str
     source: str
     since: datetime
     due: datetime
     why: str
+    acknowledged: SourceAcknowledged | None
 
 
 class Overview(Answer):
