@@ -1,13 +1,16 @@
 """The hour by which a night's verdict must be there. Airflow calls this in the triggerer when a run missed it."""
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from airflow.sdk import AsyncCallback, DeadlineAlert
 from airflow.sdk.definitions.deadline import BaseDeadlineReference
 
-from seamline.plan.model import SyncPlan
+from seamline.domain.cut_state import has_verdict
+from seamline.domain.late_input import VERDICT_AFTER
+from seamline.plan.model import NightlyPlan, SyncPlan
+from seamline.platform.reconciliations import Detail
 from seamline_airflow import parts
 from seamline_airflow.run_context import BUSINESS_DATE
 
@@ -28,21 +31,27 @@ class RunCreated(BaseDeadlineReference):
 
 
 def verdict_deadline(plan: SyncPlan) -> DeadlineAlert | None:
-    """As long after the start of a run as `verdict_by` lies after `run_at`; None where no hour is declared.
+    """As long after the start of a run as `verdict_by` lies after `run_at`, or as `VERDICT_AFTER` has it where no hour
+    is declared; None of a sync without nights.
 
     Partitioned runs have no logical date to count from, and a backfill gets the same time as the night.
     """
-    if plan.nightly is None or not plan.nightly.verdict_by:
+    if plan.nightly is None:
         return None
-    hours, minutes = plan.nightly.verdict_by.split(":")
-    allowed = (int(hours) * 60 + int(minutes) - plan.nightly.run_at_delay_minutes) % _DAY_MINUTES
     callback = AsyncCallback(f"{__name__}.verdict_is_late", kwargs={"sync": plan.sync})
     return DeadlineAlert(
         name="verdict",
         reference=RunCreated(),
-        interval=timedelta(minutes=allowed),
+        interval=_allowed(plan.nightly),
         callback=callback,
     )
+
+
+def _allowed(nightly: NightlyPlan) -> timedelta:
+    if not nightly.verdict_by:
+        return VERDICT_AFTER
+    hours, minutes = nightly.verdict_by.split(":")
+    return timedelta(minutes=(int(hours) * 60 + int(minutes) - nightly.run_at_delay_minutes) % _DAY_MINUTES)
 
 
 def subject(sync: str, business_date: Any) -> str:
@@ -53,10 +62,22 @@ async def verdict_is_late(sync: str, context: Any = None) -> None:
     """Open an alarm; the verdict, when it comes, ends it."""
     run = dict(context or {}).get("dag_run") or {}
     chosen = (run.get("conf") or {}).get(BUSINESS_DATE)
-    date = run.get("partition_key") or chosen or run.get("dag_run_id") or "unknown date"
-    await asyncio.to_thread(_raise_alarm, sync, date)
+    named = run.get("partition_key") or chosen or run.get("dag_run_id") or "unknown date"
+    await asyncio.to_thread(_raise_alarm, sync, named)
 
 
-def _raise_alarm(sync: str, date: str) -> None:
+def _raise_alarm(sync: str, named: str) -> None:
     with parts.platform() as store:
-        store.raise_alarm(ALARM, subject(sync, date), f"the cut of {date} has no verdict yet, and its hour has passed")
+        # A run that waits for a person's answer has its verdict, and goes on beyond any hour.
+        if not _has_verdict(store, sync, named):
+            text = f"the cut of {named} has no verdict yet, and its hour has passed"
+            store.raise_alarm(ALARM, subject(sync, named), text)
+
+
+def _has_verdict(store: Any, sync: str, named: str) -> bool:
+    try:
+        day = date.fromisoformat(named)
+    except ValueError:
+        return False
+    takes = store.takes(sync, day, detail=Detail.VERDICTS)
+    return has_verdict([one for one in takes if one.run_id == takes[0].run_id])

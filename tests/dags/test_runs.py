@@ -381,4 +381,13 @@ def test_the_hour_of_the_verdict_counts_from_the_start_of_the_run() -> None:
     found = deadline.verdict_deadline(results.plan(nightly=nightly))
     assert found is not None
     assert found.interval == timedelta(hours=6, minutes=30)
-    assert deadline.verdict_deadline(results.plan()) is None
+    by_default = deadline.verdict_deadline(results.plan())
+    assert by_default is not None and by_default.interval == timedelta(hours=6)
+    assert deadline.verdict_deadline(replace(results.plan(), nightly=None)) is None
+
+
+def test_a_run_that_waits_for_a_person_has_its_verdict_and_opens_no_alarm(platform: results.Platform) -> None:
+    runs.open_nightly(context(), platform, results.plan(), results.RUN)
+    platform.found = [results.clean()]
+    asyncio.run(deadline.verdict_is_late("settlement", context={"dag_run": {"partition_key": str(results.DATE)}}))
+    assert platform.alarms == {}

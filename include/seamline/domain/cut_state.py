@@ -4,7 +4,7 @@ Page, exports and `status` all show this value. Its headline is the worst of the
 better than another. Pure.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, tzinfo
 from enum import StrEnum
@@ -302,6 +302,12 @@ def state_of_cut(
         failure=failure,
         found=found,
     )
+
+
+def has_verdict(states: Sequence[CutState]) -> bool:
+    """Whether a business date has one: `states` are those of its newest take, in each destination. While a date is
+    taken again the version in force has the verdict of before."""
+    return bool(states) and all(one.found is not None or one.publication.in_force is not None for one in states)
 
 
 def of_live(found: Reconciliation) -> Headline:

@@ -38,7 +38,10 @@ class Notify(Declared):
         max_length=50,
     )
     late: tuple[Address, ...] = Field(
-        (), description="When a verdict is not there by `nightly.verdict_by`.", strict=False, max_length=50
+        (),
+        description="When a verdict is not there by `nightly.verdict_by`, or 6 hours after `run_at` without it.",
+        strict=False,
+        max_length=50,
     )
     late_postings: tuple[Address, ...] = Field(
         (),

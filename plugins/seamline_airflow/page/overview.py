@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from seamline.domain.calendar import day_of, last_ended, zone
-from seamline.domain.cut_state import CutState, Headline, of_live, worst_headline
+from seamline.domain.cut_state import CutState, Headline, has_verdict, of_live, worst_headline
 from seamline.domain.late_input import SOURCE_BACK_AFTER, Acknowledged, length_in_words, verdict_due
 from seamline.domain.phrase import phrase
 from seamline.domain.runs import Reconciliation, RunKind
@@ -236,7 +236,7 @@ def _first_start(onboarded: Mapping[str, Any]) -> datetime | None:
 
 
 def _awaited(report: SyncReport, day: date, nightly: NightlyPlan, now: datetime) -> Awaited | None:
-    if _has_verdict(report.cuts, day):
+    if has_verdict([one for one in report.cuts if one.business_date == day]):
         return None
     due = verdict_due(
         day,
@@ -297,9 +297,3 @@ def _with_acknowledgements(awaited: Sequence[Awaited]) -> tuple[Awaited, ...]:
     return tuple(
         replace(one, acknowledged=known.get((one.sync, one.business_date))) if one.is_late else one for one in awaited
     )
-
-
-def _has_verdict(cuts: Sequence[CutState], day: date) -> bool:
-    mine = [one for one in cuts if one.business_date == day]
-    # While a date is taken again the version in force has the verdict of before.
-    return bool(mine) and all(one.found is not None or one.publication.in_force is not None for one in mine)
