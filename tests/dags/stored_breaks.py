@@ -124,10 +124,10 @@ class NoWork:
 class NoFiles:
     """Nobody has attached any file to any break."""
 
-    def of_break(self, sync: str, break_id: str) -> tuple[Any, ...]:
+    def files(self, of: Any) -> tuple[Any, ...]:
         return ()
 
-    def taken(self, sync: str, break_id: str, number: int) -> None:
+    def taken(self, of: Any, number: int) -> None:
         return None
 
 

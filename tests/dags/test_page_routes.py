@@ -95,6 +95,8 @@ ROWS = {
     # No file is sent, and there is no such file.
     "POST /attach": Row(form={"id": "{break_id}"}, may=_WORKERS, answer=422),
     "POST /attachment": Row(form={"id": "{break_id}", "number": "1"}, may=_WORKERS, answer=404),
+    "POST /attach_to_date": Row(form={"run": "r", "destination": "d"}, may=_WORKERS, answer=422),
+    "POST /attachment_of_date": Row(form={"run": "r", "destination": "d", "number": "1"}, may=_WORKERS, answer=404),
     "POST /sign": Row(form=_VERSION | {"verdict_hash": "none"}, may=("approver",), answer=422),
     "POST /reopen": Row(form=_VERSION, may=_WORKERS, answer=422),
     "POST /acknowledge": Row(form={"business_date": "none"}, may=_WORKERS, answer=422),
@@ -157,6 +159,7 @@ ROWS = {
     f"POST {_SYNC}/signatures/reopen": Row(body=_VERSION | {"reason": "late"}, may=_WORKERS, answer=422),
     f"POST {_SYNC}/dates/{{business_date}}/acknowledge": Row(may=_WORKERS, answer=422),
     f"POST {_SYNC}/sources/acknowledge": Row(may=_WORKERS, answer=422),
+    f"GET {_SYNC}/dates/{{business_date}}/files": Row(),
     f"GET {_SYNC}/dates/{{business_date}}/late_postings": Row(),
     f"POST {_SYNC}/dates/{{business_date}}/restate": Row(may=_WORKERS, answer=422),
     f"GET {_SYNC}/repairs": Row(),

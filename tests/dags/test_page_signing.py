@@ -278,6 +278,41 @@ def test_a_signed_date_is_taken_again_by_a_run_of_its_nights_for_a_reason(
     assert faults(server) == []
 
 
+def test_a_file_is_attached_to_a_date_and_read_only_once_it_is_signed(
+    page: TestClient, store: PlatformStore, server: Server
+) -> None:
+    publish(store)
+    form = {"sync": "settlement", "business_date": str(DAY), "run": "r1", "destination": "warehouse"}
+
+    def attach(content: bytes, who: str = "operator") -> Any:
+        headers = {"X-Person": who, "Sec-Fetch-Site": "same-origin"}
+        named = {**form, "token": acting.token_of(PEOPLE[who])}
+        return page.post("/attach_to_date", data=named, files={"file": ("letter.pdf", content)}, headers=headers)
+
+    assert 'action="attach_to_date"' in seen(page, "operator") and 'action="attach_to_date"' not in seen(page, "viewer")
+    assert attach(b"x", "viewer").status_code == 403
+    for content in (b"first", b"second"):
+        answer = attach(content)
+        assert (answer.status_code, answer.headers["location"]) == (303, f"{DATE.removeprefix('/')}&run=r1")
+    text = seen(page, "viewer")
+    assert text.count("letter.pdf") == 2 and 'action="attachment_of_date"' not in text
+    number = re.findall(r'name="number" value="(\d+)"', seen(page, "operator"))[0]
+    named = {**form, "token": acting.token_of(PEOPLE["operator"]), "number": number}
+    headers = {"X-Person": "operator", "Sec-Fetch-Site": "same-origin"}
+    answer = page.post("/attachment_of_date", data=named, headers=headers)
+    assert (answer.status_code, answer.content) == (200, b"second")
+    found = page.get(f"/api/v1/syncs/settlement/dates/{DAY}/files", headers={"X-Person": "operator"}).json()
+    assert [(one["name"], one["version"], one["cut_version"], one["destination"]) for one in found] == [
+        ("letter.pdf", 2, 1, "warehouse"),
+        ("letter.pdf", 1, 1, "warehouse"),
+    ]
+    (sign,) = forms(seen(page, "approver"), "sign")
+    send(page, "approver", "sign", sign)
+    assert 'action="attach_to_date"' not in seen(page, "operator") and "letter.pdf" in seen(page, "operator")
+    assert attach(b"third").status_code == 409
+    assert faults(server) == []
+
+
 def test_a_source_that_is_away_is_acknowledged_with_a_reason_and_a_new_deadline(
     page: TestClient, store: PlatformStore, server: Server
 ) -> None:

@@ -1,4 +1,4 @@
-"""A file that a person attaches to a break: what is taken, and what the log of acts says of it."""
+"""A file that a person attaches to a break or to a take of a date: what is taken, and what the log of acts says."""
 
 import hashlib
 import re
@@ -12,7 +12,7 @@ from seamline.domain.errors import Refused
 from seamline.domain.person import one_line
 
 BYTES_MAX = 10 * 1024 * 1024
-# Of one break, all versions counted.
+# Of one break or take, all versions counted.
 FILES_MAX = 100
 NAME_MAX = 150
 # An ending is kept where a longer name is cut.
@@ -35,11 +35,10 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """One version of a file of a break, without its bytes. `number`: of its entry in the log of acts. `version`: from 1
-    for each name. `size`: bytes. `sha256`: by the log, lower hex."""
+    """One version of a file, without its bytes. `number`: of its entry in the log of acts. `version`: from 1 for each
+    name. `size`: bytes. `sha256`: by the log, lower hex."""
 
     number: int
-    break_id: str
     name: str
     version: int
     size: int
@@ -80,7 +79,8 @@ def disposition(name: str) -> str:
     return f"attachment; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(name, safe='')}"
 
 
-def attached_document(file: File, break_id: str, version: int) -> dict[str, object]:
-    """What the log of acts says of it. The SHA-256 is of the very bytes: `sha256sum` of the file prints it."""
+def attached_document(file: File, version: int, break_id: str = "") -> dict[str, object]:
+    """What the log of acts says of it. The SHA-256 is of the very bytes: `sha256sum` of the file prints it. Without
+    `break_id` it is of the take that the entry is about."""
     said = {"bytes": len(file.content), "file": file.name, "sha256": file.sha256, "version": version}
-    return {**breaks_document([break_id]), **said}
+    return {**(breaks_document([break_id]) if break_id else {}), **said}

@@ -1,9 +1,11 @@
-"""PlatformAttachments: files that people attach to breaks, each version stored with its entry in the log of acts.
+"""PlatformAttachments: files that people attach to breaks and to takes of dates, each version stored with its entry in
+the log of acts.
 
 Every method is one short transaction and may be repeated: the same bytes under the same name are one version.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -23,21 +25,26 @@ select w.destination, w.in_cut, w.in_live, w.cut_date, coalesce((
 ), '') as last_cut
 from break_work w where w.break_id = %s and w.sync = %s for update of w
 """
+_TAKE = """
+select business_date from reconciliation where (sync, run_id, destination, scope) = (%s, %s, %s, 'cut') for update
+"""
 _FOUND = """
-select a.number, a.break_id, a.name, a.version, octet_length(a.content) as size, e.who, e.at,
+select a.number, a.name, a.version, octet_length(a.content) as size, e.who, e.at,
     e.document::json->>'sha256' as sha256
-from attachment a join audit_entry e using (number) where a.break_id = %s and e.sync = %s
+from attachment a join audit_entry e using (number)
+where (e.sync, a.break_id, a.run_id, a.destination) = (%s, %s, %s, %s)
 order by a.name, a.version desc
 """
 _TAKEN = """
 select e.sync, e.destination, e.business_date, e.run_id, e.scope, e.document::json->>'sha256' as sha256, a.name,
     a.content
-from attachment a join audit_entry e using (number) where a.break_id = %s and e.sync = %s and a.number = %s
+from attachment a join audit_entry e using (number)
+where (e.sync, a.break_id, a.run_id, a.destination) = (%s, %s, %s, %s) and a.number = %s
 """
 # Nobody else appends before this transaction ends, so the newest entry is the file's.
 _KEEP = """
-insert into attachment (number, break_id, name, version, content)
-values ((select max(number) from audit_entry), %s, %s, %s, %s)
+insert into attachment (number, break_id, run_id, destination, name, version, content)
+values ((select max(number) from audit_entry), %s, %s, %s, %s, %s, %s)
 """
 _OF_DATE = """
 select number, content from attachment join audit_entry using (number)
@@ -48,11 +55,27 @@ select coalesce(e.number, a.number) as number, e.kind, coalesce(e.sync, '') as s
     coalesce(e.destination, '') as destination, e.business_date, coalesce(e.run_id, '') as run_id,
     coalesce(e.scope, '') as scope, a.number is null as is_missing, e.kind is distinct from 'attached' as is_inserted,
     case when e.document is json then (a.break_id, a.name, a.version::text, encode(sha256(a.content), 'hex'))
-        is distinct from (e.document::json->'break_ids'->>0, e.document::json->>'file', e.document::json->>'version',
-            e.document::json->>'sha256') else true end as is_changed
+        is distinct from (coalesce(e.document::json->'break_ids'->>0, ''), e.document::json->>'file',
+            e.document::json->>'version', e.document::json->>'sha256')
+        or a.run_id <> '' and (a.run_id, a.destination) is distinct from (e.run_id, e.destination)
+        else true end as is_changed
 from audit_entry e full join attachment a using (number)
 where (e.kind = 'attached' or a.number is not null) and (%(sync)s in ('', e.sync) or e.number is null) order by 1
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What has files: a break, or a take of a date, which is a run in a destination."""
+
+    sync: str
+    break_id: str = ""
+    run_id: str = ""
+    destination: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        return self.sync, self.break_id, self.run_id, self.destination
 
 
 class PlatformAttachments:
@@ -62,35 +85,39 @@ class PlatformAttachments:
     def close(self) -> None:
         self._database.close()
 
-    def attach(self, sync: str, break_id: str, file: File, *, who: str) -> None:
-        """As the next version of its name. Refused: the sync has no such break, its date is signed, it has too many.
-        `file` was checked before."""
+    def attach(self, to: Holder, file: File, *, who: str) -> None:
+        """As the next version of its name. Refused: the sync has no such break or take, the date is signed, it has too
+        many. `file` was checked before."""
 
         def work(session: Session) -> None:
-            subject = _subject(session, sync, break_id)
-            versions = [one for one in _of_break(session, sync, break_id) if one.name == file.name]
+            subject = _subject(session, to)
+            known = _files_of(session, to)
+            versions = [one for one in known if one.name == file.name]
             if versions and versions[0].sha256 == file.sha256:
                 return
-            if len(_of_break(session, sync, break_id)) >= FILES_MAX:
-                raise Refused(f"a break has at most {FILES_MAX} files, all versions counted")
+            if len(known) >= FILES_MAX:
+                raise Refused(f"at most {FILES_MAX} files are kept here, all versions counted")
             version = versions[0].version + 1 if versions else 1
-            act = Act(Kind.ATTACHED, subject, attached_document(file, break_id, version), who, FROM_PAGE)
-            audit.append_about(session, act, [break_id])
-            session.execute(_KEEP, (break_id, file.name, version, file.content))
+            act = Act(Kind.ATTACHED, subject, attached_document(file, version, to.break_id), who, FROM_PAGE)
+            if to.break_id:
+                audit.append_about(session, act, [to.break_id])
+            else:
+                audit.append(session, act)
+            session.execute(_KEEP, (*to.key[1:], file.name, version, file.content))
 
         self._database.transact(work)
 
-    def of_break(self, sync: str, break_id: str) -> tuple[Attachment, ...]:
+    def files(self, of: Holder) -> tuple[Attachment, ...]:
         """By name, the newest version first."""
-        return self._database.transact(lambda session: _of_break(session, sync, break_id))
+        return self._database.transact(lambda session: _files_of(session, of))
 
-    def taken(self, sync: str, break_id: str, number: int) -> tuple[Subject, File] | None:
+    def taken(self, of: Holder, number: int) -> tuple[Subject, File] | None:
         """One version with its bytes, and what its entry is about; None where there is no such file. InvariantViolated:
         its bytes are not those that were attached."""
 
         def work(session: Session) -> tuple[Subject, File] | None:
             cursor = session.cursor(row_factory=dict_row, binary=True)
-            row = cursor.execute(_TAKEN, (break_id, sync, number)).fetchone()
+            row = cursor.execute(_TAKEN, (*of.key, number)).fetchone()
             if row is None:
                 return None
             file = File(row["name"], bytes(row["content"]))
@@ -104,19 +131,30 @@ class PlatformAttachments:
         return self._database.transact(work)
 
 
-def _subject(session: Session, sync: str, break_id: str) -> Subject:
-    """What the act is about. No other act on the break comes between, until this transaction ends."""
-    row = session.cursor(row_factory=dict_row).execute(_BREAK, (break_id, sync)).fetchone()
+def _subject(session: Session, to: Holder) -> Subject:
+    """What the act is about. No other act on it comes between, until this transaction ends."""
+    return _subject_of_break(session, to) if to.break_id else _subject_of_take(session, to)
+
+
+def _subject_of_break(session: Session, to: Holder) -> Subject:
+    row = session.cursor(row_factory=dict_row).execute(_BREAK, (to.break_id, to.sync)).fetchone()
     if row is None:
-        raise Refused(f"sync {sync} has no break {break_id}")
+        raise Refused(f"sync {to.sync} has no break {to.break_id}")
     if row["in_live"] and not row["in_cut"]:
-        return Subject(sync, row["destination"], None, row["in_live"], "live")
-    return Subject(sync, row["destination"], row["cut_date"], row["in_cut"] or row["last_cut"], "cut")
+        return Subject(to.sync, row["destination"], None, row["in_live"], "live")
+    return Subject(to.sync, row["destination"], row["cut_date"], row["in_cut"] or row["last_cut"], "cut")
 
 
-def _of_break(session: Session, sync: str, break_id: str) -> tuple[Attachment, ...]:
+def _subject_of_take(session: Session, to: Holder) -> Subject:
+    row = session.execute(_TAKE, (to.sync, to.run_id, to.destination)).fetchone()
+    if row is None:
+        raise Refused(f"run {to.run_id} of {to.sync} has compared no cut in {to.destination}")
+    return Subject(to.sync, to.destination, row[0], to.run_id, "cut")
+
+
+def _files_of(session: Session, of: Holder) -> tuple[Attachment, ...]:
     cursor = session.cursor(row_factory=dict_row)
-    return tuple(Attachment(**row) for row in cursor.execute(_FOUND, (break_id, sync)))
+    return tuple(Attachment(**row) for row in cursor.execute(_FOUND, of.key))
 
 
 def _subject_of(row: Mapping[str, Any]) -> Subject:
@@ -147,7 +185,7 @@ def checks(session: Session, sync: str) -> Iterator[str]:
 
 def _fault(row: Mapping[str, Any]) -> str:
     if row["is_inserted"]:
-        return f"file {row['number']} of a break was inserted: no entry names it"
+        return f"file {row['number']} was inserted: no entry names it"
     if row["is_missing"]:
         return f"{_subject_of(row)}: the file of entry {row['number']} (attached) is missing"
     if row["is_changed"]:

@@ -15,6 +15,7 @@ from seamline.domain.phrase import phrase
 from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.separate import SEPARATE
 from seamline.domain.verdict import Verdict
+from seamline.platform.attachments import Holder
 from seamline.platform.breaks import Order, Sighting
 from seamline.platform.reconciliations import Detail
 from seamline.report.files import to_xlsx
@@ -134,7 +135,7 @@ def break_page(visit: Visit, sync: str, break_id: str, opened: selection.Opened 
     with parts.work() as store:
         known, deeds = store.of([break_id]).get(break_id), store.deeds(break_id)
     with parts.attachments() as attached:
-        files = attached.of_break(sync, break_id)
+        files = attached.files(Holder(sync, break_id=break_id))
     may_work = acting.may_work(visit.user, sync)
     return HTMLResponse(
         render(

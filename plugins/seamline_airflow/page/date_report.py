@@ -9,6 +9,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from seamline.domain import differences
+from seamline.domain.attachment import Attachment
 from seamline.domain.break_age import DAYS, Aged, with_groups
 from seamline.domain.break_work import WorkState, is_all_settled
 from seamline.domain.cut_state import CutState
@@ -21,6 +22,7 @@ from seamline.domain.tolerance import Absorbed
 from seamline.domain.verdict import ControlTotal
 from seamline.plan.model import SyncPlan
 from seamline.platform import ageing
+from seamline.platform.attachments import Holder
 from seamline.platform.breaks import Amount, Changes, Compared, Count, Money, StoredBreak, Wanted
 from seamline.platform.reconciliations import Detail
 from seamline.sync.shown_order import by_run
@@ -117,7 +119,8 @@ class Take:
 @dataclass(frozen=True, slots=True)
 class DateReport:
     """`takes`: all of the date, the newest first; `shown`: those of the chosen run; `sign_offs`: of each published
-    version, in each destination; `postings`: by run and destination, of those with any the newest that came late."""
+    version, in each destination; by run and destination, `postings`: the newest that came late, `files`: what was
+    attached."""
 
     sync: str
     day: date
@@ -127,6 +130,7 @@ class DateReport:
     shown: tuple[Take, ...]
     sign_offs: tuple[SignOff, ...]
     postings: Mapping[tuple[str, str], Sequence[LatePosting]]
+    files: Mapping[tuple[str, str], Sequence[Attachment]]
     caused: tuple[Reconciliation, ...]
 
     def signs_of(self, state: CutState) -> list[SignOff]:
@@ -167,8 +171,19 @@ def of_date(sync: str, day: date, run: str) -> DateReport:
                 for one in signs
                 if (found := late_pages.postings_of(one, limit=POSTINGS_SHOWN))
             },
+            files=_files(signs),
             caused=tuple(by_run(caused, declared)),
         )
+
+
+def _files(signs: Sequence[SignOff]) -> dict[tuple[str, str], Sequence[Attachment]]:
+    if not signs:
+        return {}
+    with parts.attachments() as store:
+        return {
+            (one.run_id, one.destination): store.files(Holder(one.sync, run_id=one.run_id, destination=one.destination))
+            for one in signs
+        }
 
 
 def of_run(sync: str, airflow_run: str) -> RunReport:

@@ -15,6 +15,7 @@ from pydantic import AwareDatetime
 
 from seamline.domain.cut_state import CutState, of_live
 from seamline.domain.runs import Reconciliation
+from seamline.platform.attachments import Holder
 from seamline.platform.breaks import StoredBreak
 from seamline.platform.reconciliations import Detail
 from seamline.report import documents
@@ -175,7 +176,7 @@ def get_break(sync: SyncName, break_id: Annotated[str, PathText(pattern=selectio
         for one in seen.sightings
     ]
     with parts.attachments() as attached:
-        files = [answers.Attachment.model_validate(one) for one in attached.of_break(sync, break_id)]
+        files = [answers.Attachment.model_validate(one) for one in attached.files(Holder(sync, break_id=break_id))]
     standing = {"first": None, "last": None, "dates": 0, "gone_by": None} | dict(seen.standing)
     standing.pop("days", None)
     return answers.History(id=break_id, sightings=sightings, files=files, **standing)

@@ -17,6 +17,7 @@ from seamline.domain.repair import Repair, RootCause, counted
 from seamline.domain.runs import Scope
 from seamline.domain.sign_off import REASON_MAX, SignOff
 from seamline.domain.tolerance import WHY_MAX, Tolerance
+from seamline.platform.attachments import Holder
 from seamline.platform.breaks import Compared
 from seamline.platform.signatures import Take
 from seamline_airflow import parts
@@ -264,6 +265,19 @@ def _of_take(take: Take) -> answers.SignOff:
 
 def _sign_off(one: SignOff) -> answers.SignOff:
     return answers.SignOff.model_validate(one)
+
+
+@api.get("/syncs/{sync}/dates/{business_date}/files")
+def get_files(sync: SyncName, business_date: date) -> list[answers.FileOfDate]:
+    """What was attached to versions of the date; the bytes are to be had on the page."""
+    with parts.signatures() as store:
+        takes = store.of_date(sync, business_date)
+    with parts.attachments() as files:
+        return [
+            answers.FileOfDate(destination=one.destination, cut_version=one.version, **asdict(file))
+            for one in takes
+            for file in files.files(Holder(sync, run_id=one.run_id, destination=one.destination))
+        ]
 
 
 @api.get("/syncs/{sync}/dates/{business_date}/late_postings")

@@ -438,6 +438,13 @@ class SignOff(Answer):
     late_in_words: list[str]
 
 
+class FileOfDate(Attachment):
+    """Of one version of the cut in one destination."""
+
+    destination: str
+    cut_version: int
+
+
 class LatePosting(Answer):
     """What one transaction changed in a table's rows of a signed date. `rows`: changes; `key`: of the first of them;
     `position`: of the transaction in the source's log."""
