@@ -14,6 +14,7 @@ from seamline.domain.runs import NOT_STAGED, Receipt, Reconciliation, RunKind, R
 from seamline.domain.self_test import self_test_in_words
 from seamline.domain.staged_cut import CutMode, Lateness, StagedCut
 from seamline.domain.verdict import TableVerdict, Verdict
+from seamline.plan.checks import BudgetPlan
 from seamline.plan.model import (
     BusinessDate,
     DerivedTablePlan,
@@ -29,6 +30,7 @@ from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sync.comparison import Work, compare_tables
 from seamline.sync.derived import Derived
 from seamline.sync.nightly_cut import CutTools, take_cut
+from seamline.sync.repetition import NEEDS_A_PERSON
 from tests.unit.memory_views import MemoryView, Row
 
 DAY = date(2026, 3, 5)
@@ -244,6 +246,39 @@ def test_a_cut_holds_the_dates_rows_whole_tables_and_what_is_derived() -> None:
         "settlement_stage.entry_1",
     ]
     assert world.results["cut"]["warehouse"]["verdict"] == "MATCH"
+
+
+def test_a_budget_that_is_over_leaves_what_it_has_not_compared_inconclusive_for_a_person() -> None:
+    world = World()
+    budget = BudgetPlan(time_s=0, sessions=1)
+    cut = world.take(plan=replace(PLAN, reconcile=replace(PLAN.reconcile, budget=budget)))
+    assert cut.verdict is Verdict.INCONCLUSIVE
+    (saved,) = world.saved
+    assert "the budget of 0 s was over" in saved.tables[0].reason
+    assert "reconcile.budget.time" in str(saved.evidence[NEEDS_A_PERSON])
+
+
+def test_a_night_asks_by_as_many_sessions_as_its_budget_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def compare(work: Sequence[Work], *, source: Any, destination: Any, **rest: Any) -> Any:
+        asked.append((len(source), len(destination)))
+        return compare_tables(work, source=source, destination=destination, **rest)
+
+    class Wide(World):
+        def views_for(self, destination: DestinationPlan) -> Sequence[Any]:
+            return list(super().views_for(destination)) * 3
+
+        @contextmanager
+        def open_staged(self, destination: DestinationPlan, loads: Sequence[Load], count: int) -> Iterator[Any]:
+            with super().open_staged(destination, loads, count) as views:
+                yield list(views) * count
+
+    monkeypatch.setattr("seamline.sync.nightly_cut.compare_tables", compare)
+    for budget in (None, BudgetPlan(sessions=2), BudgetPlan(sessions=9)):
+        plan = replace(PLAN, reconcile=replace(PLAN.reconcile, budget=budget))
+        assert Wide().take(plan=plan).verdict is Verdict.MATCH
+    assert asked == [(3, 3), (2, 2), (3, 3)]
 
 
 def test_what_is_compared_is_as_large_as_the_date_and_not_as_its_table(monkeypatch: pytest.MonkeyPatch) -> None:

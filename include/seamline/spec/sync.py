@@ -321,7 +321,7 @@ BUDGET_MAX = timedelta(minutes=30)
 
 
 class Budget(Declared):
-    """What one comparison of live tables may cost the databases."""
+    """What one comparison may cost the databases: of live tables, and of a night's cut in each destination."""
 
     time: Duration = Field(
         BUDGET_MAX,
@@ -335,7 +335,7 @@ class Budget(Declared):
         ge=0,
         le=10_000,
         description="Milliseconds that each session rests before each question. A table whose key is one integer is"
-        " asked in questions of half a second each.",
+        " asked in questions of half a second each, but in a night's cut of a date's rows.",
     )
 
     @field_validator("time")

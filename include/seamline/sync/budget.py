@@ -1,5 +1,6 @@
-"""What a comparison of live tables may cost its databases: how long it may ask, by how many sessions, and with which
-pauses. A budget that is over ends in INCONCLUSIVE with what was compared till then, never in MATCH."""
+"""What a comparison may cost its databases, one of live tables or that of a night's cut: how long it may ask, by how
+many sessions, and with which pauses. A budget that is over ends in INCONCLUSIVE with what was compared till then, never
+in MATCH."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -45,6 +46,11 @@ class Spending:
     def rest(self) -> None:
         if self.plan.pause_s:
             self.clock.sleep(self.plan.pause_s)
+
+
+def begun(plan: BudgetPlan | None) -> Spending | None:
+    """The budget of a comparison that begins now; None where none is declared."""
+    return Spending(plan) if plan else None
 
 
 def within(spending: Spending | None, check: Callable[[], None]) -> Callable[[], None]:

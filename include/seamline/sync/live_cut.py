@@ -21,6 +21,7 @@ from seamline.plan.model import DerivedTablePlan, DestinationPlan, ParkedTable, 
 from seamline.ports import Load, ReadView
 from seamline.ports.cuts import PinnedTables
 from seamline.sync.barrier import BARRIER, Aligned, NotAligned
+from seamline.sync.budget import begun, evidence_of_budget, limits_of, within
 from seamline.sync.comparison import DIGEST, Work, compare_tables
 from seamline.sync.cut import CutRead, Selection, ended_day, select, with_verdicts
 from seamline.sync.derived import Derive, with_derived
@@ -80,7 +81,9 @@ def take_live_cut(
     # Before the barrier: what has ended by now has ended at P.
     ended_day(run.plan, business_date, at=started, clock="this machine's clock")
     try:
-        with tools.aligned(VIEWS) as aligned:
+        budget = run.plan.reconcile.budget
+        with tools.aligned(budget.sessions if budget else VIEWS) as aligned:
+            spent = begun(budget)
             selection = select(run.plan, business_date, as_of=tools.clock())
             _require_history(run, selection)
             work = [_whole(read) for read in selection.reads]
@@ -89,7 +92,8 @@ def take_live_cut(
                 source=aligned.source,
                 destination=aligned.destination,
                 totals=run.plan.reconcile.control_totals,
-                check=aligned.check,
+                check=within(spent, aligned.check),
+                limits=limits_of(spent, None),
             )
             verdicts, tested = self_tested(
                 verdicts, work, source=aligned.source[0], destination=aligned.destination[0], check=aligned.check
@@ -106,7 +110,7 @@ def take_live_cut(
     whole, judged = with_derived(run.plan, destination, held, loads, verdicts, tools.derive)
     cut = with_verdicts(whole, judged)
     found = _found(run, destination, cut, judged, since, tools, started=started, tried=tried)
-    return cut, replace(found, evidence={**found.evidence, **tested})
+    return cut, replace(found, evidence={**found.evidence, **tested, **evidence_of_budget(spent)})
 
 
 def _require_history(run: Run, selection: Selection) -> None:

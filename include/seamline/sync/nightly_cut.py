@@ -19,6 +19,7 @@ from seamline.domain.staged_cut import CutMode, CutSource, Lateness, StagedCut, 
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, ParkedTable, Run, SyncPlan, TablePlan
 from seamline.ports import Load, StagedView, TableRead
+from seamline.sync.budget import begun, evidence_of_budget, within
 from seamline.sync.clock import Clock
 from seamline.sync.comparison import DIGEST, Work, compare_tables, with_whole_digests
 from seamline.sync.cut import CutRead, Selection, select, with_verdicts
@@ -227,11 +228,14 @@ def _stage(
     reads = [chosen for chosen in selection.reads if chosen.plan.name in loads]
     if len(reads) != len(selection.reads):
         raise InvariantViolated(f"{len(selection.reads)} tables were to be staged, {len(reads)} were", sync=run.sync)
-    source = read.views_for(destination)
+    budget = run.plan.reconcile.budget
+    # As many sessions as are declared; the others have read their part, and only keep their view.
+    source = read.views_for(destination)[: budget.sessions if budget else None]
     with tools.open_staged(destination, list(loads.values()), len(source)) as views:
         work = [_work(each, loads[each.plan.name]) for each in reads]
         totals = run.plan.reconcile.control_totals
-        verdicts = compare_tables(work, source=source, destination=views, totals=totals)
+        spent = begun(budget)
+        verdicts = compare_tables(work, source=source, destination=views, totals=totals, check=within(spent, _go_on))
         verdicts = with_whole_digests(verdicts, work, views[0])
         verdicts, tested = self_tested(verdicts, work, source=source[0], destination=views[0])
     cut = StagedCut(
@@ -244,7 +248,11 @@ def _stage(
         tables=tuple(_staged_table(run, destination, each, loads[each.plan.name], tools) for each in reads),
         left_out=selection.left_out,
     )
-    return cut, loads, verdicts, tested
+    return cut, loads, verdicts, {**tested, **evidence_of_budget(spent)}
+
+
+def _go_on() -> None:
+    """Views of a night are as old as its loads are long."""
 
 
 def _leave_receipts(run: Run, selection: Selection, staged: Iterable[_Staged], tools: CutTools) -> None:
