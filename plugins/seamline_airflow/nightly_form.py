@@ -7,7 +7,7 @@ from typing import Any
 from airflow.sdk import Param
 
 from seamline.domain.errors import ConfigError
-from seamline.domain.runs import ASKED_BY, MODE, ONLY_TABLES, REASON, NightlyMode
+from seamline.domain.runs import ASKED_BY, KEEP_DONE, MODE, ONLY_TABLES, REASON, NightlyMode
 from seamline.plan.model import SyncPlan
 from seamline_airflow.run_context import BUSINESS_DATE
 
@@ -16,12 +16,14 @@ _TABLES = "tables"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """`tables`: () for all of the sync. `reason` and `by` are "" where none is known, as in the night."""
+    """`tables`: () for all of the sync. `reason` and `by` are "" where none is known, as in the night. `keep_done`: a
+    date whose newest version is a MATCH is not made again."""
 
     mode: NightlyMode = NightlyMode.PUBLISH
     tables: tuple[str, ...] = ()
     reason: str = ""
     by: str = ""
+    keep_done: bool = False
 
     def results(self) -> dict[str, Any]:
         """As it is kept with the run."""
@@ -67,6 +69,12 @@ def form(plan: SyncPlan) -> dict[str, Param]:
             title="Reason",
             description_md="Kept with the run.",
         ),
+        KEEP_DONE: Param(
+            False,  # noqa: FBT003 (the default of a box to tick)
+            type="boolean",
+            title="Keep what is done",
+            description_md="For a backfill: dates whose newest version is a MATCH are not made again.",
+        ),
     }
 
 
@@ -86,7 +94,8 @@ def asked(context: Mapping[str, Any], plan: SyncPlan) -> Asked:
             hint=f"choose the mode `{NightlyMode.COMPARE_ONLY}`, or leave the tables empty for all of them",
         )
     by = str(getattr(context["dag_run"], "triggering_user_name", None) or "")
-    return Asked(mode, tables, " ".join(str(params.get(REASON) or "").split()), by)
+    reason = " ".join(str(params.get(REASON) or "").split())
+    return Asked(mode, tables, reason, by, keep_done=bool(params.get(KEEP_DONE)))
 
 
 def _mode(chosen: object) -> NightlyMode:

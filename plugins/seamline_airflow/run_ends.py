@@ -76,7 +76,7 @@ class RunOf:
             run = runs.newest_take(store, name)
             if run is not None and run.state is RunState.RUNNING:
                 task = str(getattr(context.get("ti"), "task_id", ""))
-                _end(store, run, _failure(task, f"{_ENDED} ({context.get('reason') or 'no reason given'})", _CLEAR))
+                _end(store, run, ended_outside(str(context.get("reason") or "no reason given"), task))
 
     def goes_on(self, context: Mapping[str, Any]) -> None:
         """`on_execute_callback`: a task begins. In a run that had failed it was cleared, so the run goes on."""
@@ -140,6 +140,11 @@ def failure(task: str, error: Any) -> dict[str, str]:
         # The first line only: the rest of a database's message may quote a row.
         what, cure = (str(error).splitlines() or [type(error).__name__])[0], _CLEAR
     return _failure(task, what[:_ERROR_LETTERS_MAX], cure)
+
+
+def ended_outside(why: str, task: str = "") -> dict[str, str]:
+    """As it is kept of a run that no task has reported the end of."""
+    return _failure(task, f"{_ENDED} ({why})", _CLEAR)
 
 
 def _failure(task: str, error: str, cure: str) -> dict[str, str]:

@@ -26,6 +26,18 @@ _SCHEDULED = "scheduled"
 Ledgers = Mapping[str, LedgerRow | None]
 
 
+class DateTaken(Refused):
+    """Another run of the same date goes on, as far as the platform database knows. `by`: its id."""
+
+    def __init__(self, by: str, *, sync: str, day: Any) -> None:
+        super().__init__(
+            f"{day} is taken by run {by}, which goes on",
+            hint="wait for its end; if it waits for a decision, decide; or end it in Airflow",
+            sync=sync,
+        )
+        self.by = by
+
+
 class Records(Protocol):
     """What opening a run asks of the platform database."""
 
@@ -46,6 +58,9 @@ class Records(Protocol):
     def put_result(self, run_id: str, key: str, value: Any) -> None: ...
 
     def start_run(self, *, run_id: str, sync: str, kind: str, plan_json: str, business_date: Any = None) -> None: ...
+
+    def start_alone(self, *, run_id: str, sync: str, kind: str, plan_json: str, business_date: Any) -> str:
+        """The run of the same date that goes on and is in the way; "" where it has started."""
 
 
 def take_of(records: Records, run_id: str) -> str:
@@ -333,11 +348,11 @@ def _held_by_nights(published: Mapping[str, Run], plan: SyncPlan) -> dict[str, M
 
 def open_nightly(context: Mapping[str, Any], records: Records, plan: SyncPlan, run_id: str) -> None:
     """Write the nightly run down, with what was asked of it. Refused for a sync that is not enabled, and for a date
-    that has not ended.
+    that has not ended. DateTaken while another run of the date goes on.
 
     What the schedule starts by itself is skipped where there is nothing to do: before the sync is onboarded, and for a
-    date whose newest version is a MATCH that a person or a backfill has made. What a person asks for is done again, as
-    the next version.
+    date whose newest version is a MATCH that a person or a backfill has made. So is a date of a backfill that keeps
+    what is done. What a person asks for is done again, as the next version; a task that was cleared is asked for too.
     """
     day, what = business_date(context), asked(context, plan)
     ended_day(plan, day, at=datetime.now(UTC), clock="the clock here")
@@ -345,7 +360,7 @@ def open_nightly(context: Mapping[str, Any], records: Records, plan: SyncPlan, r
     if is_scheduled and _waits_for_its_first_onboarding(records, plan.sync):
         raise AirflowSkipException(f"sync {plan.sync} is not onboarded yet: there is no cut to make for {day}")
     require_enabled(records, plan.sync)
-    if is_scheduled:
+    if (is_scheduled or what.keep_done) and not _is_cleared(context):
         newest: dict[str, Cut] = {}
         for cut in records.cuts(plan.sync, day):
             newest.setdefault(cut.destination, cut)
@@ -353,7 +368,11 @@ def open_nightly(context: Mapping[str, Any], records: Records, plan: SyncPlan, r
         if into_onboarded(records, plan).destination_names <= {cut.destination for cut in done}:
             raise AirflowSkipException(f"the cut of {day} is published already, by run {done[0].run_id}")
     plan = onboarded_plan(records, plan)
-    _start(records, plan.only(what.tables) if what.tables else plan, run_id, RunKind.NIGHTLY, day)
+    plan_json = plan_to_json(plan.only(what.tables) if what.tables else plan)
+    kind = RunKind.NIGHTLY
+    taken_by = records.start_alone(run_id=run_id, sync=plan.sync, kind=kind, plan_json=plan_json, business_date=day)
+    if taken_by:
+        raise DateTaken(taken_by, sync=plan.sync, day=day)
     for key, value in what.results().items():
         records.put_result(run_id, key, value)
 
@@ -509,3 +528,9 @@ def _is_scheduled(context: Mapping[str, Any]) -> bool:
     # An enum in the scheduler's process, a text in the task's.
     run_type = getattr(context["dag_run"], "run_type", "")
     return str(getattr(run_type, "value", run_type)) == _SCHEDULED
+
+
+def _is_cleared(context: Mapping[str, Any]) -> bool:
+    """Whether a person has cleared this task: Airflow then allows it as many tries again."""
+    ti, task = context.get("ti"), context.get("task")
+    return int(getattr(ti, "max_tries", 0)) > int(getattr(task, "retries", 0) or 0)

@@ -177,6 +177,16 @@ class Platform:
             before.result if before else {},
         )  # fmt: skip
 
+    def start_alone(self, *, run_id: str, sync: str, kind: str, plan_json: str, business_date: Any) -> str:
+        for one in self.runs.values():
+            is_other = one.run_id.partition("~")[0] != run_id.partition("~")[0]
+            if (one.sync, one.kind, one.business_date, one.state, is_other) == (
+                sync, kind, business_date, RunState.RUNNING, True,
+            ):  # fmt: skip
+                return one.run_id
+        self.start_run(run_id=run_id, sync=sync, kind=kind, plan_json=plan_json, business_date=business_date)
+        return ""
+
     def latest_run(self, sync: str, *kinds: str, with_result: str = "") -> Run | None:
         found = [
             one

@@ -9,10 +9,13 @@ from typing import Any
 
 import httpx
 
-from seamline.domain.errors import ConfigError, TerminalError, TransientError
+from seamline.domain.errors import ConfigError, Refused, TerminalError, TransientError
 
 FINISHED = frozenset({"success", "failed"})
 POLL_S = 1.0
+PAGE = 100
+# Airflow takes no longer one (3.3.2).
+NOTE_LETTERS_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,24 @@ class DagRun:
     partition_key: str | None
     conf: dict[str, Any]
     run_after: str = ""
+    run_type: str = ""
+    queued_at: str = ""
+    started_at: str = ""
+    ended_at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Backfill:
+    """Airflow's own. `first` and `last`: of its dates, both inclusive."""
+
+    number: int
+    dag_id: str
+    first: date
+    last: date
+    is_paused: bool
+    is_over: bool
+    created_at: str
+    at_once: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +88,14 @@ class AirflowRest:
         if answer.status_code != httpx.codes.CONFLICT:
             _checked(answer)
 
-    def trigger(self, dag_id: str, *, run_id: str, partition_key: str | None = None, conf: Any = None) -> DagRun:
-        """Start a run under our own id, or find it when it was already started."""
-        body = {"dag_run_id": run_id, "logical_date": None, "conf": conf or {}}
+    def is_paused(self, dag_id: str) -> bool:
+        return bool(self._call("GET", f"/api/v2/dags/{dag_id}")["is_paused"])
+
+    def trigger(
+        self, dag_id: str, *, run_id: str, partition_key: str | None = None, conf: Any = None, note: str | None = None
+    ) -> DagRun:
+        """Start a run under our own id, or find it when it was already started. `note`: for the run's page."""
+        body = {"dag_run_id": run_id, "logical_date": None, "conf": conf or {}, "note": note}
         if partition_key is not None:
             body["partition_key"] = partition_key
         answer = self._send("POST", f"/api/v2/dags/{dag_id}/dagRuns", json=body)
@@ -92,22 +118,52 @@ class AirflowRest:
             for entry in answer["task_instances"]
         ]
 
-    def backfill(self, dag_id: str, *, first: date, last: date) -> int:
-        """Airflow's own backfill of the dates `first` to `last`, both inclusive; returns its id."""
-        answer = self._call(
-            "POST",
-            "/api/v2/backfills",
-            json={
-                "dag_id": dag_id,
-                "from_date": _midnight(first),
-                "to_date": _midnight(last),
-                "run_backwards": False,
-                "dag_run_conf": {},
-                "reprocess_behavior": "completed",
-                "max_active_runs": 1,
-            },
-        )
-        return int(answer["id"])
+    def note(self, dag_id: str, run_id: str, text: str) -> None:
+        """Put a note on the page of a run, in place of an earlier one."""
+        self._call("PATCH", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}", params={"update_mask": "note"},
+                   json={"note": text[:NOTE_LETTERS_MAX]})  # fmt: skip
+
+    def backfill(self, dag_id: str, *, first: date, last: date, **how: Any) -> int:
+        """Airflow's own backfill of the dates `first` to `last`, both inclusive; returns its id.
+
+        `how`: other fields of the request, as `run_backwards`. Left out: one date at a time, the oldest first, also
+        what is done. Refused while another one of this DAG goes on.
+        """
+        answer = self._send("POST", "/api/v2/backfills", json={**_backfill_of(dag_id, first, last), **how})
+        if answer.status_code == httpx.codes.CONFLICT:
+            raise Refused(
+                f"Airflow takes no backfill of {dag_id} now: {_detail(answer)}",
+                hint="follow it, or end it, and ask again",
+            )
+        return int(_checked(answer).json()["id"])
+
+    def dates_of(self, dag_id: str, *, first: date, last: date) -> list[date]:
+        """The partitions that a backfill of this range would make, by Airflow's own dry run."""
+        answer = self._call("POST", "/api/v2/backfills/dry_run", json=_backfill_of(dag_id, first, last))
+        return [date.fromisoformat(one["partition_key"]) for one in answer["backfills"]]
+
+    def backfills(self, dag_id: str) -> list[Backfill]:
+        """The newest first."""
+        asked = {"dag_id": dag_id, "order_by": "-id", "limit": 20}
+        return [_backfill(entry) for entry in self._call("GET", "/api/v2/backfills", params=asked)["backfills"]]
+
+    def order(self, backfill: int, order: str) -> None:
+        """`order`: pause, unpause or cancel. What runs already is not ended by it."""
+        self._call("PUT", f"/api/v2/backfills/{backfill}/{order}")
+
+    def runs_of(self, dag_id: str, *, first: date, last: date, since: str = "") -> dict[str, DagRun]:
+        """By partition key, of the dates `first` to `last`, its newest run that was queued at `since` or later."""
+        found: dict[str, DagRun] = {}
+        between = {"partition_date_gte": first.isoformat(), "partition_date_lte": last.isoformat()}
+        offset, total = 0, 1
+        while offset < total:
+            asked = {**between, "limit": PAGE, "offset": offset, "order_by": "-id"}
+            answer = self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns", params=asked)
+            for run in map(_dag_run, answer["dag_runs"]):
+                if run.partition_key and (not since or _moment(run.queued_at) >= _moment(since)):
+                    found.setdefault(run.partition_key, run)
+            total, offset = answer["total_entries"], offset + PAGE
+        return found
 
     def log_tail(self, dag_id: str, run_id: str, task: TaskState, *, lines: int = 25) -> str:
         """The last lines of a task's newest try."""
@@ -184,7 +240,49 @@ def _dag_run(entry: dict[str, Any]) -> DagRun:
         entry.get("partition_key"),
         entry.get("conf") or {},
         entry.get("run_after") or "",
+        entry.get("run_type") or "",
+        entry.get("queued_at") or "",
+        entry.get("start_date") or "",
+        entry.get("end_date") or "",
     )
+
+
+def _backfill_of(dag_id: str, first: date, last: date) -> dict[str, Any]:
+    return {
+        "dag_id": dag_id,
+        # Airflow reads both as the clock of the timetable's zone shows them.
+        "from_date": _midnight(first),
+        "to_date": _midnight(last),
+        "run_backwards": False,
+        "dag_run_conf": {},
+        "reprocess_behavior": "completed",
+        "max_active_runs": 1,
+    }
+
+
+def _backfill(entry: dict[str, Any]) -> Backfill:
+    first, last = (datetime.fromisoformat(entry[side]).date() for side in ("from_date", "to_date"))
+    return Backfill(
+        entry["id"],
+        entry["dag_id"],
+        first,
+        last,
+        is_paused=entry["is_paused"],
+        is_over=entry["completed_at"] is not None,
+        created_at=entry["created_at"],
+        at_once=entry["max_active_runs"],
+    )
+
+
+def _detail(answer: httpx.Response) -> str:
+    try:
+        return str(answer.json()["detail"])
+    except (ValueError, KeyError, TypeError):
+        return answer.text[:500]
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text) if text else datetime.min.replace(tzinfo=UTC)
 
 
 def _log_line(event: Any) -> str:

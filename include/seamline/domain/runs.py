@@ -40,6 +40,8 @@ SIGNED_BY = "signed_by"
 # Under these keys of its result a nightly run keeps what was asked of it: how far it goes, why, and which user of
 # Airflow asked; the last two may be "".
 MODE, REASON, ASKED_BY = "mode", "reason", "asked_by"
+# The parameter of a nightly run by which a date that is done is left as it is.
+KEEP_DONE = "keep_done"
 # Under this key a comparison of live tables keeps that all rows were to be read.
 WHOLE = "whole"
 # The tables that a nightly run was to compare; [] for all.

@@ -11,6 +11,10 @@ DESTINATION_SLOTS = 2
 # destination is written by more than these and its own together.
 SEVERAL = "destinations"
 SEVERAL_SLOTS = 4
+# Every task of a backfill, whatever it does: its dates wait for each other here, and never hold a slot of the night.
+# Fewer than the tasks that Airflow runs at once (`AIRFLOW__CORE__PARALLELISM`): the others stay free.
+BACKFILL = "backfill"
+BACKFILL_SLOTS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +38,12 @@ def writing_pool(plan: SyncPlan) -> str:
 
 
 def pools_of(plans: Iterable[SyncPlan]) -> tuple[Pool, ...]:
-    """Each pool once, in the order of names. Two slots: a backfill never keeps the night waiting."""
+    """Each pool once, in the order of names."""
     # Also where no sync has several yet: one may be declared while Airflow runs.
-    found = {SEVERAL: Pool(SEVERAL, SEVERAL_SLOTS, "tasks that write several destinations")}
+    found = {
+        SEVERAL: Pool(SEVERAL, SEVERAL_SLOTS, "tasks that write several destinations"),
+        BACKFILL: Pool(BACKFILL, BACKFILL_SLOTS, "tasks of backfills, of all syncs"),
+    }
     for plan in plans:
         name = plan.source.name
         found[source_pool(name)] = Pool(source_pool(name), SOURCE_SLOTS, f"tasks that read source {name}")

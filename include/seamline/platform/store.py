@@ -57,21 +57,30 @@ class PlatformStore:
         self, *, run_id: str, sync: str, kind: str, plan_json: str, business_date: date | None = None
     ) -> None:
         """Write the run down. A repeat opens it again, with the plan of now, and keeps its results."""
+        entry = (run_id, sync, RunKind(kind).value, business_date, plan_json)
+        self._database.transact(lambda session: _start(session, entry))
 
-        def work(session: Session) -> None:
+    def start_alone(self, *, run_id: str, sync: str, kind: str, plan_json: str, business_date: date) -> str:
+        """As `start_run`, unless another run of the kind and date goes on: its id, and nothing has started. "": it has.
+
+        Takes of one run (`<run>~2`) are not others. Whether the one that is in the way still lives is not known here.
+        """
+        entry = (run_id, sync, RunKind(kind).value, business_date, plan_json)
+
+        def work(session: Session) -> str:
+            about = f"{sync} {kind} {business_date}"
+            session.execute("select pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"runs of {about}",))
             row = session.execute(
-                "insert into run (run_id, sync, kind, business_date, plan_json) values (%s, %s, %s, %s, %s)"
-                " on conflict (run_id) do update set plan_json = excluded.plan_json, state = 'running',"
-                " started_at = excluded.started_at, ended_at = null"
-                " returning sync, kind, business_date",
-                (run_id, sync, RunKind(kind).value, business_date, plan_json),
+                "select run_id from run where sync = %s and kind = %s and business_date = %s and state = 'running'"
+                " and split_part(run_id, '~', 1) <> split_part(%s, '~', 1) order by started_at limit 1",
+                (sync, RunKind(kind).value, business_date, run_id),
             ).fetchone()
-            if row != (sync, kind, business_date):
-                raise InvariantViolated(
-                    f"run {run_id} exists as {row}, and was to start as {(sync, kind, business_date)}", sync=sync
-                )
+            if row is not None:
+                return str(row[0])
+            _start(session, entry)
+            return ""
 
-        self._database.transact(work)
+        return self._database.transact(work)
 
     def run(self, run_id: str) -> Run:
         """The run with its plan and results. Refused when there is none."""
@@ -445,3 +454,18 @@ class PlatformStore:
             return tuple(Alarm(*row) for row in cursor)
 
         return self._database.transact(work)
+
+
+def _start(session: Session, entry: tuple[str, str, str, date | None, str]) -> None:
+    row = session.execute(
+        "insert into run (run_id, sync, kind, business_date, plan_json) values (%s, %s, %s, %s, %s)"
+        " on conflict (run_id) do update set plan_json = excluded.plan_json, state = 'running',"
+        " started_at = excluded.started_at, ended_at = null"
+        " returning sync, kind, business_date",
+        entry,
+    ).fetchone()
+    run_id, sync, kind, business_date, _ = entry
+    if row != (sync, kind, business_date):
+        raise InvariantViolated(
+            f"run {run_id} exists as {row}, and was to start as {(sync, kind, business_date)}", sync=sync
+        )

@@ -11,6 +11,7 @@ from seamline.plan.document import plan_from_json
 from seamline.sync.fatal_problems import refuse_fatal
 from seamline_airflow import onboarding, parts, runs
 from seamline_airflow.errors import task_errors
+from seamline_airflow.one_run_per_date import alone
 from seamline_airflow.operators.spark_job import SparkJobOperator
 from seamline_airflow.operators.step import log_problems
 from seamline_airflow.others_go_on import others_go_on
@@ -31,7 +32,7 @@ class OpenNightlyOperator(BaseOperator):
         plan = plan_from_json(self.plan_json)
         with task_errors(), parts.platform() as store:
             run = runs.take_of(store, run_id(context, sync=plan.sync, kind=RunKind.NIGHTLY))
-            runs.open_nightly(context, store, plan, run)
+            alone(context, store, self.log, lambda: runs.open_nightly(context, store, plan, run))
             opened = store.run(run)
             for name in sorted(plan.destination_names - opened.plan.destination_names):
                 self.log.warning("%s gets no cut: run %s first", name, runs.way_in(plan, name))
@@ -52,7 +53,8 @@ class CutJobOperator(SparkJobOperator):
     def execute(self, context: Any) -> Any:
         with task_errors(), parts.platform() as store:
             self.name_run(runs.take_of(store, self.run))
-            runs.open_nightly(context, store, plan_from_json(self.plan_json), self.run)
+            plan = plan_from_json(self.plan_json)
+            alone(context, store, self.log, lambda: runs.open_nightly(context, store, plan, self.run))
             # What was checked and decided is about what is staged now, and that goes.
             store.put_result(self.run, EXPECTATIONS, None)
             store.put_result(self.run, DECISION, None)

@@ -1,0 +1,211 @@
+"""Make the cuts of a range of business dates, by a backfill of Airflow, and follow it to its end.
+
+Dates that are done, whose newest version is a MATCH, are kept unless --again. The backfill lives in Airflow: when this
+command is stopped it goes on, and the same command follows it again. docs/how-to/backfill.md
+"""
+
+import argparse
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+from seamline import registry
+from seamline.adapters.airflow_rest import AirflowRest, Backfill, DagRun
+from seamline.cli import in_airflow
+from seamline.cli.in_airflow import give, note_of, say
+from seamline.domain.backfill import DateRun, Exit, Progress, by_date, with_cuts
+from seamline.domain.errors import ConfigError
+from seamline.domain.runs import KEEP_DONE
+from seamline.plan.model import SyncPlan
+from seamline.platform.reconciliations import Detail
+from seamline.platform.store import PlatformStore
+from seamline.sync.cut import ended_day
+
+LOOK_EVERY_S = 3.0
+# As many as the pool of backfills has slots: more only queue there.
+AT_ONCE = 2
+AT_ONCE_MAX = 30
+_ORDERS = {"pause": ("pause", "Paused"), "go_on": ("unpause", "Continued"), "cancel": ("cancel", "Cancelled")}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sync")
+    parser.add_argument("first", nargs="?", default="", metavar="from", help="the first business date, as 2026-10-01")
+    parser.add_argument("last", nargs="?", default="", metavar="to", help="the last one; left out: only the first")
+    parser.add_argument("--newest-first", action="store_true", help="left out: the oldest first")
+    parser.add_argument(
+        "--at-once", type=int, default=AT_ONCE, metavar="N", help=f"dates side by side (default {AT_ONCE})"
+    )
+    parser.add_argument("--again", action="store_true", help="also dates that are done: their next version")
+    in_airflow.add_what(parser)
+    order = parser.add_mutually_exclusive_group()
+    order.add_argument("--pause", action="store_true", help="start no more dates of the one that goes on")
+    order.add_argument("--continue", dest="go_on", action="store_true", help="go on with the one that is paused")
+    order.add_argument("--cancel", action="store_true", help="give up the dates that have not begun")
+    in_airflow.add_common(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    return in_airflow.with_exit_code(lambda: _run(args))
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    plan: SyncPlan
+    first: date
+    last: date
+
+    @property
+    def dag_id(self) -> str:
+        return f"{self.plan.sync}__nightly"
+
+
+def _run(args: argparse.Namespace) -> Exit:
+    plan = in_airflow.plan_of(args.sync)
+    chosen = next((name for name in _ORDERS if getattr(args, name)), "")
+    with in_airflow.airflow() as api, closing(registry.platform()) as store:
+        if chosen:
+            return _ordered(args, api, plan, chosen)
+        if not args.first:
+            return _followed(args, api, store, *_going_on(api, plan))
+        asked = _range(args, plan)
+        made, dates = _started(args, api, asked)
+        if args.detach:
+            return Exit.PROVEN
+        return _followed(args, api, store, asked, made, dates)
+
+
+def _range(args: argparse.Namespace, plan: SyncPlan) -> _Range:
+    """Refused before a run exists: a date that is none, has not ended or comes before the first."""
+    first = in_airflow.day_of(args.first)
+    last = in_airflow.day_of(args.last) if args.last else first
+    if last < first:
+        raise ConfigError(
+            f"{last} comes before {first}", hint="give the earlier date first; --newest-first says the order"
+        )
+    if not 1 <= args.at_once <= AT_ONCE_MAX:
+        raise ConfigError(f"--at-once is from 1 to {AT_ONCE_MAX}")
+    ended_day(plan, last, at=datetime.now(UTC), clock="the clock here")
+    return _Range(plan, first, last)
+
+
+def _started(args: argparse.Namespace, api: AirflowRest, asked: _Range) -> tuple[Backfill, list[date]]:
+    """One that goes on over the same dates is taken up: a command that was stopped is given again."""
+    what = in_airflow.what_of(args, asked.plan)
+    if (before := _active(api, asked.dag_id)) is not None:
+        if (before.first, before.last) != (asked.first, asked.last):
+            raise ConfigError(
+                f"backfill {before.number} of {asked.plan.sync} goes on, of {before.first} to {before.last}",
+                hint=f"follow it with `./seamline backfill {asked.plan.sync}`, or end it with --cancel",
+            )
+        say(args, f"backfill {before.number} goes on already: following it")
+        return before, api.dates_of(asked.dag_id, first=asked.first, last=asked.last)
+    in_airflow.require_unpaused(api, asked.dag_id)
+    dates = api.dates_of(asked.dag_id, first=asked.first, last=asked.last)
+    if not dates:
+        raise ConfigError(f"{asked.first} to {asked.last} has no business date of {asked.plan.sync}")
+    api.backfill(
+        asked.dag_id,
+        first=asked.first,
+        last=asked.last,
+        run_backwards=args.newest_first,
+        max_active_runs=args.at_once,
+        dag_run_conf={**what, KEEP_DONE: not args.again},
+    )
+    made = api.backfills(asked.dag_id)[0]
+    _note(api, made, note_of(args.reason, f"Backfill {made.number}, started"))
+    say(args, f"backfill {made.number} of {asked.plan.sync}: {len(dates)} dates, {args.at_once} at once")
+    return made, dates
+
+
+def _going_on(api: AirflowRest, plan: SyncPlan) -> tuple[_Range, Backfill, list[date]]:
+    """The one that goes on, else the newest."""
+    dag_id = f"{plan.sync}__nightly"
+    known = api.backfills(dag_id)
+    if not known:
+        raise ConfigError(f"there was no backfill of {plan.sync}", hint="give its first and its last business date")
+    found = next((one for one in known if not one.is_over), known[0])
+    return (
+        _Range(plan, found.first, found.last),
+        found,
+        api.dates_of(dag_id, first=found.first, last=found.last),
+    )
+
+
+def _active(api: AirflowRest, dag_id: str) -> Backfill | None:
+    return next((one for one in api.backfills(dag_id) if not one.is_over), None)
+
+
+def _ordered(args: argparse.Namespace, api: AirflowRest, plan: SyncPlan, chosen: str) -> Exit:
+    found = _active(api, f"{plan.sync}__nightly")
+    if found is None:
+        raise ConfigError(f"no backfill of {plan.sync} goes on")
+    order, word = _ORDERS[chosen]
+    api.order(found.number, order)
+    _note(api, found, note_of(args.reason, f"Backfill {found.number}, {word.lower()}"))
+    say(args, f"backfill {found.number} of {plan.sync}: {word.lower()}")
+    return Exit.PROVEN
+
+
+def _note(api: AirflowRest, backfill: Backfill, text: str) -> None:
+    """On the page of each of its dates that has not begun: what runs, or is over, keeps what was said of it."""
+    for run in _runs(api, backfill).values():
+        if not run.started_at:
+            api.note(run.dag_id, run.run_id, text)
+
+
+def _runs(api: AirflowRest, backfill: Backfill) -> dict[str, DagRun]:
+    runs = api.runs_of(backfill.dag_id, first=backfill.first, last=backfill.last, since=backfill.created_at)
+    return {key: run for key, run in runs.items() if run.run_type == "backfill"}
+
+
+def _followed(
+    args: argparse.Namespace,
+    api: AirflowRest,
+    store: PlatformStore,
+    asked: _Range,
+    made: Backfill,
+    dates: Sequence[date],
+) -> Exit:
+    told: set[date] = set()
+    while True:
+        seen = progress(api, store, asked.plan.sync, made.number, dates)
+        for one in seen.dates:
+            if one.is_over and one.business_date not in told:
+                told.add(one.business_date)
+                say(args, f"{_line(one)}   {seen.in_words()}")
+        if seen.is_over:
+            break
+        time.sleep(LOOK_EVERY_S)
+    say(args, seen.in_words())
+    give(args, {"sync": asked.plan.sync, "backfill": made.number, **seen.as_json()})
+    return seen.exit_code
+
+
+def progress(api: AirflowRest, store: PlatformStore, sync: str, number: int, dates: Sequence[date]) -> Progress:
+    found = next(one for one in api.backfills(f"{sync}__nightly") if one.number == number)
+    runs = _runs(api, found)
+    states = store.cut_states(
+        sync, (found.last - found.first).days + 1, before=found.last + timedelta(days=1), detail=Detail.VERDICTS
+    )
+    cuts = by_date(states)
+    shown = tuple(with_cuts(_date_run(day, runs.get(day.isoformat())), cuts.get(day, ())) for day in dates)
+    is_over = found.is_over or all(one.is_over for one in shown)
+    return Progress(shown, is_paused=found.is_paused, is_over=is_over)
+
+
+def _date_run(day: date, run: DagRun | None) -> DateRun:
+    if run is None:
+        return DateRun(day)
+    return DateRun(day, run.run_id, run.state, started_at=_moment(run.started_at), ended_at=_moment(run.ended_at))
+
+
+def _moment(text: str) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
+
+
+def _line(one: DateRun) -> str:
+    version = f" version {one.version}" if one.version is not None else ""
+    return f"{one.business_date}  {one.word:<14}{version or ' -'}"

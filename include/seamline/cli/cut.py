@@ -1,0 +1,110 @@
+"""Make the cut of one business date, by a run of the nightly DAG, and follow it to its end.
+
+Without a date it takes the newest one that has ended, and says which before it does. What is done is done again, as the
+next version. docs/how-to/backfill.md
+"""
+
+import argparse
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC, date, datetime
+
+from seamline import registry
+from seamline.adapters.airflow_rest import FINISHED, AirflowRest
+from seamline.cli import in_airflow
+from seamline.cli.in_airflow import give, note_of, say
+from seamline.domain.backfill import DateRun, Exit, Progress, with_cuts
+from seamline.domain.calendar import last_ended
+from seamline.domain.cut_state import CutState
+from seamline.domain.errors import ConfigError
+from seamline.plan.model import SyncPlan
+from seamline.platform.reconciliations import Detail
+from seamline.platform.store import PlatformStore
+from seamline.sync.cut import ended_day
+
+LOOK_EVERY_S = 2.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sync")
+    parser.add_argument("date", nargs="?", default="", help="as 2026-11-19; left out: the newest that has ended")
+    in_airflow.add_what(parser)
+    in_airflow.add_common(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    return in_airflow.with_exit_code(lambda: _run(args))
+
+
+def _run(args: argparse.Namespace) -> Exit:
+    plan = in_airflow.plan_of(args.sync)
+    day = _day(args, plan)
+    conf = in_airflow.what_of(args, plan)
+    dag_id, now = f"{plan.sync}__nightly", datetime.now(UTC)
+    with in_airflow.airflow() as api, closing(registry.platform()) as store:
+        in_airflow.require_unpaused(api, dag_id)
+        before = api.runs_of(dag_id, first=day, last=day).get(day.isoformat())
+        if before is not None and before.state not in FINISHED:
+            raise ConfigError(
+                f"{day} is taken by run {before.run_id}, which goes on",
+                hint="wait for its end; if it waits for a decision, decide; or end it in Airflow",
+            )
+        name = f"by_hand__{now:%Y%m%dT%H%M%S%f}"
+        api.trigger(dag_id, run_id=name, partition_key=day.isoformat(), conf=conf, note=note_of(args.reason))
+        say(args, f"run {name} of {dag_id}")
+        if args.detach:
+            return Exit.PROVEN
+        return _followed(args, api, store, day, name)
+
+
+def _day(args: argparse.Namespace, plan: SyncPlan) -> date:
+    """Refused before a run exists: one that has not ended, or is no business date of the sync."""
+    now = datetime.now(UTC)
+    if args.date:
+        day = in_airflow.day_of(args.date)
+    elif plan.nightly is None:
+        raise ConfigError(f"sync {plan.sync} declares no nightly cut", hint="add `nightly:` to the sync")
+    else:
+        zone = plan.nightly.timezone
+        day = last_ended(now, timezone=zone)
+        say(args, f"no date was given: taking {day}, the newest that has ended in {zone}")
+    ended_day(plan, day, at=now, clock="the clock here")
+    return day
+
+
+def _followed(args: argparse.Namespace, api: AirflowRest, store: PlatformStore, day: date, name: str) -> Exit:
+    dag_id, told = f"{args.sync}__nightly", set[tuple[str, str]]()
+    while True:
+        run = api.run(dag_id, name)
+        for task in api.tasks(dag_id, name):
+            if (
+                task.state in ("running", "success", "failed", "awaiting_input")
+                and (mark := (task.task_id, task.state)) not in told
+            ):
+                told.add(mark)
+                say(args, f"  {task.task_id}: {task.state}")
+        cuts = _newest(store.takes(args.sync, day, detail=Detail.VERDICTS), name)
+        if run.state in FINISHED or any(cut.is_waiting for cut in cuts):
+            break
+        time.sleep(LOOK_EVERY_S)
+    for cut in cuts:
+        say(args, f"{cut.destination}: {cut.headline.value}")
+        for line in cut.lines():
+            say(args, f"  {line}")
+    if not cuts:
+        say(args, "the run has made nothing: its log in Airflow says why")
+    # What waits for a decision has been compared, and may wait for days.
+    state = run.state if run.state in FINISHED else "failed"
+    seen = Progress((with_cuts(DateRun(day, name, state), cuts),), is_over=True)
+    give(args, {"sync": args.sync, **seen.as_json()})
+    return seen.exit_code
+
+
+def _newest(takes: Sequence[CutState], name: str) -> list[CutState]:
+    """By destination the newest that this run has made."""
+    found: dict[str, CutState] = {}
+    for take in takes:
+        if take.run_id.split("/", 3)[-1].partition("~")[0] == name:
+            found.setdefault(take.destination, take)
+    return list(found.values())

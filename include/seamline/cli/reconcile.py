@@ -1,0 +1,58 @@
+"""Compare the live tables of a sync with their source, by a run of its reconcile DAG, and follow it to its end."""
+
+import argparse
+from contextlib import closing
+from datetime import UTC, datetime
+
+from seamline import registry
+from seamline.adapters.airflow_rest import TaskState
+from seamline.cli import in_airflow
+from seamline.cli.in_airflow import give, note_of, say
+from seamline.domain.backfill import BROKEN, PROVEN, Exit
+from seamline.domain.cut_state import Headline, of_live, worst_headline
+from seamline.domain.runs import Reconciliation
+from seamline.platform.reconciliations import Detail
+
+WITHIN_S = 24 * 3600
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sync")
+    in_airflow.add_common(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    return in_airflow.with_exit_code(lambda: _run(args))
+
+
+def _run(args: argparse.Namespace) -> Exit:
+    in_airflow.plan_of(args.sync)
+    dag_id, name = f"{args.sync}__reconcile", f"by_hand__{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+
+    def told(task: TaskState) -> None:
+        if task.state in ("running", "success", "failed"):
+            say(args, f"  {task.task_id}: {task.state}")
+
+    with in_airflow.airflow() as api, closing(registry.platform()) as store:
+        in_airflow.require_unpaused(api, dag_id)
+        api.trigger(dag_id, run_id=name, note=note_of(args.reason))
+        say(args, f"run {name} of {dag_id}")
+        if args.detach:
+            return Exit.PROVEN
+        ended = api.wait(dag_id, name, timeout_s=WITHIN_S, on_change=told)
+        found = store.live_reconciliations_named(args.sync, name, detail=Detail.VERDICTS)
+    for one in found:
+        say(args, f"{one.destination}: {of_live(one).value}")
+    verdict = worst_headline(map(of_live, found)) if found else Headline.NOT_RUN
+    give(args, {"sync": args.sync, "run": name, "state": ended.state, "verdict": verdict.value, **_each(found)})
+    return _exit(verdict)
+
+
+def _each(found: tuple[Reconciliation, ...]) -> dict[str, dict[str, str]]:
+    return {"destinations": {one.destination: of_live(one).value for one in found}}
+
+
+def _exit(verdict: Headline) -> Exit:
+    if verdict in BROKEN:
+        return Exit.BREAK
+    return Exit.PROVEN if verdict in PROVEN else Exit.NOT_PROVEN

@@ -1,0 +1,227 @@
+"""What a backfill has come to, how far it is and what its exit code says."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from seamline.adapters.airflow_rest import Backfill, DagRun
+from seamline.cli import backfill, cut, in_airflow
+from seamline.domain.backfill import DateRun, Exit, Progress, duration, with_cuts
+from seamline.domain.cut_state import Headline
+from seamline.domain.errors import ConfigError, Refused, TransientError
+from tests.dags import results
+
+BEGAN = datetime(2026, 11, 20, 2, tzinfo=UTC)
+PLAN = results.plan()
+
+
+def _date(day: int, *, state: str = "success", found: Headline | None = Headline.MATCH, minutes: int = 0) -> DateRun:
+    began = BEGAN + timedelta(minutes=minutes)
+    ended = began + timedelta(minutes=10) if state in ("success", "failed") else None
+    return DateRun(
+        date(2026, 11, day), f"backfill__{day}", state, found, 1, began if state != "queued" else None, ended
+    )
+
+
+WAITS = _date(9, state="queued", found=None)
+
+
+@pytest.mark.parametrize(
+    ("dates", "code"),
+    [
+        ([_date(1), _date(2, found=Headline.PARTIAL)], Exit.PROVEN),
+        ([_date(1), _date(2, found=Headline.BREAK), WAITS], Exit.BREAK),
+        ([_date(1), _date(2, found=Headline.CHECKS_FAILED)], Exit.BREAK),
+        ([_date(1), WAITS], Exit.NOT_PROVEN),
+        ([_date(1), _date(2, found=Headline.INCONCLUSIVE)], Exit.NOT_PROVEN),
+        ([_date(1), _date(2, state="failed")], Exit.NOT_PROVEN),
+        ([_date(1), _date(2, found=None)], Exit.NOT_PROVEN),
+        ([], Exit.NOT_PROVEN),
+    ],
+)
+def test_the_exit_code_is_0_only_where_every_date_is_proven(dates: list[DateRun], code: Exit) -> None:
+    assert Progress(tuple(dates), is_over=True).exit_code is code
+
+
+def test_the_time_that_is_left_goes_by_the_pace_so_far() -> None:
+    seen = Progress((_date(1), _date(2, minutes=2), _date(3, state="running", found=None, minutes=11), WAITS))
+    # Two dates in twelve minutes, side by side; two are left.
+    assert seen.remaining == timedelta(minutes=12)
+    assert seen.in_words() == "2 of 4 dates (2 MATCH), about 12 min left"
+    assert replace(seen, is_paused=True).remaining is None
+    assert Progress((WAITS,)).remaining is None
+    assert [duration(timedelta(seconds=one)) for one in (40, 720, 12_000)] == ["40 s", "12 min", "3 h 20 min"]
+
+
+def test_an_older_cut_says_nothing_of_a_date_that_is_still_being_made() -> None:
+    older = SimpleNamespace(headline=Headline.BREAK, publication=SimpleNamespace(in_force=1))
+    assert with_cuts(WAITS, [older]) == WAITS  # type: ignore[list-item]
+    done = with_cuts(_date(1, found=None), [older, replace_version(older, 3)])  # type: ignore[list-item]
+    assert (done.found, done.version) == (Headline.BREAK, 1)
+
+
+def replace_version(one: Any, version: int) -> Any:
+    return SimpleNamespace(headline=Headline.MATCH, publication=SimpleNamespace(in_force=version))
+
+
+class Airflow:
+    """Its REST, as far as these commands ask it."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, Any] = {}
+        self.known: list[Backfill] = []
+        self.runs: dict[str, DagRun] = {}
+        self.notes: list[str] = []
+        self.orders: list[str] = []
+        self.paused = False
+
+    def is_paused(self, dag_id: str) -> bool:
+        return self.paused
+
+    def dates_of(self, dag_id: str, *, first: date, last: date) -> list[date]:
+        return [first + timedelta(days=number) for number in range((last - first).days + 1)]
+
+    def backfills(self, dag_id: str) -> list[Backfill]:
+        return self.known
+
+    def backfill(self, dag_id: str, *, first: date, last: date, **how: Any) -> int:
+        self.made = {"first": first, "last": last, **how}
+        self.known.insert(0, Backfill(3, dag_id, first, last, is_paused=False, is_over=True, created_at="", at_once=2))
+        for day in self.dates_of(dag_id, first=first, last=last):
+            self.runs[str(day)] = DagRun(dag_id, f"backfill__{day}", "queued", str(day), {}, run_type="backfill")
+        return 3
+
+    def runs_of(self, dag_id: str, *, first: date, last: date, since: str = "") -> dict[str, DagRun]:
+        return self.runs
+
+    def note(self, dag_id: str, run_id: str, text: str) -> None:
+        self.notes.append(f"{run_id}: {text}")
+
+    def order(self, number: int, order: str) -> None:
+        self.orders.append(f"{number} {order}")
+
+    def trigger(self, dag_id: str, **how: Any) -> None:
+        self.made = {"dag_id": dag_id, **how}
+
+
+@pytest.fixture
+def airflow(monkeypatch: pytest.MonkeyPatch) -> Airflow:
+    made = Airflow()
+
+    @contextmanager
+    def opened() -> Iterator[Airflow]:
+        yield made
+
+    monkeypatch.setattr(in_airflow, "airflow", opened)
+    monkeypatch.setattr(in_airflow, "plan_of", lambda _: PLAN)
+    monkeypatch.setattr(in_airflow, "person", lambda: "ann on host")
+    store = SimpleNamespace(cut_states=lambda *_, **__: (), takes=lambda *_, **__: (), close=lambda: None)
+    monkeypatch.setattr("seamline.registry.platform", lambda: store)
+    return made
+
+
+def _run(command: Any, *given: str) -> int:
+    import argparse
+
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    return int(command.run(parser.parse_args(["settlement", *given])))
+
+
+def test_a_backfill_keeps_what_is_done_and_says_who_and_why_on_every_run(
+    airflow: Airflow, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ("2026-11-01", "2026-11-02", "--newest-first", "--reason", "month end", "--json")
+    assert _run(backfill, *given) == Exit.NOT_PROVEN
+    assert (airflow.made["run_backwards"], airflow.made["max_active_runs"]) == (True, 2)
+    assert airflow.made["dag_run_conf"] == {"mode": "publish", "tables": [], "reason": "month end", "keep_done": True}
+    note = "Backfill 3, started by ann on host: month end"
+    assert airflow.notes == [f"backfill__2026-11-01: {note}", f"backfill__2026-11-02: {note}"]
+    said = json.loads(capsys.readouterr().out)
+    assert (said["backfill"], said["left"], said["exit_code"]) == (3, 2, 3)
+    _run(backfill, "2026-11-01", "--again", "--detach")
+    assert airflow.made["dag_run_conf"]["keep_done"] is False
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        (("2026-11-02", "2026-11-01"), "2026-11-01 comes before 2026-11-02"),
+        (("2026-11-01", "2999-01-01"), "business date 2999-01-01 has not ended"),
+        (("26/11/2026",), "not a business date"),
+        (("2026-11-01", "--at-once", "0"), "--at-once is from 1 to 30"),
+        (("2026-11-01", "--tables", "fees"), "has no table fees"),
+        (("2026-11-01", "--tables", "account"), "a version without some tables"),
+        (("--pause",), "no backfill of settlement goes on"),
+        ((), "there was no backfill"),
+    ],
+)
+def test_a_mistake_is_refused_before_a_run_exists(airflow: Airflow, given: tuple[str, ...], what: str) -> None:
+    with pytest.raises(ConfigError, match=what) as refused:
+        _run(backfill, *given)
+    assert refused.value.exit_code == Exit.MISTAKE
+    assert (airflow.made, airflow.orders) == ({}, [])
+
+
+def test_one_that_goes_on_is_followed_paused_continued_and_cancelled(
+    airflow: Airflow, capsys: pytest.CaptureFixture[str]
+) -> None:
+    day = date(2026, 11, 1)
+    airflow.known = [
+        Backfill(7, "settlement__nightly", day, day, is_paused=False, is_over=False, created_at="", at_once=2)
+    ]
+    airflow.runs = {str(day): DagRun("d", "backfill__1", "queued", str(day), {}, run_type="backfill")}
+    for order in ("--pause", "--continue", "--cancel"):
+        assert _run(backfill, order, "--reason", "load") == 0
+    assert airflow.orders == ["7 pause", "7 unpause", "7 cancel"]
+    assert airflow.notes[-1] == "backfill__1: Backfill 7, cancelled by ann on host: load"
+    assert _run(backfill, "2026-11-01", "--detach") == 0
+    assert "backfill 7 goes on already" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="backfill 7 of settlement goes on, of 2026-11-01 to 2026-11-01"):
+        _run(backfill, "2026-11-05")
+    assert airflow.made == {}
+
+
+def test_a_paused_dag_is_named_before_something_waits_in_it_for_ever(airflow: Airflow) -> None:
+    airflow.paused = True
+    for command in (backfill, cut):
+        with pytest.raises(ConfigError, match="settlement__nightly is paused"):
+            _run(command, "2026-11-01")
+
+
+def test_a_cut_without_a_date_says_which_one_it_takes_before_it_does(
+    airflow: Airflow, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run(cut, "--detach", "--reason", "file was late") == 0
+    key = airflow.made["partition_key"]
+    assert f"no date was given: taking {key}, the newest that has ended in Asia/Shanghai" in capsys.readouterr().out
+    assert airflow.made["note"] == "Started by ann on host: file was late"
+    assert airflow.made["conf"]["reason"] == "file was late"
+
+
+def test_a_cut_of_a_date_that_is_being_made_is_refused_by_name(airflow: Airflow) -> None:
+    airflow.runs = {"2026-11-01": DagRun("d", "backfill__1", "running", "2026-11-01", {})}
+    with pytest.raises(ConfigError, match="2026-11-01 is taken by run backfill__1"):
+        _run(cut, "2026-11-01")
+    with pytest.raises(ConfigError, match="has not ended"):
+        _run(cut, "2999-01-01")
+    assert airflow.made == {}
+
+
+def test_an_error_on_the_way_is_no_break(capsys: pytest.CaptureFixture[str]) -> None:
+    def away() -> Exit:
+        raise TransientError("Airflow is away")
+
+    def refused() -> Exit:
+        raise Refused("not this one", hint="that one")
+
+    assert in_airflow.with_exit_code(away) == Exit.NOT_PROVEN
+    assert "Airflow is away" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="not this one"):
+        in_airflow.with_exit_code(refused)
