@@ -1,5 +1,5 @@
-"""Two pending runs for one partition key, of which one never starts (apache/airflow#71070): on the pinned Airflow, by its
-own scheduler, with the comparison that follows a cut."""
+"""Two pending runs for one partition key, of which one never starts (apache/airflow#71070): by the scheduler of the
+pinned Airflow, with the comparison that follows a cut."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -8,7 +8,6 @@ import argparse
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
 from seamline import registry
@@ -16,17 +15,13 @@ from seamline.adapters.airflow_rest import AirflowRest, Backfill, DagRun
 from seamline.cli import in_airflow
 from seamline.cli.in_airflow import give, note_of, say
 from seamline.domain.backfill import DateRun, Exit, Progress, by_date, with_cuts
-from seamline.domain.errors import ConfigError
-from seamline.domain.runs import KEEP_DONE
+from seamline.domain.errors import Refused
 from seamline.plan.model import SyncPlan
 from seamline.platform.reconciliations import Detail
 from seamline.platform.store import PlatformStore
-from seamline.sync.cut import ended_day
+from seamline.sync.dates_asked import AT_ONCE, DatesAsked, checked
 
 LOOK_EVERY_S = 3.0
-# As many as the pool of backfills has slots: more only queue there.
-AT_ONCE = 2
-AT_ONCE_MAX = 30
 _ORDERS = {"pause": ("pause", "Paused"), "go_on": ("unpause", "Continued"), "cancel": ("cancel", "Cancelled")}
 
 
@@ -51,87 +46,63 @@ def run(args: argparse.Namespace) -> int:
     return in_airflow.with_exit_code(lambda: _run(args))
 
 
-@dataclass(frozen=True, slots=True)
-class _Range:
-    plan: SyncPlan
-    first: date
-    last: date
-
-    @property
-    def dag_id(self) -> str:
-        return f"{self.plan.sync}__nightly"
-
-
 def _run(args: argparse.Namespace) -> Exit:
     plan = in_airflow.plan_of(args.sync)
     chosen = next((name for name in _ORDERS if getattr(args, name)), "")
     with in_airflow.airflow() as api, closing(registry.platform()) as store:
         if chosen:
             return _ordered(args, api, plan, chosen)
-        if not args.first:
-            return _followed(args, api, store, *_going_on(api, plan))
-        asked = _range(args, plan)
-        made, dates = _started(args, api, asked)
-        if args.detach:
-            return Exit.PROVEN
-        return _followed(args, api, store, asked, made, dates)
+        made = _started(args, api, plan) if args.first else _newest(api, plan)
+        return Exit.PROVEN if args.detach else _followed(args, api, store, plan, made)
 
 
-def _range(args: argparse.Namespace, plan: SyncPlan) -> _Range:
-    """Refused before a run exists: a date that is none, has not ended or comes before the first."""
+def _asked(args: argparse.Namespace, plan: SyncPlan) -> DatesAsked:
+    """Refused before a run exists."""
     first = in_airflow.day_of(args.first)
     last = in_airflow.day_of(args.last) if args.last else first
-    if last < first:
-        raise ConfigError(
-            f"{last} comes before {first}", hint="give the earlier date first; --newest-first says the order"
-        )
-    if not 1 <= args.at_once <= AT_ONCE_MAX:
-        raise ConfigError(f"--at-once is from 1 to {AT_ONCE_MAX}")
-    ended_day(plan, last, at=datetime.now(UTC), clock="the clock here")
-    return _Range(plan, first, last)
+    how = {"again": args.again, "newest_first": args.newest_first, "at_once": args.at_once}
+    return checked(plan, in_airflow.asked_of(args, first, last, **how), now=datetime.now(UTC))
 
 
-def _started(args: argparse.Namespace, api: AirflowRest, asked: _Range) -> tuple[Backfill, list[date]]:
+def _started(args: argparse.Namespace, api: AirflowRest, plan: SyncPlan) -> Backfill:
     """One that goes on over the same dates is taken up: a command that was stopped is given again."""
-    what = in_airflow.what_of(args, asked.plan)
-    if (before := _active(api, asked.dag_id)) is not None:
+    asked, dag_id = _asked(args, plan), _dag(plan)
+    if (before := _active(api, dag_id)) is not None:
         if (before.first, before.last) != (asked.first, asked.last):
-            raise ConfigError(
-                f"backfill {before.number} of {asked.plan.sync} goes on, of {before.first} to {before.last}",
-                hint=f"follow it with `./seamline backfill {asked.plan.sync}`, or end it with --cancel",
+            raise Refused(
+                f"backfill {before.number} of {plan.sync} goes on, of {before.first} to {before.last}",
+                hint=f"follow it with `./seamline backfill {plan.sync}`, or end it with --cancel",
             )
         say(args, f"backfill {before.number} goes on already: following it")
-        return before, api.dates_of(asked.dag_id, first=asked.first, last=asked.last)
-    in_airflow.require_unpaused(api, asked.dag_id)
-    dates = api.dates_of(asked.dag_id, first=asked.first, last=asked.last)
+        return before
+    in_airflow.require_unpaused(api, dag_id)
+    dates = api.dates_of(dag_id, first=asked.first, last=asked.last)
     if not dates:
-        raise ConfigError(f"{asked.first} to {asked.last} has no business date of {asked.plan.sync}")
+        raise Refused(f"{asked.first} to {asked.last} has no business date of {plan.sync}")
     api.backfill(
-        asked.dag_id,
+        dag_id,
         first=asked.first,
         last=asked.last,
-        run_backwards=args.newest_first,
-        max_active_runs=args.at_once,
-        dag_run_conf={**what, KEEP_DONE: not args.again},
+        run_backwards=asked.newest_first,
+        max_active_runs=asked.at_once,
+        dag_run_conf=dict(asked.params(keep_done=not asked.again)),
     )
-    made = api.backfills(asked.dag_id)[0]
+    made = api.backfills(dag_id)[0]
     _note(api, made, note_of(args.reason, f"Backfill {made.number}, started"))
-    say(args, f"backfill {made.number} of {asked.plan.sync}: {len(dates)} dates, {args.at_once} at once")
-    return made, dates
+    say(args, f"backfill {made.number} of {plan.sync}: {len(dates)} dates, {asked.at_once} at once")
+    return made
 
 
-def _going_on(api: AirflowRest, plan: SyncPlan) -> tuple[_Range, Backfill, list[date]]:
+def _dag(plan: SyncPlan) -> str:
+    return f"{plan.sync}__nightly"
+
+
+def _newest(api: AirflowRest, plan: SyncPlan) -> Backfill:
     """The one that goes on, else the newest."""
-    dag_id = f"{plan.sync}__nightly"
-    known = api.backfills(dag_id)
+    known = api.backfills(_dag(plan))
     if not known:
-        raise ConfigError(f"there was no backfill of {plan.sync}", hint="give its first and its last business date")
-    found = next((one for one in known if not one.is_over), known[0])
-    return (
-        _Range(plan, found.first, found.last),
-        found,
-        api.dates_of(dag_id, first=found.first, last=found.last),
-    )
+        raise Refused(f"there was no backfill of {plan.sync}", hint="give its first and its last business date")
+    return next((one for one in known if not one.is_over), known[0])
 
 
 def _active(api: AirflowRest, dag_id: str) -> Backfill | None:
@@ -139,9 +110,9 @@ def _active(api: AirflowRest, dag_id: str) -> Backfill | None:
 
 
 def _ordered(args: argparse.Namespace, api: AirflowRest, plan: SyncPlan, chosen: str) -> Exit:
-    found = _active(api, f"{plan.sync}__nightly")
+    found = _active(api, _dag(plan))
     if found is None:
-        raise ConfigError(f"no backfill of {plan.sync} goes on")
+        raise Refused(f"no backfill of {plan.sync} goes on")
     order, word = _ORDERS[chosen]
     api.order(found.number, order)
     _note(api, found, note_of(args.reason, f"Backfill {found.number}, {word.lower()}"))
@@ -161,17 +132,11 @@ def _runs(api: AirflowRest, backfill: Backfill) -> dict[str, DagRun]:
     return {key: run for key, run in runs.items() if run.run_type == "backfill"}
 
 
-def _followed(
-    args: argparse.Namespace,
-    api: AirflowRest,
-    store: PlatformStore,
-    asked: _Range,
-    made: Backfill,
-    dates: Sequence[date],
-) -> Exit:
+def _followed(args: argparse.Namespace, api: AirflowRest, store: PlatformStore, plan: SyncPlan, made: Backfill) -> Exit:
+    dates = api.dates_of(_dag(plan), first=made.first, last=made.last)
     told: set[date] = set()
     while True:
-        seen = progress(api, store, asked.plan.sync, made.number, dates)
+        seen = _progress(api, store, plan, made.number, dates)
         for one in seen.dates:
             if one.is_over and one.business_date not in told:
                 told.add(one.business_date)
@@ -180,17 +145,15 @@ def _followed(
             break
         time.sleep(LOOK_EVERY_S)
     say(args, seen.in_words())
-    give(args, {"sync": asked.plan.sync, "backfill": made.number, **seen.as_json()})
+    give(args, {"sync": plan.sync, "backfill": made.number, **seen.as_json()})
     return seen.exit_code
 
 
-def progress(api: AirflowRest, store: PlatformStore, sync: str, number: int, dates: Sequence[date]) -> Progress:
-    found = next(one for one in api.backfills(f"{sync}__nightly") if one.number == number)
+def _progress(api: AirflowRest, store: PlatformStore, plan: SyncPlan, number: int, dates: Sequence[date]) -> Progress:
+    found = next(one for one in api.backfills(_dag(plan)) if one.number == number)
     runs = _runs(api, found)
-    states = store.cut_states(
-        sync, (found.last - found.first).days + 1, before=found.last + timedelta(days=1), detail=Detail.VERDICTS
-    )
-    cuts = by_date(states)
+    number_of_dates, behind = (found.last - found.first).days + 1, found.last + timedelta(days=1)
+    cuts = by_date(store.cut_states(plan.sync, number_of_dates, before=behind, detail=Detail.VERDICTS))
     shown = tuple(with_cuts(_date_run(day, runs.get(day.isoformat())), cuts.get(day, ())) for day in dates)
     is_over = found.is_over or all(one.is_over for one in shown)
     return Progress(shown, is_paused=found.is_paused, is_over=is_over)

@@ -17,11 +17,11 @@ from seamline.cli.in_airflow import give, note_of, say
 from seamline.domain.backfill import DateRun, Exit, Progress, with_cuts
 from seamline.domain.calendar import last_ended
 from seamline.domain.cut_state import CutState
-from seamline.domain.errors import ConfigError
+from seamline.domain.errors import Refused
 from seamline.plan.model import SyncPlan
 from seamline.platform.reconciliations import Detail
 from seamline.platform.store import PlatformStore
-from seamline.sync.cut import ended_day
+from seamline.sync.dates_asked import checked
 
 LOOK_EVERY_S = 2.0
 
@@ -39,14 +39,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> Exit:
     plan = in_airflow.plan_of(args.sync)
-    day = _day(args, plan)
-    conf = in_airflow.what_of(args, plan)
-    dag_id, now = f"{plan.sync}__nightly", datetime.now(UTC)
+    now = datetime.now(UTC)
+    day = _day(args, plan, now)
+    asked = checked(plan, in_airflow.asked_of(args, day, day), now=now)
+    conf, dag_id = dict(asked.params(keep_done=False)), f"{plan.sync}__nightly"
     with in_airflow.airflow() as api, closing(registry.platform()) as store:
         in_airflow.require_unpaused(api, dag_id)
         before = api.runs_of(dag_id, first=day, last=day).get(day.isoformat())
         if before is not None and before.state not in FINISHED:
-            raise ConfigError(
+            raise Refused(
                 f"{day} is taken by run {before.run_id}, which goes on",
                 hint="wait for its end; if it waits for a decision, decide; or end it in Airflow",
             )
@@ -58,18 +59,13 @@ def _run(args: argparse.Namespace) -> Exit:
         return _followed(args, api, store, day, name)
 
 
-def _day(args: argparse.Namespace, plan: SyncPlan) -> date:
-    """Refused before a run exists: one that has not ended, or is no business date of the sync."""
-    now = datetime.now(UTC)
+def _day(args: argparse.Namespace, plan: SyncPlan, now: datetime) -> date:
     if args.date:
-        day = in_airflow.day_of(args.date)
-    elif plan.nightly is None:
-        raise ConfigError(f"sync {plan.sync} declares no nightly cut", hint="add `nightly:` to the sync")
-    else:
-        zone = plan.nightly.timezone
-        day = last_ended(now, timezone=zone)
-        say(args, f"no date was given: taking {day}, the newest that has ended in {zone}")
-    ended_day(plan, day, at=now, clock="the clock here")
+        return in_airflow.day_of(args.date)
+    if plan.nightly is None:
+        raise Refused(f"sync {plan.sync} declares no nightly cut", hint="add `nightly:` to the sync")
+    day = last_ended(now, timezone=plan.nightly.timezone)
+    say(args, f"no date was given: taking {day}, the newest that has ended in {plan.nightly.timezone}")
     return day
 
 

@@ -21,6 +21,7 @@ from seamline.plan.model import SyncPlan
 from seamline.spec.load import load_declarations
 from seamline.stack import credentials
 from seamline.stack.layout import Layout
+from seamline.sync.dates_asked import DatesAsked
 
 CONNECTION = "airflow"
 EXIT_CODES = (
@@ -43,16 +44,10 @@ def add_what(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tables", default="", metavar="A,B", help="only these; needs --compare-only")
 
 
-def what_of(args: argparse.Namespace, plan: SyncPlan) -> dict[str, Any]:
-    """The parameters of the nightly DAG. ConfigError for what cannot be done."""
-    tables = [name.strip() for name in args.tables.split(",") if name.strip()]
-    known = [table.name for table in plan.tables]
-    if unknown := [name for name in tables if name not in known]:
-        raise ConfigError(f"sync {plan.sync} has no table {', '.join(unknown)}", hint=f"its tables: {', '.join(known)}")
-    if tables and not args.compare_only:
-        raise ConfigError("a version without some tables would take them from its readers", hint="--compare-only")
+def asked_of(args: argparse.Namespace, first: date, last: date, **how: Any) -> DatesAsked:
     mode = NightlyMode.COMPARE_ONLY if args.compare_only else NightlyMode.PUBLISH
-    return {"mode": mode.value, "tables": tables, "reason": one_line(args.reason)}
+    tables = tuple(name.strip() for name in args.tables.split(",") if name.strip())
+    return DatesAsked(first, last, mode, tables, args.reason, **how)
 
 
 def plan_of(sync: str) -> SyncPlan:
