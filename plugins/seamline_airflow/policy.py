@@ -19,12 +19,14 @@ _WEIGHT = 1
 
 
 def task_instance_mutation_hook(task_instance: Any, dag_run: Any = None) -> None:
-    """Put a task of one of our DAGs into the pool of backfills, if its run belongs to one. Touches no database."""
-    if str(task_instance.dag_id).rpartition("__")[2] not in _DAGS or not settings.load().has_pools:
+    """Give a task of one of our DAGs the least priority, and the pool of backfills where there are pools, if its run
+    belongs to a backfill. Touches no database."""
+    if str(task_instance.dag_id).rpartition("__")[2] not in _DAGS:
         return
     if _is_of_backfill(str(task_instance.run_id or ""), dag_run):
-        task_instance.pool = BACKFILL
         task_instance.priority_weight = _WEIGHT
+        if settings.load().has_pools:
+            task_instance.pool = BACKFILL
 
 
 def _is_of_backfill(run_id: str, dag_run: Any) -> bool:

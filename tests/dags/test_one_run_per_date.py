@@ -135,7 +135,7 @@ def test_tasks_of_a_backfill_wait_in_their_own_pool(monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("SEAMLINE_POOLS")
     past = _task("a__nightly", "backfill__2026-11-19")
     policy.task_instance_mutation_hook(past)
-    assert past.pool == "source_core_bank"
+    assert (past.pool, past.priority_weight) == ("source_core_bank", 1)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from seamline.domain.break_work import Doing, WorkState
 from seamline.domain.cut_state import Headline
 from seamline.domain.phrase import joined, phrase
 from seamline.domain.repair import RepairState, RootCause, RowAction, RowState
-from seamline.domain.runs import SyncState
+from seamline.domain.runs import NightlyMode, SyncState
 from seamline.domain.sign_off import SignAct
 from seamline.domain.tolerance import ToleranceState
 from seamline.domain.verdict import BreakType, Verdict
@@ -39,8 +39,8 @@ TEMPLATES = sorted((PAGE / "templates").glob("*.html"))
 PYTHON = [*PAGE.glob("*.py"), *Path(seamline.__file__).parent.rglob("*.py")]
 # Words of enumerations that templates show by `term`.
 SHOWN: tuple[type[StrEnum], ...] = (
-    BreakType, Headline, RepairState, RootCause, RowAction, RowState, SignAct, SyncState, ToleranceState, Verdict, Word,
-    WorkState,
+    BreakType, Headline, NightlyMode, RepairState, RootCause, RowAction, RowState, SignAct, SyncState, ToleranceState,
+    Verdict, Word, WorkState,
 )  # fmt: skip
 # Acts about breaks, as the history of a break names them.
 ACTS = (

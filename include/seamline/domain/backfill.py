@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Any
 
 from seamline.domain.cut_state import CutState, Headline, worst_headline
+from seamline.domain.phrase import phrase
 
 PROVEN = frozenset({Headline.MATCH, Headline.PARTIAL})
 BROKEN = frozenset({Headline.BREAK, Headline.CHECKS_FAILED})
@@ -140,6 +141,8 @@ def duration(length: timedelta | None) -> str:
     """Rounded, for people: `40 s`, `12 min`, `3 h 20 min`."""
     seconds = round(length.total_seconds()) if length is not None else 0
     if seconds < 90:  # noqa: PLR2004 (below that, minutes say too little)
-        return f"{seconds} s"
+        return phrase("%(seconds)s s", seconds=seconds)
     hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+    if not hours:
+        return phrase("%(minutes)s min", minutes=minutes)
+    return phrase("%(hours)s h %(minutes)s min", hours=hours, minutes=minutes)

@@ -38,8 +38,8 @@ def may_repair(user: Any, sync: str) -> bool:
     return may_work(user, sync) and _is_authorized(user, "POST", DagAccessEntity.RUN, f"{sync}__repair")
 
 
-def may_restate(user: Any, sync: str) -> bool:
-    """Whoever works on the sync, and may start its nights."""
+def may_cut(user: Any, sync: str) -> bool:
+    """Whoever works on the sync, and may start the DAG of its nights."""
     return may_work(user, sync) and _is_authorized(user, "POST", DagAccessEntity.RUN, f"{sync}__nightly")
 
 
@@ -130,10 +130,10 @@ def require_repairer(user: Any, sync: str) -> None:
         raise HTTPException(status_code=403, detail=f"Airflow does not let you start {sync}__repair")
 
 
-def require_restater(user: Any, sync: str) -> None:
+def require_cutter(user: Any, sync: str) -> None:
     """403 for who may not."""
     require_worker(user, sync)
-    if not may_restate(user, sync):
+    if not may_cut(user, sync):
         raise HTTPException(status_code=403, detail=f"Airflow does not let you start {sync}__nightly")
 
 

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 from fastapi import HTTPException
 
+from seamline import settings
 from seamline.domain import late_input, tolerance
 from seamline.domain.audit import FROM_PAGE
 from seamline.domain.break_work import Order, checked
@@ -21,10 +22,14 @@ from seamline.domain.person import is_same_person, one_line
 from seamline.domain.repair import Repair, RootCause
 from seamline.domain.runs import REASON, RunKind
 from seamline.domain.sign_off import SignOrder
+from seamline.plan.compile import compile_plan
 from seamline.platform.breaks import Compared, Wanted
 from seamline.platform.reconciliations import Detail
 from seamline.platform.signatures import Take
 from seamline.platform.work import Done
+from seamline.spec.load import load_declarations
+from seamline.sync.dates_asked import DatesAsked
+from seamline.sync.dates_asked import checked as checked_dates
 from seamline_airflow import parts
 from seamline_airflow.page import acting, dag_runs, overview, reading, reports, selection
 from seamline_airflow.run_context import BUSINESS_DATE, NO_DATE
@@ -197,3 +202,43 @@ def approve_repair(found: Repair, *, cause: RootCause, reason: str, by: Actor) -
         raise Refused(f"{found.planned_by} has planned it, so another person approves it")
     with parts.repairs() as store:
         store.approve(found.run_id, by=by.who, cause=cause, reason=reason, origin=by.origin)
+
+
+# ---- cuts ----------------------------------------------------------------------------------------------------------
+
+
+def make_cuts(sync: str, asked: DatesAsked, *, by: Actor) -> str:
+    """Start the run of one date, or a backfill of several; what was started, in words. All is checked before."""
+    if not one_line(asked.reason):
+        raise Refused("cuts are made with a reason", hint="say in words why these dates are made")
+    plan = compile_plan(load_declarations(settings.load().declarations), sync)
+    asked = checked_dates(plan, asked, now=datetime.now(UTC))
+    dag_id, who = f"{sync}__nightly", f"started by {by.who} ({by.origin}): {one_line(asked.reason)}"
+    if asked.is_one:
+        return dag_runs.start_date(dag_id, asked.first, by=by.who, conf=asked.params(keep_done=False), note=who)
+    number = dag_runs.start_backfill(
+        dag_id,
+        asked.first,
+        asked.last,
+        newest_first=asked.newest_first,
+        at_once=asked.at_once,
+        by=by.who,
+        conf=asked.params(keep_done=not asked.again),
+        note=f"backfill {who}",
+    )
+    return f"backfill {number}"
+
+
+_ORDERED = {
+    dag_runs.BackfillOrder.PAUSE: "paused",
+    dag_runs.BackfillOrder.CONTINUE: "continued",
+    dag_runs.BackfillOrder.CANCEL: "cancelled",
+}
+
+
+def order_backfill(sync: str, number: int, order: dag_runs.BackfillOrder, *, reason: str, by: Actor) -> None:
+    why = one_line(reason)
+    if not why:
+        raise Refused("it needs a reason", hint="say in words why")
+    note = f"backfill {number} {_ORDERED[order]} by {by.who} ({by.origin}): {why}"
+    dag_runs.order_backfill(f"{sync}__nightly", number, order, note=note)

@@ -24,6 +24,7 @@ from seamline_airflow.page import (
     acting,
     attachment_pages,
     break_pages,
+    cut_pages,
     date_report,
     exports,
     language,
@@ -58,6 +59,7 @@ OptionalSync = Annotated[str, Query(pattern=rf"{selection.NAME}|^$")]
 # No interactive documentation: it would load scripts from elsewhere, and every route must be one of those below.
 app = FastAPI(title="Seamline", dependencies=access.SIGNED_IN, docs_url=None, redoc_url=None, openapi_url=None)
 app.include_router(break_pages.pages)
+app.include_router(cut_pages.pages)
 app.include_router(exports.files)
 app.include_router(language.choice)
 app.include_router(work_pages.pages)

@@ -14,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from seamline.domain.attachment import BYTES_MAX
+from seamline.domain.backfill import duration
 from seamline.domain.baseline import repeated_in_words
 from seamline.domain.break_age import band_in_words
 from seamline.domain.break_work import ALL_SETTLED
@@ -21,7 +22,7 @@ from seamline.domain.calendar import moment_in_words
 from seamline.domain.cut_state import check_in_words, of_live
 from seamline.domain.date_before import late_in_words
 from seamline.domain.differences import of_sums
-from seamline.domain.errors import Refused
+from seamline.domain.errors import SeamlineError
 from seamline.domain.late_input import VERDICT_AFTER
 from seamline.domain.log_patch import log_between_in_words
 from seamline.domain.person import is_same_person
@@ -119,6 +120,7 @@ _FILTERS: dict[str, Any] = dict(
     mode=_mode,
     as_json=json.dumps,
     band=band_in_words,
+    duration=duration,
 )
 
 
@@ -185,7 +187,7 @@ def render(template: str, visit: Visit, **values: Any) -> str:
     )
 
 
-def refused(visit: Visit, error: Refused, here: str) -> HTMLResponse:
+def refused(visit: Visit, error: SeamlineError, here: str) -> HTMLResponse:
     """What is not possible, and the way back; nothing has changed."""
     return HTMLResponse(render("refused.html", visit, said=error.message, hint=error.hint, here=here), 409)
 

@@ -297,7 +297,7 @@ def get_late_postings(sync: SyncName, business_date: date) -> list[answers.LateP
 def restate(sync: SyncName, user: Worker, business_date: date, body: Restated) -> answers.RestatementStarted:
     """A run of the DAG `<sync>__nightly` takes a signed date again. What was signed stays; the new version waits for a
     signature of another person than who has asked for it."""
-    acting.require_restater(user, sync)
+    acting.require_cutter(user, sync)
     made = acts.restate(sync, business_date, reason=body.reason, by=acts.actor(user, FROM_REST))
     return answers.RestatementStarted(run=made)
 

@@ -49,7 +49,7 @@ def rights(user: Any, sync: str) -> Rights:
         sign=False,
         reopen=acting.may_work(user, sync),
         reason_required=reports.reason_required(sync),
-        restate=acting.may_restate(user, sync),
+        restate=acting.may_cut(user, sync),
     )
     try:
         return replace(mine, sign=acting.may_sign(user, sync))
@@ -122,7 +122,7 @@ def restate(
     reason: Reason = "",
 ) -> Response:
     """A signed date is taken again by a run of the nightly DAG; what was signed stays."""
-    acting.require_restater(user, sync)
+    acting.require_cutter(user, sync)
     try:
         acts.restate(sync, business_date, reason=reason, by=acts.actor(user))
     except Refused as error:
