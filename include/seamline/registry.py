@@ -65,6 +65,7 @@ from seamline.ports.certificates import ProbeDestination, ProbeSource
 from seamline.ports.cuts import Cuts, CutStore, PinnedTables
 from seamline.ports.log_images import LogImages
 from seamline.ports.maintenance import DestinationMaintenance, LogTopics
+from seamline.ports.questions import AnswersQuestions
 from seamline.ports.separate import OpenedSide, SeparateSide
 
 # The chain behind a date may be long; a person waits for it.
@@ -76,6 +77,18 @@ if TYPE_CHECKING:
 
 def source(plan: SyncPlan) -> Source:
     return source_kind(plan.source.kind).open_source(plan.source)
+
+
+def questions(plan: SyncPlan) -> AnswersQuestions:
+    """What is asked whether the source's day is closed."""
+    opened = source(plan)
+    if not isinstance(opened, AnswersQuestions):
+        raise ConfigError(
+            f"a source of kind {plan.source.kind} cannot be asked whether its day is closed",
+            hint="let `ready_when` name a file or an asset",
+            sync=plan.sync,
+        )
+    return opened
 
 
 def compared_source(plan: SyncPlan, destination_name: str) -> "ComparedSource":

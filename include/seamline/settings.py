@@ -11,6 +11,7 @@
 | SEAMLINE_CONNECTIONS_FROM_AIRFLOW | ids, by commas: Airflow's tasks write what Airflow knows of them into the file | |
 | SEAMLINE_POOLS | 1: Airflow has the pools of `plan.pools`; else tasks use its default pool | |
 | SEAMLINE_AUDIT_ANCHORS | folder of the files that hold heads of the log of acts | `audit` of SEAMLINE_DATA |
+| SEAMLINE_READY_FILES | folder of the files by which sources say that their day is closed | `ready` of SEAMLINE_DATA |
 | SEAMLINE_SERVERS | `here`: Supervisor runs them on this machine; `elsewhere`: as in docker-compose.yml | `here` |
 | SEAMLINE_DEBUG | 1: show the traceback of an error | |
 """
@@ -70,6 +71,7 @@ class Settings:
     connections: Path
     declarations: Path
     audit_anchors: Path
+    ready_files: Path
     audit_topic: str = ""
     is_debug: bool = False
     has_pools: bool = False
@@ -96,6 +98,7 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
         connections=_path(values, "SEAMLINE_CONNECTIONS", data / "connections.json"),
         declarations=_path(values, "SEAMLINE_DECLARATIONS", _CHECKOUT / "include"),
         audit_anchors=_path(values, "SEAMLINE_AUDIT_ANCHORS", data / "audit"),
+        ready_files=_path(values, "SEAMLINE_READY_FILES", data / "ready"),
         audit_topic=values.get("SEAMLINE_AUDIT_TOPIC", "").strip(),
         is_debug=values.get("SEAMLINE_DEBUG", "") not in ("", "0"),
         has_pools=values.get("SEAMLINE_POOLS", "") not in ("", "0"),
@@ -137,6 +140,7 @@ def as_environment(settings: Settings) -> dict[str, str]:
         "SEAMLINE_CONNECTIONS": str(settings.connections),
         "SEAMLINE_DECLARATIONS": str(settings.declarations),
         "SEAMLINE_AUDIT_ANCHORS": str(settings.audit_anchors),
+        "SEAMLINE_READY_FILES": str(settings.ready_files),
         "SEAMLINE_AUDIT_TOPIC": settings.audit_topic,
     }
 

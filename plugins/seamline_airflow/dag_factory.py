@@ -266,7 +266,8 @@ def _schedule(plan: SyncPlan, kind: str) -> dict[str, Any]:
     if kind == "stream":
         return {"schedule": CronPartitionTimetable("0 0 * * *", timezone=timezone, key_format="%Y-%m-%d")}
     if kind == "nightly" and plan.nightly:
-        start = BusinessDayTimetable(timezone=timezone, delay_minutes=plan.nightly.run_at_delay_minutes)
+        delay = plan.nightly.run_at_delay_minutes
+        start = BusinessDayTimetable(timezone=timezone, delay_minutes=delay, dates=plan.nightly.dates)
         return {"schedule": start, "deadline": verdict_deadline(plan), "params": form(plan)}
     if plan.reconcile_only is not None:
         return {"schedule": _daily(plan.reconcile_only), "params": {BUSINESS_DATE: _LABEL}}

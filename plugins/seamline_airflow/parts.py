@@ -11,6 +11,7 @@ from typing import Any
 from seamline.plan.model import SyncPlan
 from seamline.ports import CaptureRegistry, PruningHolds, Sink, Source
 from seamline.ports.cuts import Cuts
+from seamline.ports.questions import AnswersQuestions
 
 
 @contextmanager
@@ -20,6 +21,13 @@ def platform() -> Iterator[Any]:
 
     with closing(registry.platform()) as store:
         yield store
+
+
+def questions(plan: SyncPlan) -> AnswersQuestions:
+    """What is asked whether the source's day is closed. It opens a session for each question."""
+    from seamline import registry
+
+    return registry.questions(plan)
 
 
 @contextmanager

@@ -107,6 +107,9 @@ class RunOf:
             ended_day(plan_from_json(plan_json), day, at=datetime.now(UTC), clock="the clock here")
         except Refused:
             return False
+        except ConfigError as exc:
+            # A calendar has run out: the night that could not be is missing, and says why.
+            log.info("%s", exc)
         takes = store.takes(self.sync, day)
         return all(one.found is None and one.publication.in_force is None for one in takes)
 

@@ -7,6 +7,7 @@ from airflow.sdk import Asset, TriggerRule
 from airflow.sdk.execution_time.hitl import HITLUser
 
 from seamline import settings
+from seamline.domain.day_closed import ClosedBy
 from seamline.domain.errors import InvariantViolated
 from seamline.plan.document import plan_to_json
 from seamline.plan.model import SyncPlan
@@ -38,6 +39,7 @@ from seamline_airflow.operators.step import (
     WantStreamOperator,
 )
 from seamline_airflow.sensors.cutover_sensor import CutoverSensor
+from seamline_airflow.sensors.day_closed_sensor import DayClosedSensor
 from seamline_airflow.sensors.repair_approved import RepairApprovedSensor
 from seamline_airflow.sensors.stream_watch import StreamWatchSensor
 
@@ -109,9 +111,17 @@ def nightly_task(plan: SyncPlan, stage: Stage, run: str, cut: Asset, **task: Any
     plan_json = plan_to_json(plan)
     if stage.id == "open":
         return OpenNightlyOperator(plan_json=plan_json, **task)
+    if stage.id == "ready":
+        return _day_closed(plan, run=_opened_by("open"), **task)
     if stage.id == "cut":
         return CutJobOperator(job=job_path(stage), run=run, plan_json=plan_json, **task)
     return _judging_task(plan, stage, _opened_by("cut"), cut, **task)
+
+
+def _day_closed(plan: SyncPlan, **task: Any) -> Any:
+    wanted = plan.nightly.closed_when if plan.nightly else ()
+    assets = [one.what for one in wanted if one.by is ClosedBy.ASSET]
+    return DayClosedSensor(assets=assets, poll_s=min(one.every_s for one in wanted), **task)
 
 
 def _judging_task(plan: SyncPlan, stage: Stage, run: str, cut: Asset, **task: Any) -> Any:

@@ -1,6 +1,6 @@
 """The runs of business dates: right key and start, also when clocks change, and one per date of a backfill."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pendulum
@@ -8,6 +8,7 @@ import pytest
 from airflow.timetables.base import DagRunInfo, TimeRestriction
 from airflow.utils.types import DagRunType
 
+from seamline.domain.business_dates import BusinessDates, Calendar
 from seamline_airflow.timetable import BusinessDayTimetable
 
 CATCHUP = TimeRestriction(earliest=None, latest=None, catchup=True)
@@ -99,7 +100,7 @@ def test_without_catchup_the_newest_ended_date_comes_first(monkeypatch: pytest.M
 
 def test_summary_and_run_names_speak_in_the_syncs_own_zone() -> None:
     timetable = BusinessDayTimetable(timezone="Asia/Shanghai", delay_minutes=30)
-    assert timetable.summary == "each business date, 30 min after its end in Asia/Shanghai"
+    assert timetable.summary.startswith("each business date, 30 min after its end in Asia/Shanghai; next 20")
     name = timetable.generate_run_id(
         run_type=DagRunType.SCHEDULED,
         run_after=pendulum.datetime(2026, 11, 25, 16, 30),
@@ -107,3 +108,50 @@ def test_summary_and_run_names_speak_in_the_syncs_own_zone() -> None:
         partition_key="2026-11-25",
     )
     assert name.startswith("scheduled__2026-11-26T00:30:00+08:00__2026-11-25__")
+
+
+BANK = Calendar("cn_bank", date(2026, 1, 1), date(2026, 12, 31), holidays=((date(2026, 11, 25), "closed"),))
+ON_BUSINESS_DAYS = BusinessDayTimetable(timezone="Asia/Shanghai", delay_minutes=30, dates=BusinessDates((BANK,)))
+
+
+def test_days_that_are_no_business_dates_have_no_night() -> None:
+    info = _next(ON_BUSINESS_DAYS, None, earliest=datetime(2026, 11, 23, 17, tzinfo=UTC))
+    keys = [info.partition_key]
+    for _ in range(4):
+        info = _next(ON_BUSINESS_DAYS, info)
+        keys.append(info.partition_key)
+    assert keys == ["2026-11-24", "2026-11-26", "2026-11-27", "2026-11-30", "2026-12-01"]
+
+
+def test_a_backfill_leaves_out_the_days_that_are_no_business_dates() -> None:
+    infos = ON_BUSINESS_DAYS.iter_partition_dagrun_infos(
+        earliest=datetime(2026, 11, 24, tzinfo=UTC), latest=datetime(2026, 11, 30, tzinfo=UTC)
+    )
+    assert [one.partition_key for one in infos] == ["2026-11-24", "2026-11-26", "2026-11-27", "2026-11-30"]
+
+
+def test_a_night_of_a_day_that_no_calendar_knows_comes_and_can_say_so() -> None:
+    info = _next(ON_BUSINESS_DAYS, None, earliest=datetime(2026, 12, 31, 17, tzinfo=UTC))
+    assert info.partition_key == "2027-01-01"
+
+
+@pytest.mark.parametrize(("last", "wanted"), [("2026-11-26", "2026-11-27"), ("2026-11-27", "2026-11-30")])
+def test_a_dag_that_goes_on_at_a_weekend_takes_the_newest_date_once(
+    last: str, wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sunday = pendulum.datetime(2026, 11, 29, 10, tz="Asia/Shanghai")
+    monkeypatch.setattr("airflow.timetables.trigger.utcnow", lambda: sunday)
+    night = pendulum.parse(f"{last}T00:30:00", tz="Asia/Shanghai").add(days=1)  # type: ignore[union-attr]
+    before = DagRunInfo(run_after=night, data_interval=None, partition_date=night, partition_key=last)  # type: ignore[arg-type]
+    info = ON_BUSINESS_DAYS.next_dagrun_info_v2(
+        last_dagrun_info=before,
+        restriction=TimeRestriction(earliest=pendulum.datetime(2020, 1, 1), latest=None, catchup=False),
+    )
+    assert info is not None
+    assert info.partition_key == wanted
+
+
+def test_a_timetable_with_calendars_reads_back_and_names_them() -> None:
+    back = BusinessDayTimetable.deserialize(ON_BUSINESS_DAYS.serialize())
+    assert back.serialize() == ON_BUSINESS_DAYS.serialize()
+    assert "each business date of cn_bank" in back.summary

@@ -14,6 +14,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from seamline import registry, settings
+from seamline.cli.day import day_of_argument
 from seamline.cli.person import person
 from seamline.domain.audit import FROM_COMMAND_LINE, Act, Kind, Subject
 from seamline.domain.cut_state import CutState
@@ -61,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    day, kind = _day(args.date), args.format or _kind_of(args.output)
+    day, kind = day_of_argument(args.date), args.format or _kind_of(args.output)
     if args.reveal and not args.reason.strip():
         raise ConfigError("values are not revealed without a reason", hint='--reason "what you need them for"')
     with closing(registry.platform()) as store:
@@ -73,13 +74,6 @@ def run(args: argparse.Namespace) -> int:
         report = _report(store, args.sync, day, cuts, takes, levels, done)
     _put(_WRITERS[kind](report, cuts, levels, done, signed), report, kind, args.output)
     return 0 if report.verdict in headline.WELL else 1
-
-
-def _day(text: str) -> date:
-    try:
-        return date.fromisoformat(text)
-    except ValueError as exc:
-        raise ConfigError(f"{text!r} is not a business date", hint="write it as 2026-11-19") from exc
 
 
 def _kind_of(output: Path | None) -> str:

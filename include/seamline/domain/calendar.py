@@ -47,10 +47,12 @@ def zone(name: str) -> ZoneInfo:
         raise ConfigError(f"{name!r} is not a time zone", hint="write an IANA name, as Asia/Shanghai or UTC") from exc
 
 
-def day_of(business_date: date, *, timezone: str) -> Day:
-    """The instants of a business date in a time zone."""
+def day_of(business_date: date, *, timezone: str, first: date | None = None) -> Day:
+    """The instants of a business date in a time zone. `first`: its first day, where days before it that are no
+    business dates belong to it."""
     where = zone(timezone)
-    return Day(business_date, _first_instant(business_date, where), _first_instant(business_date + _DAY, where))
+    start = _first_instant(first or business_date, where)
+    return Day(business_date, start, _first_instant(business_date + _DAY, where))
 
 
 def date_at(instant: datetime, *, timezone: str) -> date:
@@ -71,25 +73,28 @@ def last_ended(now: datetime, *, timezone: str) -> date:
     return ended
 
 
-def bounds(business_date: date, *, holds: str, timezone: str) -> tuple[str, str]:
-    """The half-open bounds of a business date as texts in the column's own terms.
+def bounds(business_date: date, *, holds: str, timezone: str, first: date | None = None) -> tuple[str, str]:
+    """The half-open bounds of a business date as texts in the column's own terms. `first` as for `day_of`.
 
     date: `YYYY-MM-DD`. local: `YYYY-MM-DD 00:00:00`, wall clock. instant: `YYYY-MM-DD HH:MM:SS` in UTC, to be compared
     in a session whose time zone is UTC. Every engine reads these texts as literals of the column's type.
     """
+    since = first or business_date
     match Holds(holds):
         case Holds.DATE:
-            return business_date.isoformat(), (business_date + _DAY).isoformat()
+            return since.isoformat(), (business_date + _DAY).isoformat()
         case Holds.LOCAL:
-            return f"{business_date} 00:00:00", f"{business_date + _DAY} 00:00:00"
+            return f"{since} 00:00:00", f"{business_date + _DAY} 00:00:00"
         case Holds.INSTANT:
-            day = day_of(business_date, timezone=timezone)
+            day = day_of(business_date, timezone=timezone, first=since)
             return f"{day.start:%Y-%m-%d %H:%M:%S}", f"{day.end:%Y-%m-%d %H:%M:%S}"
 
 
-def segment_of(table: str, *, column: str, holds: str, business_date: date, timezone: str) -> Segment:
-    """The rows of one business date of a table."""
-    start, end = bounds(business_date, holds=holds, timezone=timezone)
+def segment_of(
+    table: str, *, column: str, holds: str, business_date: date, timezone: str, first: date | None = None
+) -> Segment:
+    """The rows of one business date of a table. `first` as for `day_of`."""
+    start, end = bounds(business_date, holds=holds, timezone=timezone, first=first)
     return Segment(table, column, start, end)
 
 

@@ -4,15 +4,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
+from seamline.domain.business_dates import EVERY_DAY, BusinessDates
+
 
 @dataclass(frozen=True, slots=True)
 class CutKeep:
     """`days`: so many business dates, counted back from the newest that has a cut. `month_ends`: beyond them the last
-    date of so many months. `versions_days`: how long a version stays that is not the current one of its date."""
+    date of so many months. `versions_days`: how long a version stays that is not the current one of its date. `dates`:
+    the business dates, which say when a month ends."""
 
     days: int
     month_ends: int
     versions_days: int
+    dates: BusinessDates = EVERY_DAY
 
     @property
     def at_most(self) -> timedelta:
@@ -76,15 +80,16 @@ def _published(versions: Sequence[KeptCut], old: datetime, *, is_kept: bool) -> 
 def _kept_dates(cuts: Sequence[KeptCut], keep: CutKeep, now: datetime) -> set[date]:
     dates = sorted({cut.business_date for cut in cuts if cut.is_current}, reverse=True)
     kept = set(dates[: keep.days])
-    kept.update([day for day in _month_ends(dates) if day not in kept][: keep.month_ends])
+    kept.update([day for day in _month_ends(dates, keep.dates) if day not in kept][: keep.month_ends])
     since = now - timedelta(days=keep.days)
     return kept | {cut.business_date for cut in cuts if cut.published_at and cut.published_at >= since}
 
 
-def _month_ends(dates: Sequence[date]) -> Iterator[date]:
-    """The last date of each month that has one, the newest first; `dates` are in that order."""
-    seen: set[tuple[int, int]] = set()
+def _month_ends(dates: Sequence[date], calendar: BusinessDates) -> Iterator[date]:
+    """Of each month that has a date its last business date, or where that one has no cut the last date that has, the
+    newest month first; `dates` are in that order."""
+    months: dict[date | tuple[int, int], list[date]] = {}
     for day in dates:
-        if (day.year, day.month) not in seen:
-            seen.add((day.year, day.month))
-            yield day
+        months.setdefault(calendar.month_end(day) or (day.year, day.month), []).append(day)
+    for end, mine in months.items():
+        yield end if end in mine else mine[0]  # type: ignore[misc]

@@ -7,9 +7,12 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from seamline.domain.business_dates import BusinessDates
+from seamline.domain.business_dates import Rule as OpenRule
 from seamline.domain.calendar import Holds
 from seamline.domain.catalogue import Kind, Table
 from seamline.domain.cut_job import CutJob, named_in
+from seamline.domain.day_closed import ClosedBy, DayClosed
 from seamline.domain.measure import MOVEMENTS, Measure, rolling
 from seamline.domain.names import NameLimit
 from seamline.domain.repair import RepairLimits
@@ -37,12 +40,24 @@ from seamline.spec.faults import DeclarationsInvalid, Fault, guess
 from seamline.spec.kinds import keeps_keyless, name_limit, takes_streams
 from seamline.spec.load import Declarations
 from seamline.spec.source import DatabaseSource
-from seamline.spec.sync import Budget, ControlTotal, DerivedTable, Nightly, Reconcile, Rule, SyncSpec, TableEntry
+from seamline.spec.sync import (
+    MIDNIGHT,
+    Budget,
+    ControlTotal,
+    DerivedTable,
+    Nightly,
+    Reconcile,
+    Rule,
+    SyncSpec,
+    SystemDate,
+    TableEntry,
+)
 from seamline.spec.table_names import name_in_sync
 from seamline.spec.tolerances import as_declared
 
 # Arguments of expectations that name columns of the table.
 _COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list", "column_set")
+_NIGHTLY_LATER = ("calendars", "business_date_if", "ready_when")
 _KINDS_THAT_HOLD = {
     Holds.DATE: frozenset({Kind.DATE}),
     Holds.LOCAL: frozenset({Kind.DATETIME}),
@@ -107,7 +122,7 @@ def compile_plan(
         ),
         guarantee=sync.guarantee,
         stream=StreamPlan(**sync.stream.model_dump()),
-        nightly=_nightly(sync.nightly) if sync.nightly else None,
+        nightly=_nightly(sync.nightly, declarations) if sync.nightly else None,
         reconcile=ReconcilePlan(
             (*map(_total, sync.reconcile.control_totals), *_totals_of_rules(sync.reconcile.rules)),
             sync.reconcile.expectations or "",
@@ -218,6 +233,7 @@ def config_hash(declarations: Declarations, sync_name: str) -> str:
         declarations.sources[sync.source],
         *(declarations.destinations[name] for name in sync.destinations),
         *([suite] if suite else []),
+        *(declarations.calendars[name] for name in (sync.nightly.calendars if sync.nightly else ())),
     ]
     canonical: list[Any] = [spec.model_dump(mode="json", by_alias=True) for spec in specs]
     for entry in canonical[0]["tables"]:
@@ -241,14 +257,20 @@ def _shorten(sync: dict[str, Any]) -> None:
     for entry in (*sync["tables"], *sync["derived"]):
         if not entry["sensitive"]:
             del entry["sensitive"]
-    reconcile, plain = sync["reconcile"], Reconcile().model_dump(mode="json", by_alias=True)
-    for key in ("rules", "work", "repair", "sign", "budget", "notify", "tolerances", "mode", "repeated"):
-        if reconcile[key] == plain[key]:
-            del reconcile[key]
+    later = ("rules", "work", "repair", "sign", "budget", "notify", "tolerances", "mode", "repeated")
+    reconcile = sync["reconcile"]
+    _leave_out(reconcile, Reconcile().model_dump(mode="json", by_alias=True), later)
+    _leave_out(sync["nightly"] or {}, Nightly(timezone="UTC").model_dump(mode="json"), _NIGHTLY_LATER)
     for total in reconcile["control_totals"]:
         for key in ("hash", "min", "max"):
             if total[key] is None:
                 del total[key]
+
+
+def _leave_out(declared: dict[str, Any], plain: Mapping[str, Any], keys: Sequence[str]) -> None:
+    for key in keys:
+        if key in declared and declared[key] == plain[key]:
+            del declared[key]
 
 
 def _names(declarations: Declarations, sync: SyncSpec) -> tuple[str, ...]:
@@ -285,17 +307,31 @@ def _source(spec: DatabaseSource, sync: SyncSpec, names: Sequence[str], limits: 
     )
 
 
-def _nightly(spec: Nightly) -> NightlyPlan:
+def _nightly(spec: Nightly, declarations: Declarations) -> NightlyPlan:
     return NightlyPlan(
         timezone=spec.timezone,
-        cut_off=spec.cut_off,
+        cut_off=spec.cut_off if isinstance(spec.cut_off, str) else MIDNIGHT,
         run_at_delay_minutes=seconds_of(spec.run_at) // 60,
         as_of_max_s=spec.as_of_max.total_seconds(),
         keep_days=spec.keep.days,
         keep_month_ends=spec.keep.month_ends,
         keep_versions_days=spec.keep.versions_days,
         verdict_by=spec.verdict_by or "",
+        dates=BusinessDates(
+            tuple(declarations.calendars[name].calendar_of() for name in spec.calendars),
+            OpenRule(spec.business_date_if),
+        ),
+        closed_when=tuple(_closed_when(spec)),
     )
+
+
+def _closed_when(spec: Nightly) -> Iterator[DayClosed]:
+    if isinstance(spec.cut_off, SystemDate):
+        yield DayClosed(ClosedBy.SYSTEM_DATE, spec.cut_off.table, spec.cut_off.column)
+    if (ready := spec.ready_when) is not None:
+        said = {ClosedBy.SQL: ready.sql, ClosedBy.FILE: ready.file, ClosedBy.ASSET: ready.asset}
+        every_s = ready.every.total_seconds()
+        yield from (DayClosed(by, what, every_s=every_s) for by, what in said.items() if what is not None)
 
 
 def _check_survey(declarations: Declarations, sync: SyncSpec, survey: Survey, transforms: Analysed) -> None:

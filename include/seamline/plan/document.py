@@ -4,8 +4,10 @@ import dataclasses
 import json
 from typing import Any
 
+from seamline.domain import business_dates
 from seamline.domain.catalogue import table_from_json, table_to_json
 from seamline.domain.cut_job import DERIVED_ROWS_MAX, job_from_json
+from seamline.domain.day_closed import ClosedBy, DayClosed
 from seamline.domain.measure import Measure
 from seamline.domain.repair import RepairLimits
 from seamline.domain.row_transform import transform_from_json, transform_to_json
@@ -41,10 +43,19 @@ def plan_to_json(plan: SyncPlan) -> str:
     for entry in document["derived"]:
         if entry["job"] is None:
             del entry["job"]
+    _shorten_nightly(plan.nightly or NightlyPlan(), document["nightly"] or {})
     if plan.reconcile_only is None:
         del document["reconcile_only"]
     _shorten(plan.reconcile, document["reconcile"])
     return json.dumps(document, sort_keys=True, ensure_ascii=False)
+
+
+def _shorten_nightly(plan: NightlyPlan, document: dict[str, Any]) -> None:
+    """As above, of a sync without calendars whose nights wait for nothing."""
+    document["dates"] = business_dates.to_json(plan.dates)
+    for name in ("dates", "closed_when"):
+        if getattr(plan, name) == getattr(NightlyPlan(), name):
+            document.pop(name, None)
 
 
 def _shorten(plan: ReconcilePlan, document: dict[str, Any]) -> None:
@@ -68,7 +79,7 @@ def plan_from_json(text: str) -> SyncPlan:
         tables=tuple(_table_plan(entry) for entry in d["tables"]),
         guarantee=d["guarantee"],
         stream=StreamPlan(**d["stream"]),
-        nightly=NightlyPlan(**d["nightly"]) if d["nightly"] else None,
+        nightly=_nightly_plan(d["nightly"]) if d["nightly"] else None,
         reconcile=ReconcilePlan(
             tuple(map(_total_plan, d["reconcile"]["control_totals"])),
             d["reconcile"]["expectations"],
@@ -88,6 +99,12 @@ def plan_from_json(text: str) -> SyncPlan:
         parked=tuple(ParkedTable(t["name"], t["reason"]) for t in d.get("parked", ())),
         reconcile_only=_reconcile_only_plan(d.get("reconcile_only")),
     )
+
+
+def _nightly_plan(entry: dict[str, Any]) -> NightlyPlan:
+    more: dict[str, Any] = {"dates": business_dates.from_json(entry["dates"])} if "dates" in entry else {}
+    closed = tuple(DayClosed(**{**one, "by": ClosedBy(one["by"])}) for one in entry.get("closed_when", ()))
+    return NightlyPlan(**{**entry, **more, "closed_when": closed})
 
 
 def _reconcile_only_plan(entry: dict[str, Any] | None) -> ReconcileOnlyPlan | None:

@@ -7,8 +7,13 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
 
+from seamline.domain.business_dates import EVERY_DAY, BusinessDates
+from seamline.domain.calendar import Day, day_of, segment_of
 from seamline.domain.catalogue import Table, fingerprint
 from seamline.domain.cut_job import DERIVED_ROWS_MAX, CutJob
+from seamline.domain.cut_keep import CutKeep
+from seamline.domain.day_closed import DayClosed
+from seamline.domain.digest import Segment
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.names import NameLimit, NameUnit
@@ -186,6 +191,8 @@ class StreamPlan:
 
 @dataclass(frozen=True, slots=True)
 class NightlyPlan:
+    """`cut_off`: local time, "00:00". `closed_when`: what has to say so before a date is cut, all of it."""
+
     timezone: str = "UTC"
     cut_off: str = "00:00"
     run_at_delay_minutes: int = 30
@@ -194,6 +201,29 @@ class NightlyPlan:
     keep_month_ends: int = 13
     keep_versions_days: int = 7
     verdict_by: str = ""
+    dates: BusinessDates = EVERY_DAY
+    closed_when: tuple[DayClosed, ...] = ()
+
+    def day_of(self, business_date: date) -> Day:
+        """The instants of a business date: those of days before it that are none belong to it."""
+        return day_of(business_date, timezone=self.timezone, first=self.dates.first_day(business_date))
+
+    @property
+    def keep(self) -> CutKeep:
+        return CutKeep(self.keep_days, self.keep_month_ends, self.keep_versions_days, self.dates)
+
+    def segment_of(self, table: TablePlan, business_date: date) -> Segment:
+        """The rows of a business date of a table; all of one that has none."""
+        if table.business_date is None:
+            return Segment(table.name)
+        return segment_of(
+            table.name,
+            column=table.business_date.column,
+            holds=table.business_date.holds,
+            business_date=business_date,
+            timezone=self.timezone,
+            first=self.dates.first_day(business_date),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +359,7 @@ class SyncPlan:
             source=dataclasses.replace(self.source, name_limits=self._limits_in_use()),
             destinations=(dataclasses.replace(mine, origins=()),),
             tables=tuple(_with_origin(table, dict(mine.origins)) for table in held.tables),
+            nightly=self.nightly and dataclasses.replace(self.nightly, dates=EVERY_DAY, closed_when=()),
             config_hash="",
         )
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from seamline.domain.staged_cut import CutSource
 from seamline.plan.checks import ReconcileOnlyPlan
-from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.plan.model import DestinationPlan, NightlyPlan, SyncPlan
 
 
 class RunsIn(StrEnum):
@@ -160,10 +160,11 @@ def nightly_stages(plan: SyncPlan) -> tuple[Stage, ...]:
         Stage(
             "open",
             "Check the date and what is asked",
-            f"refuses within seconds a date that is missing, malformed or not over at {plan.nightly.cut_off} "
-            f"{plan.nightly.timezone}, one given twice and differently, and tables chosen for a cut that is to be "
-            "published; writes the run down with who asked and why",
+            "refuses within seconds a date that is missing, malformed, no business date or not over at "
+            f"{plan.nightly.cut_off} {plan.nightly.timezone}, one given twice and differently, and tables chosen for a "
+            "cut that is to be published; writes the run down with who asked and why",
         ),
+        *_waiting(plan.nightly),
         Stage(
             "cut",
             "Read, stage and compare the business date at one position",
@@ -188,6 +189,14 @@ def nightly_stages(plan: SyncPlan) -> tuple[Stage, ...]:
     )
     stages.append(Stage("gate", "Decide", _on_break(plan)))
     return (*stages, *(_publishing_to_several(plan) if len(plan.destinations) > 1 else _publishing(plan)))
+
+
+def _waiting(nightly: NightlyPlan) -> tuple[Stage, ...]:
+    if not nightly.closed_when:
+        return ()
+    wanted = " and ".join(one.in_words for one in nightly.closed_when)
+    does = f"for {wanted}; when the verdict is due and it is not there, the night fails with late input"
+    return (Stage("ready", "Wait until the source has closed its day", does, RunsIn.TRIGGER),)
 
 
 _PUBLISHES = (

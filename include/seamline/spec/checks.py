@@ -39,6 +39,7 @@ def check_sync(
     sources: Mapping[str, DatabaseSource | None],
     destinations: Mapping[str, Document],
     expectations: Mapping[str, Document],
+    calendars: Collection[str] = (),
 ) -> None:
     """Add to a sync's document what is wrong of it beside the files that it names. `sources`: None where one is not
     right itself."""
@@ -58,6 +59,7 @@ def check_sync(
     _check_powers(document, destinations)
     _check_cuts_only(document, destinations)
     _check_nightly(document)
+    _check_calendars(document, calendars)
     check_modes(document, destinations)
 
 
@@ -289,6 +291,16 @@ def _check_nightly(document: Document) -> None:
         document.fault(
             ("nightly", "verdict_by"), f"is not after run_at {nightly.run_at}", "Both are local times of the same day"
         )
+
+
+def _check_calendars(document: Document, calendars: Collection[str]) -> None:
+    first: dict[str, Path_] = {}
+    for place, name in document.texts("nightly.calendars[]"):
+        if name not in calendars:
+            cure = guess(name, list(calendars)) if calendars else "Write include/calendars/<calendar>.yaml"
+            _add(document, place, f"there is no calendar `{name}`", cure)
+        elif first.setdefault(name, place) != place:
+            _add(document, place, f"calendar `{name}` is already on line {document.line(first[name])}", "Keep one")
 
 
 def _read_whole(document: Document) -> list[str]:

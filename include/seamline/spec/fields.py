@@ -1,7 +1,7 @@
 """The small types that declarations are made of: names, durations, times of day, time zones."""
 
 import re
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Annotated, Any
 
 from pydantic import (
@@ -154,6 +154,16 @@ def duration_text(duration: timedelta) -> str:
     return f"{seconds // _UNIT_S[unit]}{unit}"
 
 
+def _day(value: object) -> object:
+    """With quotes around it a day is a text to YAML."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return date.fromisoformat(value)
+    except ValueError:
+        raise ValueError(f"a day as 2027-03-31, got {redacted(value)}") from None
+
+
 def _time_of_day(value: str) -> str:
     if not _TIME_OF_DAY.fullmatch(value):
         raise ValueError(f'a time of day is written "HH:MM" in quotes, from 00:00 to 23:59, got {redacted(value)}')
@@ -290,6 +300,7 @@ Duration = Annotated[
     PlainSerializer(duration_text, return_type=str),
     WithJsonSchema({"type": "string", "pattern": f"^{_DURATION.pattern}$", "examples": ["2h", "90min"]}),
 ]
+Day = Annotated[date, BeforeValidator(_day)]
 TimeOfDay = Annotated[
     str,
     AfterValidator(_time_of_day),

@@ -1,5 +1,5 @@
-"""Read a folder of declarations: `sources/`, `destinations/`, `syncs/`, `expectations/`, one YAML file per name
-(a suite of expectations may also be the JSON that Great Expectations writes).
+"""Read a folder of declarations: `sources/`, `destinations/`, `syncs/`, `expectations/`, `calendars/`, one YAML file
+per name (a suite of expectations may also be the JSON that Great Expectations writes).
 
 `load_declarations` wants everything right. `load_sync` and `load_each` ask only for what one sync needs, so that one
 broken file does not take the other syncs away. Reading does nothing but read these files.
@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from seamline.domain.break_work import WorkRules
 from seamline.domain.errors import ConfigError
 from seamline.domain.sign_off import ReasonRequired
+from seamline.spec.calendar import CalendarSpec, check_calendar
 from seamline.spec.checks import (
     check_connections,
     check_folders_of_destinations,
@@ -69,6 +70,7 @@ class Folder:
     syncs: dict[str, OneFile[SyncSpec]]
     expectations: dict[str, OneFile[ExpectationsSpec]]
     strays: list[Fault]
+    calendars: dict[str, OneFile[CalendarSpec]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,7 @@ class Declarations:
     suite_documents: Mapping[str, Document] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     source_documents: Mapping[str, Document] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     transforms: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    calendars: Mapping[str, CalendarSpec] = field(default_factory=lambda: MappingProxyType({}))
 
     def sync(self, name: str) -> SyncSpec:
         if name not in self.syncs:
@@ -147,6 +150,7 @@ def load_declarations(folder: Path, *, connections: Mapping[str, str] | None = N
         sources=list(read.sources),
         destinations=list(read.destinations),
         suites=list(read.expectations),
+        calendars=list(read.calendars),
     )
 
 
@@ -280,13 +284,16 @@ def read_folder(folder: Path) -> Folder:
         {file.stem: _read(file, "sync", SyncSpec) for file in _files(folder, "syncs", strays)},
         {file.stem: _read_suite(file) for file in _files(folder, "expectations", strays, _SUITES)},
         strays,
+        {file.stem: _read_calendar(file) for file in _files(folder, "calendars", strays)},
     )
     destinations = {name: declared.document for name, declared in read.destinations.items()}
     suites = {name: declared.document for name, declared in read.expectations.items()}
     syncs = [declared.document for declared in read.syncs.values() if declared.document.data is not None]
     sources = {name: declared.spec for name, declared in read.sources.items()}
     for document in syncs:
-        check_sync(document, sources=sources, destinations=destinations, expectations=suites)
+        check_sync(
+            document, sources=sources, destinations=destinations, expectations=suites, calendars=list(read.calendars)
+        )
         check_transforms(document, folder)
     broken = {name for name, declared in read.syncs.items() if _faults_of(read, declared.document)}
     writing = [document for document in syncs if not is_reconcile_only(document)]
@@ -346,6 +353,13 @@ def _read(file: Path, word: str, model: type[SpecT]) -> OneFile[SpecT]:
     return OneFile(document) if document.data is None else _validated(document, word, model)
 
 
+def _read_calendar(file: Path) -> OneFile[CalendarSpec]:
+    one = _read(file, "calendar", CalendarSpec)
+    if one.spec is not None:
+        check_calendar(one.document, one.spec)
+    return one
+
+
 def _read_suite(file: Path) -> OneFile[ExpectationsSpec]:
     if file.suffix == ".yaml":
         return _read(file, "expectations", ExpectationsSpec)
@@ -384,7 +398,7 @@ def _add_all_faults(document: Document, error: ValidationError, model: type[Base
 
 
 def _documents(read: Folder) -> list[Document]:
-    groups = (read.sources, read.destinations, read.syncs, read.expectations)
+    groups = (read.sources, read.destinations, read.syncs, read.expectations, read.calendars)
     return [declared.document for group in groups for declared in group.values()]
 
 
@@ -400,6 +414,7 @@ def _one(read: Folder, name: str) -> Declarations:
         sources=[spec.source],
         destinations=spec.destinations,
         suites=[spec.reconcile.expectations] if spec.reconcile.expectations else [],
+        calendars=spec.nightly.calendars if spec.nightly else (),
     )
 
 
@@ -410,6 +425,7 @@ def _faults_of(read: Folder, sync: Document) -> list[Fault]:
         ("source", read.sources),
         ("destinations[]", read.destinations),
         ("reconcile.expectations", read.expectations),
+        ("nightly.calendars[]", read.calendars),
     )
     for pattern, group in named:
         for part in dict.fromkeys(part for _, part in sync.texts(pattern)):
@@ -418,7 +434,13 @@ def _faults_of(read: Folder, sync: Document) -> list[Fault]:
 
 
 def _declarations(
-    read: Folder, *, syncs: Sequence[str], sources: Sequence[str], destinations: Sequence[str], suites: Sequence[str]
+    read: Folder,
+    *,
+    syncs: Sequence[str],
+    sources: Sequence[str],
+    destinations: Sequence[str],
+    suites: Sequence[str],
+    calendars: Sequence[str],
 ) -> Declarations:
     return Declarations(
         sources=_frozen(read.sources, sources),
@@ -430,6 +452,7 @@ def _declarations(
         source_documents=MappingProxyType({name: read.sources[name].document for name in sources}),
         suite_documents=MappingProxyType({name: read.expectations[name].document for name in suites}),
         transforms=MappingProxyType(_transforms(read, syncs)),
+        calendars=_frozen(read.calendars, calendars),
     )
 
 

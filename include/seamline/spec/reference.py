@@ -11,7 +11,13 @@ Made from the schemas by `./seamline schema`; a test holds it current. Files lie
 with `--online` also what the servers deny; `./seamline explain <sync>` shows every setting with where it comes from. A
 declaration names connections by their id and holds no secret: [your own source](../guide/your-own-source.md).
 """
-_FOLDERS = {"source": "sources", "destination": "destinations", "sync": "syncs", "expectations": "expectations"}
+_FOLDERS = {
+    "source": "sources",
+    "destination": "destinations",
+    "sync": "syncs",
+    "expectations": "expectations",
+    "calendar": "calendars",
+}
 _COLUMNS = ("| key | holds | default | |", "|---|---|---|---|")
 _WORDS = {
     "object": "keys",

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Union
 
 from pydantic import Field, TypeAdapter
 
+from seamline.spec.calendar import CalendarSpec
 from seamline.spec.expectations import ExpectationsSpec
 from seamline.spec.fields import Declared
 from seamline.spec.kinds import destination_models, source_models
@@ -23,6 +24,7 @@ def schemas() -> dict[str, dict[str, Any]]:
         "destination": _one_of(destination_models()),
         "sync": SyncSpec,
         "expectations": ExpectationsSpec,
+        "calendar": CalendarSpec,
     }
     return {
         word: {"$schema": _DIALECT, **TypeAdapter(model).json_schema(by_alias=True)} for word, model in models.items()

@@ -1,14 +1,26 @@
 """`include/syncs/<sync>.yaml`: tables of one source to one or more destinations."""
 
+import re
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, GetJsonSchemaHandler, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    GetJsonSchemaHandler,
+    Tag,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from seamline.domain.cut_job import DERIVED_ROWS_MAX
+from seamline.domain.day_closed import DATE_IN_NAME, DATE_PARAMETER, with_placeholders
 from seamline.domain.measure import HASH_DIGITS
+from seamline.spec.faults import redacted
 from seamline.spec.fields import (
     BY_BARRIER,
     BY_LOG,
@@ -30,6 +42,8 @@ from seamline.spec.tolerances import ToleranceEntry
 from seamline.spec.work import Work
 
 MIDNIGHT = "00:00"
+_FILE = re.compile(r"(?!/)(?!.*\.\.)[A-Za-z0-9_./{}-]{1,200}")
+_ASSET = re.compile(r"[A-Za-z0-9_.:/-]{1,200}")
 # Why a way of cutting that the design has is not there yet.
 _NOT_YET = {
     "log": "cuts made from the log are not supported yet",
@@ -138,10 +152,98 @@ class Keep(Declared):
     )
 
 
+def _file(value: str) -> str:
+    if not _FILE.fullmatch(value) or DATE_IN_NAME not in value:
+        raise ValueError(
+            f"{redacted(value)} is no name of a file below SEAMLINE_READY_FILES: letters, digits, `_`, `-`, `.` and"
+            f" `/`, with {DATE_IN_NAME} in it, as core_bank/closed_{DATE_IN_NAME}.ok"
+        )
+    return value
+
+
+ReadyFile = Annotated[str, AfterValidator(_file), WithJsonSchema({"type": "string", "pattern": f"^{_FILE.pattern}$"})]
+AssetName = Annotated[str, Field(pattern=f"^{_ASSET.pattern}$")]
+
+
+class SystemDate(Declared):
+    """The core system's own date, which moves on when its day is closed."""
+
+    table: TablePlaceName = Field(description="Table of the source that holds it, in one row or in one for each unit.")
+    column: SqlName = Field(description="Column that holds the date.")
+
+
+def _cut_off_form(value: object) -> str:
+    return "date" if isinstance(value, (dict, SystemDate)) else "time"
+
+
+CutOff = Annotated[Annotated[TimeOfDay, Tag("time")] | Annotated[SystemDate, Tag("date")], Discriminator(_cut_off_form)]
+
+
+class ReadyWhen(Declared):
+    """What says that the source's day is closed. One of `sql`, `file` and `asset`."""
+
+    sql: str | None = Field(
+        None,
+        description="Query by the reader's login, with `:date` for the business date. Closed when the first value of"
+        " its first row is true.",
+    )
+    file: ReadyFile | None = Field(
+        None,
+        description="Name of a file below SEAMLINE_READY_FILES, with `{date}` for the business date as 2026-11-25."
+        " Closed when it is there.",
+    )
+    asset: AssetName | None = Field(
+        None, description="Name of an Airflow asset. Closed when it has an event with the business date as partition."
+    )
+    every: Duration = Field(
+        timedelta(minutes=1), json_schema_extra={"default": "1min"}, description="Time between two looks."
+    )
+
+    @field_validator("sql")
+    @classmethod
+    def _asks_for_the_date(cls, value: str | None) -> str | None:
+        if value is not None and not with_placeholders(value)[1]:
+            raise ValueError(f"has no {DATE_PARAMETER}: it would say the same of every business date")
+        if value is not None and value.split(maxsplit=1)[0].lower() not in ("select", "with"):
+            raise ValueError("is no query: it begins with `select` or `with`")
+        return value
+
+    @field_validator("every")
+    @classmethod
+    def _is_no_flood(cls, value: timedelta) -> timedelta:
+        if not timedelta(seconds=5) <= value <= timedelta(hours=1):
+            raise ValueError("between 5s and 1h")
+        return value
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> "ReadyWhen":
+        said = [key for key in ("sql", "file", "asset") if getattr(self, key) is not None]
+        if len(said) != 1:
+            raise ValueError("needs one of sql, file, asset" + (f", and has {' and '.join(said)}" if said else ""))
+        return self
+
+
 class Nightly(Declared):
     """The cut of each business date."""
 
-    cut_off: TimeOfDay = Field(MIDNIGHT, description="Local time at which a business date ends.")
+    cut_off: CutOff = Field(
+        MIDNIGHT,
+        description="Local time at which a business date ends; or `{table, column}` of the core system's own date:"
+        " a date is cut once that one is later.",
+    )
+    calendars: tuple[Name, ...] = Field(
+        (),
+        description="Names of declared calendars. Left out: every day is a business date. What is booked on a day that"
+        " is none belongs to the next business date.",
+        strict=False,
+    )
+    business_date_if: Literal["all", "any"] = Field(
+        "all", description="A day is a business date if all of the calendars are open on it, or if any is."
+    )
+    ready_when: ReadyWhen | None = Field(
+        None,
+        description="What a night waits for before it cuts, until `verdict_by`; left out: for nothing.",
+    )
     run_at: TimeOfDay = Field("00:30", description="Local time, on the day after, at which the run starts.")
     timezone: TimeZone = Field(description="IANA time zone of the business dates.")
     from_: Literal["auto", "read", "log", "day_slice", "incremental"] = Field(
@@ -160,8 +262,8 @@ class Nightly(Declared):
 
     @field_validator("cut_off")
     @classmethod
-    def _ends_at_midnight(cls, value: str) -> str:
-        if value != MIDNIGHT:
+    def _ends_at_midnight(cls, value: "str | SystemDate") -> "str | SystemDate":
+        if isinstance(value, str) and value != MIDNIGHT:
             raise ValueError(
                 f"a cut-off at {value} needs cuts made from the log (mode `log`), which are not supported yet: a table "
                 f'read at night shows its state of that moment, not of {value}. Write "00:00" or leave it out'

@@ -1,29 +1,17 @@
 """`reconcile.tolerances` of a sync: by how much a summed column may differ, until when, and who approves it."""
 
 from collections.abc import Sequence
-from datetime import date
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from seamline.domain.errors import ConfigError
 from seamline.domain.person import is_same_person, person_of
 from seamline.domain.tolerance import Asked, DeclaredTolerance
 from seamline.spec.document import Document, document_of
 from seamline.spec.faults import redacted
-from seamline.spec.fields import Declared, Name, SqlName, Why
-
-
-def _day(value: object) -> object:
-    """With quotes around it a day is a text to YAML."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return date.fromisoformat(value)
-    except ValueError:
-        raise ValueError(f"a day as 2027-03-31, got {redacted(value)}") from None
+from seamline.spec.fields import Day, Declared, Name, SqlName, Why
 
 
 class ToleranceEntry(Declared):
@@ -33,9 +21,7 @@ class ToleranceEntry(Declared):
     column: SqlName = Field(description="Column that a control total of the sync sums.")
     destination: Name | None = Field(None, description="Left out: each destination, to be approved one by one.")
     amount: float = Field(gt=0, description="The most that a row may differ by in the column, this included.")
-    until: Annotated[date, BeforeValidator(_day)] = Field(
-        description="Last day on which it holds, in the sync's zone: at most a year after its approval."
-    )
+    until: Day = Field(description="Last day on which it holds, in the sync's zone: at most a year after its approval.")
     asked_by: Why = Field(description="Airflow user who wants it; another one than the approver.")
     approver: Why = Field(description="Airflow user who approves it on the page, and may sign for the sync.")
     reason: Why = Field(description="Why it may differ.")

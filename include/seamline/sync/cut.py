@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from typing import Protocol
 
-from seamline.domain.calendar import Day, day_of, last_ended, segment_of
+from seamline.domain.calendar import Day
+from seamline.domain.day_closed import CLOSED
 from seamline.domain.digest import Segment
 from seamline.domain.errors import GateFailed, InvariantViolated, Refused
 from seamline.domain.runs import NOT_STAGED, SIGNED_BY, Cut, Reconciliation, Scope, checked_in
@@ -47,26 +48,20 @@ class CutRecords(Protocol):
     def save_cut(self, cut: Cut) -> None: ...
 
 
-def select(plan: SyncPlan, business_date: date, *, as_of: datetime) -> Selection:
-    """What the cut of a date reads when its views stand at `as_of`, the source's clock at P.
+def select(plan: SyncPlan, business_date: date, *, as_of: datetime, open_at: datetime | None = None) -> Selection:
+    """What the cut of a date reads when its views stand at `as_of`, the source's clock at P. `open_at`: when the
+    source was last seen not to have closed the date, where it says so itself: before that the date was not over.
 
     Raises Refused for a sync without a nightly cut and for a date that has not ended.
     """
     nightly = _nightly(plan)
     day = ended_day(plan, business_date, at=as_of, clock="the source's clock")
-    missing = _why_no_history(nightly, business_date, day.end, as_of)
+    missing = _why_no_history(nightly, business_date, max(day.end, open_at or day.end), as_of)
     reads: list[CutRead] = []
     left_out = {table.name: table.verdict.reason for table in plan.parked}
     for table in plan.tables:
         if table.business_date is not None:
-            segment = segment_of(
-                table.name,
-                column=table.business_date.column,
-                holds=table.business_date.holds,
-                business_date=business_date,
-                timezone=nightly.timezone,
-            )
-            reads.append(CutRead(table, CutMode.DATE, segment))
+            reads.append(CutRead(table, CutMode.DATE, nightly.segment_of(table, business_date)))
         elif missing:
             left_out[table.name] = missing
         else:
@@ -74,16 +69,26 @@ def select(plan: SyncPlan, business_date: date, *, as_of: datetime) -> Selection
     return Selection(tuple(reads), left_out)
 
 
+def open_at(run: Run) -> datetime | None:
+    """When the source was seen not to have closed the run's date for the last time; None where it was never seen so."""
+    said = (run.result.get(CLOSED) or {}).get("open_at")
+    return datetime.fromisoformat(said) if said else None
+
+
 def ended_day(plan: SyncPlan, business_date: date, *, at: datetime, clock: str) -> Day:
-    """The instants of a business date that has ended at `at`, which `clock` says. Refused while it has not."""
+    """The instants of a business date that has ended at `at`, which `clock` says. Refused while it has not, and for a
+    day that is no business date; ConfigError where no calendar knows it."""
     nightly = _nightly(plan)
-    day = day_of(business_date, timezone=nightly.timezone)
+    nightly.dates.require(business_date)
+    day = nightly.day_of(business_date)
     if at < day.end:
-        newest = last_ended(at, timezone=nightly.timezone)
+        newest = nightly.dates.last_ended(at, timezone=nightly.timezone)
         raise Refused(
             f"business date {business_date} has not ended: it ends at {day.end:%Y-%m-%d %H:%M:%S} UTC,"
             f" {nightly.cut_off} in {nightly.timezone}; {clock} says {at:%Y-%m-%d %H:%M:%S} UTC",
-            hint=f"the newest date that has ended is {newest}: take that one or an earlier one, or come back later",
+            hint=f"the newest date that has ended is {newest}: take that one or an earlier one, or come back later"
+            if newest
+            else "come back later",
             sync=plan.sync,
         )
     return day
@@ -97,7 +102,7 @@ def _nightly(plan: SyncPlan) -> NightlyPlan:
 
 def _why_no_history(nightly: NightlyPlan, business_date: date, end: datetime, as_of: datetime) -> str:
     """Why a table read whole cannot stand for this date; "" when it can."""
-    newest = last_ended(as_of, timezone=nightly.timezone)
+    newest = nightly.dates.last_ended(as_of, timezone=nightly.timezone)
     if business_date != newest:
         return f"no history: read whole it is its state of now, and {newest} is the date that has just ended"
     late = as_of - end

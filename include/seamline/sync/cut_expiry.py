@@ -6,7 +6,7 @@ from datetime import date
 from itertools import groupby
 from typing import Protocol
 
-from seamline.domain.cut_keep import CutKeep, KeptCut, expired
+from seamline.domain.cut_keep import KeptCut, expired
 from seamline.domain.errors import Refused, TransientError
 from seamline.plan.model import NightlyPlan
 from seamline.ports.cuts import CutStore
@@ -39,10 +39,9 @@ def expire_cuts(
     A date that somebody builds on stays and is named. Where readers do not let one go in time, the rest waits for the
     next hour: each attempt makes readers wait. A repeat goes on where this one stopped.
     """
-    keep = CutKeep(nightly.keep_days, nightly.keep_month_ends, nightly.keep_versions_days)
     cuts, now = store.kept_cuts(sync)
     found = ExpiredCuts(kept=len({cut.business_date for cut in cuts}))
-    for day, of_date in _by_date(expired(cuts, keep, now=now)):
+    for day, of_date in _by_date(expired(cuts, nightly.keep, now=now)):
         try:
             dropped = store.expire(sync, day, of_date)
         except Refused as exc:

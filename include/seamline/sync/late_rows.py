@@ -5,7 +5,6 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import date
 
-from seamline.domain.calendar import segment_of
 from seamline.domain.date_before import PublishedTable, SinceCut
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import SeamlineError
@@ -84,12 +83,6 @@ def _look(plan: SyncPlan, table: TablePlan, published: PublishedTable, source: R
 
 
 def _segment(plan: SyncPlan, table: TablePlan, published: PublishedTable) -> Segment:
-    if plan.nightly is None or table.business_date is None:
+    if plan.nightly is None:
         return Segment(table.name)
-    return segment_of(
-        table.name,
-        column=table.business_date.column,
-        holds=table.business_date.holds,
-        business_date=published.business_date,
-        timezone=plan.nightly.timezone,
-    )
+    return plan.nightly.segment_of(table, published.business_date)

@@ -23,7 +23,7 @@ from seamline.ports.cuts import PinnedTables
 from seamline.sync.barrier import BARRIER, Aligned, NotAligned
 from seamline.sync.budget import begun, evidence_of_budget, limits_of, within
 from seamline.sync.comparison import DIGEST, Work, compare_tables
-from seamline.sync.cut import CutRead, Selection, ended_day, select, with_verdicts
+from seamline.sync.cut import CutRead, Selection, ended_day, open_at, select, with_verdicts
 from seamline.sync.derived import Derive, with_derived
 from seamline.sync.late_rows import DateBefore, OpenCut, since_date_before
 from seamline.sync.reconcile import inconclusive, not_run
@@ -84,7 +84,7 @@ def take_live_cut(
         budget = run.plan.reconcile.budget
         with tools.aligned(budget.sessions if budget else VIEWS) as aligned:
             spent = begun(budget)
-            selection = select(run.plan, business_date, as_of=tools.clock())
+            selection = select(run.plan, business_date, as_of=tools.clock(), open_at=open_at(run))
             _require_history(run, selection)
             work = [_whole(read) for read in selection.reads]
             verdicts = compare_tables(

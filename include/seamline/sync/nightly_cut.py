@@ -22,7 +22,7 @@ from seamline.ports import Load, StagedView, TableRead
 from seamline.sync.budget import begun, evidence_of_budget, within
 from seamline.sync.clock import Clock
 from seamline.sync.comparison import DIGEST, Work, compare_tables, with_whole_digests
-from seamline.sync.cut import CutRead, Selection, select, with_verdicts
+from seamline.sync.cut import CutRead, Selection, open_at, select, with_verdicts
 from seamline.sync.derived import Derive, with_derived
 from seamline.sync.late_rows import DateBefore, OpenCut, since_date_before
 from seamline.sync.live_cut import LiveCutTools, take_live_cut
@@ -155,7 +155,7 @@ def take_cut(
     if business_date is None:
         raise Refused(f"run {run.run_id} has no business date", hint="a nightly run is for a date", sync=run.sync)
     started = tools.clock()
-    wanted = select(run.plan, business_date, as_of=started)
+    wanted = select(run.plan, business_date, as_of=started, open_at=open_at(run))
     reads = [TableRead(read.plan.target, read.segment) for read in wanted.reads]
     if not reads:
         raise Refused(
@@ -165,7 +165,7 @@ def take_cut(
         )
     with tools.open_read(reads) as read:
         # Judged again by the source's own clock at P: what was in time a moment ago may be too late now.
-        selection = select(run.plan, business_date, as_of=read.position_time)
+        selection = select(run.plan, business_date, as_of=read.position_time, open_at=open_at(run))
         staged = in_each(run.plan.destinations, lambda destination: _stage(run, destination, selection, read, tools))
         there = {name: one for name, one in staged.items() if not isinstance(one, SeamlineError)}
         # What fails here is the platform database, and no destination.

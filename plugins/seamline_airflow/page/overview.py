@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any
 
-from seamline.domain.calendar import day_of, last_ended, zone
 from seamline.domain.cut_state import CutState, Headline, has_verdict, of_live, worst_headline
-from seamline.domain.late_input import SOURCE_BACK_AFTER, Acknowledged, length_in_words, verdict_due
+from seamline.domain.late_input import SOURCE_BACK_AFTER, Acknowledged, length_in_words
 from seamline.domain.phrase import phrase
 from seamline.domain.runs import Reconciliation, RunKind
 from seamline.domain.sign_off import SignOff, SignState
 from seamline.plan.model import NightlyPlan
+from seamline.plan.night import night_of
 from seamline.platform.notices import Unsent
 from seamline.platform.reconciliations import Detail
 from seamline.sync import headline
@@ -225,10 +225,11 @@ def _expected(store: Any, sync: str, now: datetime) -> tuple[date, NightlyPlan] 
     nightly = newest.plan.nightly if newest else None
     if nightly is None or not onboarded:
         return None
-    day = last_ended(now, timezone=nightly.timezone)
+    day = nightly.dates.last_ended(now, timezone=nightly.timezone)
     began = _first_start(onboarded)
-    ended = day_of(day, timezone=nightly.timezone).end
-    return (day, nightly) if began is not None and began < ended else None
+    if day is None or began is None:
+        return None
+    return (day, nightly) if began < nightly.day_of(day).end else None
 
 
 def _first_start(onboarded: Mapping[str, Any]) -> datetime | None:
@@ -238,12 +239,7 @@ def _first_start(onboarded: Mapping[str, Any]) -> datetime | None:
 def _awaited(report: SyncReport, day: date, nightly: NightlyPlan, now: datetime) -> Awaited | None:
     if has_verdict([one for one in report.cuts if one.business_date == day]):
         return None
-    due = verdict_due(
-        day,
-        zone(nightly.timezone),
-        run_at_minutes=nightly.run_at_delay_minutes,
-        verdict_by=nightly.verdict_by,
-    )
+    due = night_of(nightly, day).due
     is_late = now.astimezone(UTC) >= due.astimezone(UTC)
     why = _why_none(report, day) if is_late else ()
     return Awaited(report.sync, day, due, is_late=is_late, is_declared=bool(nightly.verdict_by), why=why)

@@ -3,22 +3,28 @@
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import Any, ClassVar, TypeVar
 
 import pymysql
 
-from seamline.databases.mysql.client import Session, role
+from seamline.databases.mysql.canonical import quoted
+from seamline.databases.mysql.client import Session, query, role
 from seamline.databases.mysql.marker import delete_markers, insert_marker
 from seamline.databases.mysql.preflight import Rule, problems
 from seamline.databases.mysql.preflight_facts import Questions
 from seamline.databases.mysql.reading import Reading
 from seamline.databases.mysql.several_databases import in_databases, renamed, survey_of
 from seamline.domain.catalogue import Table, alterations
+from seamline.domain.day_closed import with_placeholders
 from seamline.domain.position import Position
+from seamline.domain.table_places import TablePlace
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker, Problem, ReadView, Survey
 
 AnswerT = TypeVar("AnswerT")
+# Of a system date: one for each unit of a bank.
+_VALUES_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,15 @@ class BinlogSource:
     def open_views(self, count: int) -> Sequence[ReadView]:
         return self.reading.open_views(self._source, count)
 
+    def ask(self, statement: str, business_date: date) -> Sequence[Sequence[Any]]:
+        text, count = with_placeholders(statement)
+        return self._asked(self._source.reader, lambda session: _read_only(session, text, (business_date,) * count))
+
+    def values_of(self, table: str, column: str) -> Sequence[Any]:
+        place = TablePlace.declared(table, self._source.namespace)
+        text = f"SELECT {quoted(column)} FROM {quoted(place.namespace)}.{quoted(place.table)} LIMIT {_VALUES_MAX}"
+        return [row[0] for row in self._asked(self._source.reader, lambda session: _read_only(session, text))]
+
     def _asked(self, connection_id: str, ask: "Callable[[Session[Any]], AnswerT]") -> AnswerT:
         connection, server = role(self._source, connection_id), self.reading.server
         with closing(server.open_session(connection)) as session:
@@ -95,3 +110,8 @@ class BinlogSource:
                 return ask(session)
             except pymysql.err.MySQLError as exc:
                 raise server.translated(exc, connection) from exc
+
+
+def _read_only(session: "Session[Any]", statement: str, values: Sequence[Any] = ()) -> tuple[tuple[Any, ...], ...]:
+    query(session, "SET SESSION TRANSACTION READ ONLY")
+    return query(session, statement, values)

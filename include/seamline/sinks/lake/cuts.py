@@ -20,7 +20,7 @@ from seamline.adapters.connections import resolve
 from seamline.databases.postgres.client import Session, open_session, translated
 from seamline.databases.postgres.kept_open import kept_open
 from seamline.domain.catalogue import Table
-from seamline.domain.cut_keep import CutKeep, KeptCut
+from seamline.domain.cut_keep import KeptCut
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import GateFailed, Refused, TransientError
 from seamline.domain.ledger import StreamId
@@ -388,9 +388,8 @@ def pin_live(
     """`kinds.sink.CutsLiveTables`. `live` reads a table where its pointer leads."""
     if plan.nightly is None:
         raise Refused(f"sync {plan.sync} declares no nightly cut", hint="add `nightly:` to the sync", sync=plan.sync)
-    keep = CutKeep(plan.nightly.keep_days, plan.nightly.keep_month_ends, plan.nightly.keep_versions_days)
     stream, tables = plan.stream_id(destination.name), [table.name for table in plan.tables]
-    seen, pin = cuts.pin(stream, tables, run_id=run_id, kept_for=keep.at_most)
+    seen, pin = cuts.pin(stream, tables, run_id=run_id, kept_for=plan.nightly.keep.at_most)
     staged_as = {name: str(number) for name, number in pin.snapshots.items()}
     return PinnedTables([view_of(plan, seen, live)] * count, staged_as)
 

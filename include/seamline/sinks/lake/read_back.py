@@ -5,7 +5,6 @@ from contextlib import closing
 
 from seamline.adapters.connections import resolve
 from seamline.databases.postgres.client import Session, open_session
-from seamline.domain.calendar import segment_of
 from seamline.domain.catalogue import Table
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import Refused
@@ -75,13 +74,7 @@ def date_of(plan: SyncPlan, published: PublishedTable, whole: Batches) -> Batche
     entry = plan.table(published.table)
     if entry.business_date is None or plan.nightly is None:
         raise Refused(f"table {published.table} has no business date any more", table=published.table)
-    segment = segment_of(
-        published.table,
-        column=entry.business_date.column,
-        holds=entry.business_date.holds,
-        business_date=published.business_date,
-        timezone=plan.nightly.timezone,
-    )
+    segment = plan.nightly.segment_of(entry, published.business_date)
     return part_of(segment, entry.definition, whole)
 
 

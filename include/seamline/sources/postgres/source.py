@@ -2,15 +2,23 @@
 
 from collections.abc import Sequence
 from contextlib import closing
+from datetime import date
+from typing import Any
 
+from seamline.databases.postgres.canonical import quoted
 from seamline.domain.catalogue import Table, alterations
+from seamline.domain.day_closed import with_placeholders
 from seamline.domain.errors import TransientError
+from seamline.domain.table_places import TablePlace
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker, Problem, ReadView, Survey
 from seamline.sources.postgres import catalogue, marker, preflight, preflight_facts, sessions, slots
 from seamline.sources.postgres.client import open_session, role, translated
 from seamline.sources.postgres.origin import undone_alterations
 from seamline.sources.postgres.position import PostgresPosition
+
+# Of a system date: one for each unit of a bank.
+_VALUES_MAX = 1_000
 
 
 class PostgresSource:
@@ -73,6 +81,23 @@ class PostgresSource:
 
     def open_views(self, count: int) -> Sequence[ReadView]:
         return sessions.open_views(self._source, count)
+
+    def ask(self, statement: str, business_date: date) -> Sequence[Sequence[Any]]:
+        text, count = with_placeholders(statement)
+        return self._read_only(text, (business_date,) * count)
+
+    def values_of(self, table: str, column: str) -> Sequence[Any]:
+        place = TablePlace.declared(table, self._source.namespace)
+        text = f"SELECT {quoted(column)} FROM {quoted(place.namespace)}.{quoted(place.table)} LIMIT {_VALUES_MAX}"
+        return [row[0] for row in self._read_only(text)]
+
+    def _read_only(self, statement: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
+        connection = role(self._source, self._source.reader)
+        settings = ("default_transaction_read_only=on",)
+        with closing(open_session(connection, settings=settings)) as session, translated(connection):
+            # A query names its tables as the sync does.
+            session.execute("SELECT set_config('search_path', %s, false)", (quoted(self._source.schema),))
+            return session.execute(statement.encode(), values or None).fetchall()
 
 
 def open_source(source: SourcePlan) -> PostgresSource:

@@ -1,0 +1,92 @@
+"""What says that the source's day is closed, so that its cut may be made: `nightly.ready_when`, and a cut-off that
+follows the core system's own date. Pure."""
+
+import re
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import StrEnum
+
+from seamline.domain.phrase import phrase
+
+# Under this key of its result a nightly run keeps what it waits for, since when and until when, and when the source's
+# day was seen open for the last time.
+CLOSED = "day_closed"
+EVERY_S = 60.0
+# What stands for the business date in a statement (and is no cast, `::date`), and in the name of a file.
+DATE_PARAMETER = ":date"
+_PARAMETER = re.compile(r"(?<!:):date\b")
+DATE_IN_NAME = "{date}"
+
+
+class ClosedBy(StrEnum):
+    """Who says it."""
+
+    SQL = "sql"  # a query by the reader's login
+    SYSTEM_DATE = "system_date"  # the core system's own date has moved on
+    FILE = "file"  # a file that the source's night writes
+    ASSET = "asset"  # an event of an Airflow asset
+
+
+@dataclass(frozen=True, slots=True)
+class DayClosed:
+    """`what`: the statement, the table, the file's name or the asset's; `column`: of the table; `every_s`: seconds
+    between two looks."""
+
+    by: ClosedBy
+    what: str
+    column: str = ""
+    every_s: float = EVERY_S
+
+    @property
+    def in_words(self) -> str:
+        match self.by:
+            case ClosedBy.SQL:
+                return phrase("a true answer of its query to the source")
+            case ClosedBy.SYSTEM_DATE:
+                return phrase("a later date in %(table)s.%(column)s", table=self.what, column=self.column)
+            case ClosedBy.FILE:
+                return phrase("the file %(name)s", name=self.what)
+            case ClosedBy.ASSET:
+                return phrase("an event of asset %(name)s with this date", name=self.what)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a look at the source has shown. `seen`: in words what stands there instead. `is_known`: that the source has
+    answered."""
+
+    is_closed: bool
+    seen: str = ""
+    is_known: bool = True
+
+
+def with_placeholders(statement: str) -> tuple[str, int]:
+    """A statement as drivers of Python take it, and how many dates it has."""
+    return _PARAMETER.subn("%s", statement.replace("%", "%%"))
+
+
+def by_answer(value: object) -> Look:
+    """Of a query: the first value of its first row, None where it has no row."""
+    is_closed = value not in (None, False, 0, "", "0", "f", "false", b"\0")
+    return Look(is_closed, "" if is_closed else f"the query answers {'nothing' if value is None else repr(value)}")
+
+
+def by_system_date(values: list[object], business_date: date) -> Look:
+    """Of the rows of the table of the system date: each must be later than the date. No row says nothing."""
+    days = [_day(value) for value in values]
+    if not days or None in days:
+        return Look(is_closed=False, seen="the table says no date")
+    earliest = min(day for day in days if day is not None)
+    return Look(earliest > business_date, f"the system date is {earliest}")
+
+
+def _day(value: object) -> date | None:
+    if isinstance(value, datetime):
+        return value.date()
+    if isinstance(value, date):
+        return value
+    try:
+        # Some core systems keep it as a number or a text, 20261125 or 2026-11-25.
+        return date.fromisoformat(str(value).strip())
+    except ValueError:
+        return None

@@ -1,0 +1,16 @@
+"""What may be asked of a source beside its tables' rows: whether its day is closed."""
+
+from collections.abc import Sequence
+from datetime import date
+from typing import Any, Protocol, runtime_checkable
+
+
+@runtime_checkable
+class AnswersQuestions(Protocol):
+    """A source that can be asked, in a session of the reader's login that may write nothing."""
+
+    def ask(self, statement: str, business_date: date) -> Sequence[Sequence[Any]]:
+        """The rows of a query in which `:date` stands for the date."""
+
+    def values_of(self, table: str, column: str) -> Sequence[Any]:
+        """Of every row of a table, named as a sync names one. For tables of a few rows."""

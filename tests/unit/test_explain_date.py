@@ -1,0 +1,67 @@
+"""`./seamline explain <sync> --date`: the bounds of a business date, in the sync's zone and in UTC."""
+
+from datetime import UTC, date, datetime
+
+import pytest
+
+from seamline.domain.business_dates import BusinessDates, Calendar
+from seamline.domain.day_closed import ClosedBy, DayClosed
+from seamline.domain.errors import Refused
+from seamline.plan.explain_date import explain_date
+from seamline.plan.model import BusinessDate, DestinationPlan, NightlyPlan, SourcePlan, SyncPlan, TablePlan
+from seamline.plan.night import next_night
+
+BANK = Calendar("de_bank", date(2026, 1, 1), date(2026, 12, 31))
+NIGHTLY = NightlyPlan("Europe/Berlin", verdict_by="07:00", dates=BusinessDates((BANK,)))
+NOW = datetime(2026, 11, 29, 9, tzinfo=UTC)
+
+
+def _plan(nightly: NightlyPlan | None) -> SyncPlan:
+    return SyncPlan(
+        "settlement",
+        SourcePlan("bank", "mariadb", "bank", "r", "c", "m", "seamline.bank.log", "seamline-bank"),
+        (DestinationPlan("warehouse", "postgres", "warehouse", "settlement"),),
+        (TablePlan("account"), TablePlan("entry", BusinessDate("booked_at", "instant"))),
+        nightly=nightly,
+    )
+
+
+def test_a_monday_covers_its_weekend_and_the_night_in_which_the_clock_was_moved() -> None:
+    text = explain_date(_plan(NIGHTLY), date(2026, 10, 26), now=NOW)
+    words = " ".join(text.split())
+    assert "business date yes: Monday by calendar de_bank" in words
+    assert "before, after 2026-10-23, 2026-10-27" in words
+    assert "from 2026-10-24 00:00:00 +02:00 up to, and not with, 2026-10-27 00:00:00 +01:00: 73 h" in words
+    assert "in UTC from 2026-10-23 22:00:00 up to 2026-10-26 23:00:00" in words
+    assert "night begins 2026-10-27 00:30:00 +01:00, in UTC 2026-10-26 23:30:00" in words
+    assert "verdict due 2026-10-27 07:00:00 +01:00, in UTC 2026-10-27 06:00:00" in words
+    assert "entry: the rows with booked_at from 2026-10-23 22:00:00 up to 2026-10-26 23:00:00" in words
+    assert "its month ends on 2026-10-30" in words
+    assert "next night 2026-12-01 00:30:00 +01:00, in UTC 2026-11-30 23:30:00, for 2026-11-30" in words
+
+
+def test_a_day_that_is_none_says_which_date_it_belongs_to() -> None:
+    words = " ".join(explain_date(_plan(NIGHTLY), date(2026, 11, 28), now=NOW).split())
+    assert "business date no: Saturday by calendar de_bank" in words
+    assert "belongs to 2026-11-30" in words
+    assert "covers" not in words
+
+
+def test_what_a_night_waits_for_is_said() -> None:
+    closed = DayClosed(ClosedBy.SYSTEM_DATE, "system_date", "business_date")
+    nightly = NightlyPlan("UTC", closed_when=(closed,))
+    words = " ".join(explain_date(_plan(nightly), date(2026, 11, 25), now=NOW).split())
+    assert "waits for a later date in system_date.business_date" in words
+    assert "or of when the source has closed it" in words
+
+
+def test_a_sync_without_nights_has_no_bounds() -> None:
+    with pytest.raises(Refused, match="makes no cuts"):
+        explain_date(_plan(None), date(2026, 11, 25), now=NOW)
+
+
+def test_there_is_no_next_night_behind_the_end_of_a_calendar() -> None:
+    assert next_night(NIGHTLY, datetime(2027, 1, 1, tzinfo=UTC)) is None
+    before = next_night(NIGHTLY, datetime(2025, 12, 1, tzinfo=UTC))
+    assert before is not None
+    assert before.business_date == date(2026, 1, 1)
