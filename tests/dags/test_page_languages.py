@@ -23,6 +23,7 @@ from seamline.domain.runs import NightlyMode, SyncState
 from seamline.domain.sign_off import SignAct
 from seamline.domain.tolerance import ToleranceState
 from seamline.domain.verdict import BreakType, Verdict
+from seamline.sync.missing import Awaits
 from seamline.sync.stream_state import Word
 from seamline_airflow.page import over_dates
 from seamline_airflow.page.app import app
@@ -39,8 +40,8 @@ TEMPLATES = sorted((PAGE / "templates").glob("*.html"))
 PYTHON = [*PAGE.glob("*.py"), *Path(seamline.__file__).parent.rglob("*.py")]
 # Words of enumerations that templates show by `term`.
 SHOWN: tuple[type[StrEnum], ...] = (
-    BreakType, Headline, NightlyMode, RepairState, RootCause, RowAction, RowState, SignAct, SyncState, ToleranceState,
-    Verdict, Word, WorkState,
+    Awaits, BreakType, Headline, NightlyMode, RepairState, RootCause, RowAction, RowState, SignAct, SyncState,
+    ToleranceState, Verdict, Word, WorkState,
 )  # fmt: skip
 # Acts about breaks, as the history of a break names them.
 ACTS = (

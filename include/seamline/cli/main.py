@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("up", "start the local stack"),
     "down": ("down", "stop the local stack"),
     "status": ("status", "verdicts, positions and lag of every sync"),
+    "cuts": ("cuts", "the cuts of a sync: what they are, until when they stay; or the dates that have none"),
     "report": ("report", "the report of one business date, as text or as a file"),
     "cut": ("cut", "make the cut of one business date, and follow it"),
     "backfill": ("backfill", "make the cuts of a range of dates; follow, pause, continue or cancel it"),

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from seamline import registry, settings
+from seamline.cli import cuts as of_cuts
 from seamline.cli import status_text
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.cut_state import CutState, newest_of_live
@@ -36,6 +37,9 @@ from seamline.sync.stream_state import StreamState, Word, alarms_over, stream_st
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sync", nargs="?", default="", help="only this sync")
+    parser.add_argument(
+        "--missing", action="store_true", help="only which business dates have no published cut, why, and what to do"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,6 +49,9 @@ def run(args: argparse.Namespace) -> int:
     if args.sync and args.sync not in declared:
         raise ConfigError(f"there is no sync `{args.sync}`", hint=guess(args.sync, declared))
     names = [args.sync] if args.sync else declared
+    if args.missing:
+        with closing(registry.platform()) as store:
+            return 1 if of_cuts.show_missing(store, names) else 0
     sys.stdout.write(f"{processes(layout)}\n")
     try:
         with closing(registry.platform()) as store, closing(registry.signatures()) as signatures:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from seamline.domain.business_dates import EVERY_DAY, BusinessDates
+from seamline.domain.runs import Cut
+from seamline.domain.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,51 @@ class KeptCut:
     published_at: datetime | None
     is_current: bool
     is_proven: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedCut:
+    """A version of a date in one destination. `mode`: how both sides came to stand at its position; `rows`: of all its
+    tables, None where its run does not say."""
+
+    cut: Cut
+    mode: str
+    rows: int | None
+
+
+def why_kept(cut: Cut, cuts: Sequence[Cut], keep: CutKeep, *, now: datetime) -> str:
+    """Until when a version stays, or why, in words. `cuts`: all of the sync in its destination."""
+    newest = max(one.version for one in cuts if one.business_date == cut.business_date)
+    proven = [one for one in cuts if one.verdict is Verdict.MATCH]
+    if proven and cut == max(proven, key=lambda one: (one.business_date, one.version)):
+        return "always: the newest proven one"
+    proven_of_date = [one.version for one in proven if one.business_date == cut.business_date]
+    if cut.version not in (newest, max(proven_of_date, default=0)):
+        followed = min(
+            one.saved_at or now for one in cuts if one.business_date == cut.business_date and one.version > cut.version
+        )
+        return f"until {followed + timedelta(days=keep.versions_days):%Y-%m-%d}: a later version is in force"
+    return _why_date_kept(cut.business_date, [_kept_as(one, cuts) for one in cuts], keep, now)
+
+
+def _why_date_kept(day: date, cuts: Sequence[KeptCut], keep: CutKeep, now: datetime) -> str:
+    dates = sorted({cut.business_date for cut in cuts}, reverse=True)
+    if (place := dates.index(day)) < keep.days:
+        return f"while among the newest {keep.days} dates: for {keep.days - place} more"
+    ends = [end for end in _month_ends(dates, keep.dates) if end not in dates[: keep.days]]
+    if day in ends[: keep.month_ends]:
+        return f"as an end of a month: for {keep.month_ends - ends.index(day)} more of {keep.month_ends}"
+    if day in _kept_dates(cuts, keep, now):
+        newest = max(cut.published_at or now for cut in cuts if cut.business_date == day)
+        return f"until {newest + timedelta(days=keep.days):%Y-%m-%d}: {keep.days} days from when it was published"
+    return "until the next maintenance"
+
+
+def _kept_as(cut: Cut, cuts: Sequence[Cut]) -> KeptCut:
+    newest = max(one.version for one in cuts if one.business_date == cut.business_date)
+    is_proven = cut.verdict is Verdict.MATCH
+    saved_at = cut.saved_at or cut.as_of
+    return KeptCut("", cut.business_date, cut.version, saved_at, saved_at, cut.version == newest, is_proven)
 
 
 def expired(cuts: Sequence[KeptCut], keep: CutKeep, *, now: datetime) -> list[KeptCut]:

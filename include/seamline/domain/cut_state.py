@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from seamline.domain.calendar import moment_in_words
+from seamline.domain.day_closed import WaitsForInput, waits_for_input
 from seamline.domain.decision import DECISION, Decision, DecisionState, decision_from_json
 from seamline.domain.phrase import joined, phrase
 from seamline.domain.runs import (
@@ -145,7 +146,8 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class CutState:
-    """The state of one take of a cut in one destination. `found` is None where nothing was compared."""
+    """The state of one take of a cut in one destination. `found` is None where nothing was compared. `input`: of the
+    source, which the run waits, or has waited in vain, for."""
 
     run_id: str
     sync: str
@@ -160,6 +162,7 @@ class CutState:
     is_compare_only: bool = False
     failure: Failure | None = None
     found: Reconciliation | None = None
+    input: WaitsForInput | None = None
 
     @property
     def headline(self) -> Headline:
@@ -301,6 +304,7 @@ def state_of_cut(
         is_compare_only=is_compare_only,
         failure=failure,
         found=found,
+        input=waits_for_input(result),
     )
 
 

@@ -2,9 +2,11 @@
 follows the core system's own date. Pure."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
+from typing import Any
 
 from seamline.domain.phrase import phrase
 
@@ -58,6 +60,24 @@ class Look:
     is_closed: bool
     seen: str = ""
     is_known: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WaitsForInput:
+    """`for_what`: in words; `since`: None where it is given up."""
+
+    for_what: str
+    since: datetime | None
+    until: datetime | None
+
+
+def waits_for_input(result: Mapping[str, Any]) -> WaitsForInput | None:
+    """From a run's result; None where it waits for nothing."""
+    left = result.get(CLOSED) or {}
+    if not left.get("waits_for"):
+        return None
+    since, until = (datetime.fromisoformat(left[key]) if left.get(key) else None for key in ("since", "until"))
+    return WaitsForInput(left["waits_for"], since, until)
 
 
 def with_placeholders(statement: str) -> tuple[str, int]:

@@ -26,6 +26,12 @@ _OF_DATE = """
     order by started_at desc
 """
 
+_OF_DATES = """
+    select distinct on (business_date) * from run
+    where sync = %(sync)s and kind = 'nightly' and business_date = any(%(days)s)
+    order by business_date desc, started_at desc
+"""
+
 
 def newest(
     session: Session, sync: str, *, limit: int, before: date | None, detail: Detail = Detail.WHOLE
@@ -37,6 +43,11 @@ def newest(
 def of_date(session: Session, sync: str, day: date, *, detail: Detail = Detail.WHOLE) -> tuple[CutState, ...]:
     """What each run of the date left, in each destination; the newest run first."""
     return _states(session, sync, _OF_DATE, {"sync": sync, "day": day}, detail)
+
+
+def of_dates(session: Session, sync: str, days: Sequence[date]) -> tuple[CutState, ...]:
+    """Of each of these dates what its newest run left, in each destination, without control totals."""
+    return _states(session, sync, _OF_DATES, {"sync": sync, "days": list(days)}, Detail.VERDICTS)
 
 
 def _states(session: Session, sync: str, query: str, arguments: dict[str, Any], detail: Detail) -> tuple[CutState, ...]:

@@ -13,12 +13,13 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from seamline.domain.audit import Kind, cut_act, verdict_act
+from seamline.domain.cut_keep import PublishedCut
 from seamline.domain.cut_state import CutState
 from seamline.domain.decision import DECISION
 from seamline.domain.errors import InvariantViolated, Refused
 from seamline.domain.runs import FAILURE, PUBLISH, Cut, Receipt, Reconciliation, RunKind, RunState, Scope, SyncState
 from seamline.plan.model import Run
-from seamline.platform import audit, cut_states, reconciliations, rows, totals, work_settled
+from seamline.platform import audit, cut_list, cut_states, reconciliations, rows, totals, work_settled
 from seamline.platform.database import Database, Session
 from seamline.platform.reconciliations import Detail
 from seamline.platform.totals import Series
@@ -387,6 +388,18 @@ class PlatformStore:
     def takes(self, sync: str, business_date: date, *, detail: Detail = Detail.WHOLE) -> tuple[CutState, ...]:
         """The state of every take of the date, per destination; the newest take first."""
         return self._database.transact(lambda session: cut_states.of_date(session, sync, business_date, detail=detail))
+
+    def states_of_dates(self, sync: str, days: Sequence[date]) -> tuple[CutState, ...]:
+        """The state of the newest take of each of these dates, per destination."""
+        return self._database.transact(lambda session: cut_states.of_dates(session, sync, days))
+
+    def published_cuts(self, sync: str) -> tuple[PublishedCut, ...]:
+        """The newest date first, of a date the newest version first."""
+        return self._database.transact(lambda session: cut_list.cuts_of(session, sync))
+
+    def published_dates(self, sync: str) -> Mapping[str, frozenset[date]]:
+        """By destination every date of which a cut was ever published."""
+        return self._database.transact(lambda session: cut_list.published_dates(session, sync))
 
     def totals_over(self, sync: str, cuts: Sequence[tuple[str, str]]) -> tuple[Series, ...]:
         """What the first control totals were over these cuts, each as (run, destination), the newest last."""

@@ -62,8 +62,8 @@ def _resolved(schema: Schema, definitions: Schema) -> Schema:
     """The schema behind a reference; of alternatives the fullest, for null and a bare name are short forms of it."""
     if "$ref" in schema:
         return _resolved(definitions[schema["$ref"].rpartition("/")[2]], definitions)
-    if "anyOf" in schema:
-        return max((_resolved(one, definitions) for one in schema["anyOf"]), key=len)
+    if forms := schema.get("anyOf") or schema.get("oneOf"):
+        return max((_resolved(one, definitions) for one in forms), key=len)
     return schema
 
 

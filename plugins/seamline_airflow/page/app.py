@@ -154,6 +154,7 @@ def page(
     if run:
         return render("live.html", visit, report=report, run=run, shown=date_report.live_of(sync, run))
     cuts = reports.cuts_before(sync, before) if before else report.cuts
+    now = datetime.now(UTC)
     return render(
         "sync.html",
         visit,
@@ -164,6 +165,9 @@ def page(
         drawn={name: pictures for name in report.destinations if (pictures := over_dates.drawn(sync, name, cuts))},
         lags=reports.lags(sync),
         live=reports.live_before(sync, compared_before) if compared_before else report.live,
+        missing=reports.missing(sync, now),
+        next_night=reports.next_night_in_words(sync, now),
+        now=now,
         may_work=acting.may_work(visit.user, sync),
     )
 

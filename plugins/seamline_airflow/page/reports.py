@@ -3,13 +3,15 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
 from seamline import settings
 from seamline.domain.break_work import WorkRules
+from seamline.domain.calendar import moment_in_words
+from seamline.domain.cut_keep import PublishedCut, why_kept
 from seamline.domain.cut_state import CutState, newest_of_live
 from seamline.domain.ledger import StreamId
 from seamline.domain.phrase import phrase
@@ -19,6 +21,8 @@ from seamline.domain.separate import COMPARED_ONLY
 from seamline.domain.sign_off import ReasonRequired
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.kinds.found import sink_kind
+from seamline.plan.model import NightlyPlan
+from seamline.plan.night import next_night
 from seamline.platform.reconciliations import Detail
 from seamline.spec.load import (
     declared_approvers,
@@ -31,6 +35,7 @@ from seamline.spec.load import (
     shown_work,
 )
 from seamline.sync import headline, under_way
+from seamline.sync.missing import Missing, missing_dates
 from seamline.sync.shown_order import by_destination, by_run, streams_in_order
 from seamline.sync.stream_state import StreamState, alarms_over
 from seamline_airflow import parts
@@ -178,6 +183,37 @@ def cuts_before(sync: str, day: date) -> tuple[CutState, ...]:
     with reading.platform() as store:
         found = store.cut_states(sync, DATES_PER_PAGE, before=day, detail=Detail.VERDICTS)
         return tuple(by_run(found, destinations_of(sync)))
+
+
+def next_night_in_words(sync: str, now: datetime) -> str:
+    """When the next night of a sync begins, in its own zone, and for which date; "" where it has none."""
+    with reading.platform() as store:
+        newest = store.latest_run(sync, *RunKind)
+    if newest is None or (nightly := newest.plan.nightly) is None:
+        return ""
+    if (night := next_night(nightly, now)) is None:
+        return phrase("No next night is known: the calendars end.")
+    at = moment_in_words(night.starts_at, ZoneInfo(nightly.timezone))
+    return phrase("The next night begins at %(at)s, for %(day)s.", at=at, day=night.business_date)
+
+
+def missing(sync: str, now: datetime) -> list[Missing]:
+    """The business dates of a sync without a published cut."""
+    with reading.platform() as store:
+        about = headline.concerns(sync, look().wanted)
+        return missing_dates(store, sync, now=now, alarms=[one for one in store.open_alarms() if one.about in about])
+
+
+def kept_cuts(sync: str) -> list[tuple[PublishedCut, str]]:
+    """The published cuts of a sync, each with until when it stays."""
+    with reading.platform() as store:
+        found, newest = store.published_cuts(sync), store.latest_run(sync, *RunKind)
+    keep = ((newest.plan.nightly if newest else None) or NightlyPlan()).keep
+    now = datetime.now(UTC)
+    return [
+        (one, why_kept(one.cut, [of.cut for of in found if of.cut.destination == one.cut.destination], keep, now=now))
+        for one in found
+    ]
 
 
 def live_before(sync: str, moment: datetime) -> tuple[Reconciliation, ...]:

@@ -1,6 +1,7 @@
 """Everything that the page shows, as JSON: the same values, for whoever may see the page and the sync. What people do
 there is in `rest_acts.py`."""
 
+import dataclasses
 import json
 import sys
 from collections.abc import Sequence
@@ -108,6 +109,38 @@ def get_date(sync: SyncName, business_date: date, run: str = "") -> answers.Date
         shown=[_take(one) for one in seen.shown],
         caused=_comparisons(sync, seen.caused),
     )
+
+
+@api.get("/syncs/{sync}/missing")
+def get_missing(sync: SyncName) -> list[answers.Missing]:
+    """The business dates since the first cut that have no published one, each with why and what to do; the newest 100
+    of all destinations."""
+    now = datetime.now(UTC)
+    return [
+        answers.Missing.model_validate({**dataclasses.asdict(one), "is_late": one.is_late(now)})
+        for one in reports.missing(_known(sync).sync, now)
+    ]
+
+
+@api.get("/syncs/{sync}/cuts")
+def get_cuts(sync: SyncName) -> list[answers.KeptCut]:
+    """The published cuts that are kept, the newest date first, each with until when it stays."""
+    return [
+        answers.KeptCut(
+            destination=one.cut.destination,
+            business_date=one.cut.business_date,
+            version=one.cut.version,
+            verdict=one.cut.verdict,
+            partial=one.cut.partial,
+            mode=one.mode,
+            rows=one.rows,
+            position=str(one.cut.position),
+            as_of=one.cut.as_of,
+            run=one.cut.run_id,
+            kept=kept,
+        )
+        for one, kept in reports.kept_cuts(_known(sync).sync)
+    ]
 
 
 @api.get("/syncs/{sync}/comparisons")

@@ -342,6 +342,37 @@ class Away(Answer):
     acknowledged: SourceAcknowledged | None
 
 
+class Missing(Answer):
+    """`word`: a headline of a cut, or EXPECTED, WAITS FOR INPUT, LATE INPUT, UNKNOWN (no calendar knows the day).
+    `due`: when its verdict was, or is, to be there."""
+
+    sync: str
+    destination: str
+    business_date: date
+    word: str
+    why: str
+    next_step: str
+    since: datetime | None
+    due: datetime | None
+    is_late: bool
+
+
+class KeptCut(Answer):
+    """`rows`: of all its tables, null where its run does not say; `kept`: until when it stays, or why."""
+
+    destination: str
+    business_date: date
+    version: int
+    verdict: Verdict
+    partial: bool
+    mode: str
+    rows: int | None
+    position: str
+    as_of: datetime
+    run: str
+    kept: str
+
+
 class Overview(Answer):
     dates: list[date]
     rows: list[Row]

@@ -1,0 +1,110 @@
+"""The published cuts of a sync: version, state, verdict, mode, position, rows, until when each stays, who signed.
+
+With --missing the business dates that have no published cut, each with why and what to do; exit code 1 if one of them
+is late.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from datetime import UTC, date, datetime
+
+from seamline import registry, settings
+from seamline.domain.calendar import moment_in_words, zone
+from seamline.domain.cut_keep import PublishedCut, why_kept
+from seamline.domain.errors import ConfigError
+from seamline.domain.runs import RunKind
+from seamline.domain.sign_off import SignOff
+from seamline.plan.model import NightlyPlan
+from seamline.platform.store import PlatformStore
+from seamline.spec.faults import guess
+from seamline.sync.missing import SHOWN_MAX, Missing, missing_dates
+
+_HEAD = ("date", "destination", "version", "state", "verdict", "mode", "rows", "position", "kept", "signed by")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sync")
+    parser.add_argument("--missing", action="store_true", help="the business dates without a published cut, and why")
+
+
+def run(args: argparse.Namespace) -> int:
+    with closing(registry.platform()) as store:
+        if store.latest_run(args.sync, *RunKind) is None:
+            known = sorted(file.stem for file in (settings.load().declarations / "syncs").glob("*.yaml"))
+            if args.sync not in known:
+                raise ConfigError(f"there is no sync `{args.sync}`", hint=guess(args.sync, known))
+        if args.missing:
+            return 1 if show_missing(store, [args.sync]) else 0
+        _show_cuts(store, args.sync)
+    return 0
+
+
+def show_missing(store: PlatformStore, syncs: Sequence[str]) -> bool:
+    """Write the list of these syncs; whether any of it is late."""
+    now, is_late = datetime.now(UTC), False
+    alarms = store.open_alarms()
+    for sync in syncs:
+        found = missing_dates(store, sync, now=now, alarms=[one for one in alarms if one.about == sync])
+        is_late = is_late or any(one.is_late(now) for one in found)
+        sys.stdout.write(f"{sync}: {_counted(found)}\n")
+        sys.stdout.writelines(_lines(found, now, store.timezone(sync)))
+    return is_late
+
+
+def _counted(found: Sequence[Missing]) -> str:
+    if not found:
+        return "every business date since its first cut has one"
+    more = ", and older ones" if len(found) == SHOWN_MAX else ""
+    return f"{len(found)} business dates have no published cut{more}"
+
+
+def _lines(found: Iterable[Missing], now: datetime, timezone: str) -> Iterable[str]:
+    where = zone(timezone)
+    for one in found:
+        since = f", since {moment_in_words(one.since, where)}" if one.since else ""
+        yield f"  {one.business_date} {one.destination}  {one.word}{since}  ({one.lateness(now)})\n"
+        yield f"      {one.why}\n      → {one.next_step}\n"
+
+
+def _show_cuts(store: PlatformStore, sync: str) -> None:
+    found, newest = store.published_cuts(sync), store.latest_run(sync, *RunKind)
+    if not found:
+        sys.stdout.write(f"{sync} has no published cut\n")
+        return
+    nightly = (newest.plan.nightly if newest else None) or NightlyPlan()
+    with closing(registry.signatures()) as signatures:
+        signed = {
+            (one.destination, one.business_date, one.version): one
+            for one in signatures.kept([sync], since=min(one.cut.business_date for one in found))
+        }
+    lines = [_HEAD, *(_line(one, found, nightly, signed) for one in found)]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(_HEAD))]
+    sys.stdout.writelines(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + "\n" for line in lines
+    )
+
+
+def _line(
+    one: PublishedCut,
+    found: Sequence[PublishedCut],
+    nightly: NightlyPlan,
+    signed: dict[tuple[str, date, int], SignOff],
+) -> tuple[str, ...]:
+    cut = one.cut
+    mine = [other.cut for other in found if other.cut.destination == cut.destination]
+    newest = max(other.version for other in mine if other.business_date == cut.business_date)
+    sign = signed.get((cut.destination, cut.business_date, cut.version))
+    return (
+        cut.business_date.isoformat(),
+        cut.destination,
+        str(cut.version),
+        "in force" if cut.version == newest else f"superseded by {newest}",
+        f"{cut.verdict.value}{', partial' if cut.partial else ''}",
+        one.mode or "-",
+        "-" if one.rows is None else f"{one.rows:,}",
+        str(cut.position),
+        why_kept(cut, mine, nightly.keep, now=datetime.now(UTC)),
+        sign.signature.who if sign and sign.signature else "-",
+    )
