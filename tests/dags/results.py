@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from seamline.domain import audit
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.cut_state import CutState, state_of_cut
 from seamline.domain.errors import Refused
@@ -306,11 +307,17 @@ class Platform:
     def unwant(self, stream: StreamId) -> None:
         self.wanted_streams = tuple(one for one in self.wanted_streams if one.stream != stream)
 
-    def pause(self, stream: StreamId, *, by: str, reason: str) -> None:
+    def pause(self, stream: StreamId, *, by: str, reason: str, origin: str) -> None:
         self._change(stream, paused=True, paused_by=by, pause_reason=reason)
+        self._enter(audit.Kind.STREAM_PAUSED, stream, by, origin)
 
-    def resume(self, stream: StreamId, *, by: str) -> None:
+    def resume(self, stream: StreamId, *, by: str, origin: str) -> None:
         self._change(stream, paused=False, paused_by="", pause_reason="")
+        self._enter(audit.Kind.STREAM_RESUMED, stream, by, origin)
+
+    def _enter(self, kind: audit.Kind, stream: StreamId, by: str, origin: str) -> None:
+        about = audit.Subject(stream.sync, stream.destination)
+        self.acts.enter(audit.Act(kind, about, {}, by, origin))
 
     def _change(self, stream: StreamId, **fields: Any) -> None:
         if stream not in [one.stream for one in self.wanted_streams]:

@@ -16,7 +16,7 @@ from seamline.domain.masking import MASK
 from seamline_airflow.page import acting, exports
 from seamline_airflow.question import question_text
 from tests.dags import results
-from tests.dags.test_page_routes import OWN, PEOPLE, ROWS, answers, filled, named
+from tests.dags.test_page_routes import BEARER, OWN, PEOPLE, ROWS, answers, filled, named
 from tests.dags.test_page_routes import page as page
 from tests.dags.test_page_routes import platform as platform
 from tests.unit.declared import SYNC, write_declarations
@@ -172,3 +172,52 @@ def test_the_evidence_of_a_date_holds_masked_values_and_so_needs_a_reason(
     revealed, taken = platform.acts.entries[1:]
     assert (revealed.kind, taken.kind) == (Kind.REVEALED, Kind.EXPORTED)
     assert json.loads(revealed.document) == {"evidence": str(results.DATE), "reason": "an audit"}
+
+
+# ---- by REST ---------------------------------------------------------------------------------------------------------
+
+
+def by_rest(page: TestClient, platform: results.Platform, path: str, who: str, **changes: str) -> Any:
+    route = f"/api/v1/syncs/{{sync}}{path}"
+    address = f"/seamline{route}".format(**named(platform))
+    return page.post(address, json=ROWS[f"POST {route}"].body | changes, headers={"X-Person": who, **BEARER})
+
+
+def test_values_are_shown_by_rest_to_who_says_why_and_that_is_entered_first(
+    page: TestClient, platform: results.Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = ("/breaks/{break_id}/reveal", "/breaks/reveal", "/repair/reveal", "/evidence")
+    for path in paths:
+        assert by_rest(page, platform, path, "viewer").status_code == 403, path
+        assert by_rest(page, platform, path, "operator", reason=" \n").status_code == 422, path
+    assert [one.kind for one in platform.acts.entries] == [Kind.COMPARED]
+    one, some, repair, evidence = (by_rest(page, platform, path, "operator", reason="a\ncall") for path in paths)
+    assert one.json()["sightings"][0]["found"]["source"]["iban"] == SECRET
+    assert some.json()["breaks"][0]["destination"] == {"iban": "x", "amount": "2"}
+    assert repair.json()["rows"][0]["source"]["iban"] == "<script>alert(1)</script>"
+    assert (evidence.content, evidence.headers["content-type"]) == (b"PK", "application/zip")
+    entered = platform.acts.entries[1:]
+    assert [one.kind for one in entered] == [*[Kind.REVEALED] * 4, Kind.EXPORTED]
+    assert {(one.who, one.origin) for one in entered} == {("operator", "REST")}
+    assert {json.loads(one.document)["reason"] for one in entered[:4]} == {"a call"}
+    assert json.loads(entered[-1].document)["file"] == f"evidence-settlement-{results.DATE}.zip"
+
+    def refuse(_: object) -> None:
+        raise TransientError("the platform database does not answer")
+
+    monkeypatch.setattr(platform.acts, "enter", refuse)
+    for path in paths:
+        answer = by_rest(page, platform, path, "operator")
+        assert (answer.status_code, SECRET in answer.text) == (503, False), path
+
+
+def test_breaks_are_revealed_by_rest_in_pages(page: TestClient, platform: results.Platform) -> None:
+    seen, after = [], ""
+    while after is not None:
+        answer = by_rest(page, platform, "/breaks/reveal", "approver", after=after, limit=2).json()  # type: ignore[arg-type]
+        seen += [one["id"] for one in answer["breaks"]]
+        after = answer["next_after"]
+    assert len(seen) == len(set(seen)) == 3
+    assert json.loads(platform.acts.entries[-1].document)["after"] == "0.1"
+    asked = by_rest(page, platform, "/breaks/reveal", "approver", text="DE89")
+    assert asked.status_code == 403, "masked keys are not searched"

@@ -138,6 +138,14 @@ ROWS = {
     f"POST {_SYNC}/breaks/acts": Row(
         body={"run": results.RUN, "destination": "warehouse", "doing": "assign"}, may=_WORKERS, answer=409
     ),
+    f"POST {_SYNC}/breaks/reveal": Row(
+        body={"run": results.RUN, "destination": "warehouse", "reason": "a call"}, may=_WORKERS
+    ),
+    f"POST {_SYNC}/breaks/{{break_id}}/reveal": Row(body={"reason": "a call"}, may=_WORKERS),
+    f"POST {_SYNC}/repair/reveal": Row(body={"id": "r1", "reason": "a call"}, may=_WORKERS),
+    f"POST {_SYNC}/evidence": Row(body={"business_date": str(results.DATE), "reason": "an audit"}, may=_WORKERS),
+    f"POST {_SYNC}/streams/{{destination}}/pause": Row(body={"reason": " "}, may=_WORKERS, answer=422),
+    f"POST {_SYNC}/streams/{{destination}}/resume": Row(may=_WORKERS, answer=409),
     f"GET {_SYNC}/tolerances": Row(),
     f"POST {_SYNC}/tolerances": Row(
         body={
@@ -255,8 +263,14 @@ def page(monkeypatch: pytest.MonkeyPatch, airflow_database: Path) -> Iterator[Te
 
 def named(platform: results.Platform) -> dict[str, str]:
     identity = break_id("settlement", "warehouse", platform.found[0].tables[0].breaks[0])
-    # There is no tolerance 0.
-    return {"sync": "settlement", "business_date": str(results.DATE), "break_id": identity, "number": "0"}
+    # There is no tolerance 0, and no stream there.
+    return {
+        "sync": "settlement",
+        "business_date": str(results.DATE),
+        "break_id": identity,
+        "number": "0",
+        "destination": "elsewhere",
+    }
 
 
 def form_of(row: Row, platform: results.Platform) -> dict[str, str]:

@@ -16,6 +16,7 @@ from seamline_airflow.page.app import app
 from tests.dags import results
 from tests.dags.test_page import platform as platform
 from tests.dags.test_page_acting import OWN, PEOPLE
+from tests.dags.test_page_routes import BEARER
 
 
 @pytest.fixture
@@ -41,7 +42,9 @@ def ordered(page: TestClient, who: str, **fields: str) -> Response:
     return page.post("/order_stream", data=form, headers=headers, follow_redirects=False)
 
 
-def test_a_paused_stream_says_by_whom_and_why_until_somebody_lets_it_go_on(page: TestClient) -> None:
+def test_a_paused_stream_says_by_whom_and_why_until_somebody_lets_it_go_on(
+    page: TestClient, platform: results.Platform
+) -> None:
     assert re.search(r"<button>Pause settlement\S+warehouse at its next", looked_at(page, "operator"))
     assert ordered(page, "operator", order="pause", reason=" the warehouse\nmoves ").status_code == 303
     text = looked_at(page, "approver")
@@ -49,6 +52,7 @@ def test_a_paused_stream_says_by_whom_and_why_until_somebody_lets_it_go_on(page:
     assert re.search(r"<button>Let settlement\S+warehouse go on", text)
     assert ordered(page, "approver", order="resume").status_code == 303
     assert "the warehouse moves" not in looked_at(page, "operator")
+    assert {one.origin for one in platform.acts.entries} == {"page"}
 
 
 def test_who_only_looks_has_no_button_and_is_refused(page: TestClient, platform: results.Platform) -> None:
@@ -64,3 +68,25 @@ def test_a_pause_without_a_reason_and_a_stream_that_nobody_wants_are_refused(
     refused = ordered(page, "operator", order="pause", reason="why", destination="elsewhere")
     assert refused.status_code == 409 and "elsewhere" in refused.text
     assert platform.wanted_streams == (results.WANTED,)
+
+
+def test_a_stream_is_paused_and_let_go_by_rest(page: TestClient, platform: results.Platform) -> None:
+    def ordered(what: str, who: str = "operator", destination: str = "warehouse", **body: str) -> Response:
+        address = f"/api/v1/syncs/settlement/streams/{destination}/{what}"
+        return page.post(address, json=body, headers={"X-Person": who, **BEARER})
+
+    for status, answer in (
+        (403, ordered("pause", "viewer", reason="why")),
+        (422, ordered("pause", reason=" \n")),
+        (422, ordered("pause")),
+        (409, ordered("pause", destination="elsewhere", reason="why")),
+    ):
+        assert answer.status_code == status, answer.text
+    assert platform.wanted_streams == (results.WANTED,)
+    paused = ordered("pause", reason="the warehouse\nmoves").json()
+    assert (paused["stream"], paused["paused"], paused["paused_by"]) == ("settlement@warehouse", True, "operator")
+    assert "by operator, “the warehouse moves”" in looked_at(page, "viewer")
+    assert ordered("resume", "approver").json()["paused"] is False
+    assert platform.wanted_streams == (results.WANTED,)
+    said = [(one.kind, one.who, one.origin) for one in platform.acts.entries]
+    assert said == [("stream paused", "operator", "REST"), ("stream resumed", "approver", "REST")]

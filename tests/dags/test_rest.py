@@ -14,7 +14,7 @@ from seamline.domain.decision import DECISION, Decision
 from seamline.domain.errors import TransientError
 from seamline.domain.runs import FAILURE, Scope
 from seamline.domain.verdict import Verdict
-from seamline_airflow.page import rest
+from seamline_airflow.page import rest, rest_breaks
 from tests.dags import results
 from tests.dags.test_page import anonymous as anonymous
 from tests.dags.test_page import platform as platform
@@ -129,7 +129,7 @@ def test_breaks_are_chosen_and_paged_until_the_last_one(signed_in: TestClient, p
     first = answered(signed_in, f"{OF_SYNC}/breaks", run=results.RUN)["breaks"][0]
     assert (first["source"], first["destination"]) == ({"balance": "1"}, {"balance": "2"})
     assert first["first_date"] == str(results.DATE)
-    for wrong in ({"limit": 0}, {"limit": rest.BREAKS_MAX + 1}, {"kind": "odd"}, {"after": "1"}):
+    for wrong in ({"limit": 0}, {"limit": rest_breaks.BREAKS_MAX + 1}, {"kind": "odd"}, {"after": "1"}):
         assert signed_in.get(f"{OF_SYNC}/breaks", params={"run": results.RUN, **wrong}).status_code == 422, wrong
 
 

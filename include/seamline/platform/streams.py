@@ -118,8 +118,8 @@ def _has_lease(session: Session, stream: StreamId, holder: str) -> bool:
     return cursor.fetchone() is not None
 
 
-def _act(kind: Kind, stream: StreamId, by: str, **document: str) -> Act:
-    return Act(kind, Subject(stream.sync, stream.destination), document, by, FROM_COMMAND_LINE)
+def _act(kind: Kind, stream: StreamId, by: str, origin: str = FROM_COMMAND_LINE, **document: str) -> Act:
+    return Act(kind, Subject(stream.sync, stream.destination), document, by, origin)
 
 
 def _forget_failure(session: Session, stream: StreamId) -> None:
@@ -163,7 +163,7 @@ class PlatformStreamDirector:
         """Let the stream stop at its next END."""
         self._change(stream, "is_wanted = false")
 
-    def pause(self, stream: StreamId, *, by: str, reason: str = "") -> None:
+    def pause(self, stream: StreamId, *, by: str, reason: str = "", origin: str = FROM_COMMAND_LINE) -> None:
         """Let the stream stand still at its next END until `resume`; it keeps its slot. Refused where none is known.
 
         A stream that stands already keeps who paused it and since when; a new reason takes the place of the old one.
@@ -174,11 +174,11 @@ class PlatformStreamDirector:
             " paused_at = case when is_paused then paused_at else clock_timestamp() end,"
             " pause_reason = case when is_paused and %(reason)s = '' then pause_reason else %(reason)s end",
             values={"by": by, "reason": reason},
-            act=_act(Kind.STREAM_PAUSED, stream, by, reason=reason),
+            act=_act(Kind.STREAM_PAUSED, stream, by, origin, reason=reason),
         )
 
-    def resume(self, stream: StreamId, *, by: str) -> None:
-        self._change(stream, _NOT_PAUSED, act=_act(Kind.STREAM_RESUMED, stream, by))
+    def resume(self, stream: StreamId, *, by: str, origin: str = FROM_COMMAND_LINE) -> None:
+        self._change(stream, _NOT_PAUSED, act=_act(Kind.STREAM_RESUMED, stream, by, origin))
 
     def restart(self, stream: StreamId, *, by: str) -> None:
         """Want the stream again by the plan it has: it starts also after it was paused or had failed for good."""

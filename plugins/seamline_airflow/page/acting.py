@@ -145,6 +145,13 @@ def require_signer(user: Any, sync: str) -> None:
         raise HTTPException(status_code=403, detail=f"you may not sign for {sync}{f': {named} may' if named else ''}")
 
 
+def require_trusted(user: Any, sync: str) -> None:
+    """403 for who may not."""
+    access.require(user, sync)
+    if not is_trusted(user, sync):
+        raise HTTPException(status_code=403, detail=f"you may look at {sync} and not take its rows away")
+
+
 def _worker(user: _Acting, sync: _Sync) -> Any:
     require_worker(user, sync)
     return user
@@ -156,9 +163,7 @@ def _signs(user: _Acting, sync: _Sync) -> Any:
 
 
 def _trusted(user: _Acting, sync: _Sync) -> Any:
-    access.require(user, sync)
-    if not is_trusted(user, sync):
-        raise HTTPException(status_code=403, detail=f"you may look at {sync} and not take its rows away")
+    require_trusted(user, sync)
     return user
 
 

@@ -17,6 +17,7 @@ from seamline.domain import late_input, tolerance
 from seamline.domain.audit import FROM_PAGE
 from seamline.domain.break_work import Order, checked
 from seamline.domain.errors import Refused
+from seamline.domain.ledger import StreamId
 from seamline.domain.measure import Measure
 from seamline.domain.person import is_same_person, one_line
 from seamline.domain.repair import Repair, RootCause
@@ -158,6 +159,23 @@ def acknowledge(sync: str, day: date, *, reason: str, by: Actor) -> None:
     """That the verdict of the date is late; it stays late until it is there."""
     with parts.late_inputs() as store:
         store.acknowledge(sync, day, who=by.who, reason=one_line(reason), origin=by.origin)
+
+
+# ---- streams -------------------------------------------------------------------------------------------------------
+
+
+def pause_stream(stream: StreamId, *, reason: str, by: Actor) -> None:
+    """At its next END, until it is let go. Needs a reason: whoever looks in the morning sees it beside the lag."""
+    why = one_line(reason)
+    if not why:
+        raise HTTPException(status_code=422, detail="say why the stream is to stand still")
+    with parts.director() as director:
+        director.pause(stream, by=by.who, reason=why, origin=by.origin)
+
+
+def resume_stream(stream: StreamId, *, by: Actor) -> None:
+    with parts.director() as director:
+        director.resume(stream, by=by.who, origin=by.origin)
 
 
 # ---- repairs -------------------------------------------------------------------------------------------------------

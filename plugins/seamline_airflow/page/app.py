@@ -69,7 +69,7 @@ app.include_router(repair_pages.pages)
 app.include_router(rest.api)
 app.include_router(sign_pages.pages)
 app.include_router(late_pages.pages)
-app.include_router(stream_pages.acts)
+app.include_router(stream_pages.orders)
 app.include_router(reveal.reveals)
 
 

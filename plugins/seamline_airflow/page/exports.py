@@ -4,12 +4,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Annotated
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, Depends, Form, HTTPException, Query, Response
 
-from seamline.domain.audit import Subject
+from seamline.domain.audit import FROM_PAGE, Subject
 from seamline.domain.cut_state import CutState
 from seamline.domain.errors import Refused
 from seamline.domain.runs import Reconciliation
@@ -21,7 +21,7 @@ from seamline.report.contents import report_of
 from seamline.report.files import to_pdf, to_xlsx
 from seamline.report.worked import Worked
 from seamline_airflow import parts
-from seamline_airflow.page import access, acting, reading, reports, reveal, taken
+from seamline_airflow.page import access, acting, acts, reading, reports, reveal, taken
 from seamline_airflow.page.selection import NAME
 
 files = APIRouter()
@@ -103,16 +103,21 @@ def evidence(
 ) -> Response:
     """The folder of `./seamline audit export` as a zip. An act and no link: it holds rows as they are stored, values of
     sensitive columns too."""
+    return evidence_of(user, sync, business_date, reason)
+
+
+def evidence_of(user: Any, sync: str, day: date, reason: str, *, origin: str = FROM_PAGE) -> Response:
+    """404: no act is about the date. 422: it holds values that are masked elsewhere, and nobody has said why."""
     try:
-        content = parts.evidence(sync, business_date)
+        content = parts.evidence(sync, day)
     except Refused as error:
         raise HTTPException(status_code=404, detail=str(error)) from error
-    about = Subject(sync, "", business_date)
+    about = Subject(sync, "", day)
     if reading.hidden(sync).is_any:
-        reveal.enter(user, about, reason, {"evidence": str(business_date)})
-    stored = Exported(sync, business_date, "", reports.takes(sync, business_date), ())
-    file = f"evidence-{sync}-{business_date}.zip"
-    return taken.handed_out(user, content, about=about, file=file, rows=stored.rows)
+        reveal.enter(acts.actor(user, origin), about, reason, {"evidence": str(day)})
+    stored = Exported(sync, day, "", reports.takes(sync, day), ())
+    file = f"evidence-{sync}-{day}.zip"
+    return taken.handed_out(user, content, about=about, file=file, rows=stored.rows, origin=origin)
 
 
 def _handed_out(user: access.User, wanted: Exported, kind: str, made: Callable[[Exported], bytes]) -> Response:

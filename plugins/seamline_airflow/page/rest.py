@@ -1,5 +1,5 @@
 """Everything that the page shows, as JSON: the same values, for whoever may see the page and the sync. What people do
-there is in `rest_acts.py`."""
+there is in `rest_acts.py` and `rest_reveals.py`."""
 
 import dataclasses
 import json
@@ -16,18 +16,24 @@ from pydantic import AwareDatetime
 
 from seamline.domain.cut_state import CutState, of_live
 from seamline.domain.runs import Reconciliation
-from seamline.platform.attachments import Holder
-from seamline.platform.breaks import StoredBreak
 from seamline.platform.reconciliations import Detail
 from seamline.report import documents
 from seamline_airflow import parts
-from seamline_airflow.page import access, break_pages, date_report, overview, reports, rest_acts, selection
+from seamline_airflow.page import (
+    access,
+    date_report,
+    overview,
+    reports,
+    rest_acts,
+    rest_breaks,
+    rest_reveals,
+    selection,
+)
 from seamline_airflow.page import rest_answers as answers
 from seamline_airflow.page.date_report import Report
 from seamline_airflow.page.mount import URL_PREFIX
 from seamline_airflow.page.rest_rights import SyncName
 
-BREAKS_MAX = 500
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": answers.Problem, "description": why}
     for status, why in (
@@ -39,10 +45,11 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 _ABOUT = """What the Reconciliation page shows, and what people do there, for programs. Sign in as for Airflow's own
 REST: `Authorization: Bearer` with a token of `/auth/token`; for reading the cookie of the page does too. Values of
-`sensitive:` columns are masked."""
+`sensitive:` columns are masked, and shown by an act of their own that is entered first."""
 
 api = APIRouter(prefix="/api/v1", responses=_PROBLEMS)
 api.include_router(rest_acts.api)
+api.include_router(rest_reveals.api)
 
 
 @api.get("/overview")
@@ -169,50 +176,16 @@ def get_airflow_run(sync: SyncName, run_id: str) -> answers.RunReport:
 
 @api.get("/syncs/{sync}/breaks")
 def get_breaks(
-    sync: SyncName, choice: selection.Choice, limit: Annotated[int, Query(ge=1, le=BREAKS_MAX)] = 50
+    sync: SyncName, choice: selection.Choice, limit: Annotated[int, Query(ge=1, le=rest_breaks.BREAKS_MAX)] = 50
 ) -> answers.Breaks:
     """Breaks of one comparison: that of `run` in `destination`, or of the newest take of `business_date`."""
-    asked = selection.of_sync(choice, sync)
-    shown = selection.required(asked)
-    listed, is_more = selection.some(shown, asked.wanted, limit)
-    found = shown.found
-    return answers.Breaks(
-        sync=sync,
-        run=found.run_id,
-        destination=found.destination,
-        scope=found.scope,
-        business_date=found.business_date,
-        verdict=found.verdict,
-        ended_at=found.ended_at,
-        breaks_total=sum(table.breaks_total for table in found.tables),
-        counts=[answers.Count.model_validate(one) for one in selection.counts(shown)],
-        breaks=[_break(one) for one in listed],
-        next_after=str(listed[-1].place) if is_more else None,
-    )
+    return rest_breaks.breaks(selection.of_sync(choice, sync), limit)
 
 
 @api.get("/syncs/{sync}/breaks/{break_id}")
 def get_break(sync: SyncName, break_id: Annotated[str, PathText(pattern=selection.BREAK_ID)]) -> answers.History:
     """One break over all dates."""
-    seen = break_pages.history(sync, break_id)
-    if seen is None:
-        raise HTTPException(status_code=404, detail=f"no comparison of {sync} has found break {break_id}")
-    sightings = [
-        answers.Sighting(
-            run=one.run_id,
-            destination=one.destination,
-            scope=one.scope,
-            business_date=one.business_date,
-            at=one.at,
-            found=_of_break(break_id, one.found),
-        )
-        for one in seen.sightings
-    ]
-    with parts.attachments() as attached:
-        files = [answers.Attachment.model_validate(one) for one in attached.files(Holder(sync, break_id=break_id))]
-    standing = {"first": None, "last": None, "dates": 0, "gone_by": None} | dict(seen.standing)
-    standing.pop("days", None)
-    return answers.History(id=break_id, sightings=sightings, files=files, **standing)
+    return rest_breaks.history(sync, break_id)
 
 
 @api.get("/audit/head")
@@ -306,22 +279,6 @@ def _found(report: Report) -> answers.Found:
         counts=[answers.Count.model_validate(one) for one in report.counts],
         amounts=[answers.KindAmount.model_validate(one) for one in report.amounts],
         not_listed=report.not_listed,
-    )
-
-
-def _break(one: StoredBreak) -> answers.Break:
-    made = _of_break(one.break_id, one.found)
-    return made.model_copy(update={"first_date": one.first_date, "first_at": one.first_at})
-
-
-def _of_break(break_id: str, found: Any) -> answers.Break:
-    return answers.Break(
-        id=break_id,
-        table=found.table,
-        type=found.type,
-        key=found.key,
-        source=found.source,
-        destination=found.destination,
     )
 
 

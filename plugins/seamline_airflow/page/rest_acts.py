@@ -13,6 +13,8 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from seamline.domain.audit import FROM_REST
 from seamline.domain.break_work import COMMENT_MAX, OWNER_MAX, Doing, Order
 from seamline.domain.late_input import Acknowledged
+from seamline.domain.ledger import StreamId
+from seamline.domain.masking import Hidden
 from seamline.domain.repair import Repair, RootCause, counted
 from seamline.domain.runs import Scope
 from seamline.domain.sign_off import REASON_MAX, SignOff
@@ -37,6 +39,7 @@ _NO_NUL = r"^[^\x00]*$"
 Name = Annotated[str, Field(max_length=1_000, pattern=_NO_NUL)]
 Reason = Annotated[str, Field(max_length=REASON_MAX, pattern=_NO_NUL)]
 BreakId = Annotated[str, Path(pattern=selection.BREAK_ID)]
+Destination = Annotated[str, Path(min_length=1, max_length=128, pattern=_NO_NUL)]
 Number = Annotated[int, Path(ge=1, le=999_999_999)]
 
 
@@ -56,8 +59,8 @@ class BreakAct(Body):
         return Order(self.doing, acting.name_of(user), self.owner, self.reason, self.comment, FROM_REST)
 
 
-class BreaksAct(BreakAct):
-    """On all breaks of one comparison that the filter lets pass: that of `run` in `destination`."""
+class Filter(Body):
+    """Breaks of one comparison: that of `run` in `destination`."""
 
     run: Name
     destination: Name
@@ -67,6 +70,10 @@ class BreaksAct(BreakAct):
     text: Annotated[str, Field(max_length=selection.TEXT_MAX, pattern=_NO_NUL)] = ""
     state: Annotated[str, Field(pattern=selection.STATE)] = ""
     of: Annotated[str, Field(max_length=OWNER_MAX, pattern=_NO_NUL, description="Whose they are; -: nobody's.")] = ""
+
+
+class BreaksAct(Filter, BreakAct):
+    """On all breaks of one comparison that the filter lets pass."""
 
 
 class ToleranceAsked(Body):
@@ -111,6 +118,10 @@ class Reopened(Version):
 
 
 class LateAcknowledged(Body):
+    reason: Reason
+
+
+class StreamPaused(Body):
     reason: Reason
 
 
@@ -321,6 +332,38 @@ def acknowledge_source(sync: SyncName, user: Worker, body: SourceAcknowledged) -
     return answers.SourceAcknowledged.model_validate(known)
 
 
+# ---- streams -------------------------------------------------------------------------------------------------------
+
+
+@api.post("/syncs/{sync}/streams/{destination}/pause")
+def pause_stream(sync: SyncName, user: Worker, destination: Destination, body: StreamPaused) -> answers.StreamWanted:
+    """It stands still at its next whole transaction, until it is let go."""
+    stream = StreamId(sync, destination)
+    acts.pause_stream(stream, reason=body.reason, by=acts.actor(user, FROM_REST))
+    return _wanted(stream)
+
+
+@api.post("/syncs/{sync}/streams/{destination}/resume")
+def resume_stream(sync: SyncName, user: Worker, destination: Destination) -> answers.StreamWanted:
+    stream = StreamId(sync, destination)
+    acts.resume_stream(stream, by=acts.actor(user, FROM_REST))
+    return _wanted(stream)
+
+
+def _wanted(stream: StreamId) -> answers.StreamWanted:
+    with parts.director() as director:
+        found = next((one for one in director.wanted_of(stream.sync) if one.stream == stream), None)
+    if found is None:
+        raise HTTPException(status_code=404, detail=f"nobody wants the stream {stream} any more")
+    return answers.StreamWanted(
+        stream=str(stream),
+        paused=found.paused,
+        paused_by=found.paused_by,
+        paused_at=found.paused_at,
+        reason=found.pause_reason,
+    )
+
+
 # ---- repairs -------------------------------------------------------------------------------------------------------
 
 
@@ -334,7 +377,7 @@ def get_repairs(sync: SyncName) -> list[answers.Repair]:
 @api.get("/syncs/{sync}/repair")
 def get_repair(sync: SyncName, id: Annotated[str, Query(max_length=1_000)]) -> answers.RepairPlan:
     """One of them with its first rows, both values of each; values of sensitive columns are masked."""
-    return _plan(acts.repair_of(sync, id))
+    return repair_plan(acts.repair_of(sync, id))
 
 
 @api.post("/syncs/{sync}/repairs", status_code=202)
@@ -357,11 +400,12 @@ def approve_repair(sync: SyncName, user: Signer, body: RepairApproved) -> answer
     """By another person than the one who has planned it; its DAG then applies it."""
     by = acts.actor(user, FROM_REST)
     acts.approve_repair(acts.repair_of(sync, body.id), cause=body.cause, reason=body.reason, by=by)
-    return _plan(acts.repair_of(sync, body.id))
+    return repair_plan(acts.repair_of(sync, body.id))
 
 
-def _plan(found: Repair) -> answers.RepairPlan:
-    rows = repair_pages.shown_rows(found, reading.hidden(found.sync))
+def repair_plan(found: Repair, hidden: Hidden | None = None) -> answers.RepairPlan:
+    """`hidden`: what of its rows is masked; None: what the sync declares."""
+    rows = repair_pages.shown_rows(found, reading.hidden(found.sync) if hidden is None else hidden)
     return answers.RepairPlan(
         **answers.Repair.model_validate(found).model_dump(),
         hash=found.hash,

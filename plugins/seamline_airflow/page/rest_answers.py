@@ -55,6 +55,16 @@ class Stream(Answer):
     why: str
 
 
+class StreamWanted(Answer):
+    """What people want of it; its `state` follows within a moment."""
+
+    stream: str
+    paused: bool
+    paused_by: str
+    paused_at: datetime | None
+    reason: str
+
+
 class Note(Answer):
     word: Headline
     text: str

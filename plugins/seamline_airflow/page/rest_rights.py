@@ -39,7 +39,14 @@ def _signer(user: _Program, sync: _InPath) -> Any:
     return user
 
 
+def _trusted(user: _Program, sync: _InPath) -> Any:
+    acting.require_trusted(user, sync)
+    return user
+
+
 # The name of a sync that the user may see.
 SyncName = Annotated[str, Depends(visible)]
 Worker = Annotated[Any, Depends(_worker)]
 Signer = Annotated[Any, Depends(_signer)]
+# Whoever may work or sign.
+Trusted = Annotated[Any, Depends(_trusted)]

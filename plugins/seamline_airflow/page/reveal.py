@@ -7,9 +7,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Form, HTTPException
 from fastapi.responses import HTMLResponse
 
-from seamline.domain.audit import FROM_PAGE, Act, Kind, Subject
+from seamline.domain.audit import Act, Kind, Subject
 from seamline.domain.break_work import OWNER_MAX
 from seamline.domain.masking import Hidden
+from seamline.domain.repair import Repair
 from seamline.domain.runs import Scope
 from seamline.platform.breaks import Order
 from seamline_airflow import parts
@@ -32,8 +33,8 @@ def reveal_break(
     reason: Reason = "",
 ) -> HTMLResponse:
     """One break over all dates with its values."""
-    enter(user, Subject(sync), reason, {"break": id})
-    return break_pages.break_page(visit, sync, id, opened=_as_stored)
+    enter_break(acts.actor(user), sync, id, reason)
+    return break_pages.break_page(visit, sync, id, opened=as_stored)
 
 
 @reveals.post("/reveal_breaks", response_class=HTMLResponse, response_model=None)
@@ -56,13 +57,8 @@ def reveal_breaks(
     """One page of the breaks of a comparison with their values, by the filter of the form."""
     choice = selection.choice_of(None, run, destination, scope, table, kind, text, sort, after, state, of)
     asked = selection.of_sync(choice, sync)
-    found = selection.required(asked).found
-    day = found.business_date if found.scope is Scope.CUT else None
-    about = Subject(sync, found.destination, day, found.run_id, found.scope.value)
-    enter(
-        user, about, reason, {"filter": {name: value for name, value in asked.chosen.items() if value}, "after": after}
-    )
-    return break_pages.breaks_page(visit, asked, opened=_as_stored)
+    enter_breaks(acts.actor(user), asked, reason)
+    return break_pages.breaks_page(visit, asked, opened=as_stored)
 
 
 @reveals.post("/reveal_repair", response_class=HTMLResponse, response_model=None)
@@ -75,19 +71,36 @@ def reveal_repair(
 ) -> HTMLResponse:
     """The plan of a repair with the values of its rows."""
     found = acts.repair_of(sync, id)
-    about = Subject(sync, found.destination, None, found.run_id, Scope.LIVE.value)
-    enter(user, about, reason, {"repair": found.hash})
+    enter_repair(acts.actor(user), found, reason)
     return repair_pages.repair_page(visit, found, hidden=Hidden())
 
 
-def enter(user: Any, about: Subject, reason: str, what: Mapping[str, object]) -> None:
+def enter_break(by: acts.Actor, sync: str, break_id: str, reason: str) -> None:
+    enter(by, Subject(sync), reason, {"break": break_id})
+
+
+def enter_breaks(by: acts.Actor, asked: selection.Asked, reason: str) -> None:
+    """404 where nothing was compared."""
+    found = selection.required(asked).found
+    day = found.business_date if found.scope is Scope.CUT else None
+    about = Subject(asked.sync, found.destination, day, found.run_id, found.scope.value)
+    after = str(asked.wanted.after) if asked.wanted.after else ""
+    enter(by, about, reason, {"filter": {name: value for name, value in asked.chosen.items() if value}, "after": after})
+
+
+def enter_repair(by: acts.Actor, found: Repair, reason: str) -> None:
+    about = Subject(found.sync, found.destination, None, found.run_id, Scope.LIVE.value)
+    enter(by, about, reason, {"repair": found.hash})
+
+
+def enter(by: acts.Actor, about: Subject, reason: str, what: Mapping[str, object]) -> None:
     """422 without a reason. An act that cannot be entered shows nothing."""
     why = " ".join(reason.split())
     if not why:
         raise HTTPException(status_code=422, detail="say why you look at values that are masked")
     with parts.audit() as log:
-        log.enter(Act(Kind.REVEALED, about, {**what, "reason": why}, acting.name_of(user), FROM_PAGE))
+        log.enter(Act(Kind.REVEALED, about, {**what, "reason": why}, by.who, by.origin))
 
 
-def _as_stored(sync: str) -> AbstractContextManager[Any]:
+def as_stored(sync: str) -> AbstractContextManager[Any]:
     return parts.breaks()

@@ -3,19 +3,17 @@
 from enum import StrEnum
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Form, HTTPException
+from fastapi import APIRouter, Depends, Form
 from fastapi.responses import HTMLResponse, Response
 
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
-from seamline.domain.person import one_line
 from seamline.domain.sign_off import REASON_MAX
-from seamline_airflow import parts
-from seamline_airflow.page import acting
+from seamline_airflow.page import acting, acts
 from seamline_airflow.page.rendering import Visit, refused, visit_of
 from seamline_airflow.page.selection import NAME
 
-acts = APIRouter()
+orders = APIRouter()
 
 
 class Order(StrEnum):
@@ -23,7 +21,7 @@ class Order(StrEnum):
     RESUME = "resume"
 
 
-@acts.post("/order_stream", response_class=HTMLResponse, response_model=None)
+@orders.post("/order_stream", response_class=HTMLResponse, response_model=None)
 def order_stream(
     visit: Annotated[Visit, Depends(visit_of)],
     user: acting.Worker,
@@ -33,16 +31,13 @@ def order_stream(
     reason: Annotated[str, Form(max_length=REASON_MAX)] = "",
 ) -> Response:
     """As `./seamline stream`. A pause needs a reason here: whoever looks in the morning sees it beside the lag."""
-    stream, who, why = StreamId(sync, destination), acting.name_of(user), one_line(reason)
-    if order is Order.PAUSE and not why:
-        raise HTTPException(status_code=422, detail="say why the stream is to stand still")
+    stream, by = StreamId(sync, destination), acts.actor(user)
     here = f"page?sync={sync}"
     try:
-        with parts.director() as director:
-            if order is Order.PAUSE:
-                director.pause(stream, by=who, reason=why)
-            else:
-                director.resume(stream, by=who)
+        if order is Order.PAUSE:
+            acts.pause_stream(stream, reason=reason, by=by)
+        else:
+            acts.resume_stream(stream, by=by)
     except Refused as error:
         return refused(visit, error, here)
     return acting.done(here)

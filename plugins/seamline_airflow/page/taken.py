@@ -47,11 +47,18 @@ def _beside(request: Request) -> str:
 
 
 def handed_out(
-    user: Any, content: bytes, *, about: Subject, file: str, rows: int, chosen: Mapping[str, str] | None = None
+    user: Any,
+    content: bytes,
+    *,
+    about: Subject,
+    file: str,
+    rows: int,
+    chosen: Mapping[str, str] | None = None,
+    origin: str = FROM_PAGE,
 ) -> Response:
     """`file`: its name, of letters that break out of no header; its ending is one of those above."""
     act = exported_act(
-        about, content, who=acting.name_of(user), origin=FROM_PAGE, file=file, rows=rows, chosen=chosen or {}
+        about, content, who=acting.name_of(user), origin=origin, file=file, rows=rows, chosen=chosen or {}
     )
     with parts.audit() as log:
         log.enter(act)
