@@ -1,8 +1,9 @@
 """A second sync of the same stack, from a PostgreSQL database: its declarations, its database, somebody who trades."""
 
-import json
 import random
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -125,15 +126,11 @@ def declare_archive() -> None:
 
 
 def add_connections() -> None:
-    """As a person does it: into the file. Connect hears of the capture's password with the next `up`."""
-    path, port = settings.load().connections, settings.load().ports.postgres
-    entries = json.loads(path.read_text(encoding="utf-8"))
+    """As a person does it, on a stack that is up: each server is asked, and nothing needs another `up`."""
     for login in _LOGINS:
-        entries[login] = {
-            "conn_type": "postgres", "host": "127.0.0.1", "port": port, "login": login, "password": f"pw-{login}",
-            "schema": DATABASE,
-        }  # fmt: skip
-    path.write_text(json.dumps(entries, indent=2), encoding="utf-8")
+        url = f"postgres://{login}@127.0.0.1:{settings.load().ports.postgres}/{DATABASE}"
+        command = [sys.executable, "-m", "seamline.cli.main", "connect", "add", login, url]
+        subprocess.run(command, input=f"pw-{login}\n", text=True, check=True, timeout=60)
 
 
 @contextmanager

@@ -217,13 +217,11 @@ def test_a_second_sync_from_postgres_is_onboarded_and_cut_under_writers_and_all_
 ) -> None:
     brokerage.make_database()
     brokerage.add_connections()
-    assert seamline("up", within_s=UP_WITHIN_S).returncode == 0
-    with AirflowRest(address(), "operator", password("operator")) as airflow:
-        airflow.unpause(f"{brokerage.SYNC}__stream")
-        airflow.unpause(f"{brokerage.SYNC}__reconcile")
     yesterday = datetime.now(ZoneInfo("Asia/Shanghai")).date() - timedelta(days=1)
     with brokerage.trading():
-        assert run(f"{brokerage.SYNC}__onboard", "first") == "success"
+        onboarded = seamline("onboard", brokerage.SYNC, "--json", within_s=RECONCILE_WITHIN_S)
+        assert onboarded.returncode == 0, onboarded.stdout + onboarded.stderr
+        assert json.loads(onboarded.stdout)["verdict"] == "MATCH"
         assert run(f"{brokerage.SYNC}__nightly", "cut", partition_key=str(yesterday)) == "success"
     (cut,), (live, *before) = compared_cuts(brokerage.SYNC), compared_live(brokerage.SYNC)
     assert {one.verdict for one in (cut, live, *before)} == {Verdict.MATCH}

@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("doctor", "what is missing or of the wrong version here, and the cure"),
     "certify": ("certify", "prove that the snapshot path and the log path store the same values"),
     "init": ("init", "write a first declaration from a live database"),
+    "onboard": ("onboard", "load the tables of a sync, start its streams, compare"),
     "connect": ("connect", "add, list, test and remove connections to servers"),
     "expectations": ("expectations", "propose a suite of checks from the catalogue and the data of a source"),
     "validate": ("validate", "check the declarations"),

@@ -45,14 +45,14 @@ def _run(args: argparse.Namespace) -> Exit:
         say(args, f"{one.destination}: {of_live(one).value}")
     verdict = worst_headline(map(of_live, found)) if found else Headline.NOT_RUN
     give(args, {"sync": args.sync, "run": name, "state": ended.state, "verdict": verdict.value, **_each(found)})
-    return _exit(verdict)
+    return exit_of(verdict)
 
 
 def _each(found: tuple[Reconciliation, ...]) -> dict[str, dict[str, str]]:
     return {"destinations": {one.destination: of_live(one).value for one in found}}
 
 
-def _exit(verdict: Headline) -> Exit:
+def exit_of(verdict: Headline) -> Exit:
     if verdict in BROKEN:
         return Exit.BREAK
     return Exit.PROVEN if verdict in PROVEN else Exit.NOT_PROVEN

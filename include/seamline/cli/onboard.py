@@ -1,0 +1,127 @@
+"""Load the tables of a sync, start its streams and compare: a run of its onboarding, followed to the verdict.
+
+First the servers are asked, as `validate --online` does: what they deny is listed, and nothing is started. Airflow gets
+the pools of the sync, so a stack that is up needs no second `up`. At the end the sync's other DAGs are switched on.
+"""
+
+import argparse
+import time
+from contextlib import closing
+from datetime import UTC, datetime
+
+from seamline import registry, settings
+from seamline.adapters.airflow_rest import AirflowRest, TaskState
+from seamline.cli import in_airflow, online
+from seamline.cli.in_airflow import give, note_of, say
+from seamline.cli.reconcile import exit_of
+from seamline.domain.backfill import Exit
+from seamline.domain.calendar import date_at
+from seamline.domain.cut_state import Headline, of_live, worst_headline
+from seamline.domain.errors import ConfigError, TransientError
+from seamline.plan.model import SyncPlan
+from seamline.platform.reconciliations import Detail
+from seamline.spec.faults import DeclarationsInvalid
+from seamline.spec.load import load_sync
+from seamline.stack import airflow_pools
+from seamline.stack.layout import Layout
+
+WITHIN_S = 24 * 3600
+# A stack that is up looks for new declarations every 90 s.
+DAGS_WITHIN_S = 300.0
+_LOOK_EVERY_S = 5.0
+STREAMS = "seamline__streams"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sync")
+    parser.add_argument(
+        "--wait", type=float, default=0.0, metavar="MINUTES", help="how long to wait until rights and settings hold"
+    )
+    in_airflow.add_common(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    return in_airflow.with_exit_code(lambda: _run(args))
+
+
+def _run(args: argparse.Namespace) -> Exit:
+    plan = in_airflow.plan_of(args.sync)
+    if plan.reconcile_only is not None:
+        raise ConfigError(f"sync {plan.sync} only compares: there is nothing to onboard", hint="run `reconcile`")
+    layout = Layout(settings.load())
+    _require_rights(args, layout)
+    if layout.settings.are_servers_here:
+        airflow_pools.are_made(layout)
+    dag_id, name = f"{plan.sync}__onboard", f"by_hand__{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+    with in_airflow.airflow() as api, closing(registry.platform()) as store:
+        _wait_for_dags(args, api, plan)
+        api.trigger(dag_id, run_id=name, note=note_of(args.reason))
+        say(args, f"run {name} of {dag_id}")
+        if args.detach:
+            return Exit.PROVEN
+        ended = api.wait(dag_id, name, timeout_s=WITHIN_S, on_change=lambda task: _said(args, task))
+        found = store.live_reconciliations_named(plan.sync, name, detail=Detail.VERDICTS)
+        if ended.state == "success":
+            _switch_on(args, api, plan)
+        else:
+            say(args, _failure(api, dag_id, name))
+    for one in found:
+        say(args, f"{one.destination}: {of_live(one).value}")
+    verdict = worst_headline(map(of_live, found)) if found else Headline.NOT_RUN
+    each = {one.destination: of_live(one).value for one in found}
+    give(args, {"sync": plan.sync, "run": name, "state": ended.state, "verdict": verdict.value, "destinations": each})
+    return exit_of(verdict) if ended.state == "success" else max(exit_of(verdict), Exit.NOT_PROVEN)
+
+
+def _require_rights(args: argparse.Namespace, layout: Layout) -> None:
+    """DeclarationsInvalid: what the servers still deny when the wait is over."""
+    until, before = time.monotonic() + 60 * args.wait, 0
+    while True:
+        declarations = load_sync(layout.settings.declarations / "syncs" / f"{args.sync}.yaml")
+        answers = online.ask(declarations, args.sync, layout)
+        if not answers.faults:
+            for note in answers.notes:
+                say(args, f"note: {note}")
+            return
+        if time.monotonic() >= until:
+            raise DeclarationsInvalid(answers.faults)
+        if len(answers.faults) != before:
+            say(args, f"{len(answers.faults)} things are not right yet, the first: {answers.faults[0]}")
+        before = len(answers.faults)
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _wait_for_dags(args: argparse.Namespace, api: AirflowRest, plan: SyncPlan) -> None:
+    wanted, until = f"{plan.sync}__onboard", time.monotonic() + DAGS_WITHIN_S
+    if wanted not in api.dag_ids():
+        say(args, "Airflow has not read the declarations yet: waiting for its next look at them")
+    while wanted not in api.dag_ids():
+        if time.monotonic() >= until:
+            raise TransientError(f"Airflow has no DAG {wanted}", hint="its page of import errors says why")
+        time.sleep(_LOOK_EVERY_S)
+    for dag_id in {wanted, STREAMS} & api.dag_ids():
+        api.unpause(dag_id)
+
+
+def _said(args: argparse.Namespace, task: TaskState) -> None:
+    if task.state in ("running", "success", "failed"):
+        say(args, f"  {task.task_id}: {task.state}")
+
+
+def _failure(api: AirflowRest, dag_id: str, name: str) -> str:
+    """The end of the log of each task that failed."""
+    failed = [task for task in api.tasks(dag_id, name) if task.state == "failed"]
+    return "\n".join(f"task {task.task_id}:\n{api.log_tail(dag_id, name, task)}" for task in failed)
+
+
+def _switch_on(args: argparse.Namespace, api: AirflowRest, plan: SyncPlan) -> None:
+    """The DAGs that go on by themselves from now on, and the watch of its streams for the rest of the business date."""
+    kinds = ("stream", "reconcile", *(["nightly"] if plan.nightly else []))
+    for dag_id in sorted({f"{plan.sync}__{kind}" for kind in kinds} & api.dag_ids()):
+        if api.is_paused(dag_id):
+            api.unpause(dag_id)
+            say(args, f"{dag_id} is on")
+    today = date_at(datetime.now(UTC), timezone=plan.nightly.timezone if plan.nightly else "UTC")
+    stream = f"{plan.sync}__stream"
+    if today.isoformat() not in {run.partition_key for run in api.runs(stream)}:
+        api.trigger(stream, run_id=f"onboarded-{today}", partition_key=today.isoformat())
