@@ -75,7 +75,7 @@ def test_a_publisher_in_mariadb_can_make_tables_and_lacks_the_rights_of_a_captur
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with mariadb_destination("connect_test") as publisher:
-        url = address(publisher, "mariadb", database="connect_test")
+        url = address(publisher, "mariadb", database="")
         assert connect(file, "add", "archive", url, password=publisher.password) == 0, capsys.readouterr().err
     said = capsys.readouterr().out
     assert "archive: MariaDB 11.4" in said

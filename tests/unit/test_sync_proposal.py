@@ -32,6 +32,7 @@ def table(*columns: Column) -> Table:
         ([moment("business_date", Kind.DATE), moment("trade_date", Kind.DATE)], ("business_date", Holds.DATE)),
         ([moment("updated_at"), moment("created_at", Kind.DATETIME)], ("created_at", Holds.LOCAL)),
         ([moment("rental_date")], ("rental_date", Holds.INSTANT)),
+        ([moment("at")], ("at", Holds.INSTANT)),
     ],
 )
 def test_the_date_of_business_goes_before_the_one_of_typing(columns: list[Column], chosen: tuple[str, Holds]) -> None:

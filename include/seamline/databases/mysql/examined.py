@@ -9,7 +9,7 @@ import pymysql
 
 from seamline.adapters.connections import Connection
 from seamline.databases.mysql.client import MARIADB, Session, query
-from seamline.databases.mysql.preflight_facts import grants_of
+from seamline.databases.mysql.preflight_facts import granted_somewhere, grants_of
 from seamline.databases.mysql.watched import WatchedSession
 from seamline.domain.server_found import CAPTURES, MAKES, READS, ServerFound, Use
 
@@ -86,7 +86,10 @@ def _facts(session: "Session[Any]", database: str) -> _Facts:
         str(name): str(value)
         for name, value in query(session, f"SHOW GLOBAL VARIABLES WHERE variable_name IN ('{names}')")
     }
-    return _Facts(str(version), str(zone), str(cipher), database, int(tables), *grants_of(grants, database), settings)
+    everywhere, here = grants_of(grants, database)
+    # A destination's login may make its databases, and none of them is there yet.
+    here = here if database else granted_somewhere(grants)
+    return _Facts(str(version), str(zone), str(cipher), database, int(tables), everywhere, here, settings)
 
 
 def _uses(facts: _Facts) -> list[Use]:

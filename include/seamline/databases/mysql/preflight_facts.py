@@ -185,6 +185,12 @@ def grants_of(lines: Iterable[str], database: str) -> tuple[frozenset[str], froz
     return frozenset(everywhere), frozenset(here)
 
 
+def granted_somewhere(lines: Iterable[str]) -> frozenset[str]:
+    """Privileges ON the `.*` of any database, in the lines of SHOW GRANTS, upper case."""
+    found = (match for line in lines if (match := _GRANT.match(line)) and match[2] != "*")
+    return frozenset(name.strip().upper() for match in found for name in match[1].split(","))
+
+
 def _is_like(pattern: str, database: str) -> bool:
     """A database in a grant is a pattern: `_` and `%` are wild unless a backslash stands before them."""
     parts = re.findall(r"\\[_%\\]|.", pattern, re.DOTALL)

@@ -14,8 +14,7 @@ from seamline.domain.server_found import CAPTURES, MAKES, READS, ServerFound, Us
 _SOURCE_VERSION, _DESTINATION_VERSION = 150_000, 170_000
 _ASKED = (
     "SELECT current_setting('server_version'), current_setting('wal_level'), current_setting('TimeZone'),"
-    " r.rolsuper, r.rolreplication, has_database_privilege(current_database(), 'CREATE'),"
-    " has_database_privilege(current_database(), 'TEMPORARY'), s.ssl, coalesce(s.version, '')"
+    " r.rolsuper, r.rolreplication, has_database_privilege(current_database(), 'CREATE'), s.ssl, coalesce(s.version, '')"
     " FROM pg_roles r, pg_stat_ssl s WHERE r.rolname = current_user AND s.pid = pg_backend_pid()"
 )
 _TABLES = (
@@ -38,14 +37,13 @@ def examined(connection: Connection) -> ServerFound:
 
 
 def _found(session: WatchedSession) -> ServerFound:
-    version, wal, zone, is_super, replicates, creates, temporary, is_encrypted, tls = _one(session, _ASKED)
+    version, wal, zone, is_super, replicates, creates, is_encrypted, tls = _one(session, _ASKED)
     tables, readable = _one(session, _TABLES)
     number, database = session.info.server_version, session.info.dbname
     reads = [] if readable else ["SELECT on the tables, and USAGE on their schema"]
     captures = [] if replicates or is_super else ["the attribute REPLICATION"]
     captures += [] if wal == "logical" else [f"wal_level is {wal}, wanted logical: a restart of the server sets it"]
     makes = [] if creates else [f"CREATE on database {database}"]
-    makes += [] if temporary else [f"TEMPORARY on database {database}"]
     return ServerFound(
         f"PostgreSQL {version}",
         f"encrypted ({tls})" if is_encrypted else "in the clear",
