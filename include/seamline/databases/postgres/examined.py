@@ -15,7 +15,8 @@ _SOURCE_VERSION, _DESTINATION_VERSION = 150_000, 170_000
 _ASKED = (
     "SELECT current_setting('server_version'), current_setting('wal_level'), current_setting('TimeZone'),"
     " r.rolsuper, r.rolreplication, has_database_privilege(current_database(), 'CREATE'), s.ssl,"
-    " coalesce(s.version, '') FROM pg_roles r, pg_stat_ssl s WHERE r.rolname = current_user AND s.pid = pg_backend_pid()"
+    " coalesce(s.version, '') FROM pg_roles r, pg_stat_ssl s"
+    " WHERE r.rolname = current_user AND s.pid = pg_backend_pid()"
 )
 _TABLES = (
     "SELECT count(*), count(*) FILTER (WHERE has_schema_privilege(n.oid, 'USAGE') AND"
