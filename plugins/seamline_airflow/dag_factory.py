@@ -29,6 +29,7 @@ from seamline_airflow import stage_tasks
 from seamline_airflow.deadline import verdict_deadline
 from seamline_airflow.nightly_form import form
 from seamline_airflow.operators.maintenance import OPERATORS
+from seamline_airflow.operators.nights import NightsCheckOperator
 from seamline_airflow.operators.notify import NotifyOperator
 from seamline_airflow.operators.step import StreamsCheckOperator
 from seamline_airflow.run_context import BUSINESS_DATE, run_id_macro
@@ -188,6 +189,12 @@ def streams_dag() -> DAG:
             weight_rule="absolute",
             execution_timeout=timedelta(minutes=5),
         )
+        NightsCheckOperator(
+            task_id="nights",
+            task_display_name="Look at the nights' hours and calendars",
+            doc_md=NightsCheckOperator.__doc__,
+            execution_timeout=timedelta(minutes=5),
+        )
         # Beside the look and never behind it: neither waits for the other.
         if somebody_is_notified(declarations_folder()):
             NotifyOperator(
@@ -308,7 +315,8 @@ def _run_kind(kind: str) -> RunKind:
 
 def _chain_stages(plan: SyncPlan, kind: str, stages: Sequence[Stage]) -> None:
     build = _BUILDERS[kind]
-    tasks = {stage.id: build(plan, stage, **_task_arguments(concerned(plan, kind), stage)) for stage in stages}
+    about = concerned(plan, kind)
+    tasks = {stage.id: build(plan, stage, **_task_arguments(about, stage)) for stage in stages}
     if "check" in tasks:
         # Beside the watch: what it finds must not end it.
         chain(tasks["want"], [tasks["check"], tasks["watch"]], tasks["report"])

@@ -108,13 +108,12 @@ def tables_task(plan: SyncPlan, stage: Stage, run: str, **task: Any) -> Any:
 
 
 def nightly_task(plan: SyncPlan, stage: Stage, run: str, cut: Asset, **task: Any) -> Any:
-    plan_json = plan_to_json(plan)
     if stage.id == "open":
-        return OpenNightlyOperator(plan_json=plan_json, **task)
+        return OpenNightlyOperator(plan_json=plan_to_json(plan), **task)
     if stage.id == "ready":
         return _day_closed(plan, run=_opened_by("open"), **task)
     if stage.id == "cut":
-        return CutJobOperator(job=job_path(stage), run=run, plan_json=plan_json, **task)
+        return CutJobOperator(job=job_path(stage), run=run, plan_json=plan_to_json(plan), **task)
     return _judging_task(plan, stage, _opened_by("cut"), cut, **task)
 
 

@@ -269,6 +269,20 @@ class Platform:
         mine = [one for one in self.runs.values() if (one.kind, one.business_date) == (RunKind.NIGHTLY, business_date)]
         return tuple(self._state(one, detail) for one in reversed(mine))
 
+    def states_of_dates(self, sync: str, days: Sequence[date]) -> tuple[CutState, ...]:
+        return tuple(one for one in self.cut_states(sync, 1000) if one.business_date in days)
+
+    def published_dates(self, sync: str) -> dict[str, frozenset[date]]:
+        found: dict[str, set[date]] = {}
+        for run in self.runs.values():
+            if run.sync == sync and run.kind is RunKind.NIGHTLY and run.business_date:
+                for name in run.result.get(PUBLISH) or {}:
+                    found.setdefault(name, set()).add(run.business_date)
+        return {name: frozenset(days) for name, days in found.items()}
+
+    def published_cuts(self, sync: str) -> tuple[Any, ...]:
+        return tuple(self.cut_list)
+
     def _state(self, run: Run, detail: Detail) -> CutState:
         found = self.reconciliation(run.run_id, Scope.CUT)
         return state_of_cut(

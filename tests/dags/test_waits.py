@@ -17,10 +17,11 @@ from seamline.domain.cutover import Boundary
 from seamline.domain.errors import ConfigError, InvariantViolated, SeamlineError, TransientError
 from seamline.domain.ledger import LedgerRow
 from seamline.ports import WantedStream
+from seamline.sync.night_watch import NIGHT_ALARMS
 from seamline.sync.source_watch import SOURCE_ALARMS
 from seamline.sync.stream_host import ROSTER_ALARMS
 from seamline.sync.stream_state import HOST_GONE, SILENCE_MAX_S, STILL_MAX_S, STREAM_ALARMS
-from seamline_airflow import cutover_state, deadline, parts
+from seamline_airflow import cutover_state, day_closed, deadline, parts
 from seamline_airflow.operators.gate import NOT_CLEAN
 from seamline_airflow.operators.maintenance import LOG_NOT_PRUNED
 from seamline_airflow.operators.step import StreamsCheckOperator
@@ -298,6 +299,7 @@ def test_a_host_that_has_just_gone_is_left_to_its_supervisor() -> None:
 
 
 def test_the_page_about_alarms_shows_each_of_them(checkout: Path) -> None:
-    known = {*STREAM_ALARMS, HOST_GONE, *ROSTER_ALARMS, *SOURCE_ALARMS, LOG_NOT_PRUNED, deadline.ALARM, NOT_CLEAN}
+    of_nights = {deadline.ALARM, NOT_CLEAN, day_closed.ALARM, *NIGHT_ALARMS}
+    known = {*STREAM_ALARMS, HOST_GONE, *ROSTER_ALARMS, *SOURCE_ALARMS, LOG_NOT_PRUNED, *of_nights}
     page = (checkout / "docs/reference/alarms.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(\w+)` \|", page, flags=re.MULTILINE)) == known

@@ -15,6 +15,7 @@ from seamline.domain.cut_state import Headline, of_live
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Cut, Reconciliation, Scope
 from seamline.domain.verdict import ControlTotal, TableVerdict, Verdict
+from seamline.plan.document import plan_to_json
 from seamline.platform.database import Database
 from seamline.platform.reconciliations import Detail
 from seamline.platform.store import PlatformStore
@@ -24,7 +25,7 @@ from seamline.platform.totals import Series
 from seamline.platform.work import PlatformWork
 from seamline.ports import StreamReport
 from tests.integration.platform_database import Server
-from tests.integration.test_platform import POSITION, reconciliation, start_run
+from tests.integration.test_platform import POSITION, plan, reconciliation, start_run
 from tests.integration.test_platform import migrated as migrated
 from tests.integration.test_platform import server as server
 from tests.integration.test_platform import store as store
@@ -240,3 +241,28 @@ def test_control_totals_are_read_over_the_cuts_that_are_drawn(store: PlatformSto
     assert first == Series("ledger_entry", "amount", ("C0",), (Decimal("5.5"), None, Decimal(-1)))
     assert [one.sums for one in rest] == [(None, None, Decimal(2)), (None, None, Decimal("0.25"))]
     assert store.totals_over("settlement", cuts[:2]) == () == store.totals_over("payroll", cuts)
+
+
+def test_cuts_are_listed_with_their_rows_and_a_date_that_has_expired_is_not_missing(store: PlatformStore) -> None:
+    """By every reason: a run that published, one that did not, and a cut that is off the list."""
+    days = {number: date(2026, 3, number) for number in (2, 3, 4)}
+    for number, day in days.items():
+        run_id = f"settlement/nightly/{day}/night_{number}"
+        plan_json = plan_to_json(plan())
+        store.start_run(run_id=run_id, sync="settlement", kind="nightly", plan_json=plan_json, business_date=day)
+        store.put_result(run_id, "cut", {"warehouse": {"tables": [{"rows": 3}, {"rows": 4}]}})
+        if number != 3:
+            store.put_result(run_id, "publish", {"warehouse": 1})
+    run_id = f"settlement/nightly/{days[4]}/night_4"
+    saved(store, run_id, Scope.CUT, 5, business_date=days[4], mode="read")
+    at = datetime(2026, 3, 5, tzinfo=UTC)
+    store.save_cut(Cut("settlement", "warehouse", days[4], 1, run_id, POSITION, at, ("account",), Verdict.MATCH))
+    (one,) = store.published_cuts("settlement")
+    assert (one.cut.business_date, one.mode, one.rows) == (days[4], "read", 7)
+    assert store.published_dates("settlement") == {"warehouse": frozenset({days[2], days[4]})}
+    newest = store.newest_night("settlement", days[3])
+    assert newest is not None
+    assert newest.run_id.endswith("night_3")
+    assert store.newest_night("settlement", date(2026, 3, 9)) is None
+    states = store.states_of_dates("settlement", [days[3], days[4]])
+    assert [(one.business_date, one.destination) for one in states] == [(days[4], "warehouse"), (days[3], "warehouse")]

@@ -8,9 +8,13 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from seamline.domain.cut_keep import CutKeep, KeptCut, expired
+from seamline.domain.business_dates import BusinessDates, Calendar
+from seamline.domain.cut_keep import CutKeep, KeptCut, expired, why_kept
 from seamline.domain.errors import Refused, TransientError
+from seamline.domain.runs import Cut
+from seamline.domain.verdict import Verdict
 from seamline.plan.model import NightlyPlan
+from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sync.cut_expiry import expire_cuts
 
 NOW = datetime(2026, 11, 27, 1, tzinfo=UTC)
@@ -241,3 +245,50 @@ def test_what_an_attempt_dropped_before_it_died_leaves_the_list_later() -> None:
     store.cuts = [one for one in store.cuts if one.business_date != store.gone[0][0]]
     found = expire_cuts("settlement", "warehouse", NIGHTLY, store=store, records=store)
     assert found.rows == 3
+
+
+CALENDAR = Calendar("bank", date(2026, 1, 1), date(2026, 12, 31))
+
+
+def _at(day: date) -> KeptCut:
+    at = datetime(day.year, day.month, day.day, 20, tzinfo=UTC)
+    return KeptCut("entry", day, 1, at, at, is_current=True, is_proven=True)
+
+
+def test_the_end_of_a_month_is_its_last_business_date_also_where_a_later_day_was_cut() -> None:
+    # Saturday the 31st was cut before the calendar was declared.
+    days = [date(2026, 10, 30), date(2026, 10, 31), *(date(2026, 11, number) for number in (2, 3, 4, 5, 6))]
+    cuts, now = [_at(day) for day in days], datetime(2026, 11, 20, tzinfo=UTC)
+    gone = {cut.business_date for cut in expired(cuts, CutKeep(5, 1, 3, BusinessDates((CALENDAR,))), now=now)}
+    assert gone == {date(2026, 10, 31)}
+    assert {cut.business_date for cut in expired(cuts, CutKeep(5, 1, 3), now=now)} == {date(2026, 10, 30)}
+
+
+def test_a_month_whose_last_business_date_has_no_cut_keeps_the_last_that_has() -> None:
+    days = [date(2026, 10, 28), date(2026, 10, 29), *(date(2026, 11, number) for number in (2, 3, 4, 5, 6))]
+    keep, now = CutKeep(5, 1, 3, BusinessDates((CALENDAR,))), datetime(2026, 11, 20, tzinfo=UTC)
+    assert {cut.business_date for cut in expired([_at(day) for day in days], keep, now=now)} == {date(2026, 10, 28)}
+
+
+def _published(day: date, version: int = 1, *, verdict: Verdict = Verdict.MATCH, at: datetime | None = None) -> Cut:
+    at = at or datetime(day.year, day.month, day.day, 20, tzinfo=UTC)
+    position = BinlogPosition("0-1-7")
+    return Cut("s", "w", day, version, f"r{version}", position, at, ("entry",), verdict, saved_at=at)
+
+
+def test_until_when_a_cut_stays_is_said_as_the_policy_has_it() -> None:
+    days = [date(2026, 9, 30), date(2026, 10, 29), date(2026, 10, 30), *(date(2026, 11, n) for n in (2, 3, 4, 5, 6))]
+    cuts = [_published(day) for day in days]
+    again = _published(date(2026, 11, 4), 2, at=datetime(2026, 11, 7, tzinfo=UTC))
+    keep, now = CutKeep(5, 2, 3, BusinessDates((CALENDAR,))), datetime(2026, 11, 20, tzinfo=UTC)
+    said = {one.business_date.isoformat(): why_kept(one, [*cuts, again], keep, now=now) for one in cuts}
+    assert said == {
+        "2026-09-30": "as an end of a month: for 1 more of 2",
+        "2026-10-29": "until the next maintenance",
+        "2026-10-30": "as an end of a month: for 2 more of 2",
+        "2026-11-02": "while among the newest 5 dates: for 1 more",
+        "2026-11-03": "while among the newest 5 dates: for 2 more",
+        "2026-11-04": "until 2026-11-10: a later version is in force",
+        "2026-11-05": "while among the newest 5 dates: for 4 more",
+        "2026-11-06": "always: the newest proven one",
+    }

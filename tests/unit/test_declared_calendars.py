@@ -92,6 +92,8 @@ def test_what_is_wrong_of_a_calendar_is_said_with_its_line(
         (['ready_when: {file: "../{date}"}'], "nightly.ready_when.file", "no name of a file below"),
         (["cut_off: {table: system_date}"], "nightly.cut_off.column", "is missing"),
         (['cut_off: "17:00"'], "nightly.cut_off", "made from the log"),
+        (['stages_by: {closed: "00:10"}'], "nightly.stages_by.closed", "is not after run_at 00:30"),
+        (['stages_by: {cut: "03:00", publish: "02:00"}'], "nightly.stages_by.publish", "is not after cut 03:00"),
     ],
 )
 def test_what_a_sync_says_wrongly_of_its_nights_is_said(tmp_path: Path, lines: list[str], path: str, said: str) -> None:

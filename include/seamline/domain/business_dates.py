@@ -73,7 +73,7 @@ class Calendar:
     working_days: Named = ()
     half_days: tuple[HalfDay, ...] = ()
     month_ends: tuple[date, ...] = ()
-    alarm_days: int = 60
+    alarm_days: int = 30
 
     def look(self, day: date) -> Said:
         if not self.first <= day <= self.last:

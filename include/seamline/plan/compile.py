@@ -57,7 +57,7 @@ from seamline.spec.tolerances import as_declared
 
 # Arguments of expectations that name columns of the table.
 _COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list", "column_set")
-_NIGHTLY_LATER = ("calendars", "business_date_if", "ready_when")
+_NIGHTLY_LATER = ("calendars", "business_date_if", "ready_when", "stages_by")
 _KINDS_THAT_HOLD = {
     Holds.DATE: frozenset({Kind.DATE}),
     Holds.LOCAL: frozenset({Kind.DATETIME}),
@@ -322,6 +322,7 @@ def _nightly(spec: Nightly, declarations: Declarations) -> NightlyPlan:
             OpenRule(spec.business_date_if),
         ),
         closed_when=tuple(_closed_when(spec)),
+        stages_by=tuple((stage, by) for stage, by in spec.stages_by.model_dump().items() if by is not None),
     )
 
 

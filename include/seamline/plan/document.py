@@ -28,7 +28,7 @@ from seamline.plan.model import (
 
 def plan_to_json(plan: SyncPlan) -> str:
     """Canonical JSON text: sorted keys, so that equal plans have equal text."""
-    document = dataclasses.asdict(plan)
+    document = dataclasses.asdict(_without_dates(plan))
     for table, entry in zip(plan.tables, document["tables"], strict=True):
         entry["table"] = table_to_json(table.table) if table.table else None
         # Plans are compared as texts: one without a transform has the text that it had before there were any.
@@ -50,10 +50,17 @@ def plan_to_json(plan: SyncPlan) -> str:
     return json.dumps(document, sort_keys=True, ensure_ascii=False)
 
 
+def _without_dates(plan: SyncPlan) -> SyncPlan:
+    """Its calendars are hundreds of days, of which `asdict` would copy each."""
+    if plan.nightly is None:
+        return plan
+    return dataclasses.replace(plan, nightly=dataclasses.replace(plan.nightly, dates=business_dates.EVERY_DAY))
+
+
 def _shorten_nightly(plan: NightlyPlan, document: dict[str, Any]) -> None:
     """As above, of a sync without calendars whose nights wait for nothing."""
     document["dates"] = business_dates.to_json(plan.dates)
-    for name in ("dates", "closed_when"):
+    for name in ("dates", "closed_when", "stages_by"):
         if getattr(plan, name) == getattr(NightlyPlan(), name):
             document.pop(name, None)
 
@@ -104,7 +111,8 @@ def plan_from_json(text: str) -> SyncPlan:
 def _nightly_plan(entry: dict[str, Any]) -> NightlyPlan:
     more: dict[str, Any] = {"dates": business_dates.from_json(entry["dates"])} if "dates" in entry else {}
     closed = tuple(DayClosed(**{**one, "by": ClosedBy(one["by"])}) for one in entry.get("closed_when", ()))
-    return NightlyPlan(**{**entry, **more, "closed_when": closed})
+    stages = tuple((stage, by) for stage, by in entry.get("stages_by", ()))
+    return NightlyPlan(**{**entry, **more, "closed_when": closed, "stages_by": stages})
 
 
 def _reconcile_only_plan(entry: dict[str, Any] | None) -> ReconcileOnlyPlan | None:

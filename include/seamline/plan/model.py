@@ -191,7 +191,8 @@ class StreamPlan:
 
 @dataclass(frozen=True, slots=True)
 class NightlyPlan:
-    """`cut_off`: local time, "00:00". `closed_when`: what has to say so before a date is cut, all of it."""
+    """`cut_off`: local time, "00:00". `closed_when`: what has to say so before a date is cut, all of it. `stages_by`:
+    local times of the day after by which stages are to be through."""
 
     timezone: str = "UTC"
     cut_off: str = "00:00"
@@ -203,6 +204,7 @@ class NightlyPlan:
     verdict_by: str = ""
     dates: BusinessDates = EVERY_DAY
     closed_when: tuple[DayClosed, ...] = ()
+    stages_by: tuple[tuple[str, str], ...] = ()
 
     def day_of(self, business_date: date) -> Day:
         """The instants of a business date: those of days before it that are none belong to it."""
@@ -359,7 +361,7 @@ class SyncPlan:
             source=dataclasses.replace(self.source, name_limits=self._limits_in_use()),
             destinations=(dataclasses.replace(mine, origins=()),),
             tables=tuple(_with_origin(table, dict(mine.origins)) for table in held.tables),
-            nightly=self.nightly and dataclasses.replace(self.nightly, dates=EVERY_DAY, closed_when=()),
+            nightly=self.nightly and dataclasses.replace(self.nightly, dates=EVERY_DAY, closed_when=(), stages_by=()),
             config_hash="",
         )
 

@@ -113,6 +113,13 @@ class PlatformStore:
             (sync, [RunKind(kind).value for kind in kinds], with_result, with_result),
         )
 
+    def newest_night(self, sync: str, business_date: date) -> Run | None:
+        """The newest run that was to cut the date."""
+        return self._run_where(
+            "sync = %s and kind = %s and business_date = %s order by started_at desc limit 1",
+            (sync, RunKind.NIGHTLY.value, business_date),
+        )
+
     def published_into(self, sync: str) -> Mapping[str, Run]:
         """By destination the newest run that put the sync's tables in place there; the run that started first comes
         first."""

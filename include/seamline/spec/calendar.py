@@ -15,7 +15,7 @@ from seamline.spec.fields import Day, Declared, Duration, Name, TimeOfDay, Why
 Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 assert get_args(Weekday) == WEEKDAYS, "one list of names"
 _DAY = timedelta(days=1)
-_ALARM_BEFORE = timedelta(days=60)
+_ALARM_BEFORE = timedelta(days=30)
 
 
 class NamedDays(Declared):
@@ -76,7 +76,7 @@ class CalendarSpec(Declared):
     )
     alarm_before: Duration = Field(
         _ALARM_BEFORE,
-        json_schema_extra={"default": "60d"},
+        json_schema_extra={"default": "30d"},
         description="So long before `until` an alarm asks for the days behind it.",
     )
 

@@ -280,6 +280,7 @@ def _check_nightly(document: Document) -> None:
         nightly = Nightly.model_validate(document.value(("nightly",)))
     except ValidationError:
         return  # reported already, and a default in the place of a wrong value says nothing
+    _check_stages_by(document, nightly)
     start_s = seconds_of(nightly.run_at)
     if start_s >= nightly.as_of_max.total_seconds() and (whole := _read_whole(document)):
         document.fault(
@@ -291,6 +292,18 @@ def _check_nightly(document: Document) -> None:
         document.fault(
             ("nightly", "verdict_by"), f"is not after run_at {nightly.run_at}", "Both are local times of the same day"
         )
+
+
+def _check_stages_by(document: Document, nightly: Nightly) -> None:
+    """Each behind the start of the night and behind the stage before it."""
+    before, by = "run_at", nightly.run_at
+    for stage, hour in nightly.stages_by.model_dump().items():
+        if hour is None:
+            continue
+        if seconds_of(hour) <= seconds_of(by):
+            place = ("nightly", "stages_by", stage)
+            _add(document, place, f"is not after {before} {by}", "All are local times of the day after the date")
+        before, by = stage, hour
 
 
 def _check_calendars(document: Document, calendars: Collection[str]) -> None:

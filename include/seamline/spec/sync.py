@@ -223,6 +223,16 @@ class ReadyWhen(Declared):
         return self
 
 
+class StagesBy(Declared):
+    """Local times of the day after the date by which stages of a night are to be through. What is late is an alarm; the
+    night goes on."""
+
+    closed: TimeOfDay | None = Field(None, description="The source has closed its day (`ready_when`, `cut_off`).")
+    cut: TimeOfDay | None = Field(None, description="The date is read and staged.")
+    checks: TimeOfDay | None = Field(None, description="It is compared and checked.")
+    publish: TimeOfDay | None = Field(None, description="It is published in every destination.")
+
+
 class Nightly(Declared):
     """The cut of each business date."""
 
@@ -258,6 +268,9 @@ class Nightly(Declared):
     verdict_by: TimeOfDay | None = Field(
         None,
         description="Local time by which the verdict must be there. Without it: 6 hours after `run_at`.",
+    )
+    stages_by: StagesBy = Field(
+        default_factory=StagesBy, description="By when stages of a night are to be through; left out: by no hour."
     )
 
     @field_validator("cut_off")

@@ -116,8 +116,8 @@ def _missing(
 ) -> Missing:
     said = nightly.dates.look(day)
     if said.is_ is Is.UNKNOWN:
-        step = phrase("continue the calendar in include/calendars, then run the date")
-        return Missing(sync, destination, day, Awaits.UNKNOWN.value, said.why, step)
+        mend = phrase("continue the calendar in include/calendars, then run the date")
+        return Missing(sync, destination, day, Awaits.UNKNOWN.value, said.why, mend)
     night = night_of(nightly, day)
     word, why, step, since = _of_state(sync, state, where)
     if state is None and now < night.starts_at:

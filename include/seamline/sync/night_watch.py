@@ -1,0 +1,81 @@
+"""What of a sync's nights a person must know of before a verdict is late: stages that are not through by their hour,
+and calendars that end."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+
+from seamline.domain.business_dates import BusinessDates
+from seamline.domain.calendar import date_at, moment_in_words, zone
+from seamline.domain.day_closed import CLOSED
+from seamline.domain.runs import EXPECTATIONS, PUBLISH, Json
+from seamline.plan.model import NightlyPlan, Run
+
+STAGE_LATE = "stage_late"
+CALENDAR_ENDS = "calendar_ends"
+NIGHT_ALARMS = (STAGE_LATE, CALENDAR_ENDS)
+_DAY = timedelta(days=1)
+_SAID = {
+    "closed": "the source has not closed its day",
+    "cut": "it is not staged",
+    "checks": "it is not checked",
+    "publish": "it is not published",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NightTrouble:
+    kind: str
+    subject: str
+    message: str
+
+
+def late_stages(
+    sync: str, nightly: NightlyPlan, day: date, newest: Run | None, now: datetime
+) -> Iterator[NightTrouble]:
+    """At most one: that of the first stage whose hour has passed without it. `newest`: the newest run of the date."""
+    where = zone(nightly.timezone)
+    for stage, by in nightly.stages_by:
+        due = datetime.combine(day + _DAY, time.fromisoformat(by), where)
+        if now.astimezone(UTC) >= due.astimezone(UTC) and not _is_through(stage, newest):
+            why = _why(newest)
+            message = f"{day}: {_SAID[stage]}, which was due at {moment_in_words(due, where)}; {why}"
+            yield NightTrouble(STAGE_LATE, f"{sync} {day}", message)
+            return
+
+
+def ending_calendars(sync: str, dates: BusinessDates, today: date) -> Iterator[NightTrouble]:
+    for calendar, left in dates.ending(today):
+        when = f"ends on {calendar.last}, in {left} days" if left >= 0 else f"has ended on {calendar.last}"
+        message = f"calendar {calendar.name} {when}: continue include/calendars/{calendar.name}.yaml"
+        yield NightTrouble(CALENDAR_ENDS, f"{sync} {calendar.name}", message)
+
+
+def troubles_of(
+    sync: str, nightly: NightlyPlan, newest_of: Callable[[date], Run | None], now: datetime
+) -> list[NightTrouble]:
+    """`newest_of`: the newest run of a date, None where it has none."""
+    found = list(ending_calendars(sync, nightly.dates, date_at(now, timezone=nightly.timezone)))
+    day = nightly.dates.last_ended(now, timezone=nightly.timezone) if nightly.stages_by else None
+    return found if day is None else [*found, *late_stages(sync, nightly, day, newest_of(day), now)]
+
+
+def _is_through(stage: str, run: Run | None) -> bool:
+    """What comes behind a stage says that it is through, too."""
+    if run is None:
+        return False
+    result: Json = run.result
+    published = set(run.result.get(PUBLISH) or {})
+    is_published = bool(published) and published >= run.plan.destination_names
+    is_checked = is_published or bool(result.get(EXPECTATIONS))
+    is_cut = is_checked or bool(result.get("cut"))
+    closed = run.result.get(CLOSED) or {}
+    is_closed = is_cut or not run.plan.nightly or not run.plan.nightly.closed_when or closed.get("waits_for") == ""
+    return {"closed": is_closed, "cut": is_cut, "checks": is_checked, "publish": is_published}[stage]
+
+
+def _why(run: Run | None) -> str:
+    if run is None:
+        return "no run of this date has begun"
+    waits = (run.result.get(CLOSED) or {}).get("waits_for")
+    return f"it waits for {waits}" if waits else f"its run is {run.state.value}"

@@ -1,0 +1,104 @@
+"""The look at the nights: a stage that is late by its hour and a calendar that ends are alarms, which end by it too."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pytest
+
+from seamline.domain.business_dates import BusinessDates, Calendar
+from seamline.domain.day_closed import CLOSED, ClosedBy, DayClosed
+from seamline.domain.runs import PUBLISH
+from seamline.plan.model import NightlyPlan, Run
+from seamline.sync.night_watch import troubles_of
+from seamline_airflow.operators.nights import NightsCheckOperator
+from tests.dags import results
+from tests.unit.declared import SYNC, write_declarations
+
+NIGHTLY = NightlyPlan(
+    "Asia/Shanghai",
+    closed_when=(DayClosed(ClosedBy.FILE, "{date}.ok"),),
+    stages_by=(("closed", "01:00"), ("cut", "02:00"), ("publish", "06:00")),
+)
+# 02:30 in Shanghai on the 20th: of the night of the 19th two hours have passed.
+NOW = datetime(2026, 11, 19, 18, 30, tzinfo=UTC)
+
+
+def _said(newest: Run | None, now: datetime = NOW) -> list[str]:
+    found = troubles_of("settlement", NIGHTLY, lambda day: newest if day == results.DATE else None, now)
+    return [one.message for one in found]
+
+
+def _run(**result: object) -> Run:
+    return results.run(plan=results.plan(nightly=NIGHTLY), result=result)
+
+
+def test_the_first_stage_whose_hour_has_passed_is_late_and_says_why() -> None:
+    (late,) = _said(None)
+    assert late == (
+        "2026-11-19: the source has not closed its day, which was due at 2026-11-20 01:00:00 +08:00;"
+        " no run of this date has begun"
+    )
+    (late,) = _said(_run(**{CLOSED: {"waits_for": "the file ok"}}))
+    assert late.endswith("it waits for the file ok")
+    (late,) = _said(_run(**{CLOSED: {"waits_for": ""}}))
+    assert "it is not staged, which was due at 2026-11-20 02:00:00 +08:00; its run is running" in late
+
+
+def test_what_comes_behind_a_stage_says_that_it_is_through() -> None:
+    assert _said(_run(cut={"warehouse": {}})) == []
+    later = datetime(2026, 11, 19, 22, 30, tzinfo=UTC)
+    (late,) = _said(_run(cut={"warehouse": {}}), later)
+    assert "it is not published" in late
+    assert _said(_run(**{PUBLISH: {"warehouse": 1}}), later) == []
+
+
+def test_before_its_hour_no_stage_is_late() -> None:
+    assert _said(None, datetime(2026, 11, 19, 16, 59, tzinfo=UTC)) == []
+
+
+CALENDAR = """\
+calendar: bank
+from: 2026-01-01
+until: {until}
+"""
+
+
+@pytest.fixture
+def declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(tmp_path))
+
+    def write(until: str, sync: str = "") -> None:
+        with_one = SYNC.replace("nightly:\n", "nightly:\n  calendars: [bank]\n")
+        files = {"calendars/bank.yaml": CALENDAR.format(until=until), "syncs/settlement.yaml": sync or with_one}
+        write_declarations(tmp_path, files)
+
+    return write
+
+
+def test_a_calendar_that_has_ended_is_an_alarm_until_it_goes_on(
+    declared: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform = results.use(monkeypatch, results.Platform())
+    look = NightsCheckOperator(task_id="nights")
+    declared("2026-01-31")
+    assert look.execute({}) == ["settlement bank"]
+    assert platform.alarms == {
+        ("calendar_ends", "settlement bank"): "calendar bank has ended on 2026-01-31: continue"
+        " include/calendars/bank.yaml"
+    }
+    # What is declared wrongly says nothing about it.
+    declared("2099-12-31", sync="sync: settlement\n")
+    assert look.execute({}) == []
+    assert list(platform.alarms) == [("calendar_ends", "settlement bank")]
+    declared("2099-12-31")
+    assert look.execute({}) == []
+    assert platform.alarms == {}
+
+
+def test_a_calendar_that_ends_soon_says_in_how_many_days() -> None:
+    bank = Calendar("bank", date(2026, 1, 1), date(2026, 12, 9))
+    nightly = replace(NIGHTLY, dates=BusinessDates((bank,)), stages_by=())
+    (one,) = troubles_of("settlement", nightly, lambda _: None, NOW)
+    assert one.message.startswith("calendar bank ends on 2026-12-09, in 19 days")
