@@ -68,11 +68,14 @@ def isolation(plan: SyncPlan, stage: Stage) -> dict[str, Any]:
     """Pool and weight of a stage. Reads are bounded per source, writes per destination or, where a task writes several,
     together."""
     task: dict[str, Any] = {"priority_weight": _WEIGHTS.get(stage.id, _WEIGHT), "weight_rule": "absolute"}
-    if settings.load().has_pools:
-        if stage.runs_in is RunsIn.SPARK or stage.id in ("preflight", "capture", "check", "plan"):
-            task["pool"] = source_pool(plan.source.name)
-        if stage.id in ("publish", "publish_rest", "join", "apply"):
-            task["pool"] = writing_pool(plan)
+    pool = ""
+    if stage.id in ("publish", "publish_rest", "join", "apply"):
+        pool = writing_pool(plan)
+    elif stage.runs_in is RunsIn.SPARK or stage.id in ("preflight", "capture", "check", "plan"):
+        pool = source_pool(plan.source.name)
+    # The settings last: a sync has some thirty stages, and the DAG processor many syncs.
+    if pool and settings.load().has_pools:
+        task["pool"] = pool
     return task
 
 
