@@ -111,6 +111,16 @@ def test_a_change_of_a_row_that_is_or_was_of_a_signed_date_is_late_and_no_other_
     assert (kept.places, kept.unknown) == ({"r1": place(log)}, {})
 
 
+def test_of_very_many_transactions_some_stand_by_themselves_and_the_others_as_one() -> None:
+    log = LogTopic()
+    watched = take(log)
+    for number in range(1, 101):
+        log.transaction(insert(ACCOUNT, **account(number, SIGNED)), insert(ACCOUNT, **account(-number, SIGNED)))
+    found = looked(log, watched).found
+    assert [(one.transactions, one.rows) for one in found] == [*[(1, 2)] * 19, (81, 162)]
+    assert (found[-1].key, found[-1].position) == ('{"id": "20"}', "0-1-100 mdb-bin.000001:100000")
+
+
 def test_what_is_in_the_cut_is_not_late() -> None:
     log = LogTopic()
     watched = take(log, cut_at=1)

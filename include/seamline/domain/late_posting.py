@@ -35,11 +35,11 @@ class WatchedTake:
 
 @dataclass(frozen=True, slots=True)
 class LatePosting:
-    """What one transaction changed in a table's rows of a watched date.
+    """What one transaction changed in a table's rows of a watched date; of very many, what several did.
 
     `business_date` in ISO 8601. `rows`: changes, at least one. `key`: of the first of them, JSON of column and text as
-    that of a break; "" of a table without a key, and where the table was emptied. `position`: of the transaction, as a
-    text. `committed_at`: in the source; None where the log does not say it.
+    that of a break; "" of a table without a key, and where the table was emptied. `position`: of the transaction, of
+    several that of the last, as a text. `committed_at`: in the source; None where the log does not say it.
     """
 
     run_id: str
@@ -49,6 +49,7 @@ class LatePosting:
     rows: int
     position: str
     committed_at: datetime | None
+    transactions: int = 1
 
 
 @dataclass(frozen=True, slots=True)

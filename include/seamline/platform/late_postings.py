@@ -53,12 +53,13 @@ update late_watch set topic_id = %(topic_id)s, next_offset = %(next_offset)s, po
 where (run_id, destination, topic_id, next_offset) = (%(run_id)s, %(destination)s, %(topic_before)s, %(before)s)
 """
 _ADD = """
-insert into late_posting (run_id, destination, table_name, key, changes, position, committed_at)
-values (%(run_id)s, %(destination)s, %(table)s, %(key)s, %(rows)s, %(position)s, %(at)s)
+insert into late_posting (run_id, destination, table_name, key, changes, transactions, position, committed_at)
+values (%(run_id)s, %(destination)s, %(table)s, %(key)s, %(rows)s, %(transactions)s, %(position)s, %(at)s)
 on conflict do nothing
 """
 _SUMMED = """
-select watch.run_id, watch.destination, watch.looked_at, watch.unknown, table_name, count(*) as transactions,
+select watch.run_id, watch.destination, watch.looked_at, watch.unknown, table_name,
+    sum(transactions)::bigint as transactions,
     sum(changes)::bigint as rows, max(committed_at) as last_at
 from late_watch watch left join late_posting using (run_id, destination)
 where watch.run_id = any(%s) group by 1, 2, 3, 4, 5 order by 1, 2, 5
@@ -107,6 +108,7 @@ class PlatformLatePostings:
                             "table": one.table,
                             "key": one.key,
                             "rows": one.rows,
+                            "transactions": one.transactions,
                             "position": one.position,
                             "at": one.committed_at,
                         },
@@ -185,4 +187,5 @@ def _posting_of(row: Mapping[str, Any]) -> LatePosting:
         rows=row["changes"],
         position=row["position"],
         committed_at=row["committed_at"],
+        transactions=row["transactions"],
     )

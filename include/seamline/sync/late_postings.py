@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Protocol
@@ -26,6 +26,9 @@ from seamline.ports.log_images import LogImages, Texts
 from seamline.sync.log_between import LoggedChange, LogStretch, Operation, changes_between
 
 log = logging.getLogger(__name__)
+
+# Transactions of one table in one look that are kept each by itself.
+_APART = 20
 
 
 class LateRecords(Protocol):
@@ -122,7 +125,23 @@ def late_postings(
                 made = _Counted(take, change, position, _key(tables[change.table], change))
                 one = found.setdefault((take.run_id, change.table, position), made)
                 one.rows += 1
-    return [one.posting for one in found.values()]
+    return _bounded([one.posting for one in found.values()])
+
+
+def _bounded(found: Sequence[LatePosting]) -> list[LatePosting]:
+    """Of each take and table so many by themselves, and the others as one: a batch that touches all rows of a date is
+    no reason to fill the platform database."""
+    by_table: dict[tuple[str, str], list[LatePosting]] = {}
+    for one in found:
+        by_table.setdefault((one.run_id, one.table), []).append(one)
+    return [one for mine in by_table.values() for one in (*mine[: _APART - 1], *_joined(mine[_APART - 1 :]))]
+
+
+def _joined(found: Sequence[LatePosting]) -> list[LatePosting]:
+    if not found:
+        return []
+    rows, transactions = (sum(getattr(one, name) for one in found) for name in ("rows", "transactions"))
+    return [replace(found[-1], key=found[0].key, rows=rows, transactions=transactions)]
 
 
 @dataclass(slots=True)

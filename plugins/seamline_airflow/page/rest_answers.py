@@ -487,14 +487,15 @@ class FileOfDate(Attachment):
 
 
 class LatePosting(Answer):
-    """What one transaction changed in a table's rows of a signed date. `rows`: changes; `key`: of the first of them;
-    `position`: of the transaction in the source's log."""
+    """What one transaction changed in a table's rows of a signed date; of very many, what several did. `rows`: changes;
+    `key`: of the first of them; `position`: of the last transaction in the source's log."""
 
     destination: str
     version: int
     table: str
     key: str
     rows: int
+    transactions: int
     position: str
     committed_at: datetime | None
 

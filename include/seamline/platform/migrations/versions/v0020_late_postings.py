@@ -26,6 +26,7 @@ create table seamline.late_posting (
     table_name text not null,
     key text not null,
     changes bigint not null check (changes > 0),
+    transactions int not null check (transactions > 0),
     position text not null,
     committed_at timestamptz,
     found_at timestamptz not null default clock_timestamp(),
