@@ -13,7 +13,7 @@ from seamline.domain.errors import TransientError
 from seamline.domain.late_posting import LateInTable, LatePosting, LogPlace, StreamWatch, WatchedTake
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import BusinessDate, NightlyPlan, SyncPlan
-from seamline.sync.late_postings import LateTools, Watched, look
+from seamline.sync.late_postings import LateTools, LateWatch, Watched, look
 from seamline.values.image_texts import ImageTexts
 from tests.log_topic import (
     ACCOUNT,
@@ -29,6 +29,7 @@ from tests.log_topic import (
     update,
 )
 from tests.opened_sink import decoder_of
+from tests.waiting import wait_until
 
 SIGNED, OTHER = "2026-03-01", "2026-03-02"
 
@@ -119,6 +120,32 @@ def test_of_very_many_transactions_some_stand_by_themselves_and_the_others_as_on
     found = looked(log, watched).found
     assert [(one.transactions, one.rows) for one in found] == [*[(1, 2)] * 19, (81, 162)]
     assert (found[-1].key, found[-1].position) == ('{"id": "20"}', "0-1-100 mdb-bin.000001:100000")
+
+
+def test_the_thread_goes_on_after_trouble_with_one_stream_and_after_our_own_mistakes() -> None:
+    log, kept, asked = LogTopic(), Kept(), list[int]()
+    one = Watched(STREAM, dated(), place(log), (take(log),))
+    log.transaction(insert(ACCOUNT, **account(1, SIGNED)))
+
+    def watched() -> list[Watched]:
+        asked.append(1)
+        if len(asked) == 1:
+            raise ValueError("a mistake of ours")
+        now = replace(one, now=place(log))
+        return [replace(now, plan=replace(dated(), source=replace(dated().source, name="away"))), now]
+
+    def open_reader(plan: SyncPlan) -> TopicReader:
+        if plan.source.name == "away":
+            raise TransientError("it does not answer")
+        return TopicReader(log)
+
+    watch = LateWatch(watched, LateTools(kept, open_reader, lambda *_: ImageTexts(decoder_of(dated()))), every_s=0.001)
+    watch.start()
+    try:
+        wait_until(lambda: kept.found, timeout_s=20, what="the second stream to be looked at")
+    finally:
+        watch.close()
+    assert kept.found[0].key == '{"id": "1"}'
 
 
 def test_what_is_in_the_cut_is_not_late() -> None:

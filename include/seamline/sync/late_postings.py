@@ -208,6 +208,9 @@ class LateWatch:
                     self._look(one)
             except SeamlineError as exc:
                 log.warning("late postings were not looked for: %s", exc.message)
+            except Exception:
+                # Without this thread nothing is flagged: it goes on, and the log shows it.
+                log.exception("the watch for late postings met an error of ours; it goes on")
 
     def _look(self, watched: Watched) -> None:
         """One stream that cannot be looked at keeps no other from it."""
