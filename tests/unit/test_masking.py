@@ -10,6 +10,7 @@ import pytest
 from seamline.domain.break_id import break_id
 from seamline.domain.cut_state import FailedCheck
 from seamline.domain.errors import ConfigError
+from seamline.domain.late_posting import LatePosting
 from seamline.domain.masking import DIFFERS, MASK, NOTHING_SAYS, Hidden, masked, masked_key
 from seamline.domain.runs import Reconciliation
 from seamline.domain.self_test import SELF_TEST, SelfTest, self_test_to_json
@@ -41,6 +42,14 @@ def test_a_break_keeps_its_identity_and_what_is_not_sensitive() -> None:
     before = reconciliation()
     assert break_id(before.sync, before.destination, one) == break_id(before.sync, before.destination, BROKEN)
     assert BROKEN.source == {"iban": SECRET, "no": "1"}, "what is stored stays"
+
+
+def test_the_key_of_a_late_posting_is_masked_by_its_columns() -> None:
+    late = LatePosting("r1", "2026-03-01", "account", f'{{"iban": "{SECRET}", "no": "7"}}', 1, "p", None)
+    emptied, other = replace(late, key=""), replace(late, table="payment")
+    shown = masked((late, emptied, other), of(HIDDEN), "settlement")
+    assert json.loads(shown[0].key) == {"iban": MASK, "no": "7"}
+    assert shown[1:] == (emptied, other)
 
 
 @pytest.mark.parametrize(
