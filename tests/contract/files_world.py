@@ -4,7 +4,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -164,8 +164,8 @@ class Night:
 
     def publish(self, cut: StagedCut, *, by: FilesCuts | None = None, signed_by: str = "") -> int:
         definitions = {table.name: table for table in self.tables}
-        with closing(self.opened()) if by is None else suppress() as opened:
-            return (by or cast(FilesCuts, opened)).publish(cut, definitions=definitions, signed_by=signed_by).version
+        with closing(by or self.opened()) as cuts:
+            return cuts.publish(cut, definitions=definitions, signed_by=signed_by).version
 
     # ---- the partner ------------------------------------------------------------------------------------------------
 

@@ -1,13 +1,15 @@
 """Files for partners, on each of the places that they may lie at: what a partner sees, whatever was killed between."""
 
+import io
+import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -17,7 +19,7 @@ from seamline.adapters.connections import Connection
 from seamline.domain.cut_keep import CutKeep, expired
 from seamline.domain.digest import Segment
 from seamline.domain.errors import ConfigError, GateFailed, Refused, TransientError
-from seamline.domain.staged_cut import CutMode, Lateness
+from seamline.domain.staged_cut import CutMode, Lateness, StagedCut
 from seamline.sinks.files import two_phase
 from seamline.sinks.files.maintenance import FilesMaintenance
 from seamline.sinks.files.stores import opening
@@ -192,24 +194,26 @@ def test_of_two_writers_one_wins_the_number_and_the_other_goes_on_behind_it(
     assert header["version"] == 2, "what was prepared as version 1 is made again"
 
 
+def overtaken(place: Callable[[str, str], bool], sleeps: int, night: Night, cut: StagedCut) -> Callable[..., bool]:
+    """Before the call of this number, the cut is published by somebody else."""
+    placed = itertools.count()
+
+    def overtaking(source: str, target: str) -> bool:
+        if next(placed) == sleeps:
+            assert night.publish(cut) == 1
+        return place(source, target)
+
+    return overtaking
+
+
 def test_a_run_that_was_taken_for_dead_delivers_nothing_twice(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
     """It sleeps before each of the steps that show files, and meanwhile its repeat has done all of it."""
-    cut = night.cut("first")
     for sleeps in range(7):
         each = Night(night.place, Path(dict(night.destination.options)["staging"]))
         cut = each.cut("first")
-        zombie, placed = each.opened(), 0
-        real = zombie.store.place
-
-        def place(source: str, target: str, *, sleeps: int = sleeps, each: Night = each, cut: Any = cut) -> bool:
-            nonlocal placed
-            if placed == sleeps:
-                assert each.publish(cut) == 1
-            placed += 1
-            return cast(bool, real(source, target))
-
-        with monkeypatch.context() as patch, closing(zombie):
-            patch.setattr(zombie.store, "place", place)
+        zombie = each.opened()
+        with monkeypatch.context() as patch:
+            patch.setattr(zombie.store, "place", overtaken(zombie.store.place, sleeps, each, cut))
             assert each.publish(cut, by=zombie) == 1
         assert actors(each.fetched()) == {"first"}
         assert len(each.own()) == 1, "nothing lies prepared"
@@ -313,17 +317,11 @@ def test_a_file_that_is_written_wrong_is_never_decided(night: Night, monkeypatch
         patch.setattr(
             ManifestLog,
             "prepare",
-            lambda self, delivery, check: self._store.write(self._of(delivery.attempt, "_prepared"), _empty()),
+            lambda self, delivery, check: self._store.write(self._of(delivery.attempt, "_prepared"), io.BytesIO()),
         )
         night.publish(cut)
         with pytest.raises(AssertionError):
             night.fetched()
-
-
-def _empty() -> Any:
-    import io
-
-    return io.BytesIO()
 
 
 def test_a_file_of_somebody_else_s_is_never_overwritten(night: Night) -> None:

@@ -1,17 +1,16 @@
 """Cuts as deliveries of files: a folder for each version of a business date, decided by the log of manifests."""
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import TypeVar
 
 import pyarrow as pa
 
 from seamline.domain.catalogue import Table
 from seamline.domain.cut_keep import KeptCut
 from seamline.domain.date_before import PublishedTable
-from seamline.domain.errors import SeamlineError, TransientError
+from seamline.domain.errors import SeamlineError
 from seamline.domain.staged_cut import Lateness, Published, StagedCut
 from seamline.kinds.cut_rules import KnownCut, require_repeat_of
 from seamline.plan.model import DestinationPlan
@@ -37,9 +36,6 @@ from seamline.values.digest import row_hashes
 
 # What partners do not need lies there, below the place of a destination.
 OWN = ".seamline"
-# So often a number may be won by somebody else, before the one retry owner tries again.
-_ROUNDS = 5
-Found = TypeVar("Found")
 _MOMENT = "%Y%m%dT%H%M%SZ"
 
 
@@ -84,7 +80,8 @@ class FilesCuts:
         """Repeat-safe by the run's id: a repeat finds what was decided, and shows it. GateFailed, and nothing decided:
         a staged table, or a file that was read back, holds something else than was compared."""
 
-        def once(newest: Manifest, state: LogState) -> Published | None:
+        def once(newest: Manifest) -> Published | None:
+            state = state_from_json(newest.state)
             known = state.of_run(cut.run_id) or state.expired_of_run(cut.run_id)
             if known is not None:
                 return self._repeat_of(known, newest, state, cut, signed_by)
@@ -92,7 +89,7 @@ class FilesCuts:
             version = state.next_version(cut.business_date)
             return self._delivered(newest, state, Publishing(cut, definitions, signed_by, version, attempt))
 
-        return self._settled(cut.sync, once)
+        return self.log(cut.sync).settle(once)
 
     def _delivered(self, newest: Manifest, state: LogState, publishing: Publishing) -> Published | None:
         log, attempt = self.log(publishing.cut.sync), publishing.attempt
@@ -132,7 +129,8 @@ class FilesCuts:
         what a crash has left."""
         wanted = {(cut.table, cut.version) for cut in cuts}
 
-        def once(newest: Manifest, state: LogState) -> Dropped | None:
+        def once(newest: Manifest) -> Dropped | None:
+            state = state_from_json(newest.state)
             of_date = [cut for cut in state.cuts if cut.business_date == business_date]
             there = {(name, cut.version) for cut in of_date for name in cut.tables} & wanted
             if not there:
@@ -148,7 +146,7 @@ class FilesCuts:
                     self.store.remove(path)
             return Dropped(len(there), size)
 
-        return self._settled(sync, once)
+        return self.log(sync).settle(once)
 
     def expired(self, sync: str) -> Sequence[tuple[date, int]]:
         return [(cut.business_date, cut.version) for cut in self.state(sync).expired]
@@ -170,19 +168,6 @@ class FilesCuts:
         for file in held.files:
             with read_whole(self.store, f"{cut.folder}/{file.name}", file) as path:
                 yield from rows_of(cut, held, sync, path)
-
-    def _settled(self, sync: str, once: Callable[[Manifest, LogState], Found | None]) -> Found:
-        """What `once` makes of the newest manifest, as soon as nobody else decides in between."""
-        log = self.log(sync)
-        for _ in range(_ROUNDS):
-            newest = log.newest()
-            log.show(newest)
-            found = once(newest, state_from_json(newest.state))
-            if found is not None:
-                return found
-        raise TransientError(
-            f"others decide about {sync} in {self._destination.name} all the time", hint="it is tried again", sync=sync
-        )
 
 
 def open_cuts(destination: DestinationPlan) -> FilesCuts:

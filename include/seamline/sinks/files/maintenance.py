@@ -1,7 +1,8 @@
 """Maintenance of a destination of files: what dead attempts have left, files of expired cuts, old manifests."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from seamline.domain.log_floor import LedgerPlace
 from seamline.plan.model import DestinationPlan
@@ -10,7 +11,7 @@ from seamline.sinks.files.cuts import OWN, FilesCuts, attempted_at, new_attempt,
 from seamline.sinks.files.options import options_of
 from seamline.sinks.files.staging import staging_of
 from seamline.sinks.files.state import state_from_json, state_to_json
-from seamline.sinks.files.two_phase import ManifestLog
+from seamline.sinks.files.two_phase import Manifest
 from seamline.sinks.lake.loads import drop_abandoned
 
 # Nobody prepares a cut for so long; who does is not harmed, and prepares again.
@@ -43,21 +44,9 @@ class FilesMaintenance:
         log, now = self._cuts.log(sync), datetime.now(UTC)
         self._remove_leaving(sync)
         old = [attempt for attempt in log.attempts() if (attempted_at(attempt) or now) < now - _ATTEMPT]
-        removed = self._abort(log, old, now) if old else 0
+        removed = log.sweep(old, new_attempt(), lambda newest: _swept(newest, now))
         log.compact(keep=_KEPT)
         return removed
-
-    def _abort(self, log: ManifestLog, attempts: Sequence[str], now: datetime) -> int:
-        """A manifest that changes nothing comes first: none of these attempts can win a number from then on, as all of
-        them have looked at an earlier one."""
-        newest = log.newest()
-        log.show(newest)
-        state = state_from_json(newest.state).swept(before=now - _LEAVING)
-        if log.decide(newest, new_attempt(), state_to_json(state)) is None:
-            return 0
-        for attempt in attempts:
-            log.abort(attempt)
-        return len(attempts)
 
     def _remove_leaving(self, sync: str) -> None:
         for one in self._cuts.state(sync).leaving:
@@ -69,6 +58,10 @@ class FilesMaintenance:
 
 def open_maintenance(destination: DestinationPlan) -> FilesMaintenance:
     return FilesMaintenance(destination, open_cuts(destination))
+
+
+def _swept(newest: Manifest, now: datetime) -> Mapping[str, Any]:
+    return state_to_json(state_from_json(newest.state).swept(before=now - _LEAVING))
 
 
 def _staging_name(destination: DestinationPlan) -> str:

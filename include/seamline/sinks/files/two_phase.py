@@ -22,15 +22,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from seamline.domain.errors import GateFailed, InvariantViolated, Refused
+from seamline.domain.errors import GateFailed, InvariantViolated, Refused, TransientError
 from seamline.sinks.files.stores.store import Readable, Store
 
 _LOG = "log"
 _PREPARED = "prepared"
 _ENDING = ".json"
 _DIGITS = 8
+# So often a number may be won by somebody else, before the one retry owner tries again.
+_ROUNDS = 5
 # Beside the files of an attempt: they are there; all of them have their names but for the flag.
 _NOTE, _PLACED = "_prepared", "_placed"
 
@@ -64,6 +66,7 @@ class Manifest:
     delivery: Delivery | None = None
 
 
+Found = TypeVar("Found")
 NOTHING = Manifest(0, "", {})
 
 
@@ -139,6 +142,19 @@ class ManifestLog:
         numbers = self._numbers()
         return is_won and (numbers[-1] == manifest.number or manifest.number - 1 in numbers)
 
+    def settle(self, once: Callable[[Manifest], Found | None]) -> Found:
+        """What `once` makes of the newest manifest, which is shown, as soon as nobody else decides in between.
+
+        `once` gives None where its decision came too late. TransientError: that goes on.
+        """
+        for _ in range(_ROUNDS):
+            newest = self.newest()
+            self.show(newest)
+            found = once(newest)
+            if found is not None:
+                return found
+        raise TransientError(f"others decide in {self._log} all the time", hint="it is tried again")
+
     # ---- show -------------------------------------------------------------------------------------------------------
 
     def show(self, manifest: Manifest) -> None:
@@ -204,6 +220,20 @@ class ManifestLog:
     def abort(self, attempt: str) -> None:
         """Of an attempt that no manifest has decided, nor will."""
         self._forget(attempt)
+
+    def sweep(self, attempts: Sequence[str], own: str, state: Callable[[Manifest], Mapping[str, Any]]) -> int:
+        """Remove what these attempts have left; how many.
+
+        A manifest of the attempt `own` that decides nothing comes first: none of the others can win a number from then
+        on, as each of them has looked for the newest manifest before it made its folder.
+        """
+        newest = self.newest()
+        self.show(newest)
+        if not attempts or self.decide(newest, own, state(newest)) is None:
+            return 0
+        for attempt in attempts:
+            self.abort(attempt)
+        return len(attempts)
 
     def compact(self, *, keep: int) -> int:
         """Remove all manifests but so many of the newest, at least one; how many."""
