@@ -1,5 +1,7 @@
-"""A night into PostgreSQL and Hive tables by one read, and what Spark then reads of the metastore."""
+"""A night into PostgreSQL, Hive tables and files for a partner by one read, and what Spark reads of the metastore."""
 
+import csv
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -21,9 +23,11 @@ from seamline.domain.row_transform import RowTransform
 from seamline.domain.runs import EXPECTATIONS
 from seamline.domain.staged_cut import StagedCut
 from seamline.domain.verdict import Verdict
+from seamline.plan.compile import destination_plan
 from seamline.plan.document import plan_to_json
 from seamline.plan.model import DestinationPlan, NightlyPlan, SourcePlan, SyncPlan, TablePlan
 from seamline.platform import migrate
+from seamline.sinks.files.spec import FilesDestination
 from seamline.sources.mariadb.catalogue import read_catalogue
 from seamline.sync.cut import publish_cut
 from seamline_spark.cut.main import cut
@@ -61,6 +65,7 @@ class Night:
     plan: SyncPlan
     bank: Connection
     warehouse: Connection
+    outgoing: Path
     store: Any
     spark: SparkSession
 
@@ -76,6 +81,16 @@ class Night:
             with closing(registry.cuts(destination)) as cuts:
                 publish_cut(run, destination.name, publisher=cuts, records=self.store)
         return staged["archive"]
+
+    def delivered(self, day: date, version: int) -> tuple[int, Decimal, Any]:
+        """Of the entries in a partner's file, as he adds them up, and what the control file says of them."""
+        folder = self.outgoing / "settlement" / day.isoformat() / f"v{version}"
+        assert (folder / "_SUCCESS").is_file()
+        with (folder / "ledger_entry.csv").open(encoding="utf-8", newline="") as file:
+            amounts = [Decimal(row["amount"]) for row in csv.DictReader(file)]
+        tables = json.loads((folder / "control.json").read_text(encoding="utf-8"))["tables"]
+        (entry,) = [table for table in tables if table["table"] == "ledger_entry"]
+        return len(amounts), sum(amounts, Decimal(0)), entry
 
     def sums(self, day: date) -> list[Any]:
         """Of the date's entries, as PostgreSQL and as Spark adds them up."""
@@ -104,9 +119,9 @@ def night(stack: RunningStack, tmp_path: Path) -> Iterator[Night]:
         migrate.upgrade()
         with closing(connect(bank)) as session:
             fill(session, SMALL, now=datetime.now(UTC), timezone=TIMEZONE)
-        folder = tmp_path / "tables"
-        folder.mkdir()
-        plan = plan_of(bank, folder)
+        for folder in ("tables", "outgoing"):
+            (tmp_path / folder).mkdir()
+        plan = plan_of(bank, tmp_path)
         hive = {
             "spark.sql.catalogImplementation": "hive",
             "spark.hadoop.hive.metastore.uris": f"thrift://{metastore.host}:{metastore.port}",
@@ -121,7 +136,7 @@ def night(stack: RunningStack, tmp_path: Path) -> Iterator[Night]:
             if name.startswith("SEAMLINE_CONNECTION_"):
                 spark.sparkContext.environment[name] = value
         store = around.enter_context(closing(registry.platform()))
-        yield Night(masked_in_hive(plan, spark), bank, warehouse, store, spark)
+        yield Night(masked_in_hive(plan, spark), bank, warehouse, tmp_path / "outgoing", store, spark)
 
 
 def masked_in_hive(plan: SyncPlan, spark: SparkSession) -> SyncPlan:
@@ -129,7 +144,7 @@ def masked_in_hive(plan: SyncPlan, spark: SparkSession) -> SyncPlan:
     made = analysed(spark.newSession(), plan.table("account").definition, MASKED)
     assert isinstance(made, RowTransform), made
     archive = replace(plan.destination("archive"), transforms=(("account", made),))
-    return replace(plan, destinations=(plan.destination("warehouse"), archive))
+    return replace(plan, destinations=(plan.destination("warehouse"), archive, plan.destination("partner")))
 
 
 def plan_of(bank: Connection, folder: Path) -> SyncPlan:
@@ -138,26 +153,34 @@ def plan_of(bank: Connection, folder: Path) -> SyncPlan:
     )
     with closing(mariadb(bank)) as session:
         definitions = read_catalogue(session, bank.database, NAMES)
-    options = (("metastore", METASTORE), ("warehouse", str(folder)))
+    options = (("metastore", METASTORE), ("warehouse", str(folder / "tables")))
+    totals = ({"table": "ledger_entry", "sum": "amount"},)
+    partner = FilesDestination(
+        destination="partner", kind="files", location=str(folder / "outgoing"), control_totals=totals
+    )
     return SyncPlan(
         "settlement",
         source,
         (
             DestinationPlan("warehouse", "postgres", WAREHOUSE, "settlement"),
             DestinationPlan("archive", "hive", ROWS, "settlement", options=options, cuts_only=True),
+            destination_plan(partner),
         ),
         tuple(TablePlan(one.name, DATES.get(one.name), one) for one in definitions),
         nightly=NightlyPlan(timezone=TIMEZONE, as_of_max_s=26 * 3600),
     )
 
 
-def test_spark_reads_of_a_night_in_hive_what_the_other_destination_has(night: Night) -> None:
+def test_spark_and_a_partner_read_of_a_night_what_the_other_destination_has(night: Night) -> None:
     """Of the accounts it has what its own transform makes of them."""
     day = last_ended(datetime.now(UTC), timezone=TIMEZONE)
     first = night.take(1, day)
     assert {table.table: table.verdict for table in first.tables} == dict.fromkeys(NAMES, Verdict.MATCH)
     theirs, ours = night.sums(day)
     assert theirs == ours
+    count, total, said = night.delivered(day, 1)
+    assert (count, total) == ours
+    assert (said["rows"], said["totals"][0]["groups"][0]["amount"]) == (count, str(total))
     assert (ours[0] > 0, ours[1]) == (True, Decimal(0))
     noon = datetime(day.year, day.month, day.day, 4)  # noqa: DTZ001 - UTC noon of Shanghai, naive for the driver
     with closing(mariadb(night.bank)) as session, session.cursor() as cursor:
@@ -166,6 +189,8 @@ def test_spark_reads_of_a_night_in_hive_what_the_other_destination_has(night: Ni
     assert {table.table: table.late_rows for table in second.tables}["ledger_entry"] == 1
     night.spark.catalog.refreshTable("settlement.ledger_entry")
     assert night.sums(day)[1] == (ours[0] + 1, Decimal(5))
+    assert night.delivered(day, 2)[:2] == (ours[0] + 1, Decimal(5))
+    assert night.delivered(day, 1)[:2] == ours, "a partner's earlier version stays as it was"
     found = night.spark.sql("SHOW PARTITIONS settlement.account").collect()
     assert [row[0] for row in found] == [f"cut_business_date={day}"]
     whole = "SELECT id, left(owner, 1), balance FROM settlement_cut.account_current WHERE status = 'open' ORDER BY id"

@@ -72,7 +72,7 @@ def test_a_folder_of_this_machine_has_no_connection_and_stages_beside_what_it_de
     plan = compile_plan(load_declarations(declared(tmp_path, partner), connections={}), "settlement")
     destination = plan.destination("partner")
     assert (destination.connection, options_of(destination).staging) == ("", "/srv/outgoing/.seamline/staging")
-    assert "partner (files)" in explain(plan)
+    assert "partner (files): publishes as the account of its tasks" in " ".join(explain(plan).split())
 
 
 @pytest.mark.parametrize(
@@ -118,6 +118,14 @@ def test_a_sync_that_it_does_not_go_with_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ConfigError) as refused:
             load_declarations(declared(tmp_path, sync=sync))
         assert said in str(refused.value)
+
+
+def test_two_destinations_with_one_place_are_refused(tmp_path: Path) -> None:
+    other = PARTNER.replace("destination: partner", "destination: other").replace("settlement\n", "settlement/\n")
+    sync = BOTH.replace("[warehouse, partner]", "[warehouse, partner, other]")
+    files = {FILE: PARTNER, "destinations/other.yaml": other, SYNC_FILE: sync}
+    with pytest.raises(ConfigError, match="has the folder sftp:///incoming/settlement of connection partner_sftp too"):
+        load_declarations(write_declarations(tmp_path, files))
 
 
 def test_a_control_total_that_the_source_has_no_column_for_is_a_misfit() -> None:

@@ -96,7 +96,8 @@ def _computed(derived: DerivedTablePlan) -> str:
 
 def _into(destination: DestinationPlan) -> str:
     if destination.cuts_only:
-        return f"publishes as {destination.connection}; cuts in {destination.namespace}, no live tables and no stream"
+        who = destination.connection or "the account of its tasks"
+        return f"publishes as {who}; cuts in {destination.namespace}, no live tables and no stream"
     return (
         f"publishes as {destination.connection}, streams as {destination.writer}; live tables in"
         f" {destination.namespace}, {_beside(destination)}"

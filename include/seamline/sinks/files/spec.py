@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
@@ -111,7 +111,7 @@ class FilesDestination(Destination):
         None, description="Connection id of what leads to a `staging` on S3; left out: `connection`, if that is on S3."
     )
     format: Literal["csv", "parquet"] = Field("csv", description="Of the files with rows.")
-    csv: CsvDialect = Field(CsvDialect(), description="How rows stand in CSV files.")
+    csv: CsvDialect = Field(default_factory=CsvDialect, description="How rows stand in CSV files.")
     control_totals: tuple[FileTotal, ...] = Field(
         (), description="Sums that control file and trailers hold.", strict=False
     )
@@ -161,6 +161,13 @@ class FilesDestination(Destination):
             "control_file": self.control_file,
             "flag_file": self.flag_file,
         }
+
+    @classmethod
+    def folder(cls, said: Mapping[str, Any]) -> str:
+        location, connection = said.get("location"), said.get("connection")
+        if not isinstance(location, str):
+            return ""
+        return f"{location.rstrip('/')} of connection {connection}" if connection else location.rstrip("/")
 
     def misfits(self, tables: Mapping[str, Table]) -> Iterator[Misfit]:
         for number, total in enumerate(self.control_totals):

@@ -81,8 +81,12 @@ class ManifestLog:
     # ---- read -------------------------------------------------------------------------------------------------------
 
     def newest(self) -> Manifest:
-        numbers = self._numbers()
-        return self._read(numbers[-1]) if numbers else NOTHING
+        for _ in range(_ROUNDS):
+            numbers = self._numbers()
+            # It goes only once there is a newer one.
+            with suppress(FileNotFoundError):
+                return self._read(numbers[-1]) if numbers else NOTHING
+        raise TransientError(f"others decide in {self._log} all the time", hint="it is tried again")
 
     def _numbers(self) -> list[int]:
         names = [name.removesuffix(_ENDING) for name in self._store.names(self._log) if name.endswith(_ENDING)]
