@@ -3,6 +3,7 @@
 import io
 import itertools
 import json
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -27,6 +28,7 @@ from seamline.sinks.files.two_phase import ManifestLog
 from seamline.values.build import batch_of
 from seamline.values.digest import segment_digest
 from tests import ftp_server, s3_server, ssh_server
+from tests.contract.files_worker import killed_at
 from tests.contract.files_world import (
     ACCOUNT,
     AUDIT,
@@ -50,7 +52,8 @@ class Places:
 
     def __init__(self, opened: ExitStack, folder: Path) -> None:
         self._opened, self._folder = opened, folder
-        self.connections: dict[str, Any] = {}
+        # By its id, as an environment variable says it.
+        self.connections: dict[str, str] = {}
         self._found: dict[str, Place] = {}
 
     def of(self, store: str) -> Place:
@@ -69,15 +72,28 @@ class Places:
 
     def _sftp(self) -> Place:
         server = self._opened.enter_context(ssh_server.running(settings.load()))
-        self.connections["ssh"] = server.connection
+        self.connections["ssh"] = said(server.connection)
         return folder_place(f"sftp://{server.folder}", "ssh", server.folder)
 
     def _ftp(self) -> Place:
         folder = self._folder.parent / "ftp"
         (folder / "out").mkdir(parents=True)
         server = self._opened.enter_context(ftp_server.running(folder))
-        self.connections["ftp"] = server.connection
+        self.connections["ftp"] = said(server.connection)
         return folder_place("ftp:///out", "ftp", folder / "out")
+
+
+def said(connection: Connection, **changed: Any) -> str:
+    """As an environment variable says it."""
+    known = {
+        "conn_type": connection.kind,
+        "host": connection.host,
+        "port": connection.port,
+        "login": connection.login,
+        "password": connection.password,
+        "extra": dict(connection.extra),
+    }
+    return json.dumps(known | changed)
 
 
 @pytest.fixture(scope="module")
@@ -86,29 +102,31 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
         yield Places(opened, tmp_path_factory.mktemp("local"))
 
 
+Reached = Callable[[str], Place]
+
+
 @pytest.fixture
-def connected(places: Places, monkeypatch: pytest.MonkeyPatch) -> Places:
-    real = opening.resolve
+def reached(places: Places, monkeypatch: pytest.MonkeyPatch) -> Reached:
+    """A place by the name of its store, whose connection is known here and in processes that are begun."""
 
-    def resolve(connection_id: str) -> Connection:
-        found = places.connections[connection_id]
-        if isinstance(found, Connection):
-            return found
-        monkeypatch.setenv(f"SEAMLINE_CONNECTION_{connection_id.upper()}", found)
-        return real(connection_id)
+    def of(store: str) -> Place:
+        place = places.of(store)
+        if place.connection:
+            name = f"SEAMLINE_CONNECTION_{place.connection.upper()}"
+            monkeypatch.setenv(name, places.connections[place.connection])
+        return place
 
-    monkeypatch.setattr(opening, "resolve", resolve)
-    return places
+    return of
 
 
 @pytest.fixture(params=STORES)
-def night(request: pytest.FixtureRequest, connected: Places, tmp_path: Path) -> Night:
-    return Night(connected.of(request.param), tmp_path)
+def night(request: pytest.FixtureRequest, reached: Reached, tmp_path: Path) -> Night:
+    return Night(reached(request.param), tmp_path)
 
 
 @pytest.fixture
-def local(connected: Places, tmp_path: Path) -> Night:
-    return Night(connected.of("local"), tmp_path)
+def local(reached: Reached, tmp_path: Path) -> Night:
+    return Night(reached("local"), tmp_path)
 
 
 def actors(found: dict[str, bytes] | None) -> set[str]:
@@ -362,17 +380,32 @@ def test_a_place_that_is_away_is_tried_again(local: Night, tmp_path: Path) -> No
         Night(gone, tmp_path).publish(local.cut("first"))
 
 
-def test_a_server_with_another_key_is_refused(connected: Places, tmp_path: Path) -> None:
-    night = Night(connected.of("sftp"), tmp_path)
-    real = connected.connections["ssh"]
+def test_a_server_with_another_key_is_refused(
+    reached: Reached, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    night = Night(reached("sftp"), tmp_path)
+    real = opening.resolve("ssh")
     other = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBHXwN4ZQLB6dQTGTcRlzyz1nKLy6jMrxPMRYaGHJ0/l"
-    try:
-        for extra, said in (({**real.extra, "host_key": other}, "refused"), ({}, "by which key its server is known")):
-            connected.connections["ssh"] = replace(real, extra=extra)
-            with pytest.raises(ConfigError, match=said):
-                night.opened()
-    finally:
-        connected.connections["ssh"] = real
+    for extra, why in (({**real.extra, "host_key": other}, "refused"), ({}, "by which key its server is known")):
+        monkeypatch.setenv("SEAMLINE_CONNECTION_SSH", said(real, extra=extra))
+        with pytest.raises(ConfigError, match=why):
+            night.opened()
+
+
+@pytest.mark.parametrize("store", ["local", "sftp"])
+def test_a_process_that_is_killed_amid_its_work_leaves_nothing_to_be_seen(
+    store: str, reached: Reached, tmp_path: Path
+) -> None:
+    """By SIGKILL, within a file on its way, and between two files that are shown."""
+    for step in ("write", "place"):
+        night = Night(reached(store), tmp_path)
+        cut = night.cut("first")
+        definitions = {table.name: table for table in night.tables}
+        assert killed_at(step, night.destination, cut, definitions) == -signal.SIGKILL
+        assert night.fetched() is None
+        assert any(path.startswith("prepared/") for path in night.own())
+        assert night.publish(cut) == 1
+        assert actors(night.fetched()) == {"first"}
 
 
 def test_parquet_files_are_those_that_were_compared(night: Night, tmp_path: Path) -> None:

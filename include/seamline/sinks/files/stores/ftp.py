@@ -36,8 +36,7 @@ class FtpStore:
 
     def write(self, path: str, content: Readable) -> None:
         with self._session(f"write {path}") as ftp:
-            self._make_folders(ftp, path)
-            ftp.storbinary(f"STOR {self._at(path)}", content)
+            self._store(ftp, path, content)
 
     def read(self, path: str, into: Writable) -> None:
         with self._session(f"read {path}") as ftp:
@@ -48,17 +47,16 @@ class FtpStore:
     def put_if_absent(self, path: str, content: bytes) -> bool:
         folder, _, name = path.rpartition("/")
         draft = f"{folder}/.{name}.{secrets.token_hex(6)}"
-        self.write(f"{draft}/{_CONTENT}", io.BytesIO(content))
         with self._session(f"write {path}") as ftp:
+            self._store(ftp, f"{draft}/{_CONTENT}", io.BytesIO(content))
             try:
                 ftp.rename(self._at(draft), self._at(path))
             except ftplib.error_perm:
                 if _size(ftp, f"{self._at(path)}/{_CONTENT}") is None:
                     raise
-            else:
-                return True
-        self.remove(draft)
-        return False
+                _remove(ftp, self._at(draft))
+                return False
+            return True
 
     def read_put(self, path: str) -> bytes:
         found = io.BytesIO()
@@ -77,17 +75,15 @@ class FtpStore:
 
     def remove(self, path: str) -> None:
         with self._session(f"remove {path}") as ftp:
-            with suppress(ftplib.error_perm):
-                ftp.delete(self._at(path))
-            with suppress(ftplib.error_perm):
-                ftp.delete(f"{self._at(path)}/{_CONTENT}")
-                ftp.rmd(self._at(path))
+            _remove(ftp, self._at(path))
 
     def remove_folder(self, folder: str) -> None:
-        for name in self.names(folder):
-            self.remove(f"{folder}/{name}")
-        with self._session(f"remove {folder}") as ftp, suppress(ftplib.error_perm):
-            ftp.rmd(self._at(folder))
+        names = self.names(folder)
+        with self._session(f"remove {folder}") as ftp:
+            for name in names:
+                _remove(ftp, self._at(f"{folder}/{name}"))
+            with suppress(ftplib.error_perm):
+                ftp.rmd(self._at(folder))
 
     def close(self) -> None:
         if self._opened is not None:
@@ -96,6 +92,10 @@ class FtpStore:
 
     def _at(self, path: str) -> str:
         return f"{self._root}/{path}"
+
+    def _store(self, ftp: ftplib.FTP, path: str, content: Readable) -> None:
+        self._make_folders(ftp, path)
+        ftp.storbinary(f"STOR {self._at(path)}", content)
 
     def _make_folders(self, ftp: ftplib.FTP, path: str) -> None:
         """Above a path. Not the root."""
@@ -145,6 +145,15 @@ def _listed(ftp: ftplib.FTP, folder: str) -> list[str]:
         return ftp.nlst(folder)
     except ftplib.error_perm:
         return []
+
+
+def _remove(ftp: ftplib.FTP, path: str) -> None:
+    with suppress(ftplib.error_perm):
+        ftp.delete(path)
+        return
+    with suppress(ftplib.error_perm):
+        ftp.delete(f"{path}/{_CONTENT}")
+        ftp.rmd(path)
 
 
 def _size(ftp: ftplib.FTP, path: str) -> int | None:
