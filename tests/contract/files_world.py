@@ -76,7 +76,11 @@ def folder_place(location: str, connection: str, folder: Path) -> Place:
         if content is None:
             (folder / path).unlink()
         else:
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            for parent in [*reversed((folder / path).relative_to(folder).parents)][1:]:
+                if not (folder / parent).is_dir():
+                    (folder / parent).mkdir()
+                    # The server is another account.
+                    (folder / parent).chmod(0o777)
             (folder / path).write_bytes(content)
 
     return Place(location, connection, seen, put)

@@ -71,7 +71,7 @@ def test_a_folder_of_this_machine_has_no_connection_and_stages_beside_what_it_de
     partner = "destination: partner\nkind: files\nlocation: /srv/outgoing\n"
     plan = compile_plan(load_declarations(declared(tmp_path, partner), connections={}), "settlement")
     destination = plan.destination("partner")
-    assert (destination.connection, options_of(destination).staging) == ("", "/srv/outgoing/.seamline/staging")
+    assert (destination.connection, options_of(destination).staging) == ("", "/srv/outgoing/.seamline/_staging")
     assert "partner (files): publishes as the account of its tasks" in " ".join(explain(plan).split())
 
 

@@ -8,7 +8,6 @@ from seamline.domain.log_floor import LedgerPlace
 from seamline.plan.model import DestinationPlan
 from seamline.ports.maintenance import LetGo
 from seamline.sinks.files.cuts import OWN, FilesCuts, attempted_at, new_attempt, open_cuts
-from seamline.sinks.files.options import options_of
 from seamline.sinks.files.staging import staging_of
 from seamline.sinks.files.state import state_from_json, state_to_json
 from seamline.sinks.files.two_phase import Manifest
@@ -34,7 +33,8 @@ class FilesMaintenance:
         return ()
 
     def let_go(self) -> LetGo:
-        syncs = [name for name in self._cuts.store.names(OWN) if name != _staging_name(self._destination)]
+        # No sync's name begins as that of the folder for staging does.
+        syncs = [name for name in self._cuts.store.names(OWN) if not name.startswith("_")]
         orphans = sum(self._swept(sync) for sync in syncs)
         staged = drop_abandoned(staging_of(self._destination), self._destination.name)
         return LetGo(findings=0, incremental_snapshots=(), staged=staged, orphan_files=orphans)
@@ -62,8 +62,3 @@ def open_maintenance(destination: DestinationPlan) -> FilesMaintenance:
 
 def _swept(newest: Manifest, now: datetime) -> Mapping[str, Any]:
     return state_to_json(state_from_json(newest.state).swept(before=now - _LEAVING))
-
-
-def _staging_name(destination: DestinationPlan) -> str:
-    """Of the folder beside those of syncs, where rows are staged there."""
-    return options_of(destination).staging.removeprefix(f"{destination.namespace}/{OWN}/").partition("/")[0]

@@ -105,7 +105,7 @@ class FilesDestination(Destination):
     staging: Annotated[str, AfterValidator(_staging)] = Field(
         "",
         description="Folder, or place on S3, where rows wait until they are compared; every machine of the sync has it."
-        " Left out: `.seamline/staging` in `location`, where that is a folder or on S3.",
+        " Left out: `.seamline/_staging` in `location`, where that is a folder or on S3.",
     )
     staging_connection: ConnectionId | None = Field(
         None, description="Connection id of what leads to a `staging` on S3; left out: `connection`, if that is on S3."
@@ -153,7 +153,7 @@ class FilesDestination(Destination):
     @property
     def options(self) -> Mapping[str, str]:
         return {
-            "staging": self.staging or f"{self.location}/.seamline/staging",
+            "staging": self.staging or f"{self.location}/.seamline/_staging",
             "staging_connection": self.staging_connection or (self.connection if not self.staging else ""),
             "format": self.format,
             "csv": self.csv.model_dump_json(),

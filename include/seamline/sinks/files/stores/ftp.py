@@ -28,7 +28,11 @@ class FtpStore:
 
     def names(self, folder: str) -> Sequence[str]:
         with self._session(f"list {folder}") as ftp:
-            return sorted({name.rpartition("/")[2] for name in _listed(ftp, self._at(folder))} - {".", ".."})
+            found = {name.rpartition("/")[2] for name in _listed(ftp, self._at(folder))} - {".", ".."}
+            if not found:
+                # Else a place that is away would be an empty one.
+                ftp.cwd(self._root or "/")
+            return sorted(found)
 
     def size(self, path: str) -> int | None:
         with self._session(f"look for {path}") as ftp:

@@ -22,6 +22,7 @@ class LocalStore:
             try:
                 return sorted(path.name for path in (self._root / folder).iterdir())
             except FileNotFoundError:
+                self._require_root()
                 return ()
 
     def size(self, path: str) -> int | None:
@@ -29,6 +30,7 @@ class LocalStore:
             try:
                 return (self._root / path).stat().st_size
             except FileNotFoundError:
+                self._require_root()
                 return None
 
     def write(self, path: str, content: Readable) -> None:
@@ -86,16 +88,18 @@ class LocalStore:
                 _sync((self._root / folder).parent)
         return target
 
+    def _require_root(self) -> None:
+        """Of a place that is away nobody knows what is there."""
+        if not self._root.is_dir():
+            raise TransientError(f"{self._root} is no folder here", hint="make it, or mount it where it lies")
+
     @contextmanager
     def _translated(self, doing: str) -> Iterator[None]:
         try:
             yield
         except FileNotFoundError:
-            if self._root.is_dir():
-                raise
-            raise TransientError(
-                f"cannot {doing}: {self._root} is no folder here", hint="make it, or mount it where it lies"
-            ) from None
+            self._require_root()
+            raise
         except OSError as exc:
             raise TransientError(
                 f"cannot {doing} in {self._root}: {exc}",

@@ -34,6 +34,8 @@ class SftpStore:
             try:
                 return sorted(self._sftp.listdir(self._at(folder)))
             except FileNotFoundError:
+                if not self._is_there(""):
+                    raise NotADirectoryError(f"{self._root} is not there") from None
                 return ()
 
     def size(self, path: str) -> int | None:
