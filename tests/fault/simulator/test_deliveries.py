@@ -79,13 +79,7 @@ def _overwrites_by_its_rename(patch: pytest.MonkeyPatch) -> None:
 
 
 def _gives_a_number_again(patch: pytest.MonkeyPatch) -> None:
-    def is_decided(self: ManifestLog, manifest: object) -> bool:
-        try:
-            return self._read(manifest.number).attempt == manifest.attempt  # type: ignore[attr-defined]
-        except FileNotFoundError:
-            return False
-
-    patch.setattr(ManifestLog, "_is_decided", is_decided)
+    patch.setattr(ManifestLog, "_is_decided", lambda self, manifest, after: self._is_there(manifest))
 
 
 def _forgets_the_newest_number(patch: pytest.MonkeyPatch) -> None:

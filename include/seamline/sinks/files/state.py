@@ -20,7 +20,7 @@ class FoundTotal:
 
     sum: str
     by: tuple[str, ...]
-    groups: tuple[tuple[tuple[str, ...], int, str], ...]
+    groups: tuple[tuple[tuple[str | None, ...], int, str], ...]
 
 
 @dataclass(frozen=True, slots=True)

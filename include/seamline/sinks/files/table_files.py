@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from seamline.domain.canonical import ungrouped
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import SegmentDigest
 from seamline.domain.errors import GateFailed
@@ -86,7 +87,7 @@ class _Sums:
                 total.sum,
                 total.by,
                 tuple(
-                    (group, rows, "" if number is None else f"{number:f}")
+                    (tuple(map(ungrouped, group)), rows, "" if number is None else f"{number:f}")
                     for group, (rows, number) in sorted(sums.found().items())
                 ),
             )

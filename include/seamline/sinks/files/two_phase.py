@@ -131,20 +131,21 @@ class ManifestLog:
         """The next manifest behind `after`; None where somebody else has decided in between."""
         manifest = Manifest(after.number + 1, attempt, state, delivery)
         self._store.put_if_absent(self._path(manifest.number), _written(manifest))
-        return manifest if self._is_decided(manifest) else None
+        return manifest if self._is_decided(manifest, after) else None
 
-    def _is_decided(self, manifest: Manifest) -> bool:
+    def _is_decided(self, manifest: Manifest, after: Manifest) -> bool:
         """By what lies there, whatever the answer was: a client may have put it twice.
 
         Manifests go from the oldest on. So a number whose predecessor is there was never given before, and neither was
         the newest. Of any other nobody knows: who reads the newest again finds what counts.
         """
+        return self._is_there(manifest) and (self._numbers()[-1] == manifest.number or self._is_there(after))
+
+    def _is_there(self, manifest: Manifest) -> bool:
         try:
-            is_won = self._read(manifest.number).attempt == manifest.attempt
+            return self._read(manifest.number).attempt == manifest.attempt
         except FileNotFoundError:
             return False
-        numbers = self._numbers()
-        return is_won and (numbers[-1] == manifest.number or manifest.number - 1 in numbers)
 
     def settle(self, once: Callable[[Manifest], Found | None]) -> Found:
         """What `once` makes of the newest manifest, which is shown, as soon as nobody else decides in between.
