@@ -1,7 +1,7 @@
 """What the newest manifest of a sync says: the cuts that are there, and what became of those that are not."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date, datetime
 from typing import Any
 
@@ -81,7 +81,7 @@ class LogState:
     """`versions`: of each date the greatest that was ever given."""
 
     cuts: tuple[HeldCut, ...] = ()
-    versions: Mapping[date, int] = ()  # type: ignore[assignment]
+    versions: Mapping[date, int] = field(default_factory=dict)
     expired: tuple[ExpiredCut, ...] = ()
     leaving: tuple[Leaving, ...] = ()
 
@@ -177,7 +177,7 @@ def state_to_json(state: LogState) -> dict[str, Any]:
 def state_from_json(document: Mapping[str, Any]) -> LogState:
     """The inverse of `state_to_json`; of {} where nothing was ever decided."""
     if not document:
-        return LogState(versions={})
+        return LogState()
     return LogState(
         tuple(map(_cut_from_json, document["cuts"])),
         {date.fromisoformat(day): version for day, version in document["versions"].items()},
