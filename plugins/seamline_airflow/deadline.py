@@ -12,7 +12,7 @@ from seamline.domain.late_input import VERDICT_AFTER
 from seamline.plan.model import NightlyPlan, SyncPlan
 from seamline.platform.reconciliations import Detail
 from seamline_airflow import parts
-from seamline_airflow.run_context import BUSINESS_DATE
+from seamline_airflow.run_context import BUSINESS_DATE, is_of_backfill
 
 ALARM = "verdict_late"
 _DAY_MINUTES = 24 * 60
@@ -23,18 +23,22 @@ class RunCreated(BaseDeadlineReference):
 
     Airflow's own DAGRUN_QUEUED_AT would be as good, but no task of a run that has it can be cleared: 3.3.2 takes the
     interval, as it is stored, for seconds (`_recalculate_dagrun_queued_at_deadlines`), and the API answers 500.
+
+    A run of a backfill has no such hour: it waits its turn, for days where there are many, and its date is past.
     """
 
-    def _evaluate_with(self, *, session: Any, **_: Any) -> datetime:
+    required_kwargs = {"run_id"}
+
+    def _evaluate_with(self, *, session: Any, run_id: str, **_: Any) -> datetime | None:
         del session
-        return datetime.now(UTC)
+        return None if is_of_backfill(run_id) else datetime.now(UTC)
 
 
 def verdict_deadline(plan: SyncPlan) -> DeadlineAlert | None:
     """As long after the start of a run as `verdict_by` lies after `run_at`, or as `VERDICT_AFTER` has it where no hour
     is declared; None of a sync without nights.
 
-    Partitioned runs have no logical date to count from, and a backfill gets the same time as the night.
+    Partitioned runs have no logical date to count from.
     """
     if plan.nightly is None:
         return None

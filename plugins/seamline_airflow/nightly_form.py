@@ -95,7 +95,9 @@ def asked(context: Mapping[str, Any], plan: SyncPlan) -> Asked:
         )
     by = str(getattr(context["dag_run"], "triggering_user_name", None) or "")
     reason = " ".join(str(params.get(REASON) or "").split())
-    return Asked(mode, tables, reason, by, keep_done=bool(params.get(KEEP_DONE)))
+    # What is published is no reason not to compare it again.
+    keep_done = mode is NightlyMode.PUBLISH and bool(params.get(KEEP_DONE))
+    return Asked(mode, tables, reason, by, keep_done=keep_done)
 
 
 def _mode(chosen: object) -> NightlyMode:

@@ -10,6 +10,7 @@ from typing import Any
 from seamline import settings
 from seamline.domain.runs import RunKind
 from seamline.plan.pools import BACKFILL
+from seamline_airflow.run_context import is_of_backfill
 
 # The night's, and the comparisons that follow it.
 _DAGS = (RunKind.NIGHTLY, RunKind.RECONCILE)
@@ -23,15 +24,15 @@ def task_instance_mutation_hook(task_instance: Any, dag_run: Any = None) -> None
     belongs to a backfill. Touches no database."""
     if str(task_instance.dag_id).rpartition("__")[2] not in _DAGS:
         return
-    if _is_of_backfill(str(task_instance.run_id or ""), dag_run):
+    if _is_behind(str(task_instance.run_id or ""), dag_run):
         task_instance.priority_weight = _WEIGHT
         if settings.load().has_pools:
             task_instance.pool = BACKFILL
 
 
-def _is_of_backfill(run_id: str, dag_run: Any) -> bool:
-    # Airflow names runs by their kind, and keeps these names from people. It does not always hand over the run itself.
-    if run_id.startswith("backfill__"):
+def _is_behind(run_id: str, dag_run: Any) -> bool:
+    # By its name: Airflow does not always hand over the run itself.
+    if is_of_backfill(run_id):
         return True
     return run_id.startswith("asset_triggered__") and dag_run is not None and _is_old(dag_run)
 

@@ -49,6 +49,12 @@ def _date(given: object) -> date:
     return found
 
 
+def is_of_backfill(name: str) -> bool:
+    """Whether Airflow has made the run of this name for a backfill: it names runs by their kind, and keeps these names
+    from people (3.3.2)."""
+    return name.startswith("backfill__")
+
+
 def run_id(context: Mapping[str, Any], *, sync: str, kind: RunKind) -> str:
     """`<sync>/<kind>/<business date or ->/<airflow run id>`: the same for every task and every attempt of a run."""
     found = optional_business_date(context)

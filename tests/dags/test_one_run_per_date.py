@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSkipException
 
-from seamline.domain.runs import FAILURE, KEEP_DONE, PUBLISH, RunState
+from seamline.domain.runs import FAILURE, KEEP_DONE, MODE, PUBLISH, NightlyMode, RunState
 from seamline.domain.verdict import Verdict
 from seamline.plan.document import plan_to_json
 from seamline.plan.pools import BACKFILL, BACKFILL_SLOTS, pools_of
@@ -100,6 +100,9 @@ def test_a_backfill_keeps_what_is_done_unless_it_is_asked_for_again(platform: re
     # A person who clears the task that was skipped wants it done.
     _open(Tries(alive=set(), max_tries=1), **{KEEP_DONE: True})
     assert results.RUN in platform.runs
+    del platform.runs[results.RUN]
+    _open(Tries(alive=set()), **{KEEP_DONE: True, MODE: NightlyMode.COMPARE_ONLY.value})
+    assert results.RUN in platform.runs, "what is published is compared again where that is asked for"
     assert form(results.plan())[KEEP_DONE].value is False
 
 
@@ -160,6 +163,7 @@ def test_tonights_run_is_never_behind_a_backfill(
     from airflow.models.backfill import Backfill, BackfillDagRun, ReprocessBehavior, _create_backfill
     from airflow.models.dag import DagModel
     from airflow.models.dagrun import DagRun
+    from airflow.models.deadline import Deadline
     from airflow.models.pool import Pool
     from airflow.models.serialized_dag import SerializedDagModel
     from airflow.models.taskinstance import TaskInstance
@@ -190,6 +194,8 @@ def test_tonights_run_is_never_behind_a_backfill(
                 session=session,
             )  # fmt: skip
             session.flush()
+            due = session.scalars(select(DagRun.run_id).join(Deadline).where(DagRun.dag_id == dag_id)).all()
+            assert due == ["scheduled__tonight"], "dates of a backfill wait their turn, and are late for nobody"
         with create_session() as session:
             for _ in range(4):
                 runner._start_queued_dagruns(session)

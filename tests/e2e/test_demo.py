@@ -171,6 +171,24 @@ def test_every_verdict_is_a_match_at_a_position_or_explains_itself(demo: subproc
             assert table.verdict is Verdict.MATCH or (table.verdict is Verdict.NOT_RUN and table.reason), table
 
 
+def test_dates_that_are_done_are_kept_and_one_is_made_again_from_the_command_line(
+    demo: subprocess.CompletedProcess[str],
+) -> None:
+    first, second, _ = sorted({one.business_date for one in compared_cuts(SYNC) if one.business_date})
+    asked = ("--reason", "trying it", "--json")
+    kept = seamline("backfill", SYNC, str(first), str(second), *asked, within_s=RECONCILE_WITHIN_S)
+    assert kept.returncode == 0, kept.stdout + kept.stderr
+    dates = json.loads(kept.stdout)["dates"]
+    assert [(one["business_date"], one["version"]) for one in dates] == [(str(first), 1), (str(second), 1)]
+    again = seamline("cut", SYNC, str(first), *asked, within_s=RECONCILE_WITHIN_S)
+    assert again.returncode == 0, again.stdout + again.stderr
+    (made,) = json.loads(again.stdout)["dates"]
+    assert (made["verdict"] in ("MATCH", "PARTIAL"), made["version"]) == (True, 2)
+    with AirflowRest(address(), "viewer", password("viewer")) as airflow:
+        notes = [airflow.run(f"{SYNC}__nightly", run["run"]).note for run in (dates[0], made)]
+    assert all(note.endswith(": trying it") for note in notes), notes
+
+
 def test_each_destinations_stream_is_alive_and_close_to_the_log(demo: subprocess.CompletedProcess[str]) -> None:
     director = registry.director()
     # A cut starts a comparison, which holds a stream for a moment.

@@ -30,6 +30,7 @@ class DagRun:
     queued_at: str = ""
     started_at: str = ""
     ended_at: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +245,7 @@ def _dag_run(entry: dict[str, Any]) -> DagRun:
         entry.get("queued_at") or "",
         entry.get("start_date") or "",
         entry.get("end_date") or "",
+        entry.get("note") or "",
     )
 
 

@@ -85,7 +85,7 @@ def _started(args: argparse.Namespace, api: AirflowRest, plan: SyncPlan) -> Back
         last=asked.last,
         run_backwards=asked.newest_first,
         max_active_runs=asked.at_once,
-        dag_run_conf=dict(asked.params(keep_done=not asked.again)),
+        dag_run_conf=asked.params(),
     )
     made = api.backfills(dag_id)[0]
     _note(api, made, note_of(args.reason, f"Backfill {made.number}, started"))

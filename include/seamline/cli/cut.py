@@ -41,8 +41,8 @@ def _run(args: argparse.Namespace) -> Exit:
     plan = in_airflow.plan_of(args.sync)
     now = datetime.now(UTC)
     day = _day(args, plan, now)
-    asked = checked(plan, in_airflow.asked_of(args, day, day), now=now)
-    conf, dag_id = dict(asked.params(keep_done=False)), f"{plan.sync}__nightly"
+    asked = checked(plan, in_airflow.asked_of(args, day, day, again=True), now=now)
+    conf, dag_id = asked.params(), f"{plan.sync}__nightly"
     with in_airflow.airflow() as api, closing(registry.platform()) as store:
         in_airflow.require_unpaused(api, dag_id)
         before = api.runs_of(dag_id, first=day, last=day).get(day.isoformat())

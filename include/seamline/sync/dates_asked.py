@@ -1,6 +1,6 @@
 """What a person asks for when cuts of business dates are to be made, checked before a run of it exists. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
@@ -33,10 +33,10 @@ class DatesAsked:
     def is_one(self) -> bool:
         return self.first == self.last
 
-    def params(self, *, keep_done: bool) -> Mapping[str, Any]:
+    def params(self) -> dict[str, Any]:
         """Of the nightly DAG's form."""
         known = {MODE: self.mode.value, "tables": list(self.tables), REASON: one_line(self.reason)}
-        return {**known, KEEP_DONE: keep_done}
+        return {**known, KEEP_DONE: not self.again}
 
 
 def checked(plan: SyncPlan, asked: DatesAsked, *, now: datetime) -> DatesAsked:

@@ -233,17 +233,9 @@ def make_cuts(sync: str, asked: DatesAsked, *, by: Actor) -> str:
     asked = checked_dates(plan, asked, now=datetime.now(UTC))
     dag_id, who = f"{sync}__nightly", f"started by {by.who} ({by.origin}): {one_line(asked.reason)}"
     if asked.is_one:
-        return dag_runs.start_date(dag_id, asked.first, by=by.who, conf=asked.params(keep_done=False), note=who)
-    number = dag_runs.start_backfill(
-        dag_id,
-        asked.first,
-        asked.last,
-        newest_first=asked.newest_first,
-        at_once=asked.at_once,
-        by=by.who,
-        conf=asked.params(keep_done=not asked.again),
-        note=f"backfill {who}",
-    )
+        conf = replace(asked, again=True).params()
+        return dag_runs.start_date(dag_id, asked.first, by=by.who, conf=conf, note=who)
+    number = dag_runs.start_backfill(dag_id, asked, by=by.who, note=f"backfill {who}")
     return f"backfill {number}"
 
 

@@ -26,6 +26,7 @@ from sqlalchemy import select
 
 from seamline.domain.backfill import DateRun
 from seamline.domain.errors import Refused
+from seamline.sync.dates_asked import DatesAsked
 
 # Airflow's page of a run takes no longer note (3.3.2).
 _NOTE_LETTERS_MAX = 1000
@@ -86,35 +87,25 @@ def start_date(dag_id: str, day: date, *, by: str, conf: Mapping[str, Any], note
     return str(made.run_id)
 
 
-def start_backfill(
-    dag_id: str,
-    first: date,
-    last: date,
-    *,
-    newest_first: bool,
-    at_once: int,
-    by: str,
-    conf: Mapping[str, Any],
-    note: str,
-) -> int:
+def start_backfill(dag_id: str, asked: DatesAsked, *, by: str, note: str) -> int:
     """Airflow's own backfill, and its number. `note` stands on the page of each of its runs."""
     with create_session() as session:
         _require_unpaused(session, dag_id)
     try:
         made = _create_backfill(
             dag_id=dag_id,
-            from_date=_midnight(first),
-            to_date=_midnight(last),
-            max_active_runs=at_once,
-            reverse=newest_first,
-            dag_run_conf=dict(conf),
+            from_date=_midnight(asked.first),
+            to_date=_midnight(asked.last),
+            max_active_runs=asked.at_once,
+            reverse=asked.newest_first,
+            dag_run_conf=asked.params(),
             triggering_user_name=by,
             reprocess_behavior=ReprocessBehavior.COMPLETED,
         )
     except AlreadyRunningBackfill as exc:
         raise Refused(f"a backfill of {dag_id} goes on", hint="wait for its end, or cancel it") from exc
     except NoBackfillRunsToCreate as exc:
-        raise Refused(f"{first} to {last} has no business date") from exc
+        raise Refused(f"{asked.first} to {asked.last} has no business date") from exc
     number = int(made.id)
     with create_session() as session:
         _note_waiting(session, number, note)
