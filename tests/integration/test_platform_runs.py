@@ -6,6 +6,7 @@ from datetime import date
 from seamline.plan.document import plan_to_json
 from seamline.platform.store import PlatformStore
 from tests.integration.platform_database import plan
+from tests.integration.test_platform import migrated as migrated
 from tests.integration.test_platform import server as server
 from tests.integration.test_platform import start_run
 from tests.integration.test_platform import store as store

@@ -12,8 +12,9 @@ import pytest
 
 from seamline.adapters.airflow_rest import Backfill, DagRun
 from seamline.cli import backfill, cut, in_airflow
-from seamline.domain.backfill import DateRun, Exit, Progress, duration, with_cuts
+from seamline.domain.backfill import DateRun, Exit, Progress, with_cuts
 from seamline.domain.cut_state import Headline
+from seamline.domain.duration import duration
 from seamline.domain.errors import ConfigError, Refused, TransientError
 from tests.dags import results
 

@@ -15,6 +15,7 @@ from seamline import registry
 from seamline.adapters.children import Message, running, set_table
 from seamline.adapters.hanging import SILENCE_S
 from seamline.bulk.fan_out import load_each
+from seamline.bulk.progress import counted, progress_of
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import InvariantViolated, SeamlineError
 from seamline.domain.row_transform import RowTransform
@@ -208,6 +209,7 @@ def copy_one(readers: TableReaders, index: int, item: CopyItem, failed: dict[str
     if not targets:
         raise next(iter(failed.values()))
     rows, armed = readers.rows(index, proven=proofs.append), registry.failpoints()
+    rows = counted(rows, progress_of(item.read))
     groups = _by_transform(item.read.table, targets)
     try:
         ended = load_each(rows if armed is None else _disturbed(rows, armed), [group.load for group in groups])

@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Any
 
 from seamline.domain.cut_state import CutState, Headline, worst_headline
-from seamline.domain.phrase import phrase
+from seamline.domain.duration import duration
 
 PROVEN = frozenset({Headline.MATCH, Headline.PARTIAL})
 BROKEN = frozenset({Headline.BREAK, Headline.CHECKS_FAILED})
@@ -135,14 +135,3 @@ def by_date(states: Iterable[CutState]) -> Mapping[date, list[CutState]]:
     for state in states:
         out.setdefault(state.business_date, []).append(state)
     return out
-
-
-def duration(length: timedelta | None) -> str:
-    """Rounded, for people: `40 s`, `12 min`, `3 h 20 min`."""
-    seconds = round(length.total_seconds()) if length is not None else 0
-    if seconds < 90:  # noqa: PLR2004 (below that, minutes say too little)
-        return phrase("%(seconds)s s", seconds=seconds)
-    hours, minutes = divmod(round(seconds / 60), 60)
-    if not hours:
-        return phrase("%(minutes)s min", minutes=minutes)
-    return phrase("%(hours)s h %(minutes)s min", hours=hours, minutes=minutes)

@@ -14,7 +14,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from seamline.domain.attachment import BYTES_MAX
-from seamline.domain.backfill import duration
 from seamline.domain.baseline import repeated_in_words
 from seamline.domain.break_age import band_in_words
 from seamline.domain.break_work import ALL_SETTLED
@@ -22,6 +21,7 @@ from seamline.domain.calendar import moment_in_words
 from seamline.domain.cut_state import check_in_words, of_live
 from seamline.domain.date_before import late_in_words
 from seamline.domain.differences import of_sums
+from seamline.domain.duration import duration
 from seamline.domain.errors import SeamlineError
 from seamline.domain.late_input import VERDICT_AFTER
 from seamline.domain.log_patch import log_between_in_words
