@@ -125,7 +125,7 @@ def test_only_the_declared_approvers_may_sign_for_a_cut(bag: DagBag, settlement:
 
 def test_the_forms_of_a_night_and_of_its_approval_are_two(bag: DagBag) -> None:
     dag = bag.dags["settlement__nightly"]
-    assert list(dag.params) == ["business_date", "mode", "tables", "reason"]
+    assert list(dag.params) == ["business_date", "mode", "tables", "reason", "keep_done"]
     assert dag.params.get_param("business_date").schema["format"] == "date"
     assert list(dag.get_task("approve").serialized_params) == ["reason"]
 

@@ -103,6 +103,11 @@ ROWS = {
     "POST /acknowledge_source": Row(form={"source": "s", "since": "none"}, may=_WORKERS, answer=422),
     "POST /restate": Row(form={"business_date": "none"}, may=_WORKERS, answer=422),
     "POST /order_stream": Row(form={"destination": "warehouse", "order": "pause"}, may=_WORKERS, answer=422),
+    "GET /cuts": Row(("?sync=settlement",)),
+    "POST /make_cuts": Row(
+        form={"first": str(results.DATE), "mode": "publish", "reason": " "}, may=_WORKERS, answer=409
+    ),
+    "POST /order_backfill": Row(form={"number": "0", "order": "pause", "reason": " "}, may=_WORKERS, answer=409),
     "GET /tolerances": Row(("?sync=settlement",)),
     "POST /ask_tolerance": Row(
         form={"summed": "no column", "amount": "1", "until": "2027-01-01", "why": "w"}, may=_WORKERS, answer=409

@@ -15,6 +15,7 @@ from fastapi.responses import HTMLResponse, Response
 from seamline.domain.backfill import Progress, by_date, with_cuts
 from seamline.domain.calendar import last_ended
 from seamline.domain.errors import ConfigError, Refused
+from seamline.domain.phrase import phrase
 from seamline.domain.runs import NightlyMode, RunKind
 from seamline.domain.sign_off import REASON_MAX
 from seamline.platform.reconciliations import Detail
@@ -41,6 +42,7 @@ class Shown:
 def cuts(visit: Annotated[Visit, Depends(visit_of)], sync: SyncAsked) -> HTMLResponse:
     """The form, with the newest date that has ended, and the newest backfill."""
     access.require(visit.user, sync)
+    found = _shown(sync)
     with reading.platform() as store:
         zone = store.timezone(sync)
         run = store.latest_run(sync, *RunKind)
@@ -55,7 +57,8 @@ def cuts(visit: Annotated[Visit, Depends(visit_of)], sync: SyncAsked) -> HTMLRes
             modes=list(NightlyMode),
             at_once=AT_ONCE,
             at_once_max=AT_ONCE_MAX,
-            backfill=_shown(sync),
+            backfill=found,
+            orders=_orders(found),
             may_cut=acting.may_cut(visit.user, sync),
         )
     )
@@ -68,7 +71,7 @@ def make(
     sync: SyncName,
     first: Annotated[date, Form()],
     mode: Annotated[NightlyMode, Form()],
-    last: Annotated[date | str, Form()] = "",
+    last: Annotated[str, Form(max_length=40)] = "",
     tables: Annotated[list[str], Form()] = [],  # noqa: B006 (FastAPI copies it)
     order: Annotated[str, Form(pattern="^(oldest|newest)$")] = "oldest",
     at_once: Annotated[int, Form()] = AT_ONCE,
@@ -110,12 +113,12 @@ def order(
     return acting.done(_here(sync))
 
 
-def _last(given: date | str, first: date) -> date:
-    if isinstance(given, date):
-        return given
-    if not given:
-        return first
-    raise Refused(f"not a business date: {given!r}", hint="write it as YYYY-MM-DD")
+def _last(given: str, first: date) -> date:
+    """Left out: only the first."""
+    try:
+        return date.fromisoformat(given) if given else first
+    except ValueError as exc:
+        raise Refused(f"not a business date: {given!r}", hint="write it as YYYY-MM-DD") from exc
 
 
 def _shown(sync: str) -> Shown | None:
@@ -127,6 +130,16 @@ def _shown(sync: str) -> Shown | None:
         known = by_date(store.cut_states(sync, number, before=behind, detail=Detail.VERDICTS))
     dates = tuple(with_cuts(one, known.get(one.business_date, ())) for one in found.dates)
     return Shown(found, Progress(dates, is_paused=found.is_paused, is_over=found.is_over))
+
+
+def _orders(found: Shown | None) -> list[tuple[str, str]]:
+    """What can be done with it, each with the words of its button."""
+    if found is None or found.of.is_over:
+        return []
+    cancel = (dag_runs.BackfillOrder.CANCEL.value, phrase("cancel the dates that wait"))
+    if found.of.is_paused:
+        return [(dag_runs.BackfillOrder.CONTINUE.value, phrase("go on")), cancel]
+    return [(dag_runs.BackfillOrder.PAUSE.value, phrase("pause")), cancel]
 
 
 def _here(sync: str) -> str:
