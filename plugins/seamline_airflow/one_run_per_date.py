@@ -7,8 +7,8 @@ from typing import Any, Protocol
 from airflow.sdk.exceptions import AirflowRescheduleException
 
 from seamline.domain.runs import FAILURE, RunState
+from seamline.sync.dates_asked import DateTaken
 from seamline_airflow.run_ends import ended_outside
-from seamline_airflow.runs import DateTaken
 
 LOOK_AGAIN = timedelta(seconds=20)
 _GO_ON = ["queued", "running"]

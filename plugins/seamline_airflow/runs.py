@@ -18,24 +18,13 @@ from seamline.plan.document import plan_to_json
 from seamline.plan.list_change import ListChange, altered, list_change, with_origins_of
 from seamline.plan.model import Run, SyncPlan, TablePlan
 from seamline.sync.cut import ended_day
+from seamline.sync.dates_asked import DateTaken
 from seamline_airflow.nightly_form import asked
 from seamline_airflow.run_context import business_date, optional_business_date
 
 _SCHEDULED = "scheduled"
 
 Ledgers = Mapping[str, LedgerRow | None]
-
-
-class DateTaken(Refused):
-    """Another run of the same date goes on, as far as the platform database knows. `by`: its id."""
-
-    def __init__(self, by: str, *, sync: str, day: Any) -> None:
-        super().__init__(
-            f"{day} is taken by run {by}, which goes on",
-            hint="wait for its end; if it waits for a decision, decide; or end it in Airflow",
-            sync=sync,
-        )
-        self.by = by
 
 
 class Records(Protocol):
@@ -372,7 +361,7 @@ def open_nightly(context: Mapping[str, Any], records: Records, plan: SyncPlan, r
     kind = RunKind.NIGHTLY
     taken_by = records.start_alone(run_id=run_id, sync=plan.sync, kind=kind, plan_json=plan_json, business_date=day)
     if taken_by:
-        raise DateTaken(taken_by, sync=plan.sync, day=day)
+        raise DateTaken(day, by=taken_by, sync=plan.sync)
     for key, value in what.results().items():
         records.put_result(run_id, key, value)
 

@@ -14,7 +14,8 @@ from seamline.domain.runs import FAILURE, KEEP_DONE, MODE, PUBLISH, NightlyMode,
 from seamline.domain.verdict import Verdict
 from seamline.plan.document import plan_to_json
 from seamline.plan.pools import BACKFILL, BACKFILL_SLOTS, pools_of
-from seamline_airflow import policy, runs
+from seamline.sync.dates_asked import DateTaken
+from seamline_airflow import policy
 from seamline_airflow.nightly_form import form
 from seamline_airflow.one_run_per_date import LOOK_AGAIN, airflow_run, alone
 from seamline_airflow.operators.run_jobs import OpenNightlyOperator
@@ -63,7 +64,7 @@ def test_a_second_run_of_a_date_waits_and_names_the_first(platform: results.Plat
     assert waits.value.reschedule_date >= before + LOOK_AGAIN
     assert results.RUN not in platform.runs
     log, here = Mock(), {"dag_run": SimpleNamespace(dag_id="settlement__nightly"), "ti": Tries(alive={"backfill__1"})}
-    taken = Mock(side_effect=runs.DateTaken(OTHER, sync="settlement", day=results.DATE))
+    taken = Mock(side_effect=DateTaken(results.DATE, by=OTHER, sync="settlement"))
     with pytest.raises(AirflowRescheduleException):
         alone(here, platform, log, taken)
     assert f"2026-11-19 is taken by run {OTHER}, which goes on" in str(log.info.call_args.args[1])

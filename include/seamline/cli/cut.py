@@ -21,7 +21,7 @@ from seamline.domain.errors import Refused
 from seamline.plan.model import SyncPlan
 from seamline.platform.reconciliations import Detail
 from seamline.platform.store import PlatformStore
-from seamline.sync.dates_asked import checked
+from seamline.sync.dates_asked import DateTaken, checked
 
 LOOK_EVERY_S = 2.0
 
@@ -47,10 +47,7 @@ def _run(args: argparse.Namespace) -> Exit:
         in_airflow.require_unpaused(api, dag_id)
         before = api.runs_of(dag_id, first=day, last=day).get(day.isoformat())
         if before is not None and before.state not in FINISHED:
-            raise Refused(
-                f"{day} is taken by run {before.run_id}, which goes on",
-                hint="wait for its end; if it waits for a decision, decide; or end it in Airflow",
-            )
+            raise DateTaken(day, by=before.run_id)
         name = f"by_hand__{now:%Y%m%dT%H%M%S%f}"
         api.trigger(dag_id, run_id=name, partition_key=day.isoformat(), conf=conf, note=note_of(args.reason))
         say(args, f"run {name} of {dag_id}")

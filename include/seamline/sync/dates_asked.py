@@ -16,6 +16,18 @@ AT_ONCE = 2
 AT_ONCE_MAX = 30
 
 
+class DateTaken(Refused):
+    """Another run of the same date goes on. `by`: its name."""
+
+    def __init__(self, day: date, *, by: str, sync: str = "") -> None:
+        super().__init__(
+            f"{day} is taken by run {by}, which goes on",
+            hint="wait for its end; if it waits for a decision, decide; or end it in Airflow",
+            sync=sync,
+        )
+        self.by = by
+
+
 @dataclass(frozen=True, slots=True)
 class DatesAsked:
     """`first` to `last`, both inclusive. `tables`: () for all. `again`: also dates whose newest version is a MATCH."""

@@ -26,7 +26,7 @@ from sqlalchemy import select
 
 from seamline.domain.backfill import DateRun
 from seamline.domain.errors import Refused
-from seamline.sync.dates_asked import DatesAsked
+from seamline.sync.dates_asked import DatesAsked, DateTaken
 
 # Airflow's page of a run takes no longer note (3.3.2).
 _NOTE_LETTERS_MAX = 1000
@@ -72,10 +72,7 @@ def start_date(dag_id: str, day: date, *, by: str, conf: Mapping[str, Any], note
         of_date = (DagRun.dag_id == dag_id, DagRun.partition_key == day.isoformat())
         before = session.scalar(select(DagRun.run_id).where(*of_date, _GOES_ON))
     if before is not None:
-        raise Refused(
-            f"{day} is taken by run {before}, which goes on",
-            hint="wait for its end; if it waits for a decision, decide; or end it in Airflow",
-        )
+        raise DateTaken(day, by=before)
     made = trigger_dag(
         dag_id,
         triggered_by=DagRunTriggeredByType.UI,
