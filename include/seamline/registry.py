@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from seamline import settings
+from seamline.domain import installed
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding, FindingsReported, TableChanges
 from seamline.domain.date_before import PublishedTable
@@ -24,7 +25,14 @@ from seamline.domain.position import Position
 from seamline.kinds.found import power, sink_kind, source_kind
 from seamline.kinds.frames import Frames, WritesFrames
 from seamline.kinds.live_columns import Misfit
-from seamline.kinds.sink import CertifiesArrivals, CutsLiveTables, HoldsCuts, KeepsLiveTables, ReadsBack
+from seamline.kinds.sink import (
+    CertifiesArrivals,
+    CutsLiveTables,
+    HoldsCuts,
+    KeepsLiveTables,
+    ReadsAlone,
+    ReadsBack,
+)
 from seamline.kinds.source import Certifies, HidesSchemaChanges, ReadsSeparately
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
 from seamline.platform.attachments import PlatformAttachments
@@ -132,11 +140,14 @@ def separate_source(plan: SyncPlan) -> SeparateSide:
 
 
 def separate_sides(plan: SyncPlan, destination_name: str) -> tuple[SeparateSide, SeparateSide]:
-    """Source and destination of a sync that only compares, as databases that are read.
+    """Source and destination of a sync that only compares, as they are read.
 
-    ConfigError where the destination's kind is of no database that can be read so.
+    ConfigError where the destination's kind cannot be read so.
     """
     destination = plan.destination(destination_name)
+    if destination.kind not in installed.names(installed.SOURCES):
+        reading = power(sink_kind(destination.kind), ReadsAlone, to="be read without a ledger of ours")
+        return separate_source(plan), reading.separate_side(destination)
     kind = power(source_kind(destination.kind), ReadsSeparately, to="be read by a login that may only SELECT")
     return separate_source(plan), _SeparateSide(kind.as_source(destination, plan.source))
 

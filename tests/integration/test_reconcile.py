@@ -205,6 +205,28 @@ def test_a_column_spoilt_everywhere_is_named_instead_of_every_row(compare: Compa
     assert (first.type, len(examples)) == (BreakType.SYSTEMATIC, 5)
 
 
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        ("memo = left(memo, 3)", "in memo; transformation of memo suspected: cut off after 3 characters"),
+        ("amount = trunc(amount)", "transformation of amount suspected: cut off after 0 digits behind the point"),
+        ("amount = round(amount, 1)", "transformation of amount suspected: rounded after 1 digit behind the point"),
+        (
+            "booked_at = booked_at - interval '8 hours'",
+            "suspected: time zone: the destination is 8 h earlier",
+        ),
+        ("transfer_id = account_id, account_id = transfer_id", "transfer_id suspected: it is swapped with account_id"),
+    ],
+)
+def test_what_was_done_to_a_column_is_named_by_real_servers(
+    compare: Compare, warehouse: Any, made: str, words: str
+) -> None:
+    warehouse.execute(f"UPDATE settlement.ledger_entry SET {made}")
+    (verdict,) = compare("ledger_entry").values()
+    assert words in verdict.reason
+    assert [one.type for one in verdict.breaks] == [BreakType.SYSTEMATIC] + [BreakType.VALUE] * 5
+
+
 def test_a_column_that_one_side_lacks_is_a_break_of_schema(compare: Compare, warehouse: Any) -> None:
     warehouse.execute("ALTER TABLE settlement.payment_order ADD COLUMN extra integer")
     (verdict,) = compare("payment_order").values()

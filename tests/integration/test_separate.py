@@ -1,15 +1,16 @@
 """Tables of other tools, compared by logins that may SELECT and no more: within one engine and across two."""
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from seamline import registry
+from seamline import registry, settings
 from seamline.adapters.connections import Connection, resolve
 from seamline.cli.main import main
 from seamline.databases.postgres.rows_url import url_of
@@ -29,14 +30,16 @@ from seamline_airflow import onboarding
 from seamline_airflow.expectations import Expectation, StagedRows
 from seamline_airflow.gx_engine import check, load_checks
 from seamline_spark.compare.main import compare_run
+from tests import mysql_server
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
 from tests.integration.known import known_by_id
+from tests.mysql_server import mysql, mysql_database
 
 TABLES = ("payment", "rate", "audit")
 IN_FLIGHT_S = 300.0
 PASSWORD = "only-reads"
 # As three tools make them: other types for the same values, another order of columns, no key.
-_MARIADB = (
+MYSQL_TABLES = (
     "CREATE TABLE payment (id BIGINT UNSIGNED PRIMARY KEY, currency CHAR(3) NOT NULL, amount DECIMAL(20,4),"
     " is_open TINYINT(1) NOT NULL, booked_at DATETIME(6), memo VARCHAR(80))",
     "CREATE TABLE rate (day DATE, pair VARCHAR(7), rate DOUBLE, PRIMARY KEY (day, pair))",
@@ -48,12 +51,12 @@ _POSTGRES = (
     "CREATE TABLE rate (day date, pair varchar(7), rate double precision, PRIMARY KEY (day, pair))",
     "CREATE TABLE audit (object text, actor text)",
 )
-_OF_POSTGRES = (_POSTGRES[0].replace("id numeric(20,0) NOT NULL", "id bigint PRIMARY KEY"), *_POSTGRES[1:])
-_ROWS = 600
+OF_POSTGRES = (_POSTGRES[0].replace("id numeric(20,0) NOT NULL", "id bigint PRIMARY KEY"), *_POSTGRES[1:])
+ROWS = 600
 
 
 def _filled() -> Iterator[str]:
-    for start in range(0, _ROWS, 200):
+    for start in range(0, ROWS, 200):
         rows = ",".join(
             f"({n},'{('EUR', 'USD', 'CNY')[n % 3]}',{n}.25,{'TRUE' if n % 2 else 'FALSE'},"
             f"'2026-03-0{1 + n % 9} 10:00:0{n % 10}.{n:06d}',{'NULL' if n % 7 else f'{chr(39)}付款 {n}{chr(39)}'})"
@@ -76,10 +79,10 @@ class Pair:
         source, other = registry.separate_sides(self.plan, "copy")
         spending = (lambda: Spending(budget)) if budget else None
         both = {"source": source, "other": other}
-        return compare_separately(run, "copy", **both, views=2, clock=_Waits(meanwhile), spending=spending)
+        return compare_separately(run, "copy", **both, views=2, clock=Waits(meanwhile), spending=spending)
 
 
-class _Waits(SystemClock):
+class Waits(SystemClock):
     """A clock that goes on by itself: something happens while what differed is left to the other tool."""
 
     def __init__(self, meanwhile: Callable[[], None]) -> None:
@@ -94,15 +97,18 @@ class _Waits(SystemClock):
         self._ahead_s += seconds
 
 
-def _postgres_side(stack: ExitStack, name: str, created: tuple[str, ...]) -> Callable[[str], None]:
-    """A database whose connection id is `name`, of a login that may SELECT the three tables."""
+def postgres_side(
+    stack: ExitStack, name: str, created: tuple[str, ...], rows: Iterable[str] | None = None
+) -> Callable[[str], None]:
+    """A database whose connection id is `name`, of a login that may SELECT the three tables. `rows`: statements that
+    fill them."""
     owner = stack.enter_context(postgres_database(name))
     root = replace(resolve("postgres_root"), database=name)
     session = stack.enter_context(closing(postgres(root)))
     login = f"{name}_reader"
     session.execute("CREATE SCHEMA bank")
     session.execute("SET search_path = bank")
-    for statement in (*created, *_filled()):
+    for statement in (*created, *(_filled() if rows is None else rows)):
         session.execute(statement.encode())
     session.execute(f"DROP ROLE IF EXISTS {login}".encode())
     session.execute(f"CREATE ROLE {login} LOGIN PASSWORD '{PASSWORD}'".encode())
@@ -110,7 +116,7 @@ def _postgres_side(stack: ExitStack, name: str, created: tuple[str, ...]) -> Cal
     session.execute(f"GRANT CONNECT ON DATABASE {name} TO {login}".encode())
     session.execute(f"GRANT USAGE ON SCHEMA bank TO {login}".encode())
     session.execute(f"GRANT SELECT ON {', '.join(TABLES)} TO {login}".encode())
-    _known(stack, replace(owner, login=login), name, "postgres")
+    known(stack, replace(owner, login=login), name, "postgres")
 
     def execute(statement: str) -> None:
         session.execute(statement.encode())
@@ -120,7 +126,16 @@ def _postgres_side(stack: ExitStack, name: str, created: tuple[str, ...]) -> Cal
 
 def _mariadb_side(stack: ExitStack, name: str, created: tuple[str, ...]) -> Callable[[str], None]:
     root = stack.enter_context(mariadb_database(name))
-    session = stack.enter_context(closing(mariadb(root)))
+    return _of_mysql(stack, root, stack.enter_context(closing(mariadb(root))), created)
+
+
+def _mysql_side(stack: ExitStack, name: str, created: tuple[str, ...]) -> Callable[[str], None]:
+    root = stack.enter_context(mysql_database(mysql_server.root(settings.load()), name))
+    return _of_mysql(stack, root, stack.enter_context(closing(mysql(root))), created)
+
+
+def _of_mysql(stack: ExitStack, root: Connection, session: Any, created: tuple[str, ...]) -> Callable[[str], None]:
+    name = root.database
     login = f"{name}_reader"
 
     def execute(statement: str) -> None:
@@ -129,24 +144,33 @@ def _mariadb_side(stack: ExitStack, name: str, created: tuple[str, ...]) -> Call
 
     for statement in (*created, *_filled()):
         execute(statement)
-    execute(f"CREATE OR REPLACE USER '{login}'@'%' IDENTIFIED BY '{PASSWORD}'")
+    execute(f"DROP USER IF EXISTS '{login}'@'%'")
+    execute(f"CREATE USER '{login}'@'%' IDENTIFIED BY '{PASSWORD}'")
     stack.callback(lambda: execute(f"DROP USER '{login}'@'%'"))
     for table in TABLES:
         execute(f"GRANT SELECT ON {name}.{table} TO '{login}'@'%'")
-    _known(stack, replace(root, login=login), name, "mysql")
+    known(stack, replace(root, login=login), name, "mysql")
     return execute
 
 
-def _known(stack: ExitStack, connection: Connection, name: str, kind: str) -> None:
+def known(stack: ExitStack, connection: Connection, name: str, kind: str) -> None:
     stack.enter_context(known_by_id(replace(connection, password=PASSWORD, connection_id=name), name, kind))
 
 
-_SIDES = {"postgres": (_postgres_side, _OF_POSTGRES), "mariadb": (_mariadb_side, _MARIADB)}
+_SIDES = {
+    "postgres": (postgres_side, OF_POSTGRES),
+    "mariadb": (_mariadb_side, MYSQL_TABLES),
+    "mysql": (_mysql_side, MYSQL_TABLES),
+}
+# Two databases of one engine, and of two.
+_PAIRS = ("postgres-postgres", "mariadb-mariadb", "mariadb-postgres", "postgres-mariadb", "mysql-mysql")
 
 
-@pytest.fixture(params=["postgres-postgres", "mariadb-mariadb", "mariadb-postgres", "postgres-mariadb"], scope="module")
+@pytest.fixture(params=_PAIRS, scope="module")
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     source, copy = request.param.split("-")
+    if "mysql" in (source, copy):
+        request.getfixturevalue("mysql_root")
     with ExitStack() as stack:
         make, created = _SIDES[source]
         of_source = make(stack, "separate_source", created)
@@ -171,7 +195,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
 def test_equal_tables_are_a_match_by_select_alone(pair: Pair) -> None:
     found = pair.compare()
     assert found.verdict is Verdict.MATCH, [(one.table, one.reason) for one in found.tables]
-    assert [one.source_rows for one in found.tables] == [_ROWS, 2, 3]
+    assert [one.source_rows for one in found.tables] == [ROWS, 2, 3]
     assert [total.group for total in found.tables[0].totals] == [("CNY",), ("EUR",), ("USD",)]
     assert " 0 others" in self_test_in_words(found.evidence)[0], self_test_in_words(found.evidence)
     assert len(separate_in_words(found.evidence)) == 1

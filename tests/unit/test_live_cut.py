@@ -72,7 +72,7 @@ def test_every_table_is_compared_whole_and_what_is_held_is_handed_on() -> None:
         ("entry", CutMode.DATE, 10, "12", Verdict.MATCH),
     ]
     (saved,) = world.saved
-    assert (saved.scope, saved.mode, saved.position, saved.verdict) == (Scope.CUT, "barrier", P, Verdict.MATCH)
+    assert (saved.scope, saved.mode, saved.position, saved.verdict) == (Scope.CUT, "versioned", P, Verdict.MATCH)
     assert world.results["cut"]["lake"]["tables"][0]["staged_as"] == "11"
     assert [receipt.staged_as for receipt in world.receipts] == ["11", "12"]
     assert world.reads == [], "nothing is read into it a second time"

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from seamline.domain.catalogue import Column, Kind
-from seamline.sync.suspected import suspected
+from seamline.sync.suspected import another_column, suspected
 
 NUMBER = Column("v", Kind.DECIMAL, "decimal(20,4)", precision=20, scale=4)
 MOMENT = Column("v", Kind.DATETIME, "datetime(6)", precision=6)
+DAY = Column("v", Kind.DATE, "date")
 TEXT = Column("v", Kind.STRING, "varchar(40)", length=40)
 HOUR = 3_600_000_000
 WINTER, SUMMER = 1_770_000_000_123_456, 1_780_000_000_654_321
@@ -34,6 +35,7 @@ PLANTED: dict[str, tuple[Column, list[tuple[Any, Any]], str]] = {
     "summer time": (MOMENT, [(WINTER, WINTER + HOUR), (SUMMER, SUMMER + 2 * HOUR)], "1 h later or 2 h later"),
     "milliseconds": (MOMENT, [(WINTER, WINTER // 1000 * 1000)], "cut off to whole milliseconds"),
     "a date for a moment": (MOMENT, [(WINTER, WINTER // (24 * HOUR) * 24 * HOUR)], "cut off to whole days"),
+    "the day before": (DAY, [("2026-03-01", "2026-02-28"), ("2026-01-01", "2025-12-31")], "is 1 day earlier"),
     "blanks at the end": (TEXT, [("a ", "a"), ("b  ", "b")], "trimmed: blanks at the end"),
     "blanks around": (TEXT, [(" a ", "a"), ("b ", "b")], "trimmed at both ends"),
     "capitals": (TEXT, [("aB", "AB"), ("straße", "STRASSE")], "capitals"),
@@ -65,9 +67,24 @@ def test_a_planted_transformation_is_named(planted: str) -> None:
         (NUMBER, [("NaN", "1.0000"), ("2.0000", "2.0000")]),
         (MOMENT, [("1", "2"), ("1", "4")]),
         (MOMENT, [("infinity", "2"), ("1", "3")]),
+        (DAY, [("2026-03-01", "2026-02-28"), ("2026-01-01", "2025-12-30")]),
+        (DAY, [("0000-00-00", "2026-02-28"), ("2026-01-01", "2025-12-31")]),
         (TEXT, [("a ", "a"), ("b", "c")]),
         (TEXT, []),
     ],
 )
 def test_nothing_is_suspected_that_does_not_fit_every_row(column: Column, pairs: Any) -> None:
     assert suspected(column, pairs) == ""
+
+
+def test_another_column_of_the_source_is_named_where_it_fits_every_row() -> None:
+    columns = [Column(name, Kind.STRING, "text") for name in "abc"]
+    source = [{"a": "1", "b": "x", "c": "m"}, {"a": "2", "b": "y", "c": None}]
+    swapped = [{"a": one["b"], "b": one["a"], "c": one["c"]} for one in source]
+    copied = [{**one, "a": one["c"]} for one in source]
+    for made, words in ((swapped, "it is swapped with b"), (copied, "it holds the source's c"), (source, "")):
+        assert another_column(columns[0], columns, list(zip(source, made, strict=True))) == words
+    one_row = list(zip(source[:1], swapped[:1], strict=True))
+    assert another_column(columns[0], columns, one_row) == "", "one value fits by chance"
+    spoilt = [swapped[0], {**swapped[1], "a": "z"}]
+    assert another_column(columns[0], columns, list(zip(source, spoilt, strict=True))) == ""

@@ -3,7 +3,7 @@ of each role."""
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from seamline import settings
@@ -11,6 +11,7 @@ from seamline.adapters.connections import Connection, resolve
 from seamline.domain.errors import ConfigError
 from seamline.kinds.found import sink_kind, source_kind
 from seamline.kinds.logins import DestinationLogins, logins_of
+from seamline.kinds.sink import ReadsAlone
 from seamline.plan.compile import compile_plan, destination_plan
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
 from seamline.spec.faults import guess
@@ -47,16 +48,24 @@ def run(args: argparse.Namespace) -> int:
 def _only_reads(plan: SyncPlan, name: str) -> str:
     """What a sync that only compares needs on this side of it; "" where the name is of neither."""
     tables = [table.name for table in plan.tables]
-    sides = {plan.source.name: (plan.source.reader, [plan.source.places.of(table).text for table in tables])}
-    sides |= {one.name: (one.connection, [f"{one.namespace}.{table}" for table in tables]) for one in plan.destinations}
-    if name not in sides:
+    if name == plan.source.name:
+        connection, rights = plan.source.reader, _select(plan.source.places.of(table).text for table in tables)
+    elif name in plan.destination_names:
+        one = plan.destination(name)
+        kind = sink_kind(one.kind)
+        if isinstance(kind, ReadsAlone):
+            rights = kind.separate_rights(one, tables)
+        else:
+            rights = _select(f"{one.namespace}.{table}" for table in tables)
+        connection = one.connection
+    else:
         return ""
-    connection, places = sides[name]
     login = _login(connection) or f"of connection {connection}"
-    return (
-        f"-- Sync {plan.sync} only compares. Login {login} needs SELECT on these tables, in PostgreSQL also USAGE on"
-        f" their schema, and nothing more: {', '.join(places)}\n"
-    )
+    return f"-- Sync {plan.sync} only compares. Login {login} needs {rights}\n"
+
+
+def _select(places: Iterable[str]) -> str:
+    return f"SELECT on these tables, in PostgreSQL also USAGE on their schema, and nothing more: {', '.join(places)}"
 
 
 def _destination_script(plan: DestinationPlan) -> str:

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
+from seamline.domain.errors import InvariantViolated
 from seamline.domain.phrase import phrase
+from seamline.domain.position import LogRules, Position, PositionTracker
 
 # The mode of such a reconciliation, and the name in its evidence.
 SEPARATE = "separate"
@@ -27,6 +29,44 @@ class Stand:
     def in_words(self) -> str:
         moment = self.at.isoformat(timespec="milliseconds")
         return f"{self.place} at {moment}" if self.place else f"a place that its server does not say, at {moment}"
+
+
+class _Nowhere:
+    """The position of a view of a side that no log of ours has a place for: it may be asked nothing."""
+
+    KIND: ClassVar[str] = "nowhere"
+    LOG: ClassVar[LogRules] = LogRules(always_ended=True, at_commit=True, names_as_typed=True)
+
+    def covers(self, other: Position) -> bool:
+        raise self._asked(other)
+
+    def sees(self, transaction: Position) -> bool:
+        raise self._asked(transaction)
+
+    def reaches(self, place: Position) -> bool:
+        raise self._asked(place)
+
+    def start_of_log(self) -> Position:
+        return self
+
+    def tracker(self) -> PositionTracker:
+        raise self._asked(self)
+
+    def to_json(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Position:  # noqa: ARG003
+        return NOWHERE
+
+    def _asked(self, beside: Position) -> InvariantViolated:
+        return InvariantViolated(f"a side of another tool has no position, and was asked about {beside}")
+
+    def __str__(self) -> str:
+        return self.KIND
+
+
+NOWHERE: Position = _Nowhere()
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from seamline.plan.model import DerivedTablePlan, DestinationPlan, SyncPlan
 from seamline.ports import Load, Problem, ReadView, Sink, StagedView
 from seamline.ports.cuts import Cuts, CutStore, PinnedTables
 from seamline.ports.maintenance import DestinationMaintenance
+from seamline.ports.separate import SeparateSide
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -140,6 +141,17 @@ class ReadsBack(Protocol):
         self, destination: DestinationPlan, stream: StreamId, *, after: FindingsReported
     ) -> tuple[tuple[Finding, ...], FindingsReported]:
         """What the stream met that its log did not promise, beyond `after`, and how far all of it goes."""
+
+
+@runtime_checkable
+class ReadsAlone(Protocol):
+    """A kind whose tables can be compared although some other tool writes them (ADR 63), and that is none of sources
+    (`kinds.source.ReadsSeparately`)."""
+
+    def separate_side(self, destination: DestinationPlan) -> SeparateSide: ...
+
+    def separate_rights(self, destination: DestinationPlan, tables: Sequence[str]) -> str:
+        """What its login needs for that, as the end of the sentence "it needs …"."""
 
 
 @runtime_checkable

@@ -13,6 +13,8 @@ from seamline.spec.source import DatabaseSource
 SOURCES_PLANNED = ("files", "kafka")
 DESTINATIONS_PLANNED = ("key_value", "kafka")
 
+# The method by which a kind of destination can be read without a ledger.
+_ALONE = "separate_side"
 
 # Powers that stages need: the keys that ask for the stage together (none: any sync), the method by which a kind has the
 # power, and what a kind without it cannot do.
@@ -72,6 +74,14 @@ def powers_lacking(kind: str) -> Mapping[tuple[str, ...], str]:
 
 def kinds_with_all_powers() -> tuple[str, ...]:
     return tuple(name for name in installed.names(installed.SINKS) if not powers_lacking(name))
+
+
+def kinds_read_alone() -> tuple[str, ...]:
+    """Those of destinations whose tables can be compared without a ledger of ours: databases that are sources too, and
+    what is read by its own catalogue."""
+    sources = installed.names(installed.SOURCES)
+    found = installed.names(installed.SINKS)
+    return tuple(name for name in found if name in sources or hasattr(installed.load(installed.SINKS, name), _ALONE))
 
 
 def cut_source(kind: str) -> CutSource:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from seamline.spec.document import Document, Path_
-from seamline.spec.kinds import source_models
+from seamline.spec.kinds import kinds_read_alone
 
 KEY = "reconcile_only"
 # What belongs to tables that the sync carries itself.
@@ -42,6 +42,6 @@ def check_reconcile_only(document: Document, destinations: Mapping[str, Document
             document.fault(place, cause, f"Leave it out, or take `{KEY}` out")
     for place, name in document.texts("destinations[]"):
         kind = destinations[name].value(("kind",)) if name in destinations else None
-        if isinstance(kind, str) and kind not in source_models() and document.is_right(place):
+        if isinstance(kind, str) and kind not in kinds_read_alone() and document.is_right(place):
             cause = f"destination `{name}` ({kind}) cannot be read without a ledger of ours"
-            document.fault(place, cause, f"Such kinds can: {', '.join(source_models())}")
+            document.fault(place, cause, f"Such kinds can: {', '.join(kinds_read_alone())}")

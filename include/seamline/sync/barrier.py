@@ -19,7 +19,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from seamline.domain.errors import SeamlineError
 from seamline.domain.ledger import LedgerRow, StreamId
@@ -32,7 +32,8 @@ from seamline.sync.hold import Distance, Hold, Taken, lease_for
 
 log = logging.getLogger(__name__)
 
-BARRIER = "barrier"
+# The destination is what it shows while the stream is held, or the version of its tables that stands there.
+BARRIER, VERSIONED = "barrier", "versioned"
 # On their way, or about to be: worth a wait. Any other state is judged by the hold: it ends in its reason.
 _MAY_COME_NEAR = ("starting", "streaming", "catching_up", "held", "waiting", "backing_off")
 # A worker reports every few seconds. An older report says nothing about now.
@@ -95,7 +96,8 @@ class Aligned:
 class Aligns(Protocol):
     """What brings both sides of a sync to one position. `mode`: how, as a reconciliation keeps it."""
 
-    mode: ClassVar[str]
+    @property
+    def mode(self) -> str: ...
 
     @property
     def failpoints(self) -> Failpoints: ...
@@ -130,8 +132,6 @@ class ComparedSource(Protocol):
 class Barrier:
     """`open_destination(n)` opens n views of one snapshot of the destination, whose `position` is read inside it."""
 
-    mode: ClassVar[str] = BARRIER
-
     stream: StreamId
     director: StreamDirector
     source: ComparedSource
@@ -144,6 +144,7 @@ class Barrier:
     at_position: Callable[[Standing], None] | None = None
     # Kept from attempt to attempt.
     taken: Taken = field(default_factory=Taken)
+    mode: str = BARRIER
 
     @contextmanager
     def aligned(self, views: int) -> Iterator[Aligned]:

@@ -20,7 +20,7 @@ from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, ParkedTable, Run, TablePlan
 from seamline.ports import Load, ReadView
 from seamline.ports.cuts import PinnedTables
-from seamline.sync.barrier import BARRIER, Aligned, NotAligned
+from seamline.sync.barrier import VERSIONED, Aligned, NotAligned
 from seamline.sync.budget import begun, evidence_of_budget, limits_of, within
 from seamline.sync.comparison import DIGEST, Work, compare_tables
 from seamline.sync.cut import CutRead, Selection, ended_day, open_at, select, with_verdicts
@@ -186,7 +186,7 @@ def _found(
         business_date=run.business_date,
         position=cut.position if cut else None,
         position_time=cut.as_of if cut else None,
-        mode=BARRIER,
+        mode=VERSIONED,
         verdict=cut.verdict if cut else Verdict.INCONCLUSIVE,
         tables=tuple(by_table.get(name) or not_run(name, left_out[name]) for name in names),
         started_at=started,

@@ -36,7 +36,7 @@ from seamline.sync.bucket_search import (
     search,
 )
 from seamline.sync.paced_pass import paced_pass
-from seamline.sync.suspected import suspected
+from seamline.sync.suspected import Pairs, Rows, another_column, suspected
 
 COPIES = "(copies)"
 ROW_HASH = "(row hash)"
@@ -233,9 +233,15 @@ def _in_words(table: Table, found: Found, sample: Sequence[_Described]) -> str:
         parts = [f"systematic: {found.total:,} of {rows:,} rows differ{where}"]
     if kinds:
         parts.append(f"among {len(sample)} of them: {', '.join(kinds)}")
-    guesses = [(column.name, suspected(column, apart[column.name])) for column in named]
+    guesses = [(one.name, _guess(one, exact, apart[one.name], pairs)) for one in named]
     parts += [f"transformation of {name} suspected: {guess}" for name, guess in guesses if guess]
     return "; ".join(parts)
+
+
+def _guess(column: Column, columns: Sequence[Column], apart: Pairs, rows: Rows) -> str:
+    """What may have been done to a column. `apart`: its values where they differ."""
+    differ = [(mine, theirs) for mine, theirs in rows if mine.get(column.name) != theirs.get(column.name)]
+    return another_column(column, columns, differ) or suspected(column, apart)
 
 
 def _rows(sides: Sides, keys: Sequence[str]) -> tuple[Mapping[str, Texts], Mapping[str, Texts]]:

@@ -4,11 +4,14 @@ sample. One that does not fit every pair of values is not named.
 
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal, localcontext
 from fractions import Fraction
 
 from seamline.domain.catalogue import TEXTS, Column, Kind
 
+# A row of the source and that of the destination, as canonical texts by column.
+Rows = Sequence[tuple[Mapping[str, str | None], Mapping[str, str | None]]]
 # Canonical texts of a source and of a destination; None is NULL.
 Pairs = Sequence[tuple[str | None, str | None]]
 _NUMBERS = frozenset({Kind.INTEGER, Kind.UNSIGNED, Kind.DECIMAL})
@@ -24,6 +27,17 @@ def suspected(column: Column, pairs: Pairs) -> str:
     return next(_hypotheses(column, pairs), "") if pairs else ""
 
 
+def another_column(column: Column, columns: Sequence[Column], rows: Rows) -> str:
+    """Whether the destination holds another column of the source there, in words; "" where none fits all rows. `rows`:
+    those in which the column differs."""
+    for other in columns:
+        mine = {source.get(other.name) for source, _ in rows} if other.name != column.name else set()
+        if len(mine) >= _DISTINCT and all(row.get(column.name) == source.get(other.name) for source, row in rows):
+            is_swapped = all(row.get(other.name) == source.get(column.name) for source, row in rows)
+            return f"it is swapped with {other.name}" if is_swapped else f"it holds the source's {other.name}"
+    return ""
+
+
 def _hypotheses(column: Column, pairs: Pairs) -> Iterator[str]:
     if all(theirs is None for _, theirs in pairs):
         yield "'' has become NULL" if all(mine == "" for mine, _ in pairs) else "the destination has NULL in every row"
@@ -32,17 +46,23 @@ def _hypotheses(column: Column, pairs: Pairs) -> Iterator[str]:
     known = [(mine, theirs) for mine, theirs in pairs if mine is not None and theirs is not None]
     if len(known) < len(pairs):
         return
-    if column.kind in _NUMBERS:
+    yield from _of_kind(column.kind, known)
+    if len({theirs for _, theirs in known}) == 1 and len({mine for mine, _ in known}) >= _DISTINCT:
+        yield "the destination has one value in every row"
+
+
+def _of_kind(kind: Kind, known: Sequence[tuple[str, str]]) -> Iterator[str]:
+    if kind in _NUMBERS:
         numbers = [(Decimal(mine), Decimal(theirs)) for mine, theirs in known]
         yield from _of_numbers(numbers if all(one.is_finite() for pair in numbers for one in pair) else ())
-    elif column.kind in _MOMENTS:
+    elif kind in _MOMENTS:
         # PostgreSQL has infinite ones.
         whole = known if all(map(_are_whole, known)) else ()
         yield from _of_moments([(int(mine), int(theirs)) for mine, theirs in whole])
-    elif column.kind in TEXTS:
+    elif kind is Kind.DATE:
+        yield from _of_dates(known)
+    elif kind in TEXTS:
         yield from _of_texts(known)
-    if len({theirs for _, theirs in known}) == 1 and len({mine for mine, _ in known}) >= _DISTINCT:
-        yield "the destination has one value in every row"
 
 
 def _are_whole(texts: Sequence[str]) -> bool:
@@ -99,6 +119,18 @@ def _of_moments(pairs: Sequence[tuple[int, int]]) -> Iterator[str]:
     for unit, word in ((1_000, "milliseconds"), (1_000_000, "seconds"), (86_400_000_000, "days")):
         if all(theirs == mine - mine % unit for mine, theirs in pairs):
             yield f"cut off to whole {word}"
+
+
+def _of_dates(pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
+    try:
+        apart = {(date.fromisoformat(theirs) - date.fromisoformat(mine)).days for mine, theirs in pairs}
+    except ValueError:
+        # Invalid dates have texts of their own.
+        return
+    if len(set(pairs)) >= _DISTINCT and len(apart) == 1:
+        (days,) = apart
+        far = f"{abs(days)} {'day' if abs(days) == 1 else 'days'}"
+        yield f"the destination is {far} {'later' if days > 0 else 'earlier'}"
 
 
 def _span(us: int) -> str:

@@ -47,6 +47,9 @@ _MODES = {
     "read": phrase("read: the destination holds what was read of the source at that position"),
     "separate": phrase("separate: each side at a position of its own, for another tool carries the tables"),
     "barrier": phrase("barrier: the stream was held while both sides stood at that position"),
+    "versioned": phrase(
+        "versioned: the version of the tables was read that stood at that position while the stream was held there"
+    ),
     "log": phrase("log-patched: the log between both positions was applied to what the destination was read with"),
 }
 

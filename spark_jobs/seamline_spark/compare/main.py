@@ -17,11 +17,12 @@ from seamline.domain.baseline import Baseline
 from seamline.domain.errors import SeamlineError
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import WHOLE, Reconciliation, RunKind, Scope
+from seamline.domain.staged_cut import CutSource
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import Run, SyncPlan
 from seamline.platform.store import PlatformStore
 from seamline.ports import Failpoints, ReadView, Sink, StreamDirector, Unarmed
-from seamline.sync.barrier import Aligns, Barrier, Patience
+from seamline.sync.barrier import BARRIER, VERSIONED, Aligns, Barrier, Patience
 from seamline.sync.budget import Spending
 from seamline.sync.comparison import FINDINGS_THROUGH, StreamFindings, compare_live, findings_reported
 from seamline.sync.log_patched import LogLimits, LogPatched
@@ -151,7 +152,9 @@ def _aligning(plan: SyncPlan, stream: StreamId, sink: Sink, director: StreamDire
 
     if stream.destination not in plan.reconcile.by_log:
         patience = Patience.of(plan)
-        return Barrier(stream, director, source, sink, views, patience=patience, failpoints=failpoints)
+        is_versioned = plan.destination(stream.destination).cut_source is CutSource.LIVE
+        mode = VERSIONED if is_versioned else BARRIER
+        return Barrier(stream, director, source, sink, views, patience=patience, failpoints=failpoints, mode=mode)
     return LogPatched(
         plan,
         stream,

@@ -19,6 +19,7 @@ from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Problem, ReadView, Sink
 from seamline.ports.cuts import Cuts, CutStore, PinnedTables
 from seamline.ports.maintenance import DestinationMaintenance
+from seamline.ports.separate import SeparateSide
 from seamline.sinks.lake.kind import LakeKind
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Iceberg(LakeKind):
-    """With the power `WritesFrames` beside."""
+    """With the powers `WritesFrames` and `ReadsAlone` beside."""
 
     name: ClassVar[str] = "iceberg"
     powers: ClassVar[SinkPowers] = replace(LakeKind.powers, atomic=Atomic.SYNC)
@@ -137,6 +138,20 @@ class Iceberg(LakeKind):
 
             return open_tables_by_rest(destination, stream, at)
         return super().open_tables(destination, stream, at)
+
+    # ReadsAlone
+
+    def separate_side(self, destination: DestinationPlan) -> SeparateSide:
+        from seamline.sinks.iceberg.separate import IcebergSide
+
+        return IcebergSide(destination)
+
+    def separate_rights(self, destination: DestinationPlan, tables: Sequence[str]) -> str:
+        from seamline.sinks.iceberg.options import options_of
+
+        names = ", ".join(f"{destination.namespace}.{table}" for table in tables)
+        catalogue = "to list and load tables" if _is_rest(destination) else "SELECT on public.iceberg_tables"
+        return f"{catalogue}, and to read the files of these tables in {options_of(destination).warehouse}: {names}"
 
     # WritesFrames
 

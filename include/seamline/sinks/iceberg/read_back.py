@@ -44,11 +44,12 @@ def open_published(
 ) -> LakeView:
     """Of each table of a cut the rows of its business date."""
     options = options_of(destination)
-    io, heads = warehouse_io(options), _heads(destination, options)
+    io, heads = warehouse_io(options), heads_of(destination, options)
     return LakeView(position, {plan.table(one.table).definition: _published(plan, one, heads, io) for one in tables})
 
 
-def _heads(destination: DestinationPlan, options: LakeOptions) -> Mapping[str, str]:
+def heads_of(destination: DestinationPlan, options: LakeOptions) -> Mapping[str, str]:
+    """Table → metadata file, of all tables of its namespace now."""
     if options.is_rest:
         with closing(open_client(destination)) as client:
             return client.locations((destination.namespace,))
