@@ -15,7 +15,7 @@ from seamline.platform.audit import entries
 from seamline.platform.store import PlatformStore
 from seamline_airflow.page import acting
 from tests.dags.test_page_acting import OWN, PEOPLE
-from tests.dags.test_page_routes import faults_of_page
+from tests.dags.test_page_routes import BEARER, faults_of_page
 from tests.dags.test_page_work import _server as _server
 from tests.dags.test_page_work import identity, save, shown
 from tests.dags.test_page_work import page as page
@@ -66,6 +66,8 @@ def test_a_file_is_attached_in_versions_and_taken_away_as_it_was_and_both_are_in
         exported = list(logged(_server, "exported"))[-1]
         assert hashlib.sha256(content).hexdigest() in exported and '"file":"letter.pdf"' in exported
     assert taken(page, "two", newest).status_code == 404, "it is of another break"
+    by_rest = f"/api/v1/syncs/settlement/breaks/{identity('one')}/files/{oldest}"
+    assert page.post(by_rest, headers={"X-Person": "operator", **BEARER}).content == first
     rest = page.get(f"/api/v1/syncs/settlement/breaks/{identity('one')}").json()["files"]
     assert [(one["name"], one["version"], one["size"], one["who"]) for one in rest] == [
         ("letter.pdf", 2, len(second), "operator"),

@@ -147,6 +147,7 @@ ROWS = {
         body={"run": results.RUN, "destination": "warehouse", "reason": "a call"}, may=_WORKERS
     ),
     f"POST {_SYNC}/breaks/{{break_id}}/reveal": Row(body={"reason": "a call"}, may=_WORKERS),
+    f"POST {_SYNC}/breaks/{{break_id}}/files/{{number}}": Row(may=_WORKERS, answer=422),
     f"POST {_SYNC}/repair/reveal": Row(body={"id": "r1", "reason": "a call"}, may=_WORKERS),
     f"POST {_SYNC}/evidence": Row(body={"business_date": str(results.DATE), "reason": "an audit"}, may=_WORKERS),
     f"POST {_SYNC}/streams/{{destination}}/pause": Row(body={"reason": " "}, may=_WORKERS, answer=422),

@@ -14,12 +14,11 @@ from fastapi import APIRouter, Depends, Form, HTTPException, Request, UploadFile
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 
 from seamline.domain.attachment import BYTES_MAX, CONTENT_TYPE, checked, disposition
-from seamline.domain.audit import FROM_PAGE
 from seamline.domain.errors import Refused
 from seamline.domain.exported import exported_act
 from seamline.platform.attachments import Holder
 from seamline_airflow import parts
-from seamline_airflow.page import acting, selection
+from seamline_airflow.page import acting, acts, selection
 from seamline_airflow.page.rendering import Visit, refused, visit_of
 
 pages = APIRouter()
@@ -72,7 +71,7 @@ def attach_to_date(
 @pages.post("/attachment")
 def attachment(user: acting.Trusted, sync: SyncName, id: BreakId, number: Number) -> Response:
     """The bytes of one version of a break's file."""
-    return _taken(user, Holder(sync, break_id=id), number, {"break": id})
+    return handed_out(acts.actor(user), Holder(sync, break_id=id), number, {"break": id})
 
 
 @pages.post("/attachment_of_date")
@@ -80,7 +79,7 @@ def attachment_of_date(
     user: acting.Trusted, sync: SyncName, run: Run, destination: Destination, number: Number
 ) -> Response:
     """The bytes of one version of a file of a take."""
-    return _taken(user, Holder(sync, run_id=run, destination=destination), number, {"run": run})
+    return handed_out(acts.actor(user), Holder(sync, run_id=run, destination=destination), number, {"run": run})
 
 
 def _attach(visit: Visit, user: Any, to: Holder, file: UploadFile, here: str) -> Response:
@@ -93,16 +92,16 @@ def _attach(visit: Visit, user: Any, to: Holder, file: UploadFile, here: str) ->
     return acting.done(here)
 
 
-def _taken(user: Any, of: Holder, number: int, chosen: Mapping[str, str]) -> Response:
-    """Without its entry in the log of acts it is not handed out."""
+def handed_out(by: acts.Actor, of: Holder, number: int, chosen: Mapping[str, str]) -> Response:
+    """One version of a file, by the number of its entry. 404: there is none such. Without an entry of its own in the log of
+    acts it is not handed out."""
     with parts.attachments() as store:
         taken = store.taken(of, number)
     if taken is None:
         raise HTTPException(status_code=404, detail="there is no such file")
     about, file = taken
     said = {**chosen, "attached by entry": str(number)}
-    who = acting.name_of(user)
-    act = exported_act(about, file.content, who=who, origin=FROM_PAGE, file=file.name, rows=0, chosen=said)
+    act = exported_act(about, file.content, who=by.who, origin=by.origin, file=file.name, rows=0, chosen=said)
     with parts.audit() as log:
         log.enter(act)
     return Response(file.content, media_type=CONTENT_TYPE, headers={"Content-Disposition": disposition(file.name)})

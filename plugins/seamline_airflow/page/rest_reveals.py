@@ -1,5 +1,5 @@
-"""Values of sensitive columns and the evidence of a date, by REST: as on the page for whoever may work or sign, who
-says why, and is entered first."""
+"""Values of sensitive columns, the evidence of a date and files of breaks, by REST: as on the page for whoever may work
+or sign; each is entered before it leaves."""
 
 from datetime import date
 from typing import Annotated
@@ -7,12 +7,14 @@ from typing import Annotated
 from fastapi import APIRouter, Response
 from pydantic import Field
 
+from seamline.domain.attachment import CONTENT_TYPE
 from seamline.domain.audit import FROM_REST
 from seamline.domain.masking import Hidden
+from seamline.platform.attachments import Holder
 from seamline.platform.breaks import Order
-from seamline_airflow.page import acts, exports, rest_acts, rest_breaks, reveal, selection
+from seamline_airflow.page import acts, attachment_pages, exports, rest_acts, rest_breaks, reveal, selection
 from seamline_airflow.page import rest_answers as answers
-from seamline_airflow.page.rest_acts import BreakId, Filter, Name
+from seamline_airflow.page.rest_acts import BreakId, Filter, Name, Number
 from seamline_airflow.page.rest_rights import SyncName, Trusted
 
 api = APIRouter()
@@ -83,3 +85,14 @@ def take_evidence(sync: SyncName, user: Trusted, body: EvidenceTaken) -> Respons
     """The folder of `./seamline audit export` as a zip. It holds rows as they are stored, values of sensitive columns
     too."""
     return exports.evidence_of(user, sync, body.business_date, body.reason, origin=FROM_REST)
+
+
+@api.post(
+    "/syncs/{sync}/breaks/{break_id}/files/{number}",
+    response_class=Response,
+    responses={200: {"content": {CONTENT_TYPE: {}}, "description": "the bytes of the file"}},
+)
+def take_file(sync: SyncName, user: Trusted, break_id: BreakId, number: Number) -> Response:
+    """One version of a file that a person has attached, by its number in the answer about the break."""
+    by, of = acts.actor(user, FROM_REST), Holder(sync, break_id=break_id)
+    return attachment_pages.handed_out(by, of, number, {"break": break_id})
