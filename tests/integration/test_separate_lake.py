@@ -161,6 +161,20 @@ def test_declared_it_is_confirmed_and_its_run_is_a_match_by_reading_alone(
     assert "destination payment at snapshot " in separate_in_words(found.evidence)[0]
 
 
+def test_a_catalogue_that_is_not_there_is_an_error_of_the_destination(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The source's own database has none.
+    at = resolve(NAME)
+    elsewhere = f"postgres://{at.login}:{PASSWORD}@{at.host}:{at.port}/{NAME}"
+    monkeypatch.setenv(f"SEAMLINE_CONNECTION_{NAME.upper()}_COPY", elsewhere)
+    assert main(["validate", "--online"]) == 2
+    assert "copy.yaml" in capsys.readouterr().err
+    found = mirror.compare()
+    assert {one.verdict for one in found.tables} == {Verdict.INCONCLUSIVE}
+    assert "cannot read the catalogue" in found.tables[0].reason
+
+
 def test_what_stands_in_the_lake_is_a_break_and_what_arrives_is_not(mirror: Mirror) -> None:
     payment, audit = mirror.tables["payment"], mirror.tables["audit"]
     before = payment.scan(EqualTo("id", 40)).to_arrow()

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from seamline.adapters.connections import resolve
 from seamline.databases.postgres.client import Session, open_session
+from seamline.databases.postgres.client import translated as translated_sql
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.date_before import PublishedTable
@@ -54,7 +55,8 @@ def heads_of(destination: DestinationPlan, options: LakeOptions) -> Mapping[str,
         with closing(open_client(destination)) as client:
             return client.locations((destination.namespace,))
     with closing(open_session(resolve(destination.connection), application_name="seamline reads back")) as session:
-        return Catalogue(options.catalog).pointers(session, destination.namespace)
+        with translated_sql("read the catalogue"):
+            return Catalogue(options.catalog).pointers(session, destination.namespace)
 
 
 def open_at(destination: DestinationPlan) -> OpenAt:
