@@ -98,9 +98,21 @@ def test_a_live_table_that_would_not_take_a_load_stands_at_the_table_with_the_wa
     said = said_by(capsys)
     assert "settlement.yaml:6  tables[1]: in destination `warehouse`: table ledger_entry has other columns" in said
     assert "run `settlement__tables`" in said and "has not ended yet: rename ledger_entry" in said
+
+
+def test_live_tables_that_cannot_be_asked_are_named_unless_it_is_said_what_is_wrong_with_the_destination(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def away(*_: object) -> object:
+        raise TransientError("the warehouse is away")
+
+    monkeypatch.setattr(online.registry, "misfits", away)
+    assert main(["validate", "--online"]) == 2
+    assert "warehouse.yaml:3  connection: the warehouse is away" in said_by(capsys)
     monkeypatch.setattr(online.registry, "destination_problems", lambda *_: (OF_SERVER,))
     assert main(["validate", "--online"]) == 2
-    assert "other columns" not in said_by(capsys), "nobody asks a destination that is known to be wrong"
+    said = said_by(capsys)
+    assert "log_bin is OFF" in said and "is away" not in said
 
 
 QUERY = "SELECT id,\n  nme\nFROM account\n"

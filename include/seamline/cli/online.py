@@ -112,17 +112,21 @@ def _of_tables(declarations: Declarations, plan: SyncPlan, survey: Survey, made:
 
 
 def _of_destination(declarations: Declarations, plan: SyncPlan, name: str, places: Mapping[str, Path_]) -> Answers:
+    answers = Answers()
     try:
-        problems = registry.destination_problems(plan, name)
-        # What keeps the destination from being asked is said already.
-        misfits = () if any(one.is_fatal for one in problems) else registry.misfits(plan, name)
+        for problem in registry.destination_problems(plan, name):
+            if problem.is_fatal:
+                answers.faults.append(declarations.destination_fault(name, _CONNECTION, problem.what, problem.cure))
+            else:
+                answers.notes.append(f"{problem.what}. {problem.cure}")
+        for one in registry.misfits(plan, name):
+            what, cure = f"in destination `{name}`: {one.what}", cure_in_any_state(plan.sync, one)
+            answers.faults.append(declarations.fault(plan.sync, places[one.table], what, cure))
     except SeamlineError as exc:
-        return Answers([declarations.destination_fault(name, _CONNECTION, exc.message, exc.hint)])
-    faults = [declarations.destination_fault(name, _CONNECTION, one.what, one.cure) for one in problems if one.is_fatal]
-    for one in misfits:
-        what, cure = f"in destination `{name}`: {one.what}", cure_in_any_state(plan.sync, one)
-        faults.append(declarations.fault(plan.sync, places[one.table], what, cure))
-    return Answers(faults, [f"{one.what}. {one.cure}" for one in problems if not one.is_fatal])
+        # Where something is wrong with it, that may be why.
+        if not answers.faults:
+            answers.faults.append(declarations.destination_fault(name, _CONNECTION, exc.message, exc.hint))
+    return answers
 
 
 def _of_problems(declarations: Declarations, plan: SyncPlan, problems: Sequence[Problem]) -> Answers:

@@ -300,8 +300,7 @@ class LakeCuts:
     def _stage_tags(
         self, wanted: Mapping[str, TableTags], begun: Mapping[str, str], staged: dict[str, Tagged], *, mark: str
     ) -> None:
-        """Many at once: the stream waits. What was made is in `staged`, also where one
-        of them fails."""
+        """Many at once: the stream waits. What was made is in `staged`, also where one of them fails."""
         locations = {name: _held(begun, name) for name in wanted}
         with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
             made = {
