@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import psycopg
 
@@ -38,11 +38,12 @@ from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
 from seamline.platform.attachments import PlatformAttachments
 from seamline.platform.audit import PlatformAudit
 from seamline.platform.audit_anchor import Anchors, AnchorTopic, Lines, anchor_files, send_anchor, write_anchor
-from seamline.platform.audit_export import export, zipped
+from seamline.platform.audit_export import export, zip_into
 from seamline.platform.baselines import PlatformBaselines
 from seamline.platform.breaks import PlatformBreaks
 from seamline.platform.capture_registry import PlatformCaptureRegistry, PlatformPruningHolds
 from seamline.platform.database import Database, open_session, translated
+from seamline.platform.declared_changes import PlatformDeclaredChanges
 from seamline.platform.driver_runs import PlatformDriverRuns
 from seamline.platform.expiry import PlatformExpiry
 from seamline.platform.host_lease import this_process
@@ -338,8 +339,9 @@ def audit() -> PlatformAudit:
     return PlatformAudit(Database())
 
 
-def evidence(sync: str, day: date) -> bytes:
-    """The evidence of a business date (`platform/audit_export.py`) as a zip. Refused: no act is about the date."""
+def evidence(sync: str, day: date) -> BinaryIO:
+    """The evidence of a business date (`platform/audit_export.py`) as a zip, in a file without a name that is gone when
+    it is closed: a date may have gigabytes of files that people attached. Refused: no act is about the date."""
     # Before the view of the database begins: an anchor is younger than the entry that it names.
     anchors = audit_anchors()
     opened = open_session(application_name="seamline evidence", statement_timeout_s=_EVIDENCE_TIMEOUT_S)
@@ -349,7 +351,9 @@ def evidence(sync: str, day: date) -> bytes:
             export(session, sync=sync, day=day, folder=folder, anchors=anchors)
         except psycopg.Error as exc:
             raise translated(exc) from exc
-        return zipped(folder)
+        made: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 (whoever reads it closes it)
+        zip_into(made, folder)
+        return made
 
 
 def audit_anchors() -> tuple[Anchors, ...]:
@@ -422,6 +426,10 @@ def late_inputs() -> PlatformLateInputs:
 
 def late_postings() -> PlatformLatePostings:
     return PlatformLatePostings(Database())
+
+
+def declared_changes() -> PlatformDeclaredChanges:
+    return PlatformDeclaredChanges(Database())
 
 
 def signatures() -> PlatformSignatures:

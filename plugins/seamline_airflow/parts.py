@@ -6,7 +6,7 @@ Imported inside functions only: the clients behind the registry stay out of the 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import date
-from typing import Any
+from typing import Any, BinaryIO
 
 from seamline.plan.model import SyncPlan
 from seamline.ports import CaptureRegistry, PruningHolds, Sink, Source
@@ -94,6 +94,15 @@ def late_postings() -> Iterator[Any]:
 
 
 @contextmanager
+def declared_changes() -> Iterator[Any]:
+    """The PlatformDeclaredChanges."""
+    from seamline import registry
+
+    with closing(registry.declared_changes()) as opened:
+        yield opened
+
+
+@contextmanager
 def signatures() -> Iterator[Any]:
     """The PlatformSignatures."""
     from seamline import registry
@@ -146,8 +155,8 @@ def audit() -> Iterator[Any]:
         yield opened
 
 
-def evidence(sync: str, day: date) -> bytes:
-    """The evidence of a business date as a zip."""
+def evidence(sync: str, day: date) -> BinaryIO:
+    """The evidence of a business date as a zip; whoever reads it closes it."""
     from seamline import registry
 
     return registry.evidence(sync, day)

@@ -40,8 +40,18 @@ class Office:
 
 
 @pytest.fixture(scope="session")
-def office() -> Iterator[Office]:
-    """The shipped sync over a small bank without writers, onboarded."""
+def office(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+    """The shipped sync over a small bank without writers, onboarded. Its declarations are a copy: people change them.
+    A machine without `chromium` is known before minutes are spent."""
+    declared = tmp_path_factory.mktemp("declared")
+    for name in ("sources", "destinations", "syncs", "expectations", "transforms"):
+        shutil.copytree(settings.load().declarations / name, declared / name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SEAMLINE_DECLARATIONS", str(declared))
+        yield from _office()
+
+
+def _office() -> Iterator[Office]:
     try:
         yield _opened(Demo(Layout(settings.load())))
     finally:

@@ -35,6 +35,7 @@ from seamline.platform.totals import Series
 from seamline.ports import StreamReport, WantedStream
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline_airflow import parts
+from seamline_airflow.page import dag_runs
 from tests.dags.kept_acts import Acts
 from tests.dags.stored_breaks import Breaks, NoFiles, NoNotices, NoWork, OneRepair
 from tests.integration.known import destination_plan
@@ -385,6 +386,9 @@ class Unsigned:
     def of_date(self, sync: str, day: date) -> tuple[Any, ...]:
         return ()
 
+    def of_sync(self, sync: str) -> tuple[Any, ...]:
+        return ()
+
     def acknowledged(self, syncs: list[str], days: list[date]) -> dict[tuple[str, date], Any]:
         return {}
 
@@ -442,6 +446,8 @@ def use(monkeypatch: pytest.MonkeyPatch, made: Platform) -> Platform:
         yield Unsigned()
 
     monkeypatch.setattr(parts, "late_inputs", late_inputs)
+    monkeypatch.setattr(parts, "declared_changes", late_inputs)
+    monkeypatch.setattr(dag_runs, "backfill_of", lambda _: None)
     monkeypatch.setattr(parts, "attachments", lambda: nullcontext(NoFiles()))
     monkeypatch.setattr(parts, "notices", lambda: nullcontext(NoNotices()))
     monkeypatch.setattr(parts, "signatures", signatures)

@@ -17,6 +17,7 @@ import seamline
 from seamline.domain.audit import FROM_AIRFLOW, FROM_COMMAND_LINE, FROM_PAGE, Kind
 from seamline.domain.break_work import Doing, WorkState
 from seamline.domain.cut_state import Headline
+from seamline.domain.declared_change import Step
 from seamline.domain.phrase import joined, phrase
 from seamline.domain.repair import RepairState, RootCause, RowAction, RowState
 from seamline.domain.runs import NightlyMode, SyncState
@@ -40,7 +41,7 @@ TEMPLATES = sorted((PAGE / "templates").glob("*.html"))
 PYTHON = [*PAGE.glob("*.py"), *Path(seamline.__file__).parent.rglob("*.py")]
 # Words of enumerations that templates show by `term`.
 SHOWN: tuple[type[StrEnum], ...] = (
-    Awaits, BreakType, Headline, NightlyMode, RepairState, RootCause, RowAction, RowState, SignAct, SyncState,
+    Awaits, BreakType, Headline, NightlyMode, RepairState, RootCause, RowAction, RowState, SignAct, Step, SyncState,
     ToleranceState, Verdict, Word, WorkState,
 )  # fmt: skip
 # Acts about breaks, as the history of a break names them.
@@ -49,8 +50,10 @@ ACTS = (
     Kind.BREAK_REOPENED, Kind.REPAIR_PLANNED, Kind.REPAIR_APPROVED, Kind.REPAIR_APPLIED,
 )  # fmt: skip
 WEEKDAYS = tuple(f"{date(2026, 11, day):%a}" for day in range(16, 23))
+# Of runs of Airflow, as a backfill shows them.
+DAG_STATES = ("running", "success", "failed")
 TERMS = {one.value for of in SHOWN for one in of} | {
-    *(one.value for one in ACTS), *WEEKDAYS, FROM_AIRFLOW, FROM_COMMAND_LINE, FROM_PAGE, "ALARM",
+    *(one.value for one in ACTS), *WEEKDAYS, FROM_AIRFLOW, FROM_COMMAND_LINE, FROM_PAGE, "ALARM", *DAG_STATES,
 }  # fmt: skip
 # Texts in expressions of templates that nobody sees as they are: codes, formats, sizes, and names of routes.
 CODES = {"%m-%d", "%.1f", "v%s", "cut", "big", "approve/required_actions", "INCONCL.", "NOT PUBL.", "CHECKS", "NOT RUN"}

@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 from seamline.domain.decision import Decision, DecisionState
 from seamline.domain.runs import Scope
 from seamline.plan.stages import all_stages
+from seamline_airflow.page import reports
 from tests.dags import results
 from tests.dags.test_page import APPROVED, NEGATIVE, date_page
 from tests.dags.test_page import platform as platform
@@ -37,6 +38,13 @@ def test_the_log_of_a_comparison_is_that_of_the_task_that_its_dag_has_for_it(
     platform.found = [results.reconciliation(results.table("account"), scope=Scope.LIVE, run_id=run_id)]
     text = signed_in.get("/page", params={"sync": "settlement", "run": run_id}).text
     assert f'href="../dags/settlement__{kind}/runs/manual__7/tasks/{task}"' in text
+
+
+def test_a_repair_of_a_run_of_airflow_leads_to_it_whatever_a_person_has_called_the_run() -> None:
+    """Found by the browser: a run named `repair-101530` was offered a second run, for it was taken for a command's."""
+    place = "dags/settlement__repair/runs"
+    assert reports.airflow_path("settlement/repair/-/repair-101530123456") == f"{place}/repair-101530123456"
+    assert reports.airflow_path("settlement/repair/-/repair-20261128T231500-0a1b") == ""
 
 
 def test_the_files_of_a_take_hold_that_take_only(signed_in: TestClient, platform: results.Platform) -> None:

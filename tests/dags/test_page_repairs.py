@@ -26,7 +26,7 @@ from tests.dags.test_page_work import forms, save
 from tests.dags.test_page_work import page as page
 from tests.dags.test_page_work import store as store
 
-RUN = "settlement/repair/-/repair-1"
+RUN = "settlement/repair/-/repair-20261128T231500-0a1b"
 DAG = "settlement__repair"
 ROWS = (
     RepairRow(
@@ -57,7 +57,7 @@ def test_a_plan_has_both_values_side_by_side_and_hostile_ones_never_act(page: Te
     assert "1.000<mark>0</mark>" in text and "1.000<mark>1</mark>" in text and "no such row" in text
     assert "12 of 20 differ" in text and "1 equal by now" in text and planned.hash in text
     assert "&lt;script&gt;" in text and "<script" not in text and "{{7*7}}" in html.unescape(text)
-    assert "repair-1" in shown(page, path="/repairs")
+    assert "repair-20261128T231500-0a1b" in shown(page, path="/repairs")
 
 
 def test_another_person_approves_it_with_a_cause_and_the_forms_are_for_who_may(

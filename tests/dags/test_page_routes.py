@@ -102,6 +102,10 @@ ROWS = {
     "POST /acknowledge": Row(form={"business_date": "none"}, may=_WORKERS, answer=422),
     "POST /acknowledge_source": Row(form={"source": "s", "since": "none"}, may=_WORKERS, answer=422),
     "POST /restate": Row(form={"business_date": "none"}, may=_WORKERS, answer=422),
+    "GET /declaration": Row(("?sync=settlement",)),
+    "POST /propose_change": Row(form={"change": "run_at", "value": "late", "reason": "r"}, may=_WORKERS, answer=409),
+    "POST /accept_change": Row(form={"number": "0"}, may=("approver",), answer=422),
+    "POST /withdraw_change": Row(form={"number": "0"}, may=_WORKERS, answer=422),
     "POST /order_stream": Row(form={"destination": "warehouse", "order": "pause"}, may=_WORKERS, answer=422),
     "GET /cuts": Row(("?sync=settlement",)),
     "POST /make_cuts": Row(
@@ -253,7 +257,7 @@ def page(monkeypatch: pytest.MonkeyPatch, airflow_database: Path) -> Iterator[Te
     """The page as Airflow mounts it, with Airflow's own authorization; `X-Person` says who has signed in."""
     airflow_app.create_auth_manager()
     monkeypatch.setattr(reports, "approvers_of", lambda _: ("approver",))
-    monkeypatch.setattr(parts, "evidence", lambda sync, day: b"PK")
+    monkeypatch.setattr(parts, "evidence", lambda sync, day: io.BytesIO(b"PK"))
 
     def person(request: Request) -> Any:
         if "x-person" not in request.headers:

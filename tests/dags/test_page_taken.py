@@ -188,11 +188,14 @@ def test_the_evidence_of_a_date_is_for_those_who_work_and_is_an_entry(
 ) -> None:
     asked: list[tuple[str, date]] = []
 
-    def evidence(sync: str, day: date) -> bytes:
+    opened: list[io.BytesIO] = []
+
+    def evidence(sync: str, day: date) -> io.BytesIO:
         asked.append((sync, day))
         if day != results.DATE:
             raise Refused(f"no act is about {day} of sync {sync}")
-        return b"PK zipped"
+        opened.append(io.BytesIO(b"PK" * 200_000))
+        return opened[-1]
 
     monkeypatch.setattr(parts, "evidence", evidence)
     platform.found = [broken(value("a"), value("b"))]
@@ -210,10 +213,12 @@ def test_the_evidence_of_a_date_is_for_those_who_work_and_is_an_entry(
     assert not platform.acts.entries
     assert 'action="evidence"' in signed_in.get("/page", params=OF_DAY).text
     answer = signed_in.post("/evidence", data=form, headers=own)
-    assert (answer.content, answer.headers["content-type"]) == (b"PK zipped", "application/zip")
+    assert (answer.content, answer.headers["content-type"]) == (b"PK" * 200_000, "application/zip")
+    assert answer.headers["content-length"] == "400000" and opened[0].closed
     (entry,) = entries(platform)
     assert (entry["kind"], entry["who"], entry["document"]["rows"]) == ("exported", "viewer <b>", 2)
     assert entry["document"]["file"] == f"evidence-settlement-{results.DATE}.zip"
+    assert entry["document"]["sha256"] == hashlib.sha256(answer.content).hexdigest()
 
 
 def test_a_sheet_takes_a_whole_file_of_breaks() -> None:

@@ -24,7 +24,7 @@ from seamline.domain import audit
 from seamline.domain.audit import NOTHING_BEFORE, Act, Entry, Kind, Subject, sha256_of
 from seamline.domain.decision import DECISION, Decision, DecisionState
 from seamline.domain.errors import Refused
-from seamline.domain.exported import exported_act
+from seamline.domain.exported import exported_act, print_of
 from seamline.domain.position import position_to_json
 from seamline.domain.runs import ASKED_BY, SIGNED_BY, Cut, Reconciliation, Scope
 from seamline.domain.verdict import Break, BreakType, TableVerdict, Verdict
@@ -143,7 +143,9 @@ def test_an_act_that_stands_for_itself_is_an_entry_and_verdicts_know_their_newes
 ) -> None:
     found = a_night(store)
     chosen = {"table": "a", "kind": ""}
-    act = exported_act(Subject("settlement"), b"rows", who="ann", origin="page", file="x.csv", rows=1, chosen=chosen)
+    act = exported_act(
+        Subject("settlement"), print_of(b"rows"), who="ann", origin="page", file="x.csv", rows=1, chosen=chosen
+    )
     with closing(PlatformAudit(Database(server.open))) as log:
         entered = [log.enter(act), log.enter(act)]
         of_verdicts = log.verdict_entries(["r1", "x"])

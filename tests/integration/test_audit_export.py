@@ -2,7 +2,6 @@
 
 import ast
 import hashlib
-import io
 import json
 import shutil
 import subprocess
@@ -215,7 +214,7 @@ def test_the_zip_of_the_page_is_the_same_folder_and_verifies_itself(
         content = registry.evidence("settlement", DAY)
         with pytest.raises(Refused, match="no act is about 2020-01-01"):
             registry.evidence("settlement", date(2020, 1, 1))
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+    with content, zipfile.ZipFile(content) as archive:
         archive.extractall(tmp_path)
     (folder,) = tmp_path.iterdir()
     code, lines = verified(folder)

@@ -5,6 +5,7 @@ destination stand at one position. What it may do to a row is decided here, by b
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -21,7 +22,13 @@ Texts = Mapping[str, str | None]
 ROWS_ALWAYS = 20
 # How the name of a repair begins that no run of Airflow has planned.
 BY_COMMAND_LINE = "repair-"
+_BY_COMMAND_LINE = re.compile(rf"{BY_COMMAND_LINE}\d{{8}}T\d{{6}}-[0-9a-f]{{4}}")
 AGAIN = "load the table again: run the DAG `<sync>__tables` with its name in `again`"
+
+
+def is_by_command_line(name: str) -> bool:
+    """Whether `./seamline repair` has made it. A run of Airflow may be named nearly so."""
+    return bool(_BY_COMMAND_LINE.fullmatch(name))
 
 
 class RowAction(StrEnum):

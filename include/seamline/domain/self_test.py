@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from seamline.domain.phrase import phrase
+
 # The name in a reconciliation's evidence.
 SELF_TEST = "self_test"
 _SHOWN_MAX = 5
@@ -50,31 +52,45 @@ def self_test_in_words(evidence: Mapping[str, Any]) -> list[str]:
     if not document:
         return []
     found = SelfTest(**document)
-    lines = []
+    lines: list[str] = []
     if found.tables:
-        kinds, tables = _counted(len(found.kinds), "kind"), _counted(found.tables, "table")
         lines.append(
-            f"{found.found} of {found.planted} planted breaks found, {len(found.others)} others;"
-            f" {kinds} in {tables}, seed {found.seed}"
+            phrase(
+                "%(found)s of %(planted)s planted breaks found, %(others)s others;"
+                " %(kinds)s in %(tables)s, seed %(seed)s",
+                found=found.found,
+                planted=found.planted,
+                others=len(found.others),
+                kinds=_kinds(len(found.kinds)),
+                tables=_tables(found.tables),
+                seed=found.seed,
+            )
         )
     if found.missed:
-        lines.append(f"not found: {_first_of(found.missed)}")
+        lines.append(phrase("not found: %(breaks)s", breaks=_first_of(found.missed)))
     if found.others:
-        lines.append(f"found and not planted: {_first_of(found.others)}")
+        lines.append(phrase("found and not planted: %(breaks)s", breaks=_first_of(found.others)))
     if found.by_reference:
-        lines.append(f"one side computed by the reference: {', '.join(found.by_reference)}")
-    lines += [f"{table}: came to no end: {why}" for table, why in found.failed.items()]
+        lines.append(phrase("one side computed by the reference: %(tables)s", tables=", ".join(found.by_reference)))
+    lines += [phrase("%(table)s: came to no end: %(why)s", table=table, why=why) for table, why in found.failed.items()]
     reasons: dict[str, list[str]] = {}
     for table, why in found.left_out.items():
         reasons.setdefault(why, []).append(table)
-    lines += [f"nothing planted in {', '.join(tables)}: {why}" for why, tables in reasons.items()]
+    lines += [
+        phrase("nothing planted in %(tables)s: %(why)s", tables=", ".join(tables), why=why)
+        for why, tables in reasons.items()
+    ]
     return lines
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+def _kinds(count: int) -> str:
+    return phrase("1 kind") if count == 1 else phrase("%(count)s kinds", count=count)
+
+
+def _tables(count: int) -> str:
+    return phrase("1 table") if count == 1 else phrase("%(count)s tables", count=count)
 
 
 def _first_of(breaks: Sequence[str]) -> str:
-    hidden = len(breaks) - _SHOWN_MAX
-    return "; ".join(breaks[:_SHOWN_MAX]) + (f" and {hidden:,} more" if hidden > 0 else "")
+    hidden, shown = len(breaks) - _SHOWN_MAX, "; ".join(breaks[:_SHOWN_MAX])
+    return phrase("%(shown)s and %(number)s more", shown=shown, number=f"{hidden:,}") if hidden > 0 else shown

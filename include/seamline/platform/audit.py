@@ -53,6 +53,12 @@ class Head:
     hash: str
 
 
+def lock(session: Session) -> None:
+    """From here to the end of the transaction nobody else enters an act: what is read now is what the next entry
+    follows."""
+    session.execute("select pg_advisory_xact_lock(x'7365616d6c6f67'::bigint)")
+
+
 def append(session: Session, act: Act) -> None:
     """Enter the act: the last statement of its transaction, because other writers wait from here on. A repeat of what
     the log has last about the same verdict, decision or cut adds nothing."""

@@ -1,11 +1,11 @@
 """The evidence of a business date as a folder that somebody else verifies with Python alone: `verify_evidence.py`."""
 
-import io
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import BinaryIO
 
 from seamline.domain import audit
 from seamline.domain.audit import Entry, canonical_json, moment_text, verdict_json
@@ -59,13 +59,12 @@ def export(session: Session, *, sync: str, day: date, folder: Path, anchors: Seq
         return _write(session, sync, day, folder, anchored, (first, end))
 
 
-def zipped(folder: Path) -> bytes:
-    """The folder as a zip, its own name in front of each file's."""
-    made = io.BytesIO()
+def zip_into(made: BinaryIO, folder: Path) -> None:
+    """The folder as a zip, its own name in front of each file's; read from its begin next."""
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(folder.iterdir()):
             archive.write(path, f"{folder.name}/{path.name}")
-    return made.getvalue()
+    made.seek(0)
 
 
 def _anchors(files: Sequence[Anchors], first: int, last: int) -> list[AnchorLine]:

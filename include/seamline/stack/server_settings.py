@@ -119,6 +119,8 @@ AIRFLOW: dict[str, str] = {
     "AIRFLOW__STATE_STORE__CLEAR_ON_SUCCESS": "True",
     "AIRFLOW__SECRETS__BACKEND": "airflow.secrets.local_filesystem.LocalFilesystemBackend",
     "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+    # A slip of the pointer pauses no stream and no night.
+    "AIRFLOW__API__REQUIRE_CONFIRMATION_DAG_CHANGE": "True",
 }
 
 AIRFLOW_USERS = ("viewer", "operator", "approver")

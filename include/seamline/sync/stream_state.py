@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.errors import Fenced, TransientError
 from seamline.domain.ledger import StreamId
+from seamline.domain.phrase import joined, phrase
 from seamline.plan.document import plan_from_json
 from seamline.ports import StreamReport, WantedStream
 from seamline.sync.capture_watch import CAPTURE_FAILED, CAPTURE_STOPPED
@@ -187,8 +188,10 @@ def alarms_over_now(
 
 
 def not_wanted(stream: StreamId, report: StreamReport | None) -> StreamState:
-    last_report = f": {report.error}" if report is not None and report.error else ""
-    return StreamState(stream, Word.STOPPED, f"it is not wanted{last_report}", report.since if report else None)
+    why = phrase("it is not wanted")
+    if report is not None and report.error:
+        why = joined(": ", [why, report.error])
+    return StreamState(stream, Word.STOPPED, why, report.since if report else None)
 
 
 def stream_state(
@@ -217,9 +220,10 @@ def stream_state(
 
 
 def _without_a_report(wanted: WantedStream, host: HostLike | None, now: datetime) -> StreamState:
-    why = f"it has never reported; {_of_host(host) or 'is its stream host running?'}"
+    why = joined("; ", [phrase("it has never reported"), _of_host(host) or phrase("is its stream host running?")])
     if wanted.paused:
-        return StreamState(wanted.stream, Word.PAUSED, f"{_by_whom(wanted)}; {why}", wanted.paused_at, alarm=SILENT)
+        why = joined("; ", [_by_whom(wanted), why])
+        return StreamState(wanted.stream, Word.PAUSED, why, wanted.paused_at, alarm=SILENT)
     return StreamState(wanted.stream, Word.UNKNOWN, why, alarm=SILENT)
 
 
@@ -229,12 +233,14 @@ def _ended(report: StreamReport) -> StreamState | None:
         case "failed" if Fenced.ended(report.error) and report.age_s <= SILENCE_MAX_S:
             # A run that publishes takes the stream from its worker, and starts it again a moment later. The stream host
             # waits as long before it calls it failed.
-            return StreamState(report.stream, Word.STARTING, "a run that publishes has taken it over", report.since)
+            why = phrase("a run that publishes has taken it over")
+            return StreamState(report.stream, Word.STARTING, why, report.since)
         case "failed" | "stopped":
-            why = f"it is {report.state}: {report.error or 'no error was reported'}"
-            return StreamState(report.stream, Word(report.state), why, report.since, alarm=ENDED)
+            word, error = Word(report.state), report.error or phrase("no error was reported")
+            is_so = phrase("it is failed") if word is Word.FAILED else phrase("it is stopped")
+            return StreamState(report.stream, word, joined(": ", [is_so, error]), report.since, alarm=ENDED)
         case "no_slot":
-            why = "its host has no slot for it; give the host more, or another pool"
+            why = phrase("its host has no slot for it; give the host more, or another pool")
             return StreamState(report.stream, Word.NO_SLOT, why, report.since, alarm=WITHOUT_SLOT)
     return None
 
@@ -243,24 +249,33 @@ def _paused(wanted: WantedStream, report: StreamReport, lag_max_s: float, now: d
     """What it holds back is worth an alarm as soon as a stream that runs would be late by it."""
     known = StreamState(report.stream, Word.PAUSED, _by_whom(wanted), wanted.paused_at)
     if report.age_s >= HEARD_S:
-        why = f"{known.why}; what it holds back is not known: no word for {report.age_s:.0f} s"
+        unknown = phrase("what it holds back is not known: no word for %(seconds)s s", seconds=f"{report.age_s:.0f}")
+        why = joined("; ", [known.why, unknown])
         return replace(known, why=why, alarm=SILENT if report.age_s > SILENCE_MAX_S else "")
     behind = _behind(report)
     if report.state != "paused":
-        return replace(known, why=f"{known.why}; it stands at its next whole transaction", records_behind=behind)
-    why = f"{known.why}; it holds back {_records(behind)}, the first of them for up to {report.lag_s:.0f} s"
+        why = joined("; ", [known.why, phrase("it stands at its next whole transaction")])
+        return replace(known, why=why, records_behind=behind)
+    back = phrase(
+        "it holds back %(records)s, the first of them for up to %(seconds)s s",
+        records=_records(behind),
+        seconds=f"{report.lag_s:.0f}",
+    )
+    why = joined("; ", [known.why, back])
     alarm = PAUSED if report.lag_s > lag_max_s else ""
     return replace(known, why=why, lag_s=report.lag_s, records_behind=behind, alarm=alarm)
 
 
 def _by_whom(wanted: WantedStream) -> str:
-    by = f"by {wanted.paused_by}" if wanted.paused_by else "nobody wrote down by whom"
-    return f"{by}, “{wanted.pause_reason}”" if wanted.pause_reason else f"{by}, no reason given"
+    by = phrase("by %(who)s", who=wanted.paused_by) if wanted.paused_by else phrase("nobody wrote down by whom")
+    return joined(", ", [by, f"“{wanted.pause_reason}”" if wanted.pause_reason else phrase("no reason given")])
 
 
 def _not_heard(report: StreamReport, host: HostLike | None, now: datetime) -> StreamState:
-    last_report = f"no word for {report.age_s:.0f} s, the last was {_called(report)}"
-    why = "; ".join(part for part in (last_report, _of_host(host)) if part)
+    last_report = phrase(
+        "no word for %(seconds)s s, the last was %(word)s", seconds=f"{report.age_s:.0f}", word=_called(report)
+    )
+    why = joined("; ", [part for part in (last_report, _of_host(host)) if part])
     since = now - timedelta(seconds=report.age_s)
     alarm = SILENT if report.age_s > SILENCE_MAX_S else ""
     return StreamState(report.stream, Word.UNKNOWN, why, since, alarm=alarm)
@@ -269,11 +284,15 @@ def _not_heard(report: StreamReport, host: HostLike | None, now: datetime) -> St
 def _of_host(host: HostLike | None) -> str:
     if host is None or host.is_alive:
         return ""
-    return f"the stream host of pool {host.pool} ({host.holder or 'none yet'}) is gone since {host.silent_s:.0f} s"
+    return phrase(
+        "the stream host of pool %(pool)s (%(holder)s) is gone since %(seconds)s s",
+        pool=host.pool,
+        holder=host.holder or phrase("none yet"),
+        seconds=f"{host.silent_s:.0f}",
+    )
 
 
 def _heard(report: StreamReport, lag_max_s: float, now: datetime) -> StreamState:
-    detail = f" ({_error(report)})" if report.error else ""
     # As of its last report.
     silent_s, still_s = report.silent_s + report.age_s, report.still_s + report.age_s
     # What the host says of a stream without a worker has no figures.
@@ -288,17 +307,21 @@ def _heard(report: StreamReport, lag_max_s: float, now: datetime) -> StreamState
     if report.state == "waiting":
         return replace(known, word=Word.WAITING, alarm=LATE if report.lag_s > lag_max_s else "")
     if report.silent_s:
-        why = f"nothing has come through the log for {report.silent_s:.0f} s, not even the source's heartbeat"
+        why = phrase(
+            "nothing has come through the log for %(seconds)s s, not even the source's heartbeat",
+            seconds=f"{report.silent_s:.0f}",
+        )
         alarm = LATE if report.silent_s > lag_max_s else ""
         since = now - timedelta(seconds=silent_s)
         return replace(known, word=Word.NO_HEARTBEAT, why=why, since=since, lag_s=None, alarm=alarm)
     if report.lag_s > lag_max_s:
-        why = f"it is {report.lag_s:.0f} s behind, {lag_max_s:g} s are allowed{detail}"
-        return replace(known, word=Word.LATE, why=why, since=None, alarm=LATE)
+        return replace(known, word=Word.LATE, why=_too_late(report, lag_max_s), since=None, alarm=LATE)
     if report.still_s > STILL_MAX_S and report.state != "paused":
-        why = (
-            f"{_called(report)}; it has not come further for {still_s:.0f} s: it tries in vain, or its destination does"
-            " not answer, or nothing comes from its source, or one very large transaction is on its way"
+        why = phrase(
+            "%(word)s; it has not come further for %(seconds)s s: it tries in vain, or its destination does not answer,"
+            " or nothing comes from its source, or one very large transaction is on its way",
+            word=_called(report),
+            seconds=f"{still_s:.0f}",
         )
         since = now - timedelta(seconds=still_s)
         return replace(known, word=Word.STILL, why=why, since=since, alarm=STILL)
@@ -307,10 +330,17 @@ def _heard(report: StreamReport, lag_max_s: float, now: datetime) -> StreamState
     return replace(known, word=Word.IDLE) if report.is_idle else known
 
 
+def _too_late(report: StreamReport, lag_max_s: float) -> str:
+    why = phrase(
+        "it is %(seconds)s s behind, %(allowed)s s are allowed", seconds=f"{report.lag_s:.0f}", allowed=f"{lag_max_s:g}"
+    )
+    return phrase("%(why)s (%(error)s)", why=why, error=_error(report)) if report.error else why
+
+
 def _called(report: StreamReport) -> str:
     """What it reported, in words for people."""
     word = state_in_words(report.state)
-    return f"{word}: {_error(report)}" if report.error else word
+    return joined(": ", [word, _error(report)]) if report.error else word
 
 
 def state_in_words(state: str) -> str:
@@ -324,7 +354,7 @@ def _error(report: StreamReport) -> str:
 
 
 def _records(count: int) -> str:
-    return f"{count:,} {'record' if count == 1 else 'records'}"
+    return phrase("1 record") if count == 1 else phrase("%(count)s records", count=f"{count:,}")
 
 
 def _behind(report: StreamReport) -> int:

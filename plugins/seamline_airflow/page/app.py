@@ -26,6 +26,7 @@ from seamline_airflow.page import (
     break_pages,
     cut_pages,
     date_report,
+    declaration_pages,
     exports,
     language,
     late_pages,
@@ -69,6 +70,7 @@ app.include_router(repair_pages.pages)
 app.include_router(rest.api)
 app.include_router(sign_pages.pages)
 app.include_router(late_pages.pages)
+app.include_router(declaration_pages.pages)
 app.include_router(stream_pages.orders)
 app.include_router(reveal.reveals)
 

@@ -15,7 +15,7 @@ from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 
 from seamline.domain.attachment import BYTES_MAX, CONTENT_TYPE, checked, disposition
 from seamline.domain.errors import Refused
-from seamline.domain.exported import exported_act
+from seamline.domain.exported import exported_act, print_of
 from seamline.platform.attachments import Holder
 from seamline_airflow import parts
 from seamline_airflow.page import acting, acts, selection
@@ -93,15 +93,15 @@ def _attach(visit: Visit, user: Any, to: Holder, file: UploadFile, here: str) ->
 
 
 def handed_out(by: acts.Actor, of: Holder, number: int, chosen: Mapping[str, str]) -> Response:
-    """One version of a file, by the number of its entry. 404: there is none such. Without an entry of its own in the log
-    of acts it is not handed out."""
+    """One version of a file, by the number of its entry. 404: there is none such. Without an entry of its own in the
+    log of acts it is not handed out."""
     with parts.attachments() as store:
         taken = store.taken(of, number)
     if taken is None:
         raise HTTPException(status_code=404, detail="there is no such file")
     about, file = taken
     said = {**chosen, "attached by entry": str(number)}
-    act = exported_act(about, file.content, who=by.who, origin=by.origin, file=file.name, rows=0, chosen=said)
+    act = exported_act(about, print_of(file.content), who=by.who, origin=by.origin, file=file.name, rows=0, chosen=said)
     with parts.audit() as log:
         log.enter(act)
     return Response(file.content, media_type=CONTENT_TYPE, headers={"Content-Disposition": disposition(file.name)})

@@ -1,5 +1,5 @@
-"""Runs of Airflow that the page starts. The one place that uses what is behind Airflow's own *Trigger* (3.3.2): the API
-server that serves the page has Airflow's database open."""
+"""Runs of Airflow that the page starts, and its backfills. The one place that uses what is behind Airflow's own
+*Trigger* (3.3.2): the API server that serves the page has Airflow's database open."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -183,3 +183,41 @@ def state(dag_id: str, run: str) -> str:
     with create_session() as session:
         found = session.scalar(select(DagRun.state).where(DagRun.dag_id == dag_id, DagRun.run_id == run))
     return str(found.value if isinstance(found, DagRunState) else found or "")
+
+
+def backfill_of(dag_id: str) -> Backfill | None:
+    """The backfill of the DAG that goes on, of which there is one at most, with its dates in the order of its runs."""
+    with create_session() as session:
+        found = session.scalar(
+            select(BackfillRow).where(BackfillRow.dag_id == dag_id, BackfillRow.completed_at.is_(None))
+        )
+        if found is None:
+            return None
+        listed = session.execute(
+            select(BackfillDagRun, DagRun)
+            .outerjoin(DagRun, BackfillDagRun.dag_run_id == DagRun.id)
+            .where(BackfillDagRun.backfill_id == found.id)
+            .order_by(BackfillDagRun.sort_ordinal)
+        ).all()
+        dates = tuple(_date_of(planned, run) for planned, run in listed)
+        before = session.execute(
+            select(DagRun.start_date, DagRun.end_date)
+            .where(DagRun.dag_id == dag_id, DagRun.state == DagRunState.SUCCESS)
+            .order_by(DagRun.end_date.desc())
+            .limit(_TAKEN_AS_MEASURE)
+        ).all()
+        return Backfill(
+            by=found.triggering_user_name or "",
+            since=found.created_at,
+            is_paused=bool(found.is_paused),
+            at_once=found.max_active_runs,
+            dates=dates,
+            earlier=tuple(ended - began for began, ended in before if began and ended),
+        )
+
+
+def _date_of(planned: BackfillDagRun, run: DagRun | None) -> BackfillDate:
+    key = str(planned.partition_key or (run.partition_key if run else "") or "")
+    if run is None:
+        return BackfillDate(key, str(planned.exception_reason or ""))
+    return BackfillDate(key, str(DagRunState(run.state).value), run.run_id, run.start_date, run.end_date)

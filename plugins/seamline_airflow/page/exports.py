@@ -117,7 +117,7 @@ def evidence_of(user: Any, sync: str, day: date, reason: str, *, origin: str = F
         reveal.enter(acts.actor(user, origin), about, reason, {"evidence": str(day)})
     stored = Exported(sync, day, "", reports.takes(sync, day), ())
     file = f"evidence-{sync}-{day}.zip"
-    return taken.handed_out(user, content, about=about, file=file, rows=stored.rows, origin=origin)
+    return taken.streamed(user, content, about=about, file=file, rows=stored.rows, origin=origin)
 
 
 def _handed_out(user: access.User, wanted: Exported, kind: str, made: Callable[[Exported], bytes]) -> Response:

@@ -20,6 +20,7 @@ from seamline.sync.capture_watch import CAPTURE_FAILED, CAPTURE_STOPPED, CAPTURE
 from seamline.sync.source_watch import SOURCE_UNREACHABLE
 from seamline_airflow import parts
 from seamline_airflow.page import reading, reports, waiting
+from seamline_airflow.page.alarm_words import alarm_in_words
 from seamline_airflow.page.reports import SyncReport
 from seamline_airflow.stream_health import Look, look
 
@@ -255,7 +256,7 @@ def _away(syncs: Sequence[str], seen: Look) -> tuple[Away, ...]:
     alarms = [one for one in seen.alarms if one.kind in _SOURCE_AWAY]
     names = {sync: headline.concerns(sync, seen.wanted) for sync in syncs} if alarms else {}
     found = [
-        Away(sync, one.about, one.raised_at, one.raised_at + SOURCE_BACK_AFTER, one.message)
+        Away(sync, one.about, one.raised_at, one.raised_at + SOURCE_BACK_AFTER, alarm_in_words(one))
         for sync, about in names.items()
         for one in alarms
         if one.about in about

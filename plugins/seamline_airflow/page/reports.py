@@ -15,7 +15,7 @@ from seamline.domain.cut_keep import PublishedCut, why_kept
 from seamline.domain.cut_state import CutState, newest_of_live
 from seamline.domain.ledger import StreamId
 from seamline.domain.phrase import phrase
-from seamline.domain.repair import BY_COMMAND_LINE
+from seamline.domain.repair import is_by_command_line
 from seamline.domain.runs import Reconciliation, RunKind
 from seamline.domain.separate import COMPARED_ONLY
 from seamline.domain.sign_off import ReasonRequired
@@ -40,6 +40,7 @@ from seamline.sync.shown_order import by_destination, by_run, streams_in_order
 from seamline.sync.stream_state import StreamState, alarms_over
 from seamline_airflow import parts
 from seamline_airflow.page import reading
+from seamline_airflow.page.alarm_words import alarm_in_words
 from seamline_airflow.page.charts import Picture, sparkline
 from seamline_airflow.stream_health import Look, look
 
@@ -170,7 +171,7 @@ def report_of(store: Any, sync: str, seen: Look, *, dates: int, detail: Detail) 
         destinations=declared,
         levels=levels_of(sync),
         findings={stream: report.findings for stream, report in seen.reports.items()},
-        alarms=tuple(one.message for one in seen.alarms if one not in over and one.about in names),
+        alarms=tuple(alarm_in_words(one) for one in seen.alarms if one not in over and one.about in names),
     )
 
 
@@ -235,7 +236,7 @@ def airflow_path(run_id: str, task: str = "") -> str:
     sync, _, rest = run_id.partition("/")
     kind, _, rest = rest.partition("/")
     _, _, name = rest.partition("/")
-    if not name or name.startswith(BY_COMMAND_LINE):
+    if not name or is_by_command_line(name):
         return ""
     # A run that was taken again bears a number behind its name.
     name = re.sub(r"~\d+$", "", name)

@@ -1,16 +1,20 @@
 """Files that people take away. Each is an entry of the log of acts before it leaves: without the entry no file."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, BinaryIO
 from urllib.parse import urlencode
 
 from fastapi import Depends, Request, Response
+from fastapi.responses import StreamingResponse
 
 from seamline.domain.audit import FROM_PAGE, Subject
-from seamline.domain.exported import exported_act
+from seamline.domain.exported import Print, exported_act, print_of
 from seamline_airflow import parts
 from seamline_airflow.page import access, acting
 
+_PIECE_BYTES = 256 * 1024
 _TYPES = {
     "json": "application/json",
     "csv": "text/csv; charset=utf-8",
@@ -57,13 +61,43 @@ def handed_out(
     origin: str = FROM_PAGE,
 ) -> Response:
     """`file`: its name, of letters that break out of no header; its ending is one of those above."""
-    act = exported_act(
-        about, content, who=acting.name_of(user), origin=origin, file=file, rows=rows, chosen=chosen or {}
-    )
+    _enter(user, print_of(content), about, file, rows, chosen or {}, origin)
+    return Response(content, media_type=_type(file), headers=_named(file))
+
+
+def streamed(
+    user: Any, content: BinaryIO, *, about: Subject, file: str, rows: int, origin: str = FROM_PAGE
+) -> StreamingResponse:
+    """The same of what may be too large for the server's memory. It is closed when it has left, or nobody takes it."""
+    try:
+        found = hashlib.file_digest(content, "sha256")
+        known = Print(content.seek(0, os.SEEK_END), found.hexdigest())
+        _enter(user, known, about, file, rows, {}, origin)
+        content.seek(0)
+    except BaseException:
+        content.close()
+        raise
+    headers = _named(file) | {"Content-Length": str(known.bytes)}
+    return StreamingResponse(_pieces(content), media_type=_type(file), headers=headers)
+
+
+def _pieces(content: BinaryIO) -> Iterator[bytes]:
+    with content:
+        while piece := content.read(_PIECE_BYTES):
+            yield piece
+
+
+def _enter(
+    user: Any, content: Print, about: Subject, file: str, rows: int, chosen: Mapping[str, str], origin: str
+) -> None:
+    act = exported_act(about, content, who=acting.name_of(user), origin=origin, file=file, rows=rows, chosen=chosen)
     with parts.audit() as log:
         log.enter(act)
-    return Response(
-        content,
-        media_type=_TYPES[file.rpartition(".")[2]],
-        headers={"Content-Disposition": f'attachment; filename="{file}"'},
-    )
+
+
+def _type(file: str) -> str:
+    return _TYPES[file.rpartition(".")[2]]
+
+
+def _named(file: str) -> dict[str, str]:
+    return {"Content-Disposition": f'attachment; filename="{file}"'}

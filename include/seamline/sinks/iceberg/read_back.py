@@ -54,9 +54,12 @@ def heads_of(destination: DestinationPlan, options: LakeOptions) -> Mapping[str,
     if options.is_rest:
         with closing(open_client(destination)) as client:
             return client.locations((destination.namespace,))
-    with closing(open_session(resolve(destination.connection), application_name="seamline reads back")) as session:
-        with translated_sql("read the catalogue"):
-            return Catalogue(options.catalog).pointers(session, destination.namespace)
+    known = resolve(destination.connection)
+    with (
+        closing(open_session(known, application_name="seamline reads back")) as session,
+        translated_sql("read the catalogue"),
+    ):
+        return Catalogue(options.catalog).pointers(session, destination.namespace)
 
 
 def open_at(destination: DestinationPlan) -> OpenAt:
