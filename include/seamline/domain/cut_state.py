@@ -229,7 +229,8 @@ class CutState:
 
     def lines(self, zone: tzinfo = UTC) -> list[str]:
         """The four parts and what ended the run, in words, in the order in which they come about."""
-        out: list[str] = [phrase("compared: %(word)s", word=self.compared_in_words), self._checks_in_words()]
+        word = Headline.RUNNING if self._is_early else self.compared
+        out: list[str] = [phrase("compared: %(word)s", word=word), self._checks_in_words()]
         out += [self.decision_in_words(zone), self.publication.in_words(zone)]
         return out + (self.failure.lines(zone) if self.failure else [])
 

@@ -12,6 +12,7 @@ from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.ledger import StreamId
 from seamline.domain.names import NameLimit, NameUnit
+from seamline.domain.phrase import phrase
 from seamline.domain.position import Position
 from seamline.domain.staged_cut import StagedCut
 from seamline.domain.verdict import TableVerdict
@@ -43,14 +44,16 @@ class Atomic(StrEnum):
 
 
 _COMMITS = {
-    Atomic.SYNC: "one commit moves all tables of the sync and the ledger",
-    Atomic.TABLE: "each table exactly once; all tables at one position by the ledger's versions",
-    Atomic.NONE: "writes become visible one by one; exact once the stream stands still",
+    Atomic.SYNC: phrase("one commit moves all tables of the sync and the ledger"),
+    Atomic.TABLE: phrase("each table exactly once; all tables at one position by the ledger's versions"),
+    Atomic.NONE: phrase("writes become visible one by one; exact once the stream stands still"),
 }
 _PUBLISHES = {
-    Atomic.SYNC: "a publish shows all tables of a date at once",
-    Atomic.TABLE: "a publish shows each table at once; all tables of a date stand at one position by the cut's rows",
-    Atomic.NONE: "a publish shows its tables bit by bit; a date is whole once its cut says so",
+    Atomic.SYNC: phrase("a publish shows all tables of a date at once"),
+    Atomic.TABLE: phrase(
+        "a publish shows each table at once; all tables of a date stand at one position by the cut's rows"
+    ),
+    Atomic.NONE: phrase("a publish shows its tables bit by bit; a date is whole once its cut says so"),
 }
 
 

@@ -124,7 +124,10 @@ class Speaker:
         return str(word) if known is None else Markup(known)
 
     def said(self, value: Any) -> Any:
-        """A phrase or the title of a picture in this language, any other value made fit to be seen."""
+        """A phrase, a word of an enumeration or the title of a picture in this language, any other value made fit to be
+        seen."""
+        if isinstance(value, StrEnum):
+            return self.term(value.value)
         if isinstance(value, Picture):
             return value.titled(self.said(value.title))
         if not isinstance(value, Phrase):
