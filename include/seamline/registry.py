@@ -81,7 +81,7 @@ from seamline.ports.separate import OpenedSide, SeparateSide
 _EVIDENCE_TIMEOUT_S = 60.0
 
 if TYPE_CHECKING:
-    from seamline.values.changes import ChangeDecoder
+    from seamline.values.changes import ChangeBatch, ChangeDecoder
 
 
 def source(plan: SyncPlan) -> Source:
@@ -210,6 +210,14 @@ def log_patches(plan: SyncPlan) -> Callable[[TableChanges], TablePatch]:
 
     decoder, tables = _change_decoder(plan), {entry.name: entry.target for entry in plan.tables}
     return lambda changes: patch_of(tables[changes.table], changes, decoder)
+
+
+def log_batches(plan: SyncPlan) -> "Callable[[TableChanges], ChangeBatch]":
+    """Changes of the log in the typed form, as a sink stages them. `plan`: as a destination holds it."""
+    from seamline.values.changes import change_batch
+
+    decoder, tables = _change_decoder(plan), {entry.name: entry.target for entry in plan.tables}
+    return lambda changes: change_batch(tables[changes.table], changes, decoder)
 
 
 def log_images(plan: SyncPlan, destination_name: str) -> LogImages:

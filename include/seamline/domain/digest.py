@@ -76,8 +76,8 @@ class Segment:
     """A part of a table that both sides can select alike.
 
     `date_from` and `date_to` bound the business date column, half-open, as canonical texts in the column's own terms
-    (computed in the plan, never a function on the column). `bucket` of `buckets`: rows whose hash of the key (of the
-    row, where there is no key) falls into that bucket; `buckets` = 1 is everything.
+    (computed in the plan, never a function on the column); no `date_to` leaves that end open. `bucket` of `buckets`:
+    rows whose hash of the key (of the row, where there is no key) falls into that bucket; `buckets` = 1 is everything.
 
     Drilling asks for many dirty buckets in one pass: with `among` = (3, 17) and `among_of` = 1024 only rows that fall
     into bucket 3 or 17 *of 1,024* are taken, while `buckets` still says how the answer is grouped. `columns` narrows

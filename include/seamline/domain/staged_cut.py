@@ -24,6 +24,7 @@ class CutMode(StrEnum):
     DATE = "date"  # the rows of the business date
     WHOLE = "whole"  # every row, as of P
     DERIVED = "derived"  # computed from the staged cut
+    AHEAD = "ahead"  # rows of later dates, with which the next cut begins
 
 
 @dataclass(frozen=True, slots=True)

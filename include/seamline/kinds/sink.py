@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 from seamline.domain.catalogue import NAME_BYTES_MAX, Column, Table
 from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.date_before import PublishedTable
+from seamline.domain.digest import Segment
 from seamline.domain.ledger import StreamId
 from seamline.domain.names import NameLimit, NameUnit
 from seamline.domain.phrase import phrase
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from seamline.ports.certificates import ProbeDestination
     from seamline.spec.destination import Destination
-    from seamline.values.changes import ChangeDecoder
+    from seamline.values.changes import ChangeBatch, ChangeDecoder
 
 
 class Atomic(StrEnum):
@@ -167,6 +168,33 @@ class HoldsCuts(Protocol):
 
 
 @runtime_checkable
+class CarriesCutsOn(HoldsCuts, Protocol):
+    """A kind that makes the tables of a cut of those of an earlier one, where both lie: no row leaves it."""
+
+    def published_tables(
+        self, destination: DestinationPlan, sync: str, business_date: date, version: int
+    ) -> Sequence[PublishedTable]:
+        """Every table of a published cut, whatever its mode; () of one that is not there."""
+
+    def carry_on(
+        self,
+        destination: DestinationPlan,
+        place: StagedPlace,
+        base: PublishedTable,
+        changes: "ChangeBatch | None",
+        *,
+        dates: Segment | None,
+    ) -> int:
+        """Fill a place, which is emptied first, with the rows of `base`, let the changes happen to them, and keep those
+        of `dates`; how many these are.
+
+        Without `dates`, Diverged where a change meets something else than it expects: the base is not what the log
+        builds on. With them the base has but a part of the rows that the log knows. Diverged also where a change needs
+        a stored value, or a copy to remove, that is not there.
+        """
+
+
+@runtime_checkable
 class CutsLiveTables(HoldsCuts, Protocol):
     """A kind whose cuts are its live tables. Its declaration's `cut_source` is `CutSource.LIVE`."""
 
@@ -263,6 +291,7 @@ def described(kind: SinkKind) -> tuple[str, ...]:
         "reading back, to be compared with the source": isinstance(kind, ReadsBack),
         "cuts by business date, in versions": isinstance(kind, HoldsCuts),
         "cuts without a second copy": isinstance(kind, CutsLiveTables),
+        "cuts from the one before and the log": isinstance(kind, CarriesCutsOn),
         "checks by Great Expectations": isinstance(kind, ShowsRows),
         "derived tables": isinstance(kind, Derives),
         "certificates": isinstance(kind, CertifiesArrivals),

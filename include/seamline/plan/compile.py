@@ -13,6 +13,7 @@ from seamline.domain.calendar import Holds
 from seamline.domain.catalogue import Kind, Table
 from seamline.domain.cut_job import CutJob, named_in
 from seamline.domain.day_closed import ClosedBy, DayClosed
+from seamline.domain.made_from import MadeFrom
 from seamline.domain.measure import MOVEMENTS, Measure, rolling
 from seamline.domain.names import NameLimit
 from seamline.domain.repair import RepairLimits
@@ -323,6 +324,8 @@ def _nightly(spec: Nightly, declarations: Declarations) -> NightlyPlan:
         ),
         closed_when=tuple(_closed_when(spec)),
         stages_by=tuple((stage, by) for stage, by in spec.stages_by.model_dump().items() if by is not None),
+        # A day that the source closes itself ends when it says so, which no time in the log tells.
+        made_from=MadeFrom.READ if spec.waits_for_the_source else MadeFrom(spec.from_),
     )
 
 

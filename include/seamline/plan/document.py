@@ -8,6 +8,7 @@ from seamline.domain import business_dates
 from seamline.domain.catalogue import table_from_json, table_to_json
 from seamline.domain.cut_job import DERIVED_ROWS_MAX, job_from_json
 from seamline.domain.day_closed import ClosedBy, DayClosed
+from seamline.domain.made_from import MadeFrom
 from seamline.domain.measure import Measure
 from seamline.domain.repair import RepairLimits
 from seamline.domain.row_transform import transform_from_json, transform_to_json
@@ -32,7 +33,7 @@ def plan_to_json(plan: SyncPlan) -> str:
     for table, entry in zip(plan.tables, document["tables"], strict=True):
         entry["table"] = table_to_json(table.table) if table.table else None
         # Plans are compared as texts: one without a transform has the text that it had before there were any.
-        del entry["transform"]
+        del entry["transform"], entry["ahead_of"]
         if table.transform is not None:
             entry["transform"] = transform_to_json(table.transform)
     for destination, entry in zip(plan.destinations, document["destinations"], strict=True):
@@ -47,6 +48,7 @@ def plan_to_json(plan: SyncPlan) -> str:
     if plan.reconcile_only is None:
         del document["reconcile_only"]
     _shorten(plan.reconcile, document["reconcile"])
+    _shorten_nightly(plan.nightly, document["nightly"])
     return json.dumps(document, sort_keys=True, ensure_ascii=False)
 
 
@@ -74,6 +76,12 @@ def _shorten(plan: ReconcilePlan, document: dict[str, Any]) -> None:
     for total, entry in zip(plan.control_totals, document["control_totals"], strict=True):
         if total == ControlTotalPlan(total.table, total.column, total.by):
             del entry["measure"], entry["further"], entry["called"]
+
+
+def _shorten_nightly(plan: NightlyPlan | None, document: dict[str, Any]) -> None:
+    """As above: one that is read has the text that it had before there was another way."""
+    if plan is not None and plan.made_from is MadeFrom.READ:
+        del document["made_from"]
 
 
 def plan_from_json(text: str) -> SyncPlan:
@@ -109,10 +117,12 @@ def plan_from_json(text: str) -> SyncPlan:
 
 
 def _nightly_plan(entry: dict[str, Any]) -> NightlyPlan:
+    # Plans that were written before these could be declared have no such keys.
     more: dict[str, Any] = {"dates": business_dates.from_json(entry["dates"])} if "dates" in entry else {}
     closed = tuple(DayClosed(**{**one, "by": ClosedBy(one["by"])}) for one in entry.get("closed_when", ()))
     stages = tuple((stage, by) for stage, by in entry.get("stages_by", ()))
-    return NightlyPlan(**{**entry, **more, "closed_when": closed, "stages_by": stages})
+    made_from = MadeFrom(entry.get("made_from", MadeFrom.READ))
+    return NightlyPlan(**{**entry, **more, "closed_when": closed, "stages_by": stages, "made_from": made_from})
 
 
 def _reconcile_only_plan(entry: dict[str, Any] | None) -> ReconcileOnlyPlan | None:

@@ -16,6 +16,7 @@ from seamline.domain.day_closed import DayClosed
 from seamline.domain.digest import Segment
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
+from seamline.domain.made_from import MadeFrom
 from seamline.domain.names import NameLimit, NameUnit
 from seamline.domain.row_transform import RowTransform, meaning_of
 from seamline.domain.runs import PUBLISH, PUT_TABLES_IN_PLACE, RunKind, RunState
@@ -24,6 +25,9 @@ from seamline.domain.table_places import TablePlaces
 from seamline.domain.verdict import TableVerdict, parked
 from seamline.plan.checks import ReconcileOnlyPlan, ReconcilePlan
 
+# What the rows of later dates are called, behind the name of their table; with it a name must fit all destinations.
+AHEAD = "__ahead"
+_AHEAD_NAME_BYTES_MAX = 56
 # Between the name of a sync and the mark of an incremental snapshot into its stream.
 INCREMENTAL = "~incremental_"
 
@@ -141,12 +145,15 @@ class BusinessDate:
 @dataclass(frozen=True, slots=True)
 class TablePlan:
     """`table` is the source's, None until its catalogue was read (`compile_plan` with a survey). `transform`: what
-    destinations hold of its rows, where that is not the rows themselves (ADR 50)."""
+    destinations hold of its rows, where that is not the rows themselves (ADR 50). `ahead_of`: the table by
+    business date of which this has the rows of later dates than that of the cut; only a plan of cuts has such
+    tables."""
 
     name: str
     business_date: BusinessDate | None = None
     table: Table | None = None
     transform: RowTransform | None = None
+    ahead_of: str = ""
 
     @property
     def definition(self) -> Table:
@@ -205,6 +212,7 @@ class NightlyPlan:
     dates: BusinessDates = EVERY_DAY
     closed_when: tuple[DayClosed, ...] = ()
     stages_by: tuple[tuple[str, str], ...] = ()
+    made_from: MadeFrom = MadeFrom.READ
 
     def day_of(self, business_date: date) -> Day:
         """The instants of a business date: those of days before it that are none belong to it."""
@@ -376,8 +384,39 @@ class SyncPlan:
         )
 
     @property
+    def of_cuts(self) -> "SyncPlan":
+        """What a night takes: where cuts are made from the log, each table by business date has a second one beside it
+        for the rows of later dates, with which the next cut begins. A table with a transform has none."""
+        if self.nightly is None or self.nightly.made_from is MadeFrom.READ:
+            return self
+        transformed = {name for one in self.destinations for name, transform in one.transforms if transform}
+        ahead = [
+            _ahead(table)
+            for table in self.tables
+            if table.business_date
+            and not table.transform
+            and table.name not in transformed
+            and _takes_ahead(table, self)
+        ]
+        places = self.source.places
+        elsewhere = tuple((one.name, places.of(one.ahead_of).text) for one in ahead)
+        source = dataclasses.replace(self.source, elsewhere=(*self.source.elsewhere, *elsewhere))
+        return dataclasses.replace(self, source=source, tables=(*self.tables, *ahead))
+
+    @property
     def is_incremental(self) -> bool:
         return INCREMENTAL in self.sync
+
+
+def _takes_ahead(table: TablePlan, plan: SyncPlan) -> bool:
+    is_taken = table.name + AHEAD in plan.table_names
+    return not (table.ahead_of or table.transform or is_taken) and len(table.name.encode()) <= _AHEAD_NAME_BYTES_MAX
+
+
+def _ahead(table: TablePlan) -> TablePlan:
+    name = table.name + AHEAD
+    definition = dataclasses.replace(table.definition, name=name)
+    return dataclasses.replace(table, name=name, table=definition, ahead_of=table.name)
 
 
 def _with_origin(table: TablePlan, origins: Mapping[str, str]) -> TablePlan:

@@ -46,7 +46,6 @@ _FILE = re.compile(r"(?!/)(?!.*\.\.)[A-Za-z0-9_./{}-]{1,200}")
 _ASSET = re.compile(r"[A-Za-z0-9_.:/-]{1,200}")
 # Why a way of cutting that the design has is not there yet.
 _NOT_YET = {
-    "log": "cuts made from the log are not supported yet",
     "day_slice": "replacing one business date in place is not supported yet",
     "incremental": "incremental reads are not supported yet",
 }
@@ -257,7 +256,10 @@ class Nightly(Declared):
     run_at: TimeOfDay = Field("00:30", description="Local time, on the day after, at which the run starts.")
     timezone: TimeZone = Field(description="IANA time zone of the business dates.")
     from_: Literal["auto", "read", "log", "day_slice", "incremental"] = Field(
-        "auto", alias="from", description="How the cut is made. auto and read: a snapshot of the source at a position."
+        "read",
+        alias="from",
+        description="How the cut is made. read: a snapshot of the source at a position. log: the cut before it and the"
+        " log since, exact at the cut-off; only the first cut is read. auto: log where that can be, else read.",
     )
     as_of_max: Duration = Field(
         timedelta(hours=2),
@@ -287,8 +289,22 @@ class Nightly(Declared):
     @classmethod
     def _is_a_way_that_exists(cls, value: str) -> str:
         if value in _NOT_YET:
-            raise ValueError(f"`{value}`: {_NOT_YET[value]}. Write `auto` or `read`")
+            raise ValueError(f"`{value}`: {_NOT_YET[value]}. Write `read`, `log` or `auto`")
         return value
+
+    @model_validator(mode="after")
+    def _ends_at_one_moment(self) -> "Nightly":
+        if self.from_ == "log" and self.waits_for_the_source:
+            raise ValueError(
+                "`from: log` ends a business date at its cut-off, and here the source says itself when its day is closed"
+                " (`ready_when`, `cut_off`): what is booked until then would be left out. Write `from: read`"
+            )
+        return self
+
+    @property
+    def waits_for_the_source(self) -> bool:
+        """Whether the source says itself that a day is closed."""
+        return self.ready_when is not None or not isinstance(self.cut_off, str)
 
 
 class ControlTotal(Declared):

@@ -61,7 +61,7 @@ def select(plan: SyncPlan, business_date: date, *, as_of: datetime, open_at: dat
     left_out = {table.name: table.verdict.reason for table in plan.parked}
     for table in plan.tables:
         if table.business_date is not None:
-            reads.append(CutRead(table, CutMode.DATE, nightly.segment_of(table, business_date)))
+            reads.append(CutRead(table, _mode_of(table), dates_of(plan, table, business_date)))
         elif missing:
             left_out[table.name] = missing
         else:
@@ -73,6 +73,34 @@ def open_at(run: Run) -> datetime | None:
     """When the source was seen not to have closed the run's date for the last time; None where it was never seen so."""
     said = (run.result.get(CLOSED) or {}).get("open_at")
     return datetime.fromisoformat(said) if said else None
+
+
+def select_by_log(
+    plan: SyncPlan,
+    business_date: date,
+    *,
+    as_of: datetime,
+    open_at: datetime | None = None,  # noqa: ARG001 (a cut from the log ends at the cut-off)
+) -> Selection:
+    """What a cut that is made from the log has: every table, whatever its date, each already in its bounds."""
+    ended_day(plan, business_date, at=as_of, clock="the cut-off")
+    reads = tuple(CutRead(table, _mode_of(table), Segment(table.name)) for table in plan.tables)
+    return Selection(reads, {table.name: table.verdict.reason for table in plan.parked})
+
+
+def _mode_of(table: TablePlan) -> CutMode:
+    if table.ahead_of:
+        return CutMode.AHEAD
+    return CutMode.WHOLE if table.business_date is None else CutMode.DATE
+
+
+def dates_of(plan: SyncPlan, table: TablePlan, business_date: date) -> Segment:
+    """The rows of a table that belong to the cut of a date; of the rows that are kept for the next one, those of all
+    later dates."""
+    if table.business_date is None:
+        raise InvariantViolated(f"{table.name} is not cut by date", sync=plan.sync)
+    segment = _nightly(plan).segment_of(table, business_date)
+    return replace(segment, date_from=segment.date_to, date_to="") if table.ahead_of else segment
 
 
 def ended_day(plan: SyncPlan, business_date: date, *, at: datetime, clock: str) -> Day:
@@ -162,7 +190,7 @@ def publish_cut(
     cut = replace(staged_cut(run, destination), checks=_checked(run, destination))
     found = _reconciled(run, cut, records.reconciliation(run.run_id, Scope.CUT, destination))
     wrong = _require_clean(run, cut, signed_by)
-    definitions = {table.name: table.target for table in run.plan.held_by(destination).tables}
+    definitions = {table.name: table.target for table in run.plan.held_by(destination).of_cuts.tables}
     published = publisher.publish(cut, definitions=definitions, signed_by=signed_by if wrong else "")
     record = Cut(
         sync=cut.sync,

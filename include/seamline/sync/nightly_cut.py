@@ -6,13 +6,14 @@ from the staged rows is computed after the source's views are closed, and compar
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import Any, Protocol
 
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated, Refused, SeamlineError, TransientError
+from seamline.domain.made_from import LOG_PLACE, NOT_BY_LOG, LogPlace, MadeFrom, NotByLog, place_to_json
 from seamline.domain.row_transform import transforms_evidence
 from seamline.domain.runs import NOT_STAGED, Json, Receipt, Reconciliation, Scope
 from seamline.domain.staged_cut import CutMode, CutSource, Lateness, StagedCut, StagedTable, cut_to_json
@@ -45,6 +46,22 @@ class CutRecords(Protocol):
     def save_reconciliation(self, reconciliation: Reconciliation) -> None: ...
 
 
+class Selects(Protocol):
+    def __call__(
+        self, plan: SyncPlan, business_date: date, *, as_of: datetime, open_at: datetime | None = None
+    ) -> Selection: ...
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How a cut is made, as its reconciliation says: `mode`, and `evidence` once it is staged. `select`: what is in
+    it."""
+
+    mode: str = READ
+    select: Selects = select
+    evidence: Callable[[], Json] = dict
+
+
 @dataclass(frozen=True, slots=True)
 class CutTools:
     """The world of one cut. `open_read` opens only when called; `open_staged` gives views of staged tables.
@@ -52,6 +69,7 @@ class CutTools:
     `derive` computes one derived table from its staged bases; `lateness` is None where the date has no version yet.
     `date_before` finds the published date before a date, and `open_cut` gives a view of its tables. `live` brings what
     a cut of live tables needs, and is asked for destinations whose cuts are made of these; the rest is for the others.
+    `log` brings what a cut from the log needs.
     """
 
     open_read: Callable[[Sequence[TableRead]], AbstractContextManager[ReadAtOnePosition]]
@@ -63,6 +81,19 @@ class CutTools:
     records: CutRecords
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     live: Callable[[DestinationPlan], LiveCutTools] | None = None
+    log: "LogWay | None" = None
+    how: How = field(default_factory=How)
+
+
+@dataclass(frozen=True, slots=True)
+class LogWay:
+    """What cuts from the log need. `tools(destination)`: those of a cut that is made so; NotByLog when it is opened, or
+    before. `place(destinations)`: from where on the log has all that a read which begins now does not hold; the log is
+    kept from there for these.
+    """
+
+    tools: Callable[[DestinationPlan], CutTools]
+    place: Callable[[Sequence[str]], LogPlace]
 
 
 def made_of(run: Run, source: CutSource) -> Run:
@@ -79,8 +110,9 @@ def take_conclusive_cut(run: Run, tools: CutTools, *, clock: Clock | None = None
     cut. Raises the first error where there is no cut at all.
     """
     by_rows, live = (made_of(run, source) for source in (CutSource.ROWS, CutSource.LIVE))
+    by_rows = replace(by_rows, plan=by_rows.plan.of_cuts)
     if not live.plan.destinations:
-        return _conclusive_rows(run, tools, clock)[0]
+        return _conclusive_rows(by_rows, tools, clock)[0]
     cuts, failed = dict[str, StagedCut](), dict[str, str]()
     outcomes: list[object] = []
     if by_rows.plan.destinations:
@@ -104,9 +136,72 @@ def take_conclusive_cut(run: Run, tools: CutTools, *, clock: Clock | None = None
     return cuts
 
 
-def _conclusive_rows(
-    run: Run, tools: CutTools, clock: Clock | None
-) -> tuple[Mapping[str, StagedCut], Sequence[Reconciliation]]:
+_Taken = tuple[Mapping[str, StagedCut], Sequence[Reconciliation]]
+
+
+def _conclusive_rows(run: Run, tools: CutTools, clock: Clock | None) -> _Taken:
+    """From the log where the plan wants that and the destination has what it takes; the others are read together."""
+    nightly = run.plan.nightly
+    if nightly is None or nightly.made_from is MadeFrom.READ or tools.log is None:
+        return _conclusive(run, tools, clock)
+    cuts, found, left = dict[str, StagedCut](), list[Reconciliation](), dict[str, str]()
+    for destination in run.plan.destinations:
+        made = outcome_of(lambda one=destination: _from_log(run, one, tools, clock))  # type: ignore[misc]
+        if isinstance(made, SeamlineError):
+            _require_may_be_read(run, made, tools)
+            left[destination.name] = made.message
+        else:
+            cuts |= made[0]
+            found += made[1]
+    failed: Json = {}
+    if left:
+        read = _read(replace(run, plan=run.plan.into(left)), tools, left, clock)
+        cuts |= read[0]
+        found += read[1]
+        failed = {one.destination: one.tables[0].reason for one in read[1] if one.destination not in read[0]}
+    tools.records.put_result(run.run_id, "cut", {name: cut_to_json(cut) for name, cut in cuts.items()})
+    tools.records.put_result(run.run_id, NOT_STAGED, failed)
+    return cuts, found
+
+
+def _from_log(run: Run, destination: DestinationPlan, tools: CutTools, clock: Clock | None) -> _Taken:
+    assert tools.log is not None
+    return _conclusive(replace(run, plan=run.plan.into([destination.name])), tools.log.tools(destination), clock)
+
+
+def _require_may_be_read(run: Run, error: SeamlineError, tools: CutTools) -> None:
+    """Raises where the plan wants the log alone; the very first cut has to be read, if it is whole then."""
+    assert run.plan.nightly is not None
+    if run.plan.nightly.made_from is MadeFrom.AUTO:
+        return
+    if not isinstance(error, NotByLog):
+        raise error
+    if error.is_first and run.business_date is not None:
+        parked = {table.name for table in run.plan.parked}
+        if select(run.plan, run.business_date, as_of=tools.clock()).left_out.keys() <= parked:
+            return
+    raise Refused(
+        f"the cut of {run.business_date} cannot be made from the log: {error.message}",
+        hint=error.hint or "take the date that has just ended first; later ones begin with its cut",
+        sync=run.sync,
+    ) from error
+
+
+def _read(run: Run, tools: CutTools, why: Mapping[str, str], clock: Clock | None) -> _Taken:
+    """One read for all of these, such that the next cut can be made from the log. `why` this one is not, by
+    destination."""
+    assert tools.log is not None
+    evidence: dict[str, Any] = {NOT_BY_LOG: "; ".join(dict.fromkeys(why.values()))}
+    way = tools.log
+    place = outcome_of(lambda: way.place(list(why)))
+    if isinstance(place, SeamlineError):
+        evidence[NOT_BY_LOG] += f"; nor can the next one begin with it: {place.message}"
+    else:
+        evidence[LOG_PLACE] = place_to_json(place)
+    return _conclusive(run, replace(tools, how=replace(tools.how, evidence=lambda: evidence)), clock)
+
+
+def _conclusive(run: Run, tools: CutTools, clock: Clock | None) -> _Taken:
     taken: Mapping[str, StagedCut] = {}
 
     def take(tried: Sequence[Tried]) -> Sequence[Reconciliation]:
@@ -155,7 +250,7 @@ def take_cut(
     if business_date is None:
         raise Refused(f"run {run.run_id} has no business date", hint="a nightly run is for a date", sync=run.sync)
     started = tools.clock()
-    wanted = select(run.plan, business_date, as_of=started, open_at=open_at(run))
+    wanted = tools.how.select(run.plan, business_date, as_of=started, open_at=open_at(run))
     reads = [TableRead(read.plan.target, read.segment) for read in wanted.reads]
     if not reads:
         raise Refused(
@@ -165,7 +260,7 @@ def take_cut(
         )
     with tools.open_read(reads) as read:
         # Judged again by the source's own clock at P: what was in time a moment ago may be too late now.
-        selection = select(run.plan, business_date, as_of=read.position_time, open_at=open_at(run))
+        selection = tools.how.select(run.plan, business_date, as_of=read.position_time, open_at=open_at(run))
         staged = in_each(run.plan.destinations, lambda destination: _stage(run, destination, selection, read, tools))
         there = {name: one for name, one in staged.items() if not isinstance(one, SeamlineError)}
         # What fails here is the platform database, and no destination.
@@ -194,10 +289,10 @@ def take_cut(
             failed[name] = outcome.message
             left_out = {one.name: f"{name} could not be written: {outcome.message}" for one in _all_tables(run.plan)}
             cut = StagedCut(run.run_id, run.sync, name, business_date, position, moment, (), left_out)
-            made = _reconciliation(run, cut, (), (), started, tools.clock())
+            made = _reconciliation(run, cut, (), (), started, tools)
         else:
             cuts[name], verdicts = outcome
-            made = _reconciliation(run, cuts[name], verdicts, late[name], started, tools.clock())
+            made = _reconciliation(run, cuts[name], verdicts, late[name], started, tools)
             made = replace(made, evidence={**made.evidence, **there[name][3]})
         found.append(replace(made, evidence={**made.evidence, **evidence_of(tried)}))
         tools.records.save_reconciliation(found[-1])
@@ -282,7 +377,7 @@ def _reconciliation(
     verdicts: Sequence[TableVerdict],
     since: Sequence[SinceCut],
     started: datetime,
-    ended: datetime,
+    tools: CutTools,
 ) -> Reconciliation:
     """All tables in the plan's order, those that were left out with their reason; the verdict is of what is in it."""
     by_table = {verdict.table: verdict for verdict in verdicts}
@@ -298,11 +393,11 @@ def _reconciliation(
         business_date=cut.business_date,
         position=cut.position,
         position_time=cut.as_of,
-        mode=READ,
+        mode=tools.how.mode,
         verdict=cut.verdict,
         tables=tables,
         started_at=started,
-        ended_at=ended,
+        ended_at=tools.clock(),
         evidence={
             "digest": DIGEST,
             "config_hash": run.plan.config_hash,
@@ -312,6 +407,7 @@ def _reconciliation(
                 name: counts for name, counts in late.items() if counts["late"] is not None
             },
             DATE_BEFORE: date_before_to_json(since),
+            **tools.how.evidence(),
         },
     )
 

@@ -186,6 +186,11 @@ def change_batch(table: Table, changes: TableChanges, decoder: ChangeDecoder) ->
     return _keyed(table, changes, decoder) if table.is_keyed else _keyless(table, changes, decoder)
 
 
+def under_name(batch: ChangeBatch, table: Table) -> ChangeBatch:
+    """The changes as those of a table of the same columns under another name."""
+    return replace(batch, table=table, rows=batch.rows.replace_schema_metadata(schema_of(table).metadata))
+
+
 def _keyless(table: Table, changes: TableChanges, decoder: ChangeDecoder) -> ChangeBatch:
     rows, missing, held = _held(table, list(changes.net), [False] * len(changes.net), decoder)
     if missing is not None:

@@ -16,13 +16,14 @@ def in_segment(segment: Segment, table: Table, rows: pa.RecordBatch, *, run_key:
     if segment.date_column:
         column = table.column(segment.date_column)
         dates = digest.canonical_texts(column, rows.column(column.name))
-        first, end = pa.array([segment.date_from, segment.date_to], dates.type)
+        first, end = pa.array([segment.date_from, segment.date_to or segment.date_from], dates.type)
         if column.kind is not Kind.DATE:
             # Texts of dates are ordered as dates are; the canonical text of a moment is a number, and its bounds a
             # literal of SQL.
             dates = dates.cast(pa.int64())
             first, end = (bound.cast(pa.timestamp("us")).cast(pa.int64()) for bound in (first, end))
-        rows = rows.filter(pc.and_(pc.greater_equal(dates, first), pc.less(dates, end)))
+        wanted = pc.greater_equal(dates, first)
+        rows = rows.filter(pc.and_(wanted, pc.less(dates, end)) if segment.date_to else wanted)
     if segment.key_from is not None:
         rows = rows.filter(pc.greater_equal(rows.column(table.key[0]), segment.key_from))
     if segment.key_below is not None:

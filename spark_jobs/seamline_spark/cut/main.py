@@ -8,12 +8,14 @@ import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from datetime import date
 from typing import Protocol
 
 from pyspark.sql import SparkSession
 
 from seamline import registry
+from seamline.bulk.log_cut import LogCuts
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import SeamlineError
 from seamline.domain.runs import Cut
@@ -23,7 +25,7 @@ from seamline.ports import Load
 from seamline.sync.derived import Derived
 from seamline.sync.late_rows import DateBefore, by_their_transforms
 from seamline.sync.live_cut import LiveCutTools
-from seamline.sync.nightly_cut import CutTools, made_of, take_conclusive_cut
+from seamline.sync.nightly_cut import CutTools, LogWay, made_of, take_conclusive_cut
 from seamline_spark.cut.derived import derive, require_publishable
 from seamline_spark.cut.live import live_cut_tools
 from seamline_spark.session import open_session
@@ -53,9 +55,10 @@ def main(argv: Sequence[str]) -> int:
 def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
     """Stage and compare the cut of a run; kept as `result["cut"]`. A repeat reads again at a new position, also within
     the run where the comparison was INCONCLUSIVE."""
-    with closing(registry.platform()) as store:
+    with closing(registry.platform()) as store, closing(registry.pruning_holds()) as holds:
         run = store.run(run_id)
-        reader = SparkReader(session.sparkContext, made_of(run, CutSource.ROWS))
+        by_rows = made_of(run, CutSource.ROWS)
+        reader = SparkReader(session.sparkContext, replace(by_rows, plan=by_rows.plan.of_cuts))
 
         def derived(
             destination: DestinationPlan, table: DerivedTablePlan, bases: Mapping[str, Load], position: str
@@ -76,7 +79,8 @@ def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
             records=store,
             live=live,
         )
-        cuts = take_conclusive_cut(run, tools)
+        by_log = LogCuts(by_rows, tools, history=store, holds=holds)
+        cuts = take_conclusive_cut(run, replace(tools, log=LogWay(by_log.tools, by_log.place)))
     for staged in cuts.values():
         for table in staged.tables:
             log.info(

@@ -344,8 +344,9 @@ def condition_of(table: Table, segment: Segment, *, run_key: str = "", dialect: 
     conditions = []
     if segment.date_column:
         name = quoted(table.column(segment.date_column).name)
-        start, end = text_literal(segment.date_from), text_literal(segment.date_to)
-        conditions.append(f"{name} >= {start} AND {name} < {end}")
+        conditions.append(f"{name} >= {text_literal(segment.date_from)}")
+        if segment.date_to:
+            conditions.append(f"{name} < {text_literal(segment.date_to)}")
     if segment.key_from is not None:
         conditions.append(f"{quoted(table.key[0])} >= {segment.key_from}")
     if segment.key_below is not None:

@@ -11,6 +11,7 @@ from datetime import date
 
 from seamline.domain.canonical import COUNTED_KINDS, NULL_FIELD, exact_columns, is_folded_key, literal_text
 from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.digest import Segment
 
 _TEXT = "{value}::text"
 _FLOAT = "{value}::float8::text"
@@ -97,6 +98,12 @@ def text_literal(text: str) -> str:
     if "\\" in text:
         return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
     return "'" + text.replace("'", "''") + "'"
+
+
+def date_conditions(name: str, segment: Segment) -> list[str]:
+    """What bounds the column of this quoted name to the dates of a segment that has any."""
+    later = [f"{name} < {text_literal(segment.date_to)}"] if segment.date_to else []
+    return [f"{name} >= {text_literal(segment.date_from)}", *later]
 
 
 def literal(column: Column, canonical: str) -> str:

@@ -20,6 +20,7 @@ from seamline.databases.postgres.canonical import (
     columns_hash_bytes_expression,
     columns_hash_expression,
     comparable,
+    date_conditions,
     hash_expression,
     hash_number,
     literal,
@@ -293,8 +294,7 @@ class PostgresReadView:
         conditions = []
         if segment.date_column:
             name = quoted(table.column(segment.date_column).name)
-            start, end = text_literal(segment.date_from), text_literal(segment.date_to)
-            conditions.append(f"{name} >= {start} AND {name} < {end}")
+            conditions += date_conditions(name, segment)
         if segment.key_from is not None:
             conditions.append(f"{quoted(table.key[0])} >= {segment.key_from}")
         if segment.key_below is not None:

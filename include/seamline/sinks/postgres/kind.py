@@ -1,11 +1,13 @@
 """PostgreSQL as a destination."""
 
 from collections.abc import Iterator, Sequence
+from datetime import date
 from typing import TYPE_CHECKING, ClassVar
 
 from seamline.domain.catalogue import Column, Table
 from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.date_before import PublishedTable
+from seamline.domain.digest import Segment
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position
 from seamline.domain.verdict import TableVerdict
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
     from seamline.ports.certificates import ProbeDestination
     from seamline.spec.destination import Destination
-    from seamline.values.changes import ChangeDecoder
+    from seamline.values.changes import ChangeBatch, ChangeDecoder
 
 
 class Postgres:
@@ -108,6 +110,26 @@ class Postgres:
         from seamline.sinks.postgres.cut_expiry import open_cut_expiry
 
         return open_cut_expiry(destination)
+
+    def published_tables(
+        self, destination: DestinationPlan, sync: str, business_date: date, version: int
+    ) -> Sequence[PublishedTable]:
+        from seamline.sinks.postgres.carry_on import published_tables
+
+        return published_tables(destination, sync, business_date, version)
+
+    def carry_on(
+        self,
+        destination: DestinationPlan,
+        place: StagedPlace,
+        base: PublishedTable,
+        changes: "ChangeBatch | None",
+        *,
+        dates: Segment | None,
+    ) -> int:
+        from seamline.sinks.postgres.carry_on import carry_on
+
+        return carry_on(destination, place, base, changes, dates=dates)
 
     def rows_url(self, destination: DestinationPlan, schema: str) -> str:
         from seamline.databases.postgres.rows_url import rows_url

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from seamline.adapters.connections import Connection
-from seamline.databases.postgres.canonical import quoted, text_literal
+from seamline.databases.postgres.canonical import date_conditions, quoted
 from seamline.databases.postgres.types import destination_type
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
@@ -98,4 +98,4 @@ def _where(table: Table, segment: Segment) -> str:
     if not segment.date_column:
         return ""
     name = quoted(table.column(segment.date_column).name)
-    return f" WHERE {name} >= {text_literal(segment.date_from)} AND {name} < {text_literal(segment.date_to)}"
+    return f" WHERE {' AND '.join(date_conditions(name, segment))}"

@@ -1,0 +1,228 @@
+"""Cuts from the log, made in their destinations: `seamline.sync.nightly_cut.LogWay`."""
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+
+from seamline import registry
+from seamline.domain.calendar import Day
+from seamline.domain.digest import Segment, SegmentDigest
+from seamline.domain.errors import InvariantViolated, SeamlineError
+from seamline.domain.log_patch import LOG
+from seamline.domain.made_from import BY_LOG, LOG_PLACE, CutBase, LogPlace, NotByLog, by_log_to_json, place_to_json
+from seamline.domain.position import Position
+from seamline.domain.runs import Json
+from seamline.kinds.bulk import LoadArea
+from seamline.kinds.found import power, sink_kind
+from seamline.kinds.sink import CarriesCutsOn, ReadsBack
+from seamline.plan.model import DestinationPlan, Run, SyncPlan
+from seamline.ports import Load, Marker, PruningHolds, ReadView, StagedView, TableRead
+from seamline.sync.clock import SystemClock
+from seamline.sync.cut import ended_day, select_by_log
+from seamline.sync.from_base import dates_in_base, expected_view
+from seamline.sync.log_cut import CutHistory, LogHeld, LogToCutOff, LogTools, find_base, needed_tables, read_to_cut_off
+from seamline.sync.markers import read_until_marker
+from seamline.sync.nightly_cut import CutTools, How
+from seamline.sync.snapshot import MARKER_WITHIN_S
+from seamline.values.changes import under_name
+
+# As long as a night may be missed without losing what the next one begins with. Each cut takes its hold anew.
+HOLD_S = 14 * 86_400.0
+
+
+class LogCuts:
+    """`LogWay` of a run. `tools`: of a cut that is read; what both ways have in common is taken from there."""
+
+    def __init__(self, run: Run, tools: CutTools, *, history: CutHistory, holds: PruningHolds) -> None:
+        self._run = run
+        self._tools = tools
+        self._history = history
+        self._holds = holds
+
+    def tools(self, destination: DestinationPlan) -> CutTools:
+        made = _LogCut(self._run, destination, self._history, self._holds, self._tools)
+        return replace(
+            self._tools,
+            open_read=made.open_read,
+            open_staged=made.open_staged,
+            # What came late is in the next cut: the log says when each row was committed, and nothing is asked again.
+            date_before=lambda *_: (),
+            how=How(LOG, select_by_log, lambda: made.evidence),
+        )
+
+    def place(self, destinations: Sequence[str]) -> LogPlace:
+        plan = self._run.plan
+        marker = Marker(f"low-{uuid.uuid4().hex}", "low", {"run": self._run.run_id})
+        with closing(registry.log_reader(plan)) as reader:
+            start = reader.end_offset()
+            reader.assign(start)
+            registry.source(plan).commit_marker(marker)
+            found = read_until_marker(
+                reader, marker_table=plan.source.marker_table, marker_id=marker.id, timeout_s=MARKER_WITHIN_S
+            )
+            topic_id = reader.topic_id
+        for name in destinations:
+            hold(self._holds, plan, name, found.next_offset)
+        return LogPlace(plan.source.log_topic, topic_id, found.next_offset, found.position, is_exact=False)
+
+
+def hold(holds: PruningHolds, plan: SyncPlan, destination: str, offset: int) -> None:
+    """Keep the log from there on for the next cut of this destination, in place of what was kept for it before."""
+    holder = f"the cuts of {plan.sync} in {destination}"
+    holds.hold_log(plan.source.log_topic, holder=holder, offset=offset, lease_s=HOLD_S)
+
+
+class _LogCut:
+    """One cut of one destination."""
+
+    def __init__(
+        self, run: Run, destination: DestinationPlan, history: CutHistory, holds: PruningHolds, tools: CutTools
+    ) -> None:
+        self._run = run
+        self._destination = destination
+        self._history = history
+        self._holds = holds
+        self._tools = tools
+        self._kind = sink_kind(destination.kind)
+        # By the names of the log, and with what is kept for the next cut.
+        self._own = run.plan.held_by(destination.name)
+        self._plan = self._own.of_cuts
+        self._read: CutFromLog | None = None
+
+    @property
+    def evidence(self) -> Json:
+        if self._read is None:
+            return {}
+        return {BY_LOG: by_log_to_json(self._read.log.made), LOG_PLACE: place_to_json(self._read.log.place)}
+
+    @contextmanager
+    def open_read(self, _: Sequence[TableRead]) -> "Iterator[CutFromLog]":
+        """Reads the log. What was staged is dropped again if the caller fails."""
+        if not (isinstance(self._kind, CarriesCutsOn) and isinstance(self._kind, ReadsBack)):
+            raise NotByLog(f"a destination of kind {self._kind.name} cannot carry a cut on")
+        business_date = self._date()
+        day = ended_day(self._own, business_date, at=self._tools.clock(), clock="this machine's clock")
+        base = self._base(business_date)
+        hold(self._holds, self._own, self._destination.name, base.place.offset)
+        log = read_to_cut_off(self._own, base, day.end, self._log_tools())
+        with ExitStack() as stack:
+            view = stack.enter_context(closing(self._base_view(self._kind, base)))
+            _require_as_proven(view, self._plan, base)
+            patches = registry.log_patches(self._own)
+            expected = expected_view(self._plan, business_date, view, log.changes, patches, log.position)
+            area = self._kind.load_area(self._destination, run_id=self._run.run_id)
+            self._read = CutFromLog(self._own, self._kind, area, base, log, expected, day)
+            try:
+                yield self._read
+            except BaseException:
+                with suppress(SeamlineError):
+                    area.drop()
+                raise
+
+    @contextmanager
+    def open_staged(
+        self, destination: DestinationPlan, loads: Sequence[Load], count: int
+    ) -> Iterator[Sequence[StagedView]]:
+        if self._read is None:
+            raise InvariantViolated("what is staged is compared while the cut before it is open")
+        views = power(self._kind, ReadsBack, to="be read back for a comparison").open_staged(
+            self._plan.at_destination(destination.name), destination, loads, count, position=self._read.position
+        )
+        try:
+            yield views
+        finally:
+            for view in views:
+                view.close()
+
+    def _date(self) -> date:
+        if self._run.business_date is None:
+            raise InvariantViolated(f"run {self._run.run_id} has no business date", sync=self._run.sync)
+        return self._run.business_date
+
+    def _base(self, business_date: date) -> CutBase:
+        topic = self._own.source.log_topic
+        topics = registry.log_topics()
+        held = LogHeld(topic, topics.topic_id(topic), topics.offsets(topic)[0])
+        base = find_base(self._plan, self._destination.name, business_date, history=self._history, held=held)
+        # A log of PostgreSQL says nothing of this, and a statement of MariaDB may stand behind the cut-off.
+        then = self._history.run(base.run_id).plan
+        if altered := registry.source(then).altered([table.definition for table in then.tables]):
+            raise NotByLog(f"tables were altered since the cut of {base.business_date}: {'; '.join(altered)}")
+        return base
+
+    def _base_view(self, kind: CarriesCutsOn, base: CutBase) -> ReadView:
+        published = kind.published_tables(self._destination, self._own.sync, base.business_date, base.version)
+        needed = set(needed_tables(self._plan))
+        if lacking := sorted(needed - {one.table for one in published}):
+            of = f"the cut of {base.business_date}, version {base.version}"
+            raise NotByLog(f"{self._destination.name} no longer has {', '.join(lacking)} of {of}")
+        tables = [one for one in published if one.table in needed]
+        return registry.published_view(self._plan, self._destination, tables, position=base.position)
+
+    def _log_tools(self) -> LogTools:
+        def commit_marker() -> None:
+            marker = Marker(uuid.uuid4().hex, "barrier", {"run": self._run.run_id})
+            registry.source(self._own).commit_marker(marker)
+
+        return LogTools(lambda: registry.log_reader(self._own), commit_marker, SystemClock())
+
+
+def _require_as_proven(view: ReadView, plan: SyncPlan, base: CutBase) -> None:
+    """The rows that this cut begins with must be those that were compared."""
+    for name in needed_tables(plan):
+        known = base.digests[name]
+        if sum(view.digests(Segment(name), run_key=known.run_key).values(), SegmentDigest()) != known.digest:
+            raise NotByLog(
+                f"{name} of the cut of {base.business_date}, version {base.version}, no longer holds what was compared",
+                hint="somebody has changed it: let this date be read",
+                table=name,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class CutFromLog:
+    """`sync.snapshot.ReadAtOnePosition` of one destination: what is read is its own cut before this one, and the log.
+    `own`: the sync's plan as the destination holds it; `day`: of the cut."""
+
+    own: SyncPlan
+    kind: CarriesCutsOn
+    area: LoadArea
+    base: CutBase
+    log: LogToCutOff
+    expected: ReadView
+    day: Day
+
+    @property
+    def position(self) -> Position:
+        return self.log.position
+
+    @property
+    def position_time(self) -> datetime:
+        """The cut-off: the cut is the state of that moment."""
+        return self.day.end
+
+    def views_for(self, destination: DestinationPlan) -> Sequence[ReadView]:  # noqa: ARG002
+        return [self.expected]
+
+    def stage(self, destination: DestinationPlan) -> Sequence[Load]:
+        plan, base = self.own.of_cuts, self.base
+        published = self.kind.published_tables(destination, plan.sync, base.business_date, base.version)
+        by_name = {one.table: one for one in published}
+        dates = dates_in_base(plan, self.day.business_date)
+        places = self.area.create([table.target for table in plan.tables])
+        batches = registry.log_batches(self.own)
+        loads = []
+        for table in plan.tables:
+            changes = self.log.changes.get(table.ahead_of or table.name)
+            batch = None if changes is None else under_name(batches(changes), table.target)
+            mine, place = dates.get(table.name), places[table.name]
+            origin = by_name[mine.table if mine else table.name]
+            rows = self.kind.carry_on(destination, place, origin, batch, dates=mine)
+            loads.append(Load(table.target, place.name, rows))
+        return loads
+
+    def digest(self, segment: Segment, destination: DestinationPlan) -> SegmentDigest:  # noqa: ARG002
+        found = self.expected.digests(segment, run_key=segment.table)
+        return sum(found.values(), SegmentDigest())

@@ -1,0 +1,147 @@
+"""What a night makes its cut of: one read of the source, or the cut before it and the log since (ADR 73)."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime
+from enum import StrEnum
+from typing import Any
+
+from seamline.domain.digest import KeyedDigest
+from seamline.domain.errors import SeamlineError
+from seamline.domain.position import Position, position_from_json, position_to_json
+from seamline.domain.verdict import Verdict
+
+# Names in a reconciliation's evidence.
+LOG_PLACE = "log_place"
+BY_LOG = "by_log"
+NOT_BY_LOG = "not_by_log"
+LATE_NAMED_MAX = 100
+
+
+class MadeFrom(StrEnum):
+    READ = "read"  # a snapshot of the source at P
+    LOG = "log"  # the cut before it and the log since, up to the cut-off
+    AUTO = "auto"  # the log where it can be, else a read
+
+
+class NotByLog(SeamlineError):
+    """Why a cut cannot be made from the log. `is_first`: no cut is there that it could begin with."""
+
+    is_first = False
+
+
+@dataclass(frozen=True, slots=True)
+class LogPlace:
+    """Where the log of a cut goes on: from `offset` of the topic.
+
+    `after`: the position of the last transaction before `offset`. `is_exact`: the cut holds all before `offset` and
+    nothing behind it. Else it was read at a P of its own somewhere behind `offset`, and P says of each transaction
+    whether the cut holds it.
+    """
+
+    topic: str
+    topic_id: str
+    offset: int
+    after: Position
+    is_exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LateTransaction:
+    """A transaction that lies behind the cut in the log although it says that it was committed before the cut-off."""
+
+    position: str
+    committed: str
+    changes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ByLog:
+    """How a cut was made from the log. `base_*`: the cut that it began with. `read_date`: the date whose cut was read
+    from the source, `steps` cuts before this one. `ended_by`: the transaction before which it ends, and when that was
+    committed. `late` are at most so many of `late_total`, found up to `looked_until`."""
+
+    base_date: str
+    base_version: int
+    base_run: str
+    base_verdict: str
+    base_position: str
+    position: str
+    cut_off: str
+    ended_by: str
+    ended_at: str
+    transactions: int
+    changes: int
+    read_date: str
+    steps: int
+    looked_until: str
+    late_total: int = 0
+    late: tuple[LateTransaction, ...] = ()
+
+    @property
+    def in_words(self) -> str:
+        earlier = f"made so too, {self.steps - 1} cuts after that of {self.read_date}, which was read from the source"
+        how = "read from the source" if self.steps == 1 else earlier
+        return (
+            f"made by the log since the cut of {self.base_date} (version {self.base_version}, {self.base_verdict},"
+            f" {how}): from {self.base_position} to {self.position}, {self.changes:,} changes in {self.transactions:,}"
+            f" transactions. It ends before {self.ended_by}, the first that was committed at {self.cut_off} or later"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CutBase:
+    """A published cut that another one can begin with. `read_date`: the date whose cut was read from the source,
+    `steps` cuts before this one (0: this one was). `digests`: by table what it held when it was compared."""
+
+    business_date: date
+    version: int
+    run_id: str
+    verdict: Verdict
+    position: Position
+    place: LogPlace
+    read_date: str
+    steps: int
+    digests: Mapping[str, KeyedDigest]
+
+
+def place_to_json(place: LogPlace) -> dict[str, Any]:
+    return {
+        "topic": place.topic,
+        "topic_id": place.topic_id,
+        "offset": place.offset,
+        "after": position_to_json(place.after),
+        "is_exact": place.is_exact,
+    }
+
+
+def place_from_json(document: Mapping[str, Any]) -> LogPlace:
+    return LogPlace(**{**document, "after": position_from_json(document["after"])})
+
+
+def by_log_to_json(made: ByLog) -> dict[str, Any]:
+    return {**asdict(made), "late": [asdict(one) for one in made.late]}
+
+
+def by_log_from_json(document: Mapping[str, Any]) -> ByLog:
+    return ByLog(**{**document, "late": tuple(LateTransaction(**one) for one in document["late"])})
+
+
+def moment(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def by_log_in_words(evidence: Mapping[str, Any]) -> list[str]:
+    """What a report says of how a cut was made; nothing of one that was simply read."""
+    lines = []
+    if BY_LOG in evidence:
+        found = by_log_from_json(evidence[BY_LOG])
+        lines.append(f"{found.in_words}.")
+        if found.late_total:
+            named = ", ".join(f"{one.position} of {one.committed} ({one.changes} changes)" for one in found.late)
+            lines.append(
+                f"{found.late_total} transactions behind it say that they were committed before the cut-off: {named}."
+            )
+    if NOT_BY_LOG in evidence:
+        lines.append(f"Read from the source, and not made from the log: {evidence[NOT_BY_LOG]}.")
+    return lines

@@ -1,0 +1,343 @@
+"""The cut of a date from a cut before it and the log since: what the log says up to the cut-off (ADR 73).
+
+It ends before the first END whose commit time is the cut-off or later. So it is the same whenever it is made. The rows
+of the cut before it are never read from the source: what it was proven to hold, and the log, say what comes out.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any, Protocol
+
+from seamline.domain.changes import TableChanges
+from seamline.domain.cutover import Boundary, BoundaryGate, is_covered
+from seamline.domain.errors import TransientError
+from seamline.domain.log import Transaction
+from seamline.domain.made_from import (
+    BY_LOG,
+    LATE_NAMED_MAX,
+    LOG_PLACE,
+    ByLog,
+    CutBase,
+    LateTransaction,
+    LogPlace,
+    NotByLog,
+    by_log_from_json,
+    moment,
+    place_from_json,
+)
+from seamline.domain.position import Position
+from seamline.domain.runs import Cut, Reconciliation, Scope
+from seamline.domain.verdict import Verdict
+from seamline.plan.model import Run, SyncPlan
+from seamline.ports import LogReader
+from seamline.sync.clock import Clock
+from seamline.sync.compaction import compact
+from seamline.sync.cut import staged_cut
+from seamline.sync.stop_conditions import stands_alone, stop_condition
+from seamline.sync.transaction_buffer import BufferLimits, TransactionBuffer
+
+# Cuts that are looked at, the newest first: further back a read costs less than the log since.
+_BASES_MAX = 60
+
+
+@dataclass(frozen=True, slots=True)
+class CutLogLimits:
+    """How much of the log may lie between both cuts, in row changes and in bytes of their images: the newest of each
+    key is in memory. `wait_max_s`: for a transaction behind the cut-off. `late_s`: of the log's time behind the cut-off
+    that is looked through for transactions that say to be from before it."""
+
+    changes_max: int = 5_000_000
+    bytes_max: int = 2 << 30
+    wait_max_s: float = 600.0
+    late_s: float = 300.0
+    poll_records_max: int = 10_000
+    look_every_s: float = 0.5
+
+
+class CutHistory(Protocol):
+    """What the platform database knows of earlier cuts."""
+
+    def cuts(self, sync: str) -> Sequence[Cut]:
+        """The newest date first, of a date the newest version first."""
+
+    def run(self, run_id: str) -> Run: ...
+
+    def reconciliation(self, run_id: str, scope: str, destination: str = "") -> Reconciliation | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogHeld:
+    """The log topic as it is now: records from `begins` on are there."""
+
+    topic: str
+    topic_id: str
+    begins: int
+
+
+# ---- the cut to begin with ------------------------------------------------------------------------------------------
+
+
+def find_base(plan: SyncPlan, destination: str, business_date: date, *, history: CutHistory, held: LogHeld) -> CutBase:
+    """The newest published cut of an earlier date that one of this date can begin with.
+
+    `plan`: of cuts, as the destination holds it. NotByLog: there is none, with the reason of the newest one and, where
+    there is an older one that would do for other dates, these.
+    """
+    all_cuts = [cut for cut in history.cuts(plan.sync) if cut.destination == destination]
+    earlier = [cut for cut in all_cuts if cut.business_date < business_date][:_BASES_MAX]
+    why = ""
+    for cut in earlier:
+        found = _base_of(cut, plan, history, held)
+        if isinstance(found, CutBase):
+            return found
+        why = why or found
+    if not earlier:
+        error = NotByLog(f"no cut before {business_date} is published in {destination}", sync=plan.sync)
+        error.is_first = not all_cuts
+        raise error
+    raise NotByLog(why, hint=_possible(all_cuts, plan, history, held), sync=plan.sync)
+
+
+def _possible(cuts: Sequence[Cut], plan: SyncPlan, history: CutHistory, held: LogHeld) -> str:
+    usable = [cut.business_date for cut in cuts[:_BASES_MAX] if isinstance(_base_of(cut, plan, history, held), CutBase)]
+    if not usable:
+        return "let it be read: the next night of `from: log` or `auto` begins with that cut"
+    return f"by the log dates after {min(usable)} can be made; others have to be read"
+
+
+def _base_of(cut: Cut, plan: SyncPlan, history: CutHistory, held: LogHeld) -> CutBase | str:
+    """Or why nothing can begin with it."""
+    of = f"the cut of {cut.business_date}, version {cut.version},"
+    if cut.verdict is not Verdict.MATCH:
+        return f"{of} is {cut.verdict}"
+    found = history.reconciliation(cut.run_id, Scope.CUT, cut.destination)
+    if found is None or LOG_PLACE not in found.evidence:
+        return f"{of} was made without a place in the log"
+    evidence: Mapping[str, Any] = found.evidence
+    place = place_from_json(evidence[LOG_PLACE])
+    if (place.topic, place.topic_id) != (held.topic, held.topic_id):
+        return f"the log topic was created again since {of[:-1]}"
+    if place.offset < held.begins:
+        return f"the log begins at offset {held.begins}, which is behind {of[:-1]}: that needs {place.offset}"
+    run = history.run(cut.run_id)
+    made = staged_cut(run, cut.destination)
+    if found.position is None or not (made.position == found.position == cut.position):
+        return f"{of} was taken again since it was published"
+    digests = {table.table: table.digest for table in made.tables if table.digest is not None}
+    if lacking := sorted(set(needed_tables(plan)) - digests.keys()):
+        return f"{of} lacks {', '.join(lacking)}"
+    if altered := _altered(plan, run.plan.held_by(cut.destination).of_cuts):
+        return f"{', '.join(altered)} has another definition than in {of[:-1]}"
+    by_log = by_log_from_json(evidence[BY_LOG]) if BY_LOG in evidence else None
+    return CutBase(
+        cut.business_date,
+        cut.version,
+        cut.run_id,
+        cut.verdict,
+        cut.position,
+        place,
+        by_log.read_date if by_log else cut.business_date.isoformat(),
+        by_log.steps if by_log else 0,
+        digests,
+    )
+
+
+def needed_tables(plan: SyncPlan) -> tuple[str, ...]:
+    """What a cut needs of the one that it begins with: tables that are read whole, and of the others the rows of later
+    dates. NotByLog for a table that has none."""
+    kept_by = {table.ahead_of: table.name for table in plan.tables if table.ahead_of}
+    for table in plan.tables:
+        if table.business_date is not None and not table.ahead_of and table.name not in kept_by:
+            raise NotByLog(
+                f"of {table.name} no rows of later dates are kept: it has a transform, or a long name", table=table.name
+            )
+    return tuple(kept_by.get(table.name, table.name) for table in plan.tables if not table.ahead_of)
+
+
+def _altered(now: SyncPlan, then: SyncPlan) -> list[str]:
+    before = {table.name: (table.fingerprint, table.business_date) for table in then.tables}
+    return [one.name for one in now.tables if before.get(one.name) != (one.fingerprint, one.business_date)]
+
+
+# ---- the log up to the cut-off --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LogToCutOff:
+    """What the log does from a base to a cut-off. `changes`: by table of the sync. `place`: where it goes on."""
+
+    changes: Mapping[str, TableChanges]
+    position: Position
+    place: LogPlace
+    made: ByLog
+
+
+@dataclass(frozen=True, slots=True)
+class LogTools:
+    """`open_log`: a reader of the source's log. `commit_marker` lets a transaction come that is younger than all."""
+
+    open_log: Callable[[], LogReader]
+    commit_marker: Callable[[], None]
+    clock: Clock
+    limits: CutLogLimits = field(default_factory=CutLogLimits)
+    check: Callable[[], None] = lambda: None
+
+
+def read_to_cut_off(plan: SyncPlan, base: CutBase, cut_off: datetime, tools: LogTools) -> LogToCutOff:
+    """All transactions behind the base and before the first END that was committed at `cut_off` or later.
+
+    `plan`: the sync's own, whose names the log has. NotByLog: the base lies behind the cut-off, a table was changed in
+    between, or too much lies there. PositionLost, LogCorrupted and SchemaConflict as a stream raises them.
+    TransientError: no such END has come in time.
+    """
+    with closing(tools.open_log()) as reader:
+        if reader.topic_id != base.place.topic_id:
+            raise NotByLog(f"log topic {reader.topic} was created again since the cut of {base.business_date}")
+        stretch = _Stretch(plan, base, int(cut_off.timestamp() * 1000), tools, reader)
+        definitions = {table.name: table.definition for table in plan.tables}
+        changes = compact(stretch.transactions(), tables=definitions, gate=stretch.gate)
+        late, total, until = stretch.late()
+    last = stretch.passed.position
+    place = LogPlace(base.place.topic, base.place.topic_id, stretch.next_offset, last, is_exact=True)
+    made = ByLog(
+        base_date=base.business_date.isoformat(),
+        base_version=base.version,
+        base_run=base.run_id,
+        base_verdict=base.verdict.value,
+        base_position=str(base.position),
+        position=str(last),
+        cut_off=cut_off.isoformat(),
+        ended_by=str(stretch.ended_by.position),
+        ended_at=moment(stretch.ended_by.committed_ms),
+        transactions=stretch.count,
+        changes=stretch.changes,
+        read_date=base.read_date,
+        steps=base.steps + 1,
+        looked_until=until,
+        late_total=total,
+        late=tuple(late),
+    )
+    return LogToCutOff(changes, last, place, made)
+
+
+class _Stretch:
+    """The log from a base on, read once: up to the cut-off, then a little further."""
+
+    def __init__(self, plan: SyncPlan, base: CutBase, cut_off_ms: int, tools: LogTools, reader: LogReader) -> None:
+        self._plan = plan
+        self._base = base
+        self._cut_off_ms = cut_off_ms
+        self._tools = tools
+        self._tables = [table.name for table in plan.tables]
+        # What the base holds is dropped here, for all tables at once.
+        self._of_base = BoundaryGate({"": Boundary("", base.position, ended=base.place.is_exact)})
+        self.gate = BoundaryGate({name: Boundary(name, base.position, ended=True) for name in self._tables})
+        self.passed = base.position.tracker()
+        self.next_offset = base.place.offset
+        self.count = self.changes = self._bytes = 0
+        limits = tools.limits
+        self._buffer = TransactionBuffer(
+            reader,
+            self._tables,
+            marker_table=plan.source.marker_table,
+            after=base.place.after,
+            known=base.position,
+            limits=BufferLimits(
+                limits.changes_max, limits.bytes_max, limits.poll_records_max, limits.changes_max, limits.bytes_max
+            ),
+        )
+        reader.assign(base.place.offset)
+        self._ended_by: Transaction | None = None
+
+    @property
+    def ended_by(self) -> Transaction:
+        assert self._ended_by is not None
+        return self._ended_by
+
+    def transactions(self) -> Iterator[Transaction]:
+        """Those of the cut, in log order; whoever takes all of them knows where it ends."""
+        asked, deadline = False, self._tools.clock.now() + self._tools.limits.wait_max_s
+        while True:
+            while self._buffer:
+                transaction = self._buffer.pop()
+                if transaction.committed_ms >= self._cut_off_ms:
+                    self._end(transaction)
+                    return
+                if (kept := self._kept(transaction)) is not None:
+                    yield kept
+            self._look_again(deadline)
+            if not asked and not self._buffer and not self._buffer.found_records:
+                # Nothing more is there: a transaction of now proves that nothing from before the cut-off is to come.
+                self._tools.commit_marker()
+                asked = True
+
+    def _end(self, transaction: Transaction) -> None:
+        if not self._base.place.is_exact and is_covered(transaction.position, self._base.position):
+            raise NotByLog(
+                f"the cut of {self._base.business_date} was read at {self._base.position}, behind the cut-off"
+                f" {moment(self._cut_off_ms)}"
+            )
+        self._ended_by = transaction
+
+    def _kept(self, transaction: Transaction) -> Transaction | None:
+        """None where the base holds it, or it changes no table."""
+        self.next_offset = transaction.end
+        if not self._of_base.keeps("", transaction.position):
+            return None
+        self.passed.advance_to(transaction.position)
+        self.count += 1
+        if stands_alone(transaction):
+            stop = stop_condition(transaction, self._tables, self.gate, places=self._plan.source.places)
+            if stop is not None:
+                raise stop
+        if not (transaction.rows or transaction.truncated):
+            return None
+        self.changes += len(transaction.rows) + len(transaction.truncated)
+        self._bytes += transaction.row_bytes
+        limits = self._tools.limits
+        if self.changes > limits.changes_max or self._bytes > limits.bytes_max:
+            raise self._too_much()
+        return transaction
+
+    def _look_again(self, deadline: float) -> None:
+        self._tools.check()
+        if self._buffer.trouble is not None:
+            raise self._buffer.trouble
+        if self._buffer.has_large_open_transaction:
+            raise self._too_much()
+        if self._tools.clock.now() >= deadline:
+            raise TransientError(
+                f"the log has brought no transaction that was committed at {moment(self._cut_off_ms)} or later within"
+                f" {self._tools.limits.wait_max_s:g} s, so more may come from before it",
+                hint="see whether the capture runs and keeps up: `seamline status`",
+            )
+        self._buffer.read(self._tools.limits.look_every_s)
+
+    def _too_much(self) -> NotByLog:
+        limits = self._tools.limits
+        return NotByLog(
+            f"since the cut of {self._base.business_date} the log has more than {limits.changes_max:,} row changes, or"
+            f" {limits.bytes_max >> 20} MiB of them",
+            hint="let this date be read",
+        )
+
+    def late(self) -> tuple[list[LateTransaction], int, str]:
+        """Transactions behind the cut that say to be from before the cut-off, how many, and how far was looked."""
+        found: list[LateTransaction] = []
+        total, until = 0, self.ended_by.committed_ms
+        end_ms = self._cut_off_ms + int(self._tools.limits.late_s * 1000)
+        while until < end_ms:
+            if not self._buffer:
+                self._buffer.read(0.0)
+                if not self._buffer:
+                    break
+            transaction = self._buffer.pop()
+            until = max(until, transaction.committed_ms)
+            changes = len(transaction.rows) + len(transaction.truncated)
+            if changes and 0 < transaction.committed_ms < self._cut_off_ms:
+                total += 1
+                if total <= LATE_NAMED_MAX:
+                    found.append(LateTransaction(str(transaction.position), moment(transaction.committed_ms), changes))
+        return found, total, moment(until)

@@ -1,0 +1,423 @@
+"""Cuts from the log: random histories and chains of cuts against a replay, implementations that are wrong, and what
+keeps a cut from being made so."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seamline import registry
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.cutover import BoundaryGate
+from seamline.domain.digest import Segment, SegmentDigest
+from seamline.domain.errors import Diverged, SchemaConflict, TransientError
+from seamline.domain.made_from import CutBase, LogPlace, MadeFrom, NotByLog, by_log_from_json, by_log_to_json
+from seamline.domain.verdict import Verdict
+from seamline.plan.model import AHEAD, BusinessDate, NightlyPlan, TablePlan
+from seamline.ports import ReadView
+from seamline.sync import log_cut
+from seamline.sync.cut import dates_of
+from seamline.sync.from_base import dates_in_base, expected_view
+from seamline.sync.log_cut import CutLogLimits, LogToCutOff, LogTools, read_to_cut_off
+from seamline.values.changes import under_name
+from seamline_memory.apply import apply
+from seamline_memory.store import identity_of
+from tests.log_topic import TOPIC, TOPIC_ID, Change, LogTopic, ManualClock, TopicReader, position, sync_plan
+from tests.unit.memory_views import MemoryView, Row
+from tests.unit.test_nightly_cut import DatedView
+
+_ID = Column("id", Kind.INTEGER, "bigint", nullable=False, length=64)
+_DAY = Column("day", Kind.DATE, "date")
+_MEMO = Column("memo", Kind.STRING, "varchar(40)", length=40)
+ACCOUNT = Table("account", (_ID, _MEMO), ("id",))
+ENTRY = Table("entry", (_ID, _DAY, _MEMO), ("id",))
+VISIT = Table("visit", (_DAY, _MEMO))
+TABLES = (ACCOUNT, ENTRY, VISIT)
+FIRST = date(2026, 3, 4)
+DAYS = [FIRST + timedelta(days=n) for n in range(5)]
+PLAN = replace(
+    sync_plan(TABLES),
+    tables=tuple(TablePlan(t.name, BusinessDate("day", "date") if t is not ACCOUNT else None, t) for t in TABLES),
+    nightly=NightlyPlan(timezone="UTC", made_from=MadeFrom.LOG),
+)
+OF_CUTS = PLAN.of_cuts
+State = Mapping[str, list[Row]]
+EMPTY: State = {table.name: [] for table in TABLES}
+
+
+def end_of(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1)
+
+
+def logged(row: Row | None) -> Row | None:
+    return row and {name: (v - date(1970, 1, 1)).days if isinstance(v, date) else v for name, v in row.items()}
+
+
+@dataclass
+class History:
+    """A log, what the tables held after each of its transactions, and when each says that it was committed."""
+
+    log: LogTopic = field(default_factory=lambda: LogTopic(TABLES))
+    states: list[State] = field(default_factory=lambda: [EMPTY])
+    ends: list[int] = field(default_factory=lambda: [0])
+    committed: list[datetime | None] = field(default_factory=lambda: [None])
+
+    def commit(self, at: datetime, *changes: tuple[Table, Row | None, Row | None]) -> None:
+        state = {name: list(rows) for name, rows in self.states[-1].items()}
+        for table, before, after in changes:
+            if before is not None:
+                state[table.name].remove(before)
+            if after is not None:
+                state[table.name].append(after)
+        self.log.clock_ms = lambda: int(at.timestamp() * 1000)
+        self.log.transaction(*(Change(t.name, logged(before), logged(after)) for t, before, after in changes))
+        self._keep(state, at)
+
+    def empty(self, table: Table) -> None:
+        self.log.truncate(table.name)
+        self._keep({**self.states[-1], table.name: []}, None)
+
+    def _keep(self, state: State, at: datetime | None) -> None:
+        self.states.append(state)
+        self.ends.append(self.log.end)
+        self.committed.append(at)
+
+    def held_at(self, cut_off: datetime) -> int:
+        """The number of the last transaction before the first that was committed at the cut-off or later."""
+        after = (n for n, at in enumerate(self.committed) if at is not None and at >= cut_off)
+        return next(after) - 1
+
+    @staticmethod
+    def random(dice: Random, transactions: int) -> "History":
+        history, now = History(), datetime(2026, 3, 4, tzinfo=UTC)
+        step = timedelta(days=len(DAYS)) / transactions
+        for _ in range(transactions):
+            now += step * dice.random() * 2
+            if dice.random() < 0.04:
+                history.empty(dice.choice(TABLES))
+                continue
+            drawn = _Draw(dice, history.states[-1])
+            # A clock that is not in step with the log.
+            stray = timedelta(hours=dice.choice((0, 0, 0, -5, 5)))
+            history.commit(now + stray, *(drawn.change() for _ in range(dice.randint(0, 4))))
+        return history
+
+
+class _Draw:
+    def __init__(self, dice: Random, state: State) -> None:
+        self._dice = dice
+        self._state = {name: list(rows) for name, rows in state.items()}
+
+    def change(self) -> tuple[Table, Row | None, Row | None]:
+        dice, table = self._dice, self._dice.choice(TABLES)
+        rows = self._state[table.name]
+        before = dice.choice(rows) if rows and dice.random() < 0.6 else None
+        after = None if before is not None and dice.random() < 0.3 else self._row(table)
+        if after is not None and table.is_keyed:
+            before = next((row for row in rows if row["id"] == after["id"]), before)
+        if before is not None:
+            rows.remove(before)
+        if after is not None:
+            rows.append(after)
+        return table, before, after
+
+    def _row(self, table: Table) -> Row:
+        dice = self._dice
+        row: Row = {"id": dice.randint(1, 15), "day": dice.choice((None, *DAYS)), "memo": dice.choice(("a", "b", None))}
+        return {column.name: row[column.name] for column in table.columns}
+
+
+# ---- a destination in memory ----------------------------------------------------------------------------------------
+
+
+class Views:
+    """`ports.ReadView` of several tables in memory."""
+
+    def __init__(self, tables: Mapping[Table, list[Row]]) -> None:
+        self.position = position(0)
+        self._of = {table.name: OpenDatedView(table, rows, position(0)) for table, rows in tables.items()}
+
+    def __getattr__(self, name: str) -> Any:
+        if not hasattr(ReadView, name):
+            raise AttributeError(name)
+
+        def ask(about: Segment | str, *rest: Any, **named: Any) -> Any:
+            return getattr(self._of[about.table if isinstance(about, Segment) else about], name)(about, *rest, **named)
+
+        return ask
+
+
+class OpenDatedView(DatedView):
+    def _selected(self, segment: Segment, run_key: str) -> list[Row]:
+        if not segment.date_column:
+            return super()._selected(segment, run_key)
+        rows = [row for row in MemoryView._selected(self, replace(segment, date_column=""), run_key)]
+        return [row for row in rows if is_of(row[segment.date_column], segment)]
+
+
+def is_of(day: date | None, segment: Segment) -> bool:
+    text = "" if day is None else day.isoformat()
+    return bool(text) and segment.date_from <= text and (not segment.date_to or text < segment.date_to)
+
+
+def of_cut(state: State, day: date) -> dict[str, list[Row]]:
+    """What the cut of a date holds of a state."""
+    found = {}
+    for table in OF_CUTS.tables:
+        rows = state[table.ahead_of or table.name]
+        if table.business_date is not None:
+            dates = dates_of(OF_CUTS, table, day)
+            rows = [row for row in rows if is_of(row["day"], dates)]
+        found[table.name] = rows
+    return found
+
+
+@dataclass
+class Cut:
+    day: date
+    base: CutBase
+    held: Mapping[str, list[Row]]
+
+
+def read_at(history: History, number: int, low: int, day: date = FIRST) -> Cut:
+    """The cut of a date, read from the source; the low marker of its read lies behind transaction `low`."""
+    place = LogPlace(TOPIC, TOPIC_ID, history.ends[low], position(low), is_exact=False)
+    base = CutBase(day, 1, "r0", Verdict.MATCH, position(number), place, day.isoformat(), 0, {})
+    return Cut(day, base, of_cut(history.states[number], day))
+
+
+@dataclass
+class Night:
+    """What makes one cut from another. Wrong implementations change a part of it."""
+
+    history: History
+    clock: ManualClock = field(default_factory=ManualClock)
+    limits: CutLogLimits = field(default_factory=CutLogLimits)
+    markers: int = 0
+
+    def read(self, base: CutBase, day: date) -> LogToCutOff:
+        reader: Any = TopicReader(self.history.log, at_most=3)
+        return read_to_cut_off(PLAN, base, end_of(day), LogTools(lambda: reader, self.mark, self.clock, self.limits))
+
+    def mark(self) -> None:
+        self.markers += 1
+        self.history.log.clock_ms = lambda: int(end_of(DAYS[-1]).timestamp() * 1000)
+        self.history.log.marker(f"m{self.markers}", "barrier")
+
+    def make(self, cut: Cut, day: date) -> tuple[Cut, ReadView, Views]:
+        log = self.read(cut.base, day)
+        view: Any = Views({t.target: cut.held[t.name] for t in OF_CUTS.tables if t.ahead_of or t.name == "account"})
+        expected = expected_view(OF_CUTS, day, view, log.changes, registry.log_patches(PLAN), log.position)
+        held = self.carried_on(cut, log, day)
+        made = CutBase(day, 1, "r", Verdict.MATCH, log.position, log.place, log.made.read_date, log.made.steps, {})
+        return Cut(day, made, held), expected, Views({t.target: held[t.name] for t in OF_CUTS.tables})
+
+    @staticmethod
+    def carried_on(cut: Cut, log: LogToCutOff, day: date) -> dict[str, list[Row]]:
+        """By the path of the typed form, as a destination does it."""
+        held, dates, batches = {}, dates_in_base(OF_CUTS, day), registry.log_batches(PLAN)
+        for table in OF_CUTS.tables:
+            mine, target = dates.get(table.name), table.target
+            rows = cut.held[mine.table if mine else table.name]
+            if (changes := log.changes.get(table.ahead_of or table.name)) is not None:
+                rows = applied(target, rows, under_name(batches(changes), target))
+            held[table.name] = [row for row in rows if mine is None or is_of(row["day"], mine)]
+        return held
+
+
+def applied(table: Table, rows: Sequence[Row], batch: Any) -> list[Row]:
+    names = [column.name for column in table.columns]
+    kept: dict[str, tuple[tuple[Any, ...], int]] = {}
+    for row in rows:
+        values = tuple(row[name] for name in names)
+        key = identity_of(table, values)
+        kept[key] = values, kept.get(key, (values, 0))[1] + 1
+    after = apply(table, kept, [batch]).rows
+    return [dict(zip(names, values, strict=True)) for values, copies in after.values() for _ in range(copies)]
+
+
+def counted(rows: Sequence[Row]) -> Counter[str]:
+    return Counter(str(sorted(row.items())) for row in rows)
+
+
+def digest(view: Any, table: str) -> SegmentDigest:
+    return sum(view.digests(Segment(table), run_key="k").values(), SegmentDigest())
+
+
+# ---- histories ------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> tuple[History, Cut, list[date]]:
+    dice = Random(draw(st.integers(0, 1_000_000)))  # noqa: S311 (a test's dice)
+    history = History.random(dice, draw(st.integers(4, 40)))
+    # Beyond the last date: the end of what any cut is about.
+    history.commit(end_of(DAYS[-1]) + timedelta(hours=6))
+    last = history.held_at(end_of(DAYS[1]))
+    number = draw(st.integers(0, last))
+    low = draw(st.integers(0, number))
+    days = sorted(draw(st.sets(st.sampled_from(DAYS[1:]), min_size=1)))
+    return history, read_at(history, number, low), days
+
+
+@settings(max_examples=150)
+@given(chains())
+def test_a_chain_of_cuts_from_the_log_is_a_replay_of_the_history_up_to_each_cut_off(
+    chain: tuple[History, Cut, list[date]],
+) -> None:
+    history, cut, days = chain
+    for steps, day in enumerate(days, start=1):
+        cut, expected, staged = Night(history).make(cut, day)
+        number = history.held_at(end_of(day))
+        replayed = of_cut(history.states[number], day)
+        for table in OF_CUTS.tables:
+            assert counted(cut.held[table.name]) == counted(replayed[table.name]), table.name
+            assert digest(expected, table.name) == digest(staged, table.name), table.name
+        assert cut.base.position.covers(position(number)), "it holds all of them"
+        assert not cut.base.position.covers(position(number + 1)), "and nothing behind"
+        assert cut.base.place.offset == history.ends[number]
+        assert (cut.base.read_date, cut.base.steps) == (FIRST.isoformat(), steps)
+
+
+# ---- implementations that are wrong ---------------------------------------------------------------------------------
+
+NOON = datetime(2026, 3, 5, 12, tzinfo=UTC)
+
+
+def plain_history() -> History:
+    """The first date is read behind transaction 2; the second ends before transaction 6."""
+    history = History()
+    a, b = {"id": 1, "memo": "a"}, {"id": 1, "day": DAYS[1], "memo": "x"}
+    history.commit(NOON - timedelta(days=1), (ACCOUNT, None, a), (ENTRY, None, b))
+    history.commit(NOON - timedelta(days=1), (ENTRY, None, {"id": 2, "day": DAYS[2], "memo": "y"}))
+    history.commit(NOON, (ACCOUNT, a, {"id": 1, "memo": "b"}), (VISIT, None, {"day": DAYS[1], "memo": "v"}))
+    history.commit(NOON, (ENTRY, b, {**b, "day": DAYS[2]}), (ENTRY, None, {"id": 3, "day": DAYS[1], "memo": "z"}))
+    history.commit(NOON, (VISIT, None, {"day": DAYS[1], "memo": "v"}))
+    history.commit(end_of(DAYS[1]), (ACCOUNT, {"id": 1, "memo": "b"}, {"id": 1, "memo": "c"}))
+    history.commit(end_of(DAYS[1]) - timedelta(seconds=1), (VISIT, {"day": DAYS[1], "memo": "v"}, None))
+    history.commit(end_of(DAYS[2]))
+    return history
+
+
+class TakesTheTransactionAtTheCutOff(Night):
+    def read(self, base: CutBase, day: date) -> LogToCutOff:
+        reader: Any = TopicReader(self.history.log, at_most=3)
+        tools = LogTools(lambda: reader, self.mark, self.clock, self.limits)
+        return read_to_cut_off(PLAN, base, end_of(day) + timedelta(milliseconds=1), tools)
+
+
+class MissesAMovedRow(Night):
+    """It keeps the rows of the date that it had, and takes no row that comes from another date."""
+
+    @staticmethod
+    def carried_on(cut: Cut, log: LogToCutOff, day: date) -> dict[str, list[Row]]:
+        held = Night.carried_on(cut, log, day)
+        return {**held, "entry": [*held["entry"], {"id": 1, "day": DAYS[1], "memo": "x"}]}
+
+
+def differing(night: Night, cut: Cut | None = None) -> list[str]:
+    history = night.history
+    made, expected, staged = night.make(cut or read_at(history, 2, 1), DAYS[1])
+    replayed = of_cut(history.states[history.held_at(end_of(DAYS[1]))], DAYS[1])
+    apart = [name for name, rows in replayed.items() if counted(made.held[name]) != counted(rows)]
+    return apart or [
+        table.name for table in OF_CUTS.tables if digest(expected, table.name) != digest(staged, table.name)
+    ]
+
+
+def test_a_plain_history_is_cut_right() -> None:
+    assert differing(Night(plain_history())) == []
+
+
+def test_a_cut_that_takes_the_transaction_at_the_cut_off_is_caught() -> None:
+    assert differing(TakesTheTransactionAtTheCutOff(plain_history())) == ["account"]
+
+
+def test_a_cut_that_misses_a_moved_row_differs_from_what_the_log_says() -> None:
+    night = MissesAMovedRow(plain_history())
+    _, expected, staged = night.make(read_at(night.history, 2, 1), DAYS[1])
+    assert [t.name for t in OF_CUTS.tables if digest(expected, t.name) != digest(staged, t.name)] == ["entry"]
+
+
+def test_a_base_that_stands_elsewhere_than_it_says_is_caught() -> None:
+    history = plain_history()
+    said, held = read_at(history, 2, 1), read_at(history, 4, 1)
+    with pytest.raises(Diverged, match="should go"):
+        lacking = replace(said, held={**held.held, f"visit{AHEAD}": []})
+        history.commit(end_of(DAYS[3]))
+        Night(history).make(replace(lacking, base=replace(lacking.base, position=position(6))), DAYS[2])
+    assert differing(Night(plain_history()), replace(said, held=held.held)) == ["visit"]
+
+
+def test_coverage_that_flips_back_stops_the_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[bool] = []
+
+    def keeps(self: BoundaryGate, table: str, transaction: Any) -> bool:
+        kept.append(True)
+        return True
+
+    monkeypatch.setattr(log_cut.BoundaryGate, "keeps", keeps)
+    # What the read holds already is applied again: the row is there, and its copy comes once more.
+    history = plain_history()
+    assert differing(Night(history), read_at(history, 4, 1)) == ["visit"]
+    assert kept
+
+
+# ---- where a cut ends ------------------------------------------------------------------------------------------------
+
+
+def test_later_transactions_that_say_to_be_earlier_are_listed() -> None:
+    made = Night(plain_history()).read(read_at(plain_history(), 2, 1).base, DAYS[1]).made
+    assert (made.transactions, made.changes) == (3, 5)
+    assert (made.ended_by, made.ended_at) == (str(position(6)), "2026-03-06T00:00:00.000+00:00")
+    (late,) = made.late
+    assert (late.position, late.committed, late.changes) == (str(position(7)), "2026-03-05T23:59:59.000+00:00", 1)
+    assert by_log_from_json(by_log_to_json(made)) == made
+    assert made.in_words.startswith(
+        "made by the log since the cut of 2026-03-04 (version 1, MATCH, read from the source)"
+    )
+
+
+def test_a_log_that_is_still_before_the_cut_off_is_asked_for_a_transaction_of_now() -> None:
+    history = plain_history()
+    night = Night(history)
+    found = night.read(read_at(history, 2, 1).base, DAYS[3])
+    assert (night.markers, found.made.transactions) == (1, 6)
+
+
+def test_without_a_transaction_behind_the_cut_off_nothing_is_cut() -> None:
+    class Silent(Night):
+        def mark(self) -> None:
+            self.clock.time += 1_000.0
+
+    history = plain_history()
+    with pytest.raises(TransientError, match="more may come from before it"):
+        Silent(history).read(read_at(history, 2, 1).base, DAYS[3])
+
+
+def test_a_base_that_was_read_behind_the_cut_off_is_none() -> None:
+    history = plain_history()
+    with pytest.raises(NotByLog, match="behind the cut-off"):
+        Night(history).read(read_at(history, 8, 1).base, DAYS[1])
+
+
+def test_a_changed_table_ends_it() -> None:
+    history = History()
+    history.commit(NOON)
+    history.log.ddl("alter table entry add x int", "entry")
+    history._keep(history.states[-1], None)
+    history.commit(end_of(DAYS[1]))
+    with pytest.raises(SchemaConflict, match="entry"):
+        Night(history).read(read_at(history, 0, 0).base, DAYS[1])
+
+
+def test_more_changes_than_fit_into_memory_are_not_taken() -> None:
+    night = Night(plain_history(), limits=CutLogLimits(changes_max=4))
+    with pytest.raises(NotByLog, match="more than 4 row changes"):
+        night.read(read_at(night.history, 2, 1).base, DAYS[1])
