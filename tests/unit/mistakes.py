@@ -38,7 +38,7 @@ MISTAKES = {
     "sensitive columns as one text": (SYNC_FILE, "as: instant}}", "as: instant}, sensitive: iban}", 6, "tables[1].sensitive", "must be a list", ""),
     "negative": (SYNC_FILE, "nightly:\n", "stream: {lag_max_s: 0}\nnightly:\n", 7, "stream.lag_max_s", "must be more than 0, got 0", ""),
     "cut-off": (SYNC_FILE, "nightly:\n", 'nightly:\n  cut_off: "17:00"\n', 8, "nightly.cut_off", "made from the log", ""),
-    "from the log": (SYNC_FILE, "nightly:\n", "nightly:\n  from: log\n", 8, "nightly.from", "not supported yet", ""),
+    "slice of a day": (SYNC_FILE, "nightly:\n", "nightly:\n  from: day_slice\n", 8, "nightly.from", "not supported yet", ""),
     "another engine": (SYNC_FILE, "nightly:\n", "stream: {engine: x}\nnightly:\n", 7, "stream.engine", "not supported yet", "span loop"),
     "late start": (SYNC_FILE, "nightly:\n", 'nightly:\n  run_at: "03:00"\n', 7, "nightly.as_of_max", "account", "Raise as_of_max"),
     "early verdict": (SYNC_FILE, "nightly:\n", 'nightly:\n  verdict_by: "00:10"\n', 8, "nightly.verdict_by", "not after", ""),

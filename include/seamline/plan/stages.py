@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from seamline.domain.made_from import MadeFrom
 from seamline.domain.staged_cut import CutSource
 from seamline.plan.checks import ReconcileOnlyPlan
 from seamline.plan.model import DestinationPlan, NightlyPlan, SyncPlan
@@ -371,13 +372,30 @@ def _cut(plan: SyncPlan) -> str:
     parts = []
     if len(live) < len(plan.destinations):
         of = f" into {', '.join(one.name for one in plan.destinations if one.name not in live)}" if live else ""
-        parts.append(f"{_dated(plan)}; stages{of}, digests inside the same read views, compares")
+        read = f"{_dated(plan)}; stages{of}, digests inside the same read views, compares"
+        parts.append(_by_log(plan, of, read))
     if live:
         parts.append(
             f"for {', '.join(live)}: holds the stream at an END, keeps hold of the live tables at that P and compares"
             f" them whole with the source{_but_parked(plan)}"
         )
     return "; ".join(parts)
+
+
+def _by_log(plan: SyncPlan, of: str, read: str) -> str:
+    """What is done where nights are made from the log, and when the source is read."""
+    made_from = plan.nightly.made_from if plan.nightly else MadeFrom.READ
+    if made_from is MadeFrom.READ:
+        return read
+    else_read = {
+        MadeFrom.LOG: "refuses a date that cannot be made so; the very first one is read",
+        MadeFrom.AUTO: "where that cannot be it says why, and the date is read",
+    }
+    return (
+        f"makes the cut{of} from the newest cut before it and the log since, up to the last transaction before the"
+        " cut-off: every table as it was then, whenever this runs; the source is not read, what is staged must have the"
+        f" digests that follow from that cut and the log; {else_read[made_from]}: {read}"
+    )
 
 
 def _dated(plan: SyncPlan) -> str:

@@ -16,6 +16,7 @@ from seamline.domain.break_work import ALL_SETTLED, Work, WorkState, is_all_sett
 from seamline.domain.cut_state import CutState, FailedCheck, Headline, failure_of, of_live, worst_headline
 from seamline.domain.date_before import late_in_words
 from seamline.domain.log_patch import log_between_in_words
+from seamline.domain.made_from import by_log_in_words
 from seamline.domain.row_transform import transforms_in_words
 from seamline.domain.runs import Reconciliation
 from seamline.domain.self_test import is_passed, self_test_in_words
@@ -213,6 +214,7 @@ def _notes(part: _Part, zone: tzinfo, works: Mapping[str, Work]) -> Iterator[Row
 def _plain_notes(evidence: Mapping[str, Any]) -> Iterator[str]:
     yield from separate_in_words(evidence)
     yield from log_between_in_words(evidence)
+    yield from by_log_in_words(evidence)
     yield from repeated_in_words(evidence)
     for line in third_witness_in_words(evidence):
         yield f"third witness: {line}"

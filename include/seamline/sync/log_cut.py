@@ -48,8 +48,8 @@ class CutLogLimits:
     key is in memory. `wait_max_s`: for a transaction behind the cut-off. `late_s`: of the log's time behind the cut-off
     that is looked through for transactions that say to be from before it."""
 
-    changes_max: int = 5_000_000
-    bytes_max: int = 2 << 30
+    changes_max: int = 1_000_000
+    bytes_max: int = 512 << 20
     wait_max_s: float = 600.0
     late_s: float = 300.0
     poll_records_max: int = 10_000

@@ -1,0 +1,218 @@
+"""Cuts from the log on real servers: exact at the cut-off whenever they are made, also of a date that is long over, and
+never from a cut that is not what was proven."""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from seamline import registry
+from seamline.adapters.connections import Connection
+from seamline.bulk.log_cut import LogCuts
+from seamline.bulk.read import RunReader
+from seamline.bulk.threads import CopyingHere
+from seamline.domain.calendar import Day
+from seamline.domain.errors import Refused
+from seamline.domain.made_from import BY_LOG, NOT_BY_LOG, MadeFrom
+from seamline.domain.runs import EXPECTATIONS, Reconciliation
+from seamline.domain.staged_cut import StagedCut
+from seamline.domain.verdict import Verdict
+from seamline.plan.document import plan_to_json
+from seamline.plan.model import AHEAD, BusinessDate, NightlyPlan, SyncPlan
+from seamline.platform import migrate
+from seamline.platform.store import PlatformStore
+from seamline.sync.cut import publish_cut
+from seamline.sync.nightly_cut import CutTools, LogWay, take_conclusive_cut
+from tests.conftest import RunningStack
+from tests.integration.captured import Captured, captured
+from tests.integration.captured_postgres import ACCOUNT, AUDIT, FULL, captured_postgres
+from tests.integration.databases import postgres, postgres_database
+from tests.integration.known import destination_known_by_id, destination_plan
+from tests.integration.snapshot_run import run_of
+from tests.spark.hosts import uri
+from tests.waiting import wait_until
+
+TABLES = ("account", "audit", "booked")
+BOOKED = "CREATE TABLE booked (id bigint PRIMARY KEY, day date, memo text)"
+FIRST = datetime.now(UTC).date() - timedelta(days=1)
+DAYS = [FIRST + timedelta(days=number) for number in range(4)]
+# In PostgreSQL it lies outside of its row: an update that leaves it alone does not have it in the log.
+LARGE = "".join(hashlib.sha256(str(number).encode()).hexdigest() for number in range(300))
+Rows = dict[str, list[tuple[Any, ...]]]
+
+
+@dataclass
+class Nights:
+    """A captured source, a destination, and business dates that end when a test says so."""
+
+    bank: Captured
+    plan: SyncPlan
+    warehouse: Connection
+    store: PlatformStore
+    ends: dict[date, datetime] = field(default_factory=dict)
+    held: dict[date, Rows] = field(default_factory=dict)
+    runs: int = 0
+
+    def end(self, day: date) -> None:
+        """The date ends with the next second; what is written from then on is of a later one."""
+        self.held[day] = {name: self.bank.rows(name) for name in TABLES}
+        end = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=1)
+        self.ends[day] = end
+        wait_until(lambda: datetime.now(UTC) >= end, timeout_s=5, what="the cut-off")
+
+    def take(self, day: date, made_from: MadeFrom = MadeFrom.LOG) -> tuple[StagedCut, Reconciliation]:
+        self.runs += 1
+        plan = replace(self.plan, nightly=replace(self.plan.nightly or NightlyPlan(), made_from=made_from))
+        run_id = f"{plan.sync}__nightly/{day}~{self.runs}"
+        self.store.start_run(
+            run_id=run_id, sync=plan.sync, kind="nightly", plan_json=plan_to_json(plan), business_date=day
+        )
+        run = self.store.run(run_id)
+        reader = RunReader(
+            replace(run, plan=run.plan.of_cuts), tasks=1, copying_of=lambda groups, _: CopyingHere(groups)
+        )
+        nothing: Any = None
+        tools = CutTools(
+            reader.open_read, reader.open_staged, nothing, lambda *_: None, lambda *_: (), reader.open_cut, self.store
+        )
+        with closing(registry.pruning_holds()) as holds:
+            by_log = LogCuts(run, tools, history=self.store, holds=holds)
+            cut = take_conclusive_cut(run, replace(tools, log=LogWay(by_log.tools, by_log.place)))["warehouse"]
+        found = self.store.reconciliation(run_id, "cut", "warehouse")
+        assert found is not None
+        return cut, found
+
+    def publish(self, cut: StagedCut) -> None:
+        self.store.put_result(cut.run_id, EXPECTATIONS, {"destinations": {"warehouse": {"verdict": "MATCH"}}})
+        with closing(registry.cuts(self.plan.destinations[0])) as cuts:
+            publish_cut(self.store.run(cut.run_id), "warehouse", publisher=cuts, records=self.store)
+
+    def staged(self, cut: StagedCut) -> Rows:
+        schema = self.plan.destinations[0].stage_namespace
+        with postgres(self.warehouse) as session:
+            names = {table.table: table.staged_as for table in cut.tables}
+            return {
+                table: session.execute(f'SELECT * FROM {schema}."{name}"'.encode()).fetchall()
+                for table, name in names.items()
+            }
+
+    def of_date(self, day: date) -> Rows:
+        """What the source held when the date ended."""
+        rows = self.held[day]
+        booked = [row for row in rows["booked"] if row[1] == day]
+        later = [row for row in rows["booked"] if row[1] is not None and row[1] > day]
+        return {**rows, "booked": booked, f"booked{AHEAD}": later}
+
+
+def ordered(rows: Rows) -> dict[str, list[str]]:
+    return {name: sorted(map(repr, found)) for name, found in rows.items()}
+
+
+@pytest.fixture(params=["mariadb", "postgres"])
+def nights(request: pytest.FixtureRequest, stack: RunningStack, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nights]:
+    name = f"log_cut_{request.param}"
+    destination = destination_plan(f"{name}_warehouse", "bank")
+    with ExitStack() as around:
+        warehouse = around.enter_context(postgres_database(destination.connection))
+        platform = around.enter_context(postgres_database(f"{name}_platform"))
+        around.enter_context(destination_known_by_id(warehouse, destination.connection))
+        monkeypatch.setenv("SEAMLINE_CONNECTION_SEAMLINE_DB", uri(platform))
+        migrate.upgrade()
+        if request.param == "mariadb":
+            bank = around.enter_context(captured(name))
+            bank.execute(BOOKED.replace("memo text", "memo mediumtext"))
+        else:
+            made = captured_postgres(name, create=(ACCOUNT, AUDIT, FULL, BOOKED), tables=TABLES)
+            bank = around.enter_context(made)
+        bank.plan = replace(bank.with_tables(*TABLES), destinations=(destination,))
+        bank.ensure()
+        plan = run_of(bank, TABLES).plan
+        dated = replace(plan.table("booked"), business_date=BusinessDate("day", "date"))
+        plan = replace(plan, tables=(*plan.tables[:2], dated), nightly=NightlyPlan(as_of_max_s=86_400))
+        store = around.enter_context(closing(registry.platform()))
+        made_of = Nights(bank, plan, warehouse, store)
+        before = datetime(2026, 1, 1, tzinfo=UTC)
+        monkeypatch.setattr(
+            "seamline.sync.cut.day_of",
+            lambda day, *, timezone: Day(day, before, made_of.ends[day]),  # noqa: ARG005
+        )
+        yield made_of
+
+
+def write_first_date(nights: Nights) -> None:
+    d0, d1, d2, _ = DAYS
+    nights.bank.execute(
+        "INSERT INTO account VALUES (1, 10, 'anna'), (2, NULL, NULL), (3, -3, '')",
+        "INSERT INTO audit VALUES (1, 'same'), (1, 'same'), (NULL, 'x')",
+        f"INSERT INTO booked VALUES (1, '{d0}', 'a'), (2, '{d1}', 'b'), (3, '{d2}', '{LARGE}'), (4, NULL, 'n')",
+    )
+    nights.end(d0)
+
+
+def write_second_date(nights: Nights) -> None:
+    d0, d1, d2, d3 = DAYS
+    nights.bank.execute(
+        "UPDATE account SET a = 11 WHERE id = 1",
+        "DELETE FROM account WHERE id = 3",
+        "INSERT INTO account VALUES (5, 5, 'five')",
+        "UPDATE account SET id = 6 WHERE id = 2",
+        "UPDATE audit SET memo = 'other' WHERE a IS NULL",
+        "INSERT INTO audit VALUES (9, 'nine')",
+        # In and out of the date.
+        f"UPDATE booked SET day = '{d1}' WHERE id = 1",
+        f"UPDATE booked SET day = '{d0}' WHERE id = 2",
+        f"UPDATE booked SET day = '{d3}' WHERE id = 3",
+        f"INSERT INTO booked VALUES (5, '{d1}', 'e'), (6, '{d1}', 'gone'), (7, '{d2}', 'g')",
+        "DELETE FROM booked WHERE id = 6",
+    )
+    nights.end(d1)
+
+
+def write_third_date(nights: Nights) -> None:
+    _, _, d2, _ = DAYS
+    nights.bank.execute(
+        "DELETE FROM audit WHERE memo = 'other'",
+        "INSERT INTO account VALUES (7, 7, 'seven')",
+        "UPDATE account SET a = 12 WHERE id = 1",
+        # Back to the date: its large value is in the rows that were kept for later dates, and not in the log.
+        f"UPDATE booked SET day = '{d2}' WHERE id = 3",
+    )
+    nights.end(d2)
+    nights.bank.execute("UPDATE account SET a = 13 WHERE id = 1", "DELETE FROM booked", "DELETE FROM audit")
+
+
+def test_each_date_is_cut_as_it_ended_from_the_cut_before_it_and_the_log(nights: Nights) -> None:
+    d0, d1, d2, d3 = DAYS
+    write_first_date(nights)
+    with pytest.raises(Refused, match="no cut before"):
+        nights.ends[d3] = nights.ends[d0]
+        nights.take(d3)
+    cut, found = nights.take(d0)
+    assert (found.mode, found.verdict) == ("read", Verdict.MATCH), found.tables
+    assert "no cut before" in str(found.evidence[NOT_BY_LOG])
+    assert ordered(nights.staged(cut)) == ordered(nights.of_date(d0))
+    nights.publish(cut)
+    write_second_date(nights)
+    write_third_date(nights)
+    for number, day in enumerate((d1, d2), start=1):
+        cut, found = nights.take(day)
+        assert (found.mode, found.verdict) == ("log", Verdict.MATCH), [(t.table, t.reason) for t in found.tables]
+        assert ordered(nights.staged(cut)) == ordered(nights.of_date(day))
+        made: Any = found.evidence[BY_LOG]
+        assert (made["steps"], made["read_date"], made["base_verdict"]) == (number, d0.isoformat(), "MATCH")
+        assert (cut.as_of, cut.is_partial) == (nights.ends[day], False)
+        nights.publish(cut)
+    # A date that is long over is the same once more, and from a cut of two dates before.
+    again, found = nights.take(d1)
+    assert (found.mode, found.verdict) == ("log", Verdict.MATCH)
+    assert ordered(nights.staged(again)) == ordered(nights.of_date(d1))
+    with postgres(nights.warehouse) as session:
+        session.execute("DELETE FROM bank_cut.account WHERE business_date = %s AND id = 1", (d1,))
+    with pytest.raises(Refused, match="no longer holds what was compared"):
+        nights.take(d2)
+    cut, found = nights.take(FIRST, MadeFrom.AUTO)
+    assert (found.mode, found.verdict) == ("read", Verdict.MATCH)
