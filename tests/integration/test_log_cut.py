@@ -30,7 +30,8 @@ from seamline.sync.nightly_cut import CutTools, LogWay, take_conclusive_cut
 from tests.conftest import RunningStack
 from tests.integration.captured import Captured, captured
 from tests.integration.captured_postgres import ACCOUNT, AUDIT, FULL, captured_postgres
-from tests.integration.databases import postgres, postgres_database
+from tests.integration.databases import mariadb, postgres, postgres_database
+from tests.integration.into_mariadb import plan_of, warehouse_in_mariadb
 from tests.integration.known import destination_known_by_id, destination_plan
 from tests.integration.snapshot_run import run_of
 from tests.spark.hosts import uri
@@ -52,6 +53,7 @@ class Nights:
     bank: Captured
     plan: SyncPlan
     warehouse: Connection
+    second: Connection
     store: PlatformStore
     ends: dict[date, datetime] = field(default_factory=dict)
     held: dict[date, Rows] = field(default_factory=dict)
@@ -64,7 +66,8 @@ class Nights:
         self.ends[day] = end
         wait_until(lambda: datetime.now(UTC) >= end, timeout_s=5, what="the cut-off")
 
-    def take(self, day: date, made_from: MadeFrom = MadeFrom.LOG) -> tuple[StagedCut, Reconciliation]:
+    def take(self, day: date, made_from: MadeFrom = MadeFrom.LOG) -> dict[str, tuple[StagedCut, Reconciliation]]:
+        """By destination the cut, and what was found of it."""
         self.runs += 1
         plan = replace(self.plan, nightly=replace(self.plan.nightly or NightlyPlan(), made_from=made_from))
         run_id = f"{plan.sync}__nightly/{day}~{self.runs}"
@@ -81,24 +84,30 @@ class Nights:
         )
         with closing(registry.pruning_holds()) as holds:
             by_log = LogCuts(run, tools, history=self.store, holds=holds)
-            cut = take_conclusive_cut(run, replace(tools, log=LogWay(by_log.tools, by_log.place)))["warehouse"]
-        found = self.store.reconciliation(run_id, "cut", "warehouse")
-        assert found is not None
-        return cut, found
+            cuts = take_conclusive_cut(run, replace(tools, log=LogWay(by_log.tools, by_log.place)))
+        found = {name: self.store.reconciliation(run_id, "cut", name) for name in cuts}
+        return {name: (cut, found[name] or pytest.fail("not judged")) for name, cut in cuts.items()}
 
     def publish(self, cut: StagedCut) -> None:
-        self.store.put_result(cut.run_id, EXPECTATIONS, {"destinations": {"warehouse": {"verdict": "MATCH"}}})
-        with closing(registry.cuts(self.plan.destinations[0])) as cuts:
-            publish_cut(self.store.run(cut.run_id), "warehouse", publisher=cuts, records=self.store)
+        checked = {one.name: {"verdict": "MATCH"} for one in self.plan.destinations}
+        self.store.put_result(cut.run_id, EXPECTATIONS, {"destinations": checked})
+        with closing(registry.cuts(self.plan.destination(cut.destination))) as cuts:
+            publish_cut(self.store.run(cut.run_id), cut.destination, publisher=cuts, records=self.store)
 
     def staged(self, cut: StagedCut) -> Rows:
-        schema = self.plan.destinations[0].stage_namespace
-        with postgres(self.warehouse) as session:
-            names = {table.table: table.staged_as for table in cut.tables}
-            return {
-                table: session.execute(f'SELECT * FROM {schema}."{name}"'.encode()).fetchall()
-                for table, name in names.items()
-            }
+        schema = self.plan.destination(cut.destination).stage_namespace
+        return {
+            table.table: self.query(cut.destination, f"SELECT * FROM {schema}.{table.staged_as}")
+            for table in cut.tables
+        }
+
+    def query(self, destination: str, statement: str) -> list[tuple[Any, ...]]:
+        if destination == "warehouse":
+            with postgres(self.warehouse) as session:
+                return session.execute(statement.encode()).fetchall()
+        with closing(mariadb(self.second)) as session, session.cursor() as cursor:
+            cursor.execute(statement)
+            return list(cursor.fetchall())
 
     def of_date(self, day: date) -> Rows:
         """What the source held when the date ended."""
@@ -128,13 +137,15 @@ def nights(request: pytest.FixtureRequest, stack: RunningStack, monkeypatch: pyt
         else:
             made = captured_postgres(name, create=(ACCOUNT, AUDIT, FULL, BOOKED), tables=TABLES)
             bank = around.enter_context(made)
-        bank.plan = replace(bank.with_tables(*TABLES), destinations=(destination,))
+        second = replace(plan_of(f"{name}_second"), name="second")
+        second_there = around.enter_context(warehouse_in_mariadb(second.namespace))
+        bank.plan = replace(bank.with_tables(*TABLES), destinations=(destination, second))
         bank.ensure()
         plan = run_of(bank, TABLES).plan
         dated = replace(plan.table("booked"), business_date=BusinessDate("day", "date"))
         plan = replace(plan, tables=(*plan.tables[:2], dated), nightly=NightlyPlan(as_of_max_s=86_400))
         store = around.enter_context(closing(registry.platform()))
-        made_of = Nights(bank, plan, warehouse, store)
+        made_of = Nights(bank, plan, warehouse, second_there, store)
         before = datetime(2026, 1, 1, tzinfo=UTC)
         monkeypatch.setattr(
             "seamline.sync.cut.day_of",
@@ -188,31 +199,32 @@ def write_third_date(nights: Nights) -> None:
 def test_each_date_is_cut_as_it_ended_from_the_cut_before_it_and_the_log(nights: Nights) -> None:
     d0, d1, d2, d3 = DAYS
     write_first_date(nights)
+    nights.ends[d3] = nights.ends[d0]
     with pytest.raises(Refused, match="no cut before"):
-        nights.ends[d3] = nights.ends[d0]
         nights.take(d3)
-    cut, found = nights.take(d0)
-    assert (found.mode, found.verdict) == ("read", Verdict.MATCH), found.tables
-    assert "no cut before" in str(found.evidence[NOT_BY_LOG])
-    assert ordered(nights.staged(cut)) == ordered(nights.of_date(d0))
-    nights.publish(cut)
+    for cut, found in nights.take(d0).values():
+        assert (found.mode, found.verdict) == ("read", Verdict.MATCH), found.tables
+        assert "no cut before" in str(found.evidence[NOT_BY_LOG])
+        assert ordered(nights.staged(cut)) == ordered(nights.of_date(d0))
+        nights.publish(cut)
     write_second_date(nights)
     write_third_date(nights)
     for number, day in enumerate((d1, d2), start=1):
-        cut, found = nights.take(day)
-        assert (found.mode, found.verdict) == ("log", Verdict.MATCH), [(t.table, t.reason) for t in found.tables]
-        assert ordered(nights.staged(cut)) == ordered(nights.of_date(day))
-        made: Any = found.evidence[BY_LOG]
-        assert (made["steps"], made["read_date"], made["base_verdict"]) == (number, d0.isoformat(), "MATCH")
-        assert (cut.as_of, cut.is_partial) == (nights.ends[day], False)
-        nights.publish(cut)
-    # A date that is long over is the same once more, and from a cut of two dates before.
-    again, found = nights.take(d1)
-    assert (found.mode, found.verdict) == ("log", Verdict.MATCH)
-    assert ordered(nights.staged(again)) == ordered(nights.of_date(d1))
+        for cut, found in nights.take(day).values():
+            assert (found.mode, found.verdict) == ("log", Verdict.MATCH), [(t.table, t.reason) for t in found.tables]
+            assert ordered(nights.staged(cut)) == ordered(nights.of_date(day)), cut.destination
+            made: Any = found.evidence[BY_LOG]
+            assert (made["steps"], made["read_date"], made["base_verdict"]) == (number, d0.isoformat(), "MATCH")
+            assert (cut.as_of, cut.is_partial) == (nights.ends[day], False)
+            nights.publish(cut)
+    # A date that is long over is the same once more.
+    again = nights.take(d1)
+    assert {name: found.verdict for name, (_, found) in again.items()} == dict.fromkeys(again, Verdict.MATCH)
+    assert all(ordered(nights.staged(cut)) == ordered(nights.of_date(d1)) for cut, _ in again.values())
     with postgres(nights.warehouse) as session:
-        session.execute("DELETE FROM bank_cut.account WHERE business_date = %s AND id = 1", (d1,))
+        session.execute("DELETE FROM bank_cut.account WHERE cut_business_date = %s AND id = 1", (d1,))
     with pytest.raises(Refused, match="no longer holds what was compared"):
         nights.take(d2)
-    cut, found = nights.take(FIRST, MadeFrom.AUTO)
-    assert (found.mode, found.verdict) == ("read", Verdict.MATCH)
+    found = {name: found for name, (_, found) in nights.take(d0, MadeFrom.AUTO).items()}
+    assert {one.mode for one in found.values()} == {"read"}
+    assert {one.verdict for one in found.values()} == {Verdict.MATCH}

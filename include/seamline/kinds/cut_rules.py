@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from seamline.domain.errors import InvariantViolated, Refused, SchemaConflict
+from seamline.domain.changes import Finding
+from seamline.domain.date_before import PublishedTable
+from seamline.domain.errors import Diverged, InvariantViolated, Refused, SchemaConflict
 from seamline.domain.position import Position
 from seamline.domain.staged_cut import StagedCut
 
@@ -39,6 +41,17 @@ def require_repeat_of(cut: StagedCut, known: KnownCut) -> None:
             hint="the platform database lost that run or is a new one: trigger the date by a run of another name",
             sync=cut.sync,
         )
+
+
+def does_not_go_on(table: str, base: PublishedTable, findings: Sequence[Finding]) -> Diverged:
+    """The log does not fit the rows that a cut begins with."""
+    named = ", ".join(f"{one.kind} {one.key}" for one in findings[:3])
+    return Diverged(
+        f"the log does not go on where the cut of {base.business_date} ends: changes of {table} met something else than"
+        f" they expect, as {named}",
+        hint="let this date be read, and find out what has changed the cut",
+        table=table,
+    )
 
 
 class CutMisfit(Exception):

@@ -15,8 +15,8 @@ from seamline.databases.postgres.read import Relation
 from seamline.domain.changes import Finding
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.digest import Segment
-from seamline.domain.errors import Diverged
 from seamline.kinds.bulk import StagedPlace
+from seamline.kinds.cut_rules import does_not_go_on
 from seamline.plan.model import DestinationPlan
 from seamline.sinks.postgres.apply import SpanApplier
 from seamline.sinks.postgres.encode_changes import encoded
@@ -70,7 +70,7 @@ def carry_on(
         if changes is not None and not changes.is_empty:
             findings = _applied(session, place, changes)
             if findings and dates is None:
-                raise _diverged(table.name, base, findings)
+                raise does_not_go_on(table.name, base, findings)
         if dates is not None:
             column = quoted(table.column(dates.date_column).name)
             wanted = " AND ".join(date_conditions(column, dates))
@@ -87,13 +87,3 @@ def _applied(session: Session, place: StagedPlace, changes: ChangeBatch) -> list
     with session.transaction():
         findings, _ = applier.apply(batches, between=lambda: None, delete_insert={})
     return findings
-
-
-def _diverged(table: str, base: PublishedTable, findings: Sequence[Finding]) -> Diverged:
-    named = ", ".join(f"{one.kind} {one.key}" for one in findings[:3])
-    return Diverged(
-        f"the log does not go on where the cut of {base.business_date} ends: {len(findings)} changes of {table} met"
-        f" something else than it says, as {named}",
-        hint="let this date be read, and find out what has changed the cut",
-        table=table,
-    )

@@ -1,11 +1,13 @@
 """What MariaDB and MySQL are asked as destinations; each derives from it."""
 
 from collections.abc import Iterator, Sequence
+from datetime import date
 from typing import TYPE_CHECKING, ClassVar
 
 from seamline.domain.catalogue import Column, Table
 from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.date_before import PublishedTable
+from seamline.domain.digest import Segment
 from seamline.domain.ledger import StreamId
 from seamline.domain.names import NameLimit, NameUnit
 from seamline.domain.position import Position
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from seamline.ports.certificates import ProbeDestination
-    from seamline.values.changes import ChangeDecoder
+    from seamline.values.changes import ChangeBatch, ChangeDecoder
 
 
 class RelationalKind:
@@ -104,6 +106,26 @@ class RelationalKind:
         from seamline.sinks.relational.cut_expiry import open_cut_expiry
 
         return open_cut_expiry(destination, self.dialect)
+
+    def published_tables(
+        self, destination: DestinationPlan, sync: str, business_date: date, version: int
+    ) -> Sequence[PublishedTable]:
+        from seamline.sinks.relational.carry_on import published_tables
+
+        return published_tables(destination, sync, business_date, version, self.dialect)
+
+    def carry_on(
+        self,
+        destination: DestinationPlan,
+        place: StagedPlace,
+        base: PublishedTable,
+        changes: "ChangeBatch | None",
+        *,
+        dates: Segment | None,
+    ) -> int:
+        from seamline.sinks.relational.carry_on import carry_on
+
+        return carry_on(destination, place, base, changes, self.dialect, dates=dates)
 
     def open_probed(self, plan: SyncPlan, destination: DestinationPlan) -> "ProbeDestination":
         from seamline.sinks.relational.probed import open_probed

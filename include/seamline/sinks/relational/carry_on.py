@@ -1,0 +1,98 @@
+"""A cut of the one before it, inside MariaDB or MySQL: its rows are copied there, and the log's changes happen to them
+by the statements of a stream."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import date
+
+from seamline.adapters.connections import resolve
+from seamline.databases.mysql.canonical import quoted
+from seamline.databases.mysql.read import where_clause
+from seamline.domain.changes import Finding
+from seamline.domain.date_before import PublishedTable
+from seamline.domain.digest import Segment
+from seamline.kinds.bulk import StagedPlace
+from seamline.kinds.cut_rules import does_not_go_on
+from seamline.plan.model import DestinationPlan
+from seamline.sinks.relational.apply import SpanApplier
+from seamline.sinks.relational.cut_catalogue import has_catalogue
+from seamline.sinks.relational.dialect import Dialect
+from seamline.sinks.relational.encode_changes import encoded
+from seamline.sinks.relational.places import ledger_place, relation
+from seamline.sinks.relational.session import Session, close, execute, open_session, query, translated
+from seamline.sinks.relational.staging import index_rows
+from seamline.sinks.relational.statements import COPY, HASH, TableStatements
+from seamline.values.changes import ChangeBatch
+
+
+def published_tables(
+    destination: DestinationPlan, sync: str, business_date: date, version: int, dialect: Dialect
+) -> Sequence[PublishedTable]:
+    """`kinds.sink.CarriesCutsOn.published_tables`."""
+    at = ledger_place(destination)
+    with (
+        _opened(destination, dialect) as session,
+        translated(f"look for the tables of the cut of {business_date} of {sync}"),
+    ):
+        if not has_catalogue(session, destination):
+            return ()
+        rows = query(
+            session,
+            f"SELECT table_name, version_table FROM {at}.cut_table JOIN {at}.cut USING (sync, business_date, version)"
+            " WHERE sync = %s AND business_date = %s AND version = %s AND published_at IS NOT NULL"
+            " AND expired_at IS NULL ORDER BY table_name",
+            (sync, business_date, version),
+        )
+    schema = destination.cut_namespace
+    return [PublishedTable(str(table), business_date, version, schema, str(name)) for table, name in rows]
+
+
+def carry_on(
+    destination: DestinationPlan,
+    place: StagedPlace,
+    base: PublishedTable,
+    changes: ChangeBatch | None,
+    dialect: Dialect,
+    *,
+    dates: Segment | None,
+) -> int:
+    """`kinds.sink.CarriesCutsOn.carry_on`. A repeat begins again: the place is emptied first."""
+    table, staged = place.table, relation(place.schema, place.name)
+    own = {} if table.is_keyed else {HASH: HASH, COPY: "1"}
+    taken = {**own, **{quoted(column.name): quoted(column.name) for column in table.columns}}
+    columns, values = ", ".join(taken), ", ".join(taken.values())
+    with _opened(destination, dialect) as session, translated("carry a cut on", table=table.name):
+        execute(session, f"TRUNCATE TABLE {staged}")
+        if changes is None or not changes.truncate_first:
+            origin = relation(base.schema, base.name)
+            execute(session, f"INSERT INTO {staged} ({columns}) SELECT {values} FROM {origin}")
+        index_rows(session, table, staged)
+        if changes is not None and not changes.is_empty:
+            findings = _applied(session, place, changes, dialect)
+            if findings and dates is None:
+                raise does_not_go_on(table.name, base, findings)
+        if dates is not None:
+            wanted = where_clause(table, dates).removeprefix(" WHERE ")
+            execute(session, f"DELETE FROM {staged} WHERE ({wanted}) IS NOT TRUE")
+        ((count,),) = query(session, f"SELECT COUNT(*) FROM {staged}")
+    return int(count)
+
+
+def _applied(session: Session, place: StagedPlace, changes: ChangeBatch, dialect: Dialect) -> list[Finding]:
+    table = replace(place.table, name=place.name)
+    on = TableStatements(table, database=place.schema, at=quoted(place.schema), number=0, dialect=dialect)
+    applier = SpanApplier(session, {place.name: on})
+    batches = {place.name: [encoded(on, changes)]}
+    applier.bring(batches)
+    findings, _ = applier.apply(batches, between=lambda: None, delete_insert={})
+    return findings
+
+
+@contextmanager
+def _opened(destination: DestinationPlan, dialect: Dialect) -> Iterator[Session]:
+    session = open_session(resolve(destination.connection), dialect)
+    try:
+        yield session
+    finally:
+        close(session)
