@@ -103,7 +103,7 @@ def find_base(plan: SyncPlan, destination: str, business_date: date, *, history:
 def _possible(cuts: Sequence[Cut], plan: SyncPlan, history: CutHistory, held: LogHeld) -> str:
     usable = [cut.business_date for cut in cuts[:_BASES_MAX] if isinstance(_base_of(cut, plan, history, held), CutBase)]
     if not usable:
-        return "let it be read: the next night of `from: log` or `auto` begins with that cut"
+        return "let a night be read, by `from: auto`: later ones begin with its cut"
     return f"by the log dates after {min(usable)} can be made; others have to be read"
 
 

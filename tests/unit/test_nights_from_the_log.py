@@ -1,0 +1,248 @@
+"""Which way a night takes, what it begins with, and what it says where it cannot."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
+from typing import Any
+
+import pytest
+
+from seamline.domain.digest import KeyedDigest, SegmentDigest
+from seamline.domain.errors import Refused, SeamlineError, TransientError
+from seamline.domain.made_from import (
+    LOG_PLACE,
+    NOT_BY_LOG,
+    CutBase,
+    LogPlace,
+    MadeFrom,
+    NotByLog,
+    by_log_in_words,
+    place_from_json,
+    place_to_json,
+)
+from seamline.domain.runs import Cut, Reconciliation, RunKind, RunState, Scope
+from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable, cut_to_json
+from seamline.domain.verdict import Verdict
+from seamline.plan.document import plan_from_json, plan_to_json
+from seamline.plan.model import AHEAD, DestinationPlan, Run, SyncPlan
+from seamline.plan.stages import nightly_stages
+from seamline.ports import TableRead
+from seamline.sync.log_cut import LogHeld, find_base
+from seamline.sync.nightly_cut import CutTools, How, LogWay, take_conclusive_cut
+from tests.log_topic import TOPIC, TOPIC_ID, position
+from tests.unit.test_nightly_cut import DAY, ENTRY, PLAN, ROWS, SOON, DatedView, Views, World
+
+PLACE = LogPlace(TOPIC, TOPIC_ID, 100, position(5), is_exact=False)
+AHEAD_ROWS = f"entry{AHEAD}"
+
+
+def made_from(way: MadeFrom, plan: SyncPlan = PLAN) -> SyncPlan:
+    assert plan.nightly is not None
+    return replace(plan, nightly=replace(plan.nightly, made_from=way), derived=())
+
+
+@dataclass
+class Nights(World):
+    """A world whose cuts from the log are those of its read, or fail with `why`."""
+
+    why: SeamlineError | None = None
+    place_fault: SeamlineError | None = None
+    kept_for: list[str] = field(default_factory=list)
+
+    def views_for(self, destination: DestinationPlan) -> Sequence[Any]:
+        tables = [read.table for read in self.reads]
+        return [Views({table.name: OpenEnded(table, self._rows(table.name)) for table in tables})]
+
+    @staticmethod
+    def _rows(name: str) -> list[Any]:
+        return ROWS[name.removesuffix(AHEAD)]
+
+    def _staged(self, read: TableRead) -> list[Any]:
+        return OpenEnded(read.table, self._rows(read.table.name))._selected(read.segment, "")
+
+    def from_log(self, destination: DestinationPlan) -> CutTools:
+        if self.why is not None:
+            raise self.why
+        return replace(self.tools(), how=How("log"))
+
+    def place(self, destinations: Sequence[str]) -> LogPlace:
+        self.kept_for += destinations
+        if self.place_fault is not None:
+            raise self.place_fault
+        return PLACE
+
+    def night(self, way: MadeFrom, day: date = DAY) -> Reconciliation:
+        run = Run("r1", "settlement", RunKind.NIGHTLY, day, made_from(way), RunState.RUNNING)
+        take_conclusive_cut(run, replace(self.tools(), log=LogWay(self.from_log, self.place)))
+        return self.saved[-1]
+
+
+class OpenEnded(DatedView):
+    def _selected(self, segment: Any, run_key: str) -> list[Any]:
+        return super()._selected(replace(segment, date_to=segment.date_to or "9999"), run_key)
+
+
+def first(why: str) -> NotByLog:
+    error = NotByLog(why)
+    error.is_first = True
+    return error
+
+
+# ---- which way -------------------------------------------------------------------------------------------------------
+
+
+def test_a_cut_that_the_next_one_begins_with_keeps_the_rows_of_later_dates() -> None:
+    world = Nights(why=first("there is none"))
+    found = world.night(MadeFrom.LOG)
+    assert found.verdict is Verdict.MATCH
+    cut = world.results["cut"]["warehouse"]
+    modes = {table["table"]: (table["mode"], table["rows"]) for table in cut["tables"]}
+    assert modes == {"account": (CutMode.WHOLE, 5), "entry": (CutMode.DATE, 5), AHEAD_ROWS: (CutMode.AHEAD, 0)}
+    assert place_from_json(found.evidence[LOG_PLACE]) == PLACE  # type: ignore[arg-type]
+    assert world.kept_for == ["warehouse"]
+    assert by_log_in_words(found.evidence) == ["Read from the source, and not made from the log: there is none."]
+
+
+def test_a_night_that_is_read_keeps_nothing_for_another_one() -> None:
+    world = Nights(why=TransientError("nobody asks"))
+    found = world.night(MadeFrom.READ)
+    assert [table.table for table in found.tables] == ["account", "entry"]
+    assert (found.mode, world.kept_for, LOG_PLACE in found.evidence) == ("read", [], False)
+
+
+@pytest.mark.parametrize("way", [MadeFrom.LOG, MadeFrom.AUTO])
+def test_a_cut_is_made_from_the_log_where_that_can_be(way: MadeFrom) -> None:
+    world = Nights()
+    found = world.night(way)
+    assert (found.mode, found.verdict, world.kept_for) == ("log", Verdict.MATCH, [])
+    assert list(world.results["cut"]) == ["warehouse"]
+
+
+def test_auto_reads_and_says_why() -> None:
+    found = Nights(why=TransientError("the log is away")).night(MadeFrom.AUTO)
+    assert (found.mode, found.evidence[NOT_BY_LOG]) == ("read", "the log is away")
+
+
+def test_auto_reads_also_where_no_later_cut_can_begin_with_it() -> None:
+    world = Nights(why=NotByLog("another definition"), place_fault=TransientError("no marker came"))
+    found = world.night(MadeFrom.AUTO)
+    assert LOG_PLACE not in found.evidence
+    assert found.evidence[NOT_BY_LOG] == "another definition; nor can the next one begin with it: no marker came"
+
+
+def test_log_refuses_what_cannot_be_made_so() -> None:
+    with pytest.raises(Refused, match="cannot be made from the log: the log begins later") as refused:
+        Nights(why=NotByLog("the log begins later", hint="dates after 2026-03-02")).night(MadeFrom.LOG)
+    assert refused.value.hint == "dates after 2026-03-02"
+    with pytest.raises(TransientError, match="away"):
+        Nights(why=TransientError("the log is away")).night(MadeFrom.LOG)
+
+
+def test_a_first_cut_is_read_only_where_that_is_whole() -> None:
+    world = Nights(why=first("there is none"), now=SOON + timedelta(days=3), position_time=SOON + timedelta(days=3))
+    with pytest.raises(Refused, match="there is none"):
+        world.night(MadeFrom.LOG)
+
+
+def test_explain_says_how_nights_are_made() -> None:
+    def cut(way: MadeFrom) -> str:
+        return next(stage.does for stage in nightly_stages(made_from(way)) if stage.name == "cut")
+
+    assert "the log" not in cut(MadeFrom.READ)
+    assert "refuses a date that cannot be made so; the very first one is read" in cut(MadeFrom.LOG)
+    assert "where that cannot be it says why" in cut(MadeFrom.AUTO)
+
+
+def test_a_plan_keeps_its_way_and_one_that_reads_has_the_text_of_before() -> None:
+    plan = made_from(MadeFrom.LOG)
+    assert plan_from_json(plan_to_json(plan)) == plan
+    assert "made_from" not in plan_to_json(made_from(MadeFrom.READ))
+    assert plan_from_json(plan_to_json(made_from(MadeFrom.READ))) == made_from(MadeFrom.READ)
+
+
+def test_rows_of_later_dates_are_read_where_their_table_lies() -> None:
+    plan = made_from(MadeFrom.LOG).of_cuts
+    assert plan.source.places.of(AHEAD_ROWS) == plan.source.places.of("entry")
+    assert plan.table(AHEAD_ROWS).definition.columns == ENTRY.columns
+    assert made_from(MadeFrom.READ).of_cuts == made_from(MadeFrom.READ)
+
+
+# ---- what it begins with ---------------------------------------------------------------------------------------------
+
+
+@dataclass
+class History:
+    """One published cut of the day before."""
+
+    plan: SyncPlan = field(default_factory=lambda: made_from(MadeFrom.LOG))
+    verdict: Verdict = Verdict.MATCH
+    evidence: dict[str, Any] = field(default_factory=lambda: {LOG_PLACE: place_to_json(PLACE)})
+    taken_again: bool = False
+    lacks: str = ""
+    held: LogHeld = field(default_factory=lambda: LogHeld(TOPIC, TOPIC_ID, 100))
+    day: date = DAY - timedelta(days=1)
+
+    def cuts(self, sync: str) -> Sequence[Cut]:
+        names = tuple(table.name for table in self.plan.of_cuts.tables)
+        return [Cut(sync, "warehouse", self.day, 2, "r0", position(5), SOON, names, self.verdict)]
+
+    def run(self, run_id: str) -> Run:
+        digest = KeyedDigest("k", SegmentDigest(1, 1, 2, 3))
+        tables = tuple(
+            StagedTable(
+                one.name, CutMode.WHOLE, "", 1, Verdict.MATCH, digest=None if one.name == self.lacks else digest
+            )
+            for one in self.plan.of_cuts.tables
+        )
+        at = position(6 if self.taken_again else 5)
+        cut = StagedCut(run_id, "settlement", "warehouse", self.day, at, SOON, tables)
+        result = {"cut": {"warehouse": cut_to_json(cut)}}
+        return Run(run_id, "settlement", RunKind.NIGHTLY, self.day, self.plan, RunState.SUCCEEDED, result)
+
+    def reconciliation(self, run_id: str, scope: str, destination: str = "") -> Reconciliation | None:
+        return Reconciliation(
+            run_id, "settlement", destination, Scope.CUT, self.day, position(5), SOON, "read", self.verdict, (), SOON,
+            SOON, self.evidence,
+        )  # fmt: skip
+
+    def base(self, plan: SyncPlan | None = None) -> CutBase:
+        wanted = (plan or made_from(MadeFrom.LOG)).of_cuts
+        return find_base(wanted, "warehouse", DAY, history=self, held=self.held)
+
+
+def test_a_cut_begins_with_the_newest_one_before_it() -> None:
+    base = History().base()
+    assert (base.version, base.run_id, base.position, base.place) == (2, "r0", position(5), PLACE)
+    assert (base.read_date, base.steps, sorted(base.digests)) == ("2026-03-04", 0, ["account", "entry", AHEAD_ROWS])
+
+
+@pytest.mark.parametrize(
+    ("history", "why"),
+    [
+        (History(verdict=Verdict.BREAK), "is BREAK"),
+        (History(evidence={}), "without a place in the log"),
+        (History(held=LogHeld(TOPIC, "another", 0)), "was created again"),
+        (History(held=LogHeld(TOPIC, TOPIC_ID, 101)), "the log begins at offset 101, which is behind"),
+        (History(taken_again=True), "was taken again since"),
+        (History(lacks=AHEAD_ROWS), f"lacks {AHEAD_ROWS}"),
+        (History(day=DAY), "no cut before 2026-03-05"),
+    ],
+)
+def test_what_nothing_can_begin_with_is_named(history: History, why: str) -> None:
+    with pytest.raises(NotByLog, match=why) as error:
+        history.base()
+    assert not error.value.is_first
+
+
+def test_a_table_that_has_changed_since_begins_nothing() -> None:
+    plan = made_from(MadeFrom.LOG)
+    wider = replace(ENTRY, columns=(*ENTRY.columns, replace(ENTRY.columns[1], name="valued")))
+    tables = (plan.tables[0], replace(plan.tables[1], table=wider))
+    with pytest.raises(NotByLog, match=f"entry, {AHEAD_ROWS} has another definition"):
+        History().base(replace(plan, tables=tables))
+
+
+def test_a_table_that_keeps_no_rows_for_the_next_cut_is_named() -> None:
+    plan = made_from(MadeFrom.LOG)
+    with pytest.raises(NotByLog, match="of entry no rows of later dates are kept"):
+        find_base(plan, "warehouse", DAY, history=History(), held=LogHeld(TOPIC, TOPIC_ID, 0))
