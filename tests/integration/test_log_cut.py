@@ -22,7 +22,7 @@ from seamline.domain.runs import EXPECTATIONS, Reconciliation
 from seamline.domain.staged_cut import StagedCut
 from seamline.domain.verdict import Verdict
 from seamline.plan.document import plan_to_json
-from seamline.plan.model import AHEAD, BusinessDate, NightlyPlan, SyncPlan
+from seamline.plan.model import AHEAD, BusinessDate, NightlyPlan, Run, SyncPlan
 from seamline.platform import migrate
 from seamline.platform.store import PlatformStore
 from seamline.sync.cut import publish_cut
@@ -75,16 +75,24 @@ class Nights:
             run_id=run_id, sync=plan.sync, kind="nightly", plan_json=plan_to_json(plan), business_date=day
         )
         run = self.store.run(run_id)
-        reader = RunReader(
-            replace(run, plan=run.plan.of_cuts), tasks=1, copying_of=lambda groups, _: CopyingHere(groups)
-        )
-        nothing: Any = None
-        tools = CutTools(
-            reader.open_read, reader.open_staged, nothing, lambda *_: None, lambda *_: (), reader.open_cut, self.store
-        )
+
+        def read(part: Run) -> CutTools:
+            reader = RunReader(part, tasks=1, copying_of=lambda groups, _: CopyingHere(groups))
+            nothing: Any = None
+            return CutTools(
+                reader.open_read,
+                reader.open_staged,
+                nothing,
+                lambda *_: None,
+                lambda *_: (),
+                reader.open_cut,
+                self.store,
+            )
+
+        tools = read(replace(run, plan=run.plan.of_cuts))
         with closing(registry.pruning_holds()) as holds:
             by_log = LogCuts(run, tools, history=self.store, holds=holds)
-            cuts = take_conclusive_cut(run, replace(tools, log=LogWay(by_log.tools, by_log.place)))
+            cuts = take_conclusive_cut(run, replace(tools, log=LogWay(by_log.tools, read, by_log.place)))
         found = {name: self.store.reconciliation(run_id, "cut", name) for name in cuts}
         return {name: (cut, found[name] or pytest.fail("not judged")) for name, cut in cuts.items()}
 

@@ -73,7 +73,7 @@ class Nights(World):
 
     def night(self, way: MadeFrom, day: date = DAY) -> Reconciliation:
         run = Run("r1", "settlement", RunKind.NIGHTLY, day, made_from(way), RunState.RUNNING)
-        take_conclusive_cut(run, replace(self.tools(), log=LogWay(self.from_log, self.place)))
+        take_conclusive_cut(run, replace(self.tools(), log=LogWay(self.from_log, lambda _: self.tools(), self.place)))
         return self.saved[-1]
 
 

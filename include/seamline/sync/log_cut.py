@@ -45,7 +45,8 @@ _BASES_MAX = 60
 @dataclass(frozen=True, slots=True)
 class CutLogLimits:
     """How much of the log may lie between both cuts, in row changes and in bytes of their images: the newest of each
-    key is in memory. `wait_max_s`: for a transaction behind the cut-off. `late_s`: of the log's time behind the cut-off
+    key is in memory. `wait_max_s`: for the next record, while none is from
+    behind the cut-off. `late_s`: of the log's time behind the cut-off
     that is looked through for transactions that say to be from before it."""
 
     changes_max: int = 1_000_000
@@ -250,6 +251,7 @@ class _Stretch:
         )
         reader.assign(base.place.offset)
         self._ended_by: Transaction | None = None
+        self._deadline = 0.0
 
     @property
     def ended_by(self) -> Transaction:
@@ -258,7 +260,7 @@ class _Stretch:
 
     def transactions(self) -> Iterator[Transaction]:
         """Those of the cut, in log order; whoever takes all of them knows where it ends."""
-        asked, deadline = False, self._tools.clock.now() + self._tools.limits.wait_max_s
+        asked = False
         while True:
             while self._buffer:
                 transaction = self._buffer.pop()
@@ -267,7 +269,7 @@ class _Stretch:
                     return
                 if (kept := self._kept(transaction)) is not None:
                     yield kept
-            self._look_again(deadline)
+            self._look_again()
             if not asked and not self._buffer and not self._buffer.found_records:
                 # Nothing more is there: a transaction of now proves that nothing from before the cut-off is to come.
                 self._tools.commit_marker()
@@ -301,13 +303,15 @@ class _Stretch:
             raise self._too_much()
         return transaction
 
-    def _look_again(self, deadline: float) -> None:
+    def _look_again(self) -> None:
         self._tools.check()
         if self._buffer.trouble is not None:
             raise self._buffer.trouble
         if self._buffer.has_large_open_transaction:
             raise self._too_much()
-        if self._tools.clock.now() >= deadline:
+        if self._buffer.found_records:
+            self._deadline = self._tools.clock.now() + self._tools.limits.wait_max_s
+        if self._tools.clock.now() >= self._deadline:
             raise TransientError(
                 f"the log has brought no transaction that was committed at {moment(self._cut_off_ms)} or later within"
                 f" {self._tools.limits.wait_max_s:g} s, so more may come from before it",

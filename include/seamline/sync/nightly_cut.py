@@ -88,11 +88,13 @@ class CutTools:
 @dataclass(frozen=True, slots=True)
 class LogWay:
     """What cuts from the log need. `tools(destination)`: those of a cut that is made so; NotByLog when it is opened, or
-    before. `place(destinations)`: from where on the log has all that a read which begins now does not hold; the log is
-    kept from there for these.
+    before. `read(run)`: those of a read into the destinations of this run alone, which leaves what others have staged.
+    `place(destinations)`: from where on the log has all that a read which begins now does not hold; the log is kept
+    from there for these.
     """
 
     tools: Callable[[DestinationPlan], CutTools]
+    read: Callable[[Run], CutTools]
     place: Callable[[Sequence[str]], LogPlace]
 
 
@@ -141,63 +143,78 @@ _Taken = tuple[Mapping[str, StagedCut], Sequence[Reconciliation]]
 
 def _conclusive_rows(run: Run, tools: CutTools, clock: Clock | None) -> _Taken:
     """From the log where the plan wants that and the destination has what it takes; the others are read together."""
-    nightly = run.plan.nightly
-    if nightly is None or nightly.made_from is MadeFrom.READ or tools.log is None:
+    nightly, way = run.plan.nightly, tools.log
+    if nightly is None or nightly.made_from is MadeFrom.READ or way is None:
         return _conclusive(run, tools, clock)
-    cuts, found, left = dict[str, StagedCut](), list[Reconciliation](), dict[str, str]()
+    cuts, found = dict[str, StagedCut](), list[Reconciliation]()
+    left, outcomes = dict[str, str](), dict[str, object]()
     for destination in run.plan.destinations:
-        made = outcome_of(lambda one=destination: _from_log(run, one, tools, clock))  # type: ignore[misc]
-        if isinstance(made, SeamlineError):
-            _require_may_be_read(run, made, tools)
+        made = outcome_of(lambda one=destination: _from_log(run, one, way, clock))  # type: ignore[misc]
+        if isinstance(made, SeamlineError) and _may_be_read(run, made, tools):
             left[destination.name] = made.message
-        else:
+            continue
+        outcomes[destination.name] = made if not isinstance(made, SeamlineError) else _refused(run, made)
+        if not isinstance(made, SeamlineError):
             cuts |= made[0]
             found += made[1]
-    failed: Json = {}
     if left:
-        read = _read(replace(run, plan=run.plan.into(left)), tools, left, clock)
-        cuts |= read[0]
-        found += read[1]
-        failed = {one.destination: one.tables[0].reason for one in read[1] if one.destination not in read[0]}
+        rest = replace(run, plan=run.plan.into(left))
+        read = outcome_of(lambda: _read(rest, way, left, clock))
+        outcomes |= {name: _of_read(read, name) for name in left}
+        if not isinstance(read, SeamlineError):
+            cuts |= read[0]
+            found += read[1]
+    require_one_done(list(outcomes.values()))
+    failed = {name: one.message for name, one in outcomes.items() if isinstance(one, SeamlineError)}
     tools.records.put_result(run.run_id, "cut", {name: cut_to_json(cut) for name, cut in cuts.items()})
     tools.records.put_result(run.run_id, NOT_STAGED, failed)
     return cuts, found
 
 
-def _from_log(run: Run, destination: DestinationPlan, tools: CutTools, clock: Clock | None) -> _Taken:
-    assert tools.log is not None
-    return _conclusive(replace(run, plan=run.plan.into([destination.name])), tools.log.tools(destination), clock)
+def _of_read(read: _Taken | SeamlineError, destination: str) -> object:
+    """What became of one destination of a read."""
+    if isinstance(read, SeamlineError) or destination in read[0]:
+        return read
+    reasons = [one.tables[0].reason for one in read[1] if one.destination == destination]
+    return TransientError(reasons[0] if reasons else "it was not staged")
 
 
-def _require_may_be_read(run: Run, error: SeamlineError, tools: CutTools) -> None:
-    """Raises where the plan wants the log alone; the very first cut has to be read, if it is whole then."""
+def _from_log(run: Run, destination: DestinationPlan, way: LogWay, clock: Clock | None) -> _Taken:
+    return _conclusive(replace(run, plan=run.plan.into([destination.name])), way.tools(destination), clock)
+
+
+def _may_be_read(run: Run, error: SeamlineError, tools: CutTools) -> bool:
+    """Whether a cut that was not made from the log for this is read: where the plan leaves that open, and the very
+    first one, if all of it can be read."""
     assert run.plan.nightly is not None
     if run.plan.nightly.made_from is MadeFrom.AUTO:
-        return
+        return True
+    if not (isinstance(error, NotByLog) and error.is_first and run.business_date is not None):
+        return False
+    parked = {table.name for table in run.plan.parked}
+    return select(run.plan, run.business_date, as_of=tools.clock()).left_out.keys() <= parked
+
+
+def _refused(run: Run, error: SeamlineError) -> SeamlineError:
     if not isinstance(error, NotByLog):
-        raise error
-    if error.is_first and run.business_date is not None:
-        parked = {table.name for table in run.plan.parked}
-        if select(run.plan, run.business_date, as_of=tools.clock()).left_out.keys() <= parked:
-            return
-    raise Refused(
+        return error
+    return Refused(
         f"the cut of {run.business_date} cannot be made from the log: {error.message}",
         hint=error.hint or "take the date that has just ended first; later ones begin with its cut",
         sync=run.sync,
-    ) from error
+    )
 
 
-def _read(run: Run, tools: CutTools, why: Mapping[str, str], clock: Clock | None) -> _Taken:
+def _read(run: Run, way: LogWay, why: Mapping[str, str], clock: Clock | None) -> _Taken:
     """One read for all of these, such that the next cut can be made from the log. `why` this one is not, by
     destination."""
-    assert tools.log is not None
     evidence: dict[str, Any] = {NOT_BY_LOG: "; ".join(dict.fromkeys(why.values()))}
-    way = tools.log
     place = outcome_of(lambda: way.place(list(why)))
     if isinstance(place, SeamlineError):
         evidence[NOT_BY_LOG] += f"; nor can the next one begin with it: {place.message}"
     else:
         evidence[LOG_PLACE] = place_to_json(place)
+    tools = way.read(run)
     return _conclusive(run, replace(tools, how=replace(tools.how, evidence=lambda: evidence)), clock)
 
 

@@ -58,7 +58,6 @@ def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
     with closing(registry.platform()) as store, closing(registry.pruning_holds()) as holds:
         run = store.run(run_id)
         by_rows = made_of(run, CutSource.ROWS)
-        reader = SparkReader(session.sparkContext, replace(by_rows, plan=by_rows.plan.of_cuts))
 
         def derived(
             destination: DestinationPlan, table: DerivedTablePlan, bases: Mapping[str, Load], position: str
@@ -69,18 +68,22 @@ def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
             require_publishable(session, run.plan.held_by(destination.name), destination)
             return live_cut_tools(run, destination, date_before=date_before_of(run, store), derive=derived)
 
-        tools = CutTools(
-            open_read=reader.open_read,
-            open_staged=reader.open_staged,
-            derive=derived,
-            lateness=_lateness(run),
-            date_before=date_before_of(run, store),
-            open_cut=reader.open_cut,
-            records=store,
-            live=live,
-        )
+        def read(part: Run) -> CutTools:
+            reader = SparkReader(session.sparkContext, part)
+            return CutTools(
+                open_read=reader.open_read,
+                open_staged=reader.open_staged,
+                derive=derived,
+                lateness=_lateness(run),
+                date_before=date_before_of(run, store),
+                open_cut=reader.open_cut,
+                records=store,
+                live=live,
+            )
+
+        tools = read(replace(by_rows, plan=by_rows.plan.of_cuts))
         by_log = LogCuts(by_rows, tools, history=store, holds=holds)
-        cuts = take_conclusive_cut(run, replace(tools, log=LogWay(by_log.tools, by_log.place)))
+        cuts = take_conclusive_cut(run, replace(tools, log=LogWay(by_log.tools, read, by_log.place)))
     for staged in cuts.values():
         for table in staged.tables:
             log.info(
