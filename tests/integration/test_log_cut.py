@@ -4,38 +4,28 @@ never from a cut that is not what was proven."""
 import hashlib
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from seamline import registry
-from seamline.adapters.connections import Connection
-from seamline.bulk.log_cut import LogCuts
-from seamline.bulk.read import RunReader
-from seamline.bulk.threads import CopyingHere
 from seamline.domain.calendar import Day
 from seamline.domain.errors import Refused
 from seamline.domain.made_from import BY_LOG, NOT_BY_LOG, MadeFrom
-from seamline.domain.runs import EXPECTATIONS, Reconciliation
-from seamline.domain.staged_cut import StagedCut
 from seamline.domain.verdict import Verdict
-from seamline.plan.document import plan_to_json
-from seamline.plan.model import AHEAD, BusinessDate, NightlyPlan, Run, SyncPlan
+from seamline.plan.model import AHEAD, BusinessDate, NightlyPlan
 from seamline.platform import migrate
-from seamline.platform.store import PlatformStore
-from seamline.sync.cut import publish_cut
-from seamline.sync.nightly_cut import CutTools, LogWay, take_conclusive_cut
 from tests.conftest import RunningStack
-from tests.integration.captured import Captured, captured
+from tests.integration.captured import captured
 from tests.integration.captured_postgres import ACCOUNT, AUDIT, FULL, captured_postgres
-from tests.integration.databases import mariadb, postgres, postgres_database
+from tests.integration.databases import postgres, postgres_database
 from tests.integration.into_mariadb import plan_of, warehouse_in_mariadb
 from tests.integration.known import destination_known_by_id, destination_plan
+from tests.integration.nights import Nights, Rows
 from tests.integration.snapshot_run import run_of
 from tests.spark.hosts import uri
-from tests.waiting import wait_until
 
 TABLES = ("account", "audit", "booked")
 BOOKED = "CREATE TABLE booked (id bigint PRIMARY KEY, day date, memo text)"
@@ -43,86 +33,14 @@ FIRST = datetime.now(UTC).date() - timedelta(days=1)
 DAYS = [FIRST + timedelta(days=number) for number in range(4)]
 # In PostgreSQL it lies outside of its row: an update that leaves it alone does not have it in the log.
 LARGE = "".join(hashlib.sha256(str(number).encode()).hexdigest() for number in range(300))
-Rows = dict[str, list[tuple[Any, ...]]]
 
 
-@dataclass
-class Nights:
-    """A captured source, a destination, and business dates that end when a test says so."""
-
-    bank: Captured
-    plan: SyncPlan
-    warehouse: Connection
-    second: Connection
-    store: PlatformStore
-    ends: dict[date, datetime] = field(default_factory=dict)
-    held: dict[date, Rows] = field(default_factory=dict)
-    runs: int = 0
-
-    def end(self, day: date) -> None:
-        """The date ends with the next second; what is written from then on is of a later one."""
-        self.held[day] = {name: self.bank.rows(name) for name in TABLES}
-        end = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=1)
-        self.ends[day] = end
-        wait_until(lambda: datetime.now(UTC) >= end, timeout_s=5, what="the cut-off")
-
-    def take(self, day: date, made_from: MadeFrom = MadeFrom.LOG) -> dict[str, tuple[StagedCut, Reconciliation]]:
-        """By destination the cut, and what was found of it."""
-        self.runs += 1
-        plan = replace(self.plan, nightly=replace(self.plan.nightly or NightlyPlan(), made_from=made_from))
-        run_id = f"{plan.sync}__nightly/{day}~{self.runs}"
-        self.store.start_run(
-            run_id=run_id, sync=plan.sync, kind="nightly", plan_json=plan_to_json(plan), business_date=day
-        )
-        run = self.store.run(run_id)
-
-        def read(part: Run) -> CutTools:
-            reader = RunReader(part, tasks=1, copying_of=lambda groups, _: CopyingHere(groups))
-            nothing: Any = None
-            return CutTools(
-                reader.open_read,
-                reader.open_staged,
-                nothing,
-                lambda *_: None,
-                lambda *_: (),
-                reader.open_cut,
-                self.store,
-            )
-
-        tools = read(replace(run, plan=run.plan.of_cuts))
-        with closing(registry.pruning_holds()) as holds:
-            by_log = LogCuts(run, tools, history=self.store, holds=holds)
-            cuts = take_conclusive_cut(run, replace(tools, log=LogWay(by_log.tools, read, by_log.place)))
-        found = {name: self.store.reconciliation(run_id, "cut", name) for name in cuts}
-        return {name: (cut, found[name] or pytest.fail("not judged")) for name, cut in cuts.items()}
-
-    def publish(self, cut: StagedCut) -> None:
-        checked = {one.name: {"verdict": "MATCH"} for one in self.plan.destinations}
-        self.store.put_result(cut.run_id, EXPECTATIONS, {"destinations": checked})
-        with closing(registry.cuts(self.plan.destination(cut.destination))) as cuts:
-            publish_cut(self.store.run(cut.run_id), cut.destination, publisher=cuts, records=self.store)
-
-    def staged(self, cut: StagedCut) -> Rows:
-        schema = self.plan.destination(cut.destination).stage_namespace
-        return {
-            table.table: self.query(cut.destination, f"SELECT * FROM {schema}.{table.staged_as}")
-            for table in cut.tables
-        }
-
-    def query(self, destination: str, statement: str) -> list[tuple[Any, ...]]:
-        if destination == "warehouse":
-            with postgres(self.warehouse) as session:
-                return session.execute(statement.encode()).fetchall()
-        with closing(mariadb(self.second)) as session, session.cursor() as cursor:
-            cursor.execute(statement)
-            return list(cursor.fetchall())
-
-    def of_date(self, day: date) -> Rows:
-        """What the source held when the date ended."""
-        rows = self.held[day]
-        booked = [row for row in rows["booked"] if row[1] == day]
-        later = [row for row in rows["booked"] if row[1] is not None and row[1] > day]
-        return {**rows, "booked": booked, f"booked{AHEAD}": later}
+def of_date(nights: Nights, day: date) -> Rows:
+    """What the source held when the date ended."""
+    rows = nights.held[day]
+    booked = [row for row in rows["booked"] if row[1] == day]
+    later = [row for row in rows["booked"] if row[1] is not None and row[1] > day]
+    return {**rows, "booked": booked, f"booked{AHEAD}": later}
 
 
 def ordered(rows: Rows) -> dict[str, list[str]]:
@@ -213,14 +131,14 @@ def test_each_date_is_cut_as_it_ended_from_the_cut_before_it_and_the_log(nights:
     for cut, found in nights.take(d0).values():
         assert (found.mode, found.verdict) == ("read", Verdict.MATCH), found.tables
         assert "no cut before" in str(found.evidence[NOT_BY_LOG])
-        assert ordered(nights.staged(cut)) == ordered(nights.of_date(d0))
+        assert ordered(nights.staged(cut)) == ordered(of_date(nights, d0))
         nights.publish(cut)
     write_second_date(nights)
     write_third_date(nights)
     for number, day in enumerate((d1, d2), start=1):
         for cut, found in nights.take(day).values():
             assert (found.mode, found.verdict) == ("log", Verdict.MATCH), [(t.table, t.reason) for t in found.tables]
-            assert ordered(nights.staged(cut)) == ordered(nights.of_date(day)), cut.destination
+            assert ordered(nights.staged(cut)) == ordered(of_date(nights, day)), cut.destination
             made: Any = found.evidence[BY_LOG]
             assert (made["steps"], made["read_date"], made["base_verdict"]) == (number, d0.isoformat(), "MATCH")
             assert (cut.as_of, cut.is_partial) == (nights.ends[day], False)
@@ -228,7 +146,7 @@ def test_each_date_is_cut_as_it_ended_from_the_cut_before_it_and_the_log(nights:
     # A date that is long over is the same once more.
     again = nights.take(d1)
     assert {name: found.verdict for name, (_, found) in again.items()} == dict.fromkeys(again, Verdict.MATCH)
-    assert all(ordered(nights.staged(cut)) == ordered(nights.of_date(d1)) for cut, _ in again.values())
+    assert all(ordered(nights.staged(cut)) == ordered(of_date(nights, d1)) for cut, _ in again.values())
     with postgres(nights.warehouse) as session:
         session.execute("DELETE FROM bank_cut.account WHERE cut_business_date = %s AND id = 1", (d1,))
     with pytest.raises(Refused, match="no longer holds what was compared"):

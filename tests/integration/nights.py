@@ -1,0 +1,102 @@
+"""Nights of a captured source whose business dates end when somebody says so, cut by both ways in this process."""
+
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from seamline import registry
+from seamline.adapters.connections import Connection
+from seamline.bulk.log_cut import LogCuts
+from seamline.bulk.read import RunReader
+from seamline.bulk.threads import CopyingHere
+from seamline.domain.made_from import MadeFrom
+from seamline.domain.runs import EXPECTATIONS, Reconciliation
+from seamline.domain.staged_cut import StagedCut
+from seamline.plan.document import plan_to_json
+from seamline.plan.model import NightlyPlan, Run, SyncPlan
+from seamline.platform.store import PlatformStore
+from seamline.sync.cut import publish_cut
+from seamline.sync.nightly_cut import CutTools, LogWay, take_conclusive_cut
+from tests.integration.captured import Captured
+from tests.integration.databases import mariadb, postgres
+from tests.waiting import wait_until
+
+Rows = dict[str, list[tuple[Any, ...]]]
+
+
+@dataclass
+class Nights:
+    """A captured source, a destination, and business dates that end when a test says so."""
+
+    bank: Captured
+    plan: SyncPlan
+    warehouse: Connection
+    second: Connection | None
+    store: PlatformStore
+    ends: dict[date, datetime] = field(default_factory=dict)
+    held: dict[date, Rows] = field(default_factory=dict)
+    runs: int = 0
+
+    def end(self, day: date) -> None:
+        """The date ends with the next second; what is written from then on is of a later one."""
+        self.held[day] = {table.name: self.bank.rows(table.name) for table in self.plan.tables}
+        end = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=1)
+        self.ends[day] = end
+        wait_until(lambda: datetime.now(UTC) >= end, timeout_s=5, what="the cut-off")
+
+    def take(self, day: date, made_from: MadeFrom = MadeFrom.LOG) -> dict[str, tuple[StagedCut, Reconciliation]]:
+        """By destination the cut, and what was found of it."""
+        self.runs += 1
+        plan = replace(self.plan, nightly=replace(self.plan.nightly or NightlyPlan(), made_from=made_from))
+        run_id = f"{plan.sync}__nightly/{day}~{self.runs}"
+        self.store.start_run(
+            run_id=run_id, sync=plan.sync, kind="nightly", plan_json=plan_to_json(plan), business_date=day
+        )
+        run = self.store.run(run_id)
+
+        def read(part: Run) -> CutTools:
+            reader = RunReader(part, tasks=1, copying_of=lambda groups, _: CopyingHere(groups))
+            nothing: Any = None
+            return CutTools(
+                reader.open_read,
+                reader.open_staged,
+                nothing,
+                lambda *_: None,
+                lambda *_: (),
+                reader.open_cut,
+                self.store,
+            )
+
+        tools = read(replace(run, plan=run.plan.of_cuts))
+        with closing(registry.pruning_holds()) as holds:
+            by_log = LogCuts(run, tools, history=self.store, holds=holds)
+            cuts = take_conclusive_cut(run, replace(tools, log=LogWay(by_log.tools, read, by_log.place)))
+        return {name: (cut, self._found(cut)) for name, cut in cuts.items()}
+
+    def _found(self, cut: StagedCut) -> Reconciliation:
+        found = self.store.reconciliation(cut.run_id, "cut", cut.destination)
+        assert found is not None, "the cut was not judged"
+        return found
+
+    def publish(self, cut: StagedCut) -> None:
+        checked = {one.name: {"verdict": "MATCH"} for one in self.plan.destinations}
+        self.store.put_result(cut.run_id, EXPECTATIONS, {"destinations": checked})
+        with closing(registry.cuts(self.plan.destination(cut.destination))) as cuts:
+            publish_cut(self.store.run(cut.run_id), cut.destination, publisher=cuts, records=self.store)
+
+    def staged(self, cut: StagedCut) -> Rows:
+        schema = self.plan.destination(cut.destination).stage_namespace
+        return {
+            table.table: self.query(cut.destination, f"SELECT * FROM {schema}.{table.staged_as}")
+            for table in cut.tables
+        }
+
+    def query(self, destination: str, statement: str) -> list[tuple[Any, ...]]:
+        if destination == "warehouse":
+            with postgres(self.warehouse) as session:
+                return session.execute(statement.encode()).fetchall()
+        assert self.second is not None
+        with closing(mariadb(self.second)) as second, second.cursor() as cursor:
+            cursor.execute(statement)
+            return list(cursor.fetchall())
