@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,14 +24,19 @@ from seamline.domain.made_from import (
 from seamline.domain.runs import Cut, Reconciliation, RunKind, RunState, Scope
 from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable, cut_to_json
 from seamline.domain.verdict import Verdict
+from seamline.plan.compile import compile_plan
 from seamline.plan.document import plan_from_json, plan_to_json
 from seamline.plan.model import AHEAD, DestinationPlan, Run, SyncPlan
 from seamline.plan.stages import nightly_stages
 from seamline.ports import TableRead
+from seamline.spec.faults import DeclarationsInvalid
+from seamline.spec.load import load_declarations
 from seamline.sync.log_cut import LogHeld, find_base
 from seamline.sync.nightly_cut import CutTools, How, LogWay, take_conclusive_cut
 from tests.log_topic import TOPIC, TOPIC_ID, position
+from tests.unit.declared import SYNC, write_declarations
 from tests.unit.test_nightly_cut import DAY, ENTRY, PLAN, ROWS, SOON, DatedView, Views, World
+from tests.unit.test_reconcile_modes import LAKE
 
 PLACE = LogPlace(TOPIC, TOPIC_ID, 100, position(5), is_exact=False)
 AHEAD_ROWS = f"entry{AHEAD}"
@@ -165,6 +171,19 @@ def test_rows_of_later_dates_are_read_where_their_table_lies() -> None:
     assert plan.source.places.of(AHEAD_ROWS) == plan.source.places.of("entry")
     assert plan.table(AHEAD_ROWS).definition.columns == ENTRY.columns
     assert made_from(MadeFrom.READ).of_cuts == made_from(MadeFrom.READ)
+
+
+def test_the_log_alone_is_refused_where_a_destination_cannot(tmp_path: Path) -> None:
+    sync = SYNC.replace("[warehouse]", "[warehouse, lake]").replace("nightly:\n", "nightly:\n  from: log\n")
+    files = {"destinations/lake.yaml": LAKE, "syncs/settlement.yaml": sync}
+    with pytest.raises(DeclarationsInvalid) as caught:
+        load_declarations(write_declarations(tmp_path, files))
+    (fault,) = [one for one in caught.value.faults if one.path == "nightly.from"]
+    assert "`lake` (iceberg) cannot make a cut from the one before it and the log" in fault.cause
+    write_declarations(tmp_path, {"syncs/settlement.yaml": sync.replace("from: log", "from: auto")})
+    plan = compile_plan(load_declarations(tmp_path), "settlement")
+    assert plan.nightly is not None
+    assert plan.nightly.made_from is MadeFrom.AUTO
 
 
 # ---- what it begins with ---------------------------------------------------------------------------------------------

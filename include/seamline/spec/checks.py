@@ -10,11 +10,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pydantic import ValidationError
 
 from seamline.domain.cut_names import current_view, proven_view, table_of_partition
+from seamline.domain.made_from import MadeFrom
 from seamline.domain.staged_cut import CutSource
 from seamline.spec.document import Document, Path_
 from seamline.spec.faults import UNKNOWN_KEY, guess, nearest, shown
 from seamline.spec.fields import NAME, is_sql_name
 from seamline.spec.kinds import (
+    carries_cuts_on,
     cut_source,
     destination_models,
     kinds_with_all_powers,
@@ -58,6 +60,7 @@ def check_sync(
     _check_guarantee(document, destinations)
     _check_powers(document, destinations)
     _check_cuts_only(document, destinations)
+    _check_made_from(document, destinations)
     _check_nightly(document)
     _check_calendars(document, calendars)
     check_modes(document, destinations)
@@ -253,6 +256,18 @@ def _check_powers(document: Document, destinations: Mapping[str, Document]) -> N
         for key, why in lacking.items():
             if document.value(path := tuple(key.split("."))) is not None:
                 document.fault(path, f"destination `{name}` {why}", f"Leave `{key}` out, or use another destination")
+
+
+def _check_made_from(document: Document, destinations: Mapping[str, Document]) -> None:
+    """Who wants cuts from the log alone has destinations that carry their cuts on."""
+    path: Path_ = ("nightly", "from")
+    if document.value(path) != MadeFrom.LOG:
+        return
+    for _, name in document.texts("destinations[]"):
+        kind = _kind_of(destinations.get(name))
+        if kind and not carries_cuts_on(kind):
+            cause = f"destination `{name}` ({kind}) cannot make a cut from the one before it and the log"
+            document.fault(path, cause, "Write `auto`: destinations that cannot are read, or cut as they stand")
 
 
 def _check_cuts_only(document: Document, destinations: Mapping[str, Document]) -> None:

@@ -84,6 +84,11 @@ def kinds_read_alone() -> tuple[str, ...]:
     return tuple(name for name in found if name in sources or hasattr(installed.load(installed.SINKS, name), _ALONE))
 
 
+def carries_cuts_on(kind: str) -> bool:
+    """Whether a kind of destination makes cuts of rows, each from the one before it where the log says what came."""
+    return cut_source(kind) is CutSource.ROWS and hasattr(installed.load(installed.SINKS, kind), "carry_on")
+
+
 def cut_source(kind: str) -> CutSource:
     """What a kind of destination makes its cuts of."""
     return destination_models()[kind].cut_source
