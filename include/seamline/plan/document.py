@@ -48,7 +48,6 @@ def plan_to_json(plan: SyncPlan) -> str:
     if plan.reconcile_only is None:
         del document["reconcile_only"]
     _shorten(plan.reconcile, document["reconcile"])
-    _shorten_nightly(plan.nightly, document["nightly"])
     return json.dumps(document, sort_keys=True, ensure_ascii=False)
 
 
@@ -60,9 +59,9 @@ def _without_dates(plan: SyncPlan) -> SyncPlan:
 
 
 def _shorten_nightly(plan: NightlyPlan, document: dict[str, Any]) -> None:
-    """As above, of a sync without calendars whose nights wait for nothing."""
+    """As above, of a sync without calendars whose nights wait for nothing and are read."""
     document["dates"] = business_dates.to_json(plan.dates)
-    for name in ("dates", "closed_when", "stages_by"):
+    for name in ("dates", "closed_when", "stages_by", "made_from"):
         if getattr(plan, name) == getattr(NightlyPlan(), name):
             document.pop(name, None)
 
@@ -76,12 +75,6 @@ def _shorten(plan: ReconcilePlan, document: dict[str, Any]) -> None:
     for total, entry in zip(plan.control_totals, document["control_totals"], strict=True):
         if total == ControlTotalPlan(total.table, total.column, total.by):
             del entry["measure"], entry["further"], entry["called"]
-
-
-def _shorten_nightly(plan: NightlyPlan | None, document: dict[str, Any]) -> None:
-    """As above: one that is read has the text that it had before there was another way."""
-    if plan is not None and plan.made_from is MadeFrom.READ:
-        del document["made_from"]
 
 
 def plan_from_json(text: str) -> SyncPlan:

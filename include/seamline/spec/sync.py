@@ -296,8 +296,8 @@ class Nightly(Declared):
     def _ends_at_one_moment(self) -> "Nightly":
         if self.from_ == "log" and self.waits_for_the_source:
             raise ValueError(
-                "`from: log` ends a business date at its cut-off, and here the source says itself when its day is closed"
-                " (`ready_when`, `cut_off`): what is booked until then would be left out. Write `from: read`"
+                "`from: log` ends a business date at its cut-off, and here the source says itself when its day is"
+                " closed (`ready_when`, `cut_off`): what is booked until then would be left out. Write `from: read`"
             )
         return self
 
