@@ -63,9 +63,7 @@ def opened(rows: int) -> Iterator[Nights]:
         store = around.enter_context(closing(registry.platform()))
         nights = Nights(bank, plan, warehouse, None, store)
         start = datetime(2026, 1, 1, tzinfo=UTC)
-        around.enter_context(
-            patch("seamline.sync.cut.day_of", lambda day, *, timezone, **_: Day(day, start, nights.ends[day]))
-        )
+        around.enter_context(patch("seamline.plan.model.day_of", lambda day, **_: Day(day, start, nights.ends[day])))
         yield nights
 
 

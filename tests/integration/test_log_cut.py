@@ -74,8 +74,8 @@ def nights(request: pytest.FixtureRequest, stack: RunningStack, monkeypatch: pyt
         made_of = Nights(bank, plan, warehouse, second_there, store)
         before = datetime(2026, 1, 1, tzinfo=UTC)
         monkeypatch.setattr(
-            "seamline.sync.cut.day_of",
-            lambda day, *, timezone: Day(day, before, made_of.ends[day]),  # noqa: ARG005
+            "seamline.plan.model.day_of",
+            lambda day, **_: Day(day, before, made_of.ends[day]),
         )
         yield made_of
 
