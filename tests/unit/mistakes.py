@@ -37,7 +37,7 @@ MISTAKES = {
     "sensitive least value": (SYNC_FILE, "as: instant}}\nnightly:\n  timezone: Asia/Shanghai\nreconcile:\n  control_totals:\n", "as: instant}, sensitive: [id]}\nnightly:\n  timezone: Asia/Shanghai\nreconcile:\n  control_totals:\n    - {table: ledger_entry, min: id}\n", 11, "reconcile.control_totals[0].min", "a value of it stands", "measure another"),
     "sensitive columns as one text": (SYNC_FILE, "as: instant}}", "as: instant}, sensitive: iban}", 6, "tables[1].sensitive", "must be a list", ""),
     "negative": (SYNC_FILE, "nightly:\n", "stream: {lag_max_s: 0}\nnightly:\n", 7, "stream.lag_max_s", "must be more than 0, got 0", ""),
-    "cut-off": (SYNC_FILE, "nightly:\n", 'nightly:\n  cut_off: "17:00"\n', 8, "nightly.cut_off", "made from the log", ""),
+    "cut-off": (SYNC_FILE, "nightly:\n", 'nightly:\n  cut_off: "09:00"\n', 7, "nightly", "before the date ends at 09:00", ""),
     "slice of a day": (SYNC_FILE, "nightly:\n", "nightly:\n  from: day_slice\n", 8, "nightly.from", "not supported yet", ""),
     "another engine": (SYNC_FILE, "nightly:\n", "stream: {engine: x}\nnightly:\n", 7, "stream.engine", "not supported yet", "span loop"),
     "late start": (SYNC_FILE, "nightly:\n", 'nightly:\n  run_at: "03:00"\n', 7, "nightly.as_of_max", "account", "Raise as_of_max"),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamline.domain.calendar import bounds, date_at, day_of, last_ended, segment_of, zone
+from seamline.domain.calendar import Holds, bounds, date_at, date_of, day_of, last_ended, segment_of, zone
 from seamline.domain.digest import Segment
 from seamline.domain.errors import ConfigError
 
@@ -48,6 +48,46 @@ def test_the_last_ended_date_has_ended_and_the_next_has_not(timezone: str, now: 
     ended = day_of(last_ended(now, timezone=timezone), timezone=timezone)
     assert ended.start < ended.end <= now
     assert day_of(date_at(now, timezone=timezone), timezone=timezone).end > now
+
+
+@given(zones, dates, instants, st.sampled_from(("02:00", "02:30", "12:00", "12:01", "17:00", "23:59")))
+def test_with_any_cut_off_dates_cover_time_without_gap_or_overlap(
+    timezone: str, day: date, instant: datetime, cut_off: str
+) -> None:
+    ended = day_of(day, timezone=timezone, cut_off=cut_off)
+    assert ended.end == day_of(day + timedelta(days=1), timezone=timezone, cut_off=cut_off).start
+    of_instant = day_of(date_at(instant, timezone=timezone, cut_off=cut_off), timezone=timezone, cut_off=cut_off)
+    assert of_instant.start <= instant < of_instant.end
+    newest = day_of(last_ended(instant, timezone=timezone, cut_off=cut_off), timezone=timezone, cut_off=cut_off)
+    assert newest.start < newest.end <= instant
+    for holds in Holds:
+        following = bounds(day + timedelta(days=1), holds=holds, timezone=timezone, cut_off=cut_off)
+        assert bounds(day, holds=holds, timezone=timezone, cut_off=cut_off)[1] == following[0]
+
+
+@pytest.mark.parametrize(
+    ("cut_off", "day", "start", "end"),
+    [
+        ("17:00", date(2026, 3, 5), "2026-03-04 16:00:00", "2026-03-05 16:00:00"),
+        ("02:00", date(2026, 3, 5), "2026-03-05 01:00:00", "2026-03-06 01:00:00"),
+        # The night in which 02:30 is left out: the date ends with the jump. And the one in which it comes twice.
+        ("02:30", date(2026, 3, 28), "2026-03-28 01:30:00", "2026-03-29 01:00:00"),
+        ("02:30", date(2026, 10, 24), "2026-10-24 00:30:00", "2026-10-25 00:30:00"),
+    ],
+)
+def test_a_date_ends_when_the_clock_first_shows_its_cut_off(cut_off: str, day: date, start: str, end: str) -> None:
+    found = day_of(day, timezone="Europe/Berlin", cut_off=cut_off)
+    assert (f"{found.start:%Y-%m-%d %H:%M:%S}", f"{found.end:%Y-%m-%d %H:%M:%S}") == (start, end)
+
+
+def test_the_wall_clock_and_dates_have_bounds_of_their_own() -> None:
+    def of(holds: str) -> tuple[str, str]:
+        return bounds(date(2026, 3, 5), holds=holds, timezone="Europe/Berlin", cut_off="17:00")
+
+    assert of("date") == ("2026-03-05", "2026-03-06")
+    assert of("local") == ("2026-03-04 17:00:00", "2026-03-05 17:00:00")
+    assert of("instant") == ("2026-03-04 16:00:00", "2026-03-05 16:00:00")
+    assert date_of("1772723700000000", holds="local", timezone="Europe/Berlin", cut_off="17:00") == date(2026, 3, 5)
 
 
 @given(zones, dates, st.sampled_from(("date", "local", "instant")))

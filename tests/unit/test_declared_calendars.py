@@ -91,7 +91,7 @@ def test_what_is_wrong_of_a_calendar_is_said_with_its_line(
         (['ready_when: {file: "/etc/{date}"}'], "nightly.ready_when.file", "no name of a file below"),
         (['ready_when: {file: "../{date}"}'], "nightly.ready_when.file", "no name of a file below"),
         (["cut_off: {table: system_date}"], "nightly.cut_off.column", "is missing"),
-        (['cut_off: "17:00"'], "nightly.cut_off", "made from the log"),
+        (['cut_off: "09:00"'], "nightly", "before the date ends at 09:00"),
         (['stages_by: {closed: "00:10"}'], "nightly.stages_by.closed", "is not after run_at 00:30"),
         (['stages_by: {cut: "03:00", publish: "02:00"}'], "nightly.stages_by.publish", "is not after cut 03:00"),
     ],

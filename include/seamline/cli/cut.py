@@ -15,7 +15,6 @@ from seamline.adapters.airflow_rest import FINISHED, AirflowRest
 from seamline.cli import in_airflow
 from seamline.cli.in_airflow import give, note_of, say
 from seamline.domain.backfill import DateRun, Exit, Progress, with_cuts
-from seamline.domain.calendar import last_ended
 from seamline.domain.cut_state import CutState
 from seamline.domain.errors import Refused
 from seamline.plan.model import SyncPlan
@@ -61,7 +60,9 @@ def _day(args: argparse.Namespace, plan: SyncPlan, now: datetime) -> date:
         return in_airflow.day_of(args.date)
     if plan.nightly is None:
         raise Refused(f"sync {plan.sync} declares no nightly cut", hint="add `nightly:` to the sync")
-    day = last_ended(now, timezone=plan.nightly.timezone)
+    day = plan.nightly.last_ended(now)
+    if day is None:
+        raise Refused(f"no calendar of {plan.sync} knows a date that has ended", hint="name one: `--date`")
     say(args, f"no date was given: taking {day}, the newest that has ended in {plan.nightly.timezone}")
     return day
 

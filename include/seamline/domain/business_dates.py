@@ -10,7 +10,7 @@ from datetime import date, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from seamline.domain.calendar import last_ended
+from seamline.domain.calendar import MIDNIGHT, last_ended
 from seamline.domain.errors import ConfigError, Refused
 from seamline.domain.phrase import joined, phrase
 
@@ -133,13 +133,13 @@ class BusinessDates:
             day -= _DAY
         return day
 
-    def last_ended(self, now: datetime, *, timezone: str) -> date | None:
+    def last_ended(self, now: datetime, *, timezone: str, cut_off: str = MIDNIGHT) -> date | None:
         """The newest business date that has ended at `now`; None where none is known. Days that are not known are
         passed over: whoever asks for one of them is told so."""
         if not self.calendars:
-            return last_ended(now, timezone=timezone)
+            return last_ended(now, timezone=timezone, cut_off=cut_off)
         earliest = min(one.first for one in self.calendars)
-        day = min(last_ended(now, timezone=timezone), max(one.last for one in self.calendars))
+        day = min(last_ended(now, timezone=timezone, cut_off=cut_off), max(one.last for one in self.calendars))
         while day >= earliest:
             if self.look(day).is_ is Is.OPEN:
                 return day

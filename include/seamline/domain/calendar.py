@@ -4,12 +4,15 @@ A business date is one calendar day of the sync's time zone, as a half-open inte
 instant of the next day)`. So the days of a zone cover time without gap or overlap, also when the clock is moved: such
 a day has 23 or 25 hours, and a day that a zone left out (Samoa, 30 December 2011) is empty.
 
+With a cut-off other than midnight a business date ends when the clock first shows that time: at or before noon it is
+the next day's, after noon that of the day itself. It begins where the one before it ends.
+
 Bounds are values to compare the bare column with; no query ever puts a function around the column.
 """
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from enum import StrEnum
 from zoneinfo import ZoneInfo
 
@@ -18,6 +21,8 @@ from seamline.domain.errors import ConfigError
 
 _SECOND = timedelta(seconds=1)
 _DAY = timedelta(days=1)
+MIDNIGHT = "00:00"
+_NOON = time(12)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECONDS = re.compile(r"-?\d+")
 
@@ -47,58 +52,70 @@ def zone(name: str) -> ZoneInfo:
         raise ConfigError(f"{name!r} is not a time zone", hint="write an IANA name, as Asia/Shanghai or UTC") from exc
 
 
-def day_of(business_date: date, *, timezone: str, first: date | None = None) -> Day:
+def day_of(business_date: date, *, timezone: str, first: date | None = None, cut_off: str = MIDNIGHT) -> Day:
     """The instants of a business date in a time zone. `first`: its first day, where days before it that are no
-    business dates belong to it."""
+    business dates belong to it. `cut_off`: local time at which it ends, "HH:MM"."""
     where = zone(timezone)
-    start = _first_instant(first or business_date, where)
-    return Day(business_date, start, _first_instant(business_date + _DAY, where))
+    start = _first_instant(first or business_date, where, cut_off)
+    return Day(business_date, start, _first_instant(business_date + _DAY, where, cut_off))
 
 
-def date_at(instant: datetime, *, timezone: str) -> date:
+def date_at(instant: datetime, *, timezone: str, cut_off: str = MIDNIGHT) -> date:
     """The business date that an instant belongs to. `instant` carries a zone."""
     where = zone(timezone)
-    shown = instant.astimezone(where).date()
+    day = instant.astimezone(where).date() - _DAY
     # Where a clock falls back across midnight a date is shown twice; the bounds decide, so that days never overlap.
-    return shown + _DAY if instant >= _first_instant(shown + _DAY, where) else shown
+    while instant >= _first_instant(day + _DAY, where, cut_off):
+        day += _DAY
+    return day
 
 
-def last_ended(now: datetime, *, timezone: str) -> date:
+def last_ended(now: datetime, *, timezone: str, cut_off: str = MIDNIGHT) -> date:
     """The newest business date that has ended at `now`."""
-    today = date_at(now, timezone=timezone)
+    today = date_at(now, timezone=timezone, cut_off=cut_off)
     where = zone(timezone)
     ended = today - _DAY
-    while _first_instant(ended, where) == _first_instant(ended + _DAY, where):
+    while _first_instant(ended, where, cut_off) == _first_instant(ended + _DAY, where, cut_off):
         ended -= _DAY
     return ended
 
 
-def bounds(business_date: date, *, holds: str, timezone: str, first: date | None = None) -> tuple[str, str]:
-    """The half-open bounds of a business date as texts in the column's own terms. `first` as for `day_of`.
+def bounds(
+    business_date: date, *, holds: str, timezone: str, first: date | None = None, cut_off: str = MIDNIGHT
+) -> tuple[str, str]:
+    """The half-open bounds of a business date as texts in the column's own terms. `first` and `cut_off` as for
+    `day_of`.
 
-    date: `YYYY-MM-DD`. local: `YYYY-MM-DD 00:00:00`, wall clock. instant: `YYYY-MM-DD HH:MM:SS` in UTC, to be compared
-    in a session whose time zone is UTC. Every engine reads these texts as literals of the column's type.
+    date: `YYYY-MM-DD`. local: `YYYY-MM-DD HH:MM:SS`, wall clock. instant: the same in UTC, to be compared in a session
+    whose time zone is UTC. Every engine reads these texts as literals of the column's type.
     """
     since = first or business_date
     match Holds(holds):
         case Holds.DATE:
             return since.isoformat(), (business_date + _DAY).isoformat()
         case Holds.LOCAL:
-            return f"{since} 00:00:00", f"{business_date + _DAY} 00:00:00"
+            return f"{_shown_at(since, cut_off)}", f"{_shown_at(business_date + _DAY, cut_off)}"
         case Holds.INSTANT:
-            day = day_of(business_date, timezone=timezone, first=since)
+            day = day_of(business_date, timezone=timezone, first=since, cut_off=cut_off)
             return f"{day.start:%Y-%m-%d %H:%M:%S}", f"{day.end:%Y-%m-%d %H:%M:%S}"
 
 
 def segment_of(
-    table: str, *, column: str, holds: str, business_date: date, timezone: str, first: date | None = None
+    table: str,
+    *,
+    column: str,
+    holds: str,
+    business_date: date,
+    timezone: str,
+    first: date | None = None,
+    cut_off: str = MIDNIGHT,
 ) -> Segment:
-    """The rows of one business date of a table. `first` as for `day_of`."""
-    start, end = bounds(business_date, holds=holds, timezone=timezone, first=first)
+    """The rows of one business date of a table. `first` and `cut_off` as for `day_of`."""
+    start, end = bounds(business_date, holds=holds, timezone=timezone, first=first, cut_off=cut_off)
     return Segment(table, column, start, end)
 
 
-def date_of(text: str, *, holds: str, timezone: str) -> date | None:
+def date_of(text: str, *, holds: str, timezone: str, cut_off: str = MIDNIGHT) -> date | None:
     """The business date of a row by the canonical text of its column: a date in ISO 8601, or microseconds since the
     epoch. None for what no calendar has, as a date before the year 1."""
     try:
@@ -107,25 +124,34 @@ def date_of(text: str, *, holds: str, timezone: str) -> date | None:
         moment = _EPOCH + timedelta(microseconds=int(text))
     except (ValueError, OverflowError):
         return None
-    return date_at(moment, timezone=timezone) if Holds(holds) is Holds.INSTANT else moment.date()
+    # What holds the wall clock has no zone: its dates are those of a clock that is never moved.
+    in_zone = timezone if Holds(holds) is Holds.INSTANT else "UTC"
+    return date_at(moment, timezone=in_zone, cut_off=cut_off)
 
 
-def _first_instant(day: date, where: ZoneInfo) -> datetime:
-    """The first instant at which the calendar of a zone shows `day`, or a later date where the zone left `day` out."""
-    midnight = datetime(day.year, day.month, day.day, tzinfo=where)
-    # fold=0: the first of two midnights; for a midnight that the clock jumps over, the offset before the jump.
-    candidate = midnight.astimezone(UTC)
-    if candidate.astimezone(where).replace(tzinfo=None) == midnight.replace(tzinfo=None):
+def _shown_at(day: date, cut_off: str) -> datetime:
+    """What the clock shows when the business date `day` begins, and that of the day before ends."""
+    shown = time.fromisoformat(cut_off)
+    return datetime.combine(day if shown <= _NOON else day - _DAY, shown)
+
+
+def _first_instant(day: date, where: ZoneInfo, cut_off: str) -> datetime:
+    """The first instant of a business date: when the clock of a zone first shows its time, or a later one where the
+    zone left that out."""
+    shown = _shown_at(day, cut_off)
+    # fold=0: the first of two such moments; for one that the clock jumps over, the offset before the jump.
+    candidate = shown.replace(tzinfo=where).astimezone(UTC)
+    if candidate.astimezone(where).replace(tzinfo=None) == shown:
         return candidate
-    # The jump lies between the two readings of the missing midnight; the day begins with it.
-    earliest = midnight.replace(fold=1).astimezone(UTC)
+    # The jump lies between the two readings of the missing moment; the day begins with it.
+    earliest = shown.replace(tzinfo=where, fold=1).astimezone(UTC)
     while candidate - earliest > _SECOND:
         middle = (earliest + (candidate - earliest) / 2).replace(microsecond=0)
-        if middle.astimezone(where).date() >= day:
+        if middle.astimezone(where).replace(tzinfo=None) >= shown:
             candidate = middle
         else:
             earliest = middle
-    return earliest if earliest.astimezone(where).date() >= day else candidate
+    return earliest if earliest.astimezone(where).replace(tzinfo=None) >= shown else candidate
 
 
 def moment_in_words(value: datetime, zone: tzinfo) -> str:

@@ -198,8 +198,8 @@ class StreamPlan:
 
 @dataclass(frozen=True, slots=True)
 class NightlyPlan:
-    """`cut_off`: local time, "00:00". `closed_when`: what has to say so before a date is cut, all of it. `stages_by`:
-    local times of the day after by which stages are to be through."""
+    """`cut_off`: local time at which a date ends (`domain.calendar`). `closed_when`: what has to say so before a date
+    is cut, all of it. `stages_by`: local times of the day after by which stages are to be through."""
 
     timezone: str = "UTC"
     cut_off: str = "00:00"
@@ -216,7 +216,12 @@ class NightlyPlan:
 
     def day_of(self, business_date: date) -> Day:
         """The instants of a business date: those of days before it that are none belong to it."""
-        return day_of(business_date, timezone=self.timezone, first=self.dates.first_day(business_date))
+        first = self.dates.first_day(business_date)
+        return day_of(business_date, timezone=self.timezone, first=first, cut_off=self.cut_off)
+
+    def last_ended(self, now: datetime) -> date | None:
+        """The newest business date that has ended at `now`; None where none is known."""
+        return self.dates.last_ended(now, timezone=self.timezone, cut_off=self.cut_off)
 
     @property
     def keep(self) -> CutKeep:
@@ -233,6 +238,7 @@ class NightlyPlan:
             business_date=business_date,
             timezone=self.timezone,
             first=self.dates.first_day(business_date),
+            cut_off=self.cut_off,
         )
 
 

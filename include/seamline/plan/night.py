@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
 from seamline.domain.business_dates import Is
-from seamline.domain.calendar import Day, date_at, zone
+from seamline.domain.calendar import Day, date_at, day_of, zone
 from seamline.domain.late_input import verdict_due
 from seamline.plan.model import NightlyPlan
 
@@ -24,8 +24,9 @@ class Night:
 def night_of(nightly: NightlyPlan, business_date: date) -> Night:
     where, day = zone(nightly.timezone), nightly.day_of(business_date)
     due = verdict_due(business_date, where, run_at_minutes=nightly.run_at_delay_minutes, verdict_by=nightly.verdict_by)
-    # As the timetable has it: so many minutes behind the end, also where a clock is moved in between.
-    starts_at = (day.end + timedelta(minutes=nightly.run_at_delay_minutes)).astimezone(where)
+    # As the timetable has it: so many minutes behind midnight, also where a clock is moved in between.
+    midnight = day_of(business_date, timezone=nightly.timezone).end
+    starts_at = (midnight + timedelta(minutes=nightly.run_at_delay_minutes)).astimezone(where)
     return Night(business_date, day, starts_at, due)
 
 

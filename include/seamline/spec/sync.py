@@ -41,7 +41,7 @@ from seamline.spec.notify import Notify
 from seamline.spec.tolerances import ToleranceEntry
 from seamline.spec.work import Work
 
-MIDNIGHT = "00:00"
+MIDNIGHT, NOON = "00:00", "12:00"
 _FILE = re.compile(r"(?!/)(?!.*\.\.)[A-Za-z0-9_./{}-]{1,200}")
 _ASSET = re.compile(r"[A-Za-z0-9_.:/-]{1,200}")
 # Why a way of cutting that the design has is not there yet.
@@ -237,8 +237,8 @@ class Nightly(Declared):
 
     cut_off: CutOff = Field(
         MIDNIGHT,
-        description="Local time at which a business date ends; or `{table, column}` of the core system's own date:"
-        " a date is cut once that one is later.",
+        description="Local time at which a business date ends: up to 12:00 that of the day after it, later that of the"
+        " day itself; or `{table, column}` of the core system's own date: a date is cut once that one is later.",
     )
     calendars: tuple[Name, ...] = Field(
         (),
@@ -275,22 +275,21 @@ class Nightly(Declared):
         default_factory=StagesBy, description="By when stages of a night are to be through; left out: by no hour."
     )
 
-    @field_validator("cut_off")
-    @classmethod
-    def _ends_at_midnight(cls, value: "str | SystemDate") -> "str | SystemDate":
-        if isinstance(value, str) and value != MIDNIGHT:
-            raise ValueError(
-                f"a cut-off at {value} needs cuts made from the log (mode `log`), which are not supported yet: a table "
-                f'read at night shows its state of that moment, not of {value}. Write "00:00" or leave it out'
-            )
-        return value
-
     @field_validator("from_")
     @classmethod
     def _is_a_way_that_exists(cls, value: str) -> str:
         if value in _NOT_YET:
             raise ValueError(f"`{value}`: {_NOT_YET[value]}. Write `read`, `log` or `auto`")
         return value
+
+    @model_validator(mode="after")
+    def _ends_before_it_runs(self) -> "Nightly":
+        if isinstance(self.cut_off, str) and self.run_at < self.cut_off <= NOON:
+            raise ValueError(
+                f"the night would run at {self.run_at}, before the date ends at {self.cut_off} of the same morning: a"
+                f" cut-off up to {NOON} is the next day's. Let `run_at` be later"
+            )
+        return self
 
     @model_validator(mode="after")
     def _ends_at_one_moment(self) -> "Nightly":

@@ -110,7 +110,7 @@ def ended_day(plan: SyncPlan, business_date: date, *, at: datetime, clock: str) 
     nightly.dates.require(business_date)
     day = nightly.day_of(business_date)
     if at < day.end:
-        newest = nightly.dates.last_ended(at, timezone=nightly.timezone)
+        newest = nightly.last_ended(at)
         raise Refused(
             f"business date {business_date} has not ended: it ends at {day.end:%Y-%m-%d %H:%M:%S} UTC,"
             f" {nightly.cut_off} in {nightly.timezone}; {clock} says {at:%Y-%m-%d %H:%M:%S} UTC",
@@ -130,7 +130,7 @@ def _nightly(plan: SyncPlan) -> NightlyPlan:
 
 def _why_no_history(nightly: NightlyPlan, business_date: date, end: datetime, as_of: datetime) -> str:
     """Why a table read whole cannot stand for this date; "" when it can."""
-    newest = nightly.dates.last_ended(as_of, timezone=nightly.timezone)
+    newest = nightly.last_ended(as_of)
     if business_date != newest:
         return f"no history: read whole it is its state of now, and {newest} is the date that has just ended"
     late = as_of - end

@@ -20,7 +20,7 @@ from seamline.domain.cutover import is_covered
 from seamline.domain.errors import PositionLost, SeamlineError, TransientError
 from seamline.domain.late_posting import LatePosting, LogPlace, WatchedTake, gap_of
 from seamline.domain.ledger import StreamId
-from seamline.plan.model import BusinessDate, SyncPlan
+from seamline.plan.model import BusinessDate, NightlyPlan, SyncPlan
 from seamline.ports import LogReader
 from seamline.ports.log_images import LogImages, Texts
 from seamline.sync.log_between import LoggedChange, LogStretch, Operation, changes_between
@@ -101,7 +101,7 @@ def _read(watched: Watched, place: LogPlace, takes: Sequence[WatchedTake], tools
     with closing(tools.open_reader(plan)) as reader:
         images = tools.images(plan, watched.stream.destination)
         changes = changes_between(reader, stretch, tables, images, check=tools.check)
-        return late_postings(changes, tables, dates, takes, timezone=plan.nightly.timezone)
+        return late_postings(changes, tables, dates, takes, nightly=plan.nightly)
 
 
 def late_postings(
@@ -110,7 +110,7 @@ def late_postings(
     dates: Mapping[str, BusinessDate],
     takes: Sequence[WatchedTake],
     *,
-    timezone: str,
+    nightly: NightlyPlan,
 ) -> list[LatePosting]:
     """Of these changes those of rows that are, or were, of a watched date and are not in its cut.
 
@@ -119,7 +119,7 @@ def late_postings(
     by_date = {take.business_date: take for take in takes}
     found: dict[tuple[str, str, str], _Counted] = {}
     for change in changes:
-        for take in _concerned(change, dates[change.table], by_date, timezone):
+        for take in _concerned(change, dates[change.table], by_date, nightly):
             if not is_covered(change.position, take.cut_position):
                 position = str(change.position)
                 made = _Counted(take, change, position, _key(tables[change.table], change))
@@ -162,11 +162,11 @@ class _Counted:
 
 
 def _concerned(
-    change: LoggedChange, how: BusinessDate, by_date: Mapping[str, WatchedTake], timezone: str
+    change: LoggedChange, how: BusinessDate, by_date: Mapping[str, WatchedTake], nightly: NightlyPlan
 ) -> Iterable[WatchedTake]:
     if change.operation is Operation.TRUNCATE:
         return by_date.values()
-    days = {_day(texts, how, timezone) for texts in (change.before, change.after)}
+    days = {_day(texts, how, nightly) for texts in (change.before, change.after)}
     return [take for day, take in by_date.items() if day in days]
 
 
@@ -177,9 +177,11 @@ def _key(table: Table, change: LoggedChange) -> str:
     return json.dumps({name: texts.get(name) for name in table.key}, ensure_ascii=False)
 
 
-def _day(texts: Texts | None, how: BusinessDate, timezone: str) -> str | None:
+def _day(texts: Texts | None, how: BusinessDate, nightly: NightlyPlan) -> str | None:
     text = texts.get(how.column) if texts else None
-    found = date_of(text, holds=how.holds, timezone=timezone) if text is not None else None
+    if text is None:
+        return None
+    found = date_of(text, holds=how.holds, timezone=nightly.timezone, cut_off=nightly.cut_off)
     return found.isoformat() if found else None
 
 

@@ -56,7 +56,7 @@ def troubles_of(
 ) -> list[NightTrouble]:
     """`newest_of`: the newest run of a date, None where it has none."""
     found = list(ending_calendars(sync, nightly.dates, date_at(now, timezone=nightly.timezone)))
-    day = nightly.dates.last_ended(now, timezone=nightly.timezone) if nightly.stages_by else None
+    day = nightly.last_ended(now) if nightly.stages_by else None
     return found if day is None else [*found, *late_stages(sync, nightly, day, newest_of(day), now)]
 
 

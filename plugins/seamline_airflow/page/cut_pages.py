@@ -18,6 +18,7 @@ from seamline.domain.errors import ConfigError, Refused
 from seamline.domain.phrase import phrase
 from seamline.domain.runs import NightlyMode, RunKind
 from seamline.domain.sign_off import REASON_MAX
+from seamline.plan.model import Run
 from seamline.platform.reconciliations import Detail
 from seamline.sync.dates_asked import AT_ONCE, AT_ONCE_MAX, DatesAsked
 from seamline_airflow.page import access, acting, acts, dag_runs, reading, selection
@@ -52,7 +53,7 @@ def cuts(visit: Annotated[Visit, Depends(visit_of)], sync: SyncAsked) -> HTMLRes
             visit,
             sync=sync,
             zone=ZoneInfo(zone),
-            newest=last_ended(datetime.now(UTC), timezone=zone),
+            newest=_newest(run, zone),
             tables=[table.name for table in run.plan.tables] if run else [],
             modes=list(NightlyMode),
             at_once=AT_ONCE,
@@ -119,6 +120,12 @@ def _last(given: str, first: date) -> date:
         return date.fromisoformat(given) if given else first
     except ValueError as exc:
         raise Refused(f"not a business date: {given!r}", hint="write it as YYYY-MM-DD") from exc
+
+
+def _newest(run: Run | None, zone: str) -> date | None:
+    """The newest business date that has ended."""
+    now, nightly = datetime.now(UTC), run.plan.nightly if run else None
+    return nightly.last_ended(now) if nightly else last_ended(now, timezone=zone)
 
 
 def _shown(sync: str) -> Shown | None:

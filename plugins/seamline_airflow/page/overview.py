@@ -226,7 +226,7 @@ def _expected(store: Any, sync: str, now: datetime) -> tuple[date, NightlyPlan] 
     nightly = newest.plan.nightly if newest else None
     if nightly is None or not onboarded:
         return None
-    day = nightly.dates.last_ended(now, timezone=nightly.timezone)
+    day = nightly.last_ended(now)
     began = _first_start(onboarded)
     if day is None or began is None:
         return None
