@@ -152,7 +152,7 @@ def test_a_first_cut_is_read_only_where_that_is_whole() -> None:
 
 def test_explain_says_how_nights_are_made() -> None:
     def cut(way: MadeFrom) -> str:
-        return next(stage.does for stage in nightly_stages(made_from(way)) if stage.name == "cut")
+        return next(stage.does for stage in nightly_stages(made_from(way)) if stage.id == "cut")
 
     assert "the log" not in cut(MadeFrom.READ)
     assert "refuses a date that cannot be made so; the very first one is read" in cut(MadeFrom.LOG)

@@ -27,6 +27,7 @@ from seamline.sync.markers import read_until_marker
 from seamline.sync.nightly_cut import CutTools, How
 from seamline.sync.snapshot import MARKER_WITHIN_S
 from seamline.values.changes import under_name
+from seamline.values.dated_changes import of_dates
 
 # As long as a night may be missed without losing what the next one begins with. Each cut takes its hold anew.
 HOLD_S = 14 * 86_400.0
@@ -218,6 +219,7 @@ class CutFromLog:
             changes = self.log.changes.get(table.ahead_of or table.name)
             batch = None if changes is None else under_name(batches(changes), table.target)
             mine, place = dates.get(table.name), places[table.name]
+            batch = of_dates(batch, mine) if batch and mine else batch
             origin = by_name[mine.table if mine else table.name]
             rows = self.kind.carry_on(destination, place, origin, batch, dates=mine)
             loads.append(Load(table.target, place.name, rows))

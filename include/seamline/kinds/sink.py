@@ -189,7 +189,8 @@ class CarriesCutsOn(HoldsCuts, Protocol):
         of `dates`; how many these are.
 
         Without `dates`, Diverged where a change meets something else than it expects: the base is not what the log
-        builds on. With them the base has but a part of the rows that the log knows. Diverged also where a change needs
+        builds on. With them the base has but a part of the rows that the log knows, and of a table without a key the
+        changes are those of `dates` alone. Diverged also where a change needs
         a stored value, or a copy to remove, that is not there.
         """
 
