@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from seamline import registry
 from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.cutover import BoundaryGate
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import SchemaConflict, TransientError
 from seamline.domain.made_from import CutBase, LogPlace, MadeFrom, NotByLog, by_log_from_json, by_log_to_json
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import BusinessDate, NightlyPlan, TablePlan
 from seamline.ports import ReadView
-from seamline.sync import log_cut
 from seamline.sync.cut import dates_of
 from seamline.sync.from_base import dates_in_base, expected_view
 from seamline.sync.log_cut import CutLogLimits, LogToCutOff, LogTools, read_to_cut_off
@@ -354,7 +354,7 @@ def test_a_base_that_stands_elsewhere_than_it_says_gives_another_cut() -> None:
 
 
 def test_a_cut_that_applies_what_its_base_holds_already_is_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_cut.BoundaryGate, "keeps", lambda *_: True)
+    monkeypatch.setattr(BoundaryGate, "keeps", lambda *_: True)
     history = plain_history()
     assert differing(Night(history), read_at(history, 4, 1)) == ["visit"]
 
