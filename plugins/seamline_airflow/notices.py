@@ -86,6 +86,7 @@ def happened(recipients: Recipients, now: datetime) -> Iterator[Happened]:
         yield notice.waits_for_answer(asked.sync, asked.destination, asked.business_date, asked.run_id, since)
     for late in (one for one in seen.awaited if one.is_late):
         yield notice.verdict_late(late.sync, late.business_date)
+    yield from _alarms(syncs)
     yield from _escalated(syncs, now)
 
 
@@ -94,6 +95,16 @@ def _breaks(found: Sequence[Reconciliation]) -> Iterator[Happened]:
         if breaks := sum(table.breaks_total for table in one.tables):
             day = one.business_date if one.scope is Scope.CUT else None
             yield notice.breaks_found(one.sync, one.destination, day, one.run_id, breaks)
+
+
+def _alarms(syncs: Sequence[str]) -> Iterator[Happened]:
+    """Of nights: what is late in them, and calendars that end."""
+    with parts.platform() as store:
+        alarms = [one for one in store.open_alarms() if one.about in syncs]
+    for one in alarms:
+        about = one.subject.partition(" ")[2]
+        if (found := notice.night_alarm(one.about, one.kind, about, one.raised_at.isoformat())) is not None:
+            yield found
 
 
 def _escalated(syncs: Sequence[str], now: datetime) -> Iterator[Happened]:

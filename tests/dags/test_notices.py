@@ -121,6 +121,19 @@ def night_without_verdict(store: PlatformStore, server: Server) -> None:
     store.start_run(run_id="newest", sync="settlement", kind="reconcile", plan_json=made)
 
 
+def test_a_calendar_that_ends_is_told_to_those_who_hear_what_is_late(
+    platform: Server, store: PlatformStore, mails: MailServer
+) -> None:
+    assert notify() == 2
+    store.raise_alarm("calendar_ends", "settlement cn_bank", "calendar cn_bank ends on 2026-12-31, in 32 days")
+    store.raise_alarm("stream_late", "settlement@warehouse", "it lags")
+    assert notify() == 1
+    address, mail = mails.mails[-1]
+    assert address == "ops@bank.example" and "calendar cn_bank ends" in body(mail)
+    store.end_alarm("calendar_ends", "settlement cn_bank")
+    assert notify() == 0
+
+
 def test_no_mail_of_any_event_has_a_value_a_key_or_an_amount_of_a_row(
     platform: Server, store: PlatformStore, mails: MailServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

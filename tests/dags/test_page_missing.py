@@ -44,6 +44,7 @@ def test_a_date_that_failed_is_on_the_page_and_in_rest_with_its_cause_and_the_ne
     assert signed_in.get("/api/v1/syncs/settlement/cuts").json() == []
 
 
-def test_a_sync_whose_dates_are_all_published_lists_none(signed_in: TestClient, platform: results.Platform) -> None:
-    platform.runs = {results.RUN: results.published()}
-    assert 'id="missing"' not in signed_in.get("/page?sync=settlement").text
+def test_a_sync_without_nights_misses_no_date(signed_in: TestClient, platform: results.Platform) -> None:
+    platform.runs = {results.RUN: results.run(plan=results.plan(nightly=None))}
+    text = signed_in.get("/page?sync=settlement").text
+    assert 'id="missing"' not in text and "next night" not in text

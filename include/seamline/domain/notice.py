@@ -87,6 +87,23 @@ def postings_late(sync: str, destination: str, day: date, version: int) -> Happe
     return Happened(sync, Event.LATE_POSTINGS, f"{destination} {day} {version}", what, _page(sync, day))
 
 
+# What of nights is an alarm before a verdict is late, as a mail says it of a date or a calendar.
+_OF_NIGHTS = {
+    "late_input": "the source has not closed {about}",
+    "stage_late": "a stage of the night of {about} is late",
+    "calendar_ends": "calendar {about} ends",
+}
+
+
+def night_alarm(sync: str, kind: str, about: str, since: str) -> Happened | None:
+    """Of an open alarm about nights; None of any other. `about`: the date or the calendar; `since`: when it was raised,
+    for one that comes again is another event."""
+    if kind not in _OF_NIGHTS:
+        return None
+    what = _OF_NIGHTS[kind].format(about=about)
+    return Happened(sync, Event.LATE, f"{kind} {about} {since}", what, f"page?{_query(sync)}")
+
+
 def break_escalated(sync: str, break_id: str, severity: str, due: str) -> Happened:
     """`severity`: its class; `due`: when it was due, as a text. A break that is late once more is another event."""
     what = f"a break of the class {severity} is late"

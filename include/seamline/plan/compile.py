@@ -40,6 +40,7 @@ from seamline.spec.expectations import Check
 from seamline.spec.faults import DeclarationsInvalid, Fault, guess
 from seamline.spec.kinds import keeps_keyless, name_limit, takes_streams
 from seamline.spec.load import Declarations
+from seamline.spec.night import SystemDate
 from seamline.spec.source import DatabaseSource
 from seamline.spec.sync import (
     MIDNIGHT,
@@ -50,7 +51,6 @@ from seamline.spec.sync import (
     Reconcile,
     Rule,
     SyncSpec,
-    SystemDate,
     TableEntry,
 )
 from seamline.spec.table_names import name_in_sync

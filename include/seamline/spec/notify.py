@@ -39,7 +39,8 @@ class Notify(Declared):
     )
     late: tuple[Address, ...] = Field(
         (),
-        description="When a verdict is not there by `nightly.verdict_by`, or 6 hours after `run_at` without it.",
+        description="When a verdict is not there by `nightly.verdict_by`, or 6 hours after `run_at` without it; when a"
+        " source has not closed its day, a stage of a night is late, or a calendar ends.",
         strict=False,
         max_length=50,
     )
