@@ -193,6 +193,8 @@ def streams_dag() -> DAG:
             task_id="nights",
             task_display_name="Look at the nights' hours and calendars",
             doc_md=NightsCheckOperator.__doc__,
+            priority_weight=80,
+            weight_rule="absolute",
             execution_timeout=timedelta(minutes=5),
         )
         # Beside the look and never behind it: neither waits for the other.

@@ -122,8 +122,10 @@ def nightly_task(plan: SyncPlan, stage: Stage, run: str, cut: Asset, **task: Any
 
 def _day_closed(plan: SyncPlan, **task: Any) -> Any:
     wanted = plan.nightly.closed_when if plan.nightly else ()
-    assets = [one.what for one in wanted if one.by is ClosedBy.ASSET]
-    return DayClosedSensor(assets=assets, poll_s=min(one.every_s for one in wanted), **task)
+    assets = [one for one in wanted if one.by is ClosedBy.ASSET]
+    # For an asset every look is a task.
+    every_s = min(one.every_s for one in assets or wanted)
+    return DayClosedSensor(assets=[one.what for one in assets], poll_s=every_s, **task)
 
 
 def _judging_task(plan: SyncPlan, stage: Stage, run: str, cut: Asset, **task: Any) -> Any:

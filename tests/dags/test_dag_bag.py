@@ -10,6 +10,7 @@ import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.serialization.serialized_objects import DagSerialization
 
+from seamline.domain.day_closed import ClosedBy, DayClosed
 from seamline.plan.checks import ReconcileOnlyPlan
 from seamline.plan.compile import compile_plan
 from seamline.plan.pools import pools_of
@@ -232,6 +233,18 @@ def test_without_a_person_to_ask_the_gate_leads_straight_on(settlement: Any, on_
     names = [task.task_id for task in dag.topological_sort()]
     assert names == ["open", "cut", "verdicts", "expectations", "gate", "publish", "publish_rest", "complete"]
     assert dag.get_task("publish").trigger_rule == "all_success"
+
+
+def test_a_night_that_waits_for_its_source_has_a_task_for_it_before_the_cut(settlement: Any) -> None:
+    closed = (DayClosed(ClosedBy.ASSET, "core_bank.closed", every_s=300), DayClosed(ClosedBy.FILE, "{date}.ok"))
+    plan = replace(settlement, nightly=replace(settlement.nightly, closed_when=closed))
+    dag = sync_dags(plan)["settlement__nightly"]
+    assert [task.task_id for task in dag.topological_sort()][:3] == ["open", "ready", "cut"]
+    ready = dag.get_task("ready")
+    assert (ready.poll_s, [one.name for one in ready.inlets]) == (300, ["core_bank.closed"])
+    assert "an event of asset core_bank.closed with this date and the file {date}.ok" in str(ready.doc_md)
+    read = DagSerialization.from_dict(DagSerialization.to_dict(dag))
+    assert read.get_task("ready").inlets == ready.inlets
 
 
 def test_a_sync_without_a_nightly_cut_compares_on_demand_only(settlement: Any) -> None:
