@@ -25,8 +25,11 @@ NIGHTLY = NightlyPlan(
 NOW = datetime(2026, 11, 19, 18, 30, tzinfo=UTC)
 
 
-def _said(newest: Run | None, now: datetime = NOW) -> list[str]:
-    found = troubles_of("settlement", NIGHTLY, lambda day: newest if day == results.DATE else None, now)
+ONBOARDED = datetime(2026, 11, 19, 4, tzinfo=UTC)
+
+
+def _said(newest: Run | None, now: datetime = NOW, since: datetime | None = ONBOARDED) -> list[str]:
+    found = troubles_of("settlement", NIGHTLY, lambda day: newest if day == results.DATE else None, now, since=since)
     return [one.message for one in found]
 
 
@@ -56,6 +59,11 @@ def test_what_comes_behind_a_stage_says_that_it_is_through() -> None:
 
 def test_before_its_hour_no_stage_is_late() -> None:
     assert _said(None, datetime(2026, 11, 19, 16, 59, tzinfo=UTC)) == []
+
+
+@pytest.mark.parametrize("since", [None, datetime(2026, 11, 19, 16, tzinfo=UTC)])
+def test_nobody_expects_a_night_of_a_date_that_had_ended_before_the_onboarding(since: datetime | None) -> None:
+    assert _said(None, since=since) == []
 
 
 CALENDAR = """\
@@ -100,5 +108,5 @@ def test_a_calendar_that_has_ended_is_an_alarm_until_it_goes_on(
 def test_a_calendar_that_ends_soon_says_in_how_many_days() -> None:
     bank = Calendar("bank", date(2026, 1, 1), date(2026, 12, 9))
     nightly = replace(NIGHTLY, dates=BusinessDates((bank,)), stages_by=())
-    (one,) = troubles_of("settlement", nightly, lambda _: None, NOW)
+    (one,) = troubles_of("settlement", nightly, lambda _: None, NOW, since=None)
     assert one.message.startswith("calendar bank ends on 2026-12-09, in 19 days")

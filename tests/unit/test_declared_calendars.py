@@ -10,7 +10,7 @@ from seamline.domain.day_closed import ClosedBy
 from seamline.plan.compile import compile_plan
 from seamline.plan.document import plan_from_json, plan_to_json
 from seamline.spec.faults import DeclarationsInvalid
-from seamline.spec.load import load_declarations
+from seamline.spec.load import declared_dates, load_declarations
 from tests.unit.declared import SYNC, write_declarations
 
 CALENDAR = """\
@@ -56,6 +56,17 @@ def test_an_edit_of_a_calendar_is_another_declaration_of_its_syncs(tmp_path: Pat
     text = CALENDAR.replace("2026-01-01\n  -", "2026-01-02\n  -")
     other = compile_plan(load_declarations(write_declarations(tmp_path, {FILE: text} | sync)), "settlement")
     assert one.config_hash != other.config_hash
+
+
+def test_the_page_has_the_dates_of_a_sync_by_its_files_alone(tmp_path: Path) -> None:
+    sync = {"syncs/settlement.yaml": _sync("calendars: [cn_bank]", "business_date_if: any")}
+    folder = write_declarations(tmp_path, {FILE: CALENDAR} | sync)
+    plan = compile_plan(load_declarations(folder), "settlement")
+    assert plan.nightly is not None
+    assert declared_dates(folder, "settlement") == plan.nightly.dates
+    (folder / FILE).write_text("calendar: cn_bank\n")
+    assert declared_dates(folder, "settlement") is None
+    assert declared_dates(folder, "another") is None
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from seamline.domain.sign_off import SignOff
 from seamline.plan.model import NightlyPlan
 from seamline.platform.store import PlatformStore
 from seamline.spec.faults import guess
+from seamline.spec.load import declared_dates
 from seamline.sync.missing import SHOWN_MAX, Missing, missing_dates
 
 _HEAD = ("date", "destination", "version", "state", "verdict", "mode", "rows", "position", "kept", "signed by")
@@ -46,7 +47,9 @@ def show_missing(store: PlatformStore, syncs: Sequence[str]) -> bool:
     now, is_late = datetime.now(UTC), False
     alarms = store.open_alarms()
     for sync in syncs:
-        found = missing_dates(store, sync, now=now, alarms=[one for one in alarms if one.about == sync])
+        dates = declared_dates(settings.load().declarations, sync)
+        mine = [one for one in alarms if one.about == sync]
+        found = missing_dates(store, sync, now=now, dates=dates, alarms=mine)
         is_late = is_late or any(one.is_late(now) for one in found)
         sys.stdout.write(f"{sync}: {_counted(found)}\n")
         sys.stdout.writelines(_lines(found, now, store.timezone(sync)))

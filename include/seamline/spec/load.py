@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from seamline.domain.break_work import WorkRules
+from seamline.domain.business_dates import BusinessDates, Rule
 from seamline.domain.errors import ConfigError
 from seamline.domain.sign_off import ReasonRequired
 from seamline.spec.calendar import CalendarSpec, check_calendar
@@ -209,6 +210,21 @@ def onboarded_destinations(folder: Path, sync: str) -> tuple[str, ...]:
     return tuple(
         name for name in declared_destinations(folder, sync) if name not in kinds or takes_streams(kinds[name])
     )
+
+
+def declared_dates(folder: Path, sync: str) -> BusinessDates | None:
+    """The business dates of a sync by its file and its calendars alone; None where these cannot say it."""
+    file = folder / "syncs" / f"{sync}.yaml"
+    document = document_of(file) if file.is_file() else Document(file)
+    found = []
+    for _, name in document.texts("nightly.calendars[]"):
+        one = folder / "calendars" / f"{name}.yaml"
+        try:
+            found.append(CalendarSpec.model_validate(document_of(one).data if one.is_file() else None).calendar_of())
+        except ValidationError:
+            return None
+    rule = document.value(("nightly", "business_date_if")) or Rule.ALL.value
+    return BusinessDates(tuple(found), Rule(rule)) if rule in [*Rule] and document.data else None
 
 
 def declared_approvers(folder: Path, sync: str) -> tuple[str, ...]:

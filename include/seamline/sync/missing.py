@@ -1,12 +1,12 @@
 """Which business dates have no cut that readers see, why, and what to do: one list for page, REST and command line."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from enum import StrEnum
 from typing import Any, Protocol
 
-from seamline.domain.business_dates import Is
+from seamline.domain.business_dates import BusinessDates, Is
 from seamline.domain.calendar import date_at, moment_in_words, zone
 from seamline.domain.cut_state import CutState, Headline
 from seamline.domain.late_input import length_in_words
@@ -64,14 +64,14 @@ class Records(Protocol):
 
 
 def missing_dates(
-    records: Records, sync: str, *, now: datetime, nightly: NightlyPlan | None = None, alarms: Collection[Any] = ()
+    records: Records, sync: str, *, now: datetime, dates: BusinessDates | None = None, alarms: Collection[Any] = ()
 ) -> list[Missing]:
-    """The newest first; of each destination since its first cut, or its onboarding where it has none. `nightly`: as it
-    is declared now; left out: as the newest run had it. `alarms`: the open ones that concern the sync."""
+    """The newest first; of each destination since its first cut, or its onboarding where it has none. `dates`: as they
+    are declared now; None: as the newest run had them. `alarms`: the open ones that concern the sync."""
     newest = records.latest_run(sync, *RunKind)
-    nightly = nightly or (newest.plan.nightly if newest else None)
-    if newest is None or nightly is None:
+    if newest is None or newest.plan.nightly is None:
         return []
+    nightly = newest.plan.nightly if dates is None else replace(newest.plan.nightly, dates=dates)
     published, onboarded = records.published_dates(sync), records.published_into(sync)
     wanted = {name: _first(name, nightly, published, onboarded) for name in newest.plan.destination_names}
     without = [

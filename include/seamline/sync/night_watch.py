@@ -52,12 +52,20 @@ def ending_calendars(sync: str, dates: BusinessDates, today: date) -> Iterator[N
 
 
 def troubles_of(
-    sync: str, nightly: NightlyPlan, newest_of: Callable[[date], Run | None], now: datetime
+    sync: str,
+    nightly: NightlyPlan,
+    newest_of: Callable[[date], Run | None],
+    now: datetime,
+    *,
+    since: datetime | None,
 ) -> list[NightTrouble]:
-    """`newest_of`: the newest run of a date, None where it has none."""
+    """`newest_of`: the newest run of a date, None where it has none. `since`: when the sync was onboarded, None where
+    it is not: of a date that had ended before nobody expects a night."""
     found = list(ending_calendars(sync, nightly.dates, date_at(now, timezone=nightly.timezone)))
     day = nightly.last_ended(now) if nightly.stages_by else None
-    return found if day is None else [*found, *late_stages(sync, nightly, day, newest_of(day), now)]
+    if day is None or since is None or since >= nightly.day_of(day).end:
+        return found
+    return [*found, *late_stages(sync, nightly, day, newest_of(day), now)]
 
 
 def _is_through(stage: str, run: Run | None) -> bool:

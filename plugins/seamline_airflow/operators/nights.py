@@ -1,6 +1,5 @@
 """The look at what of nights a person must know before a verdict is late."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -52,7 +51,6 @@ def declared_nights() -> tuple[dict[str, NightlyPlan], set[str]]:
 
 
 def _troubles(store: Any, sync: str, nightly: NightlyPlan) -> list[NightTrouble]:
-    """A sync that is not onboarded has no nights that could be late."""
-    is_onboarded = bool(nightly.stages_by) and bool(store.published_into(sync))
-    watched = nightly if is_onboarded else replace(nightly, stages_by=())
-    return troubles_of(sync, watched, lambda day: store.newest_night(sync, day), datetime.now(UTC))
+    onboarded = store.published_into(sync).values() if nightly.stages_by else ()
+    since = min((run.started_at for run in onboarded if run.started_at), default=None)
+    return troubles_of(sync, nightly, lambda day: store.newest_night(sync, day), datetime.now(UTC), since=since)

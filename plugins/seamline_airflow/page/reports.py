@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import Any
 from urllib.parse import quote
@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 from seamline import settings
 from seamline.domain.break_work import WorkRules
+from seamline.domain.business_dates import BusinessDates
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.cut_keep import PublishedCut, why_kept
 from seamline.domain.cut_state import CutState, newest_of_live
@@ -26,6 +27,7 @@ from seamline.plan.night import next_night
 from seamline.platform.reconciliations import Detail
 from seamline.spec.load import (
     declared_approvers,
+    declared_dates,
     declared_destinations,
     declared_kinds,
     declared_reason_required,
@@ -190,8 +192,9 @@ def next_night_in_words(sync: str, now: datetime) -> str:
     """When the next night of a sync begins, in its own zone, and for which date; "" where it has none."""
     with reading.platform() as store:
         newest = store.latest_run(sync, *RunKind)
-    if newest is None or (nightly := newest.plan.nightly) is None:
+    if newest is None or newest.plan.nightly is None:
         return ""
+    nightly = replace(newest.plan.nightly, dates=_dates(sync) or newest.plan.nightly.dates)
     if (night := next_night(nightly, now)) is None:
         return phrase("No next night is known: the calendars end.")
     at = moment_in_words(night.starts_at, ZoneInfo(nightly.timezone))
@@ -202,7 +205,12 @@ def missing(sync: str, now: datetime) -> list[Missing]:
     """The business dates of a sync without a published cut."""
     with reading.platform() as store:
         about = headline.concerns(sync, look().wanted)
-        return missing_dates(store, sync, now=now, alarms=[one for one in store.open_alarms() if one.about in about])
+        alarms = [one for one in store.open_alarms() if one.about in about]
+        return missing_dates(store, sync, now=now, dates=_dates(sync), alarms=alarms)
+
+
+def _dates(sync: str) -> BusinessDates | None:
+    return declared_dates(settings.load().declarations, sync)
 
 
 def kept_cuts(sync: str) -> list[tuple[PublishedCut, str]]:
