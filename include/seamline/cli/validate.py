@@ -56,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
     sys.stdout.write(
         f"ok: sources {len(declarations.sources)}, destinations {len(declarations.destinations)}, "
         f"syncs {len(declarations.syncs)}, suites {len(declarations.expectations)}"
+        f"{f', calendars {len(declarations.calendars)}' if declarations.calendars else ''}"
         f"{', as the servers say too' if args.online else '; servers were not asked (--online asks them)'}\n"
     )
     return 0

@@ -157,7 +157,11 @@ def _when(plan: SyncPlan, kind: str) -> str:
         return _WHEN[kind]
     hours, minutes = divmod(plan.nightly.run_at_delay_minutes, 60)
     by = f", verdict by {plan.nightly.verdict_by}" if plan.nightly.verdict_by else ""
-    return f"every day at {hours:02}:{minutes:02} {plan.nightly.timezone} for the date that has ended{by}"
+    dates = plan.nightly.dates
+    named = ", ".join(one.name for one in dates.calendars)
+    of = f"{dates.rule.value} of {named}" if len(dates.calendars) > 1 else named
+    on = f", if it is a business day of {of}" if named else ""
+    return f"every day at {hours:02}:{minutes:02} {plan.nightly.timezone} for the date that has ended{on}{by}"
 
 
 def _where(stage: Stage) -> str:

@@ -7,9 +7,9 @@ from typing import Annotated
 from pydantic import (
     AfterValidator,
     Field,
-    PlainValidator,
     TypeAdapter,
     WithJsonSchema,
+    WrapValidator,
     field_validator,
     model_validator,
 )
@@ -45,18 +45,14 @@ class SystemDate(Declared):
 _TIME = TypeAdapter(TimeOfDay)
 
 
-def _cut_off(value: object) -> str | SystemDate:
+def _cut_off(value: object, _: object) -> str | SystemDate:
     """Each form by itself: of a union pydantic would report both."""
     if isinstance(value, (dict, SystemDate)):
         return SystemDate.model_validate(value)
     return _TIME.validate_python(value, strict=True)
 
 
-CutOff = Annotated[
-    str | SystemDate,
-    PlainValidator(_cut_off),
-    WithJsonSchema({"anyOf": [_TIME.json_schema(), SystemDate.model_json_schema()]}),
-]
+CutOff = Annotated[TimeOfDay | SystemDate, WrapValidator(_cut_off)]
 
 
 class ReadyWhen(Declared):
