@@ -62,7 +62,7 @@ def empty_tables(server: Server) -> None:
         session.execute(
             "truncate capture_tables, pruning_hold, sync_state, run, receipt, cut, reconciliation, table_verdict,"
             " control_total, break, break_work, break_act, tolerance, stream, stream_hold, stream_report, stream_event,"
-            " stream_lag, host_lease, alarm, driver_run, repair, repair_row"
+            " stream_lag, host_lease, alarm, driver_run, repair, repair_row, late_watch, late_posting"
         )
 
 

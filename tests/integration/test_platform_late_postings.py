@@ -18,7 +18,7 @@ from seamline.platform.database import Database
 from seamline.platform.late_postings import PlatformLatePostings
 from seamline.platform.signatures import PlatformSignatures
 from seamline.platform.store import PlatformStore
-from seamline.platform.streams import PlatformStreamDirector
+from seamline.platform.streams import PlatformStreamDirector, put_report
 from seamline.ports import StreamReport
 from tests.integration.platform_database import STREAM, Server, plan
 from tests.integration.test_platform import POSITION
@@ -39,32 +39,30 @@ def late(server: Server) -> Iterator[PlatformLatePostings]:
 
 
 @pytest.fixture(autouse=True)
-def stream(server: Server) -> Iterator[PlatformStreamDirector]:
+def _wanted(server: Server) -> None:
     with closing(PlatformStreamDirector(Database(server.open))) as director:
         director.want(STREAM, plan_json=plan_to_json(plan()))
-        yield director
 
 
-def stands_at(
-    director: PlatformStreamDirector, offset: int, *, state: str = "streaming", topic: str = "t1"
-) -> LogPlace:
-    report = StreamReport(STREAM, state, epoch=1, topic_id=topic, next_offset=offset, position=POSITION)
-    director.put_report(report)
+def stands_at(server: Server, offset: int, *, state: str = "streaming", topic: str = "t1") -> LogPlace:
+    with server.open() as session:
+        report = StreamReport(STREAM, state, epoch=1, topic_id=topic, next_offset=offset, position=POSITION)
+        put_report(session, report)
     return LogPlace(topic, offset, POSITION)
 
 
 def test_a_signed_take_is_watched_from_where_its_stream_stood_when_its_night_began(
-    store: PlatformStore, signatures: PlatformSignatures, late: PlatformLatePostings, stream: PlatformStreamDirector
+    store: PlatformStore, signatures: PlatformSignatures, late: PlatformLatePostings, server: Server
 ) -> None:
-    began = stands_at(stream, 10)
+    began = stands_at(server, 10)
     store.start_run(run_id="r0", sync="settlement", kind="nightly", plan_json=plan_to_json(plan()), business_date=DAY)
     assert late.watched("default") == ()
     take = publish(store)
     assert late.watched("default") == ()
-    stands_at(stream, 20)
+    stands_at(server, 20)
     assert late.watched("default") == ()
     sign(signatures, "ann")
-    now = stands_at(stream, 30)
+    now = stands_at(server, 30)
     (one,) = late.watched("default")
     assert (one.stream, one.now, [two.run_id for two in one.takes]) == (STREAM, now, ["r1"])
     assert (one.takes[0].place, one.takes[0].cut_position, one.takes[0].is_begun) == (began, POSITION, False)
@@ -74,24 +72,24 @@ def test_a_signed_take_is_watched_from_where_its_stream_stood_when_its_night_beg
 
 
 def test_a_stream_that_says_no_place_is_not_looked_at(
-    store: PlatformStore, signatures: PlatformSignatures, late: PlatformLatePostings, stream: PlatformStreamDirector
+    store: PlatformStore, signatures: PlatformSignatures, late: PlatformLatePostings, server: Server
 ) -> None:
     publish(store)
     sign(signatures, "ann")
     for state, topic in (("catching_up", "t1"), ("streaming", "")):
-        stands_at(stream, 10, state=state, topic=topic)
+        stands_at(server, 10, state=state, topic=topic)
         assert late.watched("default") == ()
-    stands_at(stream, 10)
+    stands_at(server, 10)
     assert len(late.watched("default")) == 1
 
 
 def test_postings_and_the_place_move_together_and_a_repeat_or_a_second_host_adds_nothing(
-    store: PlatformStore, signatures: PlatformSignatures, late: PlatformLatePostings, stream: PlatformStreamDirector
+    store: PlatformStore, signatures: PlatformSignatures, late: PlatformLatePostings, server: Server
 ) -> None:
-    stands_at(stream, 10)
+    stands_at(server, 10)
     publish(store)
     sign(signatures, "ann")
-    now = stands_at(stream, 30)
+    now = stands_at(server, 30)
     (one,) = late.watched("default")
     other = replace(POSTING, table="audit", key="", rows=1)
     for _ in range(2):
@@ -106,7 +104,7 @@ def test_postings_and_the_place_move_together_and_a_repeat_or_a_second_host_adds
     assert late.of_take("r1", "warehouse", limit=1) == (other,)
     (again,) = late.watched("default")
     assert (again.takes[0].place, again.takes[0].is_begun) == (now, True)
-    late.keep(STREAM, again.takes, now=stands_at(stream, 40), found=[], unknown={"r1": "the log was pruned"})
+    late.keep(STREAM, again.takes, now=stands_at(server, 40), found=[], unknown={"r1": "the log was pruned"})
     assert (kept := seen(signatures).watch) is not None and kept.unknown == "the log was pruned"
 
 
@@ -114,15 +112,14 @@ def test_what_came_late_flags_the_signature_until_the_date_is_taken_again(
     store: PlatformStore,
     signatures: PlatformSignatures,
     late: PlatformLatePostings,
-    stream: PlatformStreamDirector,
     server: Server,
 ) -> None:
-    stands_at(stream, 10)
+    stands_at(server, 10)
     publish(store)
     with pytest.raises(Refused, match="nothing to restate"):
         signatures.require_restatable("settlement", DAY, "late")
     sign(signatures, "ann")
-    now = stands_at(stream, 30)
+    now = stands_at(server, 30)
     (one,) = late.watched("default")
     late.keep(STREAM, one.takes, now=now, found=[POSTING], unknown={})
     flagged = seen(signatures)
