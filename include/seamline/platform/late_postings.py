@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
 
 from seamline.domain.late_posting import LateInTable, LatePosting, LogPlace, StreamWatch, WatchedTake
 from seamline.domain.ledger import StreamId
@@ -27,9 +28,11 @@ where stream.pool = %(pool)s and run.kind = 'nightly' and run.business_date is n
     and stream_report.state in ('streaming', 'paused', 'held', 'waiting') and document->>'topic_id' <> ''
     and (run.state = 'running' or exists (
         select from sign_off where (sign_off.run_id, sign_off.destination) = (run.run_id, stream.destination)))
+    and not exists (
+        select from late_watch known where (known.run_id, known.destination) = (run.run_id, stream.destination))
 on conflict (run_id, destination) do nothing
 """
-# The version of each date that was signed last, unless it was re-opened or another version is published since.
+# The version of each date that was signed last, unless it was re-opened, has expired, or another one is in force.
 _WATCHED = """
 select watch.*, newest.business_date, found.position as cut_position, stream.plan_json,
     document->>'topic_id' as topic_now, (document->>'next_offset')::bigint as offset_now, document->'position' as now
@@ -38,19 +41,23 @@ from (
     order by sync, destination, business_date, version desc, number desc
 ) newest
 join late_watch watch using (run_id, destination)
+join cut on (cut.run_id, cut.destination) = (newest.run_id, newest.destination)
 join reconciliation found on (found.run_id, found.destination, found.scope) = (newest.run_id, newest.destination, 'cut')
 join stream on (stream.sync, stream.destination) = (newest.sync, newest.destination)
 join stream_report report on (report.sync, report.destination) = (newest.sync, newest.destination)
 where stream.pool = %(pool)s and newest.act = 'signed' and found.position is not null
     and report.state in ('streaming', 'paused', 'held', 'waiting') and document->>'topic_id' <> ''
-    and not exists (select from cut where (cut.sync, cut.destination, cut.business_date)
-        = (newest.sync, newest.destination, newest.business_date) and cut.version > newest.version)
+    and not exists (select from cut later where (later.sync, later.destination, later.business_date)
+        = (newest.sync, newest.destination, newest.business_date) and later.version > newest.version)
 order by newest.sync, newest.destination
 """
 _MOVE = """
 update late_watch set topic_id = %(topic_id)s, next_offset = %(next_offset)s, position = %(position)s,
-    looked_at = clock_timestamp(), unknown = case when unknown = '' then %(unknown)s else unknown end
-where (run_id, destination, topic_id, next_offset) = (%(run_id)s, %(destination)s, %(topic_before)s, %(before)s)
+    looked_at = clock_timestamp(),
+    unknown = case when unknown = '' then coalesce(%(unknown)s::jsonb->>run_id, '') else unknown end
+where run_id = any(%(run_ids)s)
+    and (destination, topic_id, next_offset) = (%(destination)s, %(topic_before)s, %(before)s)
+returning run_id
 """
 _ADD = """
 insert into late_posting (run_id, destination, table_name, key, changes, transactions, position, committed_at)
@@ -97,7 +104,7 @@ class PlatformLatePostings:
         """`sync.late_postings.LateRecords`."""
 
         def work(session: Session) -> None:
-            moved = {take.run_id for take in takes if _move(session, stream, take, now, unknown)}
+            moved = _move(session, stream, takes, now, unknown)
             for one in found:
                 if one.run_id in moved:
                     session.execute(
@@ -137,22 +144,26 @@ def summed(session: Session, run_ids: Sequence[str]) -> dict[tuple[str, str], St
     return {place: _watch_of(list(mine)) for place, mine in by_take}
 
 
-def _move(session: Session, stream: StreamId, take: WatchedTake, now: LogPlace, unknown: Mapping[str, str]) -> bool:
-    """False: somebody else has looked at this part meanwhile, or the take is gone."""
+def _move(
+    session: Session, stream: StreamId, takes: Sequence[WatchedTake], now: LogPlace, unknown: Mapping[str, str]
+) -> set[str]:
+    """Runs of takes that stood where this look began. Of another one somebody else has looked at this part, or it is
+    gone."""
+    before = takes[0].place
     moved = session.execute(
         _MOVE,
         {
-            "run_id": take.run_id,
+            "run_ids": [take.run_id for take in takes],
             "destination": stream.destination,
             "topic_id": now.topic_id,
             "next_offset": now.next_offset,
             "position": rows.position_column(now.position),
-            "unknown": unknown.get(take.run_id, ""),
-            "topic_before": take.place.topic_id,
-            "before": take.place.next_offset,
+            "unknown": Jsonb(dict(unknown)),
+            "topic_before": before.topic_id,
+            "before": before.next_offset,
         },
     )
-    return moved.rowcount == 1
+    return {row[0] for row in moved}
 
 
 def _watched(stream: StreamId, found: Sequence[Mapping[str, Any]]) -> Watched:

@@ -43,8 +43,8 @@ class LateRecords(Protocol):
         found: Sequence[LatePosting],
         unknown: Mapping[str, str],
     ) -> None:
-        """In one transaction: the postings, and that the log was looked at up to `now`. `unknown`: by run. Nothing
-        where somebody else has looked meanwhile."""
+        """In one transaction: the postings, and that the log was looked at up to `now`. `takes`: at least one, all of
+        one place. `unknown`: by run. Nothing where somebody else has looked meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
