@@ -9,8 +9,11 @@ import pytest
 from fastapi.testclient import TestClient
 from httpx import Response
 
+from seamline.domain.masking import MASK, Hidden
 from seamline.platform.database import Database
+from seamline.platform.signatures import PlatformSignatures
 from seamline.platform.store import PlatformStore
+from seamline_airflow.page import dag_runs, reading
 from tests.dags import results
 from tests.dags.test_page import HOSTILE
 from tests.dags.test_page_repairs import RUN as REPAIR
@@ -22,7 +25,7 @@ from tests.dags.test_page_tolerances import listed
 from tests.dags.test_page_work import KEYS, identity, save, shown
 from tests.dags.test_page_work import page as page
 from tests.integration.platform_database import Server
-from tests.integration.test_signatures import faults
+from tests.integration.test_signatures import DAY, faults, publish, sign
 
 OF_SYNC = "/api/v1/syncs/settlement"
 UNTIL = (datetime.now(UTC) + timedelta(days=20)).date().isoformat()
@@ -156,3 +159,41 @@ def test_a_late_verdict_is_acknowledged_by_rest(page: TestClient, server: Server
     answer = post(page, path, reason="the core bank\nwas late").json()
     assert (answer["who"], answer["reason"]) == ("operator", "the core bank was late")
     assert origins(server) == [("commented", "operator", "REST")]
+
+
+def test_a_signed_date_is_taken_again_by_rest_and_what_came_late_for_it_is_listed_with_its_key_masked(
+    page: TestClient, server: Server, store: PlatformStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"/dates/{DAY}/restate"
+    assert post(page, path, reason="late").status_code == 409
+    take = publish(store)
+    with closing(PlatformSignatures(Database(server.open))) as signatures:
+        sign(signatures, "approver", take=take)
+    started: list[dict[str, str]] = []
+
+    def start(dag_id: str, *, by: str, conf: dict[str, str]) -> str:
+        started.append(conf)
+        return "manual__1"
+
+    monkeypatch.setattr(dag_runs, "start", start)
+    assert post(page, path, reason="late").json() == {"run": "manual__1"}
+    assert started == [{"business_date": str(DAY), "reason": "late"}]
+    assert origins(server) == [("signed", "approver", "page"), ("restatement asked", "operator", "REST")]
+    with server.open() as session:
+        session.execute(
+            "insert into late_watch values ('r1', 'warehouse', 'settlement', 't', 1, '{}');"
+            " insert into late_posting (run_id, destination, table_name, key, changes, transactions, position)"
+            " values ('r1', 'warehouse', 'account', '{\"id\": \"7\"}', 3, 1, '0-1-9')"
+        )
+    monkeypatch.setattr(reading, "hidden", lambda _: Hidden({"account": frozenset({"id"})}))
+    (one,) = page.get(f"{OF_SYNC}/dates/{DAY}/late_postings").json()
+    assert (one["table"], one["key"], one["rows"], one["position"]) == ("account", f'{{"id": "{MASK}"}}', 3, "0-1-9")
+    (signed,) = page.get(f"{OF_SYNC}/signatures?business_date={DAY}").json()
+    assert signed["late_in_words"] == ["late postings since its cut: 3; account: 3 in 1 transactions"]
+
+
+def test_only_a_source_that_is_away_is_acknowledged_by_rest(page: TestClient) -> None:
+    now = datetime.now(UTC)
+    body = {"source": "core_bank", "since": now.isoformat(), "until": (now + timedelta(hours=1)).isoformat()}
+    refused = post(page, "/sources/acknowledge", **body, reason="its disk is changed")
+    assert (refused.status_code, refused.json()["hint"]) == (409, "load the overview again")

@@ -67,7 +67,7 @@ def test_a_name_breaks_out_of_no_header(name: str) -> None:
 
 def test_the_entry_has_the_sha256_of_the_bytes_and_the_break() -> None:
     content = b"\0\xff<script>"
-    said = attached_document(checked("a/b.html", content), "0123456789abcdef", 3)
+    said = attached_document(checked("a/b.html", content), 3, "0123456789abcdef")
     assert said == {
         "breaks": 1,
         "breaks_hash": sha256_of('["0123456789abcdef"]'),
@@ -77,3 +77,5 @@ def test_the_entry_has_the_sha256_of_the_bytes_and_the_break() -> None:
         "sha256": hashlib.sha256(content).hexdigest(),
         "version": 3,
     }
+    of_take = attached_document(checked("a/b.html", content), 3)
+    assert of_take == {name: said[name] for name in ("bytes", "file", "sha256", "version")}
