@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from seamline import registry, settings
 from seamline.domain.calendar import last_ended
-from seamline.domain.runs import ASKED_BY, RunState
+from seamline.domain.runs import ASKED_BY, EXPECTATIONS, RunState
 from seamline.domain.sign_off import SignOff, SignOrder, SignState
 from seamline.domain.verdict import Verdict
 from seamline.plan.document import plan_to_json
@@ -58,6 +58,7 @@ class World:
             store.put_result(run_id, ASKED_BY, by)
             wait_until(lambda: self.is_watched(run_id), timeout_s=30, what="the place of the stream to be noted")
             cut(self.spark, run_id)
+            store.put_result(run_id, EXPECTATIONS, {"verdict": "MATCH"})
             run = store.run(run_id)
             with closing(registry.cuts(self.plan.destination("warehouse"))) as publisher:
                 made = publish_cut(run, "warehouse", publisher=publisher, records=store)
