@@ -135,7 +135,7 @@ class FilesCuts:
             there = {(name, cut.version) for cut in of_date for name in cut.tables} & wanted
             if not there:
                 return Dropped(0, 0)
-            left = state.without(business_date, there, now=datetime.now(UTC))
+            left = state.without(business_date, there)
             if self.log(sync).decide(newest, new_attempt(), state_to_json(left)) is None:
                 return None
             size = 0

@@ -1,6 +1,6 @@
 """Maintenance of a destination of files: what dead attempts have left, files of expired cuts, old manifests."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,8 +15,6 @@ from seamline.sinks.lake.loads import drop_abandoned
 
 # Nobody prepares a cut for so long; who does is not harmed, and prepares again.
 _ATTEMPT = timedelta(days=1)
-# So long files that have expired are looked for again: who showed them may have slept.
-_LEAVING = timedelta(days=30)
 # Of the newest manifests, for people who ask what was decided.
 _KEPT = 100
 
@@ -42,15 +40,13 @@ class FilesMaintenance:
     def _swept(self, sync: str) -> int:
         """How many attempts were removed."""
         log, now = self._cuts.log(sync), datetime.now(UTC)
-        self._remove_leaving(sync)
+        leaving = self._cuts.state(sync).leaving
+        for path in leaving:
+            self._cuts.store.remove(path)
         old = [attempt for attempt in log.attempts() if (attempted_at(attempt) or now) < now - _ATTEMPT]
-        removed = log.sweep(old, new_attempt(), lambda newest: _swept(newest, now))
+        removed = log.sweep(old, new_attempt(), lambda newest: _without(newest, leaving)) if old or leaving else 0
         log.compact(keep=_KEPT)
         return removed
-
-    def _remove_leaving(self, sync: str) -> None:
-        for one in self._cuts.state(sync).leaving:
-            self._cuts.store.remove(one.path)
 
     def close(self) -> None:
         self._cuts.close()
@@ -60,5 +56,5 @@ def open_maintenance(destination: DestinationPlan) -> FilesMaintenance:
     return FilesMaintenance(destination, open_cuts(destination))
 
 
-def _swept(newest: Manifest, now: datetime) -> Mapping[str, Any]:
-    return state_to_json(state_from_json(newest.state).swept(before=now - _LEAVING))
+def _without(newest: Manifest, removed: Collection[str]) -> Mapping[str, Any]:
+    return state_to_json(state_from_json(newest.state).swept(removed))

@@ -69,21 +69,14 @@ class ExpiredCut:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
-    """A file that nothing names since a cut has expired."""
-
-    path: str
-    since: datetime
-
-
-@dataclass(frozen=True, slots=True)
 class LogState:
-    """`versions`: of each date the greatest that was ever given."""
+    """`versions`: of each date the greatest that was ever given. `leaving`: files of cuts that have expired, which may
+    still be there."""
 
     cuts: tuple[HeldCut, ...] = ()
     versions: Mapping[date, int] = field(default_factory=dict)
     expired: tuple[ExpiredCut, ...] = ()
-    leaving: tuple[Leaving, ...] = ()
+    leaving: tuple[str, ...] = ()
 
     def of_run(self, run_id: str) -> HeldCut | None:
         return next((cut for cut in self.cuts if cut.run_id == run_id), None)
@@ -132,21 +125,21 @@ class LogState:
             ),
         )
 
-    def without(self, business_date: date, gone: Collection[tuple[str, int]], *, now: datetime) -> "LogState":
+    def without(self, business_date: date, gone: Collection[tuple[str, int]]) -> "LogState":
         """Without these (table, version) of a date."""
         cuts, expired, leaving = list[HeldCut](), list(self.expired), list(self.leaving)
         for cut in self.cuts:
             lost = [name for name in cut.tables if (name, cut.version) in gone and cut.business_date == business_date]
             left = {name: held for name, held in cut.tables.items() if name not in lost}
-            leaving += [Leaving(path, now) for path in paths_that_leave(cut, lost)]
+            leaving += paths_that_leave(cut, lost)
             if left or not lost:
                 cuts.append(replace(cut, tables=left))
             else:
                 expired.append(ExpiredCut(cut.run_id, cut.business_date, cut.version, cut.position))
         return replace(self, cuts=tuple(cuts), expired=tuple(expired), leaving=tuple(leaving))
 
-    def swept(self, *, before: datetime) -> "LogState":
-        return replace(self, leaving=tuple(one for one in self.leaving if one.since >= before))
+    def swept(self, removed: Collection[str]) -> "LogState":
+        return replace(self, leaving=tuple(path for path in self.leaving if path not in removed))
 
 
 def paths_that_leave(cut: HeldCut, tables: Sequence[str]) -> list[str]:
@@ -170,7 +163,7 @@ def state_to_json(state: LogState) -> dict[str, Any]:
             }
             for cut in state.expired
         ],
-        "leaving": [{"path": one.path, "since": one.since.isoformat()} for one in state.leaving],
+        "leaving": list(state.leaving),
     }
 
 
@@ -190,7 +183,7 @@ def state_from_json(document: Mapping[str, Any]) -> LogState:
             )
             for one in document["expired"]
         ),
-        tuple(Leaving(one["path"], datetime.fromisoformat(one["since"])) for one in document["leaving"]),
+        tuple(document["leaving"]),
     )
 
 

@@ -227,14 +227,14 @@ class ManifestLog:
         self._forget(attempt)
 
     def sweep(self, attempts: Sequence[str], own: str, state: Callable[[Manifest], Mapping[str, Any]]) -> int:
-        """Remove what these attempts have left; how many.
+        """Decide a state without a delivery, and remove what these attempts have left; how many.
 
-        A manifest of the attempt `own` that decides nothing comes first: none of the others can win a number from then
-        on, as each of them has looked for the newest manifest before it made its folder.
+        The manifest, of the attempt `own`, comes first: none of the others can win a number from then on, as each of
+        them has looked for the newest manifest before it made its folder. 0 where somebody else decided in between.
         """
         newest = self.newest()
         self.show(newest)
-        if not attempts or self.decide(newest, own, state(newest)) is None:
+        if self.decide(newest, own, state(newest)) is None:
             return 0
         for attempt in attempts:
             self.abort(attempt)
