@@ -259,12 +259,12 @@ def test_delivered_rows_are_read_back_for_comparison(night: Night) -> None:
         view.digests(Segment("account"), run_key="k")
 
 
-def test_late_rows_are_counted_against_the_files_of_the_version_that_counts(night: Night) -> None:
-    night.publish(night.cut_of({AUDIT: [("a",), ("b",), ("b",)]}))
-    again = night.staged(AUDIT, [("b",), ("c",), ("c",)])
-    with closing(night.opened()) as cuts:
-        assert cuts.lateness(night.sync, "audit", DAY, staged_as=again.staged_as) == Lateness(2, 2)
-        assert cuts.lateness(night.sync, "audit", DAY + timedelta(days=1), staged_as=again.staged_as) is None
+def test_late_rows_are_counted_against_the_files_of_the_version_that_counts(local: Night) -> None:
+    local.publish(local.cut_of({AUDIT: [("a",), ("b",), ("b",)]}))
+    again = local.staged(AUDIT, [("b",), ("c",), ("c",)])
+    with closing(local.opened()) as cuts:
+        assert cuts.lateness(local.sync, "audit", DAY, staged_as=again.staged_as) == Lateness(2, 2)
+        assert cuts.lateness(local.sync, "audit", DAY + timedelta(days=1), staged_as=again.staged_as) is None
 
 
 def test_what_expires_goes_flag_first_and_its_version_is_never_given_again(
@@ -295,27 +295,27 @@ def test_what_expires_goes_flag_first_and_its_version_is_never_given_again(
 
 
 def test_maintenance_removes_what_dead_attempts_and_zombies_have_left(
-    night: Night, monkeypatch: pytest.MonkeyPatch
+    local: Night, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    night.publish(night.cut("first"))
-    second = night.cut("second", run="second")
-    with monkeypatch.context() as patch, closing(night.opened()) as dying:
+    local.publish(local.cut("first"))
+    second = local.cut("second", run="second")
+    with monkeypatch.context() as patch, closing(local.opened()) as dying:
         steps_of(dying.store, patch, dies_before=4)
         with pytest.raises(Killed):
-            night.publish(second, by=dying)
-    assert any("prepared/" in path for path in night.own())
-    with closing(FilesMaintenance(night.destination, night.opened())) as maintenance:
+            local.publish(second, by=dying)
+    assert any("prepared/" in path for path in local.own())
+    with closing(FilesMaintenance(local.destination, local.opened())) as maintenance:
         assert maintenance.let_go().orphan_files == 0, "it may still be at work"
         monkeypatch.setattr("seamline.sinks.files.maintenance._ATTEMPT", timedelta(0))
         assert maintenance.let_go().orphan_files >= 1, "those of other syncs in this place go too"
-    assert not any("prepared/" in path for path in night.own())
-    assert night.publish(second) == 2
+    assert not any("prepared/" in path for path in local.own())
+    assert local.publish(second) == 2
 
 
 # ---- what a bug would do -------------------------------------------------------------------------------------------
 
 
-def test_a_file_that_is_written_wrong_is_never_decided(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_written_wrong_is_never_decided(local: Night, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that loses a byte; and planted: a publish that decides without reading back."""
     real = two_phase.ManifestLog.write
 
@@ -323,21 +323,21 @@ def test_a_file_that_is_written_wrong_is_never_decided(night: Night, monkeypatch
         made = real(self, attempt, name, content)
         return replace(made, sha256="0" * 64) if name == "account.csv" else made
 
-    cut = night.cut("first")
+    cut = local.cut("first")
     with monkeypatch.context() as patch:
         patch.setattr(ManifestLog, "write", torn)
         with pytest.raises(GateFailed, match="were written"):
-            night.publish(cut)
-        assert not night.own(), "what was prepared is taken back"
-        assert night.fetched() is None
+            local.publish(cut)
+        assert not local.own(), "what was prepared is taken back"
+        assert local.fetched() is None
         patch.setattr(
             ManifestLog,
             "prepare",
             lambda self, delivery, check: self._store.write(self._of(delivery.attempt, "_prepared"), io.BytesIO()),
         )
-        night.publish(cut)
+        local.publish(cut)
         with pytest.raises(AssertionError):
-            night.fetched()
+            local.fetched()
 
 
 def test_a_file_of_somebody_else_s_is_never_overwritten(night: Night) -> None:
@@ -364,12 +364,12 @@ def test_a_store_that_lies_about_a_rename_gets_no_flag(night: Night, monkeypatch
     assert actors(night.fetched()) == {"first"}
 
 
-def test_a_partner_who_takes_the_files_away_disturbs_no_later_delivery(night: Night) -> None:
-    night.publish(night.cut("first"))
-    for path in [path for path in night.place.seen() if path.startswith(f"{night.sync}/")]:
-        night.place.put(path, None)
-    assert night.publish(night.cut("second", run="second")) == 2
-    assert night.fetched(1) is None
+def test_a_partner_who_takes_the_files_away_disturbs_no_later_delivery(local: Night) -> None:
+    local.publish(local.cut("first"))
+    for path in [path for path in local.place.seen() if path.startswith(f"{local.sync}/")]:
+        local.place.put(path, None)
+    assert local.publish(local.cut("second", run="second")) == 2
+    assert local.fetched(1) is None
 
 
 def test_a_place_that_is_away_is_tried_again(local: Night, tmp_path: Path) -> None:
@@ -406,8 +406,8 @@ def test_a_process_that_is_killed_amid_its_work_leaves_nothing_to_be_seen(
         assert actors(night.fetched()) == {"first"}
 
 
-def test_parquet_files_are_those_that_were_compared(night: Night, tmp_path: Path) -> None:
-    by_parquet = Night(night.place, tmp_path, format="parquet")
+def test_parquet_files_are_those_that_were_compared(local: Night, tmp_path: Path) -> None:
+    by_parquet = Night(local.place, tmp_path, format="parquet")
     by_parquet.publish(by_parquet.cut("first"))
     found = by_parquet.fetched()
     assert found is not None
