@@ -25,7 +25,7 @@ from seamline.spec.fields import (
     Transforms,
     Why,
 )
-from seamline.spec.night import CutOff, ReadyWhen, StagesBy, SystemDate
+from seamline.spec.night import CutOff, ReadyWhen, StagesBy
 from seamline.spec.notify import Notify
 from seamline.spec.tolerances import ToleranceEntry
 from seamline.spec.work import Work
