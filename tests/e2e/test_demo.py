@@ -46,7 +46,6 @@ ANSWER_WITHIN_S = 60
 SYNC = "settlement"
 DESTINATIONS = ("archive", "warehouse")
 LAKE = "lake"
-MIRROR = "mirror"
 WITH_LAKE = ("archive", LAKE, "warehouse")
 LIVE_TABLES = ("account", "ledger_entry", "payment_order", "access_audit")
 DERIVED = "daily_balance"
@@ -347,41 +346,6 @@ def test_a_cut_of_the_lake_is_read_at_one_position_and_holds_the_warehouse_s_row
         "SELECT id, amount FROM settlement_cut.payment_order_current WHERE cut_business_date = %s", [newest]
     )
     assert rows_of(of_date, "id", "amount") == sorted(published) != []
-
-
-def test_a_sync_that_only_compares_proves_the_same_tables_in_every_kind_of_destination(
-    with_lake: subprocess.CompletedProcess[str], warehouse: psycopg.Connection
-) -> None:
-    """As tables of another tool: between two databases of one engine (`archive`), of two, and with a lake."""
-    declared = settings.load().declarations / "syncs" / f"{MIRROR}.yaml"
-    declared.write_text(
-        f"sync: {MIRROR}\nsource: core_bank\ndestinations: [{', '.join(WITH_LAKE)}]\n"
-        f"tables: [{', '.join(LIVE_TABLES)}]\nreconcile_only: {{in_flight_max: 1s}}\n",
-        encoding="utf-8",
-    )
-    wait_until(lambda: is_known(f"{MIRROR}__reconcile"), timeout_s=UP_WITHIN_S, what="the DAG of the new sync")
-    assert run(f"{MIRROR}__reconcile", "equal") == "success"
-    equal = {one.destination: one for one in registry.platform().live_reconciliations_named(MIRROR, "equal")}
-    assert {name: (one.verdict, one.mode) for name, one in equal.items()} == dict.fromkeys(
-        WITH_LAKE, (Verdict.MATCH, "separate")
-    ), [(name, table.table, table.reason) for name, one in equal.items() for table in one.tables]
-    warehouse.execute("UPDATE settlement.account SET balance = balance + 0.0001 WHERE id = 7")
-    try:
-        run(f"{MIRROR}__reconcile", "spoilt")
-    finally:
-        warehouse.execute("UPDATE settlement.account SET balance = balance - 0.0001 WHERE id = 7")
-    spoilt = {one.destination: one for one in registry.platform().live_reconciliations_named(MIRROR, "spoilt")}
-    assert {name for name, one in spoilt.items() if one.verdict is Verdict.MATCH} == {"archive", LAKE}
-    assert [json.loads(one.key) for table in spoilt["warehouse"].tables for one in table.breaks] == [{"id": "7"}]
-
-
-def is_known(dag_id: str) -> bool:
-    with AirflowRest(address(), "operator", password("operator")) as airflow:
-        try:
-            airflow.unpause(dag_id)
-        except SeamlineError:
-            return False
-    return True
 
 
 def test_no_log_no_command_line_and_no_stored_plan_shows_a_secret(with_lake: subprocess.CompletedProcess[str]) -> None:
