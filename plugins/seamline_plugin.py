@@ -1,4 +1,5 @@
-"""The one file of this folder that Airflow loads; all else is in the installed package `seamline_airflow`."""
+"""The one plugin of this folder; all else is in the installed package `seamline_airflow`. `airflow_local_settings.py`
+beside it is no plugin: Airflow imports it by its name."""
 
 from airflow.plugins_manager import AirflowPlugin
 

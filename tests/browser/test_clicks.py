@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -65,8 +66,7 @@ def test_a_table_is_taken_in_by_clicks_and_one_that_the_source_has_not_is_refuse
     operator, approver = people.sign_in("operator"), people.sign_in("approver")
     page = _propose(operator, "take in the table of the source", "no_such_table", "a slip")
     expect(page.get_by_text("Nothing was changed")).to_be_visible()
-    with closing(bank.connect(connections.resolve("bank_app"))) as session, session.cursor() as cursor:
-        cursor.execute("CREATE TABLE IF NOT EXISTS fee (id BIGINT PRIMARY KEY, amount DECIMAL(20, 4) NOT NULL)")
+    _make_fee()
     before = _declared()
     try:
         _propose(operator, "take in the table of the source", "fee", "fees are reconciled from December on")
@@ -121,6 +121,16 @@ def test_a_terminal_prints_the_report_of_a_date_and_says_what_servers_deny_of_a_
     assert denied.returncode != 0
     for name in ("nobody_here", "none"):
         assert name in denied.stdout + denied.stderr
+
+
+def _make_fee() -> None:
+    """A table at the bank, whose owner lets the reader see it."""
+    at, reader = connections.resolve("bank_app"), connections.resolve("core_bank").login
+    with closing(bank.connect(at)) as session, session.cursor() as cursor:
+        cursor.execute("CREATE TABLE IF NOT EXISTS fee (id BIGINT PRIMARY KEY, amount DECIMAL(20, 4) NOT NULL)")
+    owner = replace(connections.resolve("core_bank_root"), database=at.database)
+    with closing(bank.connect(owner)) as session, session.cursor() as cursor:
+        cursor.execute(f"GRANT SELECT ON fee TO '{reader}'@'%'")
 
 
 def _said(*command: str) -> subprocess.CompletedProcess[str]:

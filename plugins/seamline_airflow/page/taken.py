@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from fastapi import Depends, Request, Response
 from fastapi.responses import StreamingResponse
 
-from seamline.domain.audit import FROM_PAGE, Subject
+from seamline.domain.audit import FROM_PAGE, Act, Subject
 from seamline.domain.exported import Print, exported_act, print_of
 from seamline_airflow import parts
 from seamline_airflow.page import access, acting
@@ -61,7 +61,8 @@ def handed_out(
     origin: str = FROM_PAGE,
 ) -> Response:
     """`file`: its name, of letters that break out of no header; its ending is one of those above."""
-    _enter(user, print_of(content), about, file, rows, chosen or {}, origin)
+    who = acting.name_of(user)
+    _enter(exported_act(about, print_of(content), who=who, origin=origin, file=file, rows=rows, chosen=chosen or {}))
     return Response(content, media_type=_type(file), headers=_named(file))
 
 
@@ -72,7 +73,8 @@ def streamed(
     try:
         found = hashlib.file_digest(content, "sha256")
         known = Print(content.seek(0, os.SEEK_END), found.hexdigest())
-        _enter(user, known, about, file, rows, {}, origin)
+        who = acting.name_of(user)
+        _enter(exported_act(about, known, who=who, origin=origin, file=file, rows=rows, chosen={}))
         content.seek(0)
     except BaseException:
         content.close()
@@ -87,10 +89,7 @@ def _pieces(content: BinaryIO) -> Iterator[bytes]:
             yield piece
 
 
-def _enter(
-    user: Any, content: Print, about: Subject, file: str, rows: int, chosen: Mapping[str, str], origin: str
-) -> None:
-    act = exported_act(about, content, who=acting.name_of(user), origin=origin, file=file, rows=rows, chosen=chosen)
+def _enter(act: Act) -> None:
     with parts.audit() as log:
         log.enter(act)
 
