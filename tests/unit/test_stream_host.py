@@ -68,6 +68,20 @@ def test_a_stream_beyond_the_slots_is_a_state_that_alarms_until_it_gets_one() ->
     assert alarms(actions) == ["EndAlarm"]
 
 
+def test_executors_that_come_late_make_room_and_one_that_is_lost_takes_none() -> None:
+    host = roster(slots=2)
+    host.wanted([wanted(1), wanted(2), wanted(3)])
+    assert states(host.due(now_s=0)) == [("sync2", "no_slot"), ("sync3", "no_slot")]
+    assert host.offered(4)
+    actions = host.due(now_s=1)
+    assert starts(actions) == [("sync2", 1), ("sync3", 1)]
+    assert alarms(actions) == ["EndAlarm", "EndAlarm"]
+    assert not host.offered(2) and not host.offered(4)
+    host.ended(end(1, 1, Outcome.LOST), now_s=2)
+    assert states(host.due(now_s=2)) == [("sync1", "backing_off")]
+    assert starts(host.due(now_s=3)) == [("sync1", 2)]
+
+
 def test_a_dead_worker_keeps_its_place_before_waiting_streams() -> None:
     host = roster(slots=2)
     host.wanted([wanted(1), wanted(2)])

@@ -161,7 +161,7 @@ class StreamRoster:
     def __init__(
         self, *, slots: int, reserve: int = 1, back_off: BackOff | None = None, stop_grace_s: float = 10.0
     ) -> None:
-        self._capacity = max(1, slots - reserve)
+        self._capacity, self._reserve = max(1, slots - reserve), reserve
         self._back_off = back_off or BackOff()
         self._grace_s = stop_grace_s
         self._entries: dict[StreamId, _Entry] = {}
@@ -184,6 +184,13 @@ class StreamRoster:
                 self._entries[stream] = _Entry(
                     wanted, self._orders, error=wanted.final_error, final_want=wanted.final_want
                 )
+
+    def offered(self, slots: int) -> bool:
+        """Spark offers so many by now; whether those are more than ever. Executors that come late add theirs. One that
+        is lost is replaced, so what it offered is still counted."""
+        grows = slots - self._reserve > self._capacity
+        self._capacity = max(self._capacity, slots - self._reserve)
+        return grows
 
     def ended(self, end: TaskEnd, *, now_s: float) -> None:
         """A task has ended, in whatever way. Of an attempt that is not the running one: nothing."""

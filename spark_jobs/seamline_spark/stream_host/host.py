@@ -93,6 +93,8 @@ class StreamHost:
             self._hear()
             if (now_s := time.monotonic()) >= alive_until_s:
                 self._streams.require_alive()
+                if self._roster.offered(slots := self._streams.slots):
+                    log.info("more executors have come: slots=%d", slots)
                 alive_until_s = now_s + _ALIVE_S
             for action in self._roster.due(now_s=time.monotonic(), lease_until_s=self._coordinator.lease_until_s):
                 self._do(action)

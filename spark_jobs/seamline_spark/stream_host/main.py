@@ -119,21 +119,17 @@ def _serve(
     try:
         context = start_spark(chosen.pool, slots=chosen.slots)
         try:
-            slots = context.defaultParallelism
+            streams = SparkStreams(
+                context, host=str(this_process()), ends=events, partition=partition, idle_after_s=chosen.idle_after
+            )
             host = StreamHost(
-                streams=SparkStreams(
-                    context,
-                    host=str(this_process()),
-                    ends=events,
-                    partition=partition,
-                    idle_after_s=chosen.idle_after,
-                ),
+                streams=streams,
                 coordinator=coordinator,
-                roster=StreamRoster(slots=slots, reserve=chosen.reserve, stop_grace_s=_STOP_GRACE_S),
+                roster=StreamRoster(slots=streams.slots, reserve=chosen.reserve, stop_grace_s=_STOP_GRACE_S),
                 events=events,
                 watch_source=watch_source,
             )
-            log.info("serving: pool=%s slots=%d", chosen.pool, slots)
+            log.info("serving: pool=%s slots=%d", chosen.pool, streams.slots)
             with watching_for_late_postings(chosen.pool):
                 host.run()
         finally:

@@ -121,12 +121,20 @@ class SparkStreams:
         """Spark interrupts the task and kills its worker after two seconds. Its thread reports when it is gone."""
         self._context.cancelJobGroup(_group(action.stream, action.attempt))
 
+    @property
+    def slots(self) -> int:
+        """Of the executors that have come until now. TransientError: the JVM is gone."""
+        try:
+            return int(self._context.defaultParallelism)
+        except (Py4JError, OSError) as exc:
+            raise _is_gone() from exc
+
     def require_alive(self) -> None:
         """Raise TransientError when the JVM or its scheduler is gone: this host is of no use any more."""
         try:
             is_stopped = bool(self._context._jsc.sc().isStopped())  # noqa: SLF001 (PySpark offers no other way)
         except (Py4JError, OSError) as exc:
-            raise TransientError("the JVM of the stream host is gone", hint="start the host again") from exc
+            raise _is_gone() from exc
         if is_stopped:
             raise TransientError("Spark has stopped under the stream host", hint="its log has the reason")
 
@@ -181,6 +189,10 @@ class SparkStreams:
             if self._session is None:
                 self._session = SparkSession(self._context)
             return self._session
+
+
+def _is_gone() -> TransientError:
+    return TransientError("the JVM of the stream host is gone", hint="start the host again")
 
 
 def _group(stream: StreamId, attempt: int) -> str:
