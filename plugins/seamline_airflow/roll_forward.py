@@ -6,9 +6,10 @@ All three are control totals, which both sides have agreed on at their positions
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import date, timedelta
 from decimal import Decimal, localcontext
 
+from seamline.domain.business_dates import EVERY_DAY
 from seamline.domain.canonical import NULL_FIELD
 from seamline.domain.runs import Reconciliation
 from seamline.domain.staged_cut import CutSource
@@ -98,9 +99,15 @@ def _is_of_the_date(run: Run, destination: DestinationPlan, table: str) -> bool:
     return destination.cut_source is CutSource.ROWS and run.plan.table(table).business_date is not None
 
 
-def _before(run: Run, before: Before, total: ControlTotalPlan) -> _Sums:
+def date_before(run: Run) -> date:
+    """The business date before that of a nightly run, whose closing is the opening."""
     assert run.business_date is not None
-    day = run.business_date - timedelta(days=1)
+    dates = run.plan.nightly.dates if run.plan.nightly else EVERY_DAY
+    return dates.first_day(run.business_date) - timedelta(days=1)
+
+
+def _before(run: Run, before: Before, total: ControlTotalPlan) -> _Sums:
+    day = date_before(run)
     if before.tables is None:
         if before.is_first:
             raise _NoOpening("first date")

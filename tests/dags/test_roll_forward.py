@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
+from seamline.domain.business_dates import BusinessDates, Calendar
 from seamline.domain.cut_state import state_of_cut
 from seamline.domain.measure import MOVEMENTS, rolling
 from seamline.domain.runs import EXPECTATIONS, Cut, Reconciliation, RunState
 from seamline.domain.staged_cut import CutSource
 from seamline.domain.verdict import ControlTotal, Verdict
 from seamline.plan.checks import ControlTotalPlan, ReconcilePlan, RulePlan, Says
-from seamline.plan.model import DestinationPlan, Run
+from seamline.plan.model import DestinationPlan, NightlyPlan, Run
 from seamline_airflow.expectations import GateResult, Outcome
 from seamline_airflow.operators.gx_check import GXCheckOperator
-from seamline_airflow.roll_forward import Before, rolled_forward
+from seamline_airflow.roll_forward import Before, date_before, rolled_forward
 from tests.dags import results
 
 BY = ("currency",)
@@ -76,6 +77,15 @@ def test_each_group_that_does_not_is_named_with_its_numbers() -> None:
         "expected": "105.50",
         "closing": "105.51",
     }
+
+
+def test_the_date_before_a_monday_is_its_friday_by_the_calendar() -> None:
+    bank = Calendar("bank", date(2026, 1, 1), date(2026, 12, 31))
+    nightly = NightlyPlan(dates=BusinessDates((bank,)))
+    monday = replace(RUN, business_date=date(2026, 11, 16), plan=replace(PLAN, nightly=nightly))
+    assert (date_before(monday), date_before(RUN)) == (date(2026, 11, 13), EARLIER)
+    outcome = _judged(_cut({"EUR": "1"}, {"EUR": "0"}), Before(), run=monday)
+    assert "2026-11-13 has no cut" in str(outcome)
 
 
 def test_the_first_date_has_no_opening_and_that_is_said_and_no_failure() -> None:

@@ -1,7 +1,6 @@
 """Great Expectations as the gate before a cut is published."""
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import BaseOperator
@@ -19,7 +18,7 @@ from seamline_airflow import gx_engine, parts
 from seamline_airflow.cut_checks import judge_cut
 from seamline_airflow.errors import task_errors
 from seamline_airflow.expectations import GateResult, result_frames
-from seamline_airflow.roll_forward import Before, rolled_forward
+from seamline_airflow.roll_forward import Before, date_before, rolled_forward
 
 
 class GXCheckOperator(BaseOperator):
@@ -101,7 +100,7 @@ def _before(run: Run, destination: str, store: Any) -> Before:
     """What a destination has of the date before; only a rule that rolls forward needs it."""
     if run.business_date is None or all(rule.says is not Says.ROLL_FORWARD for rule in run.plan.reconcile.rules):
         return Before()
-    day = run.business_date - timedelta(days=1)
+    day = date_before(run)
     cuts = [cut for cut in store.cuts(run.sync) if cut.destination == destination and cut.business_date <= day]
     of_day = [cut for cut in cuts if cut.business_date == day]
     if not of_day:
