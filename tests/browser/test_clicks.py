@@ -80,27 +80,31 @@ def test_a_table_is_taken_in_by_clicks_and_one_that_the_source_has_not_is_refuse
         _file().write_text(before, encoding="utf-8")
 
 
-def test_a_backfill_shows_what_is_left_and_a_verdict_for_each_date_and_is_gone_when_it_is_cancelled(
+def test_a_backfill_shows_what_is_left_and_a_verdict_for_each_date_and_is_cancelled_with_a_reason(
     people: People,
 ) -> None:
     operator = people.sign_in("operator")
     office, newest = operator.office, published(operator.office)
-    with office.api("operator") as airflow:
-        number = airflow.backfill(NIGHTLY, first=newest - timedelta(days=3), last=newest - timedelta(days=1))
-    page = operator.page
+    page = operator.look_at(f"/seamline/page?sync={SYNC}")
+    page.get_by_role("link", name="make cuts").click()
+    form = page.locator("form").filter(has=page.get_by_role("button", name="make them"))
+    form.get_by_label("first date").fill(str(newest - timedelta(days=3)))
+    form.get_by_label("last date").fill(str(newest - timedelta(days=1)))
+    form.get_by_label("side by side").fill("1")
+    form.get_by_label("reason").fill("the auditors want these dates")
+    form.get_by_role("button", name="make them").click()
+    expect(page.get_by_text(re.compile("0 of 3 dates, 1 at once, started by operator, about .* left"))).to_be_visible()
 
-    def shown() -> str:
-        operator.look_at(f"/seamline/page?sync={SYNC}")
-        return page.locator("body").inner_text()
+    def has_a_verdict() -> bool:
+        page.reload()
+        return page.locator("td .verdict").count() > 0
 
-    wait_until(lambda: "0 of 3 dates have ended, about" in shown(), timeout_s=60, what="its first look")
-    expect(page.get_by_text("asked for by operator")).to_be_visible()
-    wait_until(lambda: "1 of 3 dates have ended, about" in shown(), timeout_s=WITHIN_S, what="its first date")
-    row = page.locator("tr").filter(has=page.get_by_role("link", name="success"))
-    expect(row.locator("a .verdict").first).to_be_visible()
-    answer = page.request.put(f"{office.address}/api/v2/backfills/{number}/cancel")
-    assert answer.ok, answer.text()
-    assert "Backfill under way" not in shown()
+    wait_until(has_a_verdict, timeout_s=WITHIN_S, what="the verdict of its first date")
+    expect(page.get_by_text(re.compile("about .* left"))).to_be_visible()
+    cancel = page.locator("form").filter(has=page.get_by_role("button", name="cancel the dates that wait"))
+    cancel.get_by_label("reason").fill("one is enough")
+    cancel.get_by_role("button").click()
+    expect(page.get_by_role("button", name="cancel the dates that wait")).to_have_count(0)
     with office.api("operator") as airflow:
         wait_until(
             lambda: all(run.state in FINISHED for run in airflow.runs(NIGHTLY)), timeout_s=WITHIN_S, what="its last run"
