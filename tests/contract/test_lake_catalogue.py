@@ -2,10 +2,10 @@
 
 import itertools
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -216,7 +216,7 @@ def test_a_publish_may_write_for_long_while_the_stream_waits_and_not_for_ever(
     staging = IcebergTables.changes_of_publish
 
     def slow(*args: Any, **more: Any) -> CatalogueChanges:
-        time.sleep(1.5)
+        Event().wait(1.5)
         return staging(*args, **more)
 
     monkeypatch.setattr(IcebergTables, "changes_of_publish", slow)

@@ -3,13 +3,13 @@
 import re
 import runpy
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from threading import Event
 from typing import Any, cast
 
 import pyarrow as pa
@@ -149,7 +149,7 @@ def test_tags_and_views_may_be_written_for_long_while_the_stream_waits(
     cutting.cuts._session.execute("SET idle_in_transaction_session_timeout = 500")  # noqa: SLF001
     for writer, name in ((IcebergTags, "staged"), (IcebergViewFiles, "write")):
         right = getattr(writer, name)
-        monkeypatch.setattr(writer, name, lambda *args, right=right, **more: time.sleep(1) or right(*args, **more))
+        monkeypatch.setattr(writer, name, lambda *args, right=right, **more: Event().wait(1) or right(*args, **more))
     assert cutting.publish(cutting.pin()) == 1
     assert cutting.rows(TAG).column("name").to_pylist() == ["at the cut"]
 

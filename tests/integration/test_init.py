@@ -111,7 +111,7 @@ def test_a_second_sync_takes_the_source_and_destination_that_are_declared_and_no
     [
         (("--from", "cor", "--to", "dwh"), "there is no source `cor` and no connection of this id"),
         (("--from", "core", "--to", "dwh", "--tables", "nothing*"), "no table of public matches `nothing*`"),
-        (("--from", "core", "--to", "dwh", "--timezone", "Asia/Shanghi"), "Asia/Shanghi"),
+        (("--from", "core", "--to", "dwh", "--timezone", "Asia/Atlantis"), "Asia/Atlantis"),
     ],
 )
 def test_what_cannot_be_written_ends_in_one_sentence_and_leaves_no_file(

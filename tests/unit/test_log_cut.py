@@ -17,12 +17,12 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.cutover import BoundaryGate
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import SchemaConflict, TransientError
-from seamline.domain.made_from import CutBase, LogPlace, MadeFrom, NotByLog, by_log_from_json, by_log_to_json
+from seamline.domain.made_from import EarlierCut, LogPlace, MadeFrom, NotByLog, by_log_from_json, by_log_to_json
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import BusinessDate, NightlyPlan, TablePlan
 from seamline.ports import ReadView
 from seamline.sync.cut import dates_of
-from seamline.sync.from_base import dates_in_base, expected_view
+from seamline.sync.from_earlier_cut import dates_in_base, expected_view
 from seamline.sync.log_cut import CutLogLimits, LogToCutOff, LogTools, read_to_cut_off
 from seamline.values.changes import under_name
 from seamline.values.dated_changes import of_dates
@@ -181,14 +181,14 @@ def of_cut(state: State, day: date) -> dict[str, list[Row]]:
 @dataclass
 class Cut:
     day: date
-    base: CutBase
+    base: EarlierCut
     held: Mapping[str, list[Row]]
 
 
 def read_at(history: History, number: int, low: int, day: date = FIRST) -> Cut:
     """The cut of a date, read from the source; the low marker of its read lies behind transaction `low`."""
     place = LogPlace(TOPIC, TOPIC_ID, history.ends[low], position(low), is_exact=False)
-    base = CutBase(day, 1, "r0", Verdict.MATCH, position(number), place, day.isoformat(), 0, {})
+    base = EarlierCut(day, 1, "r0", Verdict.MATCH, position(number), place, day.isoformat(), 0, {})
     return Cut(day, base, of_cut(history.states[number], day))
 
 
@@ -201,7 +201,7 @@ class Night:
     limits: CutLogLimits = field(default_factory=CutLogLimits)
     markers: int = 0
 
-    def read(self, base: CutBase, day: date) -> LogToCutOff:
+    def read(self, base: EarlierCut, day: date) -> LogToCutOff:
         reader: Any = TopicReader(self.history.log, at_most=3)
         return read_to_cut_off(PLAN, base, end_of(day), LogTools(lambda: reader, self.mark, self.clock, self.limits))
 
@@ -215,7 +215,7 @@ class Night:
         view: Any = Views({t.target: cut.held[t.name] for t in OF_CUTS.tables if t.ahead_of or t.name == "account"})
         expected = expected_view(OF_CUTS, day, view, log.changes, registry.log_patches(PLAN), log.position)
         held = self.carried_on(cut, log, day)
-        made = CutBase(day, 1, "r", Verdict.MATCH, log.position, log.place, log.made.read_date, log.made.steps, {})
+        made = EarlierCut(day, 1, "r", Verdict.MATCH, log.position, log.place, log.made.read_date, log.made.steps, {})
         return Cut(day, made, held), expected, Views({t.target: held[t.name] for t in OF_CUTS.tables})
 
     @staticmethod
@@ -308,7 +308,7 @@ def plain_history() -> History:
 
 
 class TakesTheTransactionAtTheCutOff(Night):
-    def read(self, base: CutBase, day: date) -> LogToCutOff:
+    def read(self, base: EarlierCut, day: date) -> LogToCutOff:
         reader: Any = TopicReader(self.history.log, at_most=3)
         tools = LogTools(lambda: reader, self.mark, self.clock, self.limits)
         return read_to_cut_off(PLAN, base, end_of(day) + timedelta(milliseconds=1), tools)
@@ -338,7 +338,7 @@ def test_a_plain_history_is_cut_right() -> None:
 
 
 def test_a_cut_that_takes_the_transaction_at_the_cut_off_is_caught() -> None:
-    assert differing(TakesTheTransactionAtTheCutOff(plain_history())) == ["account"]
+    assert differing(TakesTheTransactionAtTheCutOff(plain_history())) == ["account", "visit"]
 
 
 def test_a_cut_that_misses_a_moved_row_differs_from_what_the_log_says() -> None:

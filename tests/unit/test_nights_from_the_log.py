@@ -13,7 +13,7 @@ from seamline.domain.errors import Refused, SeamlineError, TransientError
 from seamline.domain.made_from import (
     LOG_PLACE,
     NOT_BY_LOG,
-    CutBase,
+    EarlierCut,
     LogPlace,
     MadeFrom,
     NotByLog,
@@ -224,7 +224,7 @@ class History:
             SOON, self.evidence,
         )  # fmt: skip
 
-    def base(self, plan: SyncPlan | None = None) -> CutBase:
+    def base(self, plan: SyncPlan | None = None) -> EarlierCut:
         wanted = (plan or made_from(MadeFrom.LOG)).of_cuts
         return find_base(wanted, "warehouse", DAY, history=self, held=self.held)
 

@@ -11,7 +11,7 @@ from seamline.domain.calendar import Day
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import InvariantViolated, SeamlineError
 from seamline.domain.log_patch import LOG
-from seamline.domain.made_from import BY_LOG, LOG_PLACE, CutBase, LogPlace, NotByLog, by_log_to_json, place_to_json
+from seamline.domain.made_from import BY_LOG, LOG_PLACE, EarlierCut, LogPlace, NotByLog, by_log_to_json, place_to_json
 from seamline.domain.position import Position
 from seamline.domain.runs import Json
 from seamline.kinds.bulk import LoadArea
@@ -21,7 +21,7 @@ from seamline.plan.model import DestinationPlan, Run, SyncPlan
 from seamline.ports import Load, Marker, PruningHolds, ReadView, StagedView, TableRead
 from seamline.sync.clock import SystemClock
 from seamline.sync.cut import ended_day, select_by_log
-from seamline.sync.from_base import dates_in_base, expected_view
+from seamline.sync.from_earlier_cut import dates_in_base, expected_view
 from seamline.sync.log_cut import CutHistory, LogHeld, LogToCutOff, LogTools, find_base, needed_tables, read_to_cut_off
 from seamline.sync.markers import read_until_marker
 from seamline.sync.nightly_cut import CutTools, How
@@ -142,7 +142,7 @@ class _LogCut:
             raise InvariantViolated(f"run {self._run.run_id} has no business date", sync=self._run.sync)
         return self._run.business_date
 
-    def _base(self, business_date: date) -> CutBase:
+    def _base(self, business_date: date) -> EarlierCut:
         topic = self._own.source.log_topic
         topics = registry.log_topics()
         held = LogHeld(topic, topics.topic_id(topic), topics.offsets(topic)[0])
@@ -153,7 +153,7 @@ class _LogCut:
             raise NotByLog(f"tables were altered since the cut of {base.business_date}: {'; '.join(altered)}")
         return base
 
-    def _base_view(self, kind: CarriesCutsOn, base: CutBase) -> ReadView:
+    def _base_view(self, kind: CarriesCutsOn, base: EarlierCut) -> ReadView:
         published = kind.published_tables(self._destination, self._own.sync, base.business_date, base.version)
         needed = set(needed_tables(self._plan))
         if lacking := sorted(needed - {one.table for one in published}):
@@ -170,7 +170,7 @@ class _LogCut:
         return LogTools(lambda: registry.log_reader(self._own), commit_marker, SystemClock())
 
 
-def _require_as_proven(view: ReadView, plan: SyncPlan, base: CutBase) -> None:
+def _require_as_proven(view: ReadView, plan: SyncPlan, base: EarlierCut) -> None:
     """The rows that this cut begins with must be those that were compared."""
     for name in needed_tables(plan):
         known = base.digests[name]
@@ -190,7 +190,7 @@ class CutFromLog:
     own: SyncPlan
     kind: CarriesCutsOn
     area: LoadArea
-    base: CutBase
+    base: EarlierCut
     log: LogToCutOff
     expected: ReadView
     day: Day

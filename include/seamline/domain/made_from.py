@@ -90,7 +90,7 @@ class ByLog:
 
 
 @dataclass(frozen=True, slots=True)
-class CutBase:
+class EarlierCut:
     """A published cut that another one can begin with. `read_date`: the date whose cut was read from the source,
     `steps` cuts before this one (0: this one was). `digests`: by table what it held when it was compared."""
 
@@ -132,7 +132,7 @@ def moment(milliseconds: int) -> str:
 
 
 def by_log_in_words(evidence: Mapping[str, Any]) -> list[str]:
-    """What a report says of how a cut was made; nothing of one that was simply read."""
+    """What a report says of how a cut was made; nothing of one that was read whole."""
     lines = []
     if BY_LOG in evidence:
         found = by_log_from_json(evidence[BY_LOG])

@@ -58,6 +58,7 @@ from seamline.spec.tolerances import as_declared
 
 # Arguments of expectations that name columns of the table.
 _COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list", "column_set")
+_WAS_CALLED = {"read": "auto", "auto": "auto, from the log where that can be"}
 _NIGHTLY_LATER = ("calendars", "business_date_if", "ready_when", "stages_by")
 _KINDS_THAT_HOLD = {
     Holds.DATE: frozenset({Kind.DATE}),
@@ -261,7 +262,10 @@ def _shorten(sync: dict[str, Any]) -> None:
     later = ("rules", "work", "repair", "sign", "budget", "notify", "tolerances", "mode", "repeated")
     reconcile = sync["reconcile"]
     _leave_out(reconcile, Reconcile().model_dump(mode="json", by_alias=True), later)
-    _leave_out(sync["nightly"] or {}, Nightly(timezone="UTC").model_dump(mode="json"), _NIGHTLY_LATER)
+    nightly = sync["nightly"] or {}
+    _leave_out(nightly, Nightly(timezone="UTC").model_dump(mode="json"), _NIGHTLY_LATER)
+    # `auto` was the default, and meant `read`, before a cut could be made from the log.
+    nightly |= {key: _WAS_CALLED.get(nightly[key], nightly[key]) for key in ("from", "from_") if key in nightly}
     for total in reconcile["control_totals"]:
         for key in ("hash", "min", "max"):
             if total[key] is None:

@@ -19,7 +19,7 @@ from seamline.domain.made_from import (
     LATE_NAMED_MAX,
     LOG_PLACE,
     ByLog,
-    CutBase,
+    EarlierCut,
     LateTransaction,
     LogPlace,
     NotByLog,
@@ -80,7 +80,9 @@ class LogHeld:
 # ---- the cut to begin with ------------------------------------------------------------------------------------------
 
 
-def find_base(plan: SyncPlan, destination: str, business_date: date, *, history: CutHistory, held: LogHeld) -> CutBase:
+def find_base(
+    plan: SyncPlan, destination: str, business_date: date, *, history: CutHistory, held: LogHeld
+) -> EarlierCut:
     """The newest published cut of an earlier date that one of this date can begin with.
 
     `plan`: of cuts, as the destination holds it. NotByLog: there is none, with the reason of the newest one and, where
@@ -91,7 +93,7 @@ def find_base(plan: SyncPlan, destination: str, business_date: date, *, history:
     why = ""
     for cut in earlier:
         found = _base_of(cut, plan, history, held)
-        if isinstance(found, CutBase):
+        if isinstance(found, EarlierCut):
             return found
         why = why or found
     if not earlier:
@@ -102,13 +104,15 @@ def find_base(plan: SyncPlan, destination: str, business_date: date, *, history:
 
 
 def _possible(cuts: Sequence[Cut], plan: SyncPlan, history: CutHistory, held: LogHeld) -> str:
-    usable = [cut.business_date for cut in cuts[:_BASES_MAX] if isinstance(_base_of(cut, plan, history, held), CutBase)]
+    usable = [
+        cut.business_date for cut in cuts[:_BASES_MAX] if isinstance(_base_of(cut, plan, history, held), EarlierCut)
+    ]
     if not usable:
         return "let a night be read, by `from: auto`: later ones begin with its cut"
     return f"by the log dates after {min(usable)} can be made; others have to be read"
 
 
-def _base_of(cut: Cut, plan: SyncPlan, history: CutHistory, held: LogHeld) -> CutBase | str:
+def _base_of(cut: Cut, plan: SyncPlan, history: CutHistory, held: LogHeld) -> EarlierCut | str:
     """Or why nothing can begin with it."""
     of = f"the cut of {cut.business_date}, version {cut.version},"
     if cut.verdict is not Verdict.MATCH:
@@ -132,7 +136,7 @@ def _base_of(cut: Cut, plan: SyncPlan, history: CutHistory, held: LogHeld) -> Cu
     if altered := _altered(plan, run.plan.held_by(cut.destination).of_cuts):
         return f"{', '.join(altered)} has another definition than in {of[:-1]}"
     by_log = by_log_from_json(evidence[BY_LOG]) if BY_LOG in evidence else None
-    return CutBase(
+    return EarlierCut(
         cut.business_date,
         cut.version,
         cut.run_id,
@@ -186,7 +190,7 @@ class LogTools:
     check: Callable[[], None] = lambda: None
 
 
-def read_to_cut_off(plan: SyncPlan, base: CutBase, cut_off: datetime, tools: LogTools) -> LogToCutOff:
+def read_to_cut_off(plan: SyncPlan, base: EarlierCut, cut_off: datetime, tools: LogTools) -> LogToCutOff:
     """All transactions behind the base and before the first END that was committed at `cut_off` or later.
 
     `plan`: the sync's own, whose names the log has. NotByLog: the base lies behind the cut-off, a table was changed in
@@ -226,7 +230,7 @@ def read_to_cut_off(plan: SyncPlan, base: CutBase, cut_off: datetime, tools: Log
 class _Stretch:
     """The log from a base on, read once: up to the cut-off, then a little further."""
 
-    def __init__(self, plan: SyncPlan, base: CutBase, cut_off_ms: int, tools: LogTools, reader: LogReader) -> None:
+    def __init__(self, plan: SyncPlan, base: EarlierCut, cut_off_ms: int, tools: LogTools, reader: LogReader) -> None:
         self._plan = plan
         self._base = base
         self._cut_off_ms = cut_off_ms

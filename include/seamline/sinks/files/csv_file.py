@@ -61,20 +61,20 @@ def read_rows(path: Path, table: Table, dialect: Dialect, frame: Frame) -> Itera
         if not rows.size:
             return
         names = [column.name for column in table.columns]
-        reader = csv.open_csv(
-            pa.BufferReader(rows),
-            read_options=csv.ReadOptions(column_names=names, block_size=_BLOCK_BYTES, encoding=dialect.encoding),
-            parse_options=csv.ParseOptions(
-                delimiter=dialect.delimiter, newlines_in_values=True, ignore_empty_lines=False
-            ),
-            convert_options=csv.ConvertOptions(
-                column_types=dict.fromkeys(names, TEXT),
-                null_values=[dialect.null],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
-        )
         try:
+            reader = csv.open_csv(
+                pa.BufferReader(rows),
+                read_options=csv.ReadOptions(column_names=names, block_size=_BLOCK_BYTES, encoding=dialect.encoding),
+                parse_options=csv.ParseOptions(
+                    delimiter=dialect.delimiter, newlines_in_values=True, ignore_empty_lines=False
+                ),
+                convert_options=csv.ConvertOptions(
+                    column_types=dict.fromkeys(names, TEXT),
+                    null_values=[dialect.null],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                ),
+            )
             for batch in reader:
                 yield _typed(table, batch)
         except (pa.ArrowInvalid, ValueError, SchemaConflict) as exc:
