@@ -12,6 +12,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from seamline import registry
 from seamline.domain.verdict import BreakType, Verdict
+from seamline.stack.layout import Layout
+from seamline.stack.programs import environment
 from tests.conftest import RunningStack
 from tests.dags.test_dag_run import dag_of
 from tests.integration.databases import postgres
@@ -59,6 +61,10 @@ def mirror(
             of_lake = f"warehouse: {tmp_path}/warehouse\n" if name.endswith("lake") else ""
             file.write_text(text + of_lake, encoding="utf-8")
         monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(tmp_path / "declared"))
+        # As Airflow's processes find `spark-submit` and what it needs.
+        of_stack = environment(Layout(stack.settings))
+        for name in ("PATH", "JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
+            monkeypatch.setenv(name, of_stack[name])
         yield
 
 
