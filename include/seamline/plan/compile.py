@@ -264,8 +264,9 @@ def _shorten(sync: dict[str, Any]) -> None:
     _leave_out(reconcile, Reconcile().model_dump(mode="json", by_alias=True), later)
     nightly = sync["nightly"] or {}
     _leave_out(nightly, Nightly(timezone="UTC").model_dump(mode="json"), _NIGHTLY_LATER)
-    # `auto` was the default, and meant `read`, before a cut could be made from the log.
-    nightly |= {key: _WAS_CALLED.get(nightly[key], nightly[key]) for key in ("from", "from_") if key in nightly}
+    if "from" in nightly:
+        # `auto` was the default, and meant `read`, before a cut could be made from the log.
+        nightly["from"] = _WAS_CALLED.get(nightly["from"], nightly["from"])
     for total in reconcile["control_totals"]:
         for key in ("hash", "min", "max"):
             if total[key] is None:
