@@ -10,7 +10,6 @@ from airflow.sdk.definitions.deadline import BaseDeadlineReference
 from seamline.domain.cut_state import has_verdict
 from seamline.domain.late_input import VERDICT_AFTER
 from seamline.plan.model import NightlyPlan, SyncPlan
-from seamline.platform.reconciliations import Detail
 from seamline_airflow import parts
 from seamline_airflow.run_context import BUSINESS_DATE, is_of_backfill
 
@@ -83,5 +82,8 @@ def _has_verdict(store: Any, sync: str, named: str) -> bool:
         day = date.fromisoformat(named)
     except ValueError:
         return False
+    # Parsing imports no client of a database.
+    from seamline.platform.reconciliations import Detail
+
     takes = store.takes(sync, day, detail=Detail.VERDICTS)
     return has_verdict([one for one in takes if one.run_id == takes[0].run_id])

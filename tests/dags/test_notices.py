@@ -210,8 +210,8 @@ def test_the_task_stands_beside_the_look_and_only_where_somebody_is_notified(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     dag = streams_dag()
-    assert [task.task_id for task in dag.tasks] == ["look", "notify"]
+    assert [task.task_id for task in dag.tasks] == ["look", "nights", "notify"]
     assert not any(task.upstream_task_ids or task.downstream_task_ids for task in dag.tasks)
     (tmp_path / "none").mkdir()
     monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(write_declarations(tmp_path / "none")))
-    assert [task.task_id for task in streams_dag().tasks] == ["look"]
+    assert [task.task_id for task in streams_dag().tasks] == ["look", "nights"]

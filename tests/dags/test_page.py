@@ -62,6 +62,7 @@ def signed_in(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(access, "may_see", lambda _user, sync: sync == "settlement")
     monkeypatch.setattr(acting, "is_trusted", lambda _user, _sync: False)
     monkeypatch.setattr(acting, "may_work", lambda _user, sync: False)
+    monkeypatch.setattr(acting, "may_sign", lambda _user, sync: False)
     yield TestClient(app)
     app.dependency_overrides.clear()
 

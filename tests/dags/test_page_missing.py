@@ -40,7 +40,7 @@ def test_a_date_that_failed_is_on_the_page_and_in_rest_with_its_cause_and_the_ne
         if one["business_date"] == results.DATE.isoformat()
     ]
     assert (one["destination"], one["word"], one["is_late"]) == ("warehouse", "FAILED", True)
-    assert one["due"] == "2026-11-20T06:00:00+08:00"
+    assert one["due"] == "2026-11-20T06:30:00+08:00"
     assert signed_in.get("/api/v1/syncs/settlement/cuts").json() == []
 
 

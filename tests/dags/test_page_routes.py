@@ -137,6 +137,8 @@ ROWS = {
     f"GET {_SYNC}": Row(),
     f"GET {_SYNC}/dates": Row(("", "?before=2027-01-01")),
     f"GET {_SYNC}/dates/{{business_date}}": Row(),
+    f"GET {_SYNC}/missing": Row(),
+    f"GET {_SYNC}/cuts": Row(),
     f"GET {_SYNC}/comparisons": Row(("", "?before=2027-01-01T00:00:00Z")),
     f"GET {_SYNC}/comparison": Row((f"?run={LIVE}",)),
     f"GET {_SYNC}/airflow_run": Row(("?run_id=manual__1",)),

@@ -83,7 +83,7 @@ def test_a_sync_is_answered_with_its_streams_dates_and_live_tables(
     assert (found["sync"], found["timezone"], found["verdict"]) == ("settlement", "Asia/Shanghai", "BREAK")
     (stream, *_) = found["streams"]
     assert (stream["stream"], stream["lag_s"], stream["is_well"]) == ("settlement@warehouse", 0.2, True)
-    assert found["alarms"] == ["no verdict yet"]
+    assert found["alarms"] == ["verdict is late (settlement): no verdict yet"]
     (cut,) = answered(signed_in, f"{OF_SYNC}/dates")
     assert (cut["business_date"], cut["verdict"], cut["publication"]["version"]) == (str(results.DATE), "MATCH", 1)
     assert answered(signed_in, f"{OF_SYNC}/dates", before=results.DATE) == []

@@ -292,7 +292,6 @@ class StreamReport:
     stream: StreamId
     state: str
     epoch: int = 0
-    topic_id: str = ""
     next_offset: int = 0
     log_end_offset: int = 0
     position: Position | None = None
@@ -310,6 +309,7 @@ class StreamReport:
     records_per_s: float = 0.0
     since: datetime | None = None
     is_idle: bool = False
+    topic_id: str = ""
 
 
 class StreamControl(Protocol):

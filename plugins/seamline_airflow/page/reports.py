@@ -204,8 +204,9 @@ def next_night_in_words(sync: str, now: datetime) -> str:
 def missing(sync: str, now: datetime) -> list[Missing]:
     """The business dates of a sync without a published cut."""
     with reading.platform() as store:
-        about = headline.concerns(sync, look().wanted)
-        alarms = [one for one in store.open_alarms() if one.about in about]
+        seen = look()
+        about, over = headline.concerns(sync, seen.wanted), alarms_over(seen.alarms, seen.states, seen.hosts)
+        alarms = [one for one in seen.alarms if one not in over and one.about in about]
         return missing_dates(store, sync, now=now, dates=_dates(sync), alarms=alarms)
 
 
