@@ -116,6 +116,10 @@ def literal(column: Column, canonical: str) -> str:
 
 def _is_readable(column: Column, canonical: str) -> bool:
     match column.kind:
+        case Kind.INTEGER:
+            # The server refuses a number that its type cannot hold: no row has it.
+            bits = next((bits for bits in (16, 32) if 0 < column.length <= bits), 64)
+            return not _is_whole(canonical) or -(2 ** (bits - 1)) <= int(canonical) < 2 ** (bits - 1)
         case Kind.DATE:
             # What is no day, as 0000-00-00, only MariaDB has.
             return not _DAY_TEXT.fullmatch(canonical) or _is_day(canonical)
