@@ -58,18 +58,18 @@ class Killed(BaseException):
 
 @dataclass(frozen=True)
 class Place:
-    """Where files are delivered. `seen`: what a partner finds there by a client of his own, by path; `put`: what he or
-    anybody else writes there, and None to remove it."""
+    """Where files are delivered. `seen`: what a partner finds there by a client of his own in a folder, "" for all of
+    them, by path; `put`: what he or anybody else writes there, and None to remove it."""
 
     location: str
     connection: str
-    seen: Callable[[], Mapping[str, bytes]]
+    seen: Callable[[str], Mapping[str, bytes]]
     put: Callable[[str, bytes | None], None]
 
 
 def folder_place(location: str, connection: str, folder: Path) -> Place:
-    def seen() -> dict[str, bytes]:
-        files = [path for path in folder.rglob("*") if path.is_file()]
+    def seen(under: str) -> dict[str, bytes]:
+        files = [path for path in (folder / under).rglob("*") if path.is_file()]
         return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
     def put(path: str, content: bytes | None) -> None:
@@ -87,8 +87,9 @@ def folder_place(location: str, connection: str, folder: Path) -> Place:
 
 
 def stored_place(location: str, connection: str, filesystem: fs.FileSystem, root: str) -> Place:
-    def seen() -> dict[str, bytes]:
-        found = filesystem.get_file_info(fs.FileSelector(root, recursive=True, allow_not_found=True))
+    def seen(under: str) -> dict[str, bytes]:
+        place = f"{root}/{under}".rstrip("/")
+        found = filesystem.get_file_info(fs.FileSelector(place, recursive=True, allow_not_found=True))
         files = [one.path for one in found if one.type == fs.FileType.File]
         return {path.removeprefix(f"{root}/"): filesystem.open_input_stream(path).read() for path in files}
 
@@ -176,8 +177,7 @@ class Night:
     def fetched(self, version: int = 1, day: date = DAY) -> dict[str, bytes] | None:
         """What a partner fetches: nothing without the flag, and all of it as the control file says."""
         folder = f"{self.sync}/{day}/v{version}/"
-        seen = self.place.seen()
-        found = {path.removeprefix(folder): content for path, content in seen.items() if path.startswith(folder)}
+        found = {path.removeprefix(folder): content for path, content in self.place.seen(folder).items()}
         if "_SUCCESS" not in found:
             return None
         control = json.loads(found["control.json"])
@@ -190,7 +190,7 @@ class Night:
     def own(self) -> set[str]:
         """What lies there that no partner needs."""
         folder = f"{OWN}/{self.sync}/"
-        return {path.removeprefix(folder) for path in self.place.seen() if path.startswith(folder)}
+        return {path.removeprefix(folder) for path in self.place.seen(folder)}
 
 
 STORE_STEPS = ("write", "put_if_absent", "place", "remove", "remove_folder")

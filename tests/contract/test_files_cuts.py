@@ -254,7 +254,7 @@ def test_delivered_rows_are_read_back_for_comparison(night: Night) -> None:
         == expected
     )
     path = f"{night.sync}/{DAY}/v1/account.csv"
-    night.place.put(path, night.place.seen()[path].replace(b"1.00", b"2.00"))
+    night.place.put(path, night.place.seen("")[path].replace(b"1.00", b"2.00"))
     with pytest.raises(GateFailed, match="were written"):
         view.digests(Segment("account"), run_key="k")
 
@@ -345,7 +345,7 @@ def test_a_file_of_somebody_else_s_is_never_overwritten(night: Night) -> None:
     night.place.put(theirs, b"theirs")
     with pytest.raises(Refused, match="is there already"):
         night.publish(cut := night.cut("first"))
-    assert night.place.seen()[theirs] == b"theirs"
+    assert night.place.seen("")[theirs] == b"theirs"
     assert night.fetched() is None, "without a flag"
     night.place.put(theirs, None)
     assert night.publish(cut) == 1
@@ -366,7 +366,7 @@ def test_a_store_that_lies_about_a_rename_gets_no_flag(night: Night, monkeypatch
 
 def test_a_partner_who_takes_the_files_away_disturbs_no_later_delivery(local: Night) -> None:
     local.publish(local.cut("first"))
-    for path in [path for path in local.place.seen() if path.startswith(f"{local.sync}/")]:
+    for path in list(local.place.seen(local.sync)):
         local.place.put(path, None)
     assert local.publish(local.cut("second", run="second")) == 2
     assert local.fetched(1) is None
@@ -433,7 +433,7 @@ def test_a_bank_s_dialect_has_records_around_the_rows_and_totals(local: Night, t
         night.cut_of({ACCOUNT: [(1, "张三|李", "CNY", Decimal("10.00"), NOON), (2, "\\N", "USD", None, None)]})
     )
     folder = f"{night.sync}/{DAY}/v1"
-    seen = night.place.seen()
+    seen = night.place.seen("")
     assert seen[f"{folder}/account.csv"].decode("gb18030") == (
         f"H|{night.sync}|account|2026-11-27|1\r\nid|Name|currency|balance|at\r\n"
         '1|"张三|李"|CNY|10.00|2026-11-27 12:00:00.000000\r\n2|"\\N"|USD|\\N|\\N\r\nT|2|10.00\r\n'
