@@ -36,7 +36,8 @@ from seamline.sync.nightly_cut import CutTools, How, LogWay, take_conclusive_cut
 from tests.log_topic import TOPIC, TOPIC_ID, position
 from tests.unit.declared import SYNC, write_declarations
 from tests.unit.test_nightly_cut import DAY, ENTRY, PLAN, ROWS, SOON, DatedView, Views, World
-from tests.unit.test_reconcile_modes import LAKE
+
+LAKE = "destination: lake\nkind: iceberg\nconnection: warehouse\nnamespace: bank\ncatalog: lake\nwarehouse: /lake\n"
 
 PLACE = LogPlace(TOPIC, TOPIC_ID, 100, position(5), is_exact=False)
 AHEAD_ROWS = f"entry{AHEAD}"
