@@ -90,7 +90,7 @@ class FtpStore:
                 ftp.rmd(self._at(folder))
 
     def close(self) -> None:
-        if self._opened is not None:
+        if self._opened is not None and self._opened.sock is not None:
             with suppress(*ftplib.all_errors):
                 self._opened.quit()
 

@@ -13,6 +13,9 @@ from seamline.adapters.connections import Connection
 from seamline.domain.errors import ConfigError, TransientError
 from seamline.sinks.files.stores.store import Readable, Writable
 
+_PIECE_BYTES = 256 * 1024
+# `Transport.connect` of paramiko 4 says so by its words alone.
+_OTHER_KEY = "Bad host key"
 _ANSWER_S = 60
 _KEEP_ALIVE_S = 30
 # A key of RSA signs under other names than its own.
@@ -47,7 +50,14 @@ class SftpStore:
 
     def write(self, path: str, content: Readable) -> None:
         with self._translated(f"write {path}"):
-            self._sftp.putfo(content, self._made(path))
+            with self._opened(path) as remote:
+                remote.set_pipelined(True)
+                size = 0
+                while piece := content.read(_PIECE_BYTES):
+                    remote.write(piece)
+                    size += len(piece)
+            if (there := self._sftp.stat(self._at(path)).st_size) != size:
+                raise OSError(f"{size} bytes were written, and {there} are there")
 
     def read(self, path: str, into: Writable) -> None:
         with self._translated(f"read {path}"):
@@ -85,6 +95,14 @@ class SftpStore:
 
     def close(self) -> None:
         self._transport.close()
+
+    def _opened(self, path: str) -> paramiko.SFTPFile:
+        try:
+            return self._sftp.file(self._made(path), "wb")
+        except FileNotFoundError:
+            # Somebody has removed a folder that was there: a run that was taken for dead.
+            self._known.clear()
+            return self._sftp.file(self._made(path), "wb")
 
     def _renamed(self, source: str, target: str) -> bool:
         """A server answers every refusal by the same code: what is there says which one it was."""
@@ -153,6 +171,8 @@ def opened(root: str, connection: Connection) -> SftpStore:
     except (paramiko.BadHostKeyException, paramiko.AuthenticationException) as exc:
         raise ConfigError(f"{where} is refused or refuses: {exc}", hint="check host_key, login and key_file") from exc
     except (OSError, EOFError, paramiko.SSHException) as exc:
+        if _OTHER_KEY in str(exc):
+            raise ConfigError(f"{where} is refused: {exc}", hint="check host and host_key") from exc
         raise TransientError(f"{where} does not answer: {exc or type(exc).__name__}", hint="it is tried again") from exc
 
 
