@@ -10,8 +10,8 @@ Who comes next, in any process, reads the newest manifest, and first shows what 
 shown. Nobody coordinates but the manifest, so there is nobody to be lost: no lease, and no row in another database. A
 writer that was taken for dead may wake at any step: it finds its number taken, or its files shown.
 
-Manifests of long ago go. The newest never does, so no number is given twice. A writer that slept for so long that the
-number it wants has gone by then would win it again: who has won a number looks whether the one before is still there.
+Manifests of long ago go, and the newest never does. A writer that slept for so long that the number it wants has gone
+by then would win it again. So a floor is put before any manifest goes: no number up to it counts, whoever has won it.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ from seamline.sinks.files.stores.store import Readable, Store
 
 _LOG = "log"
 _PREPARED = "prepared"
-_ENDING = ".json"
+_ENDING, _FLOOR = ".json", ".floor"
 _DIGITS = 8
 # So often a number may be won by somebody else, before the one retry owner tries again.
 _ROUNDS = 5
@@ -82,14 +82,17 @@ class ManifestLog:
 
     def newest(self) -> Manifest:
         for _ in range(_ROUNDS):
-            numbers = self._numbers()
-            # It goes only once there is a newer one.
+            if not (numbers := self._numbers()):
+                return NOTHING
+            # It goes only once there is a newer one; what lies there afterwards was put by who came too late.
             with suppress(FileNotFoundError):
-                return self._read(numbers[-1]) if numbers else NOTHING
+                found = self._read(numbers[-1])
+                if self._counts(found.number):
+                    return found
         raise TransientError(f"others decide in {self._log} all the time", hint="it is tried again")
 
-    def _numbers(self) -> list[int]:
-        names = [name.removesuffix(_ENDING) for name in self._store.names(self._log) if name.endswith(_ENDING)]
+    def _numbers(self, ending: str = _ENDING) -> list[int]:
+        names = [name.removesuffix(ending) for name in self._store.names(self._log) if name.endswith(ending)]
         return sorted(int(name) for name in names if name.isdecimal())
 
     def _read(self, number: int) -> Manifest:
@@ -131,15 +134,16 @@ class ManifestLog:
         """The next manifest behind `after`; None where somebody else has decided in between."""
         manifest = Manifest(after.number + 1, attempt, state, delivery)
         self._store.put_if_absent(self._path(manifest.number), _written(manifest))
-        return manifest if self._is_decided(manifest, after) else None
+        return manifest if self._is_decided(manifest) else None
 
-    def _is_decided(self, manifest: Manifest, after: Manifest) -> bool:
-        """By what lies there, whatever the answer was: a client may have put it twice.
+    def _is_decided(self, manifest: Manifest) -> bool:
+        """By what lies there, whatever the answer was: a client may have put it twice, the second time where it had
+        gone by then. What is above the floor has never gone, so who finds his own there was the first."""
+        return self._counts(manifest.number) and self._is_there(manifest)
 
-        Manifests go from the oldest on. So a number whose predecessor is there was never given before, and neither was
-        the newest. Of any other nobody knows: who reads the newest again finds what counts.
-        """
-        return self._is_there(manifest) and (self._numbers()[-1] == manifest.number or self._is_there(after))
+    def _counts(self, number: int) -> bool:
+        """Whether no manifest of this number has ever gone. Asked behind what it is asked about."""
+        return number > max(self._numbers(_FLOOR), default=0)
 
     def _is_there(self, manifest: Manifest) -> bool:
         try:
@@ -243,9 +247,21 @@ class ManifestLog:
     def compact(self, *, keep: int) -> int:
         """Remove all manifests but so many of the newest, at least one; how many."""
         gone = self._numbers()[: -max(keep, 1)]
+        if gone:
+            self._raise_floor(gone[-1])
         for number in gone:
             self._store.remove(self._path(number))
         return len(gone)
+
+    def _raise_floor(self, number: int) -> None:
+        """The highest one never goes."""
+        lower = [one for one in self._numbers(_FLOOR) if one < number]
+        self._store.put_if_absent(self._floor(number), b"")
+        for one in lower:
+            self._store.remove(self._floor(one))
+
+    def _floor(self, number: int) -> str:
+        return f"{self._log}/{number:0{_DIGITS}d}{_FLOOR}"
 
 
 @contextmanager
