@@ -1,5 +1,6 @@
 """`./seamline explain <sync> --date`: the bounds of a business date, in the sync's zone and in UTC."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from seamline.domain.business_dates import BusinessDates, Calendar
 from seamline.domain.day_closed import ClosedBy, DayClosed
 from seamline.domain.errors import Refused
+from seamline.domain.made_from import MadeFrom
 from seamline.plan.explain_date import explain_date
 from seamline.plan.model import BusinessDate, DestinationPlan, NightlyPlan, SourcePlan, SyncPlan, TablePlan
 from seamline.plan.night import next_night
@@ -65,3 +67,16 @@ def test_there_is_no_next_night_behind_the_end_of_a_calendar() -> None:
     before = next_night(NIGHTLY, datetime(2025, 12, 1, tzinfo=UTC))
     assert before is not None
     assert before.business_date == date(2026, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("way", "said"),
+    [
+        (MadeFrom.READ, "mode read: one snapshot of the source"),
+        (MadeFrom.LOG, "mode log: the newest cut before it, and the log up to the last transaction before the cut-off"),
+        (MadeFrom.AUTO, "Where that cannot be, the verdict says why, and it is read: one snapshot"),
+    ],
+)
+def test_the_way_of_a_night_is_the_declared_one(way: MadeFrom, said: str) -> None:
+    text = explain_date(_plan(replace(NIGHTLY, made_from=way)), date(2026, 10, 26), now=NOW)
+    assert said in " ".join(text.split())

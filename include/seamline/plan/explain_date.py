@@ -9,13 +9,21 @@ from seamline.domain.business_dates import WEEKDAYS, BusinessDates, Is
 from seamline.domain.calendar import moment_in_words, zone
 from seamline.domain.cut_state import Headline
 from seamline.domain.errors import Refused
+from seamline.domain.made_from import MadeFrom
 from seamline.domain.staged_cut import CutSource
 from seamline.plan.model import NightlyPlan, SyncPlan, TablePlan
 from seamline.plan.night import Night, next_night, night_of
 
 WIDTH = 118
 _NAME = 15
-_READ = "read: one snapshot of the source at one position P of its log, for all tables; `from` is auto or read"
+_READ = "read: one snapshot of the source at one position P of its log, for all tables"
+_OF_LOG = "log: the newest cut before it, and the log up to the last transaction before the cut-off; P is there"
+# By `nightly.from`; what is below counts where the date is read.
+_MODES = {
+    MadeFrom.READ: _READ,
+    MadeFrom.LOG: f"{_OF_LOG}. The very first date is read; one that cannot be made so is refused",
+    MadeFrom.AUTO: f"{_OF_LOG}. Where that cannot be, the verdict says why, and it is {_READ}",
+}
 
 
 def explain_date(plan: SyncPlan, day: date, *, now: datetime) -> str:
@@ -72,7 +80,7 @@ def _bounds(nightly: NightlyPlan, night: Night) -> Iterator[str]:
 def _mode(plan: SyncPlan, nightly: NightlyPlan, night: Night) -> Iterator[str]:
     live = [one.name for one in plan.destinations if one.cut_source is CutSource.LIVE]
     if len(live) < len(plan.destinations):
-        yield _line("mode", _READ)
+        yield _line("mode", _MODES[nightly.made_from])
     if live:
         yield _line("", f"in {', '.join(live)} the live tables of the stream, held at one P and compared whole there")
     for table in plan.tables:
