@@ -290,7 +290,7 @@ class PlatformStreamDirector:
             for sync, destination, document, age_s, still_s, since in session.execute(statement.encode(), arguments):
                 stream = StreamId(sync, destination)
                 found[stream] = rows.report_of(
-                    stream, document, age_s=float(age_s), still_s=float(still_s), since=since
+                    stream, document, age_s=float(age_s), still_s=max(0.0, float(still_s)), since=since
                 )
             return found
 
