@@ -89,7 +89,7 @@ class BusinessDayTimetable(CronPartitionTimetable):
         return info and info._replace(run_after=info.run_after + timedelta(minutes=self._delay_minutes))
 
     def _newest_ended(self, info: DagRunInfo, last: DagRunInfo | None, restriction: TimeRestriction) -> DateTime | None:
-        """The tick of the business date before a day that is none, where it had no run yet: as of a DAG that was
+        """The tick of the business date before a closed day, where it had no run yet: as of a DAG that was
         paused then. None where it had, or lies before the DAG's start."""
         day = self._dates.before(date.fromisoformat(str(info.partition_key)))
         if day is None or (last is not None and str(last.partition_key) >= day.isoformat()):

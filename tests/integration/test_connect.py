@@ -137,7 +137,7 @@ def test_a_login_that_cannot_what_its_declaration_needs_ends_with_one(
     declared.write_text("source: core\nkind: postgres\nconnection: core\ndatabase: bank\n", encoding="utf-8")
     capsys.readouterr()
     assert connect(file, "test", "core_capture", "--json") == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told["lacking"] == [
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["lacking"] == [
         "source core needs it to read the log: `./seamline grants core` prints what the owner runs"
     ]

@@ -84,5 +84,5 @@ def test_the_files_carry_what_was_found_as_comments_and_park_what_cannot_be_carr
 
 
 def test_one_login_for_all_roles_is_written_down_as_what_it_is() -> None:
-    said = source_text("core", "mariadb", connection="core", capture="core", database="bank", schema="")
+    said = source_text("core", "mariadb", connection="core", capture="core", database="bank")
     assert "One login for all roles" in said and "capture_connection: core" in said and "schema:" not in said

@@ -66,13 +66,13 @@ def progress_of(read: BulkRead) -> Progress:
 
 
 def counted(rows: TableRows, progress: Progress) -> TableRows:
-    """The same rows, told to `progress` as they pass. Of a native form only bytes are known."""
+    """The same rows, reported to `progress` as they pass. Of a native form only bytes are known."""
     if isinstance(rows, PostgresCopy):
         return PostgresCopy(_each(rows.blocks, lambda block: progress.passed(rows=0, size=len(block))))
     return replace(rows, batches=_each(rows.batches, lambda one: progress.passed(rows=one.num_rows, size=one.nbytes)))
 
 
-def _each(parts: Iterator[PartT], tell: Callable[[PartT], None]) -> Iterator[PartT]:
+def _each(parts: Iterator[PartT], report: Callable[[PartT], None]) -> Iterator[PartT]:
     for part in parts:
-        tell(part)
+        report(part)
         yield part

@@ -134,12 +134,12 @@ def _runs(api: AirflowRest, backfill: Backfill) -> dict[str, DagRun]:
 
 def _followed(args: argparse.Namespace, api: AirflowRest, store: PlatformStore, plan: SyncPlan, made: Backfill) -> Exit:
     dates = api.dates_of(_dag(plan), first=made.first, last=made.last)
-    told: set[date] = set()
+    reported: set[date] = set()
     while True:
         seen = _progress(api, store, plan, made.number, dates)
         for one in seen.dates:
-            if one.is_over and one.business_date not in told:
-                told.add(one.business_date)
+            if one.is_over and one.business_date not in reported:
+                reported.add(one.business_date)
                 say(args, f"{_line(one)}   {seen.in_words()}")
         if seen.is_over:
             break

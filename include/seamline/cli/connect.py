@@ -108,7 +108,7 @@ def _given(connection_id: str, url: str) -> Connection:
     if port is None and parts.scheme in _PORTS and parts.hostname:
         parts = parts._replace(netloc=f"{parts.netloc.rstrip(':')}:{_PORTS[parts.scheme]}")
     made = replace(parsed(urlunsplit(parts)), connection_id=connection_id)
-    if made.kind in ("postgres", "mysql") and not made.login:
+    if command_line_client(made.kind) is not None and not made.login:
         raise ConfigError("the URL names no login", hint="write kind://login@host:port/database")
     return made
 

@@ -68,15 +68,15 @@ def _day(args: argparse.Namespace, plan: SyncPlan, now: datetime) -> date:
 
 
 def _followed(args: argparse.Namespace, api: AirflowRest, store: PlatformStore, day: date, name: str) -> Exit:
-    dag_id, told = f"{args.sync}__nightly", set[tuple[str, str]]()
+    dag_id, reported = f"{args.sync}__nightly", set[tuple[str, str]]()
     while True:
         run = api.run(dag_id, name)
         for task in api.tasks(dag_id, name):
             if (
                 task.state in ("running", "success", "failed", "awaiting_input")
-                and (mark := (task.task_id, task.state)) not in told
+                and (mark := (task.task_id, task.state)) not in reported
             ):
-                told.add(mark)
+                reported.add(mark)
                 say(args, f"  {task.task_id}: {task.state}")
         cuts = _newest(store.takes(args.sync, day, detail=Detail.VERDICTS), name)
         if run.state in FINISHED or any(cut.is_waiting for cut in cuts):

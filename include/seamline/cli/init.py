@@ -25,12 +25,12 @@ from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
 from seamline.spec.faults import guess
 from seamline.spec.fields import NAME
+from seamline.spec.kinds import namespace_key, source_namespace_key
 from seamline.spec.load import Declarations, load_sync, read_folder
 from seamline.sync.suite_proposal import ProposedTable, proposed
 
 # The one table of the draft by which a source is asked for its tables.
 _ANY = "seamline_any"
-_PUBLIC = "public"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,8 +64,9 @@ def run(args: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="seamline-init-") as place:
         draft = _Draft(Path(place), args.sync, source, destination)
         draft.begin(folder)
-        listed = listed_tables(draft.plan([_ANY], args.schema or _PUBLIC).source)
-        schema = args.schema or _most_likely(listed)
+        default = draft.plan([_ANY], args.schema).source
+        listed = listed_tables(default)
+        schema = args.schema or _most_likely(listed, default.namespace)
         namespace = draft.plan([_ANY], schema).source.namespace
         tables = matching(listed, namespace, args.tables, _note)
         found, survey = examined_tables(draft.plan([one.name for one in tables], schema), tables, _note)
@@ -168,6 +169,7 @@ def _source(folder: Path, name: str) -> _Part:
         raise ConfigError(
             f"connection `{name}` names no database", hint="add it to its URL: kind://login@host/database"
         )
+    key = source_namespace_key(server.kind)
     is_one_login = any(use.role == CAPTURES and use.is_possible for use in server.uses)
 
     def text(schema: str) -> str:
@@ -177,7 +179,7 @@ def _source(folder: Path, name: str) -> _Part:
             connection=name,
             capture=name if is_one_login else f"{name}_capture",
             database=connection.database,
-            schema=schema if server.kind == "postgres" else "",
+            namespace=(key, schema) if key and schema else None,
         )
 
     return _Part(name, text, server.time_zone, is_one_login)
@@ -193,7 +195,7 @@ def _destination(folder: Path, name: str, namespace: str) -> _Part:
         raise ConfigError(
             f"connection `{name}` leads to no database", hint="declare the destination, then name it here"
         )
-    key = "schema" if server.kind == "postgres" else "database"
+    key = namespace_key(server.kind)
     made = destination_text(name, server.kind, connection=name, namespace_key=key, namespace=namespace)
     return _Part(name, lambda _: made)
 
@@ -206,10 +208,10 @@ def _require_connection(name: str, word: str) -> None:
         )
 
 
-def _most_likely(listed: Sequence[ListedTable]) -> str:
-    """The schema with the most tables, `public` where it has any."""
+def _most_likely(listed: Sequence[ListedTable], default: str) -> str:
+    """The namespace with the most tables, the kind's own default where it has any."""
     names = [one.namespace for one in listed]
-    return _PUBLIC if _PUBLIC in names or not names else max(sorted(set(names)), key=names.count)
+    return default if default in names or not names else max(sorted(set(names)), key=names.count)
 
 
 def _time_zone(args: argparse.Namespace, source: _Part) -> str:

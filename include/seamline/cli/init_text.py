@@ -30,8 +30,10 @@ class FoundTable:
     observed: Observed = field(default_factory=Observed)
 
 
-def source_text(name: str, kind: str, *, connection: str, capture: str, database: str, schema: str) -> str:
-    """`schema`: "" for a kind without."""
+def source_text(
+    name: str, kind: str, *, connection: str, capture: str, database: str, namespace: tuple[str, str] | None = None
+) -> str:
+    """`namespace`: the key that says where its tables lie, and its value; None where the kind's default is meant."""
     shared = capture == connection
     return "\n".join(
         [
@@ -43,7 +45,7 @@ def source_text(name: str, kind: str, *, connection: str, capture: str, database
             f"capture_connection: {capture}  # who reads the log",
             *([f"marker_connection: {connection}"] * shared),
             f"database: {text(database)}",
-            *([f"schema: {text(schema)}"] if schema else []),
+            *([f"{namespace[0]}: {text(namespace[1])}"] if namespace else []),
             "log: {max_gb: 20, keep_days: 7}  # how much of its log is kept, and for how long",
             "",
         ]

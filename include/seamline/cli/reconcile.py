@@ -29,7 +29,7 @@ def _run(args: argparse.Namespace) -> Exit:
     in_airflow.plan_of(args.sync)
     dag_id, name = f"{args.sync}__reconcile", f"by_hand__{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
 
-    def told(task: TaskState) -> None:
+    def reported(task: TaskState) -> None:
         if task.state in ("running", "success", "failed"):
             say(args, f"  {task.task_id}: {task.state}")
 
@@ -39,7 +39,7 @@ def _run(args: argparse.Namespace) -> Exit:
         say(args, f"run {name} of {dag_id}")
         if args.detach:
             return Exit.PROVEN
-        ended = api.wait(dag_id, name, timeout_s=WITHIN_S, on_change=told)
+        ended = api.wait(dag_id, name, timeout_s=WITHIN_S, on_change=reported)
         found = store.live_reconciliations_named(args.sync, name, detail=Detail.VERDICTS)
     for one in found:
         say(args, f"{one.destination}: {of_live(one).value}")

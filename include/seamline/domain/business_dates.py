@@ -1,7 +1,7 @@
 """Which days are business dates, by calendars that are data: holidays, half days, make-up days, ends of months.
 
-Business dates cover time without gap or overlap, as days do: what is booked on a day that is none belongs to the next
-business date. A day that no calendar knows any more is never guessed. Pure.
+Business dates cover time without gap or overlap, as days do: what is booked on a day that is no business date belongs
+to the next one. A day that no calendar knows any more is never guessed. Pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,8 +62,8 @@ class Said:
 @dataclass(frozen=True, slots=True)
 class Calendar:
     """One exchange's or bank's. It knows the days from `first` to `last`, both included. `weekend`: names of weekdays;
-    `working_days`: those that are business days although their weekday is none; `month_ends`: () for the last business
-    day of each month; `alarm_days`: so many days before its end it is to be continued."""
+    `working_days`: those that are business days although their weekday is closed; `month_ends`: () for the last
+    business day of each month; `alarm_days`: so many days before its end it is to be continued."""
 
     name: str
     first: date
@@ -135,7 +135,7 @@ class BusinessDates:
 
     def last_ended(self, now: datetime, *, timezone: str, cut_off: str = MIDNIGHT) -> date | None:
         """The newest business date that has ended at `now`; None where none is known. Days that are not known are
-        passed over: whoever asks for one of them is told so."""
+        passed over: whoever asks for one of them gets the reason."""
         if not self.calendars:
             return last_ended(now, timezone=timezone, cut_off=cut_off)
         earliest = min(one.first for one in self.calendars)

@@ -20,7 +20,8 @@ class Use:
 @dataclass(frozen=True, slots=True)
 class ServerFound:
     """`product`: name and version. `encryption`: of the session that asked, for people. `kind`: the kind of source and
-    destination that the server is, "" where it is none by itself. `time_zone`: of the server, "" where it says none."""
+    destination that the server is, "" where it is not a database.
+    `time_zone`: the server's, "" where it has not said it."""
 
     product: str
     encryption: str = ""

@@ -149,8 +149,8 @@ class ReadsBack(Protocol):
 
 @runtime_checkable
 class ReadsAlone(Protocol):
-    """A kind whose tables can be compared although some other tool writes them (ADR 63), and that is none of sources
-    (`kinds.source.ReadsSeparately`)."""
+    """A kind whose tables can be compared although some other tool writes them (ADR 63), and whose name no kind of
+    source has (`kinds.source.ReadsSeparately`)."""
 
     def separate_side(self, destination: DestinationPlan) -> SeparateSide: ...
 

@@ -329,7 +329,7 @@ def _nightly(spec: Nightly, declarations: Declarations) -> NightlyPlan:
         ),
         closed_when=tuple(_closed_when(spec)),
         stages_by=tuple((stage, by) for stage, by in spec.stages_by.model_dump().items() if by is not None),
-        # A day that the source closes itself ends when it says so, which no time in the log tells.
+        # A day that the source closes itself ends when it says so, which no commit time in the log shows.
         made_from=MadeFrom.READ if spec.waits_for_the_source else MadeFrom(spec.from_),
     )
 

@@ -57,7 +57,7 @@ def _is_it_one(dates: BusinessDates, day: date) -> Iterator[str]:
     before, after = dates.before(day), dates.after(day)
     yield _line("before, after", f"{before or 'not known'}, {after or 'not known'}")
     if said.is_ is Is.CLOSED and after is not None:
-        yield _line("belongs to", f"{after}: what is booked on a day that is none belongs to the next business date")
+        yield _line("belongs to", f"{after}: what is booked on a day that is no business date belongs to the next one")
 
 
 def _bounds(nightly: NightlyPlan, night: Night) -> Iterator[str]:

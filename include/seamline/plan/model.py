@@ -215,7 +215,7 @@ class NightlyPlan:
     made_from: MadeFrom = MadeFrom.READ
 
     def day_of(self, business_date: date) -> Day:
-        """The instants of a business date: those of days before it that are none belong to it."""
+        """The instants of a business date: those of the closed days before it belong to it."""
         first = self.dates.first_day(business_date)
         return day_of(business_date, timezone=self.timezone, first=first, cut_off=self.cut_off)
 

@@ -63,7 +63,7 @@ class CalendarSpec(Declared):
     )
     holidays: tuple[NamedDays, ...] = Field((), description="Days that are no business days.", strict=False)
     working_days: tuple[NamedDays, ...] = Field(
-        (), description="Make-up days: business days although their weekday is none.", strict=False
+        (), description="Make-up days: business days although their weekday is closed.", strict=False
     )
     half_days: tuple[HalfDayEntry, ...] = Field(
         (), description="Business days on which business ends early, as `explain` shows them.", strict=False

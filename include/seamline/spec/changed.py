@@ -42,7 +42,7 @@ def hash_of(text: str) -> str:
 
 
 def changed(text: str, change: Change, value: str) -> str:
-    """Refused: the value is none, the file has it already, or has a form in which its place is not found."""
+    """Refused: the value is not valid, the file has it already, or has a form in which its place is not found."""
     root, said = _read(text), _said(text)
     if change is Change.TABLE:
         made = _with_table(text, root, value)
@@ -151,7 +151,7 @@ def _last(node: yaml.CollectionNode) -> yaml.Node:
 
 
 def _last_line(node: yaml.Node) -> int:
-    """From 0. PyYAML lets a block end where the next one begins, behind comments that are none of its own."""
+    """From 0. PyYAML lets a block end where the next one begins, behind comments of another block."""
     while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         node = _last(node)
     return int(node.end_mark.line)

@@ -66,6 +66,11 @@ def namespace_key(kind: str) -> str:
     return destination_models()[kind].namespace_key
 
 
+def source_namespace_key(kind: str) -> str:
+    """The same of a source: the key that says where in its database the tables lie."""
+    return source_models()[kind].namespace_key
+
+
 def powers_lacking(kind: str) -> Mapping[tuple[str, ...], str]:
     """What a kind of destination cannot do, by the keys of a sync that would need it if it has all of them."""
     found = installed.load(installed.SINKS, kind)

@@ -36,9 +36,11 @@ class DatabaseSource(Declared):
     """What every database that is captured has in common.
 
     `names_elsewhere`: a sync may name tables of other schemas or databases of it, and give tables other names.
-    `connection_type`: Airflow's `conn_type` of its connections; "" for a kind that takes any.
+    `connection_type`: Airflow's `conn_type` of its connections; "" for a kind that takes any. `namespace_key`: the key
+    that says where in the database its tables lie; "" for a kind without one.
     """
 
+    namespace_key: ClassVar[str] = ""
     names_elsewhere: ClassVar[bool] = False
     connection_type: ClassVar[str] = ""
 

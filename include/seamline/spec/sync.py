@@ -149,7 +149,7 @@ class Nightly(Declared):
     calendars: tuple[Name, ...] = Field(
         (),
         description="Names of declared calendars. Left out: every day is a business date. What is booked on a day that"
-        " is none belongs to the next business date.",
+        " is no business date belongs to the next one.",
         strict=False,
     )
     business_date_if: Literal["all", "any"] = Field(

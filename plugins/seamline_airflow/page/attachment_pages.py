@@ -93,7 +93,7 @@ def _attach(visit: Visit, user: Any, to: Holder, file: UploadFile, here: str) ->
 
 
 def handed_out(by: acts.Actor, of: Holder, number: int, chosen: Mapping[str, str]) -> Response:
-    """One version of a file, by the number of its entry. 404: there is none such. Without an entry of its own in the
+    """One version of a file, by the number of its entry. 404: it is missing. Without an entry of its own in the
     log of acts it is not handed out."""
     with parts.attachments() as store:
         taken = store.taken(of, number)

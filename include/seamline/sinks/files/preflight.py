@@ -52,7 +52,7 @@ def _of_folder(key: str, folder: str) -> Iterator[tuple[str, str]]:
 
 
 def _of_names(plan: SyncPlan, options: FilesOptions) -> Iterator[tuple[str, str]]:
-    """Names of files that not every store tells apart."""
+    """Names of files that not every store distinguishes."""
     known: dict[str, str] = {options.control_file.lower(): "the control file", options.flag_file.lower(): "the flag"}
     for table in plan.tables:
         name = f"{table.name}.{options.format}".lower()

@@ -17,6 +17,7 @@ class PostgresSource(DatabaseSource):
     names_elsewhere: ClassVar[bool] = True
 
     connection_type: ClassVar[str] = "postgres"
+    namespace_key: ClassVar[str] = "schema"
 
     kind: Literal["postgres"] = Field(description="What kind of system the source is.")
     schema_: Identifier = Field(
