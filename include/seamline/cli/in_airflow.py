@@ -10,7 +10,7 @@ from typing import Any
 
 from seamline import settings
 from seamline.adapters import connections
-from seamline.adapters.airflow_rest import AirflowRest
+from seamline.adapters.airflow_rest import AirflowRest, TaskState
 from seamline.cli.person import person
 from seamline.domain.backfill import Exit
 from seamline.domain.errors import ConfigError, Refused, SeamlineError
@@ -109,6 +109,12 @@ def say(args: argparse.Namespace, text: str) -> None:
     stream = sys.stderr if args.json else sys.stdout
     stream.write(f"{text}\n")
     stream.flush()
+
+
+def say_task(args: argparse.Namespace, task: TaskState) -> None:
+    """What a person follows of a task."""
+    if task.state in ("running", "success", "failed"):
+        say(args, f"  {task.task_id}: {task.state}")
 
 
 def give(args: argparse.Namespace, document: Mapping[str, Any]) -> None:

@@ -10,13 +10,12 @@ from contextlib import closing
 from datetime import UTC, datetime
 
 from seamline import registry, settings
-from seamline.adapters.airflow_rest import AirflowRest, TaskState
+from seamline.adapters.airflow_rest import AirflowRest
 from seamline.cli import in_airflow, online
-from seamline.cli.in_airflow import give, note_of, say
-from seamline.cli.reconcile import exit_of
+from seamline.cli.in_airflow import note_of, say, say_task
+from seamline.cli.reconcile import outcome
 from seamline.domain.backfill import Exit
 from seamline.domain.calendar import date_at
-from seamline.domain.cut_state import Headline, of_live, worst_headline
 from seamline.domain.errors import ConfigError, TransientError
 from seamline.plan.model import SyncPlan
 from seamline.platform.reconciliations import Detail
@@ -50,8 +49,8 @@ def _run(args: argparse.Namespace) -> Exit:
         raise ConfigError(f"sync {plan.sync} only compares: there is nothing to onboard", hint="run `reconcile`")
     layout = Layout(settings.load())
     _require_rights(args, layout)
-    if layout.settings.are_servers_here:
-        airflow_pools.are_made(layout)
+    if layout.settings.are_servers_here and not airflow_pools.are_made(layout):
+        raise TransientError("Airflow does not answer, so the pools of the sync are not made", hint="./seamline ps")
     dag_id, name = f"{plan.sync}__onboard", f"by_hand__{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
     with in_airflow.airflow() as api, closing(registry.platform()) as store:
         _wait_for_dags(args, api, plan)
@@ -59,18 +58,14 @@ def _run(args: argparse.Namespace) -> Exit:
         say(args, f"run {name} of {dag_id}")
         if args.detach:
             return Exit.PROVEN
-        ended = api.wait(dag_id, name, timeout_s=WITHIN_S, on_change=lambda task: _said(args, task))
+        ended = api.wait(dag_id, name, timeout_s=WITHIN_S, on_change=lambda task: say_task(args, task))
         found = store.live_reconciliations_named(plan.sync, name, detail=Detail.VERDICTS)
         if ended.state == "success":
             _switch_on(args, api, plan)
         else:
             say(args, _failure(api, dag_id, name))
-    for one in found:
-        say(args, f"{one.destination}: {of_live(one).value}")
-    verdict = worst_headline(map(of_live, found)) if found else Headline.NOT_RUN
-    each = {one.destination: of_live(one).value for one in found}
-    give(args, {"sync": plan.sync, "run": name, "state": ended.state, "verdict": verdict.value, "destinations": each})
-    return exit_of(verdict) if ended.state == "success" else max(exit_of(verdict), Exit.NOT_PROVEN)
+    code = outcome(args, ended, found)
+    return Exit.NOT_PROVEN if code is Exit.PROVEN and ended.state != "success" else code
 
 
 def _require_rights(args: argparse.Namespace, layout: Layout) -> None:
@@ -101,11 +96,6 @@ def _wait_for_dags(args: argparse.Namespace, api: AirflowRest, plan: SyncPlan) -
         time.sleep(_LOOK_EVERY_S)
     for dag_id in {wanted, STREAMS} & api.dag_ids():
         api.unpause(dag_id)
-
-
-def _said(args: argparse.Namespace, task: TaskState) -> None:
-    if task.state in ("running", "success", "failed"):
-        say(args, f"  {task.task_id}: {task.state}")
 
 
 def _failure(api: AirflowRest, dag_id: str, name: str) -> str:

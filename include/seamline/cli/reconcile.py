@@ -1,13 +1,14 @@
 """Compare the live tables of a sync with their source, by a run of its reconcile DAG, and follow it to its end."""
 
 import argparse
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 
 from seamline import registry
-from seamline.adapters.airflow_rest import TaskState
+from seamline.adapters.airflow_rest import DagRun
 from seamline.cli import in_airflow
-from seamline.cli.in_airflow import give, note_of, say
+from seamline.cli.in_airflow import give, note_of, say, say_task
 from seamline.domain.backfill import BROKEN, PROVEN, Exit
 from seamline.domain.cut_state import Headline, of_live, worst_headline
 from seamline.domain.runs import Reconciliation
@@ -29,30 +30,26 @@ def _run(args: argparse.Namespace) -> Exit:
     in_airflow.plan_of(args.sync)
     dag_id, name = f"{args.sync}__reconcile", f"by_hand__{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
 
-    def reported(task: TaskState) -> None:
-        if task.state in ("running", "success", "failed"):
-            say(args, f"  {task.task_id}: {task.state}")
-
     with in_airflow.airflow() as api, closing(registry.platform()) as store:
         in_airflow.require_unpaused(api, dag_id)
         api.trigger(dag_id, run_id=name, note=note_of(args.reason))
         say(args, f"run {name} of {dag_id}")
         if args.detach:
             return Exit.PROVEN
-        ended = api.wait(dag_id, name, timeout_s=WITHIN_S, on_change=reported)
+        ended = api.wait(dag_id, name, timeout_s=WITHIN_S, on_change=lambda task: say_task(args, task))
         found = store.live_reconciliations_named(args.sync, name, detail=Detail.VERDICTS)
-    for one in found:
-        say(args, f"{one.destination}: {of_live(one).value}")
-    verdict = worst_headline(map(of_live, found)) if found else Headline.NOT_RUN
-    give(args, {"sync": args.sync, "run": name, "state": ended.state, "verdict": verdict.value, **_each(found)})
-    return exit_of(verdict)
+    return outcome(args, ended, found)
 
 
-def _each(found: tuple[Reconciliation, ...]) -> dict[str, dict[str, str]]:
-    return {"destinations": {one.destination: of_live(one).value for one in found}}
-
-
-def exit_of(verdict: Headline) -> Exit:
+def outcome(args: argparse.Namespace, ended: DagRun, found: Sequence[Reconciliation]) -> Exit:
+    """Give what a run found of the live tables, by destination, and the exit code of the worst of it."""
+    each = {one.destination: of_live(one) for one in found}
+    for destination, headline in each.items():
+        say(args, f"{destination}: {headline.value}")
+    verdict = worst_headline(each.values()) if each else Headline.NOT_RUN
+    words = {destination: headline.value for destination, headline in each.items()}
+    known = {"sync": args.sync, "run": ended.run_id, "state": ended.state}
+    give(args, {**known, "verdict": verdict.value, "destinations": words})
     if verdict in BROKEN:
         return Exit.BREAK
     return Exit.PROVEN if verdict in PROVEN else Exit.NOT_PROVEN

@@ -167,7 +167,7 @@ def page(
         drawn={name: pictures for name in report.destinations if (pictures := over_dates.drawn(sync, name, cuts))},
         lags=reports.lags(sync),
         live=reports.live_before(sync, compared_before) if compared_before else report.live,
-        missing=reports.missing(sync, now),
+        missing=reports.missing(report, now),
         next_night=reports.next_night_in_words(sync, now),
         now=now,
         may_work=acting.may_work(visit.user, sync),

@@ -71,6 +71,7 @@ class SyncReport:
     notes: tuple[under_way.Note, ...] = ()
     findings: Mapping[StreamId, int] = field(default_factory=dict)
     alarms: tuple[str, ...] = ()
+    standing: tuple[Any, ...] = ()
 
     @property
     def headline(self) -> str:
@@ -155,8 +156,7 @@ def report_of(store: Any, sync: str, seen: Look, *, dates: int, detail: Detail) 
     """The same from an open store. `seen` may hold streams of other syncs too."""
     declared = destinations_of(sync)
     to_onboard = onboarded_destinations(settings.load().declarations, sync)
-    names = headline.concerns(sync, seen.wanted)
-    over = alarms_over(seen.alarms, seen.states, seen.hosts)
+    standing = _standing(sync, seen)
     state, zone = store.sync_state(sync), ZoneInfo(store.timezone(sync))
     newest = [store.latest_run(sync, kind) for kind in under_way.KINDS]
     mine = [one for stream, one in seen.states.items() if stream.sync == sync]
@@ -173,8 +173,15 @@ def report_of(store: Any, sync: str, seen: Look, *, dates: int, detail: Detail) 
         destinations=declared,
         levels=levels_of(sync),
         findings={stream: report.findings for stream, report in seen.reports.items()},
-        alarms=tuple(alarm_in_words(one) for one in seen.alarms if one not in over and one.about in names),
+        alarms=tuple(map(alarm_in_words, standing)),
+        standing=standing,
     )
+
+
+def _standing(sync: str, seen: Look) -> tuple[Any, ...]:
+    """The open alarms about a sync, without those that whoever looks next at the streams ends."""
+    names, over = headline.concerns(sync, seen.wanted), alarms_over(seen.alarms, seen.states, seen.hosts)
+    return tuple(one for one in seen.alarms if one not in over and one.about in names)
 
 
 def _without_state(sync: str) -> str:
@@ -201,13 +208,10 @@ def next_night_in_words(sync: str, now: datetime) -> str:
     return phrase("The next night begins at %(at)s, for %(day)s.", at=at, day=night.business_date)
 
 
-def missing(sync: str, now: datetime) -> list[Missing]:
+def missing(report: SyncReport, now: datetime) -> list[Missing]:
     """The business dates of a sync without a published cut."""
     with reading.platform() as store:
-        seen = look()
-        about, over = headline.concerns(sync, seen.wanted), alarms_over(seen.alarms, seen.states, seen.hosts)
-        alarms = [one for one in seen.alarms if one not in over and one.about in about]
-        return missing_dates(store, sync, now=now, dates=_dates(sync), alarms=alarms)
+        return missing_dates(store, report.sync, now=now, dates=_dates(report.sync), alarms=report.standing)
 
 
 def _dates(sync: str) -> BusinessDates | None:

@@ -125,7 +125,7 @@ def get_missing(sync: SyncName) -> list[answers.Missing]:
     now = datetime.now(UTC)
     return [
         answers.Missing.model_validate({**dataclasses.asdict(one), "is_late": one.is_late(now)})
-        for one in reports.missing(_known(sync).sync, now)
+        for one in reports.missing(_known(sync), now)
     ]
 
 
