@@ -6,7 +6,7 @@ command is stopped it goes on, and the same command follows it again. docs/how-t
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
 
@@ -88,7 +88,8 @@ def _started(args: argparse.Namespace, api: AirflowRest, plan: SyncPlan) -> Back
         dag_run_conf=asked.params(),
     )
     made = api.backfills(dag_id)[0]
-    _note(api, made, note_of(args.reason, f"Backfill {made.number}, started"))
+    # Also of a date that Airflow has begun already: nobody has said anything of it before.
+    _note(api, _runs(api, made).values(), note_of(args.reason, f"Backfill {made.number}, started"))
     say(args, f"backfill {made.number} of {plan.sync}: {len(dates)} dates, {asked.at_once} at once")
     return made
 
@@ -115,16 +116,17 @@ def _ordered(args: argparse.Namespace, api: AirflowRest, plan: SyncPlan, chosen:
         raise Refused(f"no backfill of {plan.sync} goes on")
     order, word = _ORDERS[chosen]
     api.order(found.number, order)
-    _note(api, found, note_of(args.reason, f"Backfill {found.number}, {word.lower()}"))
+    # What runs, or is over, keeps what was said of it.
+    waiting = [run for run in _runs(api, found).values() if not run.started_at]
+    _note(api, waiting, note_of(args.reason, f"Backfill {found.number}, {word.lower()}"))
     say(args, f"backfill {found.number} of {plan.sync}: {word.lower()}")
     return Exit.PROVEN
 
 
-def _note(api: AirflowRest, backfill: Backfill, text: str) -> None:
-    """On the page of each of its dates that has not begun: what runs, or is over, keeps what was said of it."""
-    for run in _runs(api, backfill).values():
-        if not run.started_at:
-            api.note(run.dag_id, run.run_id, text)
+def _note(api: AirflowRest, runs: Iterable[DagRun], text: str) -> None:
+    """On the page of each of these runs."""
+    for run in runs:
+        api.note(run.dag_id, run.run_id, text)
 
 
 def _runs(api: AirflowRest, backfill: Backfill) -> dict[str, DagRun]:

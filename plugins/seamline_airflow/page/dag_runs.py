@@ -105,7 +105,8 @@ def start_backfill(dag_id: str, asked: DatesAsked, *, by: str, note: str) -> int
         raise Refused(f"{asked.first} to {asked.last} has no business date") from exc
     number = int(made.id)
     with create_session() as session:
-        _note_waiting(session, number, note)
+        # Also of a date that Airflow has begun already: nobody has said anything of it before.
+        _note(session, number, note)
     return number
 
 
@@ -120,8 +121,8 @@ def order_backfill(dag_id: str, number: int, order: BackfillOrder, *, note: str)
         known = session.get(Backfill, number)
         if known is None or known.dag_id != dag_id or known.completed_at is not None:
             raise Refused(f"backfill {number} does not go on")
-        # Before it is cancelled: its runs do not wait any more then.
-        _note_waiting(session, number, note)
+        # What runs, or is over, keeps what was said of it. Before it is cancelled: its runs do not wait any more then.
+        _note(session, number, note, DagRun.state == DagRunState.QUEUED)
         acts[order](backfill_id=number, session=session)
 
 
@@ -157,11 +158,10 @@ def _date_run(key: str, run: DagRun | None) -> DateRun:
     return DateRun(day, str(run.run_id), str(run.state), started_at=run.start_date, ended_at=run.end_date)
 
 
-def _note_waiting(session: Any, number: int, note: str) -> None:
-    """On the page of each of its runs that has not begun; what runs, or is over, keeps what was said of it."""
+def _note(session: Any, number: int, note: str, *which: Any) -> None:
+    """On the page of each of a backfill's runs of which these conditions hold."""
     of_backfill = select(DagRun).join(BackfillDagRun, BackfillDagRun.dag_run_id == DagRun.id)
-    waiting = (BackfillDagRun.backfill_id == number, DagRun.state == DagRunState.QUEUED)
-    for run in session.scalars(of_backfill.where(*waiting)):
+    for run in session.scalars(of_backfill.where(BackfillDagRun.backfill_id == number, *which)):
         run.note = note[:_NOTE_LETTERS_MAX]
 
 
