@@ -68,6 +68,9 @@ def test_a_file_is_attached_in_versions_and_taken_away_as_it_was_and_both_are_in
     assert taken(page, "two", newest).status_code == 404, "it is of another break"
     by_rest = f"/api/v1/syncs/settlement/breaks/{identity('one')}/files/{oldest}"
     assert page.post(by_rest, headers={"X-Person": "operator", **BEARER}).content == first
+    third = {"files": {"file": ("letter.pdf", b"%PDF-1.7 third")}, "headers": {"X-Person": "operator", **BEARER}}
+    put = page.post(f"/api/v1/syncs/settlement/breaks/{identity('two')}/files", **third)
+    assert (put.status_code, [(one["name"], one["version"]) for one in put.json()]) == (201, [("letter.pdf", 1)])
     rest = page.get(f"/api/v1/syncs/settlement/breaks/{identity('one')}").json()["files"]
     assert [(one["name"], one["version"], one["size"], one["who"]) for one in rest] == [
         ("letter.pdf", 2, len(second), "operator"),

@@ -155,3 +155,31 @@ def test_hostile_reasons_are_text_in_both_languages(page: TestClient) -> None:
         text = shown(page, **{"Accept-Language": language})
         assert "&lt;script&gt;" in text and "<script" not in text
     assert "待另一人复核" in text and "结论应于 05:55 前给出" in text
+
+
+def by_rest(page: TestClient, path: str, who: str, **body: str) -> Response:
+    headers = {"X-Person": who, "Authorization": "Bearer of this person"}
+    return page.post(f"/api/v1/syncs/settlement/declaration/changes{path}", json=body or None, headers=headers)
+
+
+def test_a_change_is_proposed_accepted_and_withdrawn_by_rest_as_on_the_page(page: TestClient, file: Path) -> None:
+    wanted = {"change": "table", "value": "payment_order", "reason": "orders are reconciled from December on"}
+    first = by_rest(page, "", "operator", **wanted)
+    assert (first.status_code, first.json()["step"], "+  - payment_order" in first.json()["diff"]) == (
+        201, "proposed", True,
+    )  # fmt: skip
+    assert by_rest(page, "", "operator", **wanted).json() == first.json()
+    assert "proposed by operator" in shown(page)
+    accept = f"/{first.json()['number']}/accept"
+    assert by_rest(page, accept, "operator").status_code == 403
+    assert by_rest(page, accept, "approver").json()["ended_by"] == "approver"
+    assert "  - payment_order\n" in file.read_text(encoding="utf-8")
+    second = by_rest(page, "", "approver", change="run_at", value="01:15", reason="the source is busy").json()
+    own = by_rest(page, f"/{second['number']}/accept", "approver")
+    assert (own.status_code, "another person accepts it" in own.json()["detail"]) == (409, True)
+    assert by_rest(page, f"/{second['number']}/withdraw", "operator").json()["step"] == "withdrawn"
+    known = page.get("/api/v1/syncs/settlement/declaration/changes", headers={"X-Person": "viewer"}).json()
+    steps = {one["number"]: one["step"] for one in known}
+    assert (steps[first.json()["number"]], steps[second["number"]]) == ("accepted", "withdrawn")
+    with parts.audit() as log:
+        assert log.head().number == second["number"] + 1

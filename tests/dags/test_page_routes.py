@@ -181,6 +181,18 @@ ROWS = {
     f"POST {_SYNC}/sources/acknowledge": Row(may=_WORKERS, answer=422),
     f"GET {_SYNC}/dates/{{business_date}}/files": Row(),
     f"GET {_SYNC}/dates/{{business_date}}/late_postings": Row(),
+    # No file is sent, and there is no such file.
+    f"POST {_SYNC}/breaks/{{break_id}}/files": Row(may=_WORKERS, answer=422),
+    f"POST {_SYNC}/dates/{{business_date}}/files": Row(("?destination=d&version=1",), may=_WORKERS, answer=422),
+    f"POST {_SYNC}/dates/{{business_date}}/files/{{number}}": Row(may=_WORKERS, answer=422),
+    f"GET {_SYNC}/declaration/changes": Row(),
+    f"POST {_SYNC}/declaration/changes": Row(
+        body={"change": "run_at", "value": "late", "reason": "r"}, may=_WORKERS, answer=409
+    ),
+    f"POST {_SYNC}/declaration/changes/{{number}}/accept": Row(may=("approver",), answer=422),
+    f"POST {_SYNC}/declaration/changes/{{number}}/withdraw": Row(may=_WORKERS, answer=422),
+    f"GET {_SYNC}/declaration/tolerances": Row(),
+    f"POST {_SYNC}/declaration/tolerances/{{hash}}/approve": Row(may=("approver",), answer=422),
     f"POST {_SYNC}/dates/{{business_date}}/restate": Row(may=_WORKERS, answer=422),
     f"GET {_SYNC}/repairs": Row(),
     f"POST {_SYNC}/repairs": Row(body={"reason": " "}, may=_WORKERS, answer=409),
@@ -282,6 +294,7 @@ def named(platform: results.Platform) -> dict[str, str]:
         "break_id": identity,
         "number": "0",
         "destination": "elsewhere",
+        "hash": "none",
     }
 
 

@@ -35,6 +35,7 @@ from seamline_airflow.page import access, acting, dag_runs, reports
 from seamline_airflow.page.app import app
 from tests.conftest import RunningStack
 from tests.dags.test_page import HOSTILE, WORKED_OUT
+from tests.dags.test_page_routes import BEARER
 from tests.integration.known import known_by_id
 from tests.integration.platform_database import Server, database_of_its_own, plan
 from tests.integration.test_signatures import DAY, faults, found, later_night, publish
@@ -306,6 +307,15 @@ def test_a_file_is_attached_to_a_date_and_read_only_once_it_is_signed(
         ("letter.pdf", 2, 1, "warehouse"),
         ("letter.pdf", 1, 1, "warehouse"),
     ]
+    # By REST as on the page.
+    rest, asks = f"/api/v1/syncs/settlement/dates/{DAY}/files", {"X-Person": "operator", **BEARER}
+    version = {"destination": "warehouse", "version": 1}
+    put = page.post(rest, params=version, files={"file": ("call.txt", b"agreed")}, headers=asks)
+    assert (put.status_code, [one["name"] for one in put.json()]) == (201, ["call.txt", "letter.pdf", "letter.pdf"])
+    taken = page.post(f"{rest}/{put.json()[0]['number']}", params=version, headers=asks)
+    assert (taken.status_code, taken.content) == (200, b"agreed")
+    other = page.post(rest, params={**version, "version": 2}, files={"file": ("x", b"x")}, headers=asks)
+    assert other.status_code == 404
     (sign,) = forms(seen(page, "approver"), "sign")
     send(page, "approver", "sign", sign)
     assert 'action="attach_to_date"' not in seen(page, "operator") and "letter.pdf" in seen(page, "operator")

@@ -14,6 +14,7 @@ from seamline_airflow.page import acting
 from tests.dags import results
 from tests.dags.test_page import HOSTILE
 from tests.dags.test_page_acting import OWN, PEOPLE
+from tests.dags.test_page_routes import BEARER
 from tests.dags.test_page_work import _server as _server
 from tests.dags.test_page_work import page as page
 from tests.dags.test_page_work import shown
@@ -137,6 +138,13 @@ def test_a_declared_tolerance_holds_once_its_approver_has_approved_its_very_text
     declare(monkeypatch, tmp_path / "first", amount="0.07")
     text = listed(page, "approver")
     assert "it ends with the next comparison" in text and declared_text(text) not in ("", seen)
+    # By REST as on the page.
+    rest, asks = "/api/v1/syncs/settlement/declaration/tolerances", {"X-Person": "approver", **BEARER}
+    (waiting,) = page.get(rest, headers=asks).json()
+    assert (waiting["hash"], waiting["amount"], waiting["asked_by"]) == (declared_text(text), "0.07", "olga")
+    assert page.post(f"{rest}/{seen}/approve", headers=asks).status_code == 409
+    assert page.post(f"{rest}/{waiting['hash']}/approve", headers=asks).json() == {"breaks": 0}
+    assert page.get(rest, headers=asks).json() == []
 
 
 def test_a_declaration_that_lasts_too_long_is_not_approved_and_a_wrong_one_is_said(

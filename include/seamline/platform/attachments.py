@@ -85,7 +85,7 @@ class PlatformAttachments:
     def close(self) -> None:
         self._database.close()
 
-    def attach(self, to: Holder, file: File, *, who: str) -> None:
+    def attach(self, to: Holder, file: File, *, who: str, origin: str = FROM_PAGE) -> None:
         """As the next version of its name. Refused: the sync has no such break or take, the date is signed, it has too
         many. `file` was checked before."""
 
@@ -98,7 +98,7 @@ class PlatformAttachments:
             if len(known) >= FILES_MAX:
                 raise Refused(f"at most {FILES_MAX} files are kept here, all versions counted")
             version = versions[0].version + 1 if versions else 1
-            act = Act(Kind.ATTACHED, subject, attached_document(file, version, to.break_id), who, FROM_PAGE)
+            act = Act(Kind.ATTACHED, subject, attached_document(file, version, to.break_id), who, origin)
             if to.break_id:
                 audit.append_about(session, act, [to.break_id])
             else:

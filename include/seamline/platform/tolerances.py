@@ -91,7 +91,9 @@ class PlatformTolerances:
 
         return self._database.transact(lambda session: _approve(session, sync, number, who, origin))
 
-    def approve_declared(self, one: DeclaredTolerance, *, who: str, expires_at: datetime) -> int:
+    def approve_declared(
+        self, one: DeclaredTolerance, *, who: str, expires_at: datetime, origin: str = FROM_PAGE
+    ) -> int:
         """The same for one of the sync's file, which this makes. Refused for everybody but the approver that it names,
         which the table itself holds, and where it is approved already. `one` was checked before."""
 
@@ -117,7 +119,7 @@ class PlatformTolerances:
             ).fetchone()
             if row is None:
                 raise Refused("this text of the declaration is approved already")
-            return _approve(session, asked.sync, int(row[0]), who, FROM_PAGE)
+            return _approve(session, asked.sync, int(row[0]), who, origin)
 
         return self._database.transact(work)
 

@@ -29,6 +29,7 @@ from seamline.platform.reconciliations import Detail
 from seamline.platform.signatures import Take
 from seamline.platform.work import Done
 from seamline.spec.load import load_declarations
+from seamline.spec.tolerances import declared_tolerances
 from seamline.sync.dates_asked import DatesAsked
 from seamline.sync.dates_asked import checked as checked_dates
 from seamline_airflow import parts
@@ -102,6 +103,21 @@ def ask_tolerance(sync: str, place: Sequence[str], *, amount: str, until: date, 
 def approve_tolerance(sync: str, number: int, *, by: Actor) -> None:
     with parts.tolerances() as store:
         store.approve(sync, number, who=by.who, origin=by.origin)
+
+
+def approve_declared_tolerance(sync: str, text: str, *, by: Actor) -> int:
+    """How many breaks it tolerates at once. `text`: the hash of what the person has seen; the file must say the same
+    now."""
+    one = next((one for one in declared_tolerances(settings.load().declarations, sync) if one.hash == text), None)
+    if one is None:
+        raise Refused("the declaration has another text now", hint="load it again and read it")
+    with reading.platform() as store:
+        zone = ZoneInfo(store.timezone(sync))
+    tolerance.checked(one.asked, today=datetime.now(zone).date())
+    ends = tolerance.end_of(one.asked.until, zone)
+    with parts.tolerances() as store:
+        breaks: int = store.approve_declared(one, who=by.who, expires_at=ends, origin=by.origin)
+    return breaks
 
 
 def end_tolerance(sync: str, number: int, *, by: Actor) -> None:

@@ -26,6 +26,8 @@ from seamline_airflow.page import (
     reports,
     rest_acts,
     rest_breaks,
+    rest_declarations,
+    rest_files,
     rest_reveals,
     selection,
 )
@@ -50,6 +52,8 @@ REST: `Authorization: Bearer` with a token of `/auth/token`; for reading the coo
 api = APIRouter(prefix="/api/v1", responses=_PROBLEMS)
 api.include_router(rest_acts.api)
 api.include_router(rest_reveals.api)
+api.include_router(rest_declarations.api)
+api.include_router(rest_files.api)
 
 
 @api.get("/overview")

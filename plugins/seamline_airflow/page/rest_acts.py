@@ -25,14 +25,10 @@ from seamline.platform.signatures import Take
 from seamline_airflow import parts
 from seamline_airflow.page import acting, acts, late_pages, reading, repair_pages, selection
 from seamline_airflow.page import rest_answers as answers
-from seamline_airflow.page.rest_rights import Signer, SyncName, Worker
+from seamline_airflow.page.rest_rights import REFUSED, Signer, SyncName, Worker
 from seamline_airflow.page.sign_pages import TOGETHER_MAX
 
-_REFUSED: dict[int | str, dict[str, Any]] = {
-    409: {"model": answers.Problem, "description": "it is not possible now; nothing was changed"}
-}
-
-api = APIRouter(responses=_REFUSED)
+api = APIRouter(responses=REFUSED)
 
 _NO_NUL = r"^[^\x00]*$"
 # PostgreSQL keeps no NUL.

@@ -448,6 +448,42 @@ class Tolerance(Answer):
     absorbed: Amount
 
 
+class DeclaredTolerance(Answer):
+    """One that stands in the sync's file and waits for its approver. `hash`: of all that it says, to approve it by."""
+
+    hash: str
+    destination: str
+    table: str
+    column: str
+    amount: Amount
+    until: date
+    why: str
+    asked_by: str
+    approver: str
+
+
+class Tolerated(Answer):
+    """`breaks`: how many it tolerates at once."""
+
+    breaks: int
+
+
+class ChangeOfDeclaration(Answer):
+    """`number`: of its entry in the log of acts; `step`: `proposed` waits for another person; `diff`: the lines of the
+    file that differ."""
+
+    number: int
+    change: str
+    value: str
+    reason: str
+    diff: str
+    who: str
+    at: datetime
+    step: str
+    ended_by: str
+    ended_at: datetime | None
+
+
 class Signature(Answer):
     act: str
     number: int

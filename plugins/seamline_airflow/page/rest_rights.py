@@ -6,7 +6,11 @@ from typing import Annotated, Any
 from fastapi import Depends, HTTPException, Path, Request
 
 from seamline_airflow.page import access, acting, selection
+from seamline_airflow.page import rest_answers as answers
 
+REFUSED: dict[int | str, dict[str, Any]] = {
+    409: {"model": answers.Problem, "description": "it is not possible now; nothing was changed"}
+}
 BY_BEARER = (
     "an act by REST needs `Authorization: Bearer` with a token of Airflow's `POST /auth/token`; the cookie of the page"
     " is for its forms"

@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, Response
 from seamline import settings
 from seamline.domain.errors import ConfigError, Refused
 from seamline.domain.person import is_same_person
-from seamline.domain.tolerance import WHY_MAX, DeclaredTolerance, ToleranceState, checked, end_of
+from seamline.domain.tolerance import WHY_MAX, DeclaredTolerance, ToleranceState
 from seamline.spec.tolerances import declared_tolerances
 from seamline_airflow import parts
 from seamline_airflow.page import access, acting, acts, reading, selection
@@ -99,12 +99,7 @@ def approve_declared(
 ) -> Response:
     """`text`: the hash of what the person has seen; the file must say the same now."""
     try:
-        one = _of_hash(sync, text)
-        with reading.platform() as store:
-            zone = ZoneInfo(store.timezone(sync))
-        checked(one.asked, today=datetime.now(zone).date())
-        with parts.tolerances() as known:
-            known.approve_declared(one, who=acting.name_of(user), expires_at=end_of(one.asked.until, zone))
+        acts.approve_declared_tolerance(sync, text, by=acts.actor(user))
     except Refused as error:
         return refused(visit, error, _here(sync))
     return acting.done(_here(sync))
@@ -129,10 +124,3 @@ def _declared(sync: str) -> tuple[Sequence[DeclaredTolerance], str]:
         return declared_tolerances(settings.load().declarations, sync), ""
     except ConfigError as exc:
         return (), exc.message
-
-
-def _of_hash(sync: str, text: str) -> DeclaredTolerance:
-    for one in declared_tolerances(settings.load().declarations, sync):
-        if one.hash == text:
-            return one
-    raise Refused("the declaration has another text now", hint="load the page again and read it")
