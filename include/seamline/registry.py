@@ -5,7 +5,7 @@ needs, and the DAG processor nothing at all.
 """
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import date
@@ -20,12 +20,14 @@ from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding, FindingsReported, TableChanges
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import ConfigError, Refused
+from seamline.domain.late_posting import WatchedTake
 from seamline.domain.log_patch import TablePatch
 from seamline.domain.position import Position
 from seamline.kinds.found import power, sink_kind, source_kind
 from seamline.kinds.frames import Frames, WritesFrames
 from seamline.kinds.live_columns import Misfit
 from seamline.kinds.sink import (
+    CarriesCutsOn,
     CertifiesArrivals,
     CutsLiveTables,
     HoldsCuts,
@@ -72,7 +74,7 @@ from seamline.ports import (
 )
 from seamline.ports.certificates import ProbeDestination, ProbeSource
 from seamline.ports.cuts import Cuts, CutStore, PinnedTables
-from seamline.ports.log_images import LogImages
+from seamline.ports.log_images import LogImages, Texts
 from seamline.ports.maintenance import DestinationMaintenance, LogTopics
 from seamline.ports.questions import AnswersQuestions
 from seamline.ports.separate import OpenedSide, SeparateSide
@@ -312,6 +314,21 @@ def published_view(
     """Tables of a published cut, to be held against the source at `position`."""
     kind = power(sink_kind(destination.kind), ReadsBack, to="be compared with the source")
     return kind.open_published(plan.at_destination(destination.name), destination, tables, position=position)
+
+
+def signed_rows(
+    plan: SyncPlan, destination_name: str, take: WatchedTake, table: str, keys: Sequence[str]
+) -> Mapping[str, Texts]:
+    """`sync.late_postings.SignedRows`: rows of a version of a cut. Refused: it is not kept any more; ConfigError: its
+    kind does not list tables of versions."""
+    destination, day = plan.destination(destination_name), date.fromisoformat(take.business_date)
+    kind = power(sink_kind(destination.kind), CarriesCutsOn, to="be asked for rows of a signed version")
+    kept = kind.published_tables(destination, plan.sync, day, take.version)
+    mine = [one for one in kept if one.table == table]
+    if not mine:
+        raise Refused(f"version {take.version} of {day} is not kept any more in {destination_name}", table=table)
+    with closing(published_view(plan, destination, mine, position=take.cut_position)) as view:
+        return view.rows(table, keys)
 
 
 def destination_maintenance(destination: DestinationPlan) -> DestinationMaintenance:

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from seamline.domain.calendar import date_of
-from seamline.domain.errors import TransientError
+from seamline.domain.errors import Refused, TransientError
 from seamline.domain.late_posting import LateInTable, LatePosting, LogPlace, StreamWatch, WatchedTake
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import BusinessDate, NightlyPlan, SyncPlan
-from seamline.sync.late_postings import LateTools, LateWatch, Watched, look
+from seamline.ports.log_images import Texts
+from seamline.sync.late_postings import LateTools, LateWatch, SignedVersions, Watched, late_postings, look
+from seamline.sync.log_between import LoggedChange, Operation
 from seamline.values.image_texts import ImageTexts
 from tests.log_topic import (
     ACCOUNT,
@@ -48,7 +50,7 @@ def place(log: LogTopic) -> LogPlace:
 
 
 def take(log: LogTopic, *, cut_at: int | None = None, **other: Any) -> WatchedTake:
-    fields = {"run_id": "r1", "business_date": SIGNED, "place": place(log), "is_begun": False, **other}
+    fields = {"run_id": "r1", "business_date": SIGNED, "place": place(log), "is_begun": False, "version": 1, **other}
     return WatchedTake(cut_position=position(log.transactions if cut_at is None else cut_at), **fields)
 
 
@@ -77,9 +79,13 @@ class Kept:
         self.unknown |= unknown
 
 
+def no_rows(*_: Any) -> Mapping[str, Any]:
+    raise AssertionError("this log has every deleted row whole")
+
+
 def looked(log: LogTopic, *takes: WatchedTake, kept: Kept | None = None, topic_id: str = TOPIC_ID) -> Kept:
     kept = kept or Kept()
-    tools = LateTools(kept, lambda _: TopicReader(log), lambda *_: ImageTexts(decoder_of(dated())))
+    tools = LateTools(kept, lambda _: TopicReader(log), lambda *_: ImageTexts(decoder_of(dated())), no_rows)
     look(Watched(STREAM, dated(), replace(place(log), topic_id=topic_id), takes), tools)
     return kept
 
@@ -139,7 +145,9 @@ def test_the_thread_goes_on_after_trouble_with_one_stream_and_after_our_own_mist
             raise TransientError("it does not answer")
         return TopicReader(log)
 
-    watch = LateWatch(watched, LateTools(kept, open_reader, lambda *_: ImageTexts(decoder_of(dated()))), every_s=0.001)
+    watch = LateWatch(
+        watched, LateTools(kept, open_reader, lambda *_: ImageTexts(decoder_of(dated())), no_rows), every_s=0.001
+    )
     watch.start()
     try:
         wait_until(lambda: kept.found, timeout_s=20, what="the second stream to be looked at")
@@ -197,6 +205,50 @@ def test_what_cannot_be_looked_at_is_said_and_the_watch_goes_on_behind_it() -> N
     kept = looked(log, watched, topic_id="made again")
     assert "created again" in kept.unknown["r1"]
     assert (kept.found, kept.places["r1"].topic_id) == ([], "made again")
+
+
+def gone(number: int, *, at: int) -> LoggedChange:
+    """A delete of which the log has the key alone."""
+    return LoggedChange("account", str(number), Operation.DELETE, position(at), 1_000 * at, is_before_known=False)
+
+
+def test_a_deleted_row_of_which_the_log_has_the_key_alone_is_late_where_a_signed_version_has_it() -> None:
+    asked: list[tuple[str, list[str]]] = []
+
+    def rows(_plan: SyncPlan, _to: str, one: WatchedTake, _table: str, keys: Sequence[str]) -> Mapping[str, Texts]:
+        asked.append((one.run_id, list(keys)))
+        held = {"r1": {"1": SIGNED, "9": SIGNED}, "r2": {"2": OTHER}}[one.run_id]
+        return {key: {"id": key, "name": held[key]} for key in keys if key in held}
+
+    log = LogTopic()
+    takes = [take(log, cut_at=3), take(log, cut_at=5, run_id="r2", business_date=OTHER)]
+    signed = SignedVersions(dated(), "warehouse", takes, rows)
+    changes = [gone(9, at=2), gone(1, at=4), gone(2, at=6), gone(3, at=6)]
+    tables, dates = {"account": ACCOUNT}, {"account": BusinessDate("name", "date")}
+    found = late_postings(signed.with_images(changes), tables, dates, takes, nightly=NightlyPlan(timezone="UTC"))
+
+    # Version r1 sees the delete of 9, so its rows are without it.
+    assert asked == [("r1", ["1", "2", "3"]), ("r2", ["2", "3"])]
+    assert [(one.run_id, one.key, one.rows, one.position) for one in found] == [
+        ("r1", '{"id": "1"}', 1, str(position(4))),
+        ("r2", '{"id": "2"}', 1, str(position(6))),
+    ]
+    assert signed.unknown == {}
+
+
+def test_a_version_that_cannot_be_asked_for_deleted_rows_says_so_and_the_other_changes_count() -> None:
+    def rows(*_: Any) -> Mapping[str, Texts]:
+        raise Refused("version 1 is not kept any more")
+
+    log = LogTopic()
+    takes = [take(log)]
+    signed = SignedVersions(dated(), "warehouse", takes, rows)
+    other = LoggedChange("account", "4", Operation.INSERT, position(6), 6_000, after=account(4, SIGNED))
+    assert list(signed.with_images([gone(1, at=5), other])) == [gone(1, at=5), other]
+    assert signed.unknown == {
+        "r1": f"whether rows of account that were deleted up to {position(5)} were of the date: version 1 is not kept"
+        " any more"
+    }
 
 
 def test_a_watch_that_began_behind_the_cut_says_so() -> None:

@@ -20,7 +20,7 @@ class LogPlace:
 
 @dataclass(frozen=True, slots=True)
 class WatchedTake:
-    """A signed version of a date in one destination.
+    """A signed `version` of a date in one destination.
 
     `cut_position`: what it sees is in the cut. `place`: so far the log was looked at for it. `is_begun`: it was looked
     at before, so that `place` is no longer where the watch began.
@@ -31,6 +31,7 @@ class WatchedTake:
     cut_position: Position
     place: LogPlace
     is_begun: bool
+    version: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ on conflict (run_id, destination) do nothing
 """
 # The version of each date that was signed last, unless it was re-opened, has expired, or another one is in force.
 _WATCHED = """
-select watch.*, newest.business_date, found.position as cut_position, stream.plan_json,
+select watch.*, newest.business_date, newest.version, found.position as cut_position, stream.plan_json,
     document->>'topic_id' as topic_now, (document->>'next_offset')::bigint as offset_now, document->'position' as now
 from (
     select distinct on (sync, destination, business_date) * from sign_off
@@ -177,7 +177,7 @@ def _takes_of(found: Sequence[Mapping[str, Any]]) -> Iterator[WatchedTake]:
         place = LogPlace(row["topic_id"], row["next_offset"], rows.known_position(row["position"]))
         cut = rows.known_position(row["cut_position"])
         is_begun = row["looked_at"] is not None
-        yield WatchedTake(row["run_id"], row["business_date"].isoformat(), cut, place, is_begun)
+        yield WatchedTake(row["run_id"], row["business_date"].isoformat(), cut, place, is_begun, row["version"])
 
 
 def _watch_of(found: Sequence[Mapping[str, Any]]) -> StreamWatch:

@@ -7,19 +7,20 @@ with a business date, only dates that are signed; where there are none, nothing 
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Protocol
 
 from seamline.domain.calendar import date_of
 from seamline.domain.catalogue import Table
 from seamline.domain.cutover import is_covered
-from seamline.domain.errors import PositionLost, SeamlineError, TransientError
+from seamline.domain.errors import ConfigError, PositionLost, Refused, SeamlineError, TransientError
 from seamline.domain.late_posting import LatePosting, LogPlace, WatchedTake, gap_of
 from seamline.domain.ledger import StreamId
+from seamline.domain.position import Position
 from seamline.plan.model import BusinessDate, NightlyPlan, SyncPlan
 from seamline.ports import LogReader
 from seamline.ports.log_images import LogImages, Texts
@@ -27,6 +28,8 @@ from seamline.sync.log_between import LoggedChange, LogStretch, Operation, chang
 
 log = logging.getLogger(__name__)
 
+# Changes whose deleted rows are looked for in signed versions by one question each.
+_ASKED_AT_ONCE = 5_000
 # Transactions of one table in one look that are kept each by itself.
 _APART = 20
 
@@ -57,6 +60,15 @@ class Watched:
     takes: tuple[WatchedTake, ...]
 
 
+class SignedRows(Protocol):
+    """What signed versions of cuts hold."""
+
+    def __call__(
+        self, plan: SyncPlan, destination: str, take: WatchedTake, table: str, keys: Sequence[str]
+    ) -> Mapping[str, Texts]:
+        """Of the rows with these keys (`LoggedChange.key`) those that the version has. Refused: it cannot be asked."""
+
+
 @dataclass(frozen=True, slots=True)
 class LateTools:
     """`open_reader` gives one that is not assigned yet. `check` is called between looks at the log, and may raise."""
@@ -64,6 +76,7 @@ class LateTools:
     records: LateRecords
     open_reader: Callable[[SyncPlan], LogReader]
     images: Callable[[SyncPlan, str], LogImages]
+    signed_rows: SignedRows
     check: Callable[[], None] = lambda: None
 
 
@@ -80,7 +93,8 @@ def look(watched: Watched, tools: LateTools) -> None:
             continue
         unknown = {take.run_id: gap for take in mine if (gap := gap_of(take))}
         try:
-            found = _read(watched, place, mine, tools)
+            found, not_found = _read(watched, place, mine, tools)
+            unknown |= not_found
         except TransientError:
             raise
         except SeamlineError as exc:
@@ -89,19 +103,71 @@ def look(watched: Watched, tools: LateTools) -> None:
         tools.records.keep(watched.stream, mine, now=watched.now, found=found, unknown=unknown)
 
 
-def _read(watched: Watched, place: LogPlace, takes: Sequence[WatchedTake], tools: LateTools) -> list[LatePosting]:
+def _read(
+    watched: Watched, place: LogPlace, takes: Sequence[WatchedTake], tools: LateTools
+) -> tuple[list[LatePosting], Mapping[str, str]]:
+    """What was late, and by run what could not be known."""
     plan, now = watched.plan, watched.now
     if place.topic_id != now.topic_id:
         raise PositionLost(f"log topic {plan.source.log_topic} was created again since {place.position}")
     dates = {table.name: table.business_date for table in plan.tables if table.business_date is not None}
     tables = {table.name: table.target for table in plan.tables if table.name in dates}
     if not tables or plan.nightly is None:
-        return []
+        return [], {}
     stretch = LogStretch(plan.source.log_topic, now.topic_id, place.next_offset, now.next_offset, place.position)
     with closing(tools.open_reader(plan)) as reader:
         images = tools.images(plan, watched.stream.destination)
         changes = changes_between(reader, stretch, tables, images, check=tools.check)
-        return late_postings(changes, tables, dates, takes, nightly=plan.nightly)
+        signed = SignedVersions(plan, watched.stream.destination, takes, tools.signed_rows)
+        return late_postings(signed.with_images(changes), tables, dates, takes, nightly=plan.nightly), signed.unknown
+
+
+@dataclass(slots=True)
+class SignedVersions:
+    """The signed versions, asked for the deleted rows of which the log has the key alone. `unknown`: by run why its
+    version could not be asked."""
+
+    plan: SyncPlan
+    destination: str
+    takes: Sequence[WatchedTake]
+    rows: SignedRows
+    unknown: dict[str, str] = field(default_factory=dict)
+
+    def with_images(self, changes: Iterable[LoggedChange]) -> Iterator[LoggedChange]:
+        """The changes in their order; behind each delete of such a row, the same for each version that has the row,
+        with what it has of it."""
+        left = iter(changes)
+        while some := list(islice(left, _ASKED_AT_ONCE)):
+            found = self._found(some)
+            for change in some:
+                yield change
+                yield from (
+                    replace(change, before=row, is_before_known=True)
+                    for row in found.get((change.table, change.key), ())
+                )
+
+    def _found(self, changes: Sequence[LoggedChange]) -> Mapping[tuple[str, str], Sequence[Texts]]:
+        """By table and key what the versions that do not see the delete have of the row."""
+        gone = [one for one in changes if one.operation is Operation.DELETE and not one.is_before_known]
+        found: dict[tuple[str, str], list[Texts]] = {}
+        for take in self.takes:
+            keys: dict[str, list[str]] = {}
+            for one in gone:
+                if not is_covered(one.position, take.cut_position):
+                    keys.setdefault(one.table, []).append(one.key)
+            for table, wanted in keys.items():
+                for key, row in self._asked(take, table, wanted, until=gone[-1].position).items():
+                    found.setdefault((table, key), []).append(row)
+        return found
+
+    def _asked(self, take: WatchedTake, table: str, keys: Sequence[str], *, until: Position) -> Mapping[str, Texts]:
+        try:
+            return self.rows(self.plan, self.destination, take, table, keys)
+        except (Refused, ConfigError) as exc:
+            self.unknown.setdefault(
+                take.run_id, f"whether rows of {table} that were deleted up to {until} were of the date: {exc.message}"
+            )
+            return {}
 
 
 def late_postings(
@@ -114,7 +180,8 @@ def late_postings(
 ) -> list[LatePosting]:
     """Of these changes those of rows that are, or were, of a watched date and are not in its cut.
 
-    A row whose former values the log does not have counts by what it became; a delete of such a row by nothing.
+    A row whose former values the log does not have counts by what it became. A delete of such a row counts for nothing:
+    the changes have it once more with what a signed version holds of it.
     """
     by_date = {take.business_date: take for take in takes}
     found: dict[tuple[str, str, str], _Counted] = {}
@@ -191,7 +258,7 @@ class LateWatch:
 
     def __init__(self, watched: Callable[[], Sequence[Watched]], tools: LateTools, *, every_s: float = 15.0) -> None:
         self._watched = watched
-        self._tools = LateTools(tools.records, tools.open_reader, tools.images, self._require_open)
+        self._tools = replace(tools, check=self._require_open)
         self._every_s = every_s
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._live, name="late postings", daemon=True)

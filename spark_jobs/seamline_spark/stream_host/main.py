@@ -144,7 +144,7 @@ def _serve(
 def watching_for_late_postings(pool: str, *, every_s: float = 15.0) -> Iterator[None]:
     """Beside the streams of a pool, in a thread and with a session of its own."""
     with closing(registry.late_postings()) as records:
-        tools = LateTools(records, registry.log_reader, registry.log_images)
+        tools = LateTools(records, registry.log_reader, registry.log_images, registry.signed_rows)
         watch = LateWatch(lambda: records.watched(pool), tools, every_s=every_s)
         watch.start()
         try:
