@@ -81,6 +81,8 @@ class Airflow:
         self.notes: list[str] = []
         self.orders: list[str] = []
         self.paused = False
+        self.signed: set[date] = set()
+        self.restated: list[dict[str, Any]] = []
 
     def is_paused(self, dag_id: str) -> bool:
         return self.paused
@@ -114,6 +116,26 @@ class Airflow:
         self.made = {"dag_id": dag_id, **how}
 
 
+class Signatures:
+    """Which dates are signed, and what was restated."""
+
+    def __init__(self, of: Airflow) -> None:
+        self._of = of
+
+    def is_restatable(self, _sync: str, day: date) -> bool:
+        return day in self._of.signed
+
+    def require_restatable(self, _sync: str, _day: date, reason: str) -> None:
+        if not reason:
+            raise Refused("a restatement needs a reason")
+
+    def enter_restatement(self, sync: str, day: date, **said: Any) -> None:
+        self._of.restated.append({"sync": sync, "day": day, **said})
+
+    def close(self) -> None:
+        return
+
+
 @pytest.fixture
 def airflow(monkeypatch: pytest.MonkeyPatch) -> Airflow:
     made = Airflow()
@@ -124,9 +146,11 @@ def airflow(monkeypatch: pytest.MonkeyPatch) -> Airflow:
 
     monkeypatch.setattr(in_airflow, "airflow", opened)
     monkeypatch.setattr(in_airflow, "plan_of", lambda _: PLAN)
-    monkeypatch.setattr(in_airflow, "person", lambda: "ann on host")
+    for module in (in_airflow, cut):
+        monkeypatch.setattr(module, "person", lambda: "ann on host")
     store = SimpleNamespace(cut_states=lambda *_, **__: (), takes=lambda *_, **__: (), close=lambda: None)
     monkeypatch.setattr("seamline.registry.platform", lambda: store)
+    monkeypatch.setattr("seamline.registry.signatures", lambda: Signatures(made))
     return made
 
 
@@ -216,6 +240,30 @@ def test_a_cut_of_a_date_that_is_being_made_is_refused_by_name(airflow: Airflow)
     with pytest.raises(ConfigError, match="has not ended"):
         _run(cut, "2999-01-01")
     assert airflow.made == {}
+
+
+def test_a_cut_of_a_signed_date_is_a_restatement_with_a_reason(
+    airflow: Airflow, capsys: pytest.CaptureFixture[str]
+) -> None:
+    day = date(2026, 11, 1)
+    airflow.signed = {day}
+    with pytest.raises(ConfigError, match="a restatement needs a reason"):
+        _run(cut, str(day), "--detach")
+    assert (airflow.made, airflow.restated) == ({}, [])
+    assert _run(cut, str(day), "--detach", "--compare-only") == 0
+    assert airflow.restated == []
+    assert _run(cut, str(day), "--detach", "--reason", "a file came late") == 0
+    assert airflow.restated == [
+        {
+            "sync": "settlement",
+            "day": day,
+            "who": "ann on host",
+            "reason": "a file came late",
+            "run": airflow.made["run_id"],
+            "origin": "command line",
+        }
+    ]
+    assert "this run restates it" in capsys.readouterr().out
 
 
 def test_an_error_on_the_way_is_no_break(capsys: pytest.CaptureFixture[str]) -> None:

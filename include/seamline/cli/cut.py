@@ -1,7 +1,8 @@
 """Make the cut of one business date, by a run of the nightly DAG, and follow it to its end.
 
 Without a date it takes the newest one that has ended, and says which before it does. What is done is done again, as the
-next version. docs/how-to/backfill.md
+next version; where a person has signed the date, that is a restatement, with its reason in the log of acts.
+docs/how-to/backfill.md
 """
 
 import argparse
@@ -14,9 +15,12 @@ from seamline import registry
 from seamline.adapters.airflow_rest import FINISHED, AirflowRest
 from seamline.cli import in_airflow
 from seamline.cli.in_airflow import give, note_of, say
+from seamline.cli.person import person
+from seamline.domain.audit import FROM_COMMAND_LINE
 from seamline.domain.backfill import DateRun, Exit, Progress, with_cuts
 from seamline.domain.cut_state import CutState
 from seamline.domain.errors import Refused
+from seamline.domain.person import one_line
 from seamline.plan.model import SyncPlan
 from seamline.platform.reconciliations import Detail
 from seamline.platform.store import PlatformStore
@@ -42,13 +46,24 @@ def _run(args: argparse.Namespace) -> Exit:
     day = _day(args, plan, now)
     asked = checked(plan, in_airflow.asked_of(args, day, day, again=True), now=now)
     conf, dag_id = asked.params(), f"{plan.sync}__nightly"
-    with in_airflow.airflow() as api, closing(registry.platform()) as store:
+    with (
+        in_airflow.airflow() as api,
+        closing(registry.platform()) as store,
+        closing(registry.signatures()) as signatures,
+    ):
         in_airflow.require_unpaused(api, dag_id)
         before = api.runs_of(dag_id, first=day, last=day).get(day.isoformat())
         if before is not None and before.state not in FINISHED:
             raise DateTaken(day, by=before.run_id)
+        restates = not args.compare_only and signatures.is_restatable(plan.sync, day)
+        why = one_line(args.reason)
+        if restates:
+            signatures.require_restatable(plan.sync, day, why)
         name = f"by_hand__{now:%Y%m%dT%H%M%S%f}"
         api.trigger(dag_id, run_id=name, partition_key=day.isoformat(), conf=conf, note=note_of(args.reason))
+        if restates:
+            signatures.enter_restatement(plan.sync, day, who=person(), reason=why, run=name, origin=FROM_COMMAND_LINE)
+            say(args, f"{day} is signed: this run restates it, and its new version waits for a signature")
         say(args, f"run {name} of {dag_id}")
         if args.detach:
             return Exit.PROVEN

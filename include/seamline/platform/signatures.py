@@ -138,9 +138,13 @@ class PlatformSignatures:
 
         self._database.transact(work)
 
+    def is_restatable(self, sync: str, day: date) -> bool:
+        """Whether a person has signed a version of the date that readers see."""
+        return any(one.may_be_restated for one in self.of_date(sync, day))
+
     def require_restatable(self, sync: str, day: date, reason: str) -> None:
         """Refused: no version of the date that readers see is signed, or there is no reason to take it again."""
-        if not any(one.may_be_restated for one in self.of_date(sync, day)):
+        if not self.is_restatable(sync, day):
             raise Refused(
                 f"no version of {day} that readers see is signed, so there is nothing to restate",
                 hint=f"start the DAG {sync}__nightly for that date",
