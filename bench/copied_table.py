@@ -116,7 +116,7 @@ def check(bench: Bench, place: StagedPlace) -> None:
         bench.check(place)
         return
     segment, (destination,) = Segment(TABLE), bench.plan.destinations
-    (mine,) = registry.source(bench.plan).open_views(1)
+    (mine,) = registry.logged_source(bench.plan).open_views(1)
     with closing(mine):
         loads = [Load(bench.table, place.name, bench.rows)]
         reads = power(sink_kind(destination.kind), ReadsBack, to="be compared with the source")

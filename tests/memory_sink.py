@@ -14,7 +14,7 @@ from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding
 from seamline.domain.errors import CommitUnknown
 from seamline.domain.ledger import LedgerRow, StreamId
-from seamline.kinds.found import source_kind
+from seamline.kinds.found import logged_kind
 from seamline.plan.model import SyncPlan
 from seamline.ports import Failpoints
 from seamline_memory import sink, store
@@ -78,7 +78,7 @@ class MemorySink(sink.MemorySink):
     """With the decoder of the plan's source, as `registry.sink` opens it."""
 
     def __init__(self, plan: SyncPlan, database: MemoryDestination, *, failpoints: Failpoints | None = None) -> None:
-        decoder = source_kind(plan.source.kind).change_decoder(plan.source)
+        decoder = logged_kind(plan.source.kind).change_decoder(plan.source)
         super().__init__(plan, plan.destinations[0], store=database, decoder=decoder, failpoints=failpoints)
 
 

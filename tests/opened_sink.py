@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from seamline.kinds.found import source_kind
+from seamline.kinds.found import logged_kind
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.sinks.postgres.sink import PostgresSink
 from seamline.values.changes import ChangeDecoder
 
 
 def decoder_of(plan: SyncPlan) -> ChangeDecoder:
-    return source_kind(plan.source.kind).change_decoder(plan.source)
+    return logged_kind(plan.source.kind).change_decoder(plan.source)
 
 
 def postgres_sink(plan: SyncPlan, destination: DestinationPlan, **parts: Any) -> PostgresSink:

@@ -23,7 +23,7 @@ from seamline.domain.errors import ConfigError, Refused
 from seamline.domain.late_posting import WatchedTake
 from seamline.domain.log_patch import TablePatch
 from seamline.domain.position import Position
-from seamline.kinds.found import power, sink_kind, source_kind
+from seamline.kinds.found import logged_kind, power, sink_kind, source_kind
 from seamline.kinds.frames import Frames, WritesFrames
 from seamline.kinds.live_columns import Misfit
 from seamline.kinds.sink import (
@@ -63,6 +63,7 @@ from seamline.ports import (
     CaptureProbe,
     Failpoints,
     HeartbeatPayload,
+    LoggedSource,
     LogReader,
     Marker,
     Problem,
@@ -90,6 +91,13 @@ def source(plan: SyncPlan) -> Source:
     return source_kind(plan.source.kind).open_source(plan.source)
 
 
+def logged_source(plan: SyncPlan) -> LoggedSource:
+    """The source as one whose log is captured. ConfigError where it has none."""
+    if not plan.source.has_log:
+        raise ConfigError(f"source {plan.source.name} has no log", hint="only its nights are read", sync=plan.sync)
+    return logged_kind(plan.source.kind).open_source(plan.source)
+
+
 def questions(plan: SyncPlan) -> AnswersQuestions:
     """What is asked whether the source's day is closed."""
     opened = source(plan)
@@ -104,14 +112,14 @@ def questions(plan: SyncPlan) -> AnswersQuestions:
 
 def compared_source(plan: SyncPlan, destination_name: str) -> "ComparedSource":
     """The source as a comparison asks it: its views hold what this destination shall hold."""
-    return ComparedSource(source(plan), plan.held_by(destination_name))
+    return ComparedSource(logged_source(plan), plan.held_by(destination_name))
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedSource:
     """`sync.barrier.ComparedSource`."""
 
-    source: Source
+    source: LoggedSource
     plan: SyncPlan
 
     def commit_marker(self, marker: Marker) -> None:
@@ -197,7 +205,7 @@ def repair_sink(plan: SyncPlan, destination_name: str) -> Sink:
 
 def _change_decoder(plan: SyncPlan) -> "ChangeDecoder":
     """Of row images as destinations hold them."""
-    decoder = source_kind(plan.source.kind).change_decoder(plan.source)
+    decoder = logged_kind(plan.source.kind).change_decoder(plan.source)
     transforms = {one.name: (one.definition, one.transform) for one in plan.tables if one.transform is not None}
     if not transforms:
         return decoder

@@ -64,6 +64,11 @@ _ABOUT = {
     "reconcile": "Compares the live tables with the source at one position, after each nightly cut and on demand. Red "
     "on a break, and names it.",
 }
+_ABOUT_CUTS_ONLY = (
+    "Finds out what the nights of this sync go by: its source is checked, and its tables are read from the catalogue. "
+    "Loads nothing and starts no stream: there are no live tables. Run it by hand, once for a new sync, and again when "
+    "its list of tables was edited."
+)
 _ABOUT_SEPARATE = (
     "Compares tables that another tool carries, between a view of the source and one of the destination. Red on a "
     "break, and on what was in flight: nobody waits for a match."
@@ -307,7 +312,9 @@ def _ends(plan: SyncPlan, kind: str) -> dict[str, Any]:
 
 
 def _about(plan: SyncPlan, kind: str) -> str:
-    return _ABOUT_SEPARATE if plan.reconcile_only is not None else _ABOUT[kind]
+    if plan.reconcile_only is not None:
+        return _ABOUT_SEPARATE
+    return _ABOUT_CUTS_ONLY if kind == "onboard" and not plan.streamed.destinations else _ABOUT[kind]
 
 
 def _run_kind(kind: str) -> RunKind:

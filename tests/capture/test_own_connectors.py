@@ -9,7 +9,7 @@ import pytest
 
 from seamline import settings
 from seamline.domain.errors import TerminalError
-from seamline.kinds.found import source_kind
+from seamline.kinds.found import logged_kind
 from seamline.stack import jars, own_connectors
 from seamline.stack.jars import LockedFile
 from seamline.stack.layout import Layout
@@ -55,7 +55,7 @@ def test_each_plugin_that_is_extended_holds_the_classes_and_names_them_to_connec
     layout: Layout, locked: tuple[LockedFile, ...]
 ) -> None:
     for kind, jar in compile_all(layout, locked).items():
-        connector = source_kind(kind).connector().plugin
+        connector = logged_kind(kind).connector().plugin
         with zipfile.ZipFile(jar) as packed:
             assert packed.read(SERVICE).decode().split() == [connector]
             assert f"{connector.replace('.', '/')}.class" in packed.namelist()

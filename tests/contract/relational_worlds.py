@@ -17,7 +17,7 @@ from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding
 from seamline.domain.ledger import LedgerRow
 from seamline.domain.position import position_to_json
-from seamline.kinds.found import source_kind
+from seamline.kinds.found import logged_kind
 from seamline.ports import Failpoints, Load, Sink
 from seamline.sinks.mariadb.dialect import MARIADB
 from seamline.sinks.mysql.dialect import MYSQL
@@ -68,7 +68,7 @@ class MariaDbWorld:
         made = self._sink(
             self.plan,
             self.plan.destinations[0],
-            decoder=source_kind(self.plan.source.kind).change_decoder(self.plan.source),
+            decoder=logged_kind(self.plan.source.kind).change_decoder(self.plan.source),
             dialect=self.dialect,
             resolve=self._resolve,
             failpoints=failpoints,
@@ -92,7 +92,7 @@ class MariaDbWorld:
         place = f"{DATABASE}_stage.{quoted(name)}"
         execute(self.session, create_table(place, table, self.dialect))
         if rows:
-            decoder = source_kind(self.plan.source.kind).change_decoder(self.plan.source)
+            decoder = logged_kind(self.plan.source.kind).change_decoder(self.plan.source)
             batch, _ = decoder.rows(table, [json.dumps(row).encode() for row in rows])
             load_rows(self.session, load_table(place, table), [rows_document(table, batch)])
         index_rows(self.session, table, place)

@@ -21,7 +21,7 @@ from seamline.domain.position import Position
 from seamline.kinds.bulk import ArrowRows, BulkRead, TableReaders, Wanted
 from seamline.kinds.source import SourceKind
 from seamline.plan.model import SourcePlan
-from seamline.ports import Marker, ReadView, Source
+from seamline.ports import LoggedSource, Marker, ReadView
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sources.postgres.position import PostgresPosition
 from seamline.values.arrow import schema_of
@@ -42,7 +42,7 @@ def behaviour(check: SourceBehaviour) -> SourceBehaviour:
     return check
 
 
-def source_of(world: SourceWorld) -> Source:
+def source_of(world: SourceWorld) -> LoggedSource:
     return world.kind.open_source(world.plan)
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from seamline.domain.errors import SeamlineError, TerminalError, TransientError
-from seamline.kinds.found import source_kind
+from seamline.kinds.found import logged_kind
 from seamline.plan.model import DestinationPlan
 from seamline.ports import Sink
 from seamline.sinks.relational.preflight import problems
@@ -70,7 +70,7 @@ def _into(world: MariaDbWorld, database: str) -> Sink:
     return RelationalSink(
         world.plan,
         replace(world.plan.destinations[0], namespace=database),
-        decoder=source_kind(world.plan.source.kind).change_decoder(world.plan.source),
+        decoder=logged_kind(world.plan.source.kind).change_decoder(world.plan.source),
         dialect=world.dialect,
         resolve=lambda _: world.publisher,
     )

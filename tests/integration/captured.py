@@ -31,7 +31,7 @@ from seamline.domain.log import LogRecord, PrecedingTransaction, RecordKind, Row
 from seamline.domain.position import Position
 from seamline.kinds.logins import Logins
 from seamline.plan.model import SourcePlan, SyncPlan, TablePlan
-from seamline.ports import Marker, Source
+from seamline.ports import LoggedSource, Marker
 from seamline.sources.mariadb.grants import script_of
 from seamline.sources.mariadb.source import MariaDbSource
 from seamline.sources.mysql.position import MySqlPosition
@@ -81,7 +81,7 @@ class MemoryRegistry:
         self.generation, self.listed = generation, tuple(tables)
 
 
-class CapturedSource(Source, CaptureSource, Protocol):
+class CapturedSource(LoggedSource, CaptureSource, Protocol):
     """What both kinds of source are to a test."""
 
 

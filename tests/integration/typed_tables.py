@@ -10,7 +10,7 @@ import pytest
 from seamline.databases.postgres.canonical import quoted
 from seamline.domain.catalogue import Column, Table
 from seamline.domain.changes import TableChanges
-from seamline.kinds.found import source_kind
+from seamline.kinds.found import logged_kind
 from seamline.ports import Lease, Staged
 from seamline.sinks.postgres.sink import PostgresSink
 from seamline.values.build import batch_of
@@ -29,7 +29,7 @@ class TypedTables:
     def __init__(self, stream: Streamed) -> None:
         self._stream = stream
         source = stream.plan.source
-        self._decoder = source_kind(source.kind).change_decoder(source)
+        self._decoder = logged_kind(source.kind).change_decoder(source)
         self._tables = {table.name: table for table in stream.tables}
         self._keyed: dict[str, dict[Texts, Texts]] = {table.name: {} for table in stream.tables}
         self._copies: dict[str, Counter[Texts]] = {table.name: Counter() for table in stream.tables}

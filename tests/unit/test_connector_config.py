@@ -20,7 +20,7 @@ from seamline.databases.mysql.connector_settings import server_id
 from seamline.domain.errors import ConfigError, InvariantViolated
 from seamline.domain.position import Position
 from seamline.domain.unavailable_values import UNAVAILABLE
-from seamline.kinds.found import source_kind
+from seamline.kinds.found import logged_kind
 from seamline.plan.model import SourcePlan
 from seamline.sources.mariadb.connector import MariaDbConnector
 from seamline.sources.mariadb.position import BinlogPosition
@@ -120,13 +120,13 @@ def test_a_table_of_another_schema_is_captured_from_there() -> None:
 def test_a_capture_begins_at_a_position_as_its_connector_would_store_it(
     kind: str, position: Position, offset: dict[str, object]
 ) -> None:
-    assert source_kind(kind).connector().first_offset(position) == offset
+    assert logged_kind(kind).connector().first_offset(position) == offset
 
 
 def test_no_capture_begins_at_a_position_of_another_kind() -> None:
     for kind, position in (("postgres", BinlogPosition("0-7-5")), ("mariadb", PostgresPosition(1))):
         with pytest.raises(InvariantViolated, match="no capture of a"):
-            source_kind(kind).connector().first_offset(position)
+            logged_kind(kind).connector().first_offset(position)
 
 
 def test_table_names_are_matched_as_they_are_and_in_one_order() -> None:

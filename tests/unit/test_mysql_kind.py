@@ -8,7 +8,7 @@ from seamline.adapters.connect.connector_config import connector_config, literal
 from seamline.adapters.connect.endpoint import CaptureEndpoint, Start
 from seamline.adapters.tls import Tls
 from seamline.domain.errors import InvariantViolated
-from seamline.kinds.found import source_kind
+from seamline.kinds.found import logged_kind
 from seamline.plan.model import SourcePlan
 from seamline.sources.mysql.gtid_set import GtidSet
 from seamline.sources.mysql.position import MySqlPosition
@@ -31,7 +31,7 @@ ENDPOINT = CaptureEndpoint(
 
 
 def test_the_connector_is_ours_and_begins_at_a_set_of_gtids() -> None:
-    connector = source_kind("mysql").connector()
+    connector = logged_kind("mysql").connector()
     config = connector_config(PLAN, ["account"], endpoint=ENDPOINT, start=Start.FIRST)
     assert config["connector.class"] == connector.plugin == "seamline.connect.MySqlConnector"
     assert config["table.include.list"] == "core_bank\\.account"

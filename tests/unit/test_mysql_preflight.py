@@ -99,7 +99,7 @@ def test_tables_of_another_database_are_judged_by_the_settings_of_the_same_serve
         "history", {}, {"entry": "InnoDB"}, foreign_keys=GOOD.foreign_keys, reader=own.reader, capture=own.capture
     )
     questions = SimpleNamespace(gather=lambda *_: own, gather_tables=lambda *_, **__: other)
-    monkeypatch.setattr(MySqlSource, "judged", Preflight(cast(Questions, questions), RULES, RULES_OF_TABLES))
+    monkeypatch.setattr(MySqlSource, "judged", Preflight(cast(Questions, questions), RULES, RULES_OF_TABLES, ()))
     monkeypatch.setattr("seamline.databases.mysql.source.role", lambda _source, name: name)
     plan = replace(sync_plan().source, databases=("history",), snapshot_lock="brief")
     assert MySqlSource(plan).preflight([]) == ()

@@ -19,7 +19,7 @@ from seamline.domain.log_patch import PatchedRow, TablePatch
 from seamline.domain.measure import Measure
 from seamline.domain.verdict import Verdict
 from seamline.kinds.arrow_view import ArrowView
-from seamline.kinds.found import source_kind
+from seamline.kinds.found import logged_kind
 from seamline.plan.model import SourcePlan
 from seamline.ports import ReadView
 from seamline.ports.shadow import Shadows
@@ -109,7 +109,7 @@ def test_a_patch_is_made_of_the_log_s_images_as_the_sink_takes_them() -> None:
 
 # ---- values that the log leaves out ---------------------------------------------------------------------------------
 
-DECODER = source_kind("postgres").change_decoder(SourcePlan("bank", "postgres", "bank", "r", "c", "m", "log", "bank"))
+DECODER = logged_kind("postgres").change_decoder(SourcePlan("bank", "postgres", "bank", "r", "c", "m", "log", "bank"))
 
 
 def _held(rows: Sequence[Row]) -> list[Row]:

@@ -16,7 +16,7 @@ from seamline.domain.errors import Refused, SchemaConflict
 from seamline.domain.row_transform import Expression, RowTransform
 from seamline.domain.unavailable_values import STAND_INS
 from seamline.kinds.arrow_view import ArrowView
-from seamline.kinds.found import source_kind
+from seamline.kinds.found import logged_kind
 from seamline.plan.compile import compile_plan, config_hash
 from seamline.plan.document import plan_from_json, plan_to_json
 from seamline.plan.explain import explain
@@ -216,7 +216,7 @@ def test_a_special_value_is_passed_on_and_is_no_input(row: tuple[object, ...]) -
 @pytest.fixture
 def decoder() -> TransformedChanges:
     source = SourcePlan("bank", "postgres", "bank", "r", "c", "m", "log", "connector", schema="public")
-    return TransformedChanges(source_kind("postgres").change_decoder(source), {"client": (CLIENT, MASKED)})
+    return TransformedChanges(logged_kind("postgres").change_decoder(source), {"client": (CLIENT, MASKED)})
 
 
 def image(memo: str, limit: str = "1.00", number: int = 1) -> bytes:

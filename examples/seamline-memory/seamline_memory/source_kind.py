@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 from seamline.domain.errors import Refused
 from seamline.kinds.bulk import BulkRead, CopyTasks, OpenedSource, TableReaders, Wanted
 from seamline.kinds.logins import Logins
-from seamline.kinds.source import SourceKind
+from seamline.kinds.source import LoggedKind
 from seamline.plan.model import SourcePlan
-from seamline.ports import Source
+from seamline.ports import LoggedSource
 
 if TYPE_CHECKING:
     from seamline.adapters.debezium.envelope import Decoder
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Memory:
-    """`SourceKind`."""
+    """`LoggedKind`."""
 
     name: ClassVar[str] = "memory"
 
@@ -28,7 +28,7 @@ class Memory:
 
         return MemorySource
 
-    def open_source(self, source: SourcePlan) -> Source:
+    def open_source(self, source: SourcePlan) -> LoggedSource:
         from seamline_memory.bank import bank
         from seamline_memory.source import MemorySource
 
@@ -72,4 +72,4 @@ class Memory:
         return f"-- {source.database} lies in memory: there is nothing to grant\n"
 
 
-KIND: SourceKind = Memory()
+KIND: LoggedKind = Memory()

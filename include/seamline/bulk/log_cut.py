@@ -59,7 +59,7 @@ class LogCuts:
         with closing(registry.log_reader(plan)) as reader:
             start = reader.end_offset()
             reader.assign(start)
-            registry.source(plan).commit_marker(marker)
+            registry.logged_source(plan).commit_marker(marker)
             found = read_until_marker(
                 reader, marker_table=plan.source.marker_table, marker_id=marker.id, timeout_s=MARKER_WITHIN_S
             )
@@ -165,7 +165,7 @@ class _LogCut:
     def _log_tools(self) -> LogTools:
         def commit_marker() -> None:
             marker = Marker(uuid.uuid4().hex, "barrier", {"run": self._run.run_id})
-            registry.source(self._own).commit_marker(marker)
+            registry.logged_source(self._own).commit_marker(marker)
 
         return LogTools(lambda: registry.log_reader(self._own), commit_marker, SystemClock())
 

@@ -20,7 +20,7 @@ from seamline.bulk.read import RunReader
 from seamline.bulk.threads import CopyingHere
 from seamline.domain.certificate import Parity, markdown
 from seamline.domain.errors import ConfigError
-from seamline.kinds.found import source_kind
+from seamline.kinds.found import logged_kind
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
 from seamline.spec.faults import guess
@@ -64,7 +64,7 @@ def _plan(name: str, owner: str) -> SyncPlan:
 
 @contextmanager
 def _tools(own: SyncPlan) -> Iterator[CertifyTools]:
-    connector = source_kind(own.source.kind).connector().plugin
+    connector = logged_kind(own.source.kind).connector().plugin
     with closing(registry.probes(own.source)) as probes:
         yield CertifyTools(
             probes=probes,

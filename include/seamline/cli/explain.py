@@ -17,6 +17,7 @@ from seamline.plan.explain_date import explain_date
 from seamline.spec.effective import EffectiveSetting, Origin, effective_settings
 from seamline.spec.faults import guess
 from seamline.spec.load import Declarations, load_declarations, load_sync
+from seamline.spec.unlogged import is_of_streams
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,10 +55,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _settings(declarations: Declarations, name: str) -> str:
     sync = declarations.sync(name)
+    source = declarations.sources[sync.source]
     lines = [f"settings of {name}  (* default)"]
-    lines += [_line(setting) for setting in effective_settings(sync)]
+    lines += [_line(one) for one in effective_settings(sync) if source.has_log or not is_of_streams(one.path)]
     lines.append(f"settings of source {sync.source}  (* default)")
-    lines += [_line(setting) for setting in effective_settings(declarations.sources[sync.source])]
+    lines += [_line(one) for one in effective_settings(source) if source.has_log or not is_of_streams(one.path)]
     for destination in sync.destinations:
         lines.append(f"settings of destination {destination}  (* default)")
         declared = declarations.destinations[destination]

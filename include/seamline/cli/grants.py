@@ -84,7 +84,7 @@ def _script(source: SourcePlan, tables: Sequence[str]) -> str:
 def _known_logins(source: SourcePlan) -> dict[str, str]:
     """Role → login of its connection, where that is known already."""
     roles = {"capture": source.capture, "reader": source.reader, "marker": source.marker}
-    return {role: login for role, connection_id in roles.items() if (login := _login(connection_id))}
+    return {role: login for role, connection_id in roles.items() if connection_id and (login := _login(connection_id))}
 
 
 def _login(connection_id: str) -> str:

@@ -6,7 +6,7 @@ from seamline.domain import installed
 from seamline.domain.errors import ConfigError
 from seamline.kinds.command_line import CommandLineClient
 from seamline.kinds.sink import SinkKind
-from seamline.kinds.source import SourceKind
+from seamline.kinds.source import LoggedKind, SourceKind
 
 PowerT = TypeVar("PowerT")
 
@@ -14,6 +14,11 @@ PowerT = TypeVar("PowerT")
 def source_kind(name: str) -> SourceKind:
     """ConfigError: no kind of this name is installed."""
     return cast(SourceKind, installed.load(installed.SOURCES, name))
+
+
+def logged_kind(name: str) -> LoggedKind:
+    """ConfigError: no kind of this name is installed, or it has no log."""
+    return power(source_kind(name), LoggedKind, to="be captured: it has no log")
 
 
 def sink_kind(name: str) -> SinkKind:

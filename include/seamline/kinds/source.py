@@ -14,7 +14,7 @@ from seamline.domain.server_found import ListedTable
 from seamline.kinds.bulk import BulkRead, CopyTasks, OpenedSource, TableReaders, Wanted
 from seamline.kinds.logins import Logins
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
-from seamline.ports import HeartbeatPayload, SchemaGuard, Source
+from seamline.ports import HeartbeatPayload, LoggedSource, SchemaGuard, Source
 from seamline.ports.separate import OpenedSide
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class SourceKind(Protocol):
-    """A database that is read at one position and captured by one of Debezium's connectors."""
+    """What tables are read from, all of them at one position."""
 
     name: ClassVar[str]
 
@@ -45,6 +45,16 @@ class SourceKind(Protocol):
     ) -> TableReaders:
         """What a task reads tables with."""
 
+    def grant_script(self, source: SourcePlan, tables: Sequence[str], *, logins: Logins) -> str:
+        """What the owner of its database runs once; of a source that is declared without a log the rights to read."""
+
+
+@runtime_checkable
+class LoggedKind(SourceKind, Protocol):
+    """A database that one of Debezium's connectors can capture. Whether it does, a source's plan says (`has_log`)."""
+
+    def open_source(self, source: SourcePlan) -> LoggedSource: ...
+
     def decoder(self, source: SourcePlan) -> "Decoder":
         """Of the records of its log topic."""
 
@@ -52,9 +62,6 @@ class SourceKind(Protocol):
         """Of the row images in those records."""
 
     def connector(self) -> "ConnectorKind": ...
-
-    def grant_script(self, source: SourcePlan, tables: Sequence[str], *, logins: Logins) -> str:
-        """What the owner of its database runs once."""
 
 
 class ConnectorKind(Protocol):

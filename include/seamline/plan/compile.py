@@ -41,7 +41,7 @@ from seamline.spec.faults import DeclarationsInvalid, Fault, guess
 from seamline.spec.kinds import keeps_keyless, name_limit, takes_streams
 from seamline.spec.load import Declarations
 from seamline.spec.night import SystemDate
-from seamline.spec.source import DatabaseSource
+from seamline.spec.source import DatabaseSource, Log
 from seamline.spec.sync import (
     MIDNIGHT,
     Budget,
@@ -299,18 +299,28 @@ def _source(spec: DatabaseSource, sync: SyncSpec, names: Sequence[str], limits: 
         kind=spec.kind,
         database=spec.database,
         reader=spec.connection,
-        capture=spec.capture_connection or f"{spec.connection}_capture",
-        marker=spec.marker_connection or spec.connection,
-        log_topic=f"seamline.{spec.source}.log",
-        connector=f"seamline-{spec.source}",
-        log_max_gb=spec.log.max_gb,
-        log_keep_days=spec.log.keep_days,
+        **(_log_of(spec, spec.log) if isinstance(spec.log, Log) else _WITHOUT_LOG),
         name_limits=tuple((limit.length, limit.unit.value) for limit in limits),
         elsewhere=tuple(
             (name, place.text) for name, place in places.items() if place != TablePlace(spec.namespace, name)
         ),
         **spec.plan_fields(),
     )
+
+
+_WITHOUT_LOG: Mapping[str, Any] = MappingProxyType(dict.fromkeys(("capture", "marker", "log_topic", "connector"), ""))
+
+
+def _log_of(spec: DatabaseSource, log: Log) -> Mapping[str, Any]:
+    """What a plan says of a source's log."""
+    return {
+        "capture": spec.capture_connection or f"{spec.connection}_capture",
+        "marker": spec.marker_connection or spec.connection,
+        "log_topic": f"seamline.{spec.source}.log",
+        "connector": f"seamline-{spec.source}",
+        "log_max_gb": log.max_gb,
+        "log_keep_days": log.keep_days,
+    }
 
 
 def _nightly(spec: Nightly, declarations: Declarations) -> NightlyPlan:

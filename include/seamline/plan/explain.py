@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from seamline.domain.row_transform import RowTransform
 from seamline.domain.staged_cut import CutSource
 from seamline.plan.maintenance import CHORES
-from seamline.plan.model import DerivedTablePlan, DestinationPlan, SyncPlan, TablePlan
+from seamline.plan.model import DerivedTablePlan, DestinationPlan, SourcePlan, SyncPlan, TablePlan
 from seamline.plan.stages import RunsIn, Stage, all_stages
 
 WIDTH = 118
@@ -43,7 +43,7 @@ def _dag(head: str, steps: Sequence[tuple[str, str, str]]) -> str:
 
 def _kept(plan: SyncPlan, chore: str) -> str:
     """What this sync's declarations say about it."""
-    if chore == "log":
+    if chore == "log" and plan.source.has_log:
         return f" Source {plan.source.name}: {plan.source.log_keep_days:g} days."
     if chore == "cuts" and (nightly := plan.nightly):
         return (
@@ -58,8 +58,7 @@ def _head(plan: SyncPlan) -> str:
         return _head_of_reconcile_only(plan)
     lines = [
         f"sync {plan.sync}: {plan.guarantee.replace('_', ' ')}, declarations {plan.config_hash[:12]}",
-        f"  from {plan.source.name} ({plan.source.kind}, database {_place(plan)}): "
-        f"reads as {plan.source.reader}, log as {plan.source.capture}, markers as {plan.source.marker}",
+        f"  from {plan.source.name} ({plan.source.kind}, database {_place(plan)}): {_read_as(plan.source)}",
     ]
     if plan.streamed.destinations:
         lines.append(
@@ -67,7 +66,7 @@ def _head(plan: SyncPlan) -> str:
             f"the capture stops at {plan.source.log_max_gb:g} GB"
         )
     for destination in plan.destinations:
-        lines.append(f"  to   {destination.name} ({destination.kind}): {_into(destination)}")
+        lines.append(f"  to   {destination.name} ({destination.kind}): {_into(plan, destination)}")
     for table in plan.tables:
         lines.append(f"  table {table.name}{_from(plan, table.name)}: {_table(plan, table.name)}")
     lines += [f"  table {table.name}: not carried, {table.verdict.reason}" for table in plan.parked]
@@ -75,6 +74,12 @@ def _head(plan: SyncPlan) -> str:
         how = "not computed while its table is parked" if derived in plan.derived_of_parked else "from the staged cut"
         lines.append(f"  derived {derived.name}: {_computed(derived)}, {how}")
     return "\n".join(lines)
+
+
+def _read_as(source: SourcePlan) -> str:
+    if source.has_log:
+        return f"reads as {source.reader}, log as {source.capture}, markers as {source.marker}"
+    return f"reads as {source.reader}; no log, so no stream: each night is one read, proven for that read"
 
 
 def _head_of_reconcile_only(plan: SyncPlan) -> str:
@@ -94,10 +99,11 @@ def _computed(derived: DerivedTablePlan) -> str:
     return f"sum of {derived.table}.{derived.column} by {', '.join(derived.by)}"
 
 
-def _into(destination: DestinationPlan) -> str:
-    if destination.cuts_only:
+def _into(plan: SyncPlan, destination: DestinationPlan) -> str:
+    if destination in plan.cuts_only:
         who = destination.connection or "the account of its tasks"
-        return f"publishes as {who}; cuts in {destination.namespace}, no live tables and no stream"
+        cuts = f"cuts in {destination.namespace}" if destination.cuts_only else _beside(destination)
+        return f"publishes as {who}; {cuts}, no live tables and no stream"
     return (
         f"publishes as {destination.connection}, streams as {destination.writer}; live tables in"
         f" {destination.namespace}, {_beside(destination)}"

@@ -39,7 +39,8 @@ class SourcePlan:
     `schema` is where the tables of a PostgreSQL source lie; "" for MariaDB, whose databases have none. `elsewhere`:
     name and place (`schema.table`) of each table of the sync that lies in another one, or under another name.
     `databases`: of a MariaDB source, those beside `database` that its capture reads. `name_limits`: length and unit of
-    the names of columns at each destination of the sync.
+    the names of columns at each destination of the sync. `capture`, `marker`, `log_topic` and `connector` are "" of a
+    source without a log.
     """
 
     name: str
@@ -58,6 +59,11 @@ class SourcePlan:
     elsewhere: tuple[tuple[str, str], ...] = ()
     databases: tuple[str, ...] = ()
     name_limits: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def has_log(self) -> bool:
+        """Whether its log is captured. Without one there are no streams, and each read stands for itself."""
+        return bool(self.log_topic)
 
     @property
     def namespace(self) -> str:
@@ -358,12 +364,13 @@ class SyncPlan:
     @property
     def streamed(self) -> "SyncPlan":
         """The plan of the destinations that have live tables and a stream: what is onboarded, joined and reconciled."""
-        return self.into([one.name for one in self.destinations if not one.cuts_only and self.reconcile_only is None])
+        has_streams = self.source.has_log and self.reconcile_only is None
+        return self.into([one.name for one in self.destinations if has_streams and not one.cuts_only])
 
     @property
     def cuts_only(self) -> tuple[DestinationPlan, ...]:
         """The destinations that nights alone write to."""
-        return tuple(one for one in self.destinations if one.cuts_only)
+        return tuple(one for one in self.destinations if one.cuts_only or not self.source.has_log)
 
     def of_stream(self, destination: str) -> "SyncPlan":
         """What a stream runs by: nothing that another destination, or an edit which does not concern it, changes. Its

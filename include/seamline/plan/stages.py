@@ -200,20 +200,19 @@ def _waiting(nightly: NightlyPlan) -> tuple[Stage, ...]:
     return (Stage("ready", "Wait until the source has closed its day", does, RunsIn.TRIGGER),)
 
 
-_PUBLISHES = (
-    "all tables of the date become its next version in one step for readers, per destination; the cut's asset event "
-    "starts the reconcile DAG of the same date"
-)
+def _publishes(plan: SyncPlan) -> str:
+    live = "; the cut's asset event starts the reconcile DAG of the same date" if plan.streamed.destinations else ""
+    return f"all tables of the date become its next version in one step for readers, per destination{live}"
 
 
 def _publishing(plan: SyncPlan) -> tuple[Stage, ...]:
-    return (*_approval(plan), Stage("publish", "Publish the cut", _PUBLISHES))
+    return (*_approval(plan), Stage("publish", "Publish the cut", _publishes(plan)))
 
 
 def _publishing_to_several(plan: SyncPlan) -> tuple[Stage, ...]:
     """No destination waits for what is decided about another one."""
     return (
-        Stage("publish", "Publish the cut where it is clean", _PUBLISHES),
+        Stage("publish", "Publish the cut where it is clean", _publishes(plan)),
         *_approval(plan),
         Stage(
             "publish_rest",
@@ -406,7 +405,8 @@ def _dated(plan: SyncPlan) -> str:
         parts.append(f"the date's rows of {', '.join(dated)}")
     if whole:
         parts.append(f"{', '.join(whole)} whole")
-    return "reads at one P " + " and ".join(parts) + _but_parked(plan)
+    at = "at one P" if plan.source.has_log else "in one snapshot"
+    return f"reads {at} {' and '.join(parts)}{_but_parked(plan)}"
 
 
 def _live_verdicts(plan: SyncPlan) -> Stage:

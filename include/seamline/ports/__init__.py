@@ -412,6 +412,8 @@ class Survey:
 
 
 class Source(Protocol):
+    """What tables are read from, as its own logins see it."""
+
     def survey(self, tables: Sequence[str]) -> Survey:
         """What is there of these tables. An unknown table or type is a problem with a guess or the cure."""
 
@@ -423,6 +425,10 @@ class Source(Protocol):
         what they meant. Raises as `catalogue` does."""
 
     def preflight(self, tables: Sequence[Table]) -> tuple[Problem, ...]: ...
+
+
+class LoggedSource(Source, Protocol):
+    """A source whose log is captured."""
 
     def commit_marker(self, marker: Marker) -> None:
         """Commit the marker row; returns after the commit. A repeat with the same id is a no-op."""

@@ -31,6 +31,7 @@ from seamline.spec.source import DatabaseSource
 from seamline.spec.sync import Nightly, SyncSpec
 from seamline.spec.table_names import TABLES, check_table_names, note_names
 from seamline.spec.tolerances import check_tolerances
+from seamline.spec.unlogged import check_unlogged
 
 MARKER_TABLE = "seamline_marker"
 
@@ -47,6 +48,7 @@ def check_sync(
     right itself."""
     note_names(document, destinations)
     check_reconcile_only(document, destinations)
+    check_unlogged(document, sources, destinations)
     _check_names(document, sources, destinations, expectations)
     _check_tables(document)
     source = document.value(("source",))

@@ -130,7 +130,7 @@ def load_declarations(folder: Path, *, connections: Mapping[str, str] | None = N
     """
     read = read_folder(folder)
     if connections:
-        only_read = _only_read(read)
+        only_read = _only_read(read) | {name for name, one in read.sources.items() if one.spec and not one.spec.has_log}
         for name, source in read.sources.items():
             wanted = source.spec.connection_type if source.spec else ""
             document = source.document

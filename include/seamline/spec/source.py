@@ -1,11 +1,12 @@
 """`include/sources/<source>.yaml`: a database that tables come from. Each kind adds its own keys."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, WrapValidator, model_validator
 
 from seamline.domain.table_places import TablePlace
+from seamline.spec.faults import redacted
 from seamline.spec.fields import ConnectionId, Declared, Identifier, Name, SqlName
 
 
@@ -32,8 +33,20 @@ class Log(Declared):
     )
 
 
+NO_LOG = "none"
+# What belongs to a log alone.
+OF_LOG = ("capture_connection", "marker_connection", "capture")
+
+
+def _log(value: object, _: object) -> Log | str:
+    """Each form by itself: of a union pydantic would report both."""
+    if isinstance(value, str) and value != NO_LOG:
+        raise ValueError(f"must be `{NO_LOG}` or a mapping of keys, got {redacted(value)}")
+    return NO_LOG if value == NO_LOG else Log.model_validate(value)
+
+
 class DatabaseSource(Declared):
-    """What every database that is captured has in common.
+    """What every database has in common that tables are read from.
 
     `names_elsewhere`: a sync may name tables of other schemas or databases of it, and give tables other names.
     `connection_type`: Airflow's `conn_type` of its connections; "" for a kind that takes any. `namespace_key`: the key
@@ -55,12 +68,26 @@ class DatabaseSource(Declared):
     )
     database: Identifier = Field(description="Name of the database that holds the tables.")
     capture: Capture = Field(default_factory=Capture, description="How the source's log is captured.")
-    log: Log = Field(default_factory=Log, description="How long the log topic is kept.")
+    log: Annotated[Log | Literal["none"], WrapValidator(_log)] = Field(
+        default_factory=Log,
+        description="How long the log topic is kept. `none`: nobody reads the source's log. Its syncs have nights and"
+        " no streams, and need no right but SELECT.",
+    )
+
+    @property
+    def has_log(self) -> bool:
+        return self.log != NO_LOG
 
     @property
     def namespace(self) -> str:
         """Where a table lies whose name says nothing else."""
         return self.database
+
+    @model_validator(mode="after")
+    def _declares_no_capture_without_a_log(self) -> Self:
+        if not self.has_log and (said := [key for key in OF_LOG if key in self.model_fields_set]):
+            raise ValueError(f"`log: {NO_LOG}` leaves nothing to capture. Take out {' and '.join(said)}")
+        return self
 
     def plan_fields(self) -> Mapping[str, Any]:
         """The fields of `SourcePlan` that only this kind sets."""

@@ -66,7 +66,8 @@ def log_users(
     """By log topic: all destinations of all syncs, whether declared, wanted, paused or neither.
 
     A sync that was published and not yet wanted has a ledger too. The keep is the declared one; of a source that no
-    declaration has any more, the longest that was heard of. Destinations of cuts only read no log.
+    declaration has any more, the longest that was heard of. Destinations of cuts only read no log, and some
+    sources have none.
     """
     plans = [*declared, *wanted.values(), *published]
     sources: dict[str, SourcePlan] = {}
@@ -84,6 +85,7 @@ def log_users(
             frozenset(str(stream) for stream, plan in wanted.items() if plan.source.log_topic == topic),
         )
         for topic, source in sorted(sources.items())
+        if source.has_log
     ]
 
 

@@ -13,6 +13,7 @@ from seamline.domain.probe import Probe, ProbePath
 from seamline.domain.runs import RunKind, RunState
 from seamline.plan.model import Run, SyncPlan, TablePlan
 from seamline.ports import (
+    LoggedSource,
     LogReader,
     Marker,
     Orders,
@@ -20,7 +21,6 @@ from seamline.ports import (
     ReadView,
     SchemaGuard,
     Sink,
-    Source,
     StreamReport,
     TableRead,
 )
@@ -44,7 +44,7 @@ _PACE = Pace(
 )
 
 
-class ProbedSource(Source, CaptureSource, Protocol):
+class ProbedSource(LoggedSource, CaptureSource, Protocol):
     """A source that is read and captured."""
 
 

@@ -19,7 +19,17 @@ from seamline.domain.position import Position, position_to_json
 from seamline.domain.runs import NOT_STAGED, Receipt
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import DestinationPlan, Run
-from seamline.ports import Failpoints, Load, LogReader, Marker, PruningHolds, ReadView, Source, StagedView, TableRead
+from seamline.ports import (
+    Failpoints,
+    Load,
+    LoggedSource,
+    LogReader,
+    Marker,
+    PruningHolds,
+    ReadView,
+    StagedView,
+    TableRead,
+)
 from seamline.sync.comparison import Work, compare_tables, with_whole_digests
 from seamline.sync.fatal_problems import refuse_fatal
 from seamline.sync.markers import MarkerPlace, read_until_marker
@@ -70,7 +80,7 @@ class SnapshotRecords(Protocol):
 class SnapshotTools:
     """The world of one snapshot. `open_read` opens only when called; `open_staged` gives views of staged tables."""
 
-    source: Source
+    source: LoggedSource
     open_log: Callable[[], LogReader]
     open_read: Callable[[Sequence[TableRead]], AbstractContextManager[ReadAtOnePosition]]
     open_staged: Callable[[DestinationPlan, Sequence[Load], int], AbstractContextManager[Sequence[StagedView]]]
@@ -136,13 +146,13 @@ def _commit_low_marker(run: Run, tools: SnapshotTools, log: LogReader, start: in
     )
 
 
-def _require_capturable(run: Run, source: Source) -> None:
+def _require_capturable(run: Run, source: LoggedSource) -> None:
     """Preflight once more, behind the low marker: an XA transaction that was prepared before it and is committed after
     the views would be in neither snapshot nor log."""
     refuse_fatal(source.preflight([table.definition for table in run.plan.tables]), sync=run.plan.sync)
 
 
-def _require_planned_definitions(run: Run, source: Source) -> None:
+def _require_planned_definitions(run: Run, source: LoggedSource) -> None:
     """Compare the tables with the plan, now that the views are open. A later change of a schema is seen in the log, or
     by the stream in the catalogue. One between the plan and the views would never be seen."""
     altered = source.altered([table.definition for table in run.plan.tables])

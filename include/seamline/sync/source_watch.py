@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from seamline.domain.capture_status import CaptureState
 from seamline.domain.errors import SeamlineError
 from seamline.plan.model import SourcePlan
-from seamline.ports import CaptureProbe, HeartbeatPayload, Marker, Source
+from seamline.ports import CaptureProbe, HeartbeatPayload, LoggedSource, Marker
 from seamline.sync.capture_watch import (
     CAPTURE_FAILED,
     CAPTURE_STOPPED,
@@ -78,7 +78,7 @@ class SourceWatch:
         self,
         plan: SourcePlan,
         *,
-        open_source: Callable[[], Source],
+        open_source: Callable[[], LoggedSource],
         open_probe: Callable[[], CaptureProbe],
         alarms: Alarms,
         payload_source: HeartbeatPayload | None = None,
@@ -97,7 +97,7 @@ class SourceWatch:
         self._size = _Every(rhythm.size_s)
         self._prune = _Every(rhythm.prune_s)
         self._watch = CaptureWatch(plan.name, plan.connector, plan.log_max_gb, unreachable_after_s=rhythm.silence_s)
-        self._source: Source | None = None
+        self._source: LoggedSource | None = None
         self._probe: CaptureProbe | None = None
         self._log_max_gb: float | None = None
         self._silent_since_s: float | None = None
@@ -156,7 +156,7 @@ class SourceWatch:
             log.info("a heartbeat without the catalogue: source=%s error=%s", self._plan.name, exc.message)
             return {}
 
-    def _prune_markers(self, source: Source) -> None:
+    def _prune_markers(self, source: LoggedSource) -> None:
         """Not urgent: a source that refuses, or is busy, is asked again at the next cycle."""
         try:
             source.prune_markers(older_than_s=_MARKERS_KEPT_S, rows_max=_MARKERS_PRUNED_MAX)

@@ -58,7 +58,7 @@ def load(context: SparkContext, run_id: str) -> Mapping[str, Any]:
         reader = SparkReader(context, run)
         with closing(registry.pruning_holds()) as holds:
             tools = SnapshotTools(
-                source=registry.source(run.plan),
+                source=registry.logged_source(run.plan),
                 open_log=lambda: registry.log_reader(run.plan),
                 open_read=reader.open_read,
                 open_staged=reader.open_staged,

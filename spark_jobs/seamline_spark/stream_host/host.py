@@ -231,7 +231,7 @@ def watch_source_with(coordinator: HostCoordinator) -> WatchSource:
         return SourceWatchThread(
             SourceWatch(
                 plan.source,
-                open_source=lambda: registry.source(plan),
+                open_source=lambda: registry.logged_source(plan),
                 open_probe=lambda: registry.capture_probe(plan),
                 alarms=coordinator,
                 payload_source=registry.heartbeat_payload(plan.source),

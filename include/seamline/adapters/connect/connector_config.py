@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from seamline.adapters.connect.endpoint import CaptureEndpoint, Start, offsets_topic
 from seamline.domain.errors import ConfigError
-from seamline.kinds.found import source_kind
+from seamline.kinds.found import logged_kind
 from seamline.plan.model import SourcePlan
 
 _SECRET_NAME = re.compile(r"password|secret|token|credential|jaas|passphrase|private\.?key", re.IGNORECASE)
@@ -19,7 +19,7 @@ def connector_config(
     source: SourcePlan, tables: Sequence[str], *, endpoint: CaptureEndpoint, start: Start
 ) -> dict[str, str]:
     """All settings of the connector that carries `tables` (the marker table among them)."""
-    connector = source_kind(source.kind).connector()
+    connector = logged_kind(source.kind).connector()
     return {
         "tasks.max": "1",
         # Every record carries it as `source.name`: a record that strayed into the topic is known by it.
@@ -113,7 +113,7 @@ def refuse_literal_secrets(connector: str, config: Mapping[str, str]) -> None:
 
 def untested_version(kind: str, installed: Mapping[str, Iterable[str]]) -> str:
     """Why the installed connector cannot be used; "" when it can."""
-    connector = source_kind(kind).connector()
+    connector = logged_kind(kind).connector()
     wanted, tested = connector.plugin, connector.tested_versions
     versions = tuple(installed.get(wanted, ()))
     if not versions:

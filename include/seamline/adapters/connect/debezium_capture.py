@@ -25,7 +25,7 @@ from seamline.adapters.tls import tls_of
 from seamline.domain.capture_status import CaptureState, CaptureStatus
 from seamline.domain.errors import Refused, SeamlineError, TransientError
 from seamline.domain.position import Position
-from seamline.kinds.found import source_kind
+from seamline.kinds.found import logged_kind
 from seamline.plan.model import SourcePlan
 from seamline.ports import Problem
 
@@ -96,7 +96,7 @@ class DebeziumCapture:
 
     def seed(self, position: Position, tables: Sequence[str]) -> None:
         """Let a stopped connector begin at `position`; one of a binlog reads structure at its first start."""
-        offset = source_kind(self._source.kind).connector().first_offset(position)
+        offset = logged_kind(self._source.kind).connector().first_offset(position)
         self.set_tables(tables, start=Start.FIRST)
         self._client.put_offset(self.name, partition={"server": self.name}, offset=offset)
 
@@ -152,7 +152,7 @@ class PlannedTopics:
 
     def ensure(self) -> str:
         """Create or check all of them; returns the log topic's id."""
-        if source_kind(self._source.kind).connector().keeps_schema_history:
+        if logged_kind(self._source.kind).connector().keeps_schema_history:
             self._topics.ensure_schema_history(schema_history_topic(self._source))
         self._topics.ensure_connector_offsets(offsets_topic(self._source))
         return self._topics.ensure_log(self._source.log_topic)

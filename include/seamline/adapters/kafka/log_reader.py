@@ -13,7 +13,7 @@ from seamline.adapters.kafka.client import client_settings, translated
 from seamline.adapters.kafka.topics import CaptureTopics
 from seamline.domain.errors import InvariantViolated, LogCorrupted, PositionLost
 from seamline.domain.log import LogRecord
-from seamline.kinds.found import source_kind
+from seamline.kinds.found import logged_kind
 from seamline.plan.model import SyncPlan
 
 _Trouble = LogCorrupted | PositionLost
@@ -193,5 +193,5 @@ def without_errors(
 def open_log_reader(plan: SyncPlan) -> KafkaLogReader:
     """A reader of the log topic of the plan's source, not yet assigned."""
     source = plan.source
-    decoder = source_kind(source.kind).decoder(source)
+    decoder = logged_kind(source.kind).decoder(source)
     return KafkaLogReader(client_settings(resolve("kafka")), topic=source.log_topic, decoder=decoder)

@@ -23,6 +23,8 @@ class Rights:
 
     def script_of(self, source: SourcePlan, tables: Sequence[str], *, logins: Logins) -> str:
         """`grant_script` of a plan's source."""
+        if not source.has_log:
+            return self._read_script(source, tables, logins.reader)
         return self.grant_script(
             source.database,
             tables,
@@ -74,6 +76,17 @@ class Rights:
             "",
             "-- marker: rows of one table, nothing else; it deletes its own old ones.",
             f"GRANT SELECT, INSERT, DELETE ON {marker} TO {account(logins.marker)};",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _read_script(self, source: SourcePlan, tables: Sequence[str], reader: str) -> str:
+        """Of a source without a log: one login, which may SELECT."""
+        places = [relation_at(TablePlace.declared(table, source.database)) for table in tables]
+        lines = [
+            f"-- {self.server} source without a log, database {source.database}. Replace the password. It reads, and"
+            " needs nothing else.",
+            f"CREATE USER IF NOT EXISTS {account(reader)} IDENTIFIED BY '<password of {reader}>';",
+            *(f"GRANT SELECT ON {place} TO {account(reader)};" for place in places),
         ]
         return "\n".join(lines) + "\n"
 

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from datetime import UTC
 from functools import partial
 from typing import Any
 
@@ -13,9 +14,17 @@ from seamline.databases.mysql.client import Server, Session, query, role
 from seamline.databases.mysql.one_session import SessionReaders
 from seamline.databases.mysql.reading import Reading
 from seamline.databases.mysql.snapshot_barrier import BarrierLocks, Coordinator
-from seamline.databases.mysql.snapshot_sessions import NeverTogether, SnapshotLock, bring_together, close_all
+from seamline.databases.mysql.snapshot_sessions import (
+    BEGIN_SNAPSHOT,
+    NeverTogether,
+    SnapshotLock,
+    bring_together,
+    close_all,
+)
+from seamline.databases.mysql.watched import WatchedSession
 from seamline.domain.errors import Refused, TransientError
 from seamline.domain.position import Position
+from seamline.domain.unlogged import UnloggedPosition
 from seamline.kinds.bulk import CopyTasks, OpenedSource, Wanted
 from seamline.plan.model import SourcePlan
 
@@ -31,8 +40,12 @@ _PER_PARTICIPANT = 2
 def open_source_for_tasks(
     reading: Reading, source: SourcePlan, wanted: Wanted, tasks: CopyTasks
 ) -> Iterator[OpenedSource]:
-    """`SourceKind.open_for_tasks`. Where no lock is allowed and the source commits too often, one session reads all."""
+    """`SourceKind.open_for_tasks`. Where no lock is allowed and the source commits too often, one session reads all; so
+    it does where the source has no log, by whose places several would be brought together."""
     with ExitStack() as open_things:
+        if not source.has_log:
+            yield open_things.enter_context(_unlogged(reading, source, wanted))
+            return
         try:
             opened = open_things.enter_context(_together(reading, source, wanted, tasks))
         except NeverTogether as exc:
@@ -72,12 +85,30 @@ def _alone(reading: Reading, source: SourcePlan, wanted: Wanted) -> Iterator[Ope
     with closing(reading.server.open_reading_session(connection)) as session:
         with reading.closing_at_an_error([session], connection):
             position = bring_together([session], snapshots)
-            (view,) = reading.views_of(source, [session], position=position, tables=wanted.tables)
-        proof = snapshots.proof_of(position)
-        read_here = partial(
-            SessionReaders, session, connection, server=reading.server, proof=proof, places=source.places
-        )
-        yield OpenedSource([view], position, view.opened_at, proof, read_here)
+            opened = _by_one(reading, source, wanted, session, position, proof=snapshots.proof_of(position))
+        yield opened
+
+
+@contextmanager
+def _unlogged(reading: Reading, source: SourcePlan, wanted: Wanted) -> Iterator[OpenedSource]:
+    connection = role(source, source.reader)
+    with closing(reading.server.open_reading_session(connection)) as session:
+        with reading.closing_at_an_error([session], connection):
+            query(session, BEGIN_SNAPSHOT)
+            ((number, now),) = query(session, "SELECT CONNECTION_ID(), UTC_TIMESTAMP(6)")
+            position = UnloggedPosition(wanted.attempt, now.replace(tzinfo=UTC), f"snapshot of session {number}")
+            opened = _by_one(reading, source, wanted, session, position, proof=str(position))
+        yield opened
+
+
+def _by_one(
+    reading: Reading, source: SourcePlan, wanted: Wanted, session: WatchedSession, position: Position, *, proof: str
+) -> OpenedSource:
+    """The source as the one session reads it that stands at `position`."""
+    (view,) = reading.views_of(source, [session], position=position, tables=wanted.tables)
+    connection = role(source, source.reader)
+    read_here = partial(SessionReaders, session, connection, server=reading.server, proof=proof, places=source.places)
+    return OpenedSource([view], position, view.opened_at, proof, read_here)
 
 
 def _met(coordinator: Coordinator, tasks: CopyTasks) -> Position:

@@ -134,13 +134,13 @@ def retention(facts: SourceFacts) -> Sequence[Problem]:
     ]
 
 
-def values(facts: SourceFacts) -> Sequence[Problem]:
+def read_values(facts: SourceFacts) -> Sequence[Problem]:
     found = []
     modes = facts.variables.get("sql_mode", "").upper().split(",")
     if not {"NO_ZERO_DATE", "TRADITIONAL"} & set(modes):
         found.append(
             Problem(
-                "sql_mode allows zero dates ('0000-00-00'): a snapshot or a stream stops where one is written",
+                "sql_mode allows zero dates ('0000-00-00'): reading stops where one is written",
                 "add NO_ZERO_DATE and NO_ZERO_IN_DATE to sql_mode",
                 is_fatal=False,
             )
@@ -154,6 +154,11 @@ def values(facts: SourceFacts) -> Sequence[Problem]:
                 is_fatal=False,
             )
         )
+    return found
+
+
+def values(facts: SourceFacts) -> Sequence[Problem]:
+    found = [*read_values(facts)]
     if facts.variables.get("lower_case_table_names", "0") != "0":
         found.append(
             Problem(
@@ -214,6 +219,10 @@ def unreadable(role: RoleFacts) -> list[Problem]:
         )
         for table, refusal in role.unreadable.items()
     ]
+
+
+def reader_without_log(facts: SourceFacts) -> Sequence[Problem]:
+    return unreadable(facts.reader)
 
 
 def session_settings(facts: SourceFacts, *, wanted: Mapping[str, str]) -> Sequence[Problem]:

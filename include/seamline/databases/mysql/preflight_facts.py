@@ -85,6 +85,19 @@ class Questions:
             ),
         )
 
+    def gather_read(self, database: str, tables: Sequence[str], *, reader: Connection) -> SourceFacts:
+        """Of tables that are read and not captured: what the reader sees of the server and of them."""
+        reader = replace(reader, database=database)
+        return self._asked(
+            reader,
+            lambda session: SourceFacts(
+                database=database,
+                variables=self._variables(session, "GLOBAL"),
+                engines=engines_of(session, database, tables),
+                reader=self._role(reader, tables),
+            ),
+        )
+
     def _asked(self, connection: Connection, ask: "Callable[[Session[Any]], AnswerT]") -> AnswerT:
         with closing(self.server.open_session(connection)) as session:
             try:

@@ -1,6 +1,6 @@
 """ports.Source for MariaDB and MySQL: catalogue, preflight, markers, views, each with the connection of its role."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import date
@@ -29,11 +29,12 @@ _VALUES_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """`of_tables`: the rules of a database beside the source's own."""
+    """`of_tables`: the rules of a database beside the source's own; `without_log`: those of a source without a log."""
 
     questions: Questions
     rules: Sequence[Rule]
     of_tables: Sequence[Rule]
+    without_log: Sequence[Rule]
 
 
 class BinlogSource:
@@ -60,6 +61,8 @@ class BinlogSource:
     def preflight(self, tables: Sequence[Table]) -> tuple[Problem, ...]:
         source, judged = self._source, self.judged
         called = in_databases(source.places, [table.name for table in tables])
+        if not source.has_log:
+            return self._preflight_without_log(called)
         own = called.get(source.database, {})
         of_server = judged.questions.gather(source, list(own))
         found = [*renamed(problems(of_server, judged.rules), own)]
@@ -69,6 +72,15 @@ class BinlogSource:
             facts = judged.questions.gather_tables(database, list(here), reader=reader, capture=capture)
             facts = replace(facts, variables=of_server.variables, brief_lock=of_server.brief_lock)
             found += renamed(problems(facts, judged.of_tables), here)
+        return tuple(dict.fromkeys(found))
+
+    def _preflight_without_log(self, called: Mapping[str, Mapping[str, str]]) -> tuple[Problem, ...]:
+        source, judged = self._source, self.judged
+        found: list[Problem] = []
+        for database in (source.database, *source.databases):
+            here = called.get(database, {})
+            facts = judged.questions.gather_read(database, list(here), reader=role(source, source.reader))
+            found += renamed(problems(facts, judged.without_log), here)
         return tuple(dict.fromkeys(found))
 
     def commit_marker(self, one: Marker) -> None:

@@ -8,9 +8,9 @@ from seamline.domain.catalogue import Table
 from seamline.domain.server_found import ListedTable
 from seamline.kinds.bulk import BulkRead, CopyTasks, OpenedSource, TableReaders, Wanted
 from seamline.kinds.logins import Logins
-from seamline.kinds.source import SourceKind
+from seamline.kinds.source import LoggedKind
 from seamline.plan.model import DestinationPlan, SourcePlan
-from seamline.ports import Source
+from seamline.ports import LoggedSource
 from seamline.ports.separate import OpenedSide
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class MariaDb:
-    """`kinds.source.SourceKind`, with certificates; its readers wait inside connectorx."""
+    """`kinds.source.LoggedKind`, with certificates; its readers wait inside connectorx."""
 
     name: ClassVar[str] = "mariadb"
 
@@ -31,7 +31,7 @@ class MariaDb:
 
         return MariadbSource
 
-    def open_source(self, source: SourcePlan) -> Source:
+    def open_source(self, source: SourcePlan) -> LoggedSource:
         from seamline.sources.mariadb.source import open_source
 
         return open_source(source)
@@ -98,4 +98,4 @@ class MariaDb:
         return list_tables(server, source)
 
 
-KIND: SourceKind = MariaDb()
+KIND: LoggedKind = MariaDb()

@@ -15,6 +15,8 @@ from seamline.databases.mysql.preflight import (
     marker_role,
     marker_table,
     problems,
+    read_values,
+    reader_without_log,
     replica,
     retention,
     server_id,
@@ -160,6 +162,9 @@ RULES: tuple[Rule, ...] = (
     capture_role,
     marker_role,
 )
+
+# Of a source without a log.
+RULES_WITHOUT_LOG: tuple[Rule, ...] = (version, engines, read_values, reader_without_log)
 
 # Of another database of the server.
 RULES_OF_TABLES: tuple[Rule, ...] = (engines, cascades, reader_role, capture_role)

@@ -1,9 +1,9 @@
 """The declaration of a MySQL source."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from seamline.spec.fields import Declared
 from seamline.spec.source import ServerSource
@@ -29,6 +29,12 @@ class MysqlSource(ServerSource):
 
     kind: Literal["mysql"] = Field(description="What kind of system the source is.")
     snapshot: Snapshot = Field(default_factory=Snapshot, description="How consistent reads are opened.")
+
+    @model_validator(mode="after")
+    def _needs_no_lock_without_a_log(self) -> Self:
+        if not self.has_log and self.snapshot.lock != "none":
+            raise ValueError("`log: none` is read by one session: `snapshot.lock` brings none together. Leave it out")
+        return self
 
     def plan_fields(self) -> Mapping[str, Any]:
         return {**super().plan_fields(), "snapshot_lock": self.snapshot.lock}

@@ -6,7 +6,7 @@ snapshot; each says so itself.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from seamline.adapters.connections import Connection
 from seamline.databases.postgres.canonical import date_conditions, quoted
@@ -15,12 +15,20 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated
 from seamline.domain.table_places import TablePlace, TablePlaces
+from seamline.domain.unlogged import UnloggedPosition
 from seamline.kinds.bulk import ArrowRows, BulkRead, CopyTasks, Form, OpenedSource, PostgresCopy, TableRows, Wanted
 from seamline.plan.model import SourcePlan
 from seamline.sources.postgres.client import role
 from seamline.sources.postgres.copy_out import CopyOut
+from seamline.sources.postgres.own_snapshot import open_own_views
 from seamline.sources.postgres.places import relation_at
-from seamline.sources.postgres.sessions import SharedSnapshot, join_snapshot, rows_of, views_at_one_snapshot
+from seamline.sources.postgres.sessions import (
+    OpenedViews,
+    SharedSnapshot,
+    join_snapshot,
+    rows_of,
+    views_at_one_snapshot,
+)
 from seamline.sources.postgres.typed_rows import expression_of, typed_batches
 from seamline.values.arrow import schema_of
 
@@ -28,9 +36,29 @@ from seamline.values.arrow import schema_of
 @contextmanager
 def open_source_for_tasks(source: SourcePlan, wanted: Wanted, tasks: CopyTasks) -> Iterator[OpenedSource]:
     """`SourceKind.open_for_tasks`: the first view holds the snapshot that the tasks' sessions join."""
-    with views_at_one_snapshot(source, wanted.views, tables=wanted.tables) as opened:
+    with (_logged if source.has_log else _unlogged)(source, wanted) as opened:
         tasks.start(f"{opened.shared.name} {opened.shared.seen}")
         yield OpenedSource(opened.views, opened.position, opened.opened_at, opened.shared.seen)
+
+
+def _logged(source: SourcePlan, wanted: Wanted) -> AbstractContextManager[OpenedViews]:
+    return views_at_one_snapshot(source, wanted.views, tables=wanted.tables)
+
+
+@contextmanager
+def _unlogged(source: SourcePlan, wanted: Wanted) -> Iterator[OpenedViews]:
+    """On a snapshot that needs no slot: it stands for this read alone."""
+    opened, _ = open_own_views(
+        source,
+        wanted.tables,
+        wanted.views,
+        position=lambda stood: UnloggedPosition(wanted.attempt, stood.at, f"snapshot {stood.seen}"),
+    )
+    try:
+        yield opened
+    finally:
+        for view in opened.views:
+            view.close()
 
 
 def open_readers(source: SourcePlan, reads: Sequence[BulkRead], *, barrier: str, participant: int) -> "SnapshotReaders":

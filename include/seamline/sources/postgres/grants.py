@@ -14,11 +14,14 @@ def grant_script(source: SourcePlan, tables: Sequence[str], *, logins: Logins | 
     """The whole script; `tables` as the capture calls them. Passwords are placeholders: they never pass through
     Seamline."""
     names = logins or logins_of(source.name)
+    if not source.has_log:
+        return _read_script(source, tables, names.reader)
     everyone = sorted({names.capture, names.reader, names.marker})
     listed = ", ".join(quoted(name) for name in everyone)
     schema = quoted(source.schema)
     marker = relation_at(TablePlace(source.schema, source.marker_table))
     publication = quoted(source.publication)
+    captured = (*tables, source.marker_table)
     return "\n".join(
         [
             f"-- PostgreSQL source, database {source.database}, run in that database. Replace the passwords.",
@@ -31,10 +34,10 @@ def grant_script(source: SourcePlan, tables: Sequence[str], *, logins: Logins | 
             f"{create_statement(source.schema, source.marker_table)};",
             "",
             "-- capture: the connector reads the log through a replication slot.",
-            *_selects(source, tables, names.capture),
+            *_selects(source, captured, names.capture),
             "",
             "-- reader: snapshots and reconciliation.",
-            *_selects(source, tables, names.reader),
+            *_selects(source, captured, names.reader),
             "",
             "-- marker: rows of one table, nothing else; it deletes its own old ones.",
             f"GRANT SELECT, INSERT, DELETE ON {marker} TO {quoted(names.marker)};",
@@ -52,10 +55,24 @@ def grant_script(source: SourcePlan, tables: Sequence[str], *, logins: Logins | 
     )
 
 
+def _read_script(source: SourcePlan, tables: Sequence[str], reader: str) -> str:
+    """Of a source without a log: one role, which may SELECT."""
+    schemas = sorted({source.places.of_captured(table).namespace for table in tables})
+    statements = [
+        f"-- PostgreSQL source without a log, database {source.database}, run in that database by the tables' owner.",
+        "-- Replace the password. It reads, and needs nothing else.",
+        f"CREATE ROLE {quoted(reader)} LOGIN PASSWORD {text_literal(f'<password of {reader}>')};",
+        f"GRANT CONNECT ON DATABASE {quoted(source.database)} TO {quoted(reader)};",
+        *(f"GRANT USAGE ON SCHEMA {quoted(name)} TO {quoted(reader)};" for name in schemas),
+        *_selects(source, tables, reader),
+    ]
+    return "\n".join(statements) + "\n"
+
+
 def publication_statement(source: SourcePlan, tables: Iterable[str]) -> str:
     """CREATE PUBLICATION of these tables, as the capture calls them, and of the marker table, run by the owner of them
     all. A partitioned table is one table in it, whatever its partitions are."""
-    listed = ",\n  ".join(_relations(source, tables))
+    listed = ",\n  ".join(_relations(source, (*tables, source.marker_table)))
     options = "WITH (publish_via_partition_root = true)"
     return f"CREATE PUBLICATION {quoted(source.publication)} FOR TABLE\n  {listed}\n  {options}"
 
@@ -65,12 +82,12 @@ def _create_role(name: str, names: Logins) -> str:
     return f"CREATE ROLE {quoted(name)} LOGIN{replication} PASSWORD {text_literal(f'<password of {name}>')};"
 
 
-def _selects(source: SourcePlan, tables: Sequence[str], login: str) -> list[str]:
+def _selects(source: SourcePlan, tables: Iterable[str], login: str) -> list[str]:
     return [f"GRANT SELECT ON {relation} TO {quoted(login)};" for relation in _relations(source, tables)]
 
 
 def _relations(source: SourcePlan, tables: Iterable[str]) -> list[str]:
-    return [str(relation_at(source.places.of_captured(table))) for table in (*tables, source.marker_table)]
+    return [str(relation_at(source.places.of_captured(table))) for table in tables]
 
 
 def _schemas(source: SourcePlan, tables: Iterable[str]) -> list[str]:

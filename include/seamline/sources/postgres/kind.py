@@ -9,9 +9,9 @@ from seamline.domain.catalogue import Table
 from seamline.domain.server_found import ListedTable
 from seamline.kinds.bulk import BulkRead, CopyTasks, OpenedSource, TableReaders, Wanted
 from seamline.kinds.logins import Logins
-from seamline.kinds.source import SeenOrigins, SourceKind
+from seamline.kinds.source import LoggedKind, SeenOrigins
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
-from seamline.ports import HeartbeatPayload, SchemaGuard, Source
+from seamline.ports import HeartbeatPayload, LoggedSource, SchemaGuard
 from seamline.ports.separate import OpenedSide
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Postgres:
-    """`kinds.source.SourceKind`, with certificates; its log reports no DDL, so its catalogue is guarded."""
+    """`kinds.source.LoggedKind`, with certificates; its log reports no DDL, so its catalogue is guarded."""
 
     name: ClassVar[str] = "postgres"
 
@@ -32,7 +32,7 @@ class Postgres:
 
         return PostgresSource
 
-    def open_source(self, source: SourcePlan) -> Source:
+    def open_source(self, source: SourcePlan) -> LoggedSource:
         from seamline.sources.postgres.source import open_source
 
         return open_source(source)
@@ -111,4 +111,4 @@ class Postgres:
         return list_tables(source)
 
 
-KIND: SourceKind = Postgres()
+KIND: LoggedKind = Postgres()

@@ -3,7 +3,7 @@
 `preflight_facts.gather` asks the server with the three roles' own sessions; every rule is a pure function of the facts.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from seamline.databases.postgres.canonical import quoted
@@ -136,10 +136,19 @@ _PARTITION_CURE = "ALTER TABLE <partition> SET LOGGED or REPLICA IDENTITY DEFAUL
 
 def check(facts: SourceFacts) -> tuple[Problem, ...]:
     """Every problem of every rule, in the order of the rules."""
+    return _checked(facts, RULES)
+
+
+def _checked(facts: SourceFacts, rules: Sequence[Rule]) -> tuple[Problem, ...]:
     if facts.version < VERSION_LEAST:
         what = f"the server is PostgreSQL {_version(facts.version)}: older than 15"
         return (Problem(what, "upgrade it; what else is to be done is reported then"),)
-    return tuple(problem for rule in RULES for problem in rule(facts))
+    return tuple(problem for rule in rules for problem in rule(facts))
+
+
+def check_unlogged(facts: SourceFacts) -> tuple[Problem, ...]:
+    """The same of a source without a log."""
+    return _checked(facts, RULES_WITHOUT_LOG)
 
 
 def version(facts: SourceFacts) -> Sequence[Problem]:
@@ -161,9 +170,17 @@ def version(facts: SourceFacts) -> Sequence[Problem]:
 
 
 def server_settings(facts: SourceFacts) -> Sequence[Problem]:
+    return _unset(facts, _WANTED)
+
+
+def encoding(facts: SourceFacts) -> Sequence[Problem]:
+    return _unset(facts, ["server_encoding"])
+
+
+def _unset(facts: SourceFacts, names: Iterable[str]) -> Sequence[Problem]:
     return [
         Problem(f"{name} is {facts.settings.get(name, 'unknown')}, wanted {wanted}: {why}", _mend(name, wanted))
-        for name, (wanted, why) in _WANTED.items()
+        for name, (wanted, why) in ((name, _WANTED[name]) for name in names)
         if facts.settings.get(name) != wanted
     ]
 
@@ -283,13 +300,7 @@ def published_tables(facts: SourceFacts) -> Sequence[Problem]:
 
 
 def kinds(facts: SourceFacts) -> Sequence[Problem]:
-    problems = [
-        Problem(
-            f"there is no table {place.table} in schema {place.namespace}", "was it renamed or dropped?", table=name
-        )
-        for name, place in ((name, facts.source.places.of(name)) for name in facts.wanted)
-        if name not in facts.tables
-    ]
+    problems = _missing(facts)
     for table in facts.present:
         if table.kind not in "rp":
             why = _OTHER_KINDS.get(table.kind, f"is a relation of kind {table.kind}")
@@ -298,10 +309,39 @@ def kinds(facts: SourceFacts) -> Sequence[Problem]:
             what = f"table {table.name} is {'temporary' if table.persistence == 't' else 'unlogged'}: it has no log"
             cure = f"ALTER TABLE {facts.place(table.name)} SET LOGGED, or leave it out of the sync"
             problems.append(Problem(what, cure, table=table.name))
-        if table.kind == "r" and table.has_children:
-            what = f"table {table.name} has tables that inherit from it: whether a row is its own, reads do not show"
-            problems.append(Problem(what, "ALTER TABLE <child> NO INHERIT, or leave it out", table=table.name))
-    return problems
+    return [*problems, *_inherited(facts)]
+
+
+def tables_read(facts: SourceFacts) -> Sequence[Problem]:
+    """A snapshot covers the rows of a table, and neither another server's nor those that a view finds when asked."""
+    others = [
+        Problem(f"{table.name} is no table: a snapshot does not hold its rows", "leave it out", table=table.name)
+        for table in facts.present
+        if table.kind not in "rp"
+    ]
+    return [*_missing(facts), *others, *_inherited(facts)]
+
+
+def _missing(facts: SourceFacts) -> list[Problem]:
+    return [
+        Problem(
+            f"there is no table {place.table} in schema {place.namespace}", "was it renamed or dropped?", table=name
+        )
+        for name, place in ((name, facts.source.places.of(name)) for name in facts.wanted)
+        if name not in facts.tables
+    ]
+
+
+def _inherited(facts: SourceFacts) -> list[Problem]:
+    return [
+        Problem(
+            f"table {table.name} has tables that inherit from it: whether a row is its own, reads do not show",
+            "ALTER TABLE <child> NO INHERIT, or leave it out",
+            table=table.name,
+        )
+        for table in facts.present
+        if table.kind == "r" and table.has_children
+    ]
 
 
 def identities(facts: SourceFacts) -> Sequence[Problem]:
@@ -433,6 +473,9 @@ RULES: tuple[Rule, ...] = (
     capture_role,
     marker_role,
 )
+
+
+RULES_WITHOUT_LOG: tuple[Rule, ...] = (encoding, tables_read, reader_role)
 
 
 def _version(number: int) -> str:

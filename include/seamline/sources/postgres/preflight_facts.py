@@ -61,6 +61,20 @@ def gather(
     )
 
 
+def gather_read(source: SourcePlan, tables: Sequence[Table], *, reader: Connection) -> SourceFacts:
+    """Of a source without a log: what its reader sees of the tables."""
+    names = {source.places.of(table.name): table.name for table in tables}
+    with closing(open_session(reader)) as session, translated(reader):
+        facts = SourceFacts(source, session.info.server_version, tuple(table.name for table in tables))
+        if facts.version < VERSION_LEAST:
+            return facts
+        return replace(
+            _about_server(session, facts),
+            tables=_tables(session, names, {table.name: table.is_keyed for table in tables}),
+            reader=_role(session, reader, source, names),
+        )
+
+
 def _about_server(session: Session, facts: SourceFacts) -> SourceFacts:
     rows = session.execute("SELECT name, setting FROM pg_settings WHERE name = ANY(%s)", (_SETTINGS.split(),))
     settings = {str(name): str(value) for name, value in rows.fetchall()}

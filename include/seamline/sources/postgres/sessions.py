@@ -25,6 +25,7 @@ from seamline.databases.postgres.read import SESSION_SETTINGS, PostgresReadView,
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated, SeamlineError, TransientError
+from seamline.domain.position import Position
 from seamline.domain.table_places import TablePlace
 from seamline.plan.model import SourcePlan
 from seamline.sources.postgres.catalogue import read_catalogue
@@ -75,7 +76,7 @@ class OpenedViews:
 
     views: Sequence[PostgresReadView]
     shared: SharedSnapshot
-    position: PostgresPosition
+    position: Position
     opened_at: datetime
 
 
@@ -246,9 +247,7 @@ class SourceReadView(PostgresReadView):
     A table that was not given is locked and read from the catalogue when it is first asked for.
     """
 
-    def __init__(
-        self, session: Session, *, source: SourcePlan, tables: Sequence[Table], position: PostgresPosition
-    ) -> None:
+    def __init__(self, session: Session, *, source: SourcePlan, tables: Sequence[Table], position: Position) -> None:
         super().__init__(session, tables=tables, relations={}, position=position)
         self._source = source
 

@@ -42,6 +42,10 @@ class PostgresSource:
 
     def preflight(self, tables: Sequence[Table]) -> tuple[Problem, ...]:
         source = self._source
+        if not source.has_log:
+            return preflight.check_unlogged(
+                preflight_facts.gather_read(source, tables, reader=role(source, source.reader))
+            )
         facts = preflight_facts.gather(
             source,
             tables,

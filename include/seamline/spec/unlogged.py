@@ -1,0 +1,50 @@
+"""What a sync cannot declare whose source has no log (`log: none`)."""
+
+from collections.abc import Mapping
+
+from seamline.domain.made_from import MadeFrom
+from seamline.domain.staged_cut import CutSource
+from seamline.spec.document import Document, Path_
+from seamline.spec.kinds import cut_source, destination_models
+from seamline.spec.reconcile_only import is_reconcile_only
+from seamline.spec.source import OF_LOG, DatabaseSource
+
+# What is about a stream, or about live tables that one keeps current.
+OF_STREAMS: tuple[Path_, ...] = (
+    ("stream",),
+    ("reconcile", "mode"),
+    ("reconcile", "wait_max_s"),
+    ("reconcile", "repair"),
+    ("reconcile", "repeated"),
+)
+
+
+def is_of_streams(setting: str) -> bool:
+    """Whether a setting (`spec.effective`), of a sync or of its source, says nothing where the source has no log."""
+    path = tuple(setting.split("."))
+    return any(path[: len(place)] == place for place in (*OF_STREAMS, *((key,) for key in OF_LOG)))
+
+
+def check_unlogged(
+    document: Document, sources: Mapping[str, DatabaseSource | None], destinations: Mapping[str, Document]
+) -> None:
+    """Add to a sync's document what is wrong of it because nobody reads its source's log."""
+    source = document.value(("source",))
+    spec = sources.get(source) if isinstance(source, str) else None
+    if spec is None or spec.has_log or is_reconcile_only(document):
+        return
+    why = f"source `{source}` has no log"
+    if "nightly" not in document.data:
+        document.fault(("source",), f"{why}: the sync would have neither streams nor nights", "Declare `nightly`")
+    place: Path_ = ("nightly", "from")
+    if document.value(place) in (MadeFrom.LOG, MadeFrom.AUTO):
+        document.fault(place, f"{why} that a cut could be made from", "Write `read`, or leave it out")
+    for place in OF_STREAMS:
+        if document.value(place) is not None and document.is_right(place):
+            document.fault(place, f"{why}, so there is no stream", "Leave it out")
+    for place, name in document.texts("destinations[]"):
+        kind = destinations[name].value(("kind",)) if name in destinations else None
+        if isinstance(kind, str) and kind in (models := destination_models()) and cut_source(kind) is CutSource.LIVE:
+            fit = [other for other in models if cut_source(other) is not CutSource.LIVE]
+            cause = f"destination `{name}` ({kind}) makes its cuts of live tables, and {why} by which to keep any"
+            document.fault(place, cause, f"Use a destination of kind {', '.join(fit)}")
