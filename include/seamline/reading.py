@@ -5,6 +5,10 @@
     tables = open_sync("settlement", at="2026-11-27")
     tables.position, tables["account"].arrow()
 
+or what differs between two cuts:
+
+    open_changes("settlement", "account", since="2026-11-26", at="2026-11-27").arrow()
+
 What a sync is, and where, is asked of the platform database. Who reaches the catalogue alone takes
 `seamline.sinks.iceberg.reading.open_catalogue`, or `seamline.sinks.delta.reading.open_lake`.
 """
@@ -14,19 +18,49 @@ from datetime import date
 
 from seamline import registry
 from seamline.domain.errors import Refused
+from seamline.domain.ledger import StreamId
 from seamline.kinds.found import sink_kind
-from seamline.kinds.reading import SyncTables
+from seamline.kinds.reading import SyncTables, TableChanges
 from seamline.kinds.sink import ReadsAtOnePosition
-from seamline.plan.model import DestinationPlan
+from seamline.plan.model import DestinationPlan, SyncPlan
 
 
 def open_sync(sync: str, *, at: date | str = "proven", destination: str = "") -> SyncTables:
     """The tables of a sync whose streams were started. `at`: a business date, also as text, for the version of its cut
-    that counts; `proven` for the newest cut that reconciled or was signed; `live` for the newest commit.
+    that counts; the tag of a cut, as `cut_2026_11_27_v1`; `proven` for the newest cut that reconciled or was signed;
+    `live` for the newest commit.
 
     `destination` may be left out where one of the sync's destinations can be read so. Refused: there is no such sync,
     destination or cut.
     """
+    _, stream, chosen = _found(sync, destination)
+    return _opened(stream, chosen, at)
+
+
+def open_changes(
+    sync: str, table: str, *, since: date | str, at: date | str = "proven", destination: str = ""
+) -> TableChanges:
+    """What a table has at `at` and not, or otherwise, at `since`: rows that are `added`, `removed`, `changed_from` and
+    `changed_to`. Both are places as `open_sync` takes them. Rows are the same row by the table's key of today.
+
+    Refused: as `open_sync`; or the table is not at both places.
+    """
+    plan, stream, chosen = _found(sync, destination)
+    places = {one: _opened(stream, chosen, one) for one in (since, at)}
+    for place, tables in places.items():
+        if table not in tables:
+            raise Refused(
+                f"{stream} has no table {table!r} at {place}",
+                hint=f"it has {', '.join(tables)}",
+                sync=sync,
+                table=table,
+            )
+    keys = {one.name: one.target.key for one in plan.held_by(chosen.name).of_cuts.tables if one.table is not None}
+    return TableChanges(places[since][table], places[at][table], tuple(keys.get(table, ())))
+
+
+def _found(sync: str, destination: str) -> tuple[SyncPlan, StreamId, DestinationPlan]:
+    """The one destination of the sync that can be read so, with the plan of its stream."""
     with closing(registry.platform_maintenance()) as platform:
         plans = {stream: plan for stream, plan in platform.wanted_plans().items() if stream.sync == sync}
     if not plans:
@@ -37,13 +71,19 @@ def open_sync(sync: str, *, at: date | str = "proven", destination: str = "") ->
         names = ", ".join(sorted(one.name for one in found.values() if _is_readable(one)))
         raise Refused(
             f"sync {sync!r} has {len(readable)} destinations to be read at one position",
-            hint=f"name one: {names}" if names else "its destinations have no such power",
+            hint=f"name one: {names}"
+            if names
+            else "its destinations have no such power; databases show their cuts, and what changed, as views",
             sync=sync,
         )
     ((stream, chosen),) = readable.items()
-    kind = sink_kind(chosen.kind)
+    return plans[stream], stream, chosen
+
+
+def _opened(stream: StreamId, destination: DestinationPlan, at: date | str) -> SyncTables:
+    kind = sink_kind(destination.kind)
     assert isinstance(kind, ReadsAtOnePosition)
-    return kind.open_tables(chosen, stream, at)
+    return kind.open_tables(destination, stream, at)
 
 
 def _is_readable(destination: DestinationPlan) -> bool:

@@ -6,7 +6,8 @@
     spark.read.format("seamline").option("sync", "settlement").option("date", "2026-11-27").option("table", "account")
 
 Where `date` is left out, the newest proven cut is read; `live` reads the newest commit, each `load` its own. All tables
-of one cut stand at one position. `destination` names one of several. The driver asks the platform database where the
+of one cut stand at one position. `since` names another cut: then the rows are those that differ between the two, with
+`cut_change` before them. `destination` names one of several. The driver asks the platform database where the
 tables are; the executors read the warehouse.
 """
 
@@ -21,7 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from seamline.kinds.reading import PinnedTable
-from seamline.reading import open_sync
+from seamline.reading import open_changes, open_sync
 
 # Beyond so many a table's parts are read by the same tasks: a part may be a small file.
 _TASKS_MAX = 64
@@ -41,11 +42,15 @@ class SeamlineDataSource(DataSource):
         return SeamlineReader(self._table(), schema)
 
     def _table(self) -> PinnedTable:
-        options = {name: self.options.get(name, "") for name in ("sync", "table", "destination")}
+        options = {name: self.options.get(name, "") for name in ("sync", "table", "destination", "since")}
         for name in ("sync", "table"):
             if not options[name]:
                 raise PySparkValueError(f"format seamline needs .option({name!r}, …)")
         at = self.options.get("date", "proven")
+        if options["since"]:
+            return open_changes(
+                options["sync"], options["table"], since=options["since"], at=at, destination=options["destination"]
+            )
         tables = open_sync(options["sync"], at=at, destination=options["destination"])
         if options["table"] not in tables:
             raise PySparkValueError(f"{options['sync']} has no table {options['table']!r}: {', '.join(tables)}")

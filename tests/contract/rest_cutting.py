@@ -61,5 +61,5 @@ def a_cut_is_what_stood_when_it_was_compared(cutting: Cutting) -> None:
     for name, table in KIND.open_tables(cutting.world.destination, STREAM, DAY).items():
         assert cutting.tags(name) == {TAG: table.snapshot_id}, "the run's own tag has gone"  # type: ignore[attr-defined]
     assert {*KIND.open_tables(cutting.world.destination, STREAM, DAY)} == {table.name for table in TABLES}
-    assert cutting.rows(DAY) == [account(1, "at the cut")] == cutting.rows("proven")
+    assert cutting.rows(DAY) == [account(1, "at the cut")] == cutting.rows("proven") == cutting.rows(TAG)
     assert cutting.rows("live") == [account(1, "behind it")]

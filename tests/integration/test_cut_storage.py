@@ -394,7 +394,7 @@ def test_the_views_of_another_sync_are_not_taken_for_this_ones(cuts: PostgresCut
     moved = replace(staged("r2", {"entry": stage(sql, "e2", 5)}), sync="other")
     with pytest.raises(SchemaConflict, match='"entry_current" is the view of another sync.s cuts'):
         publish(cuts, moved)
-    sql.execute("DROP VIEW settlement_cut.entry_current, settlement.entry_proven")
+    sql.execute("DROP VIEW settlement_cut.entry_current, settlement.entry_proven, settlement_cut.entry_cut_changes")
     assert publish(cuts, moved).version == 2, "the first one has cut this date too"
     assert one(sql, "SELECT count(*) FROM settlement_cut.entry_current") == 5
     assert one(sql, "SELECT count(*) FROM settlement.entry_proven") == 5

@@ -18,7 +18,7 @@ from seamline.plan.document import plan_to_json
 from seamline.plan.model import DestinationPlan, NightlyPlan, Run
 from seamline.platform import migrate
 from seamline.platform.store import PlatformStore
-from seamline.reading import open_sync
+from seamline.reading import open_changes, open_sync
 from seamline.sync.cut import publish_cut
 from seamline.sync.nightly_cut import CutTools, take_conclusive_cut
 from seamline_spark.cut.live import live_cut_tools
@@ -63,8 +63,8 @@ def bank(stack: RunningStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         yield bank
 
 
-def nightly(store: PlatformStore, bank: Captured, day: date) -> Run:
-    run_id = f"{bank.plan.sync}__nightly/{day}"
+def nightly(store: PlatformStore, bank: Captured, day: date, take: int = 1) -> Run:
+    run_id = f"{bank.plan.sync}__nightly/{day}/{take}"
     store.start_run(
         run_id=run_id, sync=bank.plan.sync, kind="nightly", plan_json=plan_to_json(bank.plan), business_date=day
     )
@@ -82,9 +82,9 @@ def live_rows(sync: str) -> int:
     return open_sync(sync, at="live")["account"].arrow().num_rows
 
 
-def read_by_spark(sync: str, table: str) -> pa.Table:
+def read_by_spark(sync: str, table: str, **options: str) -> pa.Table:
     """As Spark's planner and its tasks call the data source, without a JVM."""
-    source = SeamlineDataSource({"sync": sync, "date": DAY.isoformat(), "table": table})
+    source = SeamlineDataSource({"sync": sync, "date": DAY.isoformat(), "table": table, **options})
     reader = source.reader(source.schema())
     return pa.Table.from_batches([batch for part in reader.partitions() for batch in reader.read(part)])
 
@@ -109,3 +109,18 @@ def test_a_night_tags_the_live_tables_while_the_stream_goes_on_and_readers_get_e
     for found in (tables["account"].arrow(), open_sync(sync)["account"].arrow(), read_by_spark(sync, "account")):
         assert found.sort_by("id").to_pydict() == expected
     assert read_by_spark(sync, "audit").to_pydict() == {"a": [1, 1], "memo": ["same", "same"]}
+
+    with closing(registry.platform()) as store:
+        run = nightly(store, bank, DAY, take=2)
+        with closing(registry.cuts(bank.plan.destinations[0])) as cuts:
+            assert publish_cut(run, "warehouse", publisher=cuts, records=store).version == 2
+    first = f"cut_{DAY:%Y_%m_%d}_v1"
+    assert open_sync(sync, at=first).position == cut.position, "a version that no longer counts is read by its tag"
+    expected = {"cut_change": ["changed_from", "changed_to", "added"], "id": [1, 1, 3], "a": [10, 99, 30]}
+    for found in (
+        open_changes(sync, "account", since=first, at=DAY).arrow(),
+        read_by_spark(sync, "account", since=first),
+    ):
+        in_order = found.sort_by([("id", "ascending"), ("cut_change", "ascending")])
+        assert in_order.select(list(expected)).to_pydict() == expected
+    assert not open_changes(sync, "audit", since=first, at="live").arrow().num_rows

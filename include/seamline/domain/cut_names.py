@@ -1,6 +1,6 @@
 """The names that the cuts of a table take beside the table's own.
 
-`<schema>_cut.<table>` holds all cuts, one partition per date and version. Two views lie over it: one in the schema of
+`<schema>_cut.<table>` holds all cuts, one partition per date and version. Three views lie over it: two in the schema of
 the cuts, one beside the live table.
 """
 
@@ -13,6 +13,9 @@ from seamline.domain.catalogue import NAME_BYTES_MAX
 DATE_COLUMN = "cut_business_date"
 VERSION_COLUMN = "cut_version"
 CUT_COLUMNS = (DATE_COLUMN, VERSION_COLUMN)
+# Of the view of changes: what happened to a row, and the cut that it is held against.
+SINCE_COLUMNS = ("cut_change", "cut_since", "cut_since_version")
+OWN_COLUMNS = (*CUT_COLUMNS, *SINCE_COLUMNS)
 _PARTITION = re.compile(r"(?P<table>.+)_[0-9]{8}_v[0-9]+", re.DOTALL)
 
 
@@ -24,6 +27,11 @@ def current_view(table: str) -> str:
 def proven_view(table: str) -> str:
     """In the schema of the live tables: the newest cut that reconciled or that a person signed."""
     return fitted(f"{table}_proven")
+
+
+def changes_view(table: str) -> str:
+    """In the schema of the cuts: what differs between two of them."""
+    return fitted(f"{table}_cut_changes")
 
 
 def partition_name(table: str, business_date: date, version: int) -> str:

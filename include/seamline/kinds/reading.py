@@ -47,3 +47,37 @@ class SyncTables(Mapping[str, PinnedTable]):
     def arrow(self) -> "dict[str, pa.Table]":
         """All rows of all tables."""
         return {name: table.arrow() for name, table in self.tables.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class TableChanges:
+    """A `PinnedTable` of what a table has at one place and not, or otherwise, at another: first what `until` shows,
+    then what `since` has shown of it (`values.row_changes`). Without a `key` rows are added and removed, never changed.
+    """
+
+    since: PinnedTable
+    until: PinnedTable
+    key: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> "pa.Schema":
+        from seamline.values.row_changes import changes_schema
+
+        return changes_schema(self.since.schema, self.until.schema)
+
+    @property
+    def parts(self) -> int:
+        return 1
+
+    def batches(self, *, part: int = 0, of: int = 1) -> "Iterator[pa.RecordBatch]":  # noqa: ARG002 (one part)
+        from seamline.values.row_changes import Side, changes_between
+
+        if part:
+            return iter(())
+        since, until = (Side(one.schema, one.batches) for one in (self.since, self.until))
+        return changes_between(since, until, self.key)
+
+    def arrow(self) -> "pa.Table":
+        import pyarrow as pa
+
+        return pa.Table.from_batches(self.batches(), self.schema)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from pydantic import ValidationError
 
-from seamline.domain.cut_names import current_view, proven_view, table_of_partition
+from seamline.domain.cut_names import changes_view, current_view, proven_view, table_of_partition
 from seamline.domain.made_from import MadeFrom
 from seamline.domain.staged_cut import CutSource
 from seamline.spec.document import Document, Path_
@@ -382,6 +382,7 @@ def check_names_of_cuts(
     for (schema, name), of_cuts in cut.items():
         taken = [(live.get((schema, proven_view(name))), "the view of the newest proven one")]
         taken += [(cut.get((schema, current_view(name))), "the view of those that count")]
+        taken += [(cut.get((schema, changes_view(name))), "the view of what differs between two of them")]
         taken += [
             (one, "one of them")
             for (there, other), one in cut.items()

@@ -181,10 +181,13 @@ class RestCuts:
 
     # ---- readers ----------------------------------------------------------------------------------------------------
 
-    def found(self, stream: StreamId, heads: Mapping[str, str], day: date | None) -> Pinned | None:
-        """The cut of a date, or the newest proven one; None where there is none."""
+    def found(self, stream: StreamId, heads: Mapping[str, str], place: date | str | None) -> Pinned | None:
+        """The cut of a date or with a tag, or the newest proven one; None where there is none."""
         rows = self.rows(stream)
-        cut = rows.newest_proven() if day is None else rows.newest_of(day)
+        if isinstance(place, str):
+            cut = next((one for one in rows.cuts if one.tag == place and one.tables), None)
+        else:
+            cut = rows.newest_proven() if place is None else rows.newest_of(place)
         if cut is None:
             return None
         snapshots = {name: one.snapshot_id for name, one in cut.tables.items()}

@@ -7,6 +7,7 @@ catalogue of several destinations.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -84,6 +85,9 @@ GROUP BY c.stream, c.business_date, c.version ORDER BY c.business_date DESC, c.v
 """
 
 
+_TAG = re.compile(r"cut_[0-9]{4}_[0-9]{2}_[0-9]{2}_v[0-9]+")
+
+
 @dataclass(frozen=True, slots=True)
 class Pin:
     """What a run has looked at: table → snapshot id. `kept_for`: how long a cut of it may be wanted at most."""
@@ -118,6 +122,10 @@ class PublishedCut:
 def tag_of(business_date: date, version: int) -> str:
     """The tag that each table of a cut has."""
     return f"cut_{business_date:%Y_%m_%d}_v{version}"
+
+
+def is_tag(text: str) -> bool:
+    return _TAG.fullmatch(text) is not None
 
 
 def create_tables(session: Session) -> None:
@@ -247,6 +255,11 @@ def sign(session: Session, stream: StreamId, business_date: date, version: int, 
 def newest_of(session: Session, stream: StreamId, business_date: date) -> PublishedCut | None:
     """The version of a date that counts."""
     return _found(session, stream, "c.business_date = %(date)s", {"date": business_date})
+
+
+def tagged(session: Session, stream: StreamId, tag: str) -> PublishedCut | None:
+    """The version of a date that has this tag."""
+    return _found(session, stream, "c.tag = %(tag)s", {"tag": tag})
 
 
 def tables_of_date_before(session: Session, stream: StreamId, business_date: date) -> list[tuple[str, date, int, str]]:

@@ -39,7 +39,8 @@ class Pinned:
 
 
 def pinned(session: Session, catalogue: Pointers, stream: StreamId, namespace: str, at: date | str) -> Pinned:
-    """By one consistent read. `at`: a business date (also as ISO text), `proven` or `live`. Refused: no such cut."""
+    """By one consistent read. `at`: a business date (also as ISO text), the tag of a cut, `proven` or `live`. Refused:
+    no such cut."""
     with translated(f"find the tables of {stream}"):
         session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         try:
@@ -104,14 +105,17 @@ def _live(session: Session, stream: StreamId, locations: Mapping[str, str]) -> P
     return None if row is None else Pinned(row.position, locations, lake_state.newest(session, stream))
 
 
-def _cut(session: Session, stream: StreamId, locations: Mapping[str, str], day: date | None) -> Pinned | None:
-    cut = cut_rows.newest_proven(session, stream) if day is None else cut_rows.newest_of(session, stream, day)
+def _cut(session: Session, stream: StreamId, locations: Mapping[str, str], place: date | str | None) -> Pinned | None:
+    if isinstance(place, str):
+        cut = cut_rows.tagged(session, stream, place)
+    else:
+        cut = cut_rows.newest_proven(session, stream) if place is None else cut_rows.newest_of(session, stream, place)
     return None if cut is None else Pinned(cut.position, locations, cut.snapshots, cut)
 
 
-def place_of(at: date | str) -> date | None:
-    """None of the newest proven one."""
-    if isinstance(at, date):
+def place_of(at: date | str) -> date | str | None:
+    """A date, the tag of a cut, or None of the newest proven one."""
+    if isinstance(at, date) or cut_rows.is_tag(at):
         return at
     if at == PROVEN:
         return None
@@ -119,5 +123,6 @@ def place_of(at: date | str) -> date | None:
         return date.fromisoformat(at)
     except ValueError as exc:
         raise ConfigError(
-            f"{at!r} is no place to read a sync at", hint=f"a business date as 2026-11-27, `{PROVEN}` or `{LIVE}`"
+            f"{at!r} is no place to read a sync at",
+            hint=f"a business date as 2026-11-27, a tag as cut_2026_11_27_v1, `{PROVEN}` or `{LIVE}`",
         ) from exc

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from seamline.databases.postgres.canonical import text_literal
 from seamline.databases.postgres.client import Session
 from seamline.databases.postgres.read import Relation
-from seamline.domain.cut_names import current_view, proven_view
+from seamline.domain.cut_names import changes_view, current_view, proven_view
 from seamline.plan.model import DestinationPlan
 
 _KINDS = {"v": "view", "m": "materialized view", "f": "foreign table", "S": "sequence", "i": "index"}
@@ -18,7 +18,7 @@ def name_conflicts(
 ) -> Iterator[tuple[str, str]]:
     """What is in the way of the cuts of these tables, and how to mend it."""
     for table in tables:
-        for view in (Relation(destination.cut_namespace, current_view(table)), proven_place(destination, table)):
+        for view in views_of(destination, table):
             kind, definition = _seen(session, view)
             yield from in_place_of_view(view, table, kind=kind, definition=definition, sync=sync)
         cuts = Relation(destination.cut_namespace, table)
@@ -31,8 +31,13 @@ def name_conflicts(
             )
 
 
-def proven_place(destination: DestinationPlan, table: str) -> Relation:
-    return Relation(destination.namespace, proven_view(table))
+def views_of(destination: DestinationPlan, table: str) -> tuple[Relation, Relation, Relation]:
+    """That of the versions that count, that of the newest proven cut, and that of what differs between two."""
+    return (
+        Relation(destination.cut_namespace, current_view(table)),
+        Relation(destination.namespace, proven_view(table)),
+        Relation(destination.cut_namespace, changes_view(table)),
+    )
 
 
 def in_place_of_view(view: Relation, table: str, *, kind: str, definition: str, sync: str) -> Iterator[tuple[str, str]]:

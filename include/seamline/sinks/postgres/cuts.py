@@ -3,7 +3,8 @@
 `<schema>_cut.<table>` holds every kept cut, one partition per (cut_business_date, cut_version). A staged table becomes
 a partition by ATTACH, which moves no row. `seamline.cut_pointer` names the version that counts for a table and date;
 `<schema>_cut.<table>_current` shows those, `<schema>.<table>_proven` the newest cut that reconciled or that a person
-signed. Older dates and versions end by `cut_expiry.py`.
+signed, `<schema>_cut.<table>_cut_changes` what differs between two (`cut_changes.py`). Older dates and versions end by
+`cut_expiry.py`.
 
 A publish takes two commits, of which readers notice only the second: the partitions of all tables, then the pointers
 of all tables. One commit for both is not enough: ATTACH does not wait for readers, so a statement that was planned
@@ -30,8 +31,8 @@ from seamline.domain.catalogue import Table
 from seamline.domain.cut_names import (
     CUT_COLUMNS,
     DATE_COLUMN,
+    OWN_COLUMNS,
     VERSION_COLUMN,
-    current_view,
     fitted,
     partition_name,
 )
@@ -42,8 +43,9 @@ from seamline.domain.staged_cut import CutMode, Lateness, Published, StagedCut, 
 from seamline.domain.verdict import Verdict
 from seamline.kinds.cut_rules import CutMisfit, KnownCut, of_all_misfits, require_repeat_of
 from seamline.plan.model import DestinationPlan
+from seamline.sinks.postgres.cut_changes import make_changes_view
 from seamline.sinks.postgres.cut_columns import ColumnsMisfit, allow_null, fit_columns, stored_columns
-from seamline.sinks.postgres.cut_places import in_place_of_view, proven_place
+from seamline.sinks.postgres.cut_places import in_place_of_view, views_of
 from seamline.sinks.postgres.staged_rows import require_as_compared
 
 # Publishers of cuts in one database take turns: versions are counted and partitioned tables are made under it.
@@ -263,7 +265,7 @@ class PostgresCuts:
     def _attach(self, sync: str, table: StagedTable, business_date: date, version: int) -> None:
         """Turn the staged table into a partition; no row is copied. The CHECK spares ATTACH a scan of its own."""
         staged, parent = self._staged(table.staged_as), self._parent(table.table)
-        clash = {DATE_COLUMN, VERSION_COLUMN} & stored_columns(self._session, staged).keys()
+        clash = set(OWN_COLUMNS) & stored_columns(self._session, staged).keys()
         if clash:
             raise SchemaConflict(
                 f"table {table.table} has a column {min(clash)}, which a cut needs for itself",
@@ -291,25 +293,22 @@ class PostgresCuts:
             f"ALTER TABLE {parent} ATTACH PARTITION {partition}"
             f" FOR VALUES FROM ({day}, {version}) TO ({day}, {version + 1})".encode()
         )
-        for view, query in zip(self._views(table.table), self._queries(sync, table.table), strict=True):
-            self._create_view(view, query, sync, table.table, replaces=is_wider)
+        *views, changes = views_of(self._destination, table.table)
+        for view, query in zip(views, self._queries(sync, table.table), strict=True):
+            if self._is_free(view, sync, table.table) or is_wider:
+                self._create_view(view, query)
+        self._is_free(changes, sync, table.table)
+        make_changes_view(self._session, changes, cuts=parent, newest=partition, sync=sync)
 
     def _fit(self, partition: Relation, parent: Relation, business_date: date) -> bool:
         try:
             return fit_columns(self._session, cut=partition, cuts=parent)
         except ColumnsMisfit as exc:
-            views = ", ".join(str(view) for view in self._views(parent.name))
+            views = ", ".join(str(view) for view in views_of(self._destination, parent.name))
             aside = quoted(fitted(f"{parent.name}_until_{business_date:%Y%m%d}"))
             raise CutMisfit(
-                parent.name, str(exc), aside=f"DROP VIEW {views}; ALTER TABLE {parent} RENAME TO {aside}"
+                parent.name, str(exc), aside=f"DROP VIEW IF EXISTS {views}; ALTER TABLE {parent} RENAME TO {aside}"
             ) from exc
-
-    def _views(self, table: str) -> tuple[Relation, Relation]:
-        """That of the version that counts, and that of the newest proven cut."""
-        return (
-            Relation(self._destination.cut_namespace, current_view(table)),
-            proven_place(self._destination, table),
-        )
 
     def _queries(self, sync: str, table: str) -> tuple[str, str]:
         """Of the two views."""
@@ -330,21 +329,26 @@ class PostgresCuts:
         )
         return current, proven
 
-    def _create_view(self, view: Relation, query: str, sync: str, table: str, *, replaces: bool) -> None:
-        """One that is there is replaced only for new columns: that waits for its readers."""
+    def _is_free(self, view: Relation, sync: str, table: str) -> bool:
+        """Whether the name is free. SchemaConflict where it is taken by something else than this view."""
         row = self._session.execute(
-            "SELECT c.relkind::text, CASE WHEN c.relkind = 'v' THEN coalesce(pg_get_viewdef(c.oid), '') ELSE '' END,"
-            " c.reloptions FROM pg_class c"
-            " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s",
+            "SELECT c.relkind::text, CASE WHEN c.relkind = 'v' THEN coalesce(pg_get_viewdef(c.oid), '') ELSE '' END"
+            " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s",
             (view.schema, view.name),
         ).fetchone()
-        kind, definition, options = row or ("", "", None)
+        kind, definition = row or ("", "")
         for what, cure in in_place_of_view(view, table, kind=kind, definition=definition, sync=sync):
             raise SchemaConflict(what, hint=f"nothing was published. {cure}. Then repeat the publish", table=table)
-        if row is None or replaces:
-            # Without them a view would lose what its owner has set, as security_invoker.
-            kept = f" WITH ({', '.join(options)})" if options else ""
-            self._session.execute(f"CREATE OR REPLACE VIEW {view}{kept} AS {query}".encode())
+        return row is None
+
+    def _create_view(self, view: Relation, query: str) -> None:
+        """One that is there is replaced: that waits for its readers."""
+        row = self._session.execute(
+            "SELECT reloptions FROM pg_class WHERE oid = to_regclass(%s)", (str(view),)
+        ).fetchone()
+        # Without them a view would lose what its owner has set, as security_invoker.
+        kept = f" WITH ({', '.join(row[0])})" if row and row[0] else ""
+        self._session.execute(f"CREATE OR REPLACE VIEW {view}{kept} AS {query}".encode())
 
     # ---- between: readers that do not know the partitions yet --------------------------------------------------------
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from seamline.databases.postgres.types import destination_type
 from seamline.domain.catalogue import NAME_BYTES_MAX, Column, Kind, Table
-from seamline.domain.cut_names import CUT_COLUMNS
+from seamline.domain.cut_names import OWN_COLUMNS
 from seamline.sinks.postgres.statements import OWN_PREFIX
 
 # https://www.postgresql.org/docs/18/ddl-system-columns.html
@@ -89,7 +89,7 @@ def advice(table: Table) -> Iterator[tuple[str, str]]:
 def refusals_of_cuts(table: Table) -> Iterator[tuple[str, str]]:
     """What keeps the table out of nightly cuts."""
     for column in table.columns:
-        if column.name in CUT_COLUMNS:
+        if column.name in OWN_COLUMNS:
             yield f"{_place(table, column)} has the name of a column that every nightly cut adds", _RENAME
 
 

@@ -33,7 +33,7 @@ from seamline.sinks.relational.cut_catalogue import (
     versions_of,
     views_of_all,
 )
-from seamline.sinks.relational.cut_places import current_place, proven_place, standing
+from seamline.sinks.relational.cut_places import current_place, standing, views_of
 from seamline.sinks.relational.cut_views import remake_views
 from seamline.sinks.relational.dialect import Dialect
 from seamline.sinks.relational.places import Place, ledger_place, relation
@@ -154,8 +154,7 @@ class RelationalCutExpiry:
                 )
 
     def _views_of(self, table: str) -> Iterator[Place]:
-        yield current_place(self._destination, table)
-        yield proven_place(self._destination, table)
+        yield from views_of(self._destination, table)
         for name in views_of_all(self._session, self._at, table):
             yield self._destination.cut_namespace, name
 

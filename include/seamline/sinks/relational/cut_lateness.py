@@ -17,7 +17,7 @@ def lateness(session: Session, *, staged: Place, before: Place) -> Lateness:
     since, whole is what both have."""
     new, old = stored_columns(session, staged), stored_columns(session, before)
     shared = [new[name] for name in new if name in old and new[name].type == old[name].type]
-    row = _row_hash(shared)
+    row = row_hash(shared)
     parts = " UNION ALL ".join(
         f"SELECT {row} AS h, {sign} AS n FROM {relation(*place)}" for place, sign in ((staged, 1), (before, -1))
     )
@@ -29,7 +29,7 @@ def lateness(session: Session, *, staged: Place, before: Place) -> Lateness:
     return Lateness(int(late), int(gone))
 
 
-def _row_hash(columns: Sequence[StoredColumn]) -> str:
+def row_hash(columns: Sequence[StoredColumn]) -> str:
     """Each value with its length before it, so that two rows have one text only where all values are equal."""
     fields = ",".join(_field(column) for column in columns) or "''"
     return f"UNHEX(SHA2(CONCAT({fields}), 256))"

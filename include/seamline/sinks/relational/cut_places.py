@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from seamline.domain.cut_names import current_view, proven_view
+from seamline.domain.cut_names import changes_view, current_view, proven_view
 from seamline.plan.model import DestinationPlan
 from seamline.sinks.relational.places import Place, relation
 from seamline.sinks.relational.session import Session, query
@@ -40,6 +40,15 @@ def proven_place(destination: DestinationPlan, table: str) -> Place:
     return destination.namespace, proven_view(table)
 
 
+def changes_place(destination: DestinationPlan, table: str) -> Place:
+    return destination.cut_namespace, changes_view(table)
+
+
+def views_of(destination: DestinationPlan, table: str) -> tuple[Place, Place, Place]:
+    """Beside that of all versions."""
+    return current_place(destination, table), proven_place(destination, table), changes_place(destination, table)
+
+
 def standing(session: Session, place: Place) -> Standing:
     rows = query(
         session,
@@ -59,7 +68,7 @@ def name_conflicts(
 ) -> Iterator[tuple[str, str]]:
     """What is in the way of the cuts of these tables, and how to mend it."""
     for table in tables:
-        for place in (current_place(destination, table), proven_place(destination, table)):
+        for place in views_of(destination, table):
             yield from in_place_of_view(place, table, standing(session, place), sync=sync)
         cuts = (destination.cut_namespace, table)
         there = standing(session, cuts)

@@ -20,12 +20,13 @@ import pymysql
 from pymysql.constants import ER
 
 from seamline.databases.mysql.canonical import quoted, text_literal
-from seamline.domain.cut_names import DATE_COLUMN, VERSION_COLUMN
+from seamline.domain.cut_names import CUT_COLUMNS, DATE_COLUMN, VERSION_COLUMN
 from seamline.domain.errors import TransientError
 from seamline.plan.model import DestinationPlan
 from seamline.sinks.relational.cut_catalogue import Version, views_of_all
+from seamline.sinks.relational.cut_changes import changes_query, primary_key
 from seamline.sinks.relational.cut_columns import StoredColumn, shown_columns, stored_columns
-from seamline.sinks.relational.cut_places import current_place, proven_place, standing
+from seamline.sinks.relational.cut_places import changes_place, current_place, proven_place, standing
 from seamline.sinks.relational.places import Place, ledger_place, relation
 from seamline.sinks.relational.session import Session, code_of, execute
 
@@ -48,6 +49,22 @@ def remake_views(
             for pointer, view in (("cut_pointer", current_place), ("cut_proven", proven_place)):
                 query = columns.query(pointer, "TRUE", own, sync=sync)
                 _replace(session, view(destination, table), query, until)
+            if of_view:
+                changes = _changes(session, destination, of_view[-1], sync)
+                _replace(session, changes_place(destination, table), changes, until)
+
+
+def _changes(session: Session, destination: DestinationPlan, newest: Version, sync: str) -> str:
+    cuts = destination.cut_namespace, newest.table
+    shown = stored_columns(session, cuts)
+    return changes_query(
+        cuts,
+        [column for name, column in shown.items() if name not in CUT_COLUMNS],
+        primary_key(session, (destination.cut_namespace, newest.name)),
+        at=ledger_place(destination),
+        sync=sync,
+        table=newest.table,
+    )
 
 
 class _ColumnsOf:

@@ -2,7 +2,7 @@
 
 `<schema>_cut.<table>_20260305_v1` holds one table of one version. Readers see it through views: `<schema>_cut.<table>`
 shows every version, `<schema>_cut.<table>_current` those that count, `<schema>.<table>_proven` the newest cut that
-reconciled or that a person signed.
+reconciled or that a person signed, `<schema>_cut.<table>_cut_changes` what differs between two (`cut_changes.py`).
 
 These servers commit at each CREATE, RENAME and DROP. So everything that readers could notice is a row: a view shows a
 version's table only while the catalogue has the row that it joins (`cut_views.py`). A publish
@@ -25,7 +25,7 @@ from datetime import UTC, date
 
 from seamline.adapters.connections import resolve
 from seamline.domain.catalogue import Table
-from seamline.domain.cut_names import CUT_COLUMNS, fitted, partition_name
+from seamline.domain.cut_names import OWN_COLUMNS, fitted, partition_name
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import Refused, SchemaConflict
 from seamline.domain.position import position_from_json, position_to_json
@@ -200,7 +200,7 @@ class RelationalCuts:
         """The place of a staged table that holds what was compared and fits what stands already."""
         staged = self._staged(table.staged_as)
         new = stored_columns(self._session, staged)
-        clash = set(CUT_COLUMNS) & new.keys()
+        clash = set(OWN_COLUMNS) & new.keys()
         if clash:
             raise SchemaConflict(
                 f"table {table.table} has a column {min(clash)}, which a cut needs for itself",

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 from seamline.adapters.connections import resolve
 from seamline.databases.mysql.canonical import text_literal
-from seamline.domain.cut_names import CUT_COLUMNS
+from seamline.domain.cut_names import OWN_COLUMNS
 from seamline.domain.errors import ConfigError, Refused
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Problem
@@ -181,7 +181,7 @@ def _of_cuts(session: Session, plan: SyncPlan, destination: DestinationPlan) -> 
         return
     for table in plan.tables:
         taken = (
-            [] if table.table is None else [one.name for one in table.table.columns if one.name.lower() in CUT_COLUMNS]
+            [] if table.table is None else [one.name for one in table.table.columns if one.name.lower() in OWN_COLUMNS]
         )
         if taken:
             yield (
