@@ -11,15 +11,19 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import httpx
+import psycopg
 
 from seamline import registry, settings
+from seamline.adapters import libpq
+from seamline.adapters.connections import resolve
 from seamline.domain.runs import Cut, RunState
 from seamline.domain.verdict import BreakType, Verdict
 from seamline.plan.document import plan_to_json
-from seamline.platform.database import open_session
+from seamline.platform.database import CONNECTION_ID, open_session
 from seamline.platform.store import PlatformStore
 from seamline.stack import credentials
 from seamline.stack.layout import Layout
@@ -31,6 +35,7 @@ SYNC = "settlement"
 _TIMES = 10
 _TABLES = ("account", "ledger_entry")
 
+# Of the last twenty dates all breaks are open still: 50,000 of a million.
 # A break per number, of the tables and dates in turn; each is another key, and a fifth differs on many dates.
 _BREAKS = """
 with taken as (
@@ -50,9 +55,10 @@ from made
 """
 _WORK = """
 insert into break_work (break_id, sync, destination, table_name, type, first_at, first_date, since, cut_at, cut_date,
-    in_cut)
+    in_cut, state)
 select one.break_id, %(sync)s, 'warehouse', min(one.table_name), min(one.type), min(verdict.ended_at),
-    min(verdict.business_date), min(verdict.ended_at), max(verdict.ended_at), max(verdict.business_date), 'found'
+    min(verdict.business_date), min(verdict.ended_at), max(verdict.ended_at), max(verdict.business_date),
+    max(verdict.run_id), case when max(verdict.business_date) < current_date - 20 then 'closed' else 'open' end
 from break as one join reconciliation as verdict using (reconciliation_id)
 where verdict.sync = %(sync)s group by one.break_id on conflict do nothing
 """
@@ -84,7 +90,10 @@ def fill(store: PlatformStore, *, dates: int, breaks: int) -> None:
             Cut(SYNC, "warehouse", day, 1, run_id, results.POSITION, at, tuple(sorted(_TABLES)), Verdict.BREAK)
         )
     values = {"sync": SYNC, "breaks": breaks, "dates": dates, "type": BreakType.VALUE.value}
-    with closing(open_session(application_name="bench", statement_timeout_s=900)) as session:
+    # As the server's owner: rows of the past are kept out of by triggers, for everybody else.
+    owner = replace(resolve("postgres_root"), database=resolve(CONNECTION_ID).database)
+    with psycopg.connect(**libpq.address(owner), autocommit=True) as session:
+        session.execute("set search_path = seamline")
         session.execute("set session_replication_role = replica")
         for statement in (_BREAKS, _WORK, _COUNTED):
             session.execute(statement.encode(), values)
@@ -105,10 +114,10 @@ def pages(store: PlatformStore) -> dict[str, tuple[str, str]]:
         "a sync": (f"page?sync={SYNC}", str(day)),
         "an earlier part of its dates": (f"page?sync={SYNC}&before={day - timedelta(days=200)}", "BREAK"),
         "the report of a date": (f"page?sync={SYNC}&business_date={day}", "BREAK"),
-        "its breaks": (listed, "1.0001"),
-        "its breaks by type": (f"{listed}&sort=type", "1.0001"),
-        "its breaks with a text": (f"{listed}&text=1", "1.0001"),
-        "one break over all dates": (f"break?sync={SYNC}&id={often[0]}", "1.0001"),
+        "its breaks": (listed, "balance"),
+        "its breaks by type": (f"{listed}&sort=type", "balance"),
+        "its breaks with a text": (f"{listed}&text=1", "balance"),
+        "one break over all dates": (f"break?sync={SYNC}&id={often[0]}", "balance"),
     }
 
 

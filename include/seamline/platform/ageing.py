@@ -10,30 +10,45 @@ from seamline.plan.model import SyncPlan
 from seamline.platform.breaks import Compared, Money, as_number, number_of
 from seamline.platform.database import Session
 
-# Of live tables the moments count, of a cut the business dates. A break that stands in a cut of an earlier date, of
-# whose rows this cut has none, is carried forward. A band begins on the day after the bound before it.
-_STANDING = """
-with about as (select * from reconciliation where reconciliation_id = %(number)s),
-standing as (
-    select b.*, false as is_carried from break b where b.reconciliation_id = %(number)s
-    union all
-    select b.*, true from about
-    join break_work w on (w.sync, w.destination) = (about.sync, about.destination)
-        and about.scope = 'cut' and w.in_cut not in ('', about.run_id) and w.state <> 'closed'
-        and w.cut_date < about.business_date
-    join reconciliation r on (r.run_id, r.destination, r.scope) = (w.in_cut, w.destination, 'cut')
-    join break b on (b.break_id, b.reconciliation_id) = (w.break_id, r.reconciliation_id)
-),
-aged as (
-    select s.*, w.state, width_bucket(greatest(0, case
-        when about.scope = 'cut' and w.first_date is not null then about.business_date - w.first_date
-        else extract(day from about.ended_at - w.first_at) end)::int, %(begins)s::int[]) as band
-    from standing s join break_now w using (break_id), about
-)
+_ABOUT = """
+select reconciliation_id, sync, business_date, ended_at from reconciliation where reconciliation_id = %s
 """
-_COUNTED = f"""{_STANDING}
-select band, count(*), count(*) filter (where state = 'open'), count(*) filter (where is_carried) from aged
+# A break that stands in a cut of an earlier date, of whose rows this cut has none, is carried forward. What the
+# comparison is comes as values, not as a row that is joined: PostgreSQL then knows how many breaks it reads.
+_CARRIED = """
+from break_work c join reconciliation r on (r.run_id, r.destination, r.scope) = (c.in_cut, c.destination, 'cut')
+left join tolerance t on t.tolerance_id = c.tolerance_id and c.state = 'tolerated'
+"""
+_CARRIED_HERE = """
+where %(scope)s = 'cut' and (c.sync, c.destination) = (%(sync)s, %(destination)s) and c.state <> 'closed'
+    and c.in_cut <> '' and c.in_cut <> %(run_id)s and c.cut_date < %(day)s
+"""
+# As `break_now` has it.
+_STATE = "case when t.expires_at <= statement_timestamp() then 'open' else c.state end as state"
+# Of live tables the moments count, of a cut the business dates. A band begins on the day after the bound before it.
+_BAND = """width_bucket(greatest(0, case
+    when %(scope)s = 'cut' and first_date is not null then %(day)s - first_date
+    else extract(day from %(ended_at)s - first_at) end)::int, %(begins)s::int[]) as band"""
+_COUNTED = f"""
+with standing as (
+    select w.state, w.first_date, w.first_at, false as is_carried
+    from break b join break_now w using (break_id) where b.reconciliation_id = %(number)s
+    union all
+    select {_STATE}, c.first_date, c.first_at, true {_CARRIED} {_CARRIED_HERE}
+)
+select {_BAND}, count(*), count(*) filter (where state = 'open'), count(*) filter (where is_carried) from standing
 group by band order by band
+"""
+# With the values of its rows.
+_VALUED = f"""
+with standing as (
+    select b.table_name, b.source_values, b.destination_values, w.first_date, w.first_at
+    from break b join break_now w using (break_id) where b.reconciliation_id = %(number)s
+    union all
+    select b.table_name, b.source_values, b.destination_values, c.first_date, c.first_at {_CARRIED}
+    join break b on (b.break_id, b.reconciliation_id) = (c.break_id, r.reconciliation_id) {_CARRIED_HERE}
+),
+aged as (select standing.*, {_BAND} from standing where table_name = %(table)s)
 """
 
 
@@ -41,7 +56,16 @@ def of_comparison(
     session: Session, compared: Compared, money: Sequence[Money], bounds: Sequence[int]
 ) -> tuple[Aged, ...]:
     """By band, the youngest first; bands without a break are left out."""
-    values: dict[str, Any] = {"number": number_of(session, compared), "begins": [day + 1 for day in bounds]}
+    found = session.execute(_ABOUT, (number_of(session, compared),)).fetchone()
+    if found is None:
+        return ()
+    values: dict[str, Any] = {
+        **dict(zip(("number", "sync", "day", "ended_at"), found, strict=True)),
+        "run_id": compared.run_id,
+        "destination": compared.destination,
+        "scope": compared.scope.value,
+        "begins": [day + 1 for day in bounds],
+    }
     counted = session.execute(_COUNTED.encode(), values).fetchall()
     amounts: dict[int, list[AgedAmount]] = {}
     for one in money if counted else ():
@@ -65,10 +89,10 @@ def _summed(session: Session, money: Money, values: dict[str, Any]) -> list[tupl
         f"coalesce(destination_values->>%(by{place})s, source_values->>%(by{place})s)"
         for place, _ in enumerate(money.by)
     ]
-    statement = f"""{_STANDING}
+    statement = f"""{_VALUED}
         select band, "group", count(*), sum(abs(coalesce(theirs, 0) - coalesce(mine, 0))) from (
             select band, array[{", ".join(groups)}]::text[] as "group", {mine} as mine, {theirs} as theirs
-            from aged where table_name = %(table)s
+            from aged
         ) as differing
         where mine is not null or theirs is not null group by band, "group" order by band, "group"
     """
