@@ -19,7 +19,7 @@ from seamline.adapters.connections import Connection
 from seamline.bulk.read import RunReader
 from seamline.bulk.threads import CopyingHere
 from seamline.cli import status_text
-from seamline.cli.status import look_at_streams, newest_verdicts
+from seamline.cli.seen import look_at_streams, newest_verdicts
 from seamline.domain.calendar import last_ended
 from seamline.domain.ledger import LedgerRow
 from seamline.domain.runs import EXPECTATIONS, NOT_STAGED, Reconciliation, RunState

@@ -1,6 +1,7 @@
 """What a backfill has come to, how far it is and what its exit code says."""
 
 import json
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,6 +13,8 @@ import pytest
 
 from seamline.adapters.airflow_rest import Backfill, DagRun
 from seamline.cli import backfill, cut, in_airflow
+from seamline.cli.answer import answered
+from seamline.cli.main import parser_of
 from seamline.domain.backfill import DateRun, Exit, Progress, with_cuts
 from seamline.domain.cut_state import Headline
 from seamline.domain.duration import duration
@@ -155,11 +158,9 @@ def airflow(monkeypatch: pytest.MonkeyPatch) -> Airflow:
 
 
 def _run(command: Any, *given: str) -> int:
-    import argparse
-
-    parser = argparse.ArgumentParser()
-    command.add_arguments(parser)
-    return int(command.run(parser.parse_args(["settlement", *given])))
+    args = parser_of(command.__name__.rpartition(".")[2]).parse_args(["settlement", *given])
+    with answered(args):
+        return int(command.run(args))
 
 
 def test_a_backfill_keeps_what_is_done_and_says_who_and_why_on_every_run(
@@ -267,13 +268,15 @@ def test_a_cut_of_a_signed_date_is_a_restatement_with_a_reason(
 
 
 def test_an_error_on_the_way_is_no_break(capsys: pytest.CaptureFixture[str]) -> None:
-    def away() -> Exit:
+    def away(_: object) -> Exit:
         raise TransientError("Airflow is away")
 
-    def refused() -> Exit:
+    def refused(_: object) -> Exit:
         raise Refused("not this one", hint="that one")
 
-    assert in_airflow.with_exit_code(away) == Exit.NOT_PROVEN
+    args = Namespace(json=True)
+    assert in_airflow.with_exit_code(args, away) == Exit.NOT_PROVEN
     assert "Airflow is away" in capsys.readouterr().err
+    assert args.document == {"error": {"kind": "TransientError", "message": "Airflow is away"}}
     with pytest.raises(ConfigError, match="not this one"):
-        in_airflow.with_exit_code(refused)
+        in_airflow.with_exit_code(args, refused)

@@ -40,9 +40,7 @@ def test_a_failed_run_is_reported_after_the_verdicts_and_the_way_into_airflow(
     monkeypatch.setattr(demo.boot, "up", lambda *_: None)
     monkeypatch.setattr(demo.Demo, "fill_bank", lambda *_: None)
     monkeypatch.setattr(demo.Demo, "run_dags", fail)
-    monkeypatch.setattr(
-        demo.status, "newest_verdicts", lambda *_: demo.status.Newest([], [broken], ZoneInfo("UTC"), ())
-    )
+    monkeypatch.setattr(demo.seen, "newest_verdicts", lambda *_: demo.seen.Newest([], [broken], ZoneInfo("UTC"), ()))
     assert main(["demo"]) == TerminalError.exit_code
     said = capsys.readouterr()
     assert "BREAK" in said.out and "1 row differs" in said.out and "approver" in said.out
@@ -127,8 +125,8 @@ def test_a_demo_ends_with_0_only_if_every_table_agrees_or_says_why_it_did_not_ru
     for day, verdict in zip(DATES, (Verdict.MATCH, Verdict.MATCH, account), strict=True):
         cuts.append(cut(TableVerdict("account", verdict), entry, day=day))
     monkeypatch.setenv("SEAMLINE_DATA", str(tmp_path))
-    monkeypatch.setattr(demo.status, "newest_verdicts", lambda *_: demo.status.Newest(cuts, live, ZoneInfo("UTC"), ()))
-    monkeypatch.setattr(demo.status, "look_at_streams", lambda _: demo.status.Streams((), {}, {}, (), ()))
+    monkeypatch.setattr(demo.seen, "newest_verdicts", lambda *_: demo.seen.Newest(cuts, live, ZoneInfo("UTC"), ()))
+    monkeypatch.setattr(demo.seen, "look_at_streams", lambda _: demo.seen.Streams((), {}, {}, (), ()))
     monkeypatch.setattr(demo, "print_airflow", lambda _: None)
     monkeypatch.setattr(demo.Demo, "plan", lambda *_: plan_of("account", "entry"))
     assert demo.Demo(Layout(settings.load())).show(DATES) == code

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from seamline import settings
-from seamline.cli import status
+from seamline.cli import seen
 from seamline.cli.main import OF_SERVERS_HERE, main
 from seamline.stack import checks, container_health
 from seamline.stack.checks import Level
@@ -30,9 +30,9 @@ def test_a_command_about_servers_of_this_machine_says_where_they_are(
 
 def test_status_does_not_begin_with_a_local_stack_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
     layout = Layout(settings.load())
-    assert status.processes(layout) == "the servers run in containers of their own (docker compose ps)"
+    assert seen.processes(layout) == "the servers run in containers of their own (docker compose ps)"
     monkeypatch.delenv("SEAMLINE_SERVERS")
-    assert status.processes(Layout(settings.load())) == "the local stack is down (./seamline up)"
+    assert seen.processes(Layout(settings.load())) == "the local stack is down (./seamline up)"
 
 
 def test_the_doctor_asks_the_other_containers_and_only_after_jars_that_an_image_has(

@@ -1,5 +1,7 @@
 """The launcher makes the environment out of what the machine has. A program stands for uv, which would fetch 1.8 GB."""
 
+import filecmp
+import re
 import shutil
 import subprocess
 import sys
@@ -77,6 +79,43 @@ def test_packages_are_shared_through_the_cache_of_the_user_or_lie_with_the_envir
     launcher.launch("packages", **({"HOME": str(tmp_path / home)} if home else {}))
     own = f"{launcher.root}/.seamline/env/uv-cache"
     assert launcher.cache() == f"{'shared' if home == 'home' else own} clone"
+
+
+def test_a_second_checkout_fetches_nothing_and_has_the_same_files(launcher: Launcher, tmp_path: Path) -> None:
+    """By the real uv, without a network: what the first checkout has fetched is found by the hashes of the lock."""
+    uv = shutil.which("uv") or shutil.which(settings.load().env / "uv" / "bin" / "uv")
+    assert uv, "this checkout was installed by uv"
+    lock = (launcher.root / "requirements.txt").read_text()
+    (package,) = re.findall(r"^sqlparse==.*(?:\n    .*)+", lock, re.MULTILINE)
+    mine = settings.process_environment()
+    variables = {name: mine[name] for name in ("HOME", "XDG_CACHE_HOME", "UV_CACHE_DIR") if name in mine}
+    variables |= {"PATH": f"{Path(uv).parent}:{settings.search_path()}", "UV_OFFLINE": "1"}
+    found = []
+    for name in ("one", "two"):
+        root = tmp_path / name
+        root.mkdir()
+        shutil.copy(launcher.root / "seamline", root)
+        (root / "requirements.txt").write_text(f"{package}\n")
+        made = subprocess.run(
+            [root / "seamline", "packages"], env=variables, capture_output=True, text=True, check=False
+        )
+        assert made.returncode == 0, made.stderr
+        found += (root / ".seamline" / "env" / "venv").rglob("sqlparse/sql.py")
+    first, second = found
+    assert filecmp.cmp(first, second, shallow=False)
+
+
+def test_a_home_that_another_checkout_uses_is_refused_until_that_is_gone(launcher: Launcher, tmp_path: Path) -> None:
+    other, shared = tmp_path / "other", str(tmp_path / "shared")
+    shutil.copytree(launcher.root, other)
+    launcher.launch("doctor", SEAMLINE_HOME=shared)
+    variables = {**launcher.variables, "SEAMLINE_HOME": shared}
+    mine = subprocess.run([other / "seamline", "doctor"], env=variables, capture_output=True, text=True, check=False)
+    assert mine.returncode == 1
+    assert f"is the environment of the checkout {launcher.root}. Let SEAMLINE_HOME name another folder" in mine.stderr
+    (launcher.root / "seamline").rename(tmp_path / "moved")
+    launcher.root = other
+    assert launcher.launch("doctor", SEAMLINE_HOME=shared) == ["pip install"]
 
 
 def test_who_names_a_cache_or_a_way_to_link_has_it(launcher: Launcher, tmp_path: Path) -> None:

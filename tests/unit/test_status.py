@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from seamline.cli import status
+from seamline.cli import seen
 from seamline.cli.main import main
 from seamline.domain.cut_state import CutState
 from seamline.domain.decision import Decision, DecisionState
@@ -84,10 +84,10 @@ def status_of(
         hosts=tuple,
         close=lambda: None,
     )
-    monkeypatch.setattr(status.registry, "platform", lambda: platform)
-    monkeypatch.setattr(status.registry, "director", lambda: director)
+    monkeypatch.setattr(seen.registry, "platform", lambda: platform)
+    monkeypatch.setattr(seen.registry, "director", lambda: director)
     signatures = SimpleNamespace(kept=lambda _: (), close=lambda: None)
-    monkeypatch.setattr(status.registry, "signatures", lambda: signatures)
+    monkeypatch.setattr(seen.registry, "signatures", lambda: signatures)
     return main(["status", *arguments])
 
 
@@ -97,13 +97,13 @@ def test_after_down_the_cure_is_up(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     def away() -> None:
         raise TransientError("PostgreSQL cannot be reached", hint="check that the server runs")
 
-    monkeypatch.setattr(status.registry, "platform", away)
+    monkeypatch.setattr(seen.registry, "platform", away)
     for is_running, cure in (
         (False, "→ `./seamline up` starts the local stack"),
         (True, "→ check that the server runs"),
     ):
-        monkeypatch.setattr(status.keeper, "is_running", lambda _, answer=is_running: answer)
-        monkeypatch.setattr(status.keeper, "states", lambda _: {})
+        monkeypatch.setattr(seen.keeper, "is_running", lambda _, answer=is_running: answer)
+        monkeypatch.setattr(seen.keeper, "states", lambda _: {})
         assert main(["status"]) == TransientError.exit_code
         assert cure in capsys.readouterr().out
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -111,6 +111,17 @@ class AirflowRest:
         """The newest runs first."""
         answer = self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns", params={"limit": limit, "order_by": "-run_after"})
         return [_dag_run(entry) for entry in answer["dag_runs"]]
+
+    def runs_under_way(self) -> list[DagRun]:
+        """Of all DAGs that this user sees, those that run and those that wait to begin, the oldest first."""
+        asked = {"state": ["running", "queued"], "limit": PAGE, "order_by": "run_after"}
+        return [_dag_run(entry) for entry in self._call("GET", "/api/v2/dags/~/dagRuns", params=asked)["dag_runs"]]
+
+    def lengths(self, dag_id: str, *, of: int = 5) -> list[timedelta]:
+        """How long the newest runs took that ended well."""
+        asked = {"state": "success", "limit": of, "order_by": "-run_after"}
+        runs = map(_dag_run, self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns", params=asked)["dag_runs"])
+        return [_moment(one.ended_at) - _moment(one.started_at) for one in runs if one.started_at and one.ended_at]
 
     def tasks(self, dag_id: str, run_id: str) -> list[TaskState]:
         answer = self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances", params={"limit": 200})

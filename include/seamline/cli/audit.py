@@ -10,12 +10,14 @@ import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 
 import psycopg
 
 from seamline import registry
+from seamline.cli.answer import give
 from seamline.cli.person import person
 from seamline.domain.audit import FROM_COMMAND_LINE, Act, Kind, Subject
 from seamline.platform.audit import append
@@ -45,9 +47,12 @@ def run(args: argparse.Namespace) -> int:
             exported = export(session, sync=args.sync, day=args.date, folder=args.output, anchors=anchors)
             _enter(session, exported, Subject(args.sync, "", args.date))
             sys.stdout.write("".join(f"{line}\n" for line in _exported(exported, args.output)))
+            give(args, {"folder": str(args.output), **asdict(exported)})
             return 0
-        checked = check(session, sync=args.sync, anchors=anchors, report=_fault, note=_note)
+        faults: list[str] = []
+        checked = check(session, sync=args.sync, anchors=anchors, report=lambda line: _fault(line, faults), note=_note)
     sys.stdout.write("".join(f"{line}\n" for line in summary(checked)))
+    give(args, {**asdict(checked), "faults": faults})
     return 1 if checked.faults else 0
 
 
@@ -92,7 +97,8 @@ def _exported(exported: Exported, folder: Path) -> list[str]:
     ]
 
 
-def _fault(line: str) -> None:
+def _fault(line: str, faults: list[str]) -> None:
+    faults.append(line)
     sys.stdout.write(f"FAULT  {line}\n")
 
 

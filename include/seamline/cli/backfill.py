@@ -13,7 +13,8 @@ from datetime import UTC, date, datetime, timedelta
 from seamline import registry
 from seamline.adapters.airflow_rest import AirflowRest, Backfill, DagRun
 from seamline.cli import in_airflow
-from seamline.cli.in_airflow import give, note_of, say
+from seamline.cli.answer import give, say
+from seamline.cli.in_airflow import note_of
 from seamline.domain.backfill import DateRun, Exit, Progress, by_date, with_cuts
 from seamline.domain.errors import Refused
 from seamline.plan.model import SyncPlan
@@ -43,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    return in_airflow.with_exit_code(lambda: _run(args))
+    return in_airflow.with_exit_code(args, _run)
 
 
 def _run(args: argparse.Namespace) -> Exit:
@@ -53,6 +54,7 @@ def _run(args: argparse.Namespace) -> Exit:
         if chosen:
             return _ordered(args, api, plan, chosen)
         made = _started(args, api, plan) if args.first else _newest(api, plan)
+        give(args, {"sync": plan.sync, "backfill": made.number})
         return Exit.PROVEN if args.detach else _followed(args, api, store, plan, made)
 
 
@@ -120,6 +122,7 @@ def _ordered(args: argparse.Namespace, api: AirflowRest, plan: SyncPlan, chosen:
     waiting = [run for run in _runs(api, found).values() if not run.started_at]
     _note(api, waiting, note_of(args.reason, f"Backfill {found.number}, {word.lower()}"))
     say(args, f"backfill {found.number} of {plan.sync}: {word.lower()}")
+    give(args, {"sync": plan.sync, "backfill": found.number, "is": word.lower()})
     return Exit.PROVEN
 
 

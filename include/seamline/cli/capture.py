@@ -14,6 +14,7 @@ from typing import cast
 
 from seamline import registry, settings
 from seamline.adapters.connect.debezium_capture import open_capture, open_topics
+from seamline.cli.answer import give
 from seamline.domain.errors import ConfigError, Refused
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
@@ -32,10 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     plans = _plans_of(args.source)
-    return _start(plans[0]) if args.order == "start" else _reset(plans, args)
+    return _start(plans[0], args) if args.order == "start" else _reset(plans, args)
 
 
-def _start(plan: SyncPlan) -> int:
+def _start(plan: SyncPlan, args: argparse.Namespace) -> int:
     connect = open_capture(plan.source)
     if connect.status() is None:
         raise Refused(
@@ -53,6 +54,7 @@ def _start(plan: SyncPlan) -> int:
         )
     _end_alarms(plan.source.name, CAPTURE_FAILED, CAPTURE_STOPPED)
     sys.stdout.write(f"{state.connector} runs and carries {', '.join(state.tables)}\n")
+    give(args, {"source": plan.source.name, "connector": state.connector, "tables": state.tables})
     return 0
 
 
@@ -75,6 +77,7 @@ def _reset(plans: list[SyncPlan], args: argparse.Namespace) -> int:
         )
     _end_alarms(plan.name, *SOURCE_ALARMS)
     sys.stdout.write(f"the capture of {plan.name} is given up; now onboard again: {syncs}\n")
+    give(args, {"source": plan.name, "onboard_again": sorted(one.sync for one in plans)})
     return 0
 
 

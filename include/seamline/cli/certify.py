@@ -6,11 +6,12 @@ everything is removed at the end; the sync itself, its capture and its tables ar
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from seamline import registry, settings
 from seamline.adapters.connect.debezium_capture import CONNECT_CONNECTION, open_capture, open_topics
@@ -18,7 +19,8 @@ from seamline.adapters.connect.rest import ConnectClient
 from seamline.adapters.connections import resolve
 from seamline.bulk.read import RunReader
 from seamline.bulk.threads import CopyingHere
-from seamline.domain.certificate import Parity, markdown
+from seamline.cli.answer import give, say
+from seamline.domain.certificate import Certificate, Parity, markdown
 from seamline.domain.errors import ConfigError
 from seamline.kinds.found import logged_kind
 from seamline.plan.compile import compile_plan
@@ -41,11 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     plan = _plan(args.sync, args.owner)
     own = own_plan(plan, args.owner)
-    with _tools(own) as tools:
+    with _tools(own, lambda text: say(args, text)) as tools:
         certificate = certify(plan, own, tools)
     out = args.out or Path(f"certificate-{args.sync}.md")
     out.write_text(markdown(certificate), encoding="utf-8")
     sys.stdout.write(f"{certificate.verdict}  {out}\n")
+    give(args, {"file": str(out), "verdict": certificate.verdict, "destinations": _documents(certificate)})
     return 0 if certificate.verdict is Parity.SAME else 1
 
 
@@ -63,7 +66,7 @@ def _plan(name: str, owner: str) -> SyncPlan:
 
 
 @contextmanager
-def _tools(own: SyncPlan) -> Iterator[CertifyTools]:
+def _tools(own: SyncPlan, on_progress: Callable[[str], None]) -> Iterator[CertifyTools]:
     connector = logged_kind(own.source.kind).connector().plugin
     with closing(registry.probes(own.source)) as probes:
         yield CertifyTools(
@@ -78,13 +81,20 @@ def _tools(own: SyncPlan) -> Iterator[CertifyTools]:
             open_view=lambda plan, name: registry.destination_views(plan, name, 1)[0],
             open_destination=registry.probed,
             versions=(("connector", _connector(connector)), ("Seamline", version("seamline"))),
-            say=_say,
+            say=on_progress,
         )
 
 
-def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+def _documents(certificate: Certificate) -> list[dict[str, Any]]:
+    """Of each destination its columns, each with its verdict."""
+    return [
+        {
+            **asdict(one),
+            "verdict": one.verdict,
+            "columns": [{**asdict(column), "verdict": column.verdict} for column in one.columns],
+        }
+        for one in certificate.destinations
+    ]
 
 
 def _connector(name: str) -> str:

@@ -6,7 +6,6 @@ The server is asked before anything is stored. A stack that is up takes a connec
 
 import argparse
 import getpass
-import json
 import re
 import socket
 import sys
@@ -18,6 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 from seamline import settings
 from seamline.adapters.connections import Connection, known_ids, parsed, put, remove, resolve
 from seamline.adapters.tls import tls_of
+from seamline.cli.answer import give
 from seamline.domain.errors import ConfigError, SeamlineError
 from seamline.domain.server_found import CAPTURES, MAKES, READS, ServerFound, Use
 from seamline.kinds.found import command_line_client
@@ -36,11 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add.add_argument("url", help="kind://login@host:port/database?sslmode=verify-full&sslrootcert=FILE, no password")
     add.add_argument("--replace", action="store_true", help="store it in place of one that has this id")
     add.add_argument("--untested", action="store_true", help="store it although its server does not let it in")
-    listed = orders.add_parser("list", help="the connections that are known here, without their passwords")
-    listed.add_argument("--json", action="store_true", help="as JSON")
+    orders.add_parser("list", help="the connections that are known here, without their passwords")
     test = orders.add_parser("test", help="ask its server again, and compare with what declarations use it for")
     test.add_argument("id")
-    test.add_argument("--json", action="store_true", help="as JSON")
     remove = orders.add_parser("remove", help="forget a connection that no declaration names")
     remove.add_argument("id")
     parser.epilog = "Every setting: docs/reference/connections.md"
@@ -60,17 +58,20 @@ def _add(args: argparse.Namespace) -> int:
     given = _given(args.id, args.url)
     if given.login:
         given = replace(given, password=_password(given))
+    why = ""
     try:
-        lines = list(found_lines(given.connection_id, examined(given)))
+        found: ServerFound | None = examined(given)
     except SeamlineError as exc:
         if not args.untested:
             hint = "; ".join(
                 part for part in (exc.hint, "nothing was stored (--untested stores it all the same)") if part
             )
             raise type(exc)(exc.message, hint=hint) from exc
-        lines = [f"{args.id}: not tested: {exc.message}"]
+        found, why = None, exc.message
     put({args.id: _entry(given)})
+    lines = found_lines(args.id, found) if found else [f"{args.id}: not tested: {why}"]
     sys.stdout.write("".join(f"{line}\n" for line in [*lines, f"stored as `{args.id}` in {known.connections}"]))
+    give(args, {"id": args.id, "file": str(known.connections), "found": found, "not_tested": why})
     return 0
 
 
@@ -161,9 +162,7 @@ def found_lines(connection_id: str, found: ServerFound) -> Iterator[str]:
 
 def _list(args: argparse.Namespace) -> int:
     rows = [_row(one) for one in sorted(known_ids())]
-    if args.json:
-        sys.stdout.write(json.dumps(rows, ensure_ascii=False, indent=2) + "\n")
-        return 0
+    give(args, rows)
     wide = max((len(row["id"]) for row in rows), default=0)
     sys.stdout.write("".join(f"{row['id']:<{wide}}  {row['shown']}\n" for row in rows) or "there are none yet\n")
     return 0
@@ -213,10 +212,8 @@ def _declared() -> Mapping[str, list[_Wanted]]:
 def _test(args: argparse.Namespace) -> int:
     found = examined(resolve(args.id))
     lacking = list(_lacking(found.uses, _declared().get(args.id, [])))
-    if args.json:
-        sys.stdout.write(json.dumps({"id": args.id, **asdict(found), "lacking": lacking}, ensure_ascii=False) + "\n")
-    else:
-        sys.stdout.write("".join(f"{line}\n" for line in [*found_lines(args.id, found), *lacking]))
+    sys.stdout.write("".join(f"{line}\n" for line in [*found_lines(args.id, found), *lacking]))
+    give(args, {"id": args.id, **asdict(found), "lacking": lacking})
     return 1 if lacking else 0
 
 
@@ -240,4 +237,5 @@ def _remove(args: argparse.Namespace) -> int:
         )
     remove([args.id])
     sys.stdout.write(f"removed `{args.id}` from {known.connections}\n")
+    give(args, {"id": args.id, "file": str(known.connections)})
     return 0

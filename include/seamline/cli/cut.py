@@ -14,7 +14,8 @@ from datetime import UTC, date, datetime
 from seamline import registry
 from seamline.adapters.airflow_rest import FINISHED, AirflowRest
 from seamline.cli import in_airflow
-from seamline.cli.in_airflow import give, note_of, say
+from seamline.cli.answer import give, say
+from seamline.cli.in_airflow import note_of
 from seamline.cli.person import person
 from seamline.domain.audit import FROM_COMMAND_LINE
 from seamline.domain.backfill import DateRun, Exit, Progress, with_cuts
@@ -37,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    return in_airflow.with_exit_code(lambda: _run(args))
+    return in_airflow.with_exit_code(args, _run)
 
 
 def _run(args: argparse.Namespace) -> Exit:
@@ -65,6 +66,7 @@ def _run(args: argparse.Namespace) -> Exit:
             signatures.enter_restatement(plan.sync, day, who=person(), reason=why, run=name, origin=FROM_COMMAND_LINE)
             say(args, f"{day} is signed: this run restates it, and its new version waits for a signature")
         say(args, f"run {name} of {dag_id}")
+        give(args, {"sync": plan.sync, "business_date": day, "dag": dag_id, "run": name})
         if args.detach:
             return Exit.PROVEN
         return _followed(args, api, store, day, name)

@@ -8,9 +8,12 @@ import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import closing
+from dataclasses import asdict
 from datetime import UTC, date, datetime
+from typing import Any
 
 from seamline import registry, settings
+from seamline.cli.answer import give
 from seamline.domain.calendar import moment_in_words, zone
 from seamline.domain.cut_keep import PublishedCut, why_kept
 from seamline.domain.errors import ConfigError
@@ -37,23 +40,24 @@ def run(args: argparse.Namespace) -> int:
             if args.sync not in known:
                 raise ConfigError(f"there is no sync `{args.sync}`", hint=guess(args.sync, known))
         if args.missing:
-            return 1 if show_missing(store, [args.sync]) else 0
-        _show_cuts(store, args.sync)
+            return show_missing(args, store, [args.sync])
+        give(args, {"sync": args.sync, "cuts": _show_cuts(store, args.sync)})
     return 0
 
 
-def show_missing(store: PlatformStore, syncs: Sequence[str]) -> bool:
-    """Write the list of these syncs; whether any of it is late."""
-    now, is_late = datetime.now(UTC), False
+def show_missing(args: argparse.Namespace, store: PlatformStore, syncs: Sequence[str]) -> int:
+    """Write the list of these syncs; 1 where any of it is late."""
+    now, listed = datetime.now(UTC), dict[str, list[dict[str, Any]]]()
     alarms = store.open_alarms()
     for sync in syncs:
         dates = declared_dates(settings.load().declarations, sync)
         mine = [one for one in alarms if one.about == sync]
         found = missing_dates(store, sync, now=now, dates=dates, alarms=mine)
-        is_late = is_late or any(one.is_late(now) for one in found)
+        listed[sync] = [{**asdict(one), "is_late": one.is_late(now)} for one in found]
         sys.stdout.write(f"{sync}: {_counted(found)}\n")
         sys.stdout.writelines(_lines(found, now, store.timezone(sync)))
-    return is_late
+    give(args, {"missing": listed})
+    return int(any(one["is_late"] for found in listed.values() for one in found))
 
 
 def _counted(found: Sequence[Missing]) -> str:
@@ -71,11 +75,12 @@ def _lines(found: Iterable[Missing], now: datetime, timezone: str) -> Iterable[s
         yield f"      {one.why}\n      → {one.next_step}\n"
 
 
-def _show_cuts(store: PlatformStore, sync: str) -> None:
+def _show_cuts(store: PlatformStore, sync: str) -> list[dict[str, str]]:
+    """Write them; returned by the names of the columns."""
     found, newest = store.published_cuts(sync), store.latest_run(sync, *RunKind)
     if not found:
         sys.stdout.write(f"{sync} has no published cut\n")
-        return
+        return []
     nightly = (newest.plan.nightly if newest else None) or NightlyPlan()
     with closing(registry.signatures()) as signatures:
         signed = {
@@ -87,6 +92,7 @@ def _show_cuts(store: PlatformStore, sync: str) -> None:
     sys.stdout.writelines(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + "\n" for line in lines
     )
+    return [dict(zip(_HEAD, line, strict=True)) for line in lines[1:]]
 
 
 def _line(

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
+from typing import Any
 
 from seamline import registry, settings
 from seamline.adapters.airflow_rest import AirflowRest
-from seamline.cli import status, status_text
-from seamline.cli.up import print_airflow
+from seamline.cli import seen, status_text
+from seamline.cli.answer import give, progress
+from seamline.cli.up import airflow_document, print_airflow
 from seamline.demo import bank
 from seamline.demo.extras import EXTRAS, Extra, chosen
 from seamline.demo.fill import SIZES, fill_bank
@@ -20,8 +22,10 @@ from seamline.domain.errors import SeamlineError
 from seamline.domain.runs import Reconciliation, SyncState
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
+from seamline.report import documents
 from seamline.spec.load import load_declarations
 from seamline.stack import boot, components, credentials
+from seamline.stack.closed_terminal import outlives_its_terminal
 from seamline.stack.folder_lock import lock_or_refuse
 from seamline.stack.layout import Layout
 from seamline.stack.progress import Progress
@@ -37,14 +41,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    demo = Demo(Layout(settings.load()), chosen(args.extras.replace(",", " ").split()))
+    demo = Demo(Layout(settings.load()), chosen(args.extras.replace(",", " ").split()), progress(args))
     # A second onboarding beside the first would take the sync from it in mid-way.
-    with lock_or_refuse(demo.layout, "demo", what="`seamline demo`"):
+    log = demo.layout.log_of("demo")
+    with lock_or_refuse(demo.layout, "demo", what="`seamline demo`"), outlives_its_terminal(log):
         try:
-            return demo.play(SIZES[args.size])
+            code = demo.play(SIZES[args.size])
         except KeyboardInterrupt:
             demo.progress.say("what was started, the bank's writers too, goes on: `./seamline down` stops it")
             raise
+    give(args, demo.document)
+    return code
 
 
 @dataclass(slots=True)
@@ -55,6 +62,7 @@ class Demo:
     extras: Sequence[Extra] = ()
     progress: Progress = field(default_factory=Progress)
     times: list[tuple[str, float]] = field(default_factory=list)
+    document: dict[str, Any] = field(default_factory=dict)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -122,7 +130,7 @@ class Demo:
     def show_state(self) -> None:
         """What is known where a run failed, before the error: a break is shown with its rows."""
         with suppress(SeamlineError), closing(registry.platform()) as store:
-            found = status.newest_verdicts(store, SYNC)
+            found = seen.newest_verdicts(store, SYNC)
             sys.stdout.write(f"\n{status_text.render(found.cuts, found.live, zone=found.zone)}\n")
         print_airflow(self.layout)
 
@@ -131,25 +139,43 @@ class Demo:
         for extra in self.extras:
             sys.stdout.write("\n" + "".join(f"{line}\n" for line in extra.describe(self.plan(SYNC))))
         print_airflow(self.layout)
+        self.document |= {"agrees": is_green, "dates": dates, "seconds": dict(self.times)}
+        self.document |= {"airflow": airflow_document(self.layout)}
         took = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in self.times)
         sys.stdout.write(f"\n{'All agree.' if is_green else 'NOT everything agrees.'} {took}.\n")
         sys.stdout.write("The stack stays up: ./seamline status looks again, ./seamline down stops it.\n")
+        sys.stdout.write(
+            "".join(f"{line}\n" for line in what_to_click(airflow_document(self.layout)["reports"], dates))
+        )
         return 0 if is_green else 1
 
     def show_sync(self, sync: str, dates: list[date]) -> bool:
         """Write what was found of it; whether all of it agrees."""
         plan = self.plan(sync)
         with closing(registry.platform()) as store:
-            found, streams = status.newest_verdicts(store, sync), status.look_at_streams(store)
+            found, streams = seen.newest_verdicts(store, sync), seen.look_at_streams(store)
         cuts = [one for one in found.cuts if one.business_date in dates]
         text = status_text.render(
             cuts, found.live, streams.of(sync, found.destinations), findings=streams.findings, zone=found.zone
         )
         sys.stdout.write(f"\n{text}\n")
+        self.document |= {"sync": sync, "verdicts": documents.to_json(cuts, found.live, levels={})}
         agrees = is_complete(plan, cuts, found.live, dates) and status_text.is_green(cuts, found.live)
         if agrees and (left_out := left_out_in_words(cuts)):
             sys.stdout.write(f"{left_out}\n")
         return agrees
+
+
+def what_to_click(page: str, dates: Sequence[date]) -> Iterator[str]:
+    """The first minutes in a browser. `page`: its address."""
+    yield "\nWhat to click next, signed in as `operator`:"
+    steps = [("the morning's overview: a word for each sync and business date", page)]
+    steps += [("the streams with their lags, and the live tables", f"{page}?sync={SYNC}")]
+    if dates:
+        steps += [("the report of a date: totals, rows, checks", f"{page}?sync={SYNC}&business_date={max(dates)}")]
+    for number, (what, address) in enumerate(steps, 1):
+        yield f"  {number}. {address}\n     {what}"
+    yield "Then break three rows and see them found: docs/guide/first-hour.md"
 
 
 def left_out_in_words(cuts: Sequence[CutState]) -> str:

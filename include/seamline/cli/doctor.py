@@ -3,6 +3,7 @@
 import argparse
 
 from seamline import settings
+from seamline.cli.answer import give
 from seamline.stack import checks
 from seamline.stack.layout import Layout
 
@@ -13,12 +14,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print every finding. Exit code 1 if something is wrong."""
-    del args
-    worst = 0
+    found: list[checks.Finding] = []
     for finding in checks.findings(Layout(settings.load())):
+        found.append(finding)
         print(f"{finding.level.value:<6} {finding.what}")
         if finding.cure:
             print(f"       → {finding.cure}")
-        if finding.level is checks.Level.WRONG:
-            worst = 1
-    return worst
+    give(args, {"findings": found})
+    return int(any(one.level is checks.Level.WRONG for one in found))

@@ -3,9 +3,9 @@
 import argparse
 
 from seamline import settings
+from seamline.cli.answer import give, progress
 from seamline.stack import boot
 from seamline.stack.layout import Layout
-from seamline.stack.progress import Progress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,6 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    del args
-    boot.down(Layout(settings.load()), Progress())
+    layout = Layout(settings.load())
+    boot.down(layout, progress(args))
+    give(args, {"data": str(layout.data)})
     return 0

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from seamline import registry, settings
+from seamline.cli.answer import give
 from seamline.domain.errors import Refused, SeamlineError
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
@@ -52,6 +53,8 @@ def run(args: argparse.Namespace) -> int:
     sys.stdout.write(f"wrote {file}: {checks} checks of {len(found)} tables\n")
     if plan.reconcile.expectations != name:
         sys.stdout.write(f"read it, and let the sync use it: `reconcile: {{expectations: {name}}}`\n")
+    is_used = plan.reconcile.expectations == name
+    give(args, {"file": str(file), "checks": checks, "tables": len(found), "is_used": is_used})
     return 0
 
 

@@ -2,10 +2,14 @@
 one business date."""
 
 import argparse
+import json
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 from seamline import settings
+from seamline.cli.answer import give
 from seamline.cli.day import day_of_argument
 from seamline.domain.errors import ConfigError
 from seamline.kinds.found import sink_kind
@@ -13,7 +17,9 @@ from seamline.kinds.sink import described
 from seamline.plan.compile import compile_plan
 from seamline.plan.document import plan_to_json
 from seamline.plan.explain import explain
-from seamline.plan.explain_date import explain_date
+from seamline.plan.explain_date import date_document, explain_date
+from seamline.plan.model import SyncPlan
+from seamline.plan.stages import all_stages
 from seamline.spec.effective import EffectiveSetting, Origin, effective_settings
 from seamline.spec.faults import guess
 from seamline.spec.load import Declarations, load_declarations, load_sync
@@ -25,7 +31,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--date", metavar="DATE", help="the bounds of this business date, as 2026-11-25; needs the sync"
     )
-    parser.add_argument("--json", action="store_true", help="print the plan as JSON, as Spark receives it")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -42,30 +47,52 @@ def run(args: argparse.Namespace) -> int:
             known = sorted(path.stem for path in (folder / "syncs").glob("*.yaml"))
             raise ConfigError(f"there is no sync `{args.sync}`", hint=guess(args.sync, known))
         declarations = load_sync(file)
+    if day is not None:
+        plan, now = compile_plan(declarations, args.sync), datetime.now(UTC)
+        sys.stdout.write(explain_date(plan, day, now=now))
+        give(args, date_document(plan, day, now=now))
+        return 0
+    documents = []
     for name in declarations.syncs:
         plan = compile_plan(declarations, name)
-        if day is not None:
-            sys.stdout.write(explain_date(plan, day, now=datetime.now(UTC)))
-            continue
-        sys.stdout.write(
-            plan_to_json(plan) + "\n" if args.json else explain(plan) + "\n" + _settings(declarations, name)
-        )
+        sys.stdout.write(f"{explain(plan)}\n{_settings(declarations, name)}")
+        documents.append(_document(plan, declarations))
+    give(args, documents if args.sync is None else documents[0])
     return 0
 
 
-def _settings(declarations: Declarations, name: str) -> str:
+def _document(plan: SyncPlan, declarations: Declarations) -> dict[str, Any]:
+    """`plan`: as Spark receives it."""
+    powers = {one.name: described(sink_kind(one.kind)) for one in plan.destinations}
+    return {
+        "sync": plan.sync,
+        "plan": json.loads(plan_to_json(plan)),
+        "stages": all_stages(plan),
+        "settings": dict(_effective(declarations, plan.sync)),
+        "powers": powers,
+    }
+
+
+def _effective(declarations: Declarations, name: str) -> Iterator[tuple[str, tuple[EffectiveSetting, ...]]]:
+    """Of the sync, its source and its destinations."""
     sync = declarations.sync(name)
     source = declarations.sources[sync.source]
-    lines = [f"settings of {name}  (* default)"]
-    lines += [_line(one) for one in effective_settings(sync) if source.has_log or not is_of_streams(one.path)]
-    lines.append(f"settings of source {sync.source}  (* default)")
-    lines += [_line(one) for one in effective_settings(source) if source.has_log or not is_of_streams(one.path)]
+    for of, spec in ((name, sync), (f"source {sync.source}", source)):
+        found = effective_settings(spec)
+        yield of, tuple(one for one in found if source.has_log or not is_of_streams(one.path))
     for destination in sync.destinations:
-        lines.append(f"settings of destination {destination}  (* default)")
-        declared = declarations.destinations[destination]
-        lines += [_line(setting) for setting in effective_settings(declared)]
-        lines.append(f"powers of destination {destination}, kind {declared.kind}")
-        lines += [f"    {power}" for power in described(sink_kind(declared.kind))]
+        yield f"destination {destination}", effective_settings(declarations.destinations[destination])
+
+
+def _settings(declarations: Declarations, name: str) -> str:
+    lines = []
+    for of, settings_of in _effective(declarations, name):
+        lines += [f"settings of {of}  (* default)", *map(_line, settings_of)]
+        destination = of.removeprefix("destination ")
+        if destination != of:
+            kind = declarations.destinations[destination].kind
+            lines.append(f"powers of destination {destination}, kind {kind}")
+            lines += [f"    {power}" for power in described(sink_kind(kind))]
     return "\n".join(lines) + "\n"
 
 

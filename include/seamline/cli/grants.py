@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from seamline import settings
 from seamline.adapters.connections import Connection, resolve
+from seamline.cli.answer import give
 from seamline.domain.errors import ConfigError
 from seamline.kinds.found import sink_kind, source_kind
 from seamline.kinds.logins import DestinationLogins, logins_of
@@ -26,22 +27,24 @@ def run(args: argparse.Namespace) -> int:
     declarations = load_declarations(settings.load().declarations)
     plans = [compile_plan(declarations, name) for name in declarations.syncs]
     comparing = [plan for plan in plans if plan.reconcile_only is not None]
-    sys.stdout.write("".join(_only_reads(plan, args.name) for plan in comparing))
+    script = "".join(_only_reads(plan, args.name) for plan in comparing)
     plans = [plan for plan in plans if plan not in comparing]
     mine = [plan for plan in plans if plan.source.name == args.name]
     if mine:
         tables = sorted({plan.source.places.captured(table.name) for plan in mine for table in plan.tables})
-        sys.stdout.write(_script(mine[0].source, tables))
+        script += _script(mine[0].source, tables)
     destination = declarations.destinations.get(args.name)
     is_read = any(args.name in (plan.source.name, *plan.destination_names) for plan in comparing)
     is_written = any(args.name in plan.destination_names for plan in plans)
     if destination is not None and (is_written or not is_read):
-        sys.stdout.write(_destination_script(destination_plan(destination)))
+        script += _destination_script(destination_plan(destination))
     if not mine and not is_read and destination is None:
         known = sorted({plan.source.name for plan in plans} | declarations.destinations.keys())
         raise ConfigError(
             f"there is no source of a sync and no destination `{args.name}`", hint=guess(args.name, known)
         )
+    sys.stdout.write(script)
+    give(args, {"name": args.name, "script": script})
     return 0
 
 

@@ -1,9 +1,8 @@
 """What commands share that start work in Airflow and follow it: the login, who and why, and the exit code."""
 
 import argparse
-import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from seamline import settings
 from seamline.adapters import connections
 from seamline.adapters.airflow_rest import AirflowRest, TaskState
+from seamline.cli.answer import error_document, give, say
 from seamline.cli.person import person
 from seamline.domain.backfill import Exit
 from seamline.domain.errors import ConfigError, Refused, SeamlineError
@@ -35,7 +35,6 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         "--reason", default="", metavar="TEXT", help="why; kept with the run and on its page in Airflow"
     )
     parser.add_argument("--detach", action="store_true", help="start it and do not follow it")
-    parser.add_argument("--json", action="store_true", help="the outcome as JSON on the output, progress beside it")
     parser.epilog = EXIT_CODES
 
 
@@ -91,32 +90,21 @@ def require_unpaused(api: AirflowRest, dag_id: str) -> None:
         raise ConfigError(f"the DAG {dag_id} is paused: nothing of it would start", hint="unpause it in Airflow")
 
 
-def with_exit_code(work: Callable[[], Exit]) -> int:
+def with_exit_code(args: argparse.Namespace, work: Callable[[argparse.Namespace], Exit]) -> int:
     """What was refused before it started is a mistake; an error afterwards proves nothing, and is no break."""
     try:
-        return int(work())
+        return int(work(args))
     except Refused as error:
         raise ConfigError(error.message, hint=error.hint, sync=error.sync) from error
     except ConfigError:
         raise
     except SeamlineError as error:
         sys.stderr.write(f"{error}\n")
+        give(args, error_document(error))
         return int(Exit.NOT_PROVEN)
-
-
-def say(args: argparse.Namespace, text: str) -> None:
-    """Beside a JSON outcome, and never within it."""
-    stream = sys.stderr if args.json else sys.stdout
-    stream.write(f"{text}\n")
-    stream.flush()
 
 
 def say_task(args: argparse.Namespace, task: TaskState) -> None:
     """What a person follows of a task."""
     if task.state in ("running", "success", "failed"):
         say(args, f"  {task.task_id}: {task.state}")
-
-
-def give(args: argparse.Namespace, document: Mapping[str, Any]) -> None:
-    if args.json:
-        sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")

@@ -11,9 +11,11 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from seamline import settings
 from seamline.adapters.connections import known_ids, resolve
+from seamline.cli.answer import give
 from seamline.cli.connect import examined
 from seamline.cli.expectations import suite_text
 from seamline.cli.init_found import examined_tables, listed_tables, matching, troubles
@@ -73,14 +75,17 @@ def run(args: argparse.Namespace) -> int:
         files = draft.write(found, _time_zone(args, source))
         # What is written here is read back first, against the source's own catalogue.
         compile_plan(draft.load(), args.sync, survey)
-        for file in files:
-            target = folder / file.relative_to(draft.folder)
+        written = [folder / file.relative_to(draft.folder) for file in files]
+        for file, target in zip(files, written, strict=True):
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, target)
             sys.stdout.write(f"wrote {target}\n")
-    sys.stdout.write(
-        "".join(f"{line}\n" for line in (*troubles(found), *_summary(found), *_next(args.sync, source, destination)))
-    )
+    steps = list(_next(args.sync, source, destination))
+    wide = max(len(command) for command, _ in steps)
+    said = (*troubles(found), *_summary(found), "next:", *(f"  {one:<{wide}}    {why}" for one, why in steps))
+    sys.stdout.write("".join(f"{line}\n" for line in said))
+    commands = [command for command, _ in steps]
+    give(args, {"files": list(map(str, written)), "tables": list(map(_document, found)), "next": commands})
     return 0
 
 
@@ -219,7 +224,7 @@ def _time_zone(args: argparse.Namespace, source: _Part) -> str:
     if args.timezone:
         return str(zone(args.timezone).key)
     known = source.time_zone if _is_zone(source.time_zone) else "UTC"
-    if args.yes or not sys.stdin.isatty():
+    if args.yes or args.json or not sys.stdin.isatty():
         return known
     answer = input(f"Time zone of the business dates [{known}]: ").strip()
     return str(zone(answer).key) if answer else known
@@ -243,14 +248,29 @@ def _summary(found: Sequence[FoundTable]) -> Iterator[str]:
         yield f"without a business date, each cut holds them whole: {', '.join(whole)}"
 
 
-def _next(sync: str, source: _Part, destination: _Part) -> Iterator[str]:
-    yield "next:"
-    yield f"  ./seamline grants {source.name}         what the owner of the source runs once"
-    yield f"  ./seamline grants {destination.name}    what the owner of the destination runs once"
+def _document(found: FoundTable) -> dict[str, Any]:
+    """As `_summary` and the comments of the sync's file say it."""
+    is_carried = found.table is not None and found.entry is not None
+    date = found.entry.date if found.entry else None
+    return {
+        "table": found.written,
+        "rows": found.listed.rows,
+        "size": found.listed.size,
+        "carried": is_carried,
+        "key": found.table.key if found.table else None,
+        "business_date": date.column if date else None,
+        "trouble": found.trouble,
+    }
+
+
+def _next(sync: str, source: _Part, destination: _Part) -> Iterator[tuple[str, str]]:
+    """Commands, each with what it is for."""
+    yield f"./seamline grants {source.name}", "what the owner of the source runs once"
+    yield f"./seamline grants {destination.name}", "what the owner of the destination runs once"
     if source.text is not None and not source.is_one_login:
-        yield f"  ./seamline connect add {source.name}_capture URL    the login of the script that reads the log"
-    yield "  ./seamline validate --online    until it says ok"
-    yield f"  ./seamline onboard {sync}    load, stream, compare"
+        yield f"./seamline connect add {source.name}_capture URL", "the login of the script that reads the log"
+    yield "./seamline validate --online", "until it says ok"
+    yield f"./seamline onboard {sync}", "load, stream, compare"
 
 
 def _quoted(name: str) -> str:

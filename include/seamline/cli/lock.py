@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from seamline import settings
+from seamline.cli.answer import give
 from seamline.stack import jars, python_lock
 from seamline.stack.layout import Layout
 
@@ -15,17 +16,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    layout = Layout(settings.load())
+    layout, counts = Layout(settings.load()), dict[str, int]()
     root = layout.settings.root
     if args.what in (None, "python"):
         for name, options in ((python_lock.MAIN, ""), (python_lock.HUDI, " --with hudi")):
-            count = python_lock.refresh(layout, name)
+            counts[f"{name}.txt"] = count = python_lock.refresh(layout, name)
             print(f"{name}.txt holds {count} packages; ./seamline setup{options} installs them")
     if args.what in (None, "jars"):
         with tempfile.TemporaryDirectory(dir=layout.settings.env) as folder:
             files = Path(folder) / "jars"
             jars.ivy(layout, settings.process_environment())(["*"], files)
-            count = jars.write_lock(root / "jars" / "jars.lock", files)
+            counts["jars/jars.lock"] = count = jars.write_lock(root / "jars" / "jars.lock", files)
             shutil.rmtree(files)
         print(f"jars/jars.lock holds {count} files; ./seamline setup fetches them")
+    give(args, {"files": counts})
     return 0

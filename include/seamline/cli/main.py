@@ -1,13 +1,14 @@
 """Dispatch of `seamline <command>`: a small table; each command's module is imported only when it is asked for."""
 
-import argparse
 import importlib
 import importlib.util
 import os
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 
 from seamline import settings
+from seamline.cli.answer import WITHOUT_JSON, CommandParser, add_json, answered
 from seamline.domain.errors import ConfigError, SeamlineError
 
 # One line per command. A command is the module `seamline.cli.<module>` with `add_arguments(parser)` and
@@ -19,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("up", "start the local stack"),
     "down": ("down", "stop the local stack"),
     "status": ("status", "verdicts, positions and lag of every sync"),
+    "tables": ("tables", "the tables of a sync with their newest verdicts, or those of a database"),
     "cuts": ("cuts", "the cuts of a sync: what they are, until when they stay; or the dates that have none"),
     "report": ("report", "the report of one business date, as text or as a file"),
     "cut": ("cut", "make the cut of one business date, and follow it"),
@@ -56,13 +58,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name not in _available():
         sys.stderr.write(f"seamline: there is no command `{name}`\n\n{_overview()}")
         return 2
-    module = importlib.import_module(f"seamline.cli.{COMMANDS[name][0]}")
-    parser = argparse.ArgumentParser(prog=f"seamline {name}", description=module.__doc__)
-    module.add_arguments(parser)
+    module = module_of(name)
     try:
-        given = parser.parse_args(rest)
-        _require_servers_here(name)
-        return int(module.run(given) or 0)
+        given = parser_of(name).parse_args(rest)
+        with answered(given):
+            _require_servers_here(name)
+            return int(module.run(given) or 0)
     except SeamlineError as error:
         if settings.load().is_debug:
             raise
@@ -75,6 +76,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("\nstopped\n")
         return 130
+
+
+def module_of(name: str) -> ModuleType:
+    return importlib.import_module(f"seamline.cli.{COMMANDS[name][0]}")
+
+
+def parser_of(name: str) -> CommandParser:
+    """What reads the arguments of a command."""
+    module = module_of(name)
+    parser = CommandParser(prog=f"seamline {name}", description=module.__doc__)
+    module.add_arguments(parser)
+    if name not in WITHOUT_JSON:
+        add_json(parser)
+    return parser
 
 
 def _require_servers_here(name: str) -> None:

@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from seamline import registry, settings
 from seamline.adapters.airflow_rest import AirflowRest
 from seamline.cli import in_airflow, online
-from seamline.cli.in_airflow import note_of, say, say_task
+from seamline.cli.answer import give, say
+from seamline.cli.in_airflow import note_of, say_task
 from seamline.cli.reconcile import outcome
 from seamline.domain.backfill import Exit
 from seamline.domain.calendar import date_at
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    return in_airflow.with_exit_code(lambda: _run(args))
+    return in_airflow.with_exit_code(args, _run)
 
 
 def _run(args: argparse.Namespace) -> Exit:
@@ -56,6 +57,7 @@ def _run(args: argparse.Namespace) -> Exit:
         _wait_for_dags(args, api, plan)
         api.trigger(dag_id, run_id=name, note=note_of(args.reason))
         say(args, f"run {name} of {dag_id}")
+        give(args, {"sync": plan.sync, "dag": dag_id, "run": name})
         if args.detach:
             return Exit.PROVEN
         ended = api.wait(dag_id, name, timeout_s=WITHIN_S, on_change=lambda task: say_task(args, task))

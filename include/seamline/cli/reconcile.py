@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from seamline import registry
 from seamline.adapters.airflow_rest import DagRun
 from seamline.cli import in_airflow
-from seamline.cli.in_airflow import give, note_of, say, say_task
+from seamline.cli.answer import give, say
+from seamline.cli.in_airflow import note_of, say_task
 from seamline.domain.backfill import BROKEN, PROVEN, Exit
 from seamline.domain.cut_state import Headline, of_live, worst_headline
 from seamline.domain.runs import Reconciliation
@@ -23,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    return in_airflow.with_exit_code(lambda: _run(args))
+    return in_airflow.with_exit_code(args, _run)
 
 
 def _run(args: argparse.Namespace) -> Exit:
@@ -34,6 +35,7 @@ def _run(args: argparse.Namespace) -> Exit:
         in_airflow.require_unpaused(api, dag_id)
         api.trigger(dag_id, run_id=name, note=note_of(args.reason))
         say(args, f"run {name} of {dag_id}")
+        give(args, {"sync": args.sync, "dag": dag_id, "run": name})
         if args.detach:
             return Exit.PROVEN
         ended = api.wait(dag_id, name, timeout_s=WITHIN_S, on_change=lambda task: say_task(args, task))

@@ -10,8 +10,11 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import fields
+from typing import Any
 
 from seamline import repairing, settings
+from seamline.cli.answer import give
 from seamline.cli.person import person
 from seamline.domain.audit import FROM_COMMAND_LINE
 from seamline.domain.masking import masked_repair_row
@@ -45,13 +48,14 @@ def run(args: argparse.Namespace) -> int:
             found = repairing.plan(
                 args.sync, destination=args.destination, compared=args.compared, by=person(), origin=FROM_COMMAND_LINE
             )
-            _print(found)
+            _print(args, found)
         case "list":
             with closing(repairing.repairs()) as kept:
-                for one in kept.of_sync(args.sync):
-                    sys.stdout.write(f"{one.run_id}  {in_words(one)}\n")
+                known = kept.of_sync(args.sync)
+            sys.stdout.writelines(f"{one.run_id}  {in_words(one)}\n" for one in known)
+            give(args, [_document(one) for one in known])
         case "show":
-            _print(_named(args.repair))
+            _print(args, _named(args.repair))
         case "approve":
             mine = _named(args.repair)
             with closing(repairing.repairs()) as kept:
@@ -63,9 +67,10 @@ def run(args: argparse.Namespace) -> int:
                     origin=FROM_COMMAND_LINE,
                 )
             sys.stdout.write(f"approved: {mine.run_id}\n")
+            give(args, {"run_id": mine.run_id, "approved_by": person(), "cause": args.cause, "reason": args.reason})
         case "apply":
             done = repairing.apply(_named(args.repair).run_id)
-            _print(done)
+            _print(args, done)
             return 0 if done.verdict is Verdict.MATCH else 1
     return 0
 
@@ -87,8 +92,14 @@ def in_words(repair: Repair) -> str:
     return ", ".join(parts)
 
 
-def _print(repair: Repair) -> None:
+def _print(args: argparse.Namespace, repair: Repair) -> None:
     sys.stdout.write("\n".join(_lines(repair)) + "\n")
+    hidden = hidden_columns(settings.load().declarations, repair.sync)
+    give(args, {**_document(repair), "rows": [masked_repair_row(row, hidden) for row in repair.rows]})
+
+
+def _document(repair: Repair) -> dict[str, Any]:
+    return {field.name: getattr(repair, field.name) for field in fields(repair) if field.name != "rows"}
 
 
 def _lines(repair: Repair) -> Iterator[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from seamline import registry, settings
+from seamline.cli.answer import give
 from seamline.cli.day import day_of_argument
 from seamline.cli.person import person
 from seamline.domain.audit import FROM_COMMAND_LINE, Act, Kind, Subject
@@ -62,7 +63,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    day, kind = day_of_argument(args.date), args.format or _kind_of(args.output)
+    day = day_of_argument(args.date)
+    kind = args.format or ("json" if args.json and args.output is None else _kind_of(args.output))
+    if args.json and args.output is None and kind != "json":
+        raise ConfigError(f"{kind} is no JSON", hint="leave out --format or --json, or write into a file by --output")
     if args.reveal and not args.reason.strip():
         raise ConfigError("values are not revealed without a reason", hint='--reason "what you need them for"')
     with closing(registry.platform()) as store:
@@ -72,7 +76,9 @@ def run(args: argparse.Namespace) -> int:
         levels = _levels(args.sync)
         done, signed = _worked(store, args.sync, cuts), _signed(args.sync, day)
         report = _report(store, args.sync, day, cuts, takes, levels, done)
-    _put(_WRITERS[kind](report, cuts, levels, done, signed), report, kind, args.output)
+    give(args, documents.to_json(cuts, (), levels=levels, worked=done, sign_offs=signed))
+    if args.output is not None or not args.json:
+        _put(_WRITERS[kind](report, cuts, levels, done, signed), report, kind, args.output)
     return 0 if report.verdict in headline.WELL else 1
 
 

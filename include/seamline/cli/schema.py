@@ -5,6 +5,7 @@ import argparse
 import sys
 
 from seamline import settings
+from seamline.cli.answer import give
 from seamline.spec.schema import stale_files, write_files
 
 
@@ -17,8 +18,10 @@ def run(args: argparse.Namespace) -> int:
     if args.check:
         stale = stale_files(root)
         sys.stdout.writelines(f"not current: {name}\n" for name in stale)
+        give(args, {"not_current": stale})
         return 1 if stale else 0
     written = write_files(root)
     sys.stdout.writelines(f"wrote {name}\n" for name in written)
     sys.stdout.write(f"{len(written)} written, the others were current\n")
+    give(args, {"written": written})
     return 0

@@ -7,25 +7,28 @@ reader. Seamline itself writes and reads them without it.
 import argparse
 
 from seamline import settings
+from seamline.cli.answer import give, progress
 from seamline.stack import boot, hudi_environment
 from seamline.stack.layout import Layout
-from seamline.stack.progress import Progress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jars", default="", metavar="NAMES", help="only these configurations of jars/ivy.xml")
-    said = "also an environment of its own, with Hudi and its Spark (600 MB)"
-    parser.add_argument("--with", dest="beside", choices=["hudi"], default="", help=said)
+    text = "also an environment of its own, with Hudi and its Spark (600 MB)"
+    parser.add_argument("--with", dest="beside", choices=["hudi"], default="", help=text)
 
 
 def run(args: argparse.Namespace) -> int:
-    progress = Progress()
+    said = progress(args)
     # The launcher has made the Python environment before it came here.
     names = [name for name in args.jars.replace(",", " ").split() if name]
     layout = Layout(settings.load())
-    boot.prepare(layout, progress, configurations=names)
-    progress.say("environment and jars are in place")
+    boot.prepare(layout, said, configurations=names)
+    said.say("environment and jars are in place")
+    beside = None
     if args.beside:
-        made = hudi_environment.prepare(layout, progress)
-        progress.say(f"Hudi's environment is in place: {made.python} with {made.jar}")
+        made = hudi_environment.prepare(layout, said)
+        beside = {"python": str(made.python), "jar": str(made.jar)}
+        said.say(f"Hudi's environment is in place: {made.python} with {made.jar}")
+    give(args, {"python": str(layout.python), "jars": str(layout.jars), "beside": beside})
     return 0

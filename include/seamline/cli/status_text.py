@@ -1,10 +1,11 @@
-"""The verdicts of a sync as text for a terminal: verdict first, then numbers, then detail. Pure."""
+"""The verdicts of a sync as text for a terminal: verdict first, then numbers, then detail."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, tzinfo
 from decimal import Decimal
 from types import MappingProxyType
 
+from seamline.cli.seen import Seen, SyncSeen
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.cut_state import CutState, Headline, failure_of, of_live
 from seamline.domain.date_before import late_in_words
@@ -22,6 +23,27 @@ from seamline.sync.under_way import Note
 BREAKS_SHOWN = 5
 # As wide as the longest headline and a gap.
 _VERDICT = max(len(word) for word in Headline) + 2
+
+
+def whole(seen: Seen) -> str:
+    """Every sync, then the alarms."""
+    return "".join([*(_sync(one, seen) for one in seen.syncs), *_alarms(seen)])
+
+
+def _sync(one: SyncSeen, seen: Seen) -> str:
+    mistakes = f"{one.mistakes}\n" if one.mistakes else ""
+    text = render(one.cuts, one.live, one.streams, findings=seen.streams.findings, zone=one.zone)
+    return f"\n{one.name}: {one.state}, {one.word}\n{noted(one.notes)}{mistakes}{text}\n{signed(one.sign_offs)}"
+
+
+def _alarms(seen: Seen) -> Iterator[str]:
+    zones = {one.name: one.zone for one in seen.syncs}
+    for alarm in seen.streams.alarms:
+        # UTC where it is about what several syncs share.
+        since = moment_in_words(alarm.raised_at, zones.get(alarm.about, UTC))
+        yield f"\nALARM {alarm.kind} {alarm.subject} since {since}: {alarm.message}\n"
+    for alarm in seen.streams.over:
+        yield f"\nALARM {alarm.kind} {alarm.subject} is over; the next look at the streams ends it\n"
 
 
 def is_green(cuts: Iterable[CutState], live: Iterable[Reconciliation]) -> bool:

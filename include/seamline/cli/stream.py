@@ -10,6 +10,7 @@ import sys
 from contextlib import closing
 
 from seamline import registry
+from seamline.cli.answer import give
 from seamline.cli.person import person
 from seamline.domain.errors import ConfigError, Refused
 from seamline.domain.ledger import StreamId
@@ -28,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.reason and args.order != "pause":
         raise ConfigError(f"a reason belongs to a pause, and is not kept for `{args.order}`", hint="leave --reason out")
+    ordered: list[StreamId] = []
     with closing(registry.director()) as director:
         for stream in _streams(director, args.sync, args.destination):
             match args.order:
@@ -37,7 +39,9 @@ def run(args: argparse.Namespace) -> int:
                     director.resume(stream, by=person())
                 case "restart":
                     director.restart(stream, by=person())
+            ordered.append(stream)
             sys.stdout.write(f"{stream} {ORDERS[args.order]}\n")
+    give(args, {"order": args.order, "reason": args.reason, "streams": ordered})
     return 0
 
 

@@ -1,11 +1,14 @@
 """Start the local stack on this machine and wait until every part of it answers."""
 
 import argparse
+from typing import Any
 
 from seamline import settings
+from seamline.cli.answer import give, progress
 from seamline.stack import boot, components, credentials
 from seamline.stack.layout import Layout
-from seamline.stack.progress import Progress
+
+_USERS = (("viewer", "look"), ("operator", "run"), ("approver", "run and approve"))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,25 +18,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    progress = Progress()
+    said = progress(args)
     layout = Layout(settings.load())
     chosen = components.choose(only=_names(args.only), without=_names(args.without))
-    progress.say(f"starting {', '.join(part.name for part in chosen)} in {layout.data}")
-    boot.up(layout, chosen, progress)
-    progress.say("the stack is up")
-    if any(part.name == "airflow" for part in chosen):
+    said.say(f"starting {', '.join(part.name for part in chosen)} in {layout.data}")
+    boot.up(layout, chosen, said)
+    said.say("the stack is up")
+    has_airflow = any(part.name == "airflow" for part in chosen)
+    if has_airflow:
         print_airflow(layout)
+    started = {"data": str(layout.data), "started": [part.name for part in chosen]}
+    give(args, {**started, "airflow": airflow_document(layout) if has_airflow else None})
     return 0
 
 
 def print_airflow(layout: Layout) -> None:
-    """Say where Airflow and its page of reports are, and who may enter."""
+    known = airflow_document(layout)
+    print(f"\n  Airflow  {known['address']}")
+    print(f"  reports  {known['reports']}")
+    for user in known["users"]:
+        print(f"           {user['user']:<9} {user['password']:<14} may {user['may']}")
+
+
+def airflow_document(layout: Layout) -> dict[str, Any]:
+    """Where Airflow and its page of reports are, and who may enter."""
     made = credentials.load_or_make(layout)
     address = f"http://127.0.0.1:{layout.settings.ports.airflow}"
-    print(f"\n  Airflow  {address}")
-    print(f"  reports  {address}/seamline/page")
-    for user, may in (("viewer", "look"), ("operator", "run"), ("approver", "run and approve")):
-        print(f"           {user:<9} {made[f'airflow_user_{user}']:<14} may {may}")
+    users = [{"user": user, "password": made[f"airflow_user_{user}"], "may": may} for user, may in _USERS]
+    return {"address": address, "reports": f"{address}/seamline/page", "users": users}
 
 
 def _names(given: str) -> list[str]:

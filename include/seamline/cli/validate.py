@@ -10,13 +10,16 @@ import argparse
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from seamline import settings
 from seamline.adapters.connections import known_types
 from seamline.cli import online
+from seamline.cli.answer import give
 from seamline.domain.errors import ConfigError
 from seamline.domain.separate import COMPARED_ONLY
 from seamline.plan.compile import compile_plan
+from seamline.plan.model import SyncPlan
 from seamline.spec.faults import DeclarationsInvalid, Fault
 from seamline.spec.load import Declarations, load_declarations, load_each
 from seamline.spec.transform_syntax import syntax_faults
@@ -35,8 +38,10 @@ def run(args: argparse.Namespace) -> int:
     faults, declarations = _found(folder, connections)
     if declarations is None and not args.online:
         raise DeclarationsInvalid(faults)
+    notes: list[str] = []
     if args.online:
-        faults += _denied(layout)
+        notes, denied = _denied(layout)
+        faults += denied
     if faults or declarations is None:
         raise DeclarationsInvalid(dict.fromkeys(faults))
     if not declarations.syncs:
@@ -46,20 +51,32 @@ def run(args: argparse.Namespace) -> int:
         )
     if not connections:
         sys.stdout.write("connections were not looked up: there are none here yet (`seamline up` makes some)\n")
-    for name in declarations.syncs:
-        plan = compile_plan(declarations, name)
+    plans = [compile_plan(declarations, name) for name in declarations.syncs]
+    for plan in plans:
         targets = ", ".join(destination.name for destination in plan.destinations)
         parked = f" and {len(plan.parked)} parked" if plan.parked else ""
         tables = f"{len(plan.tables)} tables{parked}"
         promise = COMPARED_ONLY if plan.reconcile_only else plan.guarantee
-        sys.stdout.write(f"{name}: {tables}, {plan.source.name} → {targets}, {promise}\n")
+        sys.stdout.write(f"{plan.sync}: {tables}, {plan.source.name} → {targets}, {promise}\n")
     sys.stdout.write(
         f"ok: sources {len(declarations.sources)}, destinations {len(declarations.destinations)}, "
         f"syncs {len(declarations.syncs)}, suites {len(declarations.expectations)}"
         f"{f', calendars {len(declarations.calendars)}' if declarations.calendars else ''}"
         f"{', as the servers say too' if args.online else '; servers were not asked (--online asks them)'}\n"
     )
+    give(args, {"folder": str(folder), "online": args.online, "notes": notes, "syncs": list(map(_document, plans))})
     return 0
+
+
+def _document(plan: SyncPlan) -> dict[str, Any]:
+    return {
+        "sync": plan.sync,
+        "source": plan.source.name,
+        "destinations": [one.name for one in plan.destinations],
+        "tables": [one.name for one in plan.tables],
+        "parked": [one.name for one in plan.parked],
+        "promise": COMPARED_ONLY if plan.reconcile_only else plan.guarantee,
+    }
 
 
 def _found(folder: Path, connections: Mapping[str, str]) -> tuple[list[Fault], Declarations | None]:
@@ -71,11 +88,11 @@ def _found(folder: Path, connections: Mapping[str, str]) -> tuple[list[Fault], D
     return syntax_faults(declarations, folder), declarations
 
 
-def _denied(layout: Layout) -> list[Fault]:
-    """What servers deny of each sync that is right by itself."""
+def _denied(layout: Layout) -> tuple[list[str], list[Fault]]:
+    """What must be said, and what servers deny, of each sync that is right by itself."""
     found = online.Answers()
     for file, declared in load_each(layout.settings.declarations).items():
         if isinstance(declared, Declarations):
             found.add(online.ask(declared, file.stem, layout))
     sys.stdout.write("".join(f"note: {note}\n" for note in found.notes))
-    return found.faults
+    return list(found.notes), found.faults

@@ -4,6 +4,7 @@ waits for, what it reads and what that guarantees."""
 import textwrap
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, tzinfo
+from typing import Any
 
 from seamline.domain.business_dates import WEEKDAYS, BusinessDates, Is
 from seamline.domain.calendar import moment_in_words, zone
@@ -40,6 +41,21 @@ def explain_date(plan: SyncPlan, day: date, *, now: datetime) -> str:
         lines += [*_kept(nightly, day)]
     lines += [*_calendars(nightly.dates), *_next(nightly, now)]
     return "\n".join(lines) + "\n"
+
+
+def date_document(plan: SyncPlan, day: date, *, now: datetime) -> dict[str, Any]:
+    """The same for a program: the bounds as values, and every line. Refused for a sync without nights."""
+    lines = explain_date(plan, day, now=now).splitlines()
+    nightly = plan.nightly
+    assert nightly is not None
+    said = nightly.dates.look(day)
+    found: dict[str, Any] = {"sync": plan.sync, "business_date": day, "is": said.is_.value, "why": said.why}
+    found |= {"before": nightly.dates.before(day), "after": nightly.dates.after(day), "timezone": nightly.timezone}
+    if said.is_ is Is.OPEN:
+        night = night_of(nightly, day)
+        bounds = {"from": night.day.start, "until": night.day.end, "night": night.starts_at, "due": night.due}
+        found |= {**bounds, "waits_for": [one.in_words for one in nightly.closed_when]}
+    return {**found, "lines": lines}
 
 
 def _line(name: str, said: str) -> str:

@@ -1,0 +1,55 @@
+"""What `status` has seen, for a program: the facts of its text."""
+
+from typing import Any
+
+from seamline.cli.answer import error_document
+from seamline.cli.seen import Seen, SyncSeen
+from seamline.platform.store import Alarm
+from seamline.report import documents
+from seamline.sync.stream_state import StreamState
+
+
+def whole(seen: Seen) -> dict[str, Any]:
+    """`syncs`, and `alarms` with those that are over."""
+    alarms = [*(_alarm(one) for one in seen.streams.alarms), *(_alarm(one) for one in seen.streams.over)]
+    over = {(one.kind, one.subject) for one in seen.streams.over}
+    return {
+        "syncs": [_sync(one, seen) for one in seen.syncs],
+        "alarms": [{**one, "is_over": (one["kind"], one["subject"]) in over} for one in alarms],
+    }
+
+
+def _sync(one: SyncSeen, seen: Seen) -> dict[str, Any]:
+    """Cuts and live tables as `report --format json` has them."""
+    return {
+        "sync": one.name,
+        "state": one.state,
+        "word": one.word,
+        "is_wrong": one.is_wrong,
+        "notes": one.notes,
+        "mistakes": error_document(one.mistakes)["error"]["faults"] if one.mistakes else [],
+        "streams": [_stream(state, seen) for state in one.streams],
+        "verdicts": documents.to_json(one.cuts, one.live, levels={}, sign_offs=one.sign_offs),
+        "unsigned": [
+            {"destination": sign.destination, "business_date": sign.business_date, "version": sign.version}
+            for sign in one.sign_offs
+            if sign.waits
+        ],
+    }
+
+
+def _stream(state: StreamState, seen: Seen) -> dict[str, Any]:
+    return {
+        "destination": state.stream.destination,
+        "word": state.word,
+        "is_green": state.is_green,
+        "why": state.why,
+        "since": state.since,
+        "lag_s": state.lag_s,
+        "records_behind": state.records_behind,
+        "findings": seen.streams.findings.get(state.stream, 0),
+    }
+
+
+def _alarm(one: Alarm) -> dict[str, Any]:
+    return {"kind": one.kind, "subject": one.subject, "message": one.message, "since": one.raised_at}
