@@ -1,5 +1,6 @@
 """`seamline status` says by its exit code what its text says."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -15,8 +16,9 @@ from seamline.domain.cut_state import CutState
 from seamline.domain.decision import Decision, DecisionState
 from seamline.domain.errors import TransientError
 from seamline.domain.ledger import StreamId
+from seamline.domain.masking import MASK
 from seamline.domain.runs import Reconciliation, RunKind, RunState, SyncState
-from seamline.domain.verdict import TableVerdict, Verdict
+from seamline.domain.verdict import Break, BreakType, TableVerdict, Verdict
 from seamline.plan.document import plan_to_json
 from seamline.plan.model import Run
 from seamline.platform.store import Alarm
@@ -24,7 +26,7 @@ from seamline.ports import StreamReport, WantedStream
 from seamline.sync import headline
 from seamline.sync.capture_watch import CAPTURE_FAILED
 from tests.log_topic import sync_plan
-from tests.unit.declared import write_declarations
+from tests.unit.declared import SYNC, write_declarations
 from tests.unit.reported import MATCH, MOMENT, TODAY, cut, reconciliation
 
 BREAK = TableVerdict("account", Verdict.BREAK, reason="1 row differs", breaks_total=1)
@@ -295,3 +297,31 @@ def test_an_unknown_sync_is_refused_with_the_name_that_was_meant(
 ) -> None:
     assert status_of(monkeypatch, Platform([], state=None), "settlemnt") == 2
     assert "Did you mean `settlement`?" in capsys.readouterr().err
+
+
+def test_values_of_sensitive_columns_are_masked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """They were not: the page and `report` masked them, and this command did not."""
+    sync = SYNC.replace("  - account\n", "  - {name: account, sensitive: [owner]}\n")
+    monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(write_declarations(tmp_path, {"syncs/settlement.yaml": sync})))
+    differs = Break("account", BreakType.VALUE, '{"id": 7}', {"owner": "Li Wei"}, {"owner": "Li Wai"})
+    broken = replace(BREAK, breaks=(differs,))
+    for given in ((), ("--json",)):
+        assert status_of(monkeypatch, Platform([reconciliation(broken)]), *given) == 1
+        said = capsys.readouterr().out
+        assert "Li W" not in said and MASK in said
+
+
+def test_as_json_it_has_the_verdicts_the_streams_and_the_alarms(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    late = alarm("verdict_late", "settlement 2026-11-20", "no verdict yet")
+    platform = Platform([reconciliation(BREAK)], alarms=(late,))
+    assert status_of(monkeypatch, platform, "--json", streams=[STREAMING], wanted=[WANTED]) == 1
+    found = json.loads(capsys.readouterr().out)
+    (sync,) = (one for one in found["syncs"] if one["sync"] == "settlement")
+    assert (sync["word"], sync["is_wrong"], sync["verdicts"][0]["verdict"]) == ("BREAK", True, "BREAK")
+    shown = [(one["destination"], one["word"], one["lag_s"]) for one in sync["streams"]]
+    assert shown == [("warehouse", "streaming", 0)]
+    assert [(one["kind"], one["is_over"]) for one in found["alarms"]] == [("verdict_late", False)]
