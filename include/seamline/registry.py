@@ -48,6 +48,7 @@ from seamline.platform.database import Database, open_session, translated
 from seamline.platform.declared_changes import PlatformDeclaredChanges
 from seamline.platform.driver_runs import PlatformDriverRuns
 from seamline.platform.expiry import PlatformExpiry
+from seamline.platform.followers import PlatformFollowers
 from seamline.platform.host_lease import this_process
 from seamline.platform.late_inputs import PlatformLateInputs
 from seamline.platform.late_postings import PlatformLatePostings
@@ -354,6 +355,10 @@ def log_topics() -> LogTopics:
     from seamline.adapters.kafka.topics import open_log_topics
 
     return open_log_topics()
+
+
+def followers() -> PlatformFollowers:
+    return PlatformFollowers()
 
 
 def platform_expiry() -> PlatformExpiry:

@@ -195,10 +195,11 @@ def test_at_its_byte_limit_the_capture_is_stopped_and_refused_until_the_limit_is
     first = bank.ensure()
     probe = ConnectCaptureProbe(bank.source_plan, client=bank.client, topics=bank.kafka, end_left_open=lambda *_: ())
     assert probe.status().state is CaptureState.RUNNING
-    assert probe.log_bytes() > 0
+    size = probe.log_fill().size_bytes
+    assert size > 0
     probe.stop()
     assert probe.status().state is CaptureState.STOPPED
-    small = replace(bank.plan, source=replace(bank.source_plan, log_max_gb=probe.log_bytes() / 2**30 / 2))
+    small = replace(bank.plan, source=replace(bank.source_plan, log_max_gb=size / 2**30 / 2))
     with pytest.raises(Refused, match="its limit is") as refused:
         bank.ensure(small)
     assert f"seamline capture start {bank.source_plan.name}" in refused.value.hint

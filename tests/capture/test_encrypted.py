@@ -146,6 +146,8 @@ def test_kafka_is_reached_by_the_right_settings_and_by_no_others(servers: Encryp
     right.ensure_log("encrypted.log")
     # librdkafka does not ask for sizes: a client of our own does, with certificate and login.
     assert right.size_bytes("encrypted.log") == 0
+    for bytes_per_s in (100_000, None, None):
+        right.limit_producer("seamline-encrypted", bytes_per_s, topic="encrypted.log")
     plain = replace(changed("kafka", **{"sasl.mechanism": "PLAIN"}), login="plain", password="plain-secret")
     assert topics(plain).size_bytes("encrypted.log") == 0
     refused = {

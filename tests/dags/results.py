@@ -152,6 +152,7 @@ class Platform:
         self.state: SyncState | None = SyncState.ENABLED
         self.cut_list: list[Any] = []
         self.reports: dict[StreamId, StreamReport] = {}
+        self.streams_cut_off: set[StreamId] = set()
         self.wants: list[tuple[StreamId, str]] = []
         self.wanted_streams: tuple[Any, ...] = ()
         self.host_states: tuple[Any, ...] = ()
@@ -312,6 +313,9 @@ class Platform:
 
     def save_cut(self, cut: Any) -> None:
         self.cut_list.append(cut)
+
+    def cut_off(self) -> frozenset[StreamId]:
+        return frozenset(self.streams_cut_off)
 
     def latest_reports(self) -> dict[StreamId, StreamReport]:
         return self.reports

@@ -40,6 +40,9 @@ class World(test_log_pruning.World):
     def published_plans(self) -> Any:
         return []
 
+    def cut_off(self) -> frozenset[StreamId]:
+        return frozenset()
+
     def drop_cuts(self, *args: Any) -> int:
         return int(self.cuts.drop_cuts(*args))
 

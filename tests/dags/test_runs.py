@@ -302,6 +302,12 @@ def test_a_stream_that_is_down_or_has_another_plan_is_wanted_again(platform: res
     assert _want().execute(context()) == ["settlement@warehouse"]
 
 
+def test_a_stream_that_was_cut_off_is_not_wanted_again_by_itself(platform: results.Platform) -> None:
+    platform.streams_cut_off = {results.STREAM}
+    assert _want().execute(context()) == []
+    assert platform.wants == []
+
+
 def test_no_stream_stands_for_a_date_before_the_sync_is_enabled(platform: results.Platform) -> None:
     platform.state = None
     with pytest.raises(AirflowSkipException, match="not enabled"):

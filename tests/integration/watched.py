@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from seamline.adapters.connect.debezium_capture import open_probe
+from seamline.ports import Followers
 from seamline.sync.capture_watch import CAPTURE_FAILED
 from seamline.sync.source_watch import Rhythm, SourceWatch
 from tests.integration.captured import NAMED_WITHIN_S, Captured
@@ -39,7 +40,7 @@ class Alarms:
 
 
 @contextmanager
-def watched(bank: Captured, *, rhythm: Rhythm | None = None) -> Iterator[Alarms]:
+def watched(bank: Captured, *, rhythm: Rhythm | None = None, followers: Followers | None = None) -> Iterator[Alarms]:
     alarms = Alarms()
     plan = bank.source_plan
     watch = SourceWatch(
@@ -47,6 +48,7 @@ def watched(bank: Captured, *, rhythm: Rhythm | None = None) -> Iterator[Alarms]
         open_source=lambda: bank.source,
         open_probe=lambda: open_probe(plan),
         alarms=alarms,
+        followers=followers,
         rhythm=rhythm,
     )
     end = threading.Event()

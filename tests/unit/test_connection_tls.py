@@ -19,7 +19,7 @@ from seamline import settings
 from seamline.adapters.connect.handed_over import hand_over, java_client_settings
 from seamline.adapters.connect.trace import cure_of
 from seamline.adapters.connections import Connection, resolve
-from seamline.adapters.kafka import log_dirs
+from seamline.adapters.kafka import one_request
 from seamline.adapters.kafka.client import client_settings
 from seamline.adapters.tls import client_context, libpq_tls, pymysql_tls, tls_of
 from seamline.databases.postgres import client as postgres
@@ -99,7 +99,7 @@ def test_the_cas_of_the_system_are_a_file_for_no_client_of_kafka(tmp_path: Path)
     kafka = connection(tmp_path, "kafka", {"security.protocol": "SSL", "ssl.ca.location": "probe"})
     assert "ssl.truststore.location" not in java_client_settings(kafka, secrets_file="/x")
     hand_over(tmp_path / "connect" / "secrets.properties", kafka=kafka)
-    assert log_dirs._context(client_settings(kafka)).verify_mode is ssl.CERT_REQUIRED
+    assert one_request.tls_context(client_settings(kafka)).verify_mode is ssl.CERT_REQUIRED
 
 
 @pytest.mark.parametrize("form", ["uri", "uri with __extra__", "json"])

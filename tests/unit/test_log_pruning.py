@@ -347,3 +347,14 @@ def test_a_source_without_a_topic_has_nothing_to_prune() -> None:
     world = World(topic_id="")
     tools = PruningTools(_Topics(world), world, world.open_ledgers)
     assert prune_log(LogUsers(SOURCE, ()), tools) is None
+
+
+def test_a_stream_that_was_cut_off_keeps_nothing_and_its_destination_may_be_away() -> None:
+    world = World(ages_s=written(100), away={"reporting"})
+    world.stream("settlement", "warehouse", 70)
+    late = StreamId("settlement", "reporting")
+    plans = {StreamId("settlement", "warehouse"): plan("settlement", "warehouse", "reporting")}
+    (users,) = log_users(plans.values(), {**plans, late: plan("settlement", "reporting")}, (), cut_off={late})
+    found = prune_log(users, PruningTools(_Topics(world), world, world.open_ledgers))
+    assert found is not None
+    assert (found.floor.unknown, world.begins) == ((), 70)

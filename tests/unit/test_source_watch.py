@@ -9,6 +9,8 @@ import pytest
 
 from seamline.domain.capture_status import CaptureState, CaptureStatus
 from seamline.domain.errors import Refused, TransientError
+from seamline.domain.ledger import StreamId
+from seamline.domain.log_fill import Follower, LogFill, LogLimits
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker
 from seamline.sync.source_watch import SOURCE_UNREACHABLE, Rhythm, SourceWatch, SourceWatchThread
@@ -33,6 +35,10 @@ class World:
     alarms: dict[str, str] = field(default_factory=dict)
     pruned: list[tuple[float, int]] = field(default_factory=list)
     delete_is_refused: bool = False
+    ends: int = 1000
+    rates: list[int | None] = field(default_factory=list)
+    followers: tuple[Follower, ...] = ()
+    cuts: list[str] = field(default_factory=list)
 
     def commit_marker(self, marker: Marker) -> None:
         if self.source_is_away:
@@ -56,13 +62,29 @@ class World:
     def stop(self) -> None:
         self.stops += 1
 
-    def log_max_gb(self) -> float | None:
+    def pause(self) -> None:
+        self.state = CaptureState.PAUSED
+
+    def resume(self) -> None:
+        self.state = CaptureState.RUNNING
+
+    def slow_down(self, bytes_per_s: int | None) -> None:
+        self.rates.append(bytes_per_s)
+
+    def log_limits(self) -> LogLimits | None:
         if self.connect_is_away:
             raise TransientError("Connect does not answer")
-        return self.max_gb
+        return LogLimits(self.max_gb) if self.max_gb else None
 
-    def log_bytes(self) -> int:
-        return self.size
+    def log_fill(self) -> LogFill:
+        return LogFill(0, self.ends, self.size)
+
+    def of(self, source: str) -> tuple[Follower, ...]:
+        return self.followers
+
+    def cut_off(self, stream: StreamId, reason: str) -> None:
+        self.followers = tuple(one for one in self.followers if one.stream != stream)
+        self.cuts.append(reason)
 
     def open(self) -> "World":
         self.opened += 1
@@ -81,6 +103,7 @@ class World:
             open_source=self.open,  # type: ignore[arg-type]
             open_probe=self.open,
             alarms=self,
+            followers=self,
             rhythm=Rhythm(heartbeat_s=10, status_s=5, size_s=30, silence_s=30),
         )
 

@@ -123,7 +123,9 @@ def compile_plan(
             if entry.parked is None
         ),
         guarantee=sync.guarantee,
-        stream=StreamPlan(**sync.stream.model_dump()),
+        stream=StreamPlan(
+            **{**sync.stream.model_dump(), "cut_off_behind_gb": tuple(sorted(sync.stream.cut_off_behind_gb.items()))}
+        ),
         nightly=_nightly(sync.nightly, declarations) if sync.nightly else None,
         reconcile=ReconcilePlan(
             (*map(_total, sync.reconcile.control_totals), *_totals_of_rules(sync.reconcile.rules)),
@@ -248,6 +250,9 @@ def config_hash(declarations: Declarations, sync_name: str) -> str:
         if (file := entry.pop("transform")) is not None:
             entry["transform"] = declarations.transforms[file]
     _shorten(canonical[0])
+    _leave_out(canonical[0]["stream"], {"cut_off_behind_gb": {}}, ("cut_off_behind_gb",))
+    if isinstance(log := canonical[1]["log"], dict):
+        _leave_out(log, {"behind_max_gb": None}, ("behind_max_gb",))
     if sync.reconcile_only is None:
         del canonical[0]["reconcile_only"]
     text = json.dumps(canonical, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
@@ -320,6 +325,7 @@ def _log_of(spec: DatabaseSource, log: Log) -> Mapping[str, Any]:
         "connector": f"seamline-{spec.source}",
         "log_max_gb": log.max_gb,
         "log_keep_days": log.keep_days,
+        "log_behind_max_gb": log.behind_max_gb or 0.0,
     }
 
 

@@ -47,8 +47,18 @@ def plan_to_json(plan: SyncPlan) -> str:
     _shorten_nightly(plan.nightly or NightlyPlan(), document["nightly"] or {})
     if plan.reconcile_only is None:
         del document["reconcile_only"]
+    _without_defaults(plan.source, document["source"], "log_behind_max_gb")
+    _without_defaults(plan.stream, document["stream"], "cut_off_behind_gb")
     _shorten(plan.reconcile, document["reconcile"])
     return json.dumps(document, sort_keys=True, ensure_ascii=False)
+
+
+def _without_defaults(part: SourcePlan | StreamPlan, document: dict[str, Any], *names: str) -> None:
+    """As above, of keys that were added later."""
+    defaults = {field.name: field.default for field in dataclasses.fields(part)}
+    for name in names:
+        if document[name] == defaults[name]:
+            del document[name]
 
 
 def _without_dates(plan: SyncPlan) -> SyncPlan:
@@ -86,7 +96,7 @@ def plan_from_json(text: str) -> SyncPlan:
         destinations=tuple(_destination_plan(entry) for entry in d["destinations"]),
         tables=tuple(_table_plan(entry) for entry in d["tables"]),
         guarantee=d["guarantee"],
-        stream=StreamPlan(**d["stream"]),
+        stream=_stream_plan(d["stream"]),
         nightly=_nightly_plan(d["nightly"]) if d["nightly"] else None,
         reconcile=ReconcilePlan(
             tuple(map(_total_plan, d["reconcile"]["control_totals"])),
@@ -107,6 +117,11 @@ def plan_from_json(text: str) -> SyncPlan:
         parked=tuple(ParkedTable(t["name"], t["reason"]) for t in d.get("parked", ())),
         reconcile_only=_reconcile_only_plan(d.get("reconcile_only")),
     )
+
+
+def _stream_plan(entry: dict[str, Any]) -> StreamPlan:
+    pairs = tuple((name, size) for name, size in entry.get("cut_off_behind_gb", ()))
+    return StreamPlan(**{**entry, "cut_off_behind_gb": pairs})
 
 
 def _nightly_plan(entry: dict[str, Any]) -> NightlyPlan:

@@ -38,6 +38,7 @@ class SourcePlan:
 
     `schema` is where the tables of a PostgreSQL source lie; "" for MariaDB, whose databases have none. `elsewhere`:
     name and place (`schema.table`) of each table of the sync that lies in another one, or under another name.
+    `log_behind_max_gb`: what a stream may have before it until the capture is slowed down; 0: by `log_max_gb`.
     `databases`: of a MariaDB source, those beside `database` that its capture reads. `name_limits`: length and unit of
     the names of columns at each destination of the sync. `capture`, `marker`, `log_topic` and `connector` are "" of a
     source without a log.
@@ -55,6 +56,7 @@ class SourcePlan:
     snapshot_lock: str = "none"  # none | brief
     log_max_gb: float = 50.0
     log_keep_days: float = 7
+    log_behind_max_gb: float = 0.0
     schema: str = ""
     elsewhere: tuple[tuple[str, str], ...] = ()
     databases: tuple[str, ...] = ()
@@ -195,11 +197,14 @@ class ParkedTable:
 
 @dataclass(frozen=True, slots=True)
 class StreamPlan:
+    """`cut_off_behind_gb`: by destination how much of the log a stream may have before it."""
+
     commit_every_ms: int = 0
     lag_max_s: float = 60.0
     pool: str = "default"
     span_changes_max: int = 50_000
     held_max_s: float = 120.0
+    cut_off_behind_gb: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

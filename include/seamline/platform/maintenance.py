@@ -13,6 +13,7 @@ from seamline.plan.document import plan_from_json
 from seamline.plan.model import SyncPlan
 from seamline.platform import audit, rows
 from seamline.platform.database import Database, Session
+from seamline.platform.followers import cut_off_streams
 
 _HOLDS = """
 select holder, next_offset from pruning_hold where topic = %(topic)s and (expires_at > clock_timestamp() or exists (
@@ -43,6 +44,9 @@ class PlatformMaintenance:
             return {StreamId(sync, destination): plan_from_json(text) for sync, destination, text in cursor}
 
         return self._database.transact(work)
+
+    def cut_off(self) -> frozenset[StreamId]:
+        return self._database.transact(cut_off_streams)
 
     def published_plans(self) -> list[SyncPlan]:
         """Of each sync that has no stream yet, the plan of the newest run that began to publish its tables."""

@@ -15,6 +15,7 @@ from seamline.domain.position import Position, position_to_json
 from seamline.plan.document import plan_from_json
 from seamline.platform import audit, rows
 from seamline.platform.database import Database, Session
+from seamline.platform.followers import cut_off_streams, forget_cut_off
 from seamline.ports import StreamReport, WantedStream
 
 # A stream that stood by order, or of which nobody reported for a while, has not failed to move: its time counts from
@@ -128,6 +129,7 @@ def _forget_failure(session: Session, stream: StreamId) -> None:
         "delete from stream_report where sync = %s and destination = %s and state = 'failed'",
         (stream.sync, stream.destination),
     )
+    forget_cut_off(session, stream)
 
 
 class PlatformStreamDirector:
@@ -220,6 +222,10 @@ class PlatformStreamDirector:
             return tuple(StreamId(*row) for row in cursor)
 
         return self._database.transact(work)
+
+    def cut_off(self) -> frozenset[StreamId]:
+        """Streams that ended because they were too far behind, and were not wanted again since."""
+        return self._database.transact(cut_off_streams)
 
     def wanted(self, pool: str) -> tuple[WantedStream, ...]:
         """The streams that this pool shall run, in the order in which they were first or last wanted."""

@@ -17,6 +17,7 @@ from seamline.domain.digest import KeyedDigest, Segment, SegmentDigest
 from seamline.domain.errors import SchemaConflict
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.log import LogRecord, Span
+from seamline.domain.log_fill import Follower, LogFill, LogLimits
 from seamline.domain.measure import Measure
 from seamline.domain.position import Position
 
@@ -462,11 +463,33 @@ class CaptureProbe(Protocol):
     def stop(self) -> None:
         """Stop the connector and keep its configuration and offsets."""
 
-    def log_bytes(self) -> int:
-        """Bytes that the log topic takes on its broker."""
+    def pause(self) -> None:
+        """Let the connector stand still with its sessions; returns when Connect has accepted it."""
 
-    def log_max_gb(self) -> float | None:
-        """The topic's limit in GiB that the connector was last given; None where it was given none."""
+    def resume(self) -> None:
+        """Let a paused connector go on; returns when Connect has accepted it."""
+
+    def slow_down(self, bytes_per_s: int | None) -> None:
+        """Let the connector write so many bytes a second into the log; None: as many as it can. Repeat-safe.
+
+        ConfigError: the broker lets this login set no quotas.
+        """
+
+    def log_fill(self) -> LogFill:
+        """What the log topic holds on its broker."""
+
+    def log_limits(self) -> LogLimits | None:
+        """The topic's limits that the connector was last given; None where it was given none."""
+
+
+class Followers(Protocol):
+    """The streams of a source, as the platform database has them."""
+
+    def of(self, source: str) -> Sequence[Follower]:
+        """Those that are wanted and are known to stand somewhere. TransientError: no answer."""
+
+    def cut_off(self, stream: StreamId, reason: str) -> None:
+        """Let it end and need nothing of the log any more, until it is wanted again. Repeat-safe."""
 
 
 class PruningHolds(Protocol):

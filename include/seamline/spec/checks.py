@@ -13,7 +13,7 @@ from seamline.domain.cut_names import changes_view, current_view, proven_view, t
 from seamline.domain.made_from import MadeFrom
 from seamline.domain.staged_cut import CutSource
 from seamline.spec.document import Document, Path_
-from seamline.spec.faults import UNKNOWN_KEY, guess, nearest, shown
+from seamline.spec.faults import UNKNOWN_KEY, guess, nearest, redacted, shown
 from seamline.spec.fields import NAME, is_sql_name
 from seamline.spec.kinds import (
     carries_cuts_on,
@@ -66,6 +66,7 @@ def check_sync(
     _check_nightly(document)
     _check_calendars(document, calendars)
     check_modes(document, destinations)
+    _check_cut_off(document)
 
 
 def check_connections(
@@ -280,6 +281,14 @@ def _check_cuts_only(document: Document, destinations: Mapping[str, Document]) -
         if (kind := _kind_of(destinations.get(name))) and not takes_streams(kind):
             cause = f"destination `{name}` ({kind}) takes cuts only, and this sync makes none"
             _add(document, place, cause, "Declare `nightly`, or take the destination out")
+
+
+def _check_cut_off(document: Document) -> None:
+    place, known = ("stream", "cut_off_behind_gb"), [name for _, name in document.texts("destinations[]")]
+    named = document.value(place)
+    for name in named if isinstance(named, dict) and document.is_right(place) else ():
+        if name not in known:
+            document.fault((*place, name), f"{redacted(name)} is no destination of this sync", guess(name, known))
 
 
 def _kind_of(destination: Document | None) -> str:

@@ -22,7 +22,16 @@ class Log(Declared):
     """How long the log topic of this source is kept."""
 
     max_gb: float = Field(
-        50, gt=0, description="Size of the log topic in GB at which the capture stops; alarms at 50 and 80 %."
+        50,
+        gt=0,
+        description="Size of the log topic in GB at which the capture stops; alarms at 50 and 80 %. It is slowed down"
+        " from 90 % on and pauses at 97 %.",
+    )
+    behind_max_gb: float | None = Field(
+        None,
+        gt=0,
+        description="GB of the log that its slowest stream may have yet to apply: beyond them the capture is slowed"
+        " down to that stream's rate, until it has caught up. Left out: 80 % of `max_gb`.",
     )
     keep_days: float = Field(
         7,

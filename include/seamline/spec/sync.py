@@ -1,7 +1,7 @@
 """`include/syncs/<sync>.yaml`: tables of one source to one or more destinations."""
 
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, GetJsonSchemaHandler, field_validator, model_validator
 from pydantic.json_schema import JsonSchemaValue
@@ -117,6 +117,11 @@ class Stream(Declared):
         le=3600,
         description="Seconds for which a comparison, or a table that joins, may let the stream stand still at most."
         " What is needed is measured, and usually under a second.",
+    )
+    cut_off_behind_gb: dict[Name, Annotated[float, Field(gt=0)]] = Field(
+        {},
+        description="Destinations that others need not wait for: name → GB of the log that its stream may have yet to"
+        " apply. Beyond them it is cut off: it ends with an alarm, needs the log no more, and is onboarded again.",
     )
 
 

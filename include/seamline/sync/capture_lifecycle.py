@@ -15,6 +15,7 @@ from seamline.domain.position import Position
 from seamline.plan.model import SourcePlan, SyncPlan
 from seamline.ports import CaptureRegistry, Failpoints, LogReader, Marker, Problem, Unarmed
 from seamline.sync.fatal_problems import refuse_fatal
+from seamline.sync.flow_control import PAUSED_AT
 from seamline.sync.markers import MarkerPlace, read_until_marker
 
 log = logging.getLogger(__name__)
@@ -261,10 +262,10 @@ class _Work:
 
 def _refuse_full_topic(source: SourcePlan, topics: LogTopics) -> None:
     size = topics.size_bytes()
-    if size >= limit_bytes(source):
+    if size >= limit_bytes(source) * PAUSED_AT:
         raise Refused(
             f"log topic {source.log_topic} of source {source.name} holds {size / 2**30:.2f} GiB, its limit is "
-            f"{source.log_max_gb:g} GiB: the capture is stopped",
+            f"{source.log_max_gb:g} GiB: the capture is stopped, or pauses until it holds less",
             hint=full_topic_cure(source.name),
         )
 

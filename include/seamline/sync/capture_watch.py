@@ -55,7 +55,7 @@ class CaptureWatch:
         if status.state is not CaptureState.STOPPED:
             self._stopped_since_s = None
             actions += self._quiet(CAPTURE_STOPPED)
-        if status.state in (CaptureState.STOPPED, CaptureState.RUNNING):
+        if status.state in (CaptureState.STOPPED, CaptureState.RUNNING, CaptureState.PAUSED):
             actions += self._quiet(CAPTURE_FAILED)
         if status.state is CaptureState.FAILED:
             self._running_since_s = None

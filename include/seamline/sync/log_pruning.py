@@ -36,11 +36,13 @@ class PruningTools:
 
 @dataclass(frozen=True, slots=True)
 class LogUsers:
-    """Who may need the log of a source. `streams` are those that were ever wanted: each must have a ledger."""
+    """Who may need the log of a source. `streams` are those that were ever wanted: each must have a ledger. `cut_off`:
+    those whose ledger is not counted."""
 
     source: SourcePlan
     destinations: tuple[DestinationPlan, ...]
     streams: frozenset[str] = frozenset()
+    cut_off: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +63,17 @@ class Pruned:
 
 
 def log_users(
-    declared: Sequence[SyncPlan], wanted: Mapping[StreamId, SyncPlan], published: Collection[SyncPlan]
+    declared: Sequence[SyncPlan],
+    wanted: Mapping[StreamId, SyncPlan],
+    published: Collection[SyncPlan],
+    *,
+    cut_off: Collection[StreamId] = (),
 ) -> list[LogUsers]:
     """By log topic: all destinations of all syncs, whether declared, wanted, paused or neither.
 
     A sync that was published and not yet wanted has a ledger too. The keep is the declared one; of a source that no
     declaration has any more, the longest that was heard of. Destinations of cuts only read no log, and some
-    sources have none.
+    sources have none. A destination whose streams are all cut off is not asked: it may be away for good.
     """
     plans = [*declared, *wanted.values(), *published]
     sources: dict[str, SourcePlan] = {}
@@ -79,10 +85,19 @@ def log_users(
             source,
             tuple(
                 dict.fromkeys(
-                    one for plan in plans if plan.source.log_topic == topic for one in plan.streamed.destinations
+                    one
+                    for plan in plans
+                    if plan.source.log_topic == topic
+                    for one in plan.streamed.destinations
+                    if plan.stream_id(one.name) not in cut_off
                 )
             ),
-            frozenset(str(stream) for stream, plan in wanted.items() if plan.source.log_topic == topic),
+            frozenset(
+                str(stream)
+                for stream, plan in wanted.items()
+                if plan.source.log_topic == topic and stream not in cut_off
+            ),
+            frozenset(map(str, cut_off)),
         )
         for topic, source in sorted(sources.items())
         if source.has_log
@@ -100,7 +115,7 @@ def prune_log(users: LogUsers, tools: PruningTools) -> Pruned | None:
         return None
     segments = _end_segments(topic, keep_s, tools.topics)
     holds = tools.holds.living_holds(topic)
-    answers = [_ask(destination, tools) for destination in users.destinations]
+    answers = [_ask(destination, tools, users.cut_off) for destination in users.destinations]
     begins, ends = tools.topics.offsets(topic)
     log = LogEnds(topic, topic_id, begins, ends, tools.topics.young_from(topic, keep_s=keep_s))
     floor = log_floor(log, answers=answers, streams=users.streams, holds=holds)
@@ -126,10 +141,10 @@ def _end_segments(topic: str, keep_s: float, topics: LogTopics) -> str:
     return ""
 
 
-def _ask(destination: DestinationPlan, tools: PruningTools) -> Answer:
+def _ask(destination: DestinationPlan, tools: PruningTools, cut_off: Collection[str]) -> Answer:
     try:
         with tools.open_ledgers(destination) as opened:
-            return Answer(destination.name, tuple(opened.ledgers()))
+            return Answer(destination.name, tuple(one for one in opened.ledgers() if one.stream not in cut_off))
     except SeamlineError as exc:
         return Answer(destination.name, unknown=exc.message)
 

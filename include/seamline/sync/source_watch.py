@@ -10,8 +10,10 @@ from typing import Any, Protocol
 
 from seamline.domain.capture_status import CaptureState
 from seamline.domain.errors import SeamlineError
+from seamline.domain.log_fill import LogLimits
 from seamline.plan.model import SourcePlan
-from seamline.ports import CaptureProbe, HeartbeatPayload, LoggedSource, Marker
+from seamline.ports import CaptureProbe, Followers, HeartbeatPayload, LoggedSource, Marker
+from seamline.sync.capture_flow import CaptureFlow
 from seamline.sync.capture_watch import (
     CAPTURE_FAILED,
     CAPTURE_STOPPED,
@@ -21,6 +23,7 @@ from seamline.sync.capture_watch import (
     CaptureWatch,
     Step,
 )
+from seamline.sync.flow_control import CAPTURE_PAUSED, CAPTURE_SLOWED
 from seamline.sync.stream_host import EndAlarm, RaiseAlarm
 
 log = logging.getLogger(__name__)
@@ -31,7 +34,15 @@ _MARKERS_KEPT_S = 7 * 24 * 3600.0
 _MARKERS_PRUNED_MAX = 1_000
 
 SOURCE_UNREACHABLE = "source_unreachable"
-SOURCE_ALARMS = (SOURCE_UNREACHABLE, CAPTURE_FAILED, CAPTURE_STOPPED, CAPTURE_UNREACHABLE, LOG_SIZE)
+SOURCE_ALARMS = (
+    SOURCE_UNREACHABLE,
+    CAPTURE_FAILED,
+    CAPTURE_STOPPED,
+    CAPTURE_UNREACHABLE,
+    LOG_SIZE,
+    CAPTURE_SLOWED,
+    CAPTURE_PAUSED,
+)
 
 
 class _Cycle(Protocol):
@@ -48,7 +59,7 @@ class Alarms(Protocol):
 class Rhythm:
     heartbeat_s: float = 10.0
     status_s: float = 5.0
-    size_s: float = 30.0
+    size_s: float = 10.0
     silence_s: float = 30.0
     prune_s: float = 3600.0
 
@@ -82,6 +93,7 @@ class SourceWatch:
         open_probe: Callable[[], CaptureProbe],
         alarms: Alarms,
         payload_source: HeartbeatPayload | None = None,
+        followers: Followers | None = None,
         rhythm: Rhythm | None = None,
     ) -> None:
         rhythm = rhythm or Rhythm()
@@ -99,12 +111,13 @@ class SourceWatch:
         self._watch = CaptureWatch(plan.name, plan.connector, plan.log_max_gb, unreachable_after_s=rhythm.silence_s)
         self._source: LoggedSource | None = None
         self._probe: CaptureProbe | None = None
-        self._log_max_gb: float | None = None
+        self._limits = LogLimits(plan.log_max_gb, plan.log_behind_max_gb)
+        self._flow = CaptureFlow(plan.name, followers) if followers else None
+        self._state: CaptureState | None = None
         self._silent_since_s: float | None = None
         # Whether this watch has committed a heartbeat: before that an earlier one may have left its alarm open.
         self._has_beaten = False
         self._is_closed = False
-        self._is_running = False
 
     def carry(self, tables: frozenset[str]) -> None:
         """From now on heartbeats say what the catalogue has of these tables, as the capture calls them."""
@@ -114,7 +127,7 @@ class SourceWatch:
         """What is written into the source."""
         if self._heartbeat.is_due(now_s):
             self._commit_heartbeat(now_s)
-        if self._source is not None and self._is_running and self._prune.is_due(now_s):
+        if self._source is not None and self._state is CaptureState.RUNNING and self._prune.is_due(now_s):
             self._prune_markers(self._source)
 
     def look(self, *, now_s: float) -> None:
@@ -164,11 +177,11 @@ class SourceWatch:
             log.warning("old markers stay: source=%s error=%s", self._plan.name, exc)
 
     def _ask(self, now_s: float) -> None:
-        self._is_running = False
+        self._state = None
         try:
             probe = self._probed()
             status = probe.status()
-            self._is_running = status.state is CaptureState.RUNNING
+            self._state = status.state
             self._act(probe, self._watch.seen(status, now_s=now_s))
         except SeamlineError as exc:
             self._probe = None
@@ -177,18 +190,21 @@ class SourceWatch:
     def _weigh(self, now_s: float) -> None:
         try:
             probe = self._probed()
-            self._hear_limit(probe)
-            self._act(probe, self._watch.sized(probe.log_bytes(), max_gb=self._log_max_gb))
+            self._hear_limits(probe)
+            fill = probe.log_fill()
+            self._act(probe, self._watch.sized(fill.size_bytes, max_gb=self._limits.max_gb))
+            if self._flow is not None:
+                self._say(self._flow.steer(probe, fill, self._limits, state=self._state, now_s=now_s))
         except SeamlineError as exc:
             self._probe = None
             log.warning("size of the log not known: source=%s error=%s", self._plan.name, exc.message)
 
-    def _hear_limit(self, probe: CaptureProbe) -> None:
-        """The broker can be asked for the size while Connect does not answer: then the last limit counts."""
+    def _hear_limits(self, probe: CaptureProbe) -> None:
+        """The broker can be asked for the size while Connect does not answer: then the last limits count."""
         try:
-            self._log_max_gb = probe.log_max_gb()
+            self._limits = probe.log_limits() or self._limits
         except SeamlineError as exc:
-            log.warning("limit of the log not heard: source=%s error=%s", self._plan.name, exc.message)
+            log.warning("limits of the log not heard: source=%s error=%s", self._plan.name, exc.message)
 
     def _probed(self) -> CaptureProbe:
         if self._probe is None:

@@ -17,6 +17,7 @@ from seamline.domain.phrase import joined, phrase
 from seamline.plan.document import plan_from_json
 from seamline.ports import StreamReport, WantedStream
 from seamline.sync.capture_watch import CAPTURE_FAILED, CAPTURE_STOPPED
+from seamline.sync.flow_control import CAPTURE_PAUSED
 
 # A stream's worker reports every 5 s, and its host speaks for an idle one as often: two words are missing.
 HEARD_S = 10.0
@@ -123,7 +124,7 @@ A = TypeVar("A", bound=AlarmLike)
 
 def captures_down(alarms: Iterable[AlarmLike]) -> dict[str, CaptureDown]:
     """By source, from the open alarms. Connect that does not answer is no such proof: heartbeats show it."""
-    kinds = (CAPTURE_FAILED, CAPTURE_STOPPED)
+    kinds = (CAPTURE_FAILED, CAPTURE_STOPPED, CAPTURE_PAUSED)
     return {one.subject: CaptureDown(one.raised_at, one.message) for one in alarms if one.kind in kinds}
 
 

@@ -41,7 +41,12 @@ class PruneLogOperator(BaseOperator):
         failed: list[SeamlineError] = []
         with task_errors(), ExitStack() as opened, parts.platform() as store:
             platform = opened.enter_context(closing(registry.platform_maintenance()))
-            users = log_users(declared_plans(self.log), platform.wanted_plans(), platform.published_plans())
+            users = log_users(
+                declared_plans(self.log),
+                platform.wanted_plans(),
+                platform.published_plans(),
+                cut_off=platform.cut_off(),
+            )
             tools = PruningTools(
                 registry.log_topics(),
                 platform,

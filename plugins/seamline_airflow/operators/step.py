@@ -265,10 +265,13 @@ class WantStreamOperator(BaseOperator):
                 raise AirflowSkipException(f"sync {declared.sync} is not enabled: no stream stands for this date yet")
             plan = runs.into_onboarded(store, declared).streamed
             known = {each.stream: each for each in director.wanted(plan.stream.pool)}
-            reports = director.latest_reports()
+            reports, cut_off = director.latest_reports(), director.cut_off()
             asked = []
             for destination in plan.destinations:
                 stream = plan.stream_id(destination.name)
+                if stream in cut_off:
+                    self.log.warning("%s was cut off: `%s__onboard` loads it again", stream, declared.sync)
+                    continue
                 plan_json = plan_to_json(runs.stream_plan(store, declared, destination.name))
                 mine, report = known.get(stream), reports.get(stream)
                 is_down = report is not None and report.state in ("failed", "stopped")

@@ -235,6 +235,7 @@ def watch_source_with(coordinator: HostCoordinator) -> WatchSource:
                 open_probe=lambda: registry.capture_probe(plan),
                 alarms=coordinator,
                 payload_source=registry.heartbeat_payload(plan.source),
+                followers=registry.followers(),
             ),
             name=plan.source.name,
         )

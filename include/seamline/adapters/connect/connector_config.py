@@ -36,10 +36,12 @@ def connector_config(
         **_delivery(source),
         # Debezium passes over it. Who watches the log's size obeys it as soon as the capture has been given it.
         LOG_MAX_GB: f"{source.log_max_gb:g}",
+        **({LOG_BEHIND_MAX_GB: f"{source.log_behind_max_gb:g}"} if source.log_behind_max_gb else {}),
     }
 
 
 LOG_MAX_GB = "seamline.log.max.gb"
+LOG_BEHIND_MAX_GB = "seamline.log.behind.max.gb"
 _ORDER = {
     "provide.transaction.metadata": "true",
     "skipped.operations": "none",

@@ -9,6 +9,7 @@ from typing import Any
 
 from seamline import settings
 from seamline.adapters.connect.connector_config import (
+    LOG_BEHIND_MAX_GB,
     LOG_MAX_GB,
     connector_config,
     refuse_literal_secrets,
@@ -24,6 +25,7 @@ from seamline.adapters.kafka.topics import CaptureTopics
 from seamline.adapters.tls import tls_of
 from seamline.domain.capture_status import CaptureState, CaptureStatus
 from seamline.domain.errors import Refused, SeamlineError, TransientError
+from seamline.domain.log_fill import LogFill, LogLimits
 from seamline.domain.position import Position
 from seamline.kinds.found import logged_kind
 from seamline.plan.model import SourcePlan
@@ -44,6 +46,8 @@ _SILENT_AFTER_S = 30.0
 # A task reads its offsets and the schema history before it says RUNNING: seconds, unless it hangs there.
 _STARTED_WITHIN_S = 45.0
 _PATIENCE_MAX_S = 1800.0
+# A broker answers a producer that is over its quota late: a large batch at the least rate takes about a minute.
+_PATIENCE_SLOWED = 6
 
 
 # Connect's `group.id`, unless the connection `connect` says another in its extra `group_id`.
@@ -205,6 +209,7 @@ class ConnectCaptureProbe:
         self._starting_since_s = 0.0
         self._started_within_s = _STARTED_WITHIN_S
         self._silent_after_s = _SILENT_AFTER_S
+        self._is_slowed = False
 
     def status(self) -> CaptureStatus:
         status = self._client.status(self._name)
@@ -218,7 +223,7 @@ class ConnectCaptureProbe:
             return CaptureStatus(CaptureState.MISSING)
         if status.is_failed:
             return CaptureStatus(CaptureState.FAILED, f"{status.error} → {status.cure}")
-        return CaptureStatus(CaptureState.STOPPED)
+        return CaptureStatus(CaptureState.PAUSED if status.state == "PAUSED" else CaptureState.STOPPED)
 
     def restart_failed(self) -> None:
         status = self._client.status(self._name)
@@ -242,12 +247,25 @@ class ConnectCaptureProbe:
     def stop(self) -> None:
         self._client.stop(self._name)
 
-    def log_bytes(self) -> int:
-        return self._topics.size_bytes(self._topic)
+    def pause(self) -> None:
+        self._client.pause(self._name)
 
-    def log_max_gb(self) -> float | None:
-        given = (self._client.config(self._name) or {}).get(LOG_MAX_GB)
-        return None if given is None else float(given)
+    def resume(self) -> None:
+        self._client.resume(self._name)
+
+    def slow_down(self, bytes_per_s: int | None) -> None:
+        self._topics.limit_producer(self._name, bytes_per_s, topic=self._topic)
+        self._is_slowed = bytes_per_s is not None
+
+    def log_fill(self) -> LogFill:
+        size = self._topics.size_bytes(self._topic)
+        return LogFill(*self._topics.offsets(self._topic), size) if size else LogFill(0, 0, 0)
+
+    def log_limits(self) -> LogLimits | None:
+        given = self._client.config(self._name) or {}
+        if LOG_MAX_GB not in given:
+            return None
+        return LogLimits(float(given[LOG_MAX_GB]), float(given.get(LOG_BEHIND_MAX_GB, 0)))
 
     def _starting(self) -> CaptureStatus:
         now_s = time.monotonic()
@@ -266,7 +284,7 @@ class ConnectCaptureProbe:
         if end != self._written_end:
             self._written_end, self._written_at_s, self._silent_after_s = end, now_s, _SILENT_AFTER_S
         silent_s = now_s - max(self._written_at_s, self._running_since_s)
-        if silent_s > self._silent_after_s:
+        if silent_s > self._silent_after_s * (_PATIENCE_SLOWED if self._is_slowed else 1):
             why = (
                 f"Connect says RUNNING, and nothing has come into the log for {silent_s:.0f} s: does its source answer?"
             )

@@ -1,21 +1,12 @@
-"""Bytes that a partition takes on its broker's disk: Kafka's DescribeLogDirs request, which librdkafka does not offer.
+"""Bytes that a partition takes on its broker's disk: Kafka's DescribeLogDirs request, version 1."""
 
-Request and answer are version 1 of the public protocol (https://kafka.apache.org/protocol#The_Messages_DescribeLogDirs),
-spoken on a short connection of its own, encrypted and logged in as librdkafka's settings say.
-"""
-
-import socket
-import ssl
 import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from seamline.adapters.kafka import sasl
-from seamline.domain.errors import TransientError
+from seamline.adapters.kafka.one_request import Answer, ask_broker, text
 
-_DESCRIBE_LOG_DIRS = 35
-_VERSION = 1
-_TIMEOUT_S = 10.0
+_DESCRIBE_LOG_DIRS, _VERSION = 35, 1
 
 
 def partition_bytes(host: str, port: int, topic: str, *, settings: Mapping[str, Any]) -> int:
@@ -23,70 +14,15 @@ def partition_bytes(host: str, port: int, topic: str, *, settings: Mapping[str, 
 
     `settings`: librdkafka's, by which the connection is encrypted and logged in.
     """
-    name = topic.encode()
-    body = struct.pack(f">ih{len(name)}sii", 1, len(name), name, 1, 0)
-    protocol = str(settings.get("security.protocol", "plaintext")).lower()
-    try:
-        tls = _context(settings) if protocol.endswith("ssl") else None
-        plain = socket.create_connection((host, port), timeout=_TIMEOUT_S)
-        # The encrypted one takes the plain one over, also where the handshake fails.
-        with tls.wrap_socket(plain, server_hostname=host) if tls else plain as link:
-            ask = sasl.asker(link, _read)
-            if protocol.startswith("sasl"):
-                sasl.log_in(ask, settings)
-            answer = ask(_DESCRIBE_LOG_DIRS, _VERSION, body)
-    except OSError as exc:
-        raise TransientError(
-            f"Kafka at {host}:{port} did not report the size of topic {topic}: {exc}", hint="is the broker up?"
-        ) from exc
+    body = struct.pack(">i", 1) + text(topic) + struct.pack(">ii", 1, 0)
+    doing = f"report the size of topic {topic}"
+    answer = ask_broker((host, port), (_DESCRIBE_LOG_DIRS, _VERSION, body), settings=settings, doing=doing)
     return sum(size for named, index, size in _partitions(answer) if named == topic and index == 0)
-
-
-def _context(settings: Mapping[str, Any]) -> ssl.SSLContext:
-    """As librdkafka reads its settings: by default host name and CA are verified."""
-    context = ssl.create_default_context(cafile=settings.get("ssl.ca.location"))
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    context.check_hostname = settings.get("ssl.endpoint.identification.algorithm") != "none"
-    if str(settings.get("enable.ssl.certificate.verification", "true")).lower() == "false":
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if certificate := settings.get("ssl.certificate.location"):
-        context.load_cert_chain(certificate, settings.get("ssl.key.location"), settings.get("ssl.key.password"))
-    return context
-
-
-def _read(link: socket.socket, length: int) -> bytes:
-    parts = bytearray()
-    while len(parts) < length:
-        chunk = link.recv(length - len(parts))
-        if not chunk:
-            raise ConnectionError("the broker closed the connection")
-        parts += chunk
-    return bytes(parts)
-
-
-class _Answer:
-    """A cursor over the fixed-width fields of one answer."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def take(self, layout: str) -> int:
-        (value,) = struct.unpack_from(layout, self._data, self._at)
-        self._at += struct.calcsize(layout)
-        return int(value)
-
-    def text(self) -> str:
-        length = self.take(">h")
-        value = self._data[self._at : self._at + length].decode()
-        self._at += length
-        return value
 
 
 def _partitions(data: bytes) -> Iterator[tuple[str, int, int]]:
     """(topic, partition, bytes) for every partition in the answer; a log folder may hold several, or a moving copy."""
-    answer = _Answer(data)
+    answer = Answer(data)
     answer.take(">i")  # throttle time
     for _ in range(answer.take(">i")):
         answer.take(">h")  # error code of the folder: an offline folder lists nothing

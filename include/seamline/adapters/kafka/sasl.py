@@ -27,7 +27,7 @@ def log_in(ask: Ask, settings: Mapping[str, Any]) -> None:
     login, password = str(settings.get("sasl.username", "")), str(settings.get("sasl.password", ""))
     if mechanism != "PLAIN" and mechanism not in _HASHES:
         raise ConfigError(
-            f"the size of a topic cannot be asked for with sasl.mechanism {mechanism}",
+            f"sizes and quotas cannot be asked for with sasl.mechanism {mechanism}",
             hint=f"the connection `kafka` takes PLAIN, {', '.join(_HASHES)}",
         )
     answer = ask(_HANDSHAKE, _HANDSHAKE_VERSION, _text(mechanism))

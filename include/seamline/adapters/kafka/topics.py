@@ -19,7 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from seamline.adapters.connections import resolve
-from seamline.adapters.kafka import log_dirs
+from seamline.adapters.kafka import log_dirs, quotas
 from seamline.adapters.kafka.client import REQUEST_TIMEOUT_S, admin_client, asked, client_settings
 from seamline.domain.errors import ConfigError, PositionLost, TransientError
 
@@ -128,13 +128,25 @@ class CaptureTopics:
 
     def size_bytes(self, topic: str) -> int:
         """Bytes on the leader's disk."""
+        leader = self._leader(topic)
+        return log_dirs.partition_bytes(*leader, topic, settings=self._settings) if leader else 0
+
+    def limit_producer(self, client_id: str, bytes_per_s: int | None, *, topic: str) -> None:
+        """Let the producer of this topic write so many bytes a second; None: as many as it can. Repeat-safe."""
+        leader = self._leader(topic)
+        if leader is None:
+            raise TransientError(f"topic {topic} is not there", hint="onboard a sync of its source")
+        quotas.set_producer_quota(leader, client_id, bytes_per_s, settings=self._settings)
+
+    def _leader(self, topic: str) -> tuple[str, int] | None:
+        """Host and port; None where there is no such topic."""
         description = self._describe(topic)
         if description is None:
-            return 0
+            return None
         leader = description.partitions[0].leader
         if leader is None:
             raise TransientError(f"topic {topic} has no leader for now", hint="is every broker up?")
-        return log_dirs.partition_bytes(leader.host, leader.port, topic, settings=self._settings)
+        return leader.host, leader.port
 
     def prune(self, topic: str, *, below: int) -> int:
         """Delete records below the offset (exclusive); returns the new lowest offset. A repeat is a no-op."""

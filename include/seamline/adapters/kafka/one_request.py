@@ -1,0 +1,85 @@
+"""A request of Kafka's own protocol that librdkafka does not offer (https://kafka.apache.org/protocol), on a short
+connection of its own, encrypted and logged in as librdkafka's settings say."""
+
+import socket
+import ssl
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from seamline.adapters.kafka import sasl
+from seamline.domain.errors import TransientError
+
+_TIMEOUT_S = 10.0
+
+
+def ask_broker(
+    place: tuple[str, int], request: tuple[int, int, bytes], *, settings: Mapping[str, Any], doing: str
+) -> bytes:
+    """The answer behind its correlation id. `place`: host and port. `request`: key, version (one whose header has no
+    tagged fields) and body.
+
+    TransientError: the broker does not answer; `doing` says what was asked of it.
+    """
+    protocol = str(settings.get("security.protocol", "plaintext")).lower()
+    try:
+        tls = tls_context(settings) if protocol.endswith("ssl") else None
+        plain = socket.create_connection(place, timeout=_TIMEOUT_S)
+        # The encrypted one takes the plain one over, also where the handshake fails.
+        with tls.wrap_socket(plain, server_hostname=place[0]) if tls else plain as link:
+            ask = sasl.asker(link, _read)
+            if protocol.startswith("sasl"):
+                sasl.log_in(ask, settings)
+            return ask(*request)
+    except OSError as exc:
+        raise TransientError(
+            f"Kafka at {place[0]}:{place[1]} did not {doing}: {exc}", hint="is the broker up?"
+        ) from exc
+
+
+def tls_context(settings: Mapping[str, Any]) -> ssl.SSLContext:
+    """As librdkafka reads its settings: by default host name and CA are verified."""
+    context = ssl.create_default_context(cafile=settings.get("ssl.ca.location"))
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    context.check_hostname = settings.get("ssl.endpoint.identification.algorithm") != "none"
+    if str(settings.get("enable.ssl.certificate.verification", "true")).lower() == "false":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if certificate := settings.get("ssl.certificate.location"):
+        context.load_cert_chain(certificate, settings.get("ssl.key.location"), settings.get("ssl.key.password"))
+    return context
+
+
+def _read(link: socket.socket, length: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < length:
+        chunk = link.recv(length - len(parts))
+        if not chunk:
+            raise ConnectionError("the broker closed the connection")
+        parts += chunk
+    return bytes(parts)
+
+
+def text(value: str) -> bytes:
+    """A string as requests hold it."""
+    return struct.pack(">h", len(value.encode())) + value.encode()
+
+
+class Answer:
+    """A cursor over the fixed-width fields of one answer."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def take(self, layout: str) -> int:
+        (value,) = struct.unpack_from(layout, self._data, self._at)
+        self._at += struct.calcsize(layout)
+        return int(value)
+
+    def text(self) -> str:
+        """ "" where it is null."""
+        length = max(self.take(">h"), 0)
+        value = self._data[self._at : self._at + length].decode()
+        self._at += length
+        return value

@@ -1,0 +1,82 @@
+"""Where the streams of a source stand, and which of them are cut off because they hold the others up."""
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import lru_cache
+
+from seamline.domain.ledger import StreamId
+from seamline.domain.log_fill import Follower
+from seamline.plan.document import plan_from_json
+from seamline.platform.database import Database, Session
+
+STREAM_CUT_OFF = "stream_cut_off"
+# Looked at every few seconds.
+_plan_of = lru_cache(maxsize=1024)(plan_from_json)
+
+
+class PlatformFollowers:
+    """`ports.Followers`. Each call has a session of its own: they are seconds apart, and nothing is left to close."""
+
+    def __init__(self, open_database: Callable[[], Database] = Database) -> None:
+        self._open_database = open_database
+
+    def of(self, source: str) -> Sequence[Follower]:
+        """By the last offset that each has reported, however it is now."""
+
+        def work(session: Session) -> Sequence[Follower]:
+            cursor = session.execute(
+                "select sync, destination, moved_to, plan_json from stream join stream_report using (sync, destination)"
+                " where is_wanted and moved_to > 0"
+            )
+            found = [(StreamId(sync, to), next_offset, _plan_of(text)) for sync, to, next_offset, text in cursor]
+            return tuple(
+                Follower(stream, next_offset, dict(plan.stream.cut_off_behind_gb).get(stream.destination, 0.0))
+                for stream, next_offset, plan in found
+                if plan.source.name == source
+            )
+
+        with closing(self._open_database()) as database:
+            return database.transact(work)
+
+    def cut_off(self, stream: StreamId, reason: str) -> None:
+        """It stops at its next whole transaction. Its alarm ends, and it counts again, when it is wanted again."""
+
+        def work(session: Session) -> None:
+            named = {"sync": stream.sync, "to": stream.destination, "stream": str(stream), "reason": reason}
+            changed = session.execute(
+                "update stream set is_wanted = false, is_cut_off = true"
+                " where sync = %(sync)s and destination = %(to)s and not is_cut_off",
+                named,
+            ).rowcount
+            if changed:
+                session.execute(
+                    "insert into alarm (kind, subject, message) values (%(kind)s, %(stream)s, %(reason)s)"
+                    " on conflict (kind, subject) where ended_at is null do update set message = excluded.message",
+                    {**named, "kind": STREAM_CUT_OFF},
+                )
+
+        with closing(self._open_database()) as database:
+            database.transact(work)
+
+
+def cut_off_streams(session: Session) -> frozenset[StreamId]:
+    """They need nothing of their logs: each is loaded again before it goes on."""
+    return frozenset(StreamId(*row) for row in session.execute("select sync, destination from stream where is_cut_off"))
+
+
+def forget_cut_off(session: Session, stream: StreamId) -> None:
+    """It is wanted again: where it stood before says nothing about where it will begin."""
+    session.execute(
+        "update stream_report set moved_to = 0 from stream where stream.is_cut_off"
+        " and (stream.sync, stream.destination) = (stream_report.sync, stream_report.destination)"
+        " and stream.sync = %s and stream.destination = %s",
+        (stream.sync, stream.destination),
+    )
+    session.execute(
+        "update stream set is_cut_off = false where sync = %s and destination = %s and is_cut_off",
+        (stream.sync, stream.destination),
+    )
+    session.execute(
+        "update alarm set ended_at = clock_timestamp() where kind = %s and subject = %s and ended_at is null",
+        (STREAM_CUT_OFF, str(stream)),
+    )

@@ -1,0 +1,147 @@
+"""A capture is slowed down by the destination that is behind, and pauses before its log is full; nothing is lost."""
+
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+
+import pytest
+
+from seamline.adapters.connect.connector_config import LOG_MAX_GB
+from seamline.adapters.connections import Connection
+from seamline.domain.ledger import StreamId
+from seamline.domain.log_fill import GIB, Follower
+from seamline.plan.model import StreamPlan
+from seamline.sync.flow_control import CAPTURE_PAUSED, CAPTURE_SLOWED
+from tests.conftest import RunningStack
+from tests.integration.captured import Captured, captured, finish, replay
+from tests.integration.databases import mariadb, postgres, postgres_database
+from tests.integration.streamed import Streamed, streamed
+from tests.integration.watched import watched
+from tests.waiting import wait_until
+
+THROTTLED_WITHIN_S = 30
+ROWS = 500
+BEHIND_MAX = 1 << 20
+# A destination that takes two seconds for a commit.
+SLOW = (
+    "CREATE FUNCTION live.sleep() RETURNS trigger LANGUAGE plpgsql"
+    " AS $$ BEGIN PERFORM pg_sleep(2); RETURN NULL; END $$",
+    "CREATE TRIGGER slow AFTER INSERT ON live.account FOR EACH STATEMENT EXECUTE FUNCTION live.sleep()",
+)
+
+
+@pytest.fixture
+def bank(stack: RunningStack) -> Iterator[Captured]:
+    with captured("flow_test") as one:
+        one.plan = replace(one.plan, source=replace(one.source_plan, log_behind_max_gb=BEHIND_MAX / GIB))
+        yield one
+
+
+@pytest.fixture
+def warehouse(stack: RunningStack) -> Iterator[Connection]:
+    with postgres_database("flow_warehouse") as connection:
+        yield connection
+
+
+class OneFollower:
+    """`ports.Followers` of a stream of this process, by its ledger."""
+
+    def __init__(self, stream: Streamed | None = None) -> None:
+        self._stream = stream
+
+    def of(self, source: str) -> Sequence[Follower]:
+        return (Follower(self._stream.stream, self._stream.ledger().next_offset),) if self._stream else ()
+
+    def cut_off(self, stream: StreamId, reason: str) -> None:
+        raise AssertionError(reason)
+
+
+@contextmanager
+def filling(bank: Captured) -> Iterator[None]:
+    """Transactions that no compression makes small, one after another."""
+    end = threading.Event()
+
+    def fill() -> None:
+        with closing(mariadb(bank.root)) as session, session.cursor() as cursor:
+            for first in range(0, 1_000_000, ROWS):
+                if end.is_set():
+                    return
+                rows = [(first + number, number, secrets.token_hex(100)) for number in range(ROWS)]
+                cursor.executemany("INSERT INTO account VALUES (%s, %s, %s)", rows)
+                session.commit()
+                end.wait(0.1)
+
+    thread = threading.Thread(target=fill)
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join(timeout=60)
+
+
+def test_a_slow_destination_slows_the_capture_down_within_30_s_and_lets_it_go_by_itself_and_nothing_is_lost(
+    bank: Captured, warehouse: Connection
+) -> None:
+    with streamed(bank, warehouse, "account", options=StreamPlan(span_changes_max=ROWS)) as stream:
+        execute(warehouse, *SLOW)
+        stream.start()
+        stream.wait_until_it_runs()
+        with watched(bank, followers=OneFollower(stream)) as alarms:
+            with filling(bank):
+                said = wait_until(
+                    lambda: alarms.raised.get(CAPTURE_SLOWED, ""),
+                    timeout_s=THROTTLED_WITHIN_S,
+                    what="the capture slowed",
+                )
+                before, began = size_of(bank), time.monotonic()
+                wait_until(lambda: time.monotonic() - began > 10, timeout_s=20, what="ten seconds of the quota")
+                grown = (size_of(bank) - before) / (time.monotonic() - began)
+            written = bank.rows_of("SELECT count(*) FROM account")[0][0]
+            in_log = bank.kafka.offsets(bank.source_plan.log_topic)[1]
+            print(f"slowed to {grown / 1024:.0f} KiB/s with {written} rows at the source, {in_log} offsets in the log")
+            assert str(stream.stream) in said
+            assert in_log < written, "what the source has written beyond that waits there"
+            execute(warehouse, "DROP TRIGGER slow ON live.account")
+            wait_until(lambda: CAPTURE_SLOWED not in alarms.raised, timeout_s=120, what="the capture to be let go")
+            stream.wait_until_applied()
+            assert stream.differences("account") == {}
+            assert stream.query("SELECT count(*) FROM live.account") == [(written,)]
+            assert stream.findings() == 0
+
+
+def execute(database: Connection, *statements: str) -> None:
+    with postgres(database) as session:
+        for statement in statements:
+            session.execute(statement.encode())
+
+
+def size_of(bank: Captured) -> int:
+    return bank.topics.size_bytes()
+
+
+def test_a_log_that_is_nearly_full_pauses_its_capture_which_goes_on_by_itself_where_it_stood(bank: Captured) -> None:
+    bank.ensure()
+    with filling(bank):
+        wait_until(lambda: size_of(bank) > 1 << 20, timeout_s=60, what="a log with something in it")
+    finish(bank)
+    with watched(bank, followers=OneFollower()) as alarms:
+        limit(bank, size_of(bank) / 0.98)
+        wait_until(lambda: CAPTURE_PAUSED in alarms.raised, timeout_s=60, what="the capture to pause")
+        bank.execute("INSERT INTO audit VALUES (1, 'while it pauses')")
+        wait_until(lambda: bank.client.status(bank.connector.name).state == "PAUSED", timeout_s=30, what="PAUSED")  # type: ignore[union-attr]
+        limit(bank, GIB)
+        wait_until(lambda: CAPTURE_PAUSED not in alarms.raised, timeout_s=60, what="the capture to go on")
+        state = replay(bank, finish(bank))
+    assert state.holds("audit") == [(1, "while it pauses")]
+    assert state.holds("account") == sorted(bank.rows("account"), key=repr)
+
+
+def limit(bank: Captured, size: float) -> None:
+    """As a changed declaration does, once the capture is given it."""
+    config = bank.client.config(bank.connector.name)
+    assert config is not None
+    bank.client.put_config(bank.connector.name, {**config, LOG_MAX_GB: str(size / GIB)})
