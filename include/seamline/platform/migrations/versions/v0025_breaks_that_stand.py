@@ -3,7 +3,7 @@
 from alembic import op
 
 revision = "v0025"
-down_revision = "v0021"
+down_revision = "v0024"
 
 STANDING = """
 create index break_work_standing on seamline.break_work (sync, destination, cut_date)
