@@ -26,6 +26,7 @@ ENTRY = Table(
         Column("currency", Kind.STRING, "char(3)"),
         Column("amount", Kind.DOUBLE, "double precision"),
         Column("booked_at", Kind.DATETIME, "timestamp", precision=6),
+        Column("currency_trunc", Kind.INTEGER, "int", length=32),
     ),
     ("id",),
 )
@@ -102,6 +103,12 @@ def test_partitions_by_values_are_written_natively_too(tmp_path: Path) -> None:
         ),
         ("days(", "weeks(", r"yaml:10  tables\[0\].partitioned_by\[0\]: 'weeks\(booked_at\)' is none of `column`"),
         ("bucket(4", "bucket(0", r"yaml:10  tables\[0\].partitioned_by\[1\]: 0 is no number of buckets"),
+        (
+            '"bucket(4, id)"',
+            '"bucket(4, id)", "bucket(8, id)"',
+            r"yaml:10  tables\[0\].partitioned_by: `bucket\(4, id\)` and another partition would both be called",
+        ),
+        ("tables:", "tables:\n  - {name: ledger_entry}", r"yaml:8  tables: table ledger_entry stands here twice"),
         ("[currency,", "['',", r"yaml:11  tables\[0\].sorted_by\[0\]: '' is none of `column`"),
         ("ledger_entry", "ledger_entri", r"yaml:9  tables\[0\].name: no sync brings a table `ledger_entri` to"),
     ],
@@ -119,6 +126,11 @@ def test_what_nobody_can_mean_is_refused_with_its_line(tmp_path: Path, old: str,
         ("days(booked_at)", "days(id)", "column id is bigint, which cannot have the partition `day`. It can have"),
         ("days(booked_at)", "amount", "column amount is double precision, which cannot have the partition `identity`"),
         ('"bucket(4, id)"', '"truncate(4, id)"', "column id is bigint, which cannot have the partition `truncate`"),
+        (
+            '"bucket(4, id)"',
+            '"truncate(4, currency)"',
+            "table ledger_entry has a column currency_trunc, as the partition would be called",
+        ),
         ("[currency,", "[currencies,", "table ledger_entry has no column currencies"),
     ],
 )
@@ -136,7 +148,7 @@ def test_what_the_source_denies_is_refused_with_its_line_once_the_source_was_rea
 
 def test_rows_are_divided_by_their_partitions_and_ordered_within() -> None:
     layout = TableLayout.of({"partitioned_by": ["currency"], "sorted_by": ["id desc"]})
-    rows = batch_of(ENTRY, [(1, "EUR", None, None), (2, None, None, None), (3, "EUR", None, None)])
+    rows = batch_of(ENTRY, [(1, "EUR", None, None, 1), (2, None, None, None, 1), (3, "EUR", None, None, 1)])
     parts = list(Division(ENTRY, layout).parts(stored(ENTRY, rows)))
     assert [part.column("id").to_pylist() for part in parts] == [[3, 1], [2]]
     assert sum(part.num_rows for part in parts) == pa.Table.from_batches([rows]).num_rows

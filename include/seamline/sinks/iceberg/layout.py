@@ -110,3 +110,6 @@ class TableLayout:
                 cure = f"It can have {', '.join(forms)}" if forms else "Take another column"
                 cause = f"column {one.column} is {found.source_type}, which cannot have the partition `{one.transform}`"
                 yield ("partitioned_by", number), cause, cure
+            elif one.transform != "identity" and one.name in known:
+                cause = f"table {table.name} has a column {one.name}, as the partition would be called"
+                yield ("partitioned_by", number), cause, "Partition it by another column, or in another way"

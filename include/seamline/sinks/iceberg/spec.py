@@ -59,6 +59,15 @@ class TableLayoutEntry(Declared):
         " `column desc nulls last`.",
     )
 
+    @field_validator("partitioned_by")
+    @classmethod
+    def _of_names_apart(cls, value: list[str]) -> list[str]:
+        names = [Partitioned.parse(one).name for one in value]
+        for one, name in zip(value, names, strict=True):
+            if names.count(name) > 1:
+                raise ValueError(f"`{one}` and another partition would both be called `{name}`: leave one out")
+        return value
+
     @property
     def layout(self) -> dict[str, list[str]]:
         return {"partitioned_by": self.partitioned_by, "sorted_by": self.sorted_by}
@@ -140,6 +149,10 @@ class IcebergDestination(Destination):
     @classmethod
     def _laid_out_as_written(cls, value: list[TableLayoutEntry], info: ValidationInfo) -> list[TableLayoutEntry]:
         is_native = info.data.get("write") == NATIVE
+        names = [entry.name for entry in value]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"table {name} stands here twice: leave one out")
         for entry in value if is_native else ():
             if not TableLayout.of(entry.layout).is_by_values:
                 raise ValueError(
