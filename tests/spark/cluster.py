@@ -1,8 +1,8 @@
 """A Spark cluster of a test's own: a standalone master and workers, each a machine of its own as far as Spark sees.
 
-A worker has an address of its own on loopback, a work folder, and an environment of variables that knows nothing of the
-checkout: the packages of `requirements.txt`, Java, and what the owner of the machine says. Network namespaces would
-part them further, but the servers of the tests listen on loopback alone, which another namespace does not have.
+A worker has an address of its own, in a network namespace of its own where `network` could make one, a work folder, and
+an environment of variables that knows nothing of the checkout: the packages of `requirements.txt`, Java, and what the
+owner of the machine says.
 """
 
 import re
@@ -17,6 +17,7 @@ import psutil
 import pyspark
 
 from seamline import settings
+from tests.spark.network import Addresses, Machine, Namespaces, network
 from tests.waiting import wait_until
 
 PROGRAMS = Path(pyspark.__file__).parent / "bin"
@@ -28,7 +29,7 @@ _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 class Worker:
     """One machine. `folder` holds what Spark puts there: an `app-*/N` for each executor."""
 
-    host: str
+    machine: Machine
     folder: Path
     daemon: "subprocess.Popen[bytes]"
     page: str
@@ -54,12 +55,17 @@ class Worker:
 
 @dataclass
 class Cluster:
-    host: str
+    network: Addresses | Namespaces
     port: int
     page: str
     folder: Path
     python: Path
     workers: list[Worker] = field(default_factory=list)
+
+    @property
+    def host(self) -> str:
+        """The address of master and drivers."""
+        return self.network.here
 
     @property
     def master(self) -> str:
@@ -68,11 +74,11 @@ class Cluster:
     def add_worker(self, **variables: str) -> Worker:
         """One more machine, registered; its owner has set these variables."""
         number = len(self.workers) + 2
-        host, folder = f"127.0.0.{number}", self.folder / f"machine{number}"
+        machine, folder = self.network.machine(number), self.folder / f"machine{number}"
         folder.mkdir()
         arguments = ("--cores", "4", "--memory", "2g", "--work-dir", str(folder), self.master)
-        daemon, page, _ = _started(folder / "daemon.log", host, "worker.Worker", *arguments, variables=variables)
-        self.workers.append(Worker(host, folder, daemon, page))
+        daemon, page, _ = _started(folder / "daemon.log", machine, "worker.Worker", *arguments, variables=variables)
+        self.workers.append(Worker(machine, folder, daemon, page))
         return self.workers[-1]
 
     def at_work(self) -> list[psutil.Process]:
@@ -95,11 +101,11 @@ class Cluster:
 def standalone_cluster(folder: Path) -> Iterator[Cluster]:
     """A master; its workers are added by the test, and gone at the end."""
     with ExitStack() as stack:
-        log = folder / "master.log"
-        daemon, page, url = _started(log, "127.0.0.1", "master.Master", "--port", "0", variables={})
+        around, log = stack.enter_context(network()), folder / "master.log"
+        daemon, page, url = _started(log, Machine(around.here), "master.Master", "--port", "0", variables={})
         stack.callback(_end, daemon)
-        host, _, port = url.removeprefix("spark://").rpartition(":")
-        cluster = Cluster(host, int(port), page, folder, python_without_the_project(folder / "environment"))
+        port = int(url.rpartition(":")[2])
+        cluster = Cluster(around, port, page, folder, python_without_the_project(folder / "environment"))
         stack.callback(lambda: [_end(worker.daemon) for worker in cluster.workers])
         yield cluster
 
@@ -133,12 +139,13 @@ _PAGE = re.compile(r"WebUI.* started at (http://\S+)")
 
 
 def _started(
-    log: Path, host: str, name: str, *arguments: str, variables: Mapping[str, str]
+    log: Path, machine: Machine, name: str, *arguments: str, variables: Mapping[str, str]
 ) -> "tuple[subprocess.Popen[bytes], str, str]":
     """Running, from the moment that its log says so; its page, and the master's URL."""
     own = settings.process_environment()
     inherited = {name: own[name] for name in _INHERITED if name in own}
-    command = [str(PROGRAMS / "spark-class"), f"org.apache.spark.deploy.{name}", "--host", host, "--webui-port", "0"]
+    spark, host = str(PROGRAMS / "spark-class"), machine.address
+    command = [*machine.runner, spark, f"org.apache.spark.deploy.{name}", "--host", host, "--webui-port", "0"]
     with log.open("wb") as output:
         daemon = subprocess.Popen(
             [*command, *arguments],

@@ -250,7 +250,7 @@ def _write_conf(scene: Scene) -> None:
         "spark.network.timeoutInterval": "1s",
         "spark.executor.heartbeatInterval": "1s",
         "spark.driver.memory": "512m",
-        "spark.driver.host": "127.0.0.1",
+        "spark.driver.host": scene.cluster.host,
         "spark.executorEnv.SEAMLINE_MARK": MARK,
         "spark.eventLog.enabled": "true",
         "spark.eventLog.compress": "false",

@@ -1,12 +1,15 @@
 """Jobs and streams on a standalone cluster of two machines, through Airflow's Spark connection, while machines die.
 
-The machines are processes with own addresses, work folders and environments; they have no checkout.
+The machines are processes with own addresses, work folders and environments, in network namespaces of their own where
+this account may make them; they have no checkout.
 """
 
 import contextlib
+import os
+import re
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -106,6 +109,20 @@ def wake(processes: Sequence[psutil.Process]) -> None:
             process.resume()
 
 
+@contextlib.contextmanager
+def overheard(process: psutil.Process) -> Iterator[Callable[[], str]]:
+    """What it writes to its stderr, in place of whoever listens there and is asleep now."""
+    with Path(f"/proc/{process.pid}/fd/2").open("rb", buffering=0) as pipe:
+        os.set_blocking(pipe.fileno(), False)
+        heard = bytearray()
+
+        def said() -> str:
+            heard.extend(pipe.read() or b"")
+            return heard.decode(errors="replace")
+
+        yield said
+
+
 def test_a_stream_goes_on_elsewhere_when_its_executor_dies(scene: Scene, host: Any) -> None:
     assert "serving: pool=default slots=4" in scene.chain.hosts.log(), "of the cluster's cores, as many as --slots says"
     with scene.writing():
@@ -128,7 +145,6 @@ def test_a_stream_goes_on_elsewhere_when_its_machine_dies(scene: Scene, host: An
 def test_an_executor_that_slept_until_another_took_its_stream_commits_nothing(scene: Scene, host: Any) -> None:
     (executor,) = scene.cluster.at_work()
     (worker,) = [one for one in scene.cluster.living_workers if one.at_work()]
-    said = Path(executor.cwd()) / "stderr"
     python = executor.children(recursive=True)
     # The whole machine: its daemon of Spark would end the executor when it is asked to.
     asleep = [psutil.Process(worker.daemon.pid), executor, *python]
@@ -138,12 +154,30 @@ def test_an_executor_that_slept_until_another_took_its_stream_commits_nothing(sc
         try:
             goes_on(scene, but_not_in=[executor])
             # Its stream wakes up before the JVM, which would end it: what is to be seen is that it need not.
-            wake(python)
-            wait_until(lambda: not scene.has_sessions(python), timeout_s=60, what="the zombie's stream to end")
+            with overheard(python[0]) as said:
+                wake(python)
+                wait_until(lambda: "error=Fenced" in said(), timeout_s=60, what="the zombie's stream to be fenced")
+            wait_until(lambda: not scene.has_sessions(python), timeout_s=60, what="the zombie's sessions to end")
         finally:
             wake(asleep)
-    # The JVM writes what its Python has said.
-    wait_until(lambda: "error=Fenced" in said.read_text(errors="replace"), timeout_s=30, what="the reason")
+    scene.assert_every_row_is_there_once()
+
+
+def test_a_machine_that_is_cut_off_until_another_has_its_stream_commits_nothing(scene: Scene, host: Any) -> None:
+    if not scene.cluster.network.has_links:
+        pytest.skip("this account may not make network namespaces here")
+    (executor,) = scene.cluster.at_work()
+    (worker,) = [one for one in scene.cluster.living_workers if one.at_work()]
+    said = Path(executor.cwd()) / "stderr"
+    python = executor.children(recursive=True)
+    with scene.writing():
+        with worker.machine.cut_off():
+            goes_on(scene, but_not_in=[executor])
+            assert executor.is_running(), "nobody could end it"
+        wait_until(lambda: not scene.has_sessions(python), timeout_s=60, what="the zombie's stream to end")
+    # Without Kafka it has given up, or it came back to a ledger of another owner.
+    ended = re.findall(r"stream ended: .* error=(\w+)", said.read_text(errors="replace"))
+    assert ended in (["TransientError"], ["Fenced"], []), ended
     scene.assert_every_row_is_there_once()
 
 
