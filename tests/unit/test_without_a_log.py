@@ -138,6 +138,6 @@ def test_its_position_is_that_of_one_read_and_covers_nothing_else() -> None:
     later = UnloggedPosition("settlement/nightly/2026-11-29/1~cd", AT, READ.snapshot)
     assert not later.covers(READ)
     assert not READ.covers(later)
-    assert str(READ) == "for this read: 2026-11-29 00:31:05.250+00:00, snapshot 770:770:"
+    assert str(READ) == "this read alone (2026-11-29 00:31:05.250+00:00, snapshot 770:770:)"
     with pytest.raises(InvariantViolated, match="no place among transactions"):
         READ.sees(later)

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 from seamline.domain.errors import InvariantViolated
 from seamline.domain.position import LogRules, Position, PositionTracker
 
-# What a verdict at such a position is worth, for people.
-FOR_THIS_READ = "for this read"
+# The mode of a reconciliation at such a position.
+UNLOGGED = "unlogged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class UnloggedPosition:
     """`read`: name of the attempt, unique. `at`: the source's clock just after the snapshot was open, UTC. `snapshot`:
     what the source itself calls that snapshot, or the session that holds it."""
 
-    KIND: ClassVar[str] = "unlogged"
+    KIND: ClassVar[str] = UNLOGGED
     # Nobody reads such a log.
     LOG: ClassVar[LogRules] = LogRules(always_ended=True, at_commit=True, names_as_typed=True)
 
@@ -51,4 +51,5 @@ class UnloggedPosition:
         return InvariantViolated(f"a read without a log has no place among transactions, and was asked about {beside}")
 
     def __str__(self) -> str:
-        return f"{FOR_THIS_READ}: {self.at.isoformat(sep=' ', timespec='milliseconds')}, {self.snapshot}"
+        moment = self.at.isoformat(sep=" ", timespec="milliseconds")
+        return f"this read alone ({moment}, {self.snapshot})"

@@ -40,7 +40,7 @@ from seamline.spec.kinds import (
     takes_streams,
 )
 from seamline.spec.reconcile_only import is_reconcile_only
-from seamline.spec.source import DatabaseSource
+from seamline.spec.source import NO_LOG, DatabaseSource
 from seamline.spec.sync import SyncSpec
 from seamline.spec.transforms import check_transforms, texts_of
 from seamline.spec.translate import add_empty_faults, add_faults, add_secret_faults, take_as_meant
@@ -202,9 +202,21 @@ def only_compares(folder: Path, sync: str) -> bool:
     return file.is_file() and is_reconcile_only(document_of(file))
 
 
+def reads_a_log(folder: Path, sync: str) -> bool:
+    """Whether the log of the sync's source is captured, by their files, right or wrong."""
+    file = folder / "syncs" / f"{sync}.yaml"
+    named = document_of(file).value(("source",)) if file.is_file() else None
+    at = folder / "sources" / f"{named}.yaml"
+    source = document_of(at) if isinstance(named, str) and at.is_file() else Document(at)
+    model = source_models().get(str(source.value(("kind",))), DatabaseSource)
+    said = source.value(("log",))
+    return bool((model.model_fields["log"].default if said is None else said) != NO_LOG)
+
+
 def onboarded_destinations(folder: Path, sync: str) -> tuple[str, ...]:
-    """Those of them that an onboarding goes into: not what takes cuts only, and none of a sync that only compares."""
-    if only_compares(folder, sync):
+    """Those of them that an onboarding loads: not what takes cuts only, and none of a sync that only compares or whose
+    source has no log."""
+    if only_compares(folder, sync) or not reads_a_log(folder, sync):
         return ()
     kinds = declared_kinds(folder, sync)
     return tuple(

@@ -17,6 +17,7 @@ from seamline.domain.made_from import LOG_PLACE, NOT_BY_LOG, LogPlace, MadeFrom,
 from seamline.domain.row_transform import transforms_evidence
 from seamline.domain.runs import NOT_STAGED, Json, Receipt, Reconciliation, Scope
 from seamline.domain.staged_cut import CutMode, CutSource, Lateness, StagedCut, StagedTable, cut_to_json
+from seamline.domain.unlogged import UNLOGGED
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, ParkedTable, Run, SyncPlan, TablePlan
 from seamline.ports import Load, StagedView, TableRead
@@ -410,7 +411,7 @@ def _reconciliation(
         business_date=cut.business_date,
         position=cut.position,
         position_time=cut.as_of,
-        mode=tools.how.mode,
+        mode=tools.how.mode if plan.source.has_log else UNLOGGED,
         verdict=cut.verdict,
         tables=tables,
         started_at=started,

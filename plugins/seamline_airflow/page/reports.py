@@ -34,6 +34,7 @@ from seamline.spec.load import (
     declared_work,
     onboarded_destinations,
     only_compares,
+    reads_a_log,
     shown_work,
 )
 from seamline.sync import headline, under_way
@@ -58,7 +59,8 @@ NOT_ONBOARDED = phrase("not onboarded")
 class SyncReport:
     """One sync as of now. `cuts`: of each date the newest take, per destination, the newest date first. `live`: the
     newest comparison of the live tables first. `destinations`: in the order of the declaration, in which all of a run
-    and the streams stand too. `levels`: of each that is declared, what readers may rely on there."""
+    and the streams stand too. `levels`: of each that is declared, what readers may rely on there. `has_streams`:
+    whether any of them has live tables that a stream of ours keeps; `has_live`: or that another tool does."""
 
     sync: str
     state: str
@@ -72,6 +74,8 @@ class SyncReport:
     findings: Mapping[StreamId, int] = field(default_factory=dict)
     alarms: tuple[str, ...] = ()
     standing: tuple[Any, ...] = ()
+    has_streams: bool = True
+    has_live: bool = True
 
     @property
     def headline(self) -> str:
@@ -102,7 +106,10 @@ def levels_of(sync: str) -> Mapping[str, str]:
     if only_compares(settings.load().declarations, sync):
         return {}
     kinds = declared_kinds(settings.load().declarations, sync)
-    return {name: sink_kind(kind).powers.level for name, kind in kinds.items()}
+    powers = {name: sink_kind(kind).powers for name, kind in kinds.items()}
+    if not reads_a_log(settings.load().declarations, sync):
+        powers = {name: replace(one, streams=False) for name, one in powers.items()}
+    return {name: one.level for name, one in powers.items()}
 
 
 def approvers_of(sync: str) -> tuple[str, ...]:
@@ -175,6 +182,8 @@ def report_of(store: Any, sync: str, seen: Look, *, dates: int, detail: Detail) 
         findings={stream: report.findings for stream, report in seen.reports.items()},
         alarms=tuple(map(alarm_in_words, standing)),
         standing=standing,
+        has_streams=bool(to_onboard),
+        has_live=bool(to_onboard) or only_compares(settings.load().declarations, sync),
     )
 
 

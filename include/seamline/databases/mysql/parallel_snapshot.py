@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from datetime import UTC
 from functools import partial
 from typing import Any
@@ -98,7 +99,7 @@ def _unlogged(reading: Reading, source: SourcePlan, wanted: Wanted) -> Iterator[
             ((number, now),) = query(session, "SELECT CONNECTION_ID(), UTC_TIMESTAMP(6)")
             position = UnloggedPosition(wanted.attempt, now.replace(tzinfo=UTC), f"snapshot of session {number}")
             opened = _by_one(reading, source, wanted, session, position, proof=str(position))
-        yield opened
+        yield replace(opened, opened_at=position.at)
 
 
 def _by_one(
