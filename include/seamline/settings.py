@@ -12,6 +12,7 @@
 | SEAMLINE_POOLS | 1: Airflow has the pools of `plan.pools`; else tasks use its default pool | |
 | SEAMLINE_AUDIT_ANCHORS | folder of the files that hold heads of the log of acts | `audit` of SEAMLINE_DATA |
 | SEAMLINE_READY_FILES | folder of the files by which sources say that their day is closed | `ready` of SEAMLINE_DATA |
+| SEAMLINE_JDBC_DRIVERS | folder of the JDBC drivers that people place | `jdbc-drivers` of SEAMLINE_HOME |
 | SEAMLINE_SERVERS | `here`: Supervisor runs them on this machine; `elsewhere`: as in docker-compose.yml | `here` |
 | SEAMLINE_DEBUG | 1: show the traceback of an error | |
 """
@@ -72,6 +73,7 @@ class Settings:
     declarations: Path
     audit_anchors: Path
     ready_files: Path
+    jdbc_drivers: Path
     audit_topic: str = ""
     is_debug: bool = False
     has_pools: bool = False
@@ -99,6 +101,7 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
         declarations=_path(values, "SEAMLINE_DECLARATIONS", _CHECKOUT / "include"),
         audit_anchors=_path(values, "SEAMLINE_AUDIT_ANCHORS", data / "audit"),
         ready_files=_path(values, "SEAMLINE_READY_FILES", data / "ready"),
+        jdbc_drivers=_path(values, "SEAMLINE_JDBC_DRIVERS", home / "jdbc-drivers"),
         audit_topic=values.get("SEAMLINE_AUDIT_TOPIC", "").strip(),
         is_debug=values.get("SEAMLINE_DEBUG", "") not in ("", "0"),
         has_pools=values.get("SEAMLINE_POOLS", "") not in ("", "0"),

@@ -17,7 +17,7 @@ from seamline.plan.model import SyncPlan
 from seamline.plan.stages import all_stages
 from seamline.registry import logged_source
 from seamline.spec.faults import DeclarationsInvalid
-from seamline.spec.load import load_declarations
+from seamline.spec.load import load_declarations, onboarded_destinations, reads_a_log
 from seamline.sync.log_pruning import log_users
 from tests.unit.declared import DESTINATION, SOURCE, SYNC, write_declarations
 
@@ -141,3 +141,14 @@ def test_its_position_is_that_of_one_read_and_covers_nothing_else() -> None:
     assert str(READ) == "this read alone (2026-11-29 00:31:05.250+00:00, snapshot 770:770:)"
     with pytest.raises(InvariantViolated, match="no place among transactions"):
         READ.sees(later)
+
+
+def test_what_shows_a_sync_by_its_files_knows_that_there_is_no_stream_to_wait_for(tmp_path: Path) -> None:
+    folder = write_declarations(tmp_path)
+    assert onboarded_destinations(folder, "settlement") == ("warehouse",)
+    assert reads_a_log(folder, "settlement")
+    write_declarations(tmp_path, {"sources/core_bank.yaml": UNLOGGED})
+    assert onboarded_destinations(folder, "settlement") == ()
+    by_jdbc = "source: core_bank\nkind: jdbc\nconnection: core_bank\ndatabase: bank\nschema: PUBLIC\n"
+    write_declarations(tmp_path, {"sources/core_bank.yaml": by_jdbc})
+    assert not reads_a_log(folder, "settlement")

@@ -135,8 +135,8 @@ def _has_no_server(kind: str) -> bool:
 
 
 def _may_have_no_port(kind: str) -> bool:
-    """An address of the web has one of its own."""
-    return _has_no_server(kind) or has_web_address(kind)
+    """An address of the web has one of its own, and the host of `jdbc` is a whole URL."""
+    return kind == "jdbc" or _has_no_server(kind) or has_web_address(kind)
 
 
 # Airflow's own other names; no scheme of a URI has an underscore.

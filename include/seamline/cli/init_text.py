@@ -46,7 +46,7 @@ def source_text(
             *([f"marker_connection: {connection}"] * shared),
             f"database: {text(database)}",
             *([f"{namespace[0]}: {text(namespace[1])}"] if namespace else []),
-            "log: {max_gb: 20, keep_days: 7}  # how much of its log is kept, and for how long",
+            "log: {max_gb: 20, keep_days: 7}  # how much of its log is kept, and how long. none: nights alone",
             "",
         ]
     )

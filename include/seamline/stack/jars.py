@@ -31,6 +31,8 @@ ENCRYPTING = "encrypting"
 DELTA = "delta"
 # And this: a name node and a data node.
 HDFS = "hdfs"
+# And these: H2 and HSQLDB, servers and drivers.
+DATABASES = "databases"
 # And this: Iceberg's own adapter of REST catalogues.
 REST = "rest"
 # Of an environment of its own, which has another Spark: `stack.hudi_environment`.
@@ -71,7 +73,9 @@ def is_peer(file: LockedFile) -> bool:
 
 def of_the_stack(files: Iterable[LockedFile]) -> tuple[LockedFile, ...]:
     """Without what only benches, tests or an environment of its own use."""
-    return tuple(file for file in files if file.configuration not in (_PEER, ENCRYPTING, DELTA, REST, HDFS, HUDI))
+    return tuple(
+        file for file in files if file.configuration not in (_PEER, ENCRYPTING, DELTA, REST, HDFS, HUDI, DATABASES)
+    )
 
 
 def write_lock(lock: Path, folder: Path) -> int:

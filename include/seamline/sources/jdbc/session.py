@@ -1,0 +1,139 @@
+"""A session of a database by JDBC, held by a process of its own with a JVM (`spark_jobs/jdbc_reader.py`)."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import IO, Any
+
+import pyarrow as pa
+
+from seamline import settings
+from seamline.adapters.connections import Connection
+from seamline.domain.errors import ConfigError, Refused, TransientError
+
+_JOB = "spark_jobs/jdbc_reader.py"
+_ENDS_WITHIN_S = 20
+_SHOWN_LINES = 5
+# By these a Python process finds the JVM of the application that has started it; this one has its own.
+_OF_ANOTHER_JVM = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "PYSPARK_SUBMIT_ARGS", "SPARK_ENV_LOADED")
+
+
+class JdbcSession:
+    """`product`: the database and its version, by its driver."""
+
+    def __init__(self, connection: Connection) -> None:
+        """ConfigError where the connection or its driver is not usable; TransientError where it does not answer."""
+        if not connection.extra.get("driver_class"):
+            raise ConfigError(
+                f"connection `{connection.connection_id}` names no driver",
+                hint='add "driver_class" to its extra, and put the driver\'s jar into SEAMLINE_JDBC_DRIVERS',
+            )
+        known = settings.load()
+        environment = settings.process_environment()
+        for name in _OF_ANOTHER_JVM:
+            environment.pop(name, None)
+        self._connection = connection
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the session
+        self._process = subprocess.Popen(
+            [sys.executable, str(known.root / _JOB)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            env=environment,
+        )
+        self._unread: Iterator[pa.RecordBatch] | None = None
+        try:
+            facts = self.ask("open", connection.connection_id)
+        except BaseException:
+            self.close()
+            raise
+        self.product, self.quote = str(facts["product"]), str(facts["quote"] or '"')
+        self.is_serializable = bool(facts["is_serializable"])
+
+    def ask(self, what: str, about: Any) -> Any:
+        """TransientError with the driver's words."""
+        for _ in self._unread or ():
+            pass
+        self._unread = None
+        asking, answers = self._pipes()
+        try:
+            asking.write(json.dumps({what: about}).encode() + b"\n")
+            asking.flush()
+            line = answers.readline()
+        except OSError:
+            line = b""
+        if not line:
+            raise self._lost()
+        answer: Mapping[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise self._refused(str(answer["error"]))
+        return answer["ok"]
+
+    def begin(self, first: str) -> None:
+        """One transaction for all that is read from now on."""
+        if not self.is_serializable:
+            raise Refused(
+                f"{self.product} has no serializable transactions by its driver: no read would be one moment",
+                hint="use another driver, or read a copy of the database that nobody writes to",
+            )
+        self.ask("begin", first)
+
+    def batches(self, query: str) -> Iterator[pa.RecordBatch]:
+        """The rows as Spark converts them. What was left of another query is passed over."""
+        self.ask("read", query)
+        _, answers = self._pipes()
+        self._unread = self._stream(answers)
+        # By hand: who ends this early must not end the stream, whose rest is still to be read.
+        for batch in self._unread:  # noqa: UP028
+            yield batch
+
+    def _stream(self, answers: IO[bytes]) -> Iterator[pa.RecordBatch]:
+        try:
+            with pa.ipc.open_stream(answers) as stream:
+                yield from stream
+        except (OSError, pa.ArrowInvalid) as exc:
+            raise self._lost() from exc
+
+    def close(self) -> None:
+        """Ends the transaction, and the process."""
+        with suppress(OSError):
+            self._pipes()[0].close()
+        # What nobody reads any more would keep it writing.
+        with suppress(OSError):
+            self._pipes()[1].close()
+        try:
+            self._process.wait(_ENDS_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._said.close()
+
+    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        return self._process.stdin, self._process.stdout
+
+    def _refused(self, said: str) -> Exception:
+        name = self._connection.connection_id
+        if "ClassNotFoundException" in said:
+            where = settings.load().jdbc_drivers
+            driver = self._connection.extra["driver_class"]
+            return ConfigError(
+                f"connection `{name}`: no jar in {where} has {driver}", hint="put the driver's jar there"
+            )
+        return TransientError(
+            f"connection `{name}`: {said}", hint="is the server up, and may this login read the tables?"
+        )
+
+    def _lost(self) -> TransientError:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_ENDS_WITHIN_S)
+        self._said.seek(0)
+        last = self._said.read().decode(errors="replace").strip().splitlines()[-_SHOWN_LINES:]
+        return TransientError(
+            f"the JVM that reads connection `{self._connection.connection_id}` has ended: {'; '.join(last)}",
+            hint="is a Java there for Spark? The next attempt reads again",
+        )

@@ -1,0 +1,103 @@
+"""What another process asks of a database that has a JDBC driver: one JSON object a line by standard input.
+
+| asked | answered |
+|---|---|
+| `{"open": <connection id>}` | `{"ok": {"product", "is_serializable", "quote"}}` |
+| `{"tables": <schema>}` | `{"ok": [<name>]}` |
+| `{"columns": [<schema>, <table>]}` | `{"ok": {"columns": [...], "key": [...]}}` |
+| `{"begin": <query>}` | `{"ok": null}`: the snapshot stands |
+| `{"read": <query>}` | `{"ok": null}`, and behind it the rows as one stream of Arrow |
+
+`{"error": <text>}` where it failed. An error amid a stream ends the process: the stream has no end then. Values of the
+connection come from this process's own environment; none of them is printed.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import IO, Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+
+from seamline import settings
+from seamline.adapters.connections import resolve
+from seamline.domain.errors import SeamlineError
+from seamline_spark.jdbc.database import Database
+
+
+def main() -> int:
+    # Java prints where it likes: only what is answered goes to whoever asks.
+    with os.fdopen(os.dup(1), "wb") as answers:
+        os.dup2(2, 1)
+        database: Database | None = None
+        try:
+            for line in sys.stdin:
+                database = _answer(json.loads(line), database, answers)
+                answers.flush()
+        finally:
+            if database is not None:
+                database.close()
+    return 0
+
+
+def _answer(asked: Mapping[str, Any], database: Database | None, answers: IO[bytes]) -> Database | None:
+    ((what, about),) = asked.items()
+    try:
+        if what == "open":
+            database = _opened(about)
+            _say(answers, ok=database.facts())
+        elif database is None:
+            _say(answers, error="no database is open")
+        elif what == "read":
+            _stream(database, about, answers)
+        else:
+            _say(answers, ok=_QUESTIONS[what](database, about))
+    except (Py4JError, SeamlineError, ValueError) as exc:
+        _say(answers, error=_in_words(exc))
+    return database
+
+
+_QUESTIONS: Mapping[str, Callable[[Database, Any], Any]] = {
+    "tables": lambda database, schema: database.tables(schema),
+    "columns": lambda database, at: {"columns": database.columns(*at), "key": database.key(*at)},
+    "begin": lambda database, query: database.begin(query),
+}
+
+
+def _opened(connection_id: str) -> Database:
+    connection, known = resolve(connection_id), settings.load()
+    return Database(
+        connection.host,
+        driver=str(connection.extra.get("driver_class", "")),
+        login=connection.login,
+        password=connection.password,
+        jars=sorted(known.jdbc_drivers.glob("*.jar")),
+    )
+
+
+def _stream(database: Database, query: str, answers: IO[bytes]) -> None:
+    batches = database.batches(query)
+    first = next(batches)
+    _say(answers, ok=None)
+    try:
+        with pa.ipc.new_stream(answers, first.schema) as stream:
+            stream.write_batch(first)
+            for batch in batches:
+                stream.write_batch(batch)
+    except Py4JError as exc:
+        sys.stderr.write(f"{_in_words(exc)}\n")
+        os._exit(1)
+
+
+def _say(answers: IO[bytes], **said: Any) -> None:
+    answers.write(json.dumps(said).encode() + b"\n")
+
+
+def _in_words(exc: Exception) -> str:
+    """Of an error of Java its own words, without the frames."""
+    if isinstance(exc, Py4JJavaError):
+        cause = exc.java_exception
+        return f"{cause.getClass().getSimpleName()}: {cause.getMessage()}"
+    return str(exc)
