@@ -1,25 +1,35 @@
 """Nights of a captured source whose business dates end when somebody says so, cut by both ways in this process."""
 
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
+
+import pytest
 
 from seamline import registry
 from seamline.adapters.connections import Connection
 from seamline.bulk.log_cut import LogCuts
 from seamline.bulk.read import RunReader
 from seamline.bulk.threads import CopyingHere
+from seamline.domain.calendar import Day
 from seamline.domain.made_from import MadeFrom
 from seamline.domain.runs import EXPECTATIONS, Reconciliation
 from seamline.domain.staged_cut import StagedCut
 from seamline.plan.document import plan_to_json
-from seamline.plan.model import NightlyPlan, Run, SyncPlan
+from seamline.plan.model import BusinessDate, NightlyPlan, Run, SyncPlan
+from seamline.platform import migrate
 from seamline.platform.store import PlatformStore
 from seamline.sync.cut import publish_cut
 from seamline.sync.nightly_cut import CutTools, LogWay, take_conclusive_cut
-from tests.integration.captured import Captured
-from tests.integration.databases import mariadb, postgres
+from tests.integration.captured import Captured, captured
+from tests.integration.captured_postgres import ACCOUNT, AUDIT, FULL, captured_postgres
+from tests.integration.databases import mariadb, postgres, postgres_database
+from tests.integration.into_mariadb import plan_of, warehouse_in_mariadb
+from tests.integration.known import destination_known_by_id, destination_plan
+from tests.integration.snapshot_run import run_of
+from tests.spark.hosts import uri
 from tests.waiting import wait_until
 
 Rows = dict[str, list[tuple[Any, ...]]]
@@ -100,3 +110,43 @@ class Nights:
         with closing(mariadb(self.second)) as second, second.cursor() as cursor:
             cursor.execute(statement)
             return list(cursor.fetchall())
+
+
+@contextmanager
+def nights_of(
+    kind: str,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    create: str,
+    tables: Sequence[str],
+    dated: Mapping[str, BusinessDate],
+) -> Iterator[Nights]:
+    """Of a captured source of this kind, into PostgreSQL (`warehouse`) and MariaDB (`second`). `create`: the table that
+    it has beside `account` and `audit`."""
+    destination = destination_plan(f"{name}_warehouse", "bank")
+    with ExitStack() as around:
+        warehouse = around.enter_context(postgres_database(destination.connection))
+        platform = around.enter_context(postgres_database(f"{name}_platform"))
+        around.enter_context(destination_known_by_id(warehouse, destination.connection))
+        monkeypatch.setenv("SEAMLINE_CONNECTION_SEAMLINE_DB", uri(platform))
+        migrate.upgrade()
+        bank: Captured
+        if kind == "mariadb":
+            bank = around.enter_context(captured(name))
+            bank.execute(create)
+        else:
+            made = captured_postgres(name, create=(ACCOUNT, AUDIT, FULL, create), tables=tuple(tables))
+            bank = around.enter_context(made)
+        second = replace(plan_of(f"{name}_second"), name="second")
+        second_there = around.enter_context(warehouse_in_mariadb(second.namespace))
+        bank.plan = replace(bank.with_tables(*tables), destinations=(destination, second))
+        bank.ensure()
+        plan = run_of(bank, tuple(tables)).plan
+        entries = (replace(one, business_date=dated.get(one.name)) for one in plan.tables)
+        plan = replace(plan, tables=tuple(entries), nightly=NightlyPlan(as_of_max_s=86_400))
+        store = around.enter_context(closing(registry.platform()))
+        made_of = Nights(bank, plan, warehouse, second_there, store)
+        before = datetime(2026, 1, 1, tzinfo=UTC)
+        monkeypatch.setattr("seamline.plan.model.day_of", lambda day, **_: Day(day, before, made_of.ends[day]))
+        yield made_of

@@ -3,30 +3,19 @@ never from a cut that is not what was proven."""
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from seamline import registry
-from seamline.domain.calendar import Day
 from seamline.domain.errors import Refused
 from seamline.domain.made_from import BY_LOG, NOT_BY_LOG, MadeFrom
 from seamline.domain.runs import NOT_STAGED
 from seamline.domain.verdict import Verdict
-from seamline.plan.model import AHEAD, BusinessDate, NightlyPlan
-from seamline.platform import migrate
+from seamline.plan.model import AHEAD, BusinessDate
 from tests.conftest import RunningStack
-from tests.integration.captured import captured
-from tests.integration.captured_postgres import ACCOUNT, AUDIT, FULL, captured_postgres
-from tests.integration.databases import postgres, postgres_database
-from tests.integration.into_mariadb import plan_of, warehouse_in_mariadb
-from tests.integration.known import destination_known_by_id, destination_plan
-from tests.integration.nights import Nights, Rows
-from tests.integration.snapshot_run import run_of
-from tests.spark.hosts import uri
+from tests.integration.databases import postgres
+from tests.integration.nights import Nights, Rows, nights_of
 
 TABLES = ("account", "audit", "booked")
 BOOKED = "CREATE TABLE booked (id bigint PRIMARY KEY, day date, memo text)"
@@ -50,35 +39,12 @@ def ordered(rows: Rows) -> dict[str, list[str]]:
 
 @pytest.fixture(params=["mariadb", "postgres"])
 def nights(request: pytest.FixtureRequest, stack: RunningStack, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nights]:
-    name = f"log_cut_{request.param}"
-    destination = destination_plan(f"{name}_warehouse", "bank")
-    with ExitStack() as around:
-        warehouse = around.enter_context(postgres_database(destination.connection))
-        platform = around.enter_context(postgres_database(f"{name}_platform"))
-        around.enter_context(destination_known_by_id(warehouse, destination.connection))
-        monkeypatch.setenv("SEAMLINE_CONNECTION_SEAMLINE_DB", uri(platform))
-        migrate.upgrade()
-        if request.param == "mariadb":
-            bank = around.enter_context(captured(name))
-            bank.execute(BOOKED.replace("memo text", "memo mediumtext"))
-        else:
-            made = captured_postgres(name, create=(ACCOUNT, AUDIT, FULL, BOOKED), tables=TABLES)
-            bank = around.enter_context(made)
-        second = replace(plan_of(f"{name}_second"), name="second")
-        second_there = around.enter_context(warehouse_in_mariadb(second.namespace))
-        bank.plan = replace(bank.with_tables(*TABLES), destinations=(destination, second))
-        bank.ensure()
-        plan = run_of(bank, TABLES).plan
-        dated = replace(plan.table("booked"), business_date=BusinessDate("day", "date"))
-        plan = replace(plan, tables=(*plan.tables[:2], dated), nightly=NightlyPlan(as_of_max_s=86_400))
-        store = around.enter_context(closing(registry.platform()))
-        made_of = Nights(bank, plan, warehouse, second_there, store)
-        before = datetime(2026, 1, 1, tzinfo=UTC)
-        monkeypatch.setattr(
-            "seamline.plan.model.day_of",
-            lambda day, **_: Day(day, before, made_of.ends[day]),
-        )
-        yield made_of
+    create = BOOKED.replace("memo text", "memo mediumtext") if request.param == "mariadb" else BOOKED
+    dated = {"booked": BusinessDate("day", "date")}
+    with nights_of(
+        request.param, f"log_cut_{request.param}", monkeypatch, create=create, tables=TABLES, dated=dated
+    ) as made:
+        yield made
 
 
 def write_first_date(nights: Nights) -> None:

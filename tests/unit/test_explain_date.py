@@ -80,3 +80,12 @@ def test_there_is_no_next_night_behind_the_end_of_a_calendar() -> None:
 def test_the_way_of_a_night_is_the_declared_one(way: MadeFrom, said: str) -> None:
     text = explain_date(_plan(replace(NIGHTLY, made_from=way)), date(2026, 10, 26), now=NOW)
     assert said in " ".join(text.split())
+
+
+def test_a_date_that_is_replaced_says_its_bounds_as_they_are_stored_and_that_other_dates_stay() -> None:
+    nightly = NightlyPlan("Asia/Shanghai", made_from=MadeFrom.DAY_SLICE)
+    plan = replace(_plan(nightly), tables=(TablePlan("entry", BusinessDate("biz_date", "digits")),))
+    words = " ".join(explain_date(plan, date(2026, 11, 25), now=NOW).split())
+    assert "of the rows of this date alone" in words
+    assert "other dates stay as they are" in words
+    assert "entry: the rows with biz_date from 20261125 up to 20261126" in words

@@ -187,6 +187,21 @@ def test_the_log_alone_is_refused_where_a_destination_cannot(tmp_path: Path) -> 
     assert plan.nightly.made_from is MadeFrom.AUTO
 
 
+def test_a_destination_that_holds_each_cut_whole_replaces_no_date(tmp_path: Path) -> None:
+    sync = SYNC.replace("[warehouse]", "[warehouse, lake]").replace("nightly:\n", "nightly:\n  from: day_slice\n")
+    sync = sync.replace("  - account\n", "  - {name: account, business_date: {column: day, as: digits}}\n")
+    files = {"destinations/lake.yaml": LAKE, "syncs/settlement.yaml": sync}
+    with pytest.raises(DeclarationsInvalid) as caught:
+        load_declarations(write_declarations(tmp_path, files))
+    (fault,) = caught.value.faults
+    assert (fault.path, "`lake` (iceberg) makes its cuts of live tables" in fault.cause) == ("destinations[1]", True)
+    write_declarations(tmp_path, {"syncs/settlement.yaml": sync.replace(", lake]", "]")})
+    plan = compile_plan(load_declarations(tmp_path), "settlement")
+    assert plan.nightly is not None
+    assert (plan.nightly.made_from, plan.of_cuts) == (MadeFrom.DAY_SLICE, plan)
+    assert plan_from_json(plan_to_json(plan)) == plan
+
+
 # ---- what it begins with ---------------------------------------------------------------------------------------------
 
 

@@ -25,6 +25,7 @@ MIDNIGHT = "00:00"
 _NOON = time(12)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECONDS = re.compile(r"-?\d+")
+_EIGHT_DIGITS = re.compile(r"[0-9]{8}")
 
 
 class Holds(StrEnum):
@@ -33,6 +34,7 @@ class Holds(StrEnum):
     DATE = "date"  # the business date itself
     LOCAL = "local"  # a wall clock time in the sync's time zone, without a zone
     INSTANT = "instant"  # a moment, kept in UTC
+    DIGITS = "digits"  # the business date itself as YYYYMMDD, a number or a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +88,15 @@ def bounds(
     """The half-open bounds of a business date as texts in the column's own terms. `first` and `cut_off` as for
     `day_of`.
 
-    date: `YYYY-MM-DD`. local: `YYYY-MM-DD HH:MM:SS`, wall clock. instant: the same in UTC, to be compared in a session
-    whose time zone is UTC. Every engine reads these texts as literals of the column's type.
+    date: `YYYY-MM-DD`. digits: `YYYYMMDD`. local: `YYYY-MM-DD HH:MM:SS`, wall clock. instant: the same in UTC, to be
+    compared in a session whose time zone is UTC. Every engine reads these texts as literals of the column's type.
     """
     since = first or business_date
     match Holds(holds):
         case Holds.DATE:
             return since.isoformat(), (business_date + _DAY).isoformat()
+        case Holds.DIGITS:
+            return _digits(since), _digits(business_date + _DAY)
         case Holds.LOCAL:
             return f"{_shown_at(since, cut_off)}", f"{_shown_at(business_date + _DAY, cut_off)}"
         case Holds.INSTANT:
@@ -116,9 +120,11 @@ def segment_of(
 
 
 def date_of(text: str, *, holds: str, timezone: str, cut_off: str = MIDNIGHT) -> date | None:
-    """The business date of a row by the canonical text of its column: a date in ISO 8601, or microseconds since the
-    epoch. None for what no calendar has, as a date before the year 1."""
+    """The business date of a row by the canonical text of its column: a date in ISO 8601, as eight digits, or
+    microseconds since the epoch. None for what no calendar has, as a date before the year 1."""
     try:
+        if Holds(holds) is Holds.DIGITS:
+            return date.fromisoformat(text) if _EIGHT_DIGITS.fullmatch(text) else None
         if not _MICROSECONDS.fullmatch(text):
             return date.fromisoformat(text)
         moment = _EPOCH + timedelta(microseconds=int(text))
@@ -127,6 +133,10 @@ def date_of(text: str, *, holds: str, timezone: str, cut_off: str = MIDNIGHT) ->
     # What holds the wall clock has no zone: its dates are those of a clock that is never moved.
     in_zone = timezone if Holds(holds) is Holds.INSTANT else "UTC"
     return date_at(moment, timezone=in_zone, cut_off=cut_off)
+
+
+def _digits(day: date) -> str:
+    return day.isoformat().replace("-", "")
 
 
 def _shown_at(day: date, cut_off: str) -> datetime:

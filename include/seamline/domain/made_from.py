@@ -22,6 +22,11 @@ class MadeFrom(StrEnum):
     READ = "read"  # a snapshot of the source at P
     LOG = "log"  # the cut before it and the log since, up to the cut-off
     AUTO = "auto"  # the log where it can be, else a read
+    DAY_SLICE = "day_slice"  # a snapshot at P, of the rows of the date alone
+
+    @property
+    def uses_log(self) -> bool:
+        return self in (MadeFrom.LOG, MadeFrom.AUTO)
 
 
 class NotByLog(SeamlineError):

@@ -7,8 +7,12 @@ from enum import StrEnum
 from typing import Any
 
 from seamline.domain.digest import KeyedDigest, keyed_digest_from_json, keyed_digest_to_json
+from seamline.domain.phrase import phrase
 from seamline.domain.position import Position, position_from_json, position_to_json
 from seamline.domain.verdict import Verdict, worst
+
+# In a reconciliation's evidence: tables by business date that have no row of this one.
+WITHOUT_ROWS = "without_rows"
 
 
 class CutSource(StrEnum):
@@ -89,6 +93,16 @@ class Published:
     version: int
     is_new: bool
     signed_by: str = ""
+
+
+def without_rows(cut: StagedCut) -> list[str]:
+    """Its tables by business date that have no row. That is no error: some dates have none."""
+    return [table.table for table in cut.tables if table.mode is CutMode.DATE and not table.rows]
+
+
+def without_rows_in_words(evidence: Mapping[str, Any]) -> list[str]:
+    names = evidence.get(WITHOUT_ROWS)
+    return [phrase("no rows for this date: %(tables)s", tables=", ".join(names))] if names else []
 
 
 def cut_to_json(cut: StagedCut) -> dict[str, Any]:

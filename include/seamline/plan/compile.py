@@ -65,6 +65,7 @@ _KINDS_THAT_HOLD = {
     Holds.LOCAL: frozenset({Kind.DATETIME}),
     # A DATETIME may hold UTC by convention; only a person knows, so the declaration decides.
     Holds.INSTANT: frozenset({Kind.INSTANT, Kind.DATETIME}),
+    Holds.DIGITS: frozenset({Kind.INTEGER, Kind.UNSIGNED, Kind.CHAR, Kind.STRING}),
 }
 
 

@@ -22,6 +22,8 @@ _OF_LOG = "log: the newest cut before it, and the log up to the last transaction
 # By `nightly.from`; what is below counts where the date is read.
 _MODES = {
     MadeFrom.READ: _READ,
+    MadeFrom.DAY_SLICE: f"{_READ}, of the rows of this date alone. They take the place of those that the date had, in"
+    " one commit; other dates stay as they are. A date without rows is cut too, and the report says that it has none",
     MadeFrom.LOG: f"{_OF_LOG}. The very first date is read; one that cannot be made so is refused",
     MadeFrom.AUTO: f"{_OF_LOG}. Where that cannot be, the verdict says why, and it is {_READ}",
 }

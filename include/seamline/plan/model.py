@@ -405,7 +405,7 @@ class SyncPlan:
     def of_cuts(self) -> "SyncPlan":
         """What a night takes: where cuts are made from the log, each table by business date has a second one beside it
         for the rows of later dates, with which the next cut begins. A table with a transform has none."""
-        if self.nightly is None or self.nightly.made_from is MadeFrom.READ:
+        if self.nightly is None or not self.nightly.made_from.uses_log:
             return self
         transformed = {name for one in self.destinations for name, transform in one.transforms if transform}
         ahead = [

@@ -384,7 +384,7 @@ def _cut(plan: SyncPlan) -> str:
 def _by_log(plan: SyncPlan, of: str, read: str) -> str:
     """What is done where nights are made from the log, and when the source is read."""
     made_from = plan.nightly.made_from if plan.nightly else MadeFrom.READ
-    if made_from is MadeFrom.READ:
+    if not made_from.uses_log:
         return read
     else_read = {
         MadeFrom.LOG: "refuses a date that cannot be made so; the very first one is read",

@@ -22,6 +22,7 @@ from seamline.domain.runs import Reconciliation
 from seamline.domain.self_test import is_passed, self_test_in_words
 from seamline.domain.separate import separate_in_words
 from seamline.domain.sign_off import SignAct, SignOff, SignState, by_take
+from seamline.domain.staged_cut import without_rows_in_words
 from seamline.domain.verdict import (
     SEVERITY,
     Break,
@@ -215,6 +216,7 @@ def _plain_notes(evidence: Mapping[str, Any]) -> Iterator[str]:
     yield from separate_in_words(evidence)
     yield from log_between_in_words(evidence)
     yield from by_log_in_words(evidence)
+    yield from without_rows_in_words(evidence)
     yield from repeated_in_words(evidence)
     for line in third_witness_in_words(evidence):
         yield f"third witness: {line}"

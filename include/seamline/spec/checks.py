@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from seamline.domain.cut_names import changes_view, current_view, proven_view, table_of_partition
 from seamline.domain.made_from import MadeFrom
 from seamline.domain.staged_cut import CutSource
+from seamline.spec.day_slice import check_day_slice
 from seamline.spec.document import Document, Path_
 from seamline.spec.faults import UNKNOWN_KEY, guess, nearest, redacted, shown
 from seamline.spec.fields import NAME, is_sql_name
@@ -63,6 +64,7 @@ def check_sync(
     _check_powers(document, destinations)
     _check_cuts_only(document, destinations)
     _check_made_from(document, destinations)
+    check_day_slice(document, destinations)
     _check_nightly(document)
     _check_calendars(document, calendars)
     check_modes(document, destinations)

@@ -33,7 +33,6 @@ from seamline.spec.work import Work
 MIDNIGHT, NOON = "00:00", "12:00"
 # Why a way of cutting that the design has is not there yet.
 _NOT_YET = {
-    "day_slice": "replacing one business date in place is not supported yet",
     "incremental": "incremental reads are not supported yet",
 }
 
@@ -42,10 +41,11 @@ class DateColumn(Declared):
     """Which column holds the business date of a row."""
 
     column: SqlName = Field(description="Column that holds the business date.")
-    as_: Literal["date", "local", "instant"] = Field(
+    as_: Literal["date", "local", "instant", "digits"] = Field(
         alias="as",
         description="What the column holds: date (the business date itself), local (a wall clock time in the sync's "
-        "time zone) or instant (a moment, kept in UTC).",
+        "time zone), instant (a moment, kept in UTC) or digits (the business date as YYYYMMDD, in a column of whole"
+        " numbers or texts).",
     )
 
 
@@ -170,7 +170,8 @@ class Nightly(Declared):
         "read",
         alias="from",
         description="How the cut is made. read: a snapshot of the source at a position. log: the cut before it and the"
-        " log since, exact at the cut-off; only the first cut is read. auto: log where that can be, else read.",
+        " log since, exact at the cut-off; only the first cut is read. auto: log where that can be, else read."
+        " day_slice: as read, of tables with a `business_date` alone: any date may be replaced at any time.",
     )
     as_of_max: Duration = Field(
         timedelta(hours=2),
@@ -190,7 +191,7 @@ class Nightly(Declared):
     @classmethod
     def _is_a_way_that_exists(cls, value: str) -> str:
         if value in _NOT_YET:
-            raise ValueError(f"`{value}`: {_NOT_YET[value]}. Write `read`, `log` or `auto`")
+            raise ValueError(f"`{value}`: {_NOT_YET[value]}. Write `read`, `day_slice`, `log` or `auto`")
         return value
 
     @model_validator(mode="after")

@@ -16,7 +16,16 @@ from seamline.domain.errors import InvariantViolated, Refused, SeamlineError, Tr
 from seamline.domain.made_from import LOG_PLACE, NOT_BY_LOG, LogPlace, MadeFrom, NotByLog, place_to_json
 from seamline.domain.row_transform import transforms_evidence
 from seamline.domain.runs import NOT_STAGED, Json, Receipt, Reconciliation, Scope
-from seamline.domain.staged_cut import CutMode, CutSource, Lateness, StagedCut, StagedTable, cut_to_json
+from seamline.domain.staged_cut import (
+    WITHOUT_ROWS,
+    CutMode,
+    CutSource,
+    Lateness,
+    StagedCut,
+    StagedTable,
+    cut_to_json,
+    without_rows,
+)
 from seamline.domain.unlogged import UNLOGGED
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, ParkedTable, Run, SyncPlan, TablePlan
@@ -145,7 +154,7 @@ _Taken = tuple[Mapping[str, StagedCut], Sequence[Reconciliation]]
 def _conclusive_rows(run: Run, tools: CutTools, clock: Clock | None) -> _Taken:
     """From the log where the plan wants that and the destination has what it takes; the others are read together."""
     nightly, way = run.plan.nightly, tools.log
-    if nightly is None or nightly.made_from is MadeFrom.READ or way is None:
+    if nightly is None or not nightly.made_from.uses_log or way is None:
         return _conclusive(run, tools, clock)
     cuts, found = dict[str, StagedCut](), list[Reconciliation]()
     left, outcomes = dict[str, str](), dict[str, object]()
@@ -425,6 +434,7 @@ def _reconciliation(
                 name: counts for name, counts in late.items() if counts["late"] is not None
             },
             DATE_BEFORE: date_before_to_json(since),
+            WITHOUT_ROWS: without_rows(cut),
             **tools.how.evidence(),
         },
     )

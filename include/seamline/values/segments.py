@@ -10,6 +10,9 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.values import digest
 
+_MOMENTS = frozenset({Kind.DATETIME, Kind.INSTANT})
+_NUMBERS = frozenset({Kind.INTEGER, Kind.UNSIGNED})
+
 
 def in_segment(segment: Segment, table: Table, rows: pa.RecordBatch, *, run_key: str) -> pa.RecordBatch:
     """The rows of a batch that belong to the segment, in their order."""
@@ -17,11 +20,13 @@ def in_segment(segment: Segment, table: Table, rows: pa.RecordBatch, *, run_key:
         column = table.column(segment.date_column)
         dates = digest.canonical_texts(column, rows.column(column.name))
         first, end = pa.array([segment.date_from, segment.date_to or segment.date_from], dates.type)
-        if column.kind is not Kind.DATE:
-            # Texts of dates are ordered as dates are; the canonical text of a moment is a number, and its bounds a
-            # literal of SQL.
+        # Texts of dates are ordered as dates are; the canonical text of a moment is a number, and its bounds a literal
+        # of SQL.
+        if column.kind in _MOMENTS:
             dates = dates.cast(pa.int64())
             first, end = (bound.cast(pa.timestamp("us")).cast(pa.int64()) for bound in (first, end))
+        elif column.kind in _NUMBERS:
+            dates, first, end = (one.cast(pa.int64()) for one in (dates, first, end))
         wanted = pc.greater_equal(dates, first)
         rows = rows.filter(pc.and_(wanted, pc.less(dates, end)) if segment.date_to else wanted)
     if segment.key_from is not None:
