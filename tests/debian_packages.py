@@ -1,6 +1,6 @@
 """Debian packages that only tests use, fetched by apt's own client and unpacked in a folder: nothing is installed.
 
-`python -m tests.debian_packages` writes the lock again, from what Debian's newest suite has now.
+`python -m tests.debian_packages` writes the locks again, from what Debian's newest suite has now.
 """
 
 import hashlib
@@ -18,6 +18,7 @@ from seamline.stack.folder_lock import lock_after_waiting
 from seamline.stack.shared_files import SharedFiles
 
 LOCK = Path(__file__).with_name("debian_packages.lock")
+REDIS_LOCK = Path(__file__).with_name("redis_packages.lock")
 # The newest MySQL is in no released suite of Debian.
 SUITE = "sid"
 FETCH_TIMEOUT_S = 900
@@ -174,7 +175,8 @@ def write_lock(lock: Path, names: Iterable[str], *, fetch: Fetch) -> None:
 
 
 def main() -> None:
-    write_lock(LOCK, [one.name for one in read_lock(LOCK)], fetch=by_apt)
+    for lock in (LOCK, REDIS_LOCK):
+        write_lock(lock, [one.name for one in read_lock(lock)], fetch=by_apt)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Clients are imported when an adapter of theirs is asked for: a Spark worker that
 needs, and the DAG processor nothing at all.
 """
 
+import dataclasses
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -21,8 +22,10 @@ from seamline.domain.changes import Finding, FindingsReported, TableChanges
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import ConfigError, Refused
 from seamline.domain.late_posting import WatchedTake
+from seamline.domain.level import level_evidence
 from seamline.domain.log_patch import TablePatch
 from seamline.domain.position import Position
+from seamline.domain.runs import Reconciliation
 from seamline.kinds.found import logged_kind, power, sink_kind, source_kind
 from seamline.kinds.frames import Frames, WritesFrames
 from seamline.kinds.live_columns import Misfit
@@ -291,6 +294,15 @@ def findings(
     destination = plan.destination(destination_name)
     kind = power(sink_kind(destination.kind), ReadsBack, to="be compared with the source")
     return kind.findings(destination, plan.stream_id(destination_name), after=after)
+
+
+def with_level(plan: SyncPlan, found: Reconciliation) -> Reconciliation:
+    """The comparison as it is kept: with what readers of its destination may rely on."""
+    destination = plan.destination(found.destination)
+    powers, is_of_cuts = sink_kind(destination.kind).powers, destination in plan.cuts_only
+    level = powers.level_of_cuts if is_of_cuts else powers.level
+    kept = level_evidence(found, level, guarantee=plan.guarantee)
+    return dataclasses.replace(found, evidence={**found.evidence, **kept})
 
 
 def probes(source: SourcePlan) -> ProbeSource:

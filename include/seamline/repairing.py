@@ -118,7 +118,7 @@ def apply(run_id: str) -> Repair:
                 hint="nothing was changed; apply it again",
                 sync=repair.sync,
             )
-        store.save_reconciliation(found)
+        store.save_reconciliation(registry.with_level(held, found))
         kept.verified(run_id, found.verdict)
         store.finish_run(run_id, state=RunState.SUCCEEDED)
         return kept.repair(run_id)

@@ -28,7 +28,7 @@ from seamline.sync.compaction import compact
 from seamline.sync.span_loop import run_stream
 from seamline.sync.transactions import TransactionAssembler
 from tests.bank_history import text_of
-from tests.contract.worlds import Row, World
+from tests.contract.worlds import Row, World, loads_of, publication_of, tables_of
 from tests.log_topic import (
     ACCOUNT,
     AUDIT,
@@ -43,7 +43,6 @@ from tests.log_topic import (
     delete,
     insert,
     position,
-    publication,
     update,
 )
 from tests.memory_sink import LostAnswer
@@ -93,7 +92,7 @@ class Applying:
 
 
 def published(world: World) -> Applying:
-    world.sink().publish(STREAM, [world.load(table, []) for table in TABLES], publication=publication())
+    world.sink().publish(STREAM, loads_of(world), publication=publication_of(world))
     return Applying(world)
 
 
@@ -262,44 +261,44 @@ def my_own_commit_repeated_after_its_answer_was_lost_is_answered_from_the_ledger
 @behaviour
 def a_publish_puts_whole_tables_in_place_with_boundaries_and_ledger(world: World) -> None:
     rows = {"account": [account(1), account(2, None)], "transfer": [], "audit": [{"actor": "x", "action": ""}] * 3}
-    loads = [world.load(table, rows[table.name]) for table in TABLES]
-    commit = world.sink().publish(STREAM, loads, publication=publication(covered=7, next_offset=42))
+    loads = loads_of(world, **rows)
+    commit = world.sink().publish(STREAM, loads, publication=publication_of(world, covered=7, next_offset=42))
     assert (commit.ledger.next_offset, commit.ledger.position, commit.ledger.epoch) == (42, position(7), 1)
     assert {(b.table, b.position, b.generation, b.high_marker, b.ended) for b in commit.ledger.boundaries} == {
-        (table.name, position(7), 1, "high-1", False) for table in TABLES
+        (table.name, position(7), 1, "high-1", False) for table in tables_of(world)
     }
-    for table in TABLES:
+    for table in tables_of(world):
         assert world.rows(table) == texts(*rows[table.name])
 
 
 @behaviour
 def a_publish_is_resolved_by_its_run_id(world: World) -> None:
-    loads = [world.load(table, []) for table in TABLES]
-    world.sink().publish(STREAM, loads, publication=publication())
+    loads = loads_of(world)
+    world.sink().publish(STREAM, loads, publication=publication_of(world))
     stream = Applying(world)
     stream.span(insert(ACCOUNT, **account(1)))
-    again = world.sink().publish(STREAM, loads, publication=publication())
+    again = world.sink().publish(STREAM, loads, publication=publication_of(world))
     assert again.ledger.next_offset == 10, "a repeat finds it done and changes nothing"
     assert world.rows(ACCOUNT) == texts(account(1))
 
 
 @behaviour
 def a_publish_whose_answer_was_lost_is_found_done(world: World) -> None:
-    loads = [world.load(table, [account(1)] if table is ACCOUNT else []) for table in TABLES]
+    loads = loads_of(world, account=[account(1)])
     with pytest.raises(CommitUnknown):
-        world.sink_losing_its_answer(LostAnswer.APPLIED).publish(STREAM, loads, publication=publication())
-    commit = world.sink().publish(STREAM, loads, publication=publication())
+        world.sink_losing_its_answer(LostAnswer.APPLIED).publish(STREAM, loads, publication=publication_of(world))
+    commit = world.sink().publish(STREAM, loads, publication=publication_of(world))
     assert commit.ledger.epoch == 1
     assert world.rows(ACCOUNT) == texts(account(1))
 
 
 @behaviour
 def a_publish_that_never_arrived_can_be_repeated(world: World) -> None:
-    loads = [world.load(table, [account(1)] if table is ACCOUNT else []) for table in TABLES]
+    loads = loads_of(world, account=[account(1)])
     with pytest.raises(CommitUnknown):
-        world.sink_losing_its_answer(LostAnswer.NOT_APPLIED).publish(STREAM, loads, publication=publication())
+        world.sink_losing_its_answer(LostAnswer.NOT_APPLIED).publish(STREAM, loads, publication=publication_of(world))
     assert world.sink().read_ledger(STREAM) is None
-    world.sink().publish(STREAM, loads, publication=publication())
+    world.sink().publish(STREAM, loads, publication=publication_of(world))
     assert world.rows(ACCOUNT) == texts(account(1))
 
 
@@ -308,8 +307,9 @@ def a_second_publish_replaces_rows_fences_the_stream_and_begins_a_generation(wor
     stream = published(world)
     stream.span(*[insert(ACCOUNT, **account(n)) for n in range(4)], *[insert(AUDIT, actor="x", action="y")] * 2)
     fresh = {"account": [account(1), account(2, "new"), account(9)], "audit": [{"actor": "x", "action": "y"}] * 5}
-    loads = [world.load(table, fresh.get(table.name, [])) for table in TABLES]
-    commit = world.sink().publish(STREAM, loads, publication=publication(run_id="run-2", covered=50, next_offset=70))
+    loads = loads_of(world, **fresh)
+    again = publication_of(world, run_id="run-2", covered=50, next_offset=70)
+    commit = world.sink().publish(STREAM, loads, publication=again)
     assert world.rows(ACCOUNT) == texts(*fresh["account"])
     assert len(world.rows(AUDIT)) == 5
     assert {(b.generation, b.ended) for b in commit.ledger.boundaries} == {(2, False)}
@@ -320,22 +320,22 @@ def a_second_publish_replaces_rows_fences_the_stream_and_begins_a_generation(wor
 
 @behaviour
 def a_publish_of_a_staged_table_that_is_gone_changes_nothing(world: World) -> None:
-    loads = [world.load(table, []) for table in TABLES]
+    loads = loads_of(world)
     gone = [*loads[:-1], type(loads[-1])(loads[-1].table, "audit__nowhere", 0)]
     with pytest.raises(Refused, match="gone"):
-        world.sink().publish(STREAM, gone, publication=publication())
+        world.sink().publish(STREAM, gone, publication=publication_of(world))
     assert world.sink().read_ledger(STREAM) is None
 
 
 @behaviour
 def a_publish_of_a_staged_table_that_lost_a_row_changes_nothing(world: World) -> None:
-    loads = [world.load(table, [account(1), account(2)] if table is ACCOUNT else []) for table in TABLES]
+    loads = loads_of(world, account=[account(1), account(2)])
     short = [replace(load, rows=load.rows + 1) if load.table is ACCOUNT else load for load in loads]
     with pytest.raises(GateFailed):
-        world.sink().publish(STREAM, short, publication=publication())
+        world.sink().publish(STREAM, short, publication=publication_of(world))
     assert world.sink().read_ledger(STREAM) is None
     assert world.rows(ACCOUNT) == []
-    world.sink().publish(STREAM, loads, publication=publication())
+    world.sink().publish(STREAM, loads, publication=publication_of(world))
     assert world.rows(ACCOUNT) == texts(account(1), account(2))
 
 

@@ -16,12 +16,12 @@ from seamline.domain.errors import CommitUnknown
 from seamline.domain.ledger import LedgerRow
 from seamline.domain.position import position_to_json
 from seamline.plan.model import SyncPlan
-from seamline.ports import Failpoints, Load, Sink
+from seamline.ports import Failpoints, Load, Publication, Sink
 from seamline.sinks.postgres.sink import PostgresSink
 from seamline.values.changes import ChangeDecoder
 from tests.bank_history import text_of
 from tests.integration.databases import either_of, postgres
-from tests.log_topic import sync_plan
+from tests.log_topic import publication, sync_plan
 from tests.memory_sink import LostAnswer, MemoryDestination, MemorySink, as_logged
 from tests.opened_sink import decoder_of
 
@@ -76,6 +76,21 @@ class World(Protocol):
         """As a backup of that moment leaves the ledger; the rows stay."""
 
     def close(self) -> None: ...
+
+
+def tables_of(world: World) -> list[Table]:
+    """What a world keeps of the tables: all, or those with a key."""
+    return [entry.definition for entry in world.plan.tables]
+
+
+def loads_of(world: World, **rows: Sequence[Row]) -> list[Load]:
+    """Each of its tables staged, with these rows or none."""
+    return [world.load(table, rows.get(table.name, [])) for table in tables_of(world)]
+
+
+def publication_of(world: World, **given: Any) -> Publication:
+    """Of all of its tables."""
+    return publication(tables_of(world), **given)
 
 
 class MemoryWorld:

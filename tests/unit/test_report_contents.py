@@ -10,6 +10,7 @@ from seamline.domain.break_id import break_id
 from seamline.domain.cut_state import CutState, Failure, Headline, Publication
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.decision import Decision, DecisionState
+from seamline.domain.level import level_evidence
 from seamline.domain.log_patch import LOG, LOG_BETWEEN, LogBetween, log_between_to_json
 from seamline.domain.row_transform import transforms_evidence
 from seamline.domain.self_test import SELF_TEST, SelfTest, self_test_to_json
@@ -53,9 +54,14 @@ def test_a_date_of_which_nothing_is_known_is_not_run_and_names_itself() -> None:
 
 
 def test_the_header_says_position_moments_mode_and_what_the_run_was_made_of() -> None:
-    one = cut(MATCH, evidence={"config_hash": "abc", "digest": "cdg1"})
+    kept = level_evidence(reconciliation(MATCH), "all at once", guarantee="exactly_once")
+    one = cut(MATCH, evidence={"config_hash": "abc", "digest": "cdg1", **kept})
     found = report_of(
-        "settlement", [one], zone=SHANGHAI, guarantees={"r": "exactly_once"}, levels={"warehouse": "all at once"}
+        "settlement",
+        [one],
+        zone=SHANGHAI,
+        guarantees={"r": "exactly_once"},
+        levels={"warehouse": "what is declared now"},
     )
     for name, value in (
         ("verdict", "MATCH"),
@@ -65,6 +71,7 @@ def test_the_header_says_position_moments_mode_and_what_the_run_was_made_of() ->
         ("mode", "barrier"),
         ("guarantee", "exactly_once"),
         ("level", "all at once"),
+        ("level achieved", "yes"),
         ("configuration", "abc"),
         ("digest", "cdg1"),
         ("publication", "version 1"),

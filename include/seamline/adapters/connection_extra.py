@@ -17,12 +17,18 @@ TLS_NAMES = ("sslmode", "sslrootcert", "sslcert", "sslkey")
 VERIFYING = ("verify-ca", "verify-full")
 _ENCRYPTED = ("require", *VERIFYING)
 # libpq's `allow` and `prefer` end in the clear where the server says so: no client of MariaDB has both.
-_MODES = {"postgres": ("disable", "allow", "prefer", *_ENCRYPTED), "mysql": ("disable", *_ENCRYPTED)}
+_MODES = {
+    "postgres": ("disable", "allow", "prefer", *_ENCRYPTED),
+    "mysql": ("disable", *_ENCRYPTED),
+    "redis": ("disable", *_ENCRYPTED),
+}
 _DATABASE = (*TLS_NAMES, "host_for_connect", "port_for_connect")
 _CONNECT = ("secrets_file", "secrets_file_here", "kafka_servers", "group_id")
 _KNOWN: dict[str, tuple[str, ...]] = {
     "postgres": _DATABASE,
     "mysql": _DATABASE,
+    # `db`: the number of the database.
+    "redis": (*TLS_NAMES, "db"),
     "http": _CONNECT,
     # Its service is asked without a login and in the clear.
     "hive_metastore": (),
@@ -40,6 +46,7 @@ _KNOWN: dict[str, tuple[str, ...]] = {
     ),
     "https": (*_CONNECT, "sslrootcert", "sslcert", "sslkey"),
 }
+_NUMBERS = ("port_for_connect", "db")
 _SCHEMES = ("http", "https")
 _OF_AWS = ("region_name", "endpoint_url", "role_arn", "aws_session_token", "verify")
 # What Airflow's and other clients call it.
@@ -85,8 +92,8 @@ def _fault(kind: str, extra: Mapping[str, Any], _login: str) -> tuple[str, str]:
         return f"sslmode is {mode}, and nothing says by which CA", "name its PEM file in sslrootcert"
     if bool(extra.get("sslcert")) != bool(extra.get("sslkey")):
         return "a client certificate needs its key", "name both PEM files: sslcert and sslkey"
-    if not str(extra.get("port_for_connect") or "0").isdecimal():
-        return f"port_for_connect is {extra['port_for_connect']!r}", "write a number"
+    if wrong := [name for name in _NUMBERS if not str(extra.get(name) or "0").isdecimal()]:
+        return f"{wrong[0]} is {extra[wrong[0]]!r}", "write a number"
     return _file_fault({name: str(extra[name]) for name in TLS_NAMES[1:] if extra.get(name)})
 
 

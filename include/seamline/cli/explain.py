@@ -1,5 +1,5 @@
 """Show what a sync will do: its tables, the stages of every DAG, and every setting with its origin; or the bounds of
-one business date."""
+one business date; or what readers may rely on, by kinds."""
 
 import argparse
 import json
@@ -20,6 +20,7 @@ from seamline.plan.explain import explain
 from seamline.plan.explain_date import date_document, explain_date
 from seamline.plan.model import SyncPlan
 from seamline.plan.stages import all_stages
+from seamline.spec.consistency import MATRIX_HEAD, matrix_lines, matrix_text
 from seamline.spec.effective import EffectiveSetting, Origin, effective_settings
 from seamline.spec.faults import guess
 from seamline.spec.load import Declarations, load_declarations, load_sync
@@ -31,9 +32,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--date", metavar="DATE", help="the bounds of this business date, as 2026-11-25; needs the sync"
     )
+    parser.add_argument(
+        "--matrix", action="store_true", help="what readers may rely on, by kinds of source and destination"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.matrix:
+        sys.stdout.write(matrix_text())
+        give(args, [dict(zip(MATRIX_HEAD, line, strict=True)) for line in matrix_lines()])
+        return 0
     folder = settings.load().declarations
     day = day_of_argument(args.date) if args.date else None
     if day is not None and args.sync is None:

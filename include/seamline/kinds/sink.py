@@ -79,7 +79,12 @@ class SinkPowers:
     @property
     def level(self) -> str:
         """What readers may rely on, for people: of what a commit, or of cuts alone a publish, moves at once."""
-        return (_COMMITS if self.streams else _PUBLISHES)[self.atomic]
+        return _COMMITS[self.atomic] if self.streams else self.level_of_cuts
+
+    @property
+    def level_of_cuts(self) -> str:
+        """The same of cuts alone, as where a source has no log."""
+        return _PUBLISHES[self.atomic]
 
     def described(self) -> tuple[str, ...]:
         """For people, one line each."""

@@ -34,11 +34,12 @@ from seamline.plan.model import (
 )
 from seamline.ports import Survey
 from seamline.spec.checks import seconds_of
+from seamline.spec.consistency import keyless_refusal
 from seamline.spec.destination import Destination
 from seamline.spec.document import Path_
 from seamline.spec.expectations import Check
 from seamline.spec.faults import DeclarationsInvalid, Fault, guess
-from seamline.spec.kinds import keeps_keyless, name_limit, takes_streams
+from seamline.spec.kinds import name_limit, takes_streams
 from seamline.spec.load import Declarations
 from seamline.spec.night import SystemDate
 from seamline.spec.source import DatabaseSource, Log
@@ -498,11 +499,12 @@ def _keyless_misfits(
 ) -> Iterator[tuple[Path_, str, str]]:
     """Tables without a key, and destinations (by their kinds) that cannot keep such."""
     keyless = {table.name for table in survey.tables if not table.is_keyed}
-    refusing = [(name, kind) for name, kind in kinds.items() if keyless and not keeps_keyless(kind)]
+    found = {name: keyless_refusal(kind) for name, kind in kinds.items()}
     for number, table in carried:
-        for name, kind in refusing if table in keyless else ():
-            what = f"table {table} has no primary key, and destination `{name}` ({kind}) keeps no such table"
-            yield ("tables", number), what, "Give it a primary key at the source, or park it"
+        for name, refused in found.items() if table in keyless else ():
+            if refused is not None:
+                what = f"table {table}: destination `{name}` ({kinds[name]}) {refused.what}"
+                yield ("tables", number), what, refused.cure
 
 
 def _boundless(table: Table | None, column: str, place: Path_) -> Iterator[tuple[Path_, str, str]]:

@@ -15,6 +15,7 @@ from seamline.domain.break_id import break_id
 from seamline.domain.break_work import ALL_SETTLED, Work, WorkState, is_all_settled
 from seamline.domain.cut_state import CutState, FailedCheck, Headline, failure_of, of_live, worst_headline
 from seamline.domain.date_before import late_in_words
+from seamline.domain.level import is_achieved, level_of
 from seamline.domain.log_patch import log_between_in_words
 from seamline.domain.made_from import by_log_in_words
 from seamline.domain.row_transform import transforms_in_words
@@ -160,8 +161,11 @@ def _as_shown(block: Block, parts: Sequence[_Part]) -> Block:
 
 _HEADER = (
     "verdict", "compared", "checks", "decision", "publication", "position", "position committed", "mode",
-    "comparison began", "comparison ended", "guarantee", "level", "configuration", "digest", "run",
+    "comparison began", "comparison ended", "guarantee", "level", "level achieved", "configuration", "digest", "run",
 )  # fmt: skip
+
+
+_ACHIEVED: Mapping[bool | None, str | None] = {None: None, True: "yes", False: "no"}
 
 
 def _header(part: _Part, guarantees: Mapping[str, str], levels: Mapping[str, str]) -> Row:
@@ -183,8 +187,9 @@ def _header(part: _Part, guarantees: Mapping[str, str], levels: Mapping[str, str
         found.started_at,
         found.ended_at,
     ) if found else (None,) * 5  # fmt: skip
-    level = levels.get(str(part.about[1]))
-    known = (guarantees.get(run), level, *(_text(evidence.get(name)) for name in ("config_hash", "digest")))
+    level = level_of(found, levels.get(str(part.about[1])))
+    of_run = (_text(evidence.get(name)) for name in ("config_hash", "digest"))
+    known = (guarantees.get(run), level, _ACHIEVED[is_achieved(found)], *of_run)
     cells = (*part.about, shown.value, *of_cut, *compared, *known, run)
     return Row(cells, is_wrong=shown not in headline.WELL)
 

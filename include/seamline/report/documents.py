@@ -13,6 +13,7 @@ from seamline.domain.break_age import Aged, band_in_words
 from seamline.domain.break_id import break_id
 from seamline.domain.break_work import Work
 from seamline.domain.cut_state import CutState, of_live
+from seamline.domain.level import is_achieved, level_of
 from seamline.domain.runs import Reconciliation
 from seamline.domain.sign_off import SignOff, by_take
 from seamline.domain.tolerance import Tolerance
@@ -34,12 +35,14 @@ def to_json(
     `sign_offs`: of published versions."""
     of_takes = by_take(sign_offs)
     signed = [_sign_off_json(of_takes.get((one.run_id, one.destination))) for one in cuts]
-    found = [{**_cut_json(one, worked), "sign_off": sign} for one, sign in zip(cuts, signed, strict=True)]
-    found += [_live_json(one, worked) for one in live]
+    found = [
+        {**_cut_json(one, worked), "sign_off": sign, **_level_json(one.found, levels.get(one.destination))}
+        for one, sign in zip(cuts, signed, strict=True)
+    ]
+    found += [{**_live_json(one, worked), **_level_json(one, levels.get(one.destination))} for one in live]
     return [
         {
             **one,
-            "level": levels.get(one["destination"]),
             "tolerances": [_tolerance_json(of) for of in worked.tolerances if of.destination == one["destination"]],
         }
         for one in found
@@ -130,6 +133,10 @@ def _cut_json(state: CutState, worked: Worked) -> dict[str, Any]:
         },
         **_compared_json(state.found, worked),
     }  # fmt: skip
+
+
+def _level_json(found: Reconciliation | None, declared: str | None) -> dict[str, Any]:
+    return {"level": level_of(found, declared), "level_achieved": is_achieved(found)}
 
 
 def _live_json(found: Reconciliation, worked: Worked) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from seamline.domain.cut_names import changes_view, current_view, proven_view, table_of_partition
 from seamline.domain.made_from import MadeFrom
 from seamline.domain.staged_cut import CutSource
+from seamline.spec.consistency import guarantee_refusal
 from seamline.spec.day_slice import check_day_slice
 from seamline.spec.document import Document, Path_
 from seamline.spec.faults import UNKNOWN_KEY, guess, nearest, redacted, shown
@@ -240,10 +241,9 @@ def _check_guarantee(document: Document, destinations: Mapping[str, Document]) -
     guarantee = document.value(place) or SyncSpec.model_fields["guarantee"].default
     for _, name in document.texts("destinations[]") if document.is_right(place) else ():
         kind = destinations[name].value(("kind",)) if name in destinations else None
-        given = models[kind].guarantees if isinstance(kind, str) and kind in models else None
-        if given is not None and guarantee not in given:
-            cause = f"destination `{name}` ({kind}) cannot give {guarantee}"
-            document.fault(place, cause, f"It gives {', '.join(sorted(given))}")
+        refused = guarantee_refusal(kind, guarantee) if isinstance(kind, str) and kind in models else None
+        if refused is not None:
+            document.fault(place, f"destination `{name}` ({kind}) {refused.what}", refused.cure)
 
 
 def _check_powers(document: Document, destinations: Mapping[str, Document]) -> None:

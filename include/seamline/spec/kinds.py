@@ -41,6 +41,12 @@ class _Powers(Protocol):
     @property
     def streams(self) -> bool: ...
 
+    @property
+    def level(self) -> str: ...
+
+    @property
+    def level_of_cuts(self) -> str: ...
+
 
 class _Sink(Protocol):
     @property
@@ -107,6 +113,15 @@ def takes_streams(kind: str) -> bool:
 def keeps_keyless(kind: str) -> bool:
     """Whether a kind of destination keeps a table without a key as a multiset."""
     return cast(_Sink, installed.load(installed.SINKS, kind)).powers.keyless
+
+
+def level_of(kind: str) -> str:
+    """What readers of a kind of destination may rely on: of its commits; of one without live tables, of its cuts."""
+    return cast(_Sink, installed.load(installed.SINKS, kind)).powers.level
+
+
+def level_of_cuts(kind: str) -> str:
+    return cast(_Sink, installed.load(installed.SINKS, kind)).powers.level_of_cuts
 
 
 def name_limit(kind: str) -> NameLimit:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Union
 from pydantic import Field, TypeAdapter
 
 from seamline.spec.calendar import CalendarSpec
+from seamline.spec.consistency import matrix_page
 from seamline.spec.expectations import ExpectationsSpec
 from seamline.spec.fields import Declared
 from seamline.spec.kinds import destination_models, source_models
@@ -44,7 +45,10 @@ def made_texts() -> dict[str, str]:
         f"schemas/{word}.schema.json": json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
         for word, schema in made.items()
     }
-    return texts | {"docs/reference/declarations.md": reference_text(made)}
+    return texts | {
+        "docs/reference/declarations.md": reference_text(made),
+        "docs/reference/consistency.md": matrix_page(),
+    }
 
 
 def stale_files(root: Path) -> list[str]:

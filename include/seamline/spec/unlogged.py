@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from seamline.domain.made_from import MadeFrom
-from seamline.domain.staged_cut import CutSource
+from seamline.spec.consistency import unlogged_refusal
 from seamline.spec.document import Document, Path_
-from seamline.spec.kinds import cut_source, destination_models
+from seamline.spec.kinds import destination_models
 from seamline.spec.reconcile_only import is_reconcile_only
 from seamline.spec.source import OF_LOG, DatabaseSource
 
@@ -44,7 +44,6 @@ def check_unlogged(
             document.fault(place, f"{why}, so there is no stream", "Leave it out")
     for place, name in document.texts("destinations[]"):
         kind = destinations[name].value(("kind",)) if name in destinations else None
-        if isinstance(kind, str) and kind in (models := destination_models()) and cut_source(kind) is CutSource.LIVE:
-            fit = [other for other in models if cut_source(other) is not CutSource.LIVE]
-            cause = f"destination `{name}` ({kind}) makes its cuts of live tables, and {why} by which to keep any"
-            document.fault(place, cause, f"Use a destination of kind {', '.join(fit)}")
+        refused = unlogged_refusal(kind) if isinstance(kind, str) and kind in destination_models() else None
+        if refused is not None:
+            document.fault(place, f"destination `{name}` ({kind}) {refused.what}", refused.cure)

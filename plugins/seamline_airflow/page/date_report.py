@@ -16,6 +16,7 @@ from seamline.domain.cut_state import CutState
 from seamline.domain.differences import GroupDifference
 from seamline.domain.errors import Refused
 from seamline.domain.late_posting import LatePosting
+from seamline.domain.level import is_achieved, level_of
 from seamline.domain.runs import FAILURE, Reconciliation, RunKind
 from seamline.domain.sign_off import Signature, SignOff
 from seamline.domain.tolerance import Absorbed
@@ -108,10 +109,11 @@ class SinceBefore:
 @dataclass(frozen=True, slots=True)
 class Take:
     """One take of a cut in one destination. `level`: what readers may rely on there, "" where it is not declared any
-    more."""
+    more; `is_achieved`: whether this take shows it, None where it kept nothing of it."""
 
     state: CutState
     level: str
+    is_achieved: bool | None = None
     report: Report | None = None
     since: SinceBefore | None = None
 
@@ -233,7 +235,8 @@ class _Reader:
     def take(self, state: CutState, takes: Sequence[CutState], signs: Sequence[SignOff] = ()) -> Take:
         return Take(
             state,
-            level=levels_of(state.sync).get(state.destination, ""),
+            level=level_of(state.found, levels_of(state.sync).get(state.destination)) or "",
+            is_achieved=is_achieved(state.found),
             report=self.report(state.found) if state.found else None,
             since=self._since(state, takes, _signed_before(state, signs)),
         )

@@ -146,6 +146,7 @@ class Comparison(Answer):
     destination: str
     scope: Scope
     level: str | None
+    level_achieved: bool | None = Field(None, description="Whether this run shows it; null: it kept nothing.")
     after_cut_of: date | None = None
     verdict: Headline
     partial: bool

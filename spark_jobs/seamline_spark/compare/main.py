@@ -132,7 +132,7 @@ def compare_destination(
                 run, destination, barrier=barrier, views=_views(plan), findings=findings, tried=tried,
                 spending=_spending_of(plan), repeated=repeated,
             )  # fmt: skip
-        records.save_reconciliation(found)
+        records.save_reconciliation(registry.with_level(plan, found))
         return [found]
 
     with closing(registry.sink(plan, destination)) as sink:

@@ -8,9 +8,9 @@ import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date
-from typing import Protocol
+from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
@@ -18,14 +18,14 @@ from seamline import registry
 from seamline.bulk.log_cut import LogCuts
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import SeamlineError
-from seamline.domain.runs import Cut
+from seamline.domain.runs import Cut, Receipt, Reconciliation
 from seamline.domain.staged_cut import CutSource, Lateness, StagedCut
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run, SyncPlan
 from seamline.ports import Load
 from seamline.sync.derived import Derived
 from seamline.sync.late_rows import DateBefore, by_their_transforms
 from seamline.sync.live_cut import LiveCutTools
-from seamline.sync.nightly_cut import CutTools, LogWay, made_of, take_conclusive_cut
+from seamline.sync.nightly_cut import CutRecords, CutTools, LogWay, made_of, take_conclusive_cut
 from seamline_spark.cut.derived import derive, require_publishable
 from seamline_spark.cut.live import live_cut_tools
 from seamline_spark.session import open_session
@@ -77,7 +77,7 @@ def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
                 lateness=_lateness(run),
                 date_before=date_before_of(run, store),
                 open_cut=reader.open_cut,
-                records=store,
+                records=_WithLevels(store, run.plan),
                 live=live,
             )
 
@@ -94,6 +94,23 @@ def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
         for table_name, reason in staged.left_out.items():
             log.info("table left out: sync=%s table=%s %s", run.sync, table_name, reason)
     return cuts
+
+
+@dataclass(frozen=True, slots=True)
+class _WithLevels:
+    """`CutRecords` that keep with each comparison what readers of its destination may rely on."""
+
+    kept: CutRecords
+    plan: SyncPlan
+
+    def put_result(self, run_id: str, key: str, value: Any) -> None:
+        self.kept.put_result(run_id, key, value)
+
+    def put_receipt(self, run_id: str, receipt: Receipt) -> None:
+        self.kept.put_receipt(run_id, receipt)
+
+    def save_reconciliation(self, reconciliation: Reconciliation) -> None:
+        self.kept.save_reconciliation(registry.with_level(self.plan, reconciliation))
 
 
 def _lateness(run: Run) -> Callable[[DestinationPlan, date, Load], Lateness | None]:

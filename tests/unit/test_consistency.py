@@ -1,0 +1,115 @@
+"""The matrix of what can be had is what `validate` says, case by case, and what the kinds say of themselves."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from seamline.domain import installed
+from seamline.domain.errors import ConfigError
+from seamline.domain.level import is_achieved, level_evidence, level_of
+from seamline.domain.verdict import Verdict
+from seamline.kinds.found import sink_kind
+from seamline.kinds.sink import HoldsCuts
+from seamline.plan.compile import compile_plan
+from seamline.ports import Survey
+from seamline.spec import consistency
+from seamline.spec.consistency import Case, Refusal, cases, matrix_lines, matrix_page, matrix_text, outcome, refusal
+from seamline.spec.load import load_declarations
+from tests.contract.lake_worlds import LAKES
+from tests.contract.relational_worlds import RELATIONAL
+from tests.log_topic import ACCOUNT, AUDIT
+from tests.unit.declared import write_declarations
+from tests.unit.reported import MATCH, reconciliation
+
+LAKE = "connection: ledger\nwarehouse: /srv/lake\nnamespace: settlement\n"
+DATABASE = "connection: warehouse\ndatabase: settlement\n"
+DESTINATIONS = {
+    "delta": LAKE,
+    "files": "location: /srv/files\n",
+    "hive": "connection: rows\nmetastore: metastore\ndatabase: settlement\nwarehouse: /srv/hive\n",
+    "hudi": LAKE,
+    "iceberg": f"{LAKE}catalog: lake\natomic: true\n",
+    "mariadb": DATABASE,
+    "mysql": DATABASE,
+    "postgres": "connection: warehouse\nschema: settlement\n",
+    "redis": "connection: cache\nprefix: settlement\n",
+}
+NIGHTLY = "nightly: {timezone: Asia/Shanghai}\n"
+
+
+def is_refused(case: Case, folder: Path) -> str:
+    """What `validate` says of a sync of one table, with what it needs of nights; "" where it takes it."""
+    kind = sink_kind(case.destination)
+    nightly = "" if case.has_log and kind.powers.streams else NIGHTLY
+    files = {
+        "sources/core_bank.yaml": f"source: core_bank\nkind: {case.source}\nconnection: core_bank\ndatabase: bank\n"
+        + ("" if case.has_log else "log: none\n"),
+        "destinations/warehouse.yaml": f"destination: warehouse\nkind: {case.destination}\n"
+        + DESTINATIONS[case.destination],
+        "syncs/settlement.yaml": "sync: settlement\nsource: core_bank\ndestinations: [warehouse]\ntables: [account]\n"
+        + f"guarantee: {case.guarantee}\n{nightly}",
+    }
+    table = ACCOUNT if case.is_keyed else replace(AUDIT, name="account")
+    try:
+        compile_plan(load_declarations(write_declarations(folder, files)), "settlement", Survey((table,)))
+    except ConfigError as exc:
+        return str(exc)
+    return ""
+
+
+def test_each_cell_is_what_validate_says(tmp_path: Path) -> None:
+    assert set(DESTINATIONS) >= {case.destination for case in cases()}, "a kind that this test does not declare"
+    found = {case: is_refused(case, tmp_path / str(number)) for number, case in enumerate(cases())}
+    assert {case for case, said in found.items() if said} == {case for case in found if refusal(case)}
+    assert any(found.values())
+
+
+def test_a_rule_that_validate_does_not_know_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consistency, "keyless_refusal", lambda destination: Refusal("keeps none", "none"))
+    case = Case("mariadb", True, "postgres", False, "exactly_once")
+    assert refusal(case) is not None
+    assert is_refused(case, tmp_path) == ""
+
+
+def test_the_level_of_a_cell_is_the_one_that_its_kind_says(tmp_path: Path) -> None:
+    for case in cases():
+        powers = sink_kind(case.destination).powers
+        if refusal(case) is None:
+            assert outcome(case) == (powers.level if case.has_log else powers.level_of_cuts)
+        else:
+            assert outcome(case).startswith("refused: ")
+
+
+def test_each_kind_with_live_tables_runs_the_suite_that_its_cells_promise() -> None:
+    """Of all tables, or of those with a key alone (`tests/contract`)."""
+    kinds = {name: sink_kind(name).powers for name in installed.names(installed.SINKS)}
+    promised = {name: powers.keyless for name, powers in kinds.items() if powers.streams}
+    assert promised == {**dict.fromkeys(("postgres", *RELATIONAL, *LAKES), True), "redis": False}
+
+
+def test_a_kind_without_cuts_needs_a_log() -> None:
+    for name in installed.names(installed.SINKS):
+        case = Case("postgres", False, name, True, "exactly_once")
+        assert (refusal(case) is None) <= isinstance(sink_kind(name), HoldsCuts)
+
+
+def test_a_run_keeps_the_level_of_its_destination_and_whether_it_shows_it() -> None:
+    """An older run kept nothing: then it is what its kind says now."""
+    for verdict in (Verdict.MATCH, Verdict.BREAK, Verdict.INCONCLUSIVE, Verdict.NOT_RUN):
+        found = reconciliation(replace(MATCH, verdict=verdict))
+        assert (level_of(found, "declared"), is_achieved(found)) == ("declared", None)
+        found = replace(found, evidence=level_evidence(found, "all at once", guarantee="exactly_once"))
+        assert (level_of(found, "declared"), is_achieved(found)) == ("all at once", verdict is Verdict.MATCH)
+    nowhere = replace(reconciliation(MATCH), position=None)
+    assert not level_evidence(nowhere, "all at once", guarantee="exactly_once")["level"]["achieved"]
+
+
+def test_the_matrix_has_every_case_once_and_is_printed_and_written_alike() -> None:
+    lines = matrix_lines()
+    tables = {"all": 2, "with a key": 1, "without a key": 1}
+    count = sum(len(line[0].split(", ")) * len(line[2].split(", ")) * tables[line[3]] for line in lines)
+    assert count == len(list(cases()))
+    assert len(matrix_text().splitlines()) == len(lines) + 1
+    for line in lines:
+        assert f"| {' | '.join(line)} |" in matrix_page()
