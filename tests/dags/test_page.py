@@ -17,9 +17,10 @@ from fastapi.testclient import TestClient
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.decision import Decision, DecisionState
 from seamline.domain.ledger import StreamId
+from seamline.domain.level import level_evidence
 from seamline.domain.runs import RunKind, RunState, Scope
 from seamline.domain.self_test import SELF_TEST, SelfTest, self_test_to_json
-from seamline.domain.verdict import Break, BreakType, Verdict
+from seamline.domain.verdict import Break, BreakType, TableVerdict, Verdict
 from seamline.plan.stages import DAG_KINDS
 from seamline_airflow.page import access, acting, reports
 from seamline_airflow.page.app import app
@@ -150,6 +151,16 @@ def test_the_report_of_a_date_says_the_level_of_its_destination(
         text = date_page(signed_in)
         assert (f"level of warehouse: {level}" in text) == bool(level)
         assert bool(level) == ("level of warehouse" in text)
+
+
+def test_the_report_of_a_date_says_whether_its_run_shows_the_level(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    for verdict, said in ((Verdict.MATCH, "shows"), (Verdict.BREAK, "does not show")):
+        found = replace(results.clean(), tables=(TableVerdict("account", verdict),), verdict=verdict)
+        kept = level_evidence(found, "as it was then", guarantee="exactly_once")
+        platform.found = [replace(found, evidence=kept)]
+        assert f"level of warehouse: as it was then, which this run {said}</li>" in date_page(signed_in)
 
 
 def test_late_rows_of_the_date_before_and_the_self_test_stand_beside_the_verdict(

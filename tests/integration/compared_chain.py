@@ -10,6 +10,7 @@ import pytest
 
 from seamline import registry
 from seamline.adapters.connections import Connection
+from seamline.domain.level import is_achieved
 from seamline.domain.runs import Reconciliation
 from seamline.domain.self_test import self_test_in_words
 from seamline.domain.verdict import BreakType, Verdict
@@ -50,6 +51,7 @@ class Chain:
         saved = self.store.reconciliation(run_id, "live")
         assert saved is not None
         assert (saved.verdict, saved.position) == (found.verdict, found.position)
+        assert is_achieved(saved) is (saved.verdict is Verdict.MATCH)
         return found
 
     def spoil(self, *statements: str) -> None:

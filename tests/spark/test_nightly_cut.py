@@ -21,6 +21,7 @@ from seamline.domain.calendar import last_ended
 from seamline.domain.cut_job import CutJob
 from seamline.domain.date_before import DATE_BEFORE, late_in_words
 from seamline.domain.errors import Refused
+from seamline.domain.level import is_achieved, level_of
 from seamline.domain.runs import EXPECTATIONS, Cut, Reconciliation, Scope
 from seamline.domain.staged_cut import CutMode, StagedCut
 from seamline.domain.verdict import Verdict
@@ -275,7 +276,9 @@ def test_the_next_night_finds_what_came_after_the_cut_of_the_date_before(
     with closing(mariadb(bank)) as session, session.cursor() as cursor:
         cursor.execute("INSERT INTO ledger_entry VALUES (-9, -1, 1, 'CNY', 5, %s, 'late')", (noon,))
     after = run_nightly("5c", day + timedelta(days=1))
-    assert reconciled(platform, after).verdict is Verdict.MATCH
+    found = reconciled(platform, after)
+    assert (found.verdict, is_achieved(found)) == (Verdict.MATCH, True)
+    assert level_of(found, None) == "one commit moves all tables of the sync and the ledger"
     lines = [line for line in late_in_words(reconciled(platform, after).evidence) if line.startswith("ledger_entry")]
     assert [line.partition(",")[0] for line in lines] == [f"ledger_entry of {day}: late rows: 1 since its cut"]
 

@@ -11,6 +11,7 @@ from seamline.kinds.found import sink_kind
 from seamline.kinds.logins import DestinationLogins
 from seamline.kinds.sink import HoldsCuts, ReadsBack, described
 from seamline.plan.compile import compile_plan
+from seamline.plan.explain import explain
 from seamline.plan.model import SyncPlan
 from seamline.plan.stages import all_stages
 from seamline.ports import Survey
@@ -45,6 +46,7 @@ def test_a_declaration_becomes_a_plan_without_nights(plan: SyncPlan) -> None:
     )
     assert set(all_stages(plan)) >= {"onboard", "reconcile"}
     assert "nightly" not in all_stages(plan)
+    assert "streams as cache; live tables in settlement, no cuts" in " ".join(explain(plan).split())
 
 
 def test_an_incremental_snapshot_has_the_hash_tag_of_its_stream(plan: SyncPlan) -> None:

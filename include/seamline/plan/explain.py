@@ -102,15 +102,17 @@ def _computed(derived: DerivedTablePlan) -> str:
 def _into(plan: SyncPlan, destination: DestinationPlan) -> str:
     if destination in plan.cuts_only:
         who = destination.connection or "the account of its tasks"
-        cuts = f"cuts in {destination.namespace}" if destination.cuts_only else _beside(destination)
+        cuts = f"cuts in {destination.namespace}" if destination.cuts_only else _beside(plan, destination)
         return f"publishes as {who}; {cuts}, no live tables and no stream"
     return (
         f"publishes as {destination.connection}, streams as {destination.writer}; live tables in"
-        f" {destination.namespace}, {_beside(destination)}"
+        f" {destination.namespace}, {_beside(plan, destination)}"
     )
 
 
-def _beside(destination: DestinationPlan) -> str:
+def _beside(plan: SyncPlan, destination: DestinationPlan) -> str:
+    if plan.nightly is None:
+        return "no cuts"
     if destination.cut_source is CutSource.LIVE:
         return "cuts hold these very tables, whole, as they stand at one position"
     return f"cuts in {destination.cut_namespace}, staging in {destination.stage_namespace}"
