@@ -11,8 +11,8 @@ import pytest
 from seamline import settings
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import TableChanges
-from seamline.domain.digest import Segment
-from seamline.domain.errors import CommitUnknown, ConfigError, Refused, TransientError
+from seamline.domain.digest import KeyedDigest, Segment
+from seamline.domain.errors import CommitUnknown, ConfigError, GateFailed, Refused, TransientError
 from seamline.kinds.bulk import ArrowRows
 from seamline.kinds.found import sink_kind
 from seamline.plan.model import TablePlan
@@ -271,6 +271,20 @@ def test_a_table_of_another_sync_under_the_same_prefix_is_left_alone(world: Redi
     with pytest.raises(Refused, match="was not made by this sync \\(it is of: settlement@warehouse\\)"):
         world.sink().publish(other, [world.load(ACCOUNT, [])], publication=publication([ACCOUNT], run_id="run-9"))
     assert world.rows(ACCOUNT) == texts(account(1))
+
+
+def test_staged_rows_are_compared_once_more_and_a_repeated_publish_is_found_done(world: RedisWorld) -> None:
+    load = world.load(ACCOUNT, [account(1), account(2)])
+    rows = batch_of(ACCOUNT, [(1, "a"), (2, "a")])
+    load = replace(load, digest=KeyedDigest("k", digest.segment_digest(ACCOUNT, rows, run_key="k")))
+    key = f"{world.keys.staged(load.staged_as).rows}2"
+    world.admin.hset(key, "name", "changed")
+    with pytest.raises(GateFailed, match="the staged table of account now holds other values"):
+        world.sink().publish(STREAM, [load], publication=publication([ACCOUNT]))
+    assert world.sink().read_ledger(STREAM) is None
+    world.admin.hset(key, "name", "a")
+    first = world.sink().publish(STREAM, [load], publication=publication([ACCOUNT]))
+    assert world.sink().publish(STREAM, [load], publication=publication([ACCOUNT])) == first
 
 
 # ---- reading back ---------------------------------------------------------------------------------------------------

@@ -55,8 +55,9 @@ class Placing:
         self._rows_max = rows_max_of(destination)
 
     def publish(self, loads: Sequence[Load], publication: Publication) -> Commit:
-        for load in loads:
-            self._require_as_compared(load, publication)
+        if not self._is_done(publication.run_id):
+            for load in loads:
+                self._require_as_compared(load, publication)
         for _ in range(_ATTEMPTS):
             fields = ledgers.read_fields(self._session, self._keys, self._stream)
             known = ledgers.row_of(self._stream, fields) if fields else None
@@ -109,16 +110,17 @@ class Placing:
         """Tables of incremental snapshots into this stream."""
         return _is_incremental(owner, self._stream)
 
+    def _is_done(self, run_id: str) -> bool:
+        with translated("look for a run"):
+            return bool(self._session.client.sismember(self._keys.of_stream("runs", self._stream), run_id))
+
     # ---- parts of a request -----------------------------------------------------------------------------------------
 
     def _passed(self, joining: Joining, known: LedgerRow) -> LedgerRow | None:
         """The ledger of the incremental snapshot, which stands where the stream does. None: no table enters, or the run
         is done."""
         stream = joining.incremental_stream
-        runs = self._keys.of_stream("runs", self._stream)
-        with translated("look for a run"):
-            is_done = self._session.client.sismember(runs, joining.run_id)
-        if stream is None or is_done:
+        if stream is None or self._is_done(joining.run_id):
             return None
         passed = ledgers.read_ledger(self._session, self._keys, stream)
         if passed is None or (passed.topic_id, passed.next_offset) != (known.topic_id, known.next_offset):
