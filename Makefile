@@ -1,6 +1,6 @@
 # Aliases only: every target calls ./seamline, which needs no make. `make` lists them.
 .DEFAULT_GOAL := list
-.PHONY: list setup demo up down status doctor test unit fault soak contract dags spark capture integration e2e simulator stack browser compose check format schema validate explain lock
+.PHONY: list setup demo up down status doctor test unit fault soak contract dags spark capture integration e2e simulator stack browser compose check format docs schema validate explain lock
 
 bin := .seamline/env/venv/bin
 
@@ -51,7 +51,9 @@ check: ## linters, types, import contracts, house rules
 format: ## put every file into form
 	$(bin)/ruff check --fix-only .
 	$(bin)/ruff format .
-schema: ## JSON Schema of the declarations
+docs: ## a site of the documents, to be read without a network
+	./seamline docs
+schema: ## JSON Schema of the declarations, and generated pages
 	./seamline schema
 validate: ## check the declarations
 	./seamline validate

@@ -127,6 +127,48 @@ def test_tls_that_the_server_does_not_have_is_one_sentence_with_the_next_step(
     assert "server does not support SSL" in said and "check sslmode" in said
 
 
+def refused(file: Path, url: str, capsys: pytest.CaptureFixture[str], *, password: str) -> str:
+    """The sentence; behind it stands one line with the next step, and nothing was stored."""
+    assert connect(file, "add", "core", url, password=password) != 0
+    sentence, step = capsys.readouterr().err.strip().splitlines()
+    assert step.startswith("  → ") and "nothing was stored" in step, step
+    assert not stored(file)
+    return sentence
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mariadb", "mysql"])
+def test_a_host_that_nobody_knows_and_a_port_where_nobody_listens_end_in_one_sentence(
+    kind: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    for place in (f"127.0.0.1:{port}", "nobody.invalid:1"):
+        said = refused(file, f"{kind}://reader@{place}/bank", capsys, password="pw")
+        assert place.partition(":")[0] in said and "cannot be reached" in said
+
+
+@pytest.mark.parametrize("mode", ["require", "verify-full"])
+def test_tls_that_mariadb_does_not_have_ends_in_one_sentence(
+    mode: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = resolve("core_bank")
+    ca = "/etc/ssl/certs/ca-certificates.crt" if mode == "verify-full" else ""
+    url = f"{address(known, 'mariadb')}?sslmode={mode}{f'&sslrootcert={ca}' if ca else ''}"
+    said = refused(file, url, capsys, password=known.password)
+    assert "SSL" in said or "TLS" in said, said
+
+
+def test_a_certificate_of_another_authority_and_a_wrong_password_of_mysql_end_in_one_sentence(
+    mysql_root: Connection, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = address(mysql_root, "mysql", database="mysql")
+    assert "refused login `root`" in refused(file, url, capsys, password="wrong")
+    other = f"{url}?sslmode=verify-ca&sslrootcert=/etc/ssl/certs/ca-certificates.crt"
+    said = refused(file, other, capsys, password="")
+    assert "certificate" in said, said
+
+
 def test_a_login_that_cannot_what_its_declaration_needs_ends_with_one(
     root: Connection, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

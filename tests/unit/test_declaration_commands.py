@@ -9,8 +9,9 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from seamline.cli.main import main
+from seamline.cli.schema import texts
 from seamline.domain.errors import Refused
-from seamline.spec.schema import schemas, stale_files, write_files
+from seamline.spec.schema import made_texts, schemas, stale_files, write_files
 from seamline.sync.source_watch import SOURCE_ALARMS
 from tests.unit.declared import DESTINATION, FILES, SYNC, write_declarations
 
@@ -129,15 +130,16 @@ def test_explain_as_json_is_the_plan(folder: Path, capsys: pytest.CaptureFixture
 
 
 def test_the_committed_schemas_are_current(checkout: Path) -> None:
-    assert stale_files(checkout) == [], "run `./seamline schema`"
+    assert stale_files(checkout, texts(checkout)) == [], "run `./seamline schema`"
 
 
 def test_a_schema_that_is_not_current_is_named_and_written(tmp_path: Path) -> None:
-    write_files(tmp_path)
+    made = made_texts()
+    write_files(tmp_path, made)
     (tmp_path / "schemas/sync.schema.json").write_text("{}\n")
-    assert stale_files(tmp_path) == ["schemas/sync.schema.json"]
-    assert write_files(tmp_path) == ["schemas/sync.schema.json"]
-    assert stale_files(tmp_path) == []
+    assert stale_files(tmp_path, made) == ["schemas/sync.schema.json"]
+    assert write_files(tmp_path, made) == ["schemas/sync.schema.json"]
+    assert stale_files(tmp_path, made) == []
 
 
 def test_the_page_of_all_keys_has_each_key_of_each_file(checkout: Path) -> None:

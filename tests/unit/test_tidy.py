@@ -27,7 +27,14 @@ FOLDERS = (
 )
 PACKAGES = ("include/seamline", "plugins/seamline_airflow", "spark_jobs/seamline_spark")
 # Written by machines, read by machines; the last one by a demo of this checkout.
-GENERATED = ("requirements.txt", "jars/jars.lock", "include/destinations/lake.yaml")
+GENERATED = (
+    "requirements.txt",
+    "requirements-docs.txt",
+    "jars/jars.lock",
+    "docs/reference/commands.md",
+    "docs/reference/errors.md",
+    "include/destinations/lake.yaml",
+)
 
 
 def files_of(checkout: Path) -> list[File]:

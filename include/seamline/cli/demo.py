@@ -175,7 +175,7 @@ def what_to_click(page: str, dates: Sequence[date]) -> Iterator[str]:
         steps += [("the report of a date: totals, rows, checks", f"{page}?sync={SYNC}&business_date={max(dates)}")]
     for number, (what, address) in enumerate(steps, 1):
         yield f"  {number}. {address}\n     {what}"
-    yield "Then break three rows and see them found: docs/guide/first-hour.md"
+    yield "Then break three rows and see them found: docs/tutorial/first-hour.md"
 
 
 def left_out_in_words(cuts: Sequence[CutState]) -> str:

@@ -1,4 +1,4 @@
-"""Refresh requirements.txt and requirements-hudi.txt from their lists, and jars/jars.lock from jars/ivy.xml."""
+"""Refresh the locks of Python packages (requirements*.txt) from their lists, and jars/jars.lock from jars/ivy.xml."""
 
 import argparse
 import shutil
@@ -10,6 +10,13 @@ from seamline.cli.answer import give
 from seamline.stack import jars, python_lock
 from seamline.stack.layout import Layout
 
+# Of each list of packages what installs it.
+_LISTS = (
+    (python_lock.MAIN, "./seamline setup"),
+    (python_lock.HUDI, "./seamline setup --with hudi"),
+    (python_lock.DOCS, "./seamline docs"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", nargs="?", choices=["python", "jars"], help="python or jars; left out: both")
@@ -19,9 +26,9 @@ def run(args: argparse.Namespace) -> int:
     layout, counts = Layout(settings.load()), dict[str, int]()
     root = layout.settings.root
     if args.what in (None, "python"):
-        for name, options in ((python_lock.MAIN, ""), (python_lock.HUDI, " --with hudi")):
+        for name, command in _LISTS:
             counts[f"{name}.txt"] = count = python_lock.refresh(layout, name)
-            print(f"{name}.txt holds {count} packages; ./seamline setup{options} installs them")
+            print(f"{name}.txt holds {count} packages; {command} installs them")
     if args.what in (None, "jars"):
         with tempfile.TemporaryDirectory(dir=layout.settings.env) as folder:
             files = Path(folder) / "jars"

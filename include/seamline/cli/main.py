@@ -42,6 +42,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("explain", "the stages that a sync will run"),
     "grants": ("grants", "the statements that the owner of a source's or destination's database runs once"),
     "schema": ("schema", "JSON Schema of the declarations, for editors"),
+    "docs": ("docs", "make a site of the documents, to be read without a network"),
     "exec": ("exec", "run a program with the variables of the stack, for example `exec airflow dags list`"),
     "lock": ("lock", "refresh requirements.txt and jars/jars.lock"),
 }

@@ -250,7 +250,9 @@ def declared_approvers(folder: Path, sync: str) -> tuple[str, ...]:
     document = document_of(file)
     named = document.value(("reconcile", "approvers")) or []
     if document.faults or not isinstance(named, list) or not all(isinstance(name, str) for name in named):
-        raise ConfigError(f"{file} does not say who signs for {sync}", hint=f"mend it: ./seamline validate {file}")
+        raise ConfigError(
+            f"{file} does not say who signs for {sync}", hint="`./seamline validate` says what is wrong in it"
+        )
     return tuple(named)
 
 
@@ -268,7 +270,8 @@ def declared_work(folder: Path, sync: str) -> WorkRules:
         return Work.model_validate({} if said is None else said).rules()
     except ValidationError as error:
         raise ConfigError(
-            f"{file} does not say how breaks of {sync} are worked on", hint=f"mend it: ./seamline validate {file}"
+            f"{file} does not say how breaks of {sync} are worked on",
+            hint="`./seamline validate` says what is wrong in it",
         ) from error
 
 

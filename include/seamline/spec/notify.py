@@ -71,7 +71,7 @@ def declared_notify(folder: Path, sync: str) -> Mapping[Event, tuple[str, ...]]:
         notify = Notify.model_validate(said)
     except ValidationError as error:
         raise ConfigError(
-            f"{file} does not say who gets mails of {sync}", hint=f"mend it: ./seamline validate {file}"
+            f"{file} does not say who gets mails of {sync}", hint="`./seamline validate` says what is wrong in it"
         ) from error
     return {event: named for event in Event if (named := getattr(notify, event.value))}
 

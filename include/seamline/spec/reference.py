@@ -9,7 +9,7 @@ _HEAD = """\
 Made from the schemas by `./seamline schema`; a test holds it current. Files lie in `include/`, or where
 `SEAMLINE_DECLARATIONS` says; the demo's are an example of each. `./seamline validate` lists all mistakes of all files,
 with `--online` also what the servers deny; `./seamline explain <sync>` shows every setting with where it comes from. A
-declaration names connections by their id and holds no secret: [your own source](../guide/your-own-source.md).
+declaration names connections by their id and holds no secret: [your own source](../how-to/your-own-database.md).
 """
 _FOLDERS = {
     "source": "sources",

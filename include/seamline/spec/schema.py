@@ -51,19 +51,19 @@ def made_texts() -> dict[str, str]:
     }
 
 
-def stale_files(root: Path) -> list[str]:
-    """Those that are missing or differ from the models."""
+def stale_files(root: Path, texts: Mapping[str, str]) -> list[str]:
+    """Those that are missing or differ."""
     return [
         name
-        for name, text in made_texts().items()
+        for name, text in texts.items()
         if not (root / name).is_file() or (root / name).read_text(encoding="utf-8") != text
     ]
 
 
-def write_files(root: Path) -> list[str]:
+def write_files(root: Path, texts: Mapping[str, str]) -> list[str]:
     """Write every one; returns those that changed."""
-    stale = stale_files(root)
+    stale = stale_files(root, texts)
     for name in stale:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(made_texts()[name], encoding="utf-8")
+        (root / name).write_text(texts[name], encoding="utf-8")
     return stale

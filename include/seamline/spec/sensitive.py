@@ -43,7 +43,7 @@ def declared_sensitive(folder: Path, sync: str) -> Mapping[str, frozenset[str]]:
     places = [tuple(path) for path in _lists(document)]
     if document.faults or not isinstance(tables, list) or not all(_is_list_of_texts(document, one) for one in places):
         raise ConfigError(
-            f"{file} does not say which columns are sensitive", hint=f"mend it: ./seamline validate {file}"
+            f"{file} does not say which columns are sensitive", hint="`./seamline validate` says what is wrong in it"
         )
     return MappingProxyType(sensitive_of(document))
 

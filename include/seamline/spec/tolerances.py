@@ -74,7 +74,7 @@ def declared_tolerances(folder: Path, sync: str) -> tuple[DeclaredTolerance, ...
         entries = _ENTRIES.validate_python(tuple(said) if isinstance(said, list) else said)
     except ValidationError as error:
         raise ConfigError(
-            f"{file} does not say what of {sync} is tolerated", hint=f"mend it: ./seamline validate {file}"
+            f"{file} does not say what of {sync} is tolerated", hint="`./seamline validate` says what is wrong in it"
         ) from error
     destinations = dict.fromkeys(name for _, name in document.texts("destinations[]"))
     return as_declared(entries, sync=sync, destinations=list(destinations))

@@ -37,6 +37,11 @@ class Layout:
         return self.settings.env / "hudi"
 
     @property
+    def docs(self) -> Path:
+        """An environment of its own, with what makes a site of the documents, and that site."""
+        return self.settings.env / "docs"
+
+    @property
     def java_wrapper_home(self) -> Path:
         return self.settings.env / "java"
 

@@ -15,7 +15,7 @@ from seamline.stack.layout import Layout
 
 OLDEST_PYTHON = "3.11"
 # Of the lists and their locks: Seamline's own, and that of Hudi's Spark.
-MAIN, HUDI = "requirements", "requirements-hudi"
+MAIN, HUDI, DOCS = "requirements", "requirements-hudi", "requirements-docs"
 _HEADER = """# The exported lock of `{name}.in`, for Python 3.11 to 3.13 on every platform. Not edited by hand.
 # Refresh it with `./seamline lock`, then run `./seamline test`. It is installed whole: `uv pip sync {name}.txt`.
 """
