@@ -59,7 +59,8 @@ def build(layout: Layout, progress: Progress) -> Path:
 
 
 def _run_mkdocs(place: Path) -> None:
-    command = [str(environment_beside.python_of(place)), "-m", "mkdocs", "build", "--strict", "--quiet", "--clean"]
+    # Not --quiet: what it does not say, --strict does not count.
+    command = [str(environment_beside.python_of(place)), "-m", "mkdocs", "build", "--strict", "--clean"]
     # It must not use our own packages, nor ask whether there is a newer theme.
     variables = {**settings.process_environment(), "PYTHONNOUSERSITE": "1", "NO_MKDOCS_2_WARNING": "1"}
     variables.pop("PYTHONPATH", None)
@@ -73,7 +74,8 @@ def _run_mkdocs(place: Path) -> None:
         check=False,
     )
     if answer.returncode != 0:
-        raise TerminalError(f"the site could not be built:\n{answer.stderr.strip()}", hint="mend what it names")
+        said = "\n".join(line for line in answer.stderr.splitlines() if line.startswith(("WARNING", "ERROR")))
+        raise TerminalError(f"the site could not be built:\n{said or answer.stderr.strip()}", hint="mend what it names")
 
 
 def stage(root: Path, pages: Path) -> None:

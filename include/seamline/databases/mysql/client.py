@@ -105,6 +105,9 @@ class Server:
             return Refused(f"{where}: {text}", hint="the grants each role needs are in docs/reference/grants.md")
         if code == ER_SECURE_TRANSPORT or (code in _CANNOT_CONNECT and is_tls_refusal(text)):
             return ConfigError(f"{where} refuses the session: {text}", hint=tls_cure(connection))
+        if code in _CANNOT_CONNECT:
+            cure = "check that the server runs and can be reached"
+            return TransientError(f"{where} cannot be reached: {text}", hint=cure)
         if code in self.lost:
             return TransientError(f"{where} is away: {text}", hint="is the server up? `seamline status` shows it")
         if code in self.retry:

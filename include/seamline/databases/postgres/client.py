@@ -111,7 +111,8 @@ def libpq_arguments(connection: Connection, *, application_name: str, stalls_ms:
 def cannot_connect(connection: Connection, exc: psycopg.Error) -> SeamlineError:
     """ConfigError where the server refuses the session, else TransientError."""
     where = f"PostgreSQL at {connection.host}:{connection.port} (connection `{connection.connection_id}`)"
-    text = str(exc).strip()
+    # libpq says it over several lines.
+    text = " ".join(str(exc).split())
     if is_tls_refusal(text):
         return ConfigError(f"{where} refuses the session: {text}", hint=tls_cure(connection))
     if is_refused_in_the_clear(text):
