@@ -171,6 +171,27 @@ def test_every_verdict_is_a_match_at_a_position_or_explains_itself(demo: subproc
             assert table.verdict is Verdict.MATCH or (table.verdict is Verdict.NOT_RUN and table.reason), table
 
 
+def test_a_look_that_goes_on_shows_streams_and_work_as_plain_text_until_ctrl_c(
+    demo: subprocess.CompletedProcess[str],
+) -> None:
+    command = [sys.executable, "-m", "seamline.cli.main", "status", "--watch"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        said = ""
+        for line in watching.stdout:
+            said += line
+            if "who waits for whom" in line:
+                break
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(60) in (0, 1)
+    assert re.search(r"^  warehouse +\w+", said, re.MULTILINE) and "not known" not in said, said
+    assert "\x1b" not in said
+    answer = json.loads(seamline("status", SYNC, "--json", within_s=60).stdout)
+    assert {one["destination"] for one in answer["syncs"][0]["streams"]} == set(DESTINATIONS)
+    tables = json.loads(seamline("tables", SYNC, "--json", within_s=60).stdout)["tables"]
+    assert {one["table"] for one in tables} == set(LIVE_TABLES)
+
+
 def test_dates_that_are_done_are_kept_and_one_is_made_again_from_the_command_line(
     demo: subprocess.CompletedProcess[str],
 ) -> None:

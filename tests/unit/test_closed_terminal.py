@@ -2,6 +2,7 @@
 
 import os
 import pty
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -21,12 +22,18 @@ with outlives_its_terminal(log):
 """
 
 
+def take_the_terminal() -> None:
+    # Under `nohup` these tests ignore it, and what they start would, too.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    os.close(os.open(os.ttyname(0), os.O_RDWR))
+
+
 def test_what_is_written_after_the_terminal_is_gone_is_in_the_log(tmp_path: Path) -> None:
     log = tmp_path / "logs" / "demo.log"
     mine, theirs = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-c", COMMAND, str(log)], stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
-        preexec_fn=lambda: os.close(os.open(os.ttyname(0), os.O_RDWR)),
+        preexec_fn=take_the_terminal,
     ) as process:  # fmt: skip
         os.close(theirs)
         assert os.read(mine, 100).startswith(b"begun")

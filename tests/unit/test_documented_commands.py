@@ -75,7 +75,7 @@ def mistake(words: list[str], *, is_whole: bool) -> str:
     try:
         parser.parse_args(words[1:])
     except _Wrong as wrong:
-        return "" if not is_whole and str(wrong).startswith(_NEEDS_MORE) else str(wrong)
+        return "" if not is_whole and any(one in str(wrong) for one in _NEEDS_MORE) else str(wrong)
     except SystemExit:
         return ""
     finally:

@@ -44,7 +44,7 @@ def server_account() -> Account | None:
         return Account(name, entry.pw_uid, entry.pw_gid)
     raise ConfigError(
         f"PostgreSQL cannot run as root, and none of the accounts {', '.join(_NAMES)} exists here",
-        hint="run ./seamline as an ordinary user, or make an account: useradd --system postgres",
+        hint="run `./seamline` as an ordinary user, or make an account: useradd --system postgres",
     )
 
 
