@@ -1,6 +1,7 @@
 """Destinations of the behaviour suite: in memory, and databases of its own on servers of the test session."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from seamline.adapters.connections import Connection
 from tests import hive_metastore
 from tests.conftest import RunningStack
+from tests.contract.file_places import Place, Places, Reached
 from tests.contract.spark_session import frames, spark
 from tests.integration.conftest import mysql_root
 from tests.integration.databases import PUBLISHER, mariadb_destination, mysql_destination, postgres_database
@@ -61,3 +63,23 @@ def hive(stack: RunningStack, tmp_path_factory: pytest.TempPathFactory) -> Itera
         hive_metastore.running(stack.settings, database, folder) as metastore,
     ):
         yield Hive(metastore, database)
+
+
+@pytest.fixture(scope="session")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
+    with ExitStack() as opened:
+        yield Places(opened, tmp_path_factory.mktemp("local"))
+
+
+@pytest.fixture
+def reached(places: Places, monkeypatch: pytest.MonkeyPatch) -> Reached:
+    """A place by the name of its store, whose connection is known here and in processes that are begun."""
+
+    def of(store: str) -> Place:
+        place = places.of(store)
+        if place.connection:
+            name = f"SEAMLINE_CONNECTION_{place.connection.upper()}"
+            monkeypatch.setenv(name, places.connections[place.connection])
+        return place
+
+    return of

@@ -3,21 +3,22 @@
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from pyarrow import fs
 
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import KeyedDigest, Segment
 from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable
 from seamline.domain.verdict import Verdict
+from seamline.files.stores.opening import open_store
+from seamline.files.stores.store import Store
 from seamline.kinds.bulk import ArrowRows
 from seamline.kinds.found import sink_kind
 from seamline.kinds.sink import HoldsCuts, ReadsBack, SinkKind
@@ -25,10 +26,9 @@ from seamline.plan.model import DestinationPlan, TablePlan
 from seamline.ports import Load
 from seamline.sinks.files.cuts import OWN, FilesCuts
 from seamline.sinks.files.spec import FilesDestination
-from seamline.sinks.files.stores.opening import open_store
-from seamline.sinks.files.stores.store import Store
 from seamline.values.build import batch_of
 from seamline.values.digest import segment_digest
+from tests.contract.file_places import Place
 from tests.log_topic import position, sync_plan
 
 DAY, RUN = date(2026, 11, 27), "settlement__nightly/2026-11-27"
@@ -54,53 +54,6 @@ NUMBERS = itertools.count()
 
 class Killed(BaseException):
     """As a SIGKILL: nothing of the publisher goes on."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where files are delivered. `seen`: what a partner finds there by a client of his own in a folder, "" for all of
-    them, by path; `put`: what he or anybody else writes there, and None to remove it."""
-
-    location: str
-    connection: str
-    seen: Callable[[str], Mapping[str, bytes]]
-    put: Callable[[str, bytes | None], None]
-
-
-def folder_place(location: str, connection: str, folder: Path) -> Place:
-    def seen(under: str) -> dict[str, bytes]:
-        files = [path for path in (folder / under).rglob("*") if path.is_file()]
-        return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-    def put(path: str, content: bytes | None) -> None:
-        if content is None:
-            (folder / path).unlink()
-        else:
-            for parent in [*reversed((folder / path).relative_to(folder).parents)][1:]:
-                if not (folder / parent).is_dir():
-                    (folder / parent).mkdir()
-                    # The server is another account.
-                    (folder / parent).chmod(0o777)
-            (folder / path).write_bytes(content)
-
-    return Place(location, connection, seen, put)
-
-
-def stored_place(location: str, connection: str, filesystem: fs.FileSystem, root: str) -> Place:
-    def seen(under: str) -> dict[str, bytes]:
-        place = f"{root}/{under}".rstrip("/")
-        found = filesystem.get_file_info(fs.FileSelector(place, recursive=True, allow_not_found=True))
-        files = [one.path for one in found if one.type == fs.FileType.File]
-        return {path.removeprefix(f"{root}/"): filesystem.open_input_stream(path).read() for path in files}
-
-    def put(path: str, content: bytes | None) -> None:
-        if content is None:
-            filesystem.delete_file(f"{root}/{path}")
-            return
-        with filesystem.open_output_stream(f"{root}/{path}") as stream:
-            stream.write(content)
-
-    return Place(location, connection, seen, put)
 
 
 class Night:

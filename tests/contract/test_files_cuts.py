@@ -4,8 +4,8 @@ import io
 import itertools
 import json
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -15,19 +15,17 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from seamline import settings
-from seamline.adapters.connections import Connection
 from seamline.domain.cut_keep import CutKeep, expired
 from seamline.domain.digest import Segment
 from seamline.domain.errors import ConfigError, GateFailed, Refused, TransientError
 from seamline.domain.staged_cut import CutMode, Lateness, StagedCut
+from seamline.files.stores import opening
 from seamline.sinks.files import two_phase
 from seamline.sinks.files.maintenance import FilesMaintenance
-from seamline.sinks.files.stores import opening
 from seamline.sinks.files.two_phase import ManifestLog
 from seamline.values.build import batch_of
 from seamline.values.digest import segment_digest
-from tests import ftp_server, s3_server, ssh_server
+from tests.contract.file_places import Reached, said
 from tests.contract.files_worker import killed_at
 from tests.contract.files_world import (
     ACCOUNT,
@@ -37,86 +35,11 @@ from tests.contract.files_world import (
     NOON,
     Killed,
     Night,
-    Place,
-    folder_place,
     steps_of,
-    stored_place,
 )
 from tests.log_topic import position
 
 STORES = ("local", "s3", "sftp", "ftp")
-
-
-class Places:
-    """A place of each store, opened when it is first asked for."""
-
-    def __init__(self, opened: ExitStack, folder: Path) -> None:
-        self._opened, self._folder = opened, folder
-        # By its id, as an environment variable says it.
-        self.connections: dict[str, str] = {}
-        self._found: dict[str, Place] = {}
-
-    def of(self, store: str) -> Place:
-        if store not in self._found:
-            self._found[store] = getattr(self, f"_{store}")()
-        return self._found[store]
-
-    def _local(self) -> Place:
-        return folder_place(str(self._folder), "", self._folder)
-
-    def _s3(self) -> Place:
-        store = self._opened.enter_context(s3_server.running())
-        self.connections["objects"] = store.connection
-        root = f"{store.bucket}/outgoing"
-        return stored_place(f"s3://{root}", "objects", store.filesystem, root)
-
-    def _sftp(self) -> Place:
-        server = self._opened.enter_context(ssh_server.running(settings.load()))
-        self.connections["ssh"] = said(server.connection)
-        return folder_place(f"sftp://{server.folder}", "ssh", server.folder)
-
-    def _ftp(self) -> Place:
-        folder = self._folder.parent / "ftp"
-        (folder / "out").mkdir(parents=True)
-        server = self._opened.enter_context(ftp_server.running(folder))
-        self.connections["ftp"] = said(server.connection)
-        return folder_place("ftp:///out", "ftp", folder / "out")
-
-
-def said(connection: Connection, **changed: Any) -> str:
-    """As an environment variable says it."""
-    known = {
-        "conn_type": connection.kind,
-        "host": connection.host,
-        "port": connection.port,
-        "login": connection.login,
-        "password": connection.password,
-        "extra": dict(connection.extra),
-    }
-    return json.dumps(known | changed)
-
-
-@pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
-    with ExitStack() as opened:
-        yield Places(opened, tmp_path_factory.mktemp("local"))
-
-
-Reached = Callable[[str], Place]
-
-
-@pytest.fixture
-def reached(places: Places, monkeypatch: pytest.MonkeyPatch) -> Reached:
-    """A place by the name of its store, whose connection is known here and in processes that are begun."""
-
-    def of(store: str) -> Place:
-        place = places.of(store)
-        if place.connection:
-            name = f"SEAMLINE_CONNECTION_{place.connection.upper()}"
-            monkeypatch.setenv(name, places.connections[place.connection])
-        return place
-
-    return of
 
 
 @pytest.fixture(params=STORES)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import GateFailed, SchemaConflict
-from seamline.sinks.files.csv_file import Frame, head_of, read_rows, tail_of, write_rows
-from seamline.sinks.files.options import Dialect
+from seamline.files.csv_file import Frame, head_of, read_rows, tail_of, write_rows
+from seamline.files.dialect import Dialect
 from seamline.values.build import batch_of, rows_of
 from seamline.values.digest import segment_digest
 from tests.contract.every_kind import VALUES

@@ -7,6 +7,7 @@ import pytest
 
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import ConfigError, Refused
+from seamline.files.dialect import Dialect
 from seamline.kinds.found import sink_kind
 from seamline.kinds.logins import DestinationLogins
 from seamline.kinds.sink import HoldsCuts, ReadsBack, described
@@ -15,7 +16,7 @@ from seamline.plan.document import plan_from_json, plan_to_json
 from seamline.plan.explain import explain
 from seamline.plan.model import SyncPlan, TablePlan
 from seamline.plan.stages import all_stages, concerned
-from seamline.sinks.files.options import Dialect, Total, options_of
+from seamline.sinks.files.options import Total, options_of
 from seamline.sinks.files.preflight import problems
 from seamline.sinks.files.spec import FilesDestination
 from seamline.spec.load import load_declarations

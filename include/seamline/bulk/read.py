@@ -236,7 +236,7 @@ class RunReader:
             still_s=self._still_s + longest_without_a_row_s(items),
         )
         participants = sum(len(group.participants) for group in groups)
-        wanted = Wanted(attempt, VIEWS, tuple(item.read.table for item in items), participants)
+        wanted = Wanted(attempt, VIEWS, tuple(item.read.table for item in items), participants, self._run.business_date)
         try:
             with source_kind(plan.source.kind).open_for_tasks(plan.source, wanted, tasks) as opened:
                 self._position = opened.position

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -89,12 +89,13 @@ class CopyTasks(Protocol):
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What shall stand at one position: `views` sessions here for `tables`, and those of `participants` elsewhere.
-    `attempt` is unique."""
+    `attempt` is unique. `business_date`: of the run; None of a read that is for no date."""
 
     attempt: str
     views: int
     tables: tuple[Table, ...]
     participants: int
+    business_date: date | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,8 @@ def _rule_plan(entry: dict[str, Any]) -> RulePlan:
 
 def _source_plan(entry: dict[str, Any]) -> SourcePlan:
     # Plans that were written before tables could lie elsewhere have no such keys.
-    pairs = {key: tuple((one, other) for one, other in entry.get(key, ())) for key in ("elsewhere", "name_limits")}
+    names = ("elsewhere", "name_limits", "options")
+    pairs = {key: tuple((one, other) for one, other in entry.get(key, ())) for key in names}
     return SourcePlan(**{**entry, **pairs, "databases": tuple(entry.get("databases", ()))})
 
 

@@ -41,7 +41,7 @@ class SourcePlan:
     `log_behind_max_gb`: what a stream may have before it until the capture is slowed down; 0: by `log_max_gb`.
     `databases`: of a MariaDB source, those beside `database` that its capture reads. `name_limits`: length and unit of
     the names of columns at each destination of the sync. `capture`, `marker`, `log_topic` and `connector` are "" of a
-    source without a log.
+    source without a log. `options`: what the kind's own keys say, by their names.
     """
 
     name: str
@@ -61,6 +61,7 @@ class SourcePlan:
     elsewhere: tuple[tuple[str, str], ...] = ()
     databases: tuple[str, ...] = ()
     name_limits: tuple[tuple[int, str], ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
 
     @property
     def has_log(self) -> bool:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from seamline.domain.errors import TransientError
-from seamline.sinks.files.stores.store import Readable, Writable
+from seamline.files.stores.store import Readable, Writable
 from tests.fault.simulator.schedule import Schedule
 
 

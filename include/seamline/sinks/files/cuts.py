@@ -12,6 +12,8 @@ from seamline.domain.cut_keep import KeptCut
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import SeamlineError
 from seamline.domain.staged_cut import Lateness, Published, StagedCut
+from seamline.files.stores.opening import open_store
+from seamline.files.stores.store import Store
 from seamline.kinds.cut_rules import KnownCut, require_repeat_of
 from seamline.plan.model import DestinationPlan
 from seamline.sinks.files import types
@@ -26,8 +28,6 @@ from seamline.sinks.files.state import (
     state_from_json,
     state_to_json,
 )
-from seamline.sinks.files.stores.opening import open_store
-from seamline.sinks.files.stores.store import Store
 from seamline.sinks.files.table_files import rows_of, schema_table
 from seamline.sinks.files.two_phase import Manifest, ManifestLog, read_whole
 from seamline.sinks.lake.lateness import late_rows

@@ -4,27 +4,8 @@ import json
 from dataclasses import dataclass
 
 from seamline.domain.errors import Refused
+from seamline.files.dialect import Dialect
 from seamline.plan.model import DestinationPlan
-
-CSV, PARQUET = "csv", "parquet"
-SCHEMES = ("s3", "sftp", "ftp")
-
-
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """`null` stands without quotes. `header`, `trailer`: records before and behind the rows."""
-
-    delimiter: str = ","
-    encoding: str = "utf-8"
-    line_end: str = "lf"
-    null: str = ""
-    column_names: bool = True
-    header: bool = False
-    trailer: bool = False
-
-    @property
-    def end(self) -> str:
-        return "\r\n" if self.line_end == "crlf" else "\n"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from seamline.domain.errors import ConfigError
+from seamline.files.stores.opening import open_store
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Problem
 from seamline.sinks.files.cuts import OWN
 from seamline.sinks.files.options import FilesOptions, options_of
-from seamline.sinks.files.stores.opening import open_store
 
 _RENAME = "rename it at the source or by `as`, or leave the table out of the sync"
 

@@ -10,12 +10,13 @@ from seamline.domain.catalogue import Table
 from seamline.domain.errors import GateFailed, Refused
 from seamline.domain.staged_cut import StagedCut, StagedTable
 from seamline.domain.verdict import Verdict
+from seamline.files.dialect import CSV
+from seamline.files.stores.store import Readable
 from seamline.plan.model import DestinationPlan
 from seamline.ports import Load
-from seamline.sinks.files.options import CSV, options_of
+from seamline.sinks.files.options import options_of
 from seamline.sinks.files.staging import staging_of
 from seamline.sinks.files.state import HeldCut, HeldTable
-from seamline.sinks.files.stores.store import Readable
 from seamline.sinks.files.table_files import (
     CutNames,
     MadeTable,

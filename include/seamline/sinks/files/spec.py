@@ -8,30 +8,18 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from seamline.domain.catalogue import Kind, Table
-from seamline.sinks.files.options import PARQUET, SCHEMES
+from seamline.files.declared import CsvRows, Place, checked_place, location_faults
+from seamline.files.dialect import PARQUET
 from seamline.spec.destination import Destination, Misfit
 from seamline.spec.fields import ConnectionId, Declared, SqlName
 
 _ADDED = frozenset({Kind.INTEGER, Kind.UNSIGNED, Kind.DECIMAL})
 
 
-def _place(value: str) -> str:
-    parts = urlsplit(value)
-    if parts.scheme and parts.scheme not in SCHEMES:
-        raise ValueError(f"a place is a folder, or begins with {', '.join(f'{one}://' for one in SCHEMES)}")
-    if not parts.scheme and not value.startswith("/"):
-        raise ValueError("a folder is an absolute path, the same on every machine of the sync")
-    if parts.scheme == "s3" and not parts.netloc:
-        raise ValueError("a place on S3 is written s3://bucket/folder")
-    if parts.scheme in ("sftp", "ftp") and parts.netloc:
-        raise ValueError(f"the connection says the server: write {parts.scheme}:///folder")
-    return value.rstrip("/") or value
-
-
 def _staging(value: str) -> str:
     if urlsplit(value).scheme not in ("", "s3"):
         raise ValueError("rows are staged in a folder that every machine of the sync has, or on S3")
-    return _place(value)
+    return checked_place(value)
 
 
 def _file_name(value: str) -> str:
@@ -40,36 +28,13 @@ def _file_name(value: str) -> str:
     return value
 
 
-def _delimiter(value: str) -> str:
-    if len(value) != 1 or not value.isascii() or value.isalnum() or value in '"\r\n.-+:':
-        raise ValueError("one sign of ASCII that neither quotes nor stands in numbers and times")
-    return value
-
-
-def _null(value: str) -> str:
-    if any(sign in value for sign in '"\r\n'):
-        raise ValueError("a mark of NULL holds neither quotes nor ends of lines")
-    return value
-
-
-Place = Annotated[str, AfterValidator(_place)]
 FileName = Annotated[str, AfterValidator(_file_name)]
 
 
-class CsvDialect(Declared):
-    """How rows stand in a CSV file."""
+class CsvDialect(CsvRows):
+    """How a CSV file is written."""
 
-    delimiter: Annotated[str, AfterValidator(_delimiter)] = Field(",", description="What stands between two values.")
-    encoding: Literal["utf-8", "gb18030", "gbk", "big5", "shift_jis", "latin-1"] = Field(
-        "utf-8", description="How letters become bytes."
-    )
     line_end: Literal["lf", "crlf"] = Field("lf", description="What ends a line.")
-    null: Annotated[str, AfterValidator(_null)] = Field(
-        "", description="What stands for NULL, without quotes. A text that looks like it stands in quotes."
-    )
-    column_names: bool = Field(
-        default=True, description="Whether a line with the names of the columns comes before the rows."
-    )
     header: bool = Field(
         default=False, description="Whether the first line is a record: `H`, sync, table, business date, version."
     )
@@ -134,12 +99,8 @@ class FilesDestination(Destination):
         return self
 
     def _faults(self) -> Iterator[str]:
-        scheme = urlsplit(self.location).scheme
-        if scheme in ("sftp", "ftp") and not self.connection:
-            yield f"`location` is on a server: name its `connection`, of type {scheme}"
-        if not scheme and self.connection:
-            yield "`location` is a folder: leave `connection` out"
-        if scheme in ("sftp", "ftp") and not self.staging:
+        yield from location_faults(self.location, self.connection)
+        if urlsplit(self.location).scheme in ("sftp", "ftp") and not self.staging:
             yield "rows cannot wait on a partner's server: name a folder as `staging`"
         if self.format == PARQUET and (self.csv.header or self.csv.trailer):
             yield "a Parquet file has no header and no trailer: leave them out, or write `format: csv`"

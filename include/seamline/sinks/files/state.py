@@ -9,7 +9,7 @@ from seamline.domain.catalogue import Table, table_from_json, table_to_json
 from seamline.domain.digest import KeyedDigest, keyed_digest_from_json, keyed_digest_to_json
 from seamline.domain.position import Position, position_from_json, position_to_json
 from seamline.domain.staged_cut import CutMode
-from seamline.sinks.files.options import Dialect
+from seamline.files.dialect import Dialect
 from seamline.sinks.files.two_phase import DeliveredFile
 
 

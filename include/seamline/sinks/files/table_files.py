@@ -12,15 +12,16 @@ from typing import Any
 import pyarrow as pa
 
 from seamline.domain.canonical import ungrouped
-from seamline.domain.catalogue import Table
+from seamline.domain.catalogue import Column, Table
 from seamline.domain.digest import SegmentDigest
 from seamline.domain.errors import GateFailed
 from seamline.domain.measure import Measure
+from seamline.files.csv_file import Frame, head_of, read_rows, tail_of, write_rows
+from seamline.files.dialect import CSV, Dialect
+from seamline.files.stores.store import Readable
 from seamline.sinks.files import types
-from seamline.sinks.files.csv_file import Frame, head_of, read_rows, tail_of, write_rows
-from seamline.sinks.files.options import CSV, Dialect, Total
+from seamline.sinks.files.options import Total
 from seamline.sinks.files.state import FoundTotal, HeldCut, HeldTable
-from seamline.sinks.files.stores.store import Readable
 from seamline.sinks.files.two_phase import DeliveredFile
 from seamline.sinks.lake.loads import StagedFiles
 from seamline.sinks.lake.storage import parquet_file, write_parquet
@@ -156,6 +157,8 @@ def control_of(cut: HeldCut, sync: str) -> bytes:
 def _controlled(held: HeldTable) -> dict[str, Any]:
     return {
         "table": held.definition.name,
+        "key": list(held.definition.key),
+        "columns": [_described(column) for column in held.definition.columns],
         "rows": held.rows,
         "files": [{"name": file.name, "bytes": file.size_bytes, "sha256": file.sha256} for file in held.files],
         "totals": [
@@ -170,6 +173,18 @@ def _controlled(held: HeldTable) -> dict[str, Any]:
             for total in held.totals
         ],
     }
+
+
+def _described(column: Column) -> dict[str, Any]:
+    """Without what only a log knows of it."""
+    plain = {
+        "name": column.name,
+        "kind": column.kind.value,
+        "source_type": column.source_type,
+        "nullable": column.nullable,
+    }
+    facts = {"length": column.length, "precision": column.precision, "scale": column.scale, "native": column.native}
+    return plain | {name: value for name, value in facts.items() if value}
 
 
 def rows_of(cut: HeldCut, held: HeldTable, sync: str, path: Path) -> Iterator[pa.RecordBatch]:

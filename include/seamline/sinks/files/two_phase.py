@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from seamline.domain.errors import GateFailed, InvariantViolated, Refused, TransientError
-from seamline.sinks.files.stores.store import Readable, Store
+from seamline.files.stores.store import Readable, Store
 
 _LOG = "log"
 _PREPARED = "prepared"

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 
 from seamline.adapters.connections import Connection
 from seamline.domain.errors import ConfigError, TransientError
-from seamline.sinks.files.stores.store import Readable, Writable
+from seamline.files.stores.store import Readable, Writable
 
 _ANSWER_S = 60
 _CONTENT = "content"

@@ -16,8 +16,8 @@ from pyarrow import csv
 
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import GateFailed, SchemaConflict
-from seamline.sinks.files.csv_texts import texts_of, values_of
-from seamline.sinks.files.options import Dialect
+from seamline.files.csv_texts import texts_of, values_of
+from seamline.files.dialect import Dialect
 from seamline.values.arrow import TEXT, schema_of
 from seamline.values.content import content_of
 
@@ -58,27 +58,29 @@ def read_rows(path: Path, table: Table, dialect: Dialect, frame: Frame) -> Itera
         rows = _between(mapped.read_buffer(), head_of(table, dialect, frame.header), tail_of(dialect, frame.trailer))
         if rows is None:
             raise _other(table, "it does not begin and end as it was written")
-        if not rows.size:
-            return
-        names = [column.name for column in table.columns]
         try:
-            reader = csv.open_csv(
-                pa.BufferReader(rows),
-                read_options=csv.ReadOptions(column_names=names, block_size=_BLOCK_BYTES, encoding=dialect.encoding),
-                parse_options=csv.ParseOptions(
-                    delimiter=dialect.delimiter, newlines_in_values=True, ignore_empty_lines=False
-                ),
-                convert_options=csv.ConvertOptions(
-                    column_types=dict.fromkeys(names, TEXT),
-                    null_values=[dialect.null],
-                    strings_can_be_null=True,
-                    quoted_strings_can_be_null=False,
-                ),
-            )
-            for batch in reader:
+            for batch in text_batches(rows, table, dialect):
                 yield _typed(table, batch)
-        except (pa.ArrowInvalid, ValueError, SchemaConflict) as exc:
+        except (ValueError, SchemaConflict) as exc:
             raise _other(table, str(exc)) from exc
+
+
+def text_batches(rows: pa.Buffer, table: Table, dialect: Dialect) -> Iterator[pa.RecordBatch]:
+    """The values of lines as texts, in the order of the table's columns. ValueError: these are no such lines."""
+    if not rows.size:
+        return
+    names = [column.name for column in table.columns]
+    yield from csv.open_csv(
+        pa.BufferReader(rows),
+        read_options=csv.ReadOptions(column_names=names, block_size=_BLOCK_BYTES, encoding=dialect.encoding),
+        parse_options=csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True, ignore_empty_lines=False),
+        convert_options=csv.ConvertOptions(
+            column_types=dict.fromkeys(names, TEXT),
+            null_values=[dialect.null],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
 
 
 def _typed(table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -5,8 +5,8 @@ from urllib.parse import urlsplit
 
 from seamline.adapters.connections import Connection, resolve
 from seamline.domain.errors import ConfigError
-from seamline.sinks.files.stores.local import LocalStore
-from seamline.sinks.files.stores.store import Store
+from seamline.files.stores.local import LocalStore
+from seamline.files.stores.store import Store
 
 _TYPES = {"s3": "aws", "sftp": "sftp", "ftp": "ftp"}
 
@@ -29,15 +29,15 @@ def open_store(location: str, connection_id: str) -> Store:
 def _on_server(scheme: str, bucket: str, path: str, connection: Connection | None) -> Store:
     """Its client is loaded by whoever needs it."""
     if scheme == "s3":
-        from seamline.sinks.files.stores import s3
+        from seamline.files.stores import s3
 
         return s3.opened(bucket, path.strip("/"), connection)
     if connection is None:
         raise ConfigError(f"{scheme}://{path} is on a server that no connection says", hint="declare `connection`")
     if scheme == "sftp":
-        from seamline.sinks.files.stores import sftp
+        from seamline.files.stores import sftp
 
         return sftp.opened(path, connection)
-    from seamline.sinks.files.stores.ftp import FtpStore
+    from seamline.files.stores.ftp import FtpStore
 
     return FtpStore(connection, path)

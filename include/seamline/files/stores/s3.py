@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from seamline.adapters.connections import Connection
 from seamline.domain.errors import TransientError
-from seamline.sinks.files.stores.store import Readable, Writable
+from seamline.files.stores.store import Readable, Writable
 
 _PIECE = 2**20
 _MISSING = ("404", "NoSuchKey", "NotFound")

@@ -11,7 +11,7 @@ import paramiko
 
 from seamline.adapters.connections import Connection
 from seamline.domain.errors import ConfigError, TransientError
-from seamline.sinks.files.stores.store import Readable, Writable
+from seamline.files.stores.store import Readable, Writable
 
 _PIECE_BYTES = 256 * 1024
 # `Transport.connect` of paramiko 4 says so by its words alone.

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from seamline.domain.errors import TransientError
-from seamline.sinks.files.stores.store import Readable, Writable
+from seamline.files.stores.store import Readable, Writable
 
 
 class LocalStore:

@@ -1,0 +1,162 @@
+"""A delivery held against what it promises, before anything of it is loaded: files, checksums, rows, sums, records."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from seamline.domain.canonical import ungrouped
+from seamline.domain.catalogue import Kind, Table
+from seamline.domain.errors import GateFailed
+from seamline.domain.measure import Measure
+from seamline.sources.files import records
+from seamline.sources.files.control import PromisedFile, PromisedTable, PromisedTotal
+from seamline.sources.files.delivery import Delivery
+from seamline.sources.files.fetched import FetchedFile
+from seamline.sources.files.layout import Layout
+from seamline.sources.files.rows import Form, Wrong, records_of, rows_of
+from seamline.values.totals import GroupTotals
+
+_ADDED = frozenset({Kind.INTEGER, Kind.UNSIGNED, Kind.DECIMAL})
+# So many faults stand in one message; the first ones are the cause of the others.
+_NAMED_MAX = 10
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedTable:
+    """A table whose files are as they were promised."""
+
+    table: Table
+    files: tuple[FetchedFile, ...]
+    form: Form
+    rows: int
+
+
+def checked(
+    layout: Layout, delivery: Delivery, tables: Sequence[Table], fetched: Mapping[str, FetchedFile]
+) -> Mapping[str, CheckedTable]:
+    """By table. GateFailed names everything that is not as it was promised. `fetched`: by path."""
+    found = dict[str, CheckedTable]()
+    faults = list[str]()
+    for table in tables:
+        promised = delivery.tables[table.name]
+        files, wrong = _files(delivery, promised, fetched)
+        form = Form(layout.format, layout.dialect, layout.of(table.name))
+        if not wrong:
+            rows, wrong = _contents(delivery, promised, table, files, form)
+            found[table.name] = CheckedTable(replace(table, rows_estimate=rows), tuple(files), form, rows)
+        faults += wrong
+    if faults:
+        named = faults[:_NAMED_MAX] + ([f"and {len(faults) - _NAMED_MAX} more"] if len(faults) > _NAMED_MAX else [])
+        raise GateFailed(
+            f"{delivery} is not what it promises: {'; '.join(named)}",
+            hint="nothing was loaded. Ask who delivers it for a whole one; a correction is a new delivery, after which"
+            " the date is run again",
+        )
+    return found
+
+
+def _files(
+    delivery: Delivery, promised: PromisedTable, fetched: Mapping[str, FetchedFile]
+) -> tuple[list[FetchedFile], list[str]]:
+    found, faults = list[FetchedFile](), list[str]()
+    if not promised.files:
+        faults.append(f"no file is named for table {promised.table}")
+    for file in promised.files:
+        there = fetched.get(delivery.path(file))
+        if there is None:
+            faults.append(f"{delivery.path(file)} is not there: the flag came before the file")
+        elif fault := _of_file(file, there):
+            faults.append(f"{there.path} {fault}")
+        else:
+            found.append(there)
+    return found, faults
+
+
+def _of_file(promised: PromisedFile, there: FetchedFile) -> str:
+    if promised.size_bytes not in (None, there.size_bytes):
+        return f"has {there.size_bytes} bytes, and {promised.size_bytes} are promised"
+    if promised.sha256 not in ("", there.sha256):
+        return f"has the sha256 {there.sha256}, and {promised.sha256} is promised"
+    return ""
+
+
+def _contents(
+    delivery: Delivery, promised: PromisedTable, table: Table, files: Sequence[FetchedFile], form: Form
+) -> tuple[int, list[str]]:
+    """Rows of the table, and what is wrong with them."""
+    sums = [_Sum(table, total) for total in promised.totals if total.sum in _numbers(table)]
+    faults = [
+        f"the control file adds up {total.sum} of {table.name}, which has no such number"
+        for total in promised.totals
+        if total.sum not in _numbers(table)
+    ]
+    rows = 0
+    for file in files:
+        try:
+            measured = _measured(delivery, table, file, form, sums)
+            rows += measured.rows
+            faults += [f"{file.path} {fault}" for fault in _of_records(file, table, form, measured)]
+        except Wrong as exc:
+            faults.append(f"{file.path} {exc}")
+            return rows, faults
+    if promised.rows not in (None, rows):
+        faults.append(f"table {table.name} has {rows} rows, and its control file says {promised.rows}")
+    return rows, faults + [fault for one in sums for fault in one.faults()]
+
+
+def _numbers(table: Table) -> list[str]:
+    return [column.name for column in table.columns if column.kind in _ADDED]
+
+
+def _measured(
+    delivery: Delivery, table: Table, file: FetchedFile, form: Form, sums: "Sequence[_Sum]"
+) -> records.Measured:
+    wanted = {*records.summed(form.table.header), *records.summed(form.table.trailer)}
+    own = {one: _Sum(table, PromisedTotal(one, (), {})) for one in sorted(wanted) if one in _numbers(table)}
+    if unknown := sorted(wanted - own.keys()):
+        raise Wrong(f"has a sum of {', '.join(unknown)} in its records, and {table.name} has no such number")
+    rows = 0
+    for batch in rows_of(file.here, table, form):
+        rows += batch.num_rows
+        for one in (*sums, *own.values()):
+            one.totals.add(batch)
+    found = {name: one.whole() for name, one in own.items()}
+    return records.Measured(table.name, delivery.business_date, rows, found)
+
+
+def _of_records(file: FetchedFile, table: Table, form: Form, measured: records.Measured) -> Iterator[str]:
+    said = records_of(file.here, table, form)
+    for name, record, fields in (
+        ("header", form.table.header, said.header),
+        ("trailer", form.table.trailer, said.trailer),
+    ):
+        for fault in records.faults(record, fields, measured) if record else ():
+            yield f"has a {name} that {fault}"
+
+
+class _Sum:
+    """A control total of all rows that are added."""
+
+    def __init__(self, table: Table, promised: PromisedTotal) -> None:
+        self._table, self._promised = table, promised
+        self.totals = GroupTotals(table, columns=[promised.sum], by=promised.by, measure=Measure.SUM)
+
+    def whole(self) -> Decimal | None:
+        found = self.totals.found()
+        return next(iter(found.values()))[1] if found else None
+
+    def faults(self) -> Iterator[str]:
+        found = {tuple(map(ungrouped, group)): one for group, one in self.totals.found().items()}
+        for group in sorted({*found, *self._promised.groups}, key=repr):
+            there, promised = found.get(group, (0, None)), self._promised.groups.get(group, (0, None))
+            if there != promised:
+                of = " ".join(f"{name} {value}" for name, value in zip(self._promised.by, group, strict=True))
+                yield (
+                    f"table {self._table.name}{f', {of},' if of else ''} adds up {self._promised.sum} to"
+                    f" {_shown(there)}, and its control file says {_shown(promised)}"
+                )
+
+
+def _shown(total: tuple[int, Decimal | None]) -> str:
+    rows, number = total
+    return f"{'nothing' if number is None else f'{number:f}'} in {rows} rows"

@@ -1,0 +1,103 @@
+"""The control file of a delivery: what its files are, as who delivers them says. Pure.
+
+It is what the destination of files writes (docs/reference/files-destination.md); of a table `files` must be there, all
+else may be left out.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from seamline.domain.catalogue import Table, table_from_json
+from seamline.domain.errors import GateFailed
+
+
+@dataclass(frozen=True, slots=True)
+class PromisedFile:
+    """`name`: below the folder of the delivery. `size_bytes` None, `sha256` "": it is not said."""
+
+    name: str
+    size_bytes: int | None = None
+    sha256: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PromisedTotal:
+    """A sum for each value of the columns `by`. `groups`: their values, rows, and the sum; None of no value at all."""
+
+    sum: str
+    by: tuple[str, ...]
+    groups: Mapping[tuple[str | None, ...], tuple[int, Decimal | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class PromisedTable:
+    """`rows` None: it is not said. `definition` None: its columns are not described."""
+
+    table: str
+    files: tuple[PromisedFile, ...]
+    rows: int | None = None
+    totals: tuple[PromisedTotal, ...] = ()
+    definition: Table | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """`business_date`: as it stands there; "" where it does not."""
+
+    business_date: str
+    tables: Mapping[str, PromisedTable]
+
+
+def control_from(content: bytes, *, called: str) -> Control:
+    """GateFailed: this is no control file, as half of one is none. `called`: its path, for people."""
+    try:
+        document = json.loads(content, parse_float=Decimal)
+        tables = [_table(one) for one in document["tables"]]
+        return Control(str(document.get("business_date") or ""), {one.table: one for one in tables})
+    except (ValueError, KeyError, TypeError, AttributeError, InvalidOperation) as exc:
+        what = f"it has no {exc.args[0]!r}" if isinstance(exc, KeyError) else str(exc)
+        raise GateFailed(
+            f"the control file {called} cannot be read: {what}",
+            hint="was it cut off? Ask who delivers it for a whole one; nothing was loaded",
+        ) from exc
+
+
+def _table(said: Mapping[str, Any]) -> PromisedTable:
+    rows = said.get("rows")
+    return PromisedTable(
+        str(said["table"]),
+        tuple(_file(one) for one in said["files"]),
+        None if rows is None else int(rows),
+        tuple(_total(one) for one in said.get("totals") or ()),
+        table_from_json({"name": said["table"], "key": said.get("key") or (), "columns": said["columns"]})
+        if said.get("columns")
+        else None,
+    )
+
+
+def _file(said: Mapping[str, Any]) -> PromisedFile:
+    size = said.get("bytes")
+    return PromisedFile(_name(said["name"]), None if size is None else int(size), str(said.get("sha256") or "").lower())
+
+
+def _name(said: Any) -> str:
+    """Whoever delivers files names no others."""
+    if not isinstance(said, str) or not said or said.startswith("/") or ".." in said.split("/"):
+        raise ValueError(f"{said!r} is no name of a file of the delivery")
+    return said
+
+
+def _total(said: Mapping[str, Any]) -> PromisedTotal:
+    column, by = str(said["sum"]), tuple(map(str, said.get("by") or ()))
+    return PromisedTotal(column, by, dict(_group(one, column, by) for one in said["groups"]))
+
+
+def _group(
+    said: Mapping[str, Any], column: str, by: Sequence[str]
+) -> tuple[tuple[str | None, ...], tuple[int, Decimal | None]]:
+    values = tuple(None if said[name] is None else str(said[name]) for name in by)
+    number = said[column]
+    return values, (int(said["rows"]), None if number in (None, "") else Decimal(str(number)))

@@ -1,0 +1,213 @@
+"""Rows of a fetched file in the typed form. What is wrong with a value is said by its row and column."""
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from seamline.domain.catalogue import TEXTS, Column, Kind, Table
+from seamline.domain.errors import SchemaConflict
+from seamline.files.csv_file import text_batches
+from seamline.files.csv_texts import values_of
+from seamline.files.dialect import PARQUET, Dialect
+from seamline.sources.files.layout import TableLayout
+from seamline.values.arrow import TEXT, arrow_type, schema_of
+
+_BOM = b"\xef\xbb\xbf"
+_SHOWN_MAX = 60
+_BATCH_ROWS = 65_536
+_OF_DAY = pa.time64("us")
+# Longer than any line of names.
+_RECORD_BYTES_MAX = 2**20
+
+
+class Wrong(Exception):
+    """What is wrong with a file, as the end of a sentence about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How the rows of a table lie in its files. `format`: of them."""
+
+    format: str
+    dialect: Dialect
+    table: TableLayout
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The fields of the records around the rows of a file; () where there is none."""
+
+    header: Sequence[str] = ()
+    trailer: Sequence[str] = ()
+
+
+def rows_of(path: Path, table: Table, form: Form) -> Iterator[pa.RecordBatch]:
+    """Wrong: these are not the rows of such a table."""
+    if form.format == PARQUET:
+        yield from _of_parquet(path, table)
+        return
+    between = _between(path, table, form)
+    names = between.names or [column.name for column in table.columns]
+    order = Table(table.name, tuple(table.column(name) for name in names))
+    first = 1
+    try:
+        for texts in text_batches(between.rows, order, form.dialect):
+            yield _typed(table, texts, form.table.forms, first)
+            first += texts.num_rows
+    except (pa.ArrowInvalid, UnicodeError) as exc:
+        raise Wrong(f"cannot be read as CSV: {_shortened(exc)}") from exc
+
+
+def records_of(path: Path, table: Table, form: Form) -> Records:
+    """Wrong: the file does not have the lines that it should."""
+    if form.format == PARQUET:
+        return Records()
+    found = _between(path, table, form)
+    return Records(found.header, found.trailer)
+
+
+# ---- CSV ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Between:
+    """`names`: of columns, as the file has them in their order; () where it does not say them."""
+
+    rows: pa.Buffer
+    header: Sequence[str]
+    names: Sequence[str]
+    trailer: Sequence[str]
+
+
+def _between(path: Path, table: Table, form: Form) -> _Between:
+    content, dialect = _mapped(path), form.dialect
+    if content.size and content.slice(content.size - 1).to_pybytes() != b"\n":
+        raise Wrong("ends in the middle of a line: it was cut off, or is still being written")
+    head = content.slice(0, min(content.size, _RECORD_BYTES_MAX)).to_pybytes()
+    at = len(_BOM) if dialect.encoding == "utf-8" and head.startswith(_BOM) else 0
+    header, names, trailer = list[str](), list[str](), list[str]()
+    if form.table.header:
+        header, at = _line(head, at, "record in its first line", dialect)
+    if dialect.column_names:
+        names, at = _line(head, at, "line with the names of columns", dialect)
+        _require_names(names, table)
+    end = content.size
+    if form.table.trailer:
+        tail = content.slice(max(at, end - _RECORD_BYTES_MAX)).to_pybytes()
+        last = tail[tail.rfind(b"\n", 0, -1) + 1 :]
+        trailer, _ = _line(last, 0, "record in its last line", dialect)
+        end -= len(last)
+    return _Between(content.slice(at, end - at), header, names, trailer)
+
+
+def _mapped(path: Path) -> pa.Buffer:
+    if not path.stat().st_size:
+        return pa.py_buffer(b"")
+    with pa.memory_map(str(path)) as mapped:
+        return mapped.read_buffer()
+
+
+def _line(content: bytes, at: int, what: str, dialect: Dialect) -> tuple[list[str], int]:
+    """The fields of the line that begins there, and where the next one begins."""
+    end = content.find(b"\n", at) + 1
+    if not end:
+        raise Wrong(f"has no {what}")
+    try:
+        text = content[at:end].decode(dialect.encoding)
+    except UnicodeDecodeError as exc:
+        raise Wrong(f"has a {what} that is no {dialect.encoding}: {exc}") from exc
+    return next(csv.reader(io.StringIO(text.rstrip("\r\n")), delimiter=dialect.delimiter), []), end
+
+
+def _require_names(names: Sequence[str], table: Table) -> None:
+    known = [column.name for column in table.columns]
+    missing, odd = ([one for one in a if one not in b] for a, b in ((known, names), (names, known)))
+    if missing or odd or len(names) != len(known):
+        said = [f"lacks {', '.join(missing)}"] if missing else []
+        said += [f"has {', '.join(odd)}, which nobody declares"] if odd else []
+        raise Wrong(f"has other columns than {table.name}: it {' and '.join(said) or 'names one twice'}")
+
+
+# ---- Parquet --------------------------------------------------------------------------------------------------------
+
+
+def _of_parquet(path: Path, table: Table) -> Iterator[pa.RecordBatch]:
+    try:
+        with pq.ParquetFile(path) as file:
+            _require_names(file.schema_arrow.names, table)
+            first = 1
+            for batch in file.iter_batches(batch_size=_BATCH_ROWS):
+                yield _typed(table, batch, {}, first)
+                first += batch.num_rows
+    except (pa.ArrowInvalid, OSError) as exc:
+        raise Wrong(f"cannot be read as Parquet: {_shortened(exc)}") from exc
+
+
+# ---- values ---------------------------------------------------------------------------------------------------------
+
+
+def _typed(table: Table, given: pa.RecordBatch, forms: Mapping[str, str], first: int) -> pa.RecordBatch:
+    """`first`: the number of its first row in the file."""
+    arrays = [_column(column, given.column(column.name), forms.get(column.name, ""), first) for column in table.columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema_of(table))
+
+
+def _column(column: Column, given: pa.Array, form: str, first: int) -> pa.Array:
+    try:
+        values = _values(column, given, form)
+    except (ValueError, SchemaConflict, pa.ArrowException) as exc:
+        row, value = _first_wrong(column, given, form)
+        raise Wrong(f"has in row {first + row} the {column.name} {value!r}, which is no {column.source_type}") from exc
+    if values.null_count and not column.nullable:
+        row = pc.index(values.is_null(), pa.scalar(value=True)).as_py()
+        raise Wrong(f"has in row {first + row} no {column.name}, and it must have one")
+    if column.kind in TEXTS and column.length:
+        lengths = pc.fill_null(pc.utf8_length(values), 0)
+        if (longest := pc.max(lengths).as_py() or 0) > column.length:
+            row = pc.index(lengths, pa.scalar(longest, lengths.type)).as_py()
+            raise Wrong(f"has in row {first + row} a {column.name} of {longest} letters: {column.source_type}")
+    return values
+
+
+def _values(column: Column, given: pa.Array, form: str) -> pa.Array:
+    """pa.ArrowException, ValueError or SchemaConflict: one of them is no value of the column."""
+    if pa.types.is_string(given.type) or pa.types.is_large_string(given.type):
+        texts = given.cast(TEXT)
+        return _of_form(column, texts, form) if form else values_of(column, texts)
+    of = arrow_type(column)
+    if column.kind in (Kind.TIME, Kind.TIME_OF_DAY):
+        numbers = given if pa.types.is_integer(given.type) else given.cast(_OF_DAY).cast(pa.int64())
+        return numbers.cast(pa.int64()).view(of)
+    return given.cast(of)
+
+
+def _of_form(column: Column, texts: pa.Array, form: str) -> pa.Array:
+    """Moments without a zone. `strptime` takes less than a form says: 2026112 for 2026-11-02."""
+    moments = pc.strptime(texts, format=form, unit="us", error_is_null=False)
+    if not pc.all(pc.equal(pc.strftime(moments, format=form).cast(TEXT), texts), min_count=0).as_py():
+        raise ValueError(f"a value is not written as {form}")
+    return moments.cast(pa.date32()) if column.kind is Kind.DATE else moments.view(arrow_type(column))
+
+
+def _first_wrong(column: Column, given: pa.Array, form: str) -> tuple[int, str]:
+    """Its number from 0, and the value, shortened."""
+    low, high = 0, len(given)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            _values(column, given[low:middle], form)
+        except (ValueError, SchemaConflict, pa.ArrowException):
+            high = middle
+        else:
+            low = middle
+    return low, str(given[low].as_py())[:_SHOWN_MAX]
+
+
+def _shortened(exc: Exception) -> str:
+    return " ".join(str(exc).split())[:200]
