@@ -20,6 +20,7 @@ from seamline.domain import installed
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding, FindingsReported, TableChanges
 from seamline.domain.date_before import PublishedTable
+from seamline.domain.day_closed import Look
 from seamline.domain.errors import ConfigError, Refused
 from seamline.domain.late_posting import WatchedTake
 from seamline.domain.level import level_evidence
@@ -81,7 +82,7 @@ from seamline.ports.certificates import ProbeDestination, ProbeSource
 from seamline.ports.cuts import Cuts, CutStore, PinnedTables
 from seamline.ports.log_images import LogImages, Texts
 from seamline.ports.maintenance import DestinationMaintenance, LogTopics
-from seamline.ports.questions import AnswersQuestions
+from seamline.ports.questions import AnswersQuestions, Delivers
 from seamline.ports.separate import OpenedSide, SeparateSide
 
 # The chain behind a date may be long; a person waits for it.
@@ -112,6 +113,14 @@ def questions(plan: SyncPlan) -> AnswersQuestions:
             sync=plan.sync,
         )
     return opened
+
+
+def delivery(plan: SyncPlan, business_date: date) -> Look:
+    """Whether the source has delivered a date."""
+    opened = source(plan)
+    if not isinstance(opened, Delivers):
+        raise ConfigError(f"a source of kind {plan.source.kind} delivers nothing by date", sync=plan.sync)
+    return opened.look(business_date, [table.name for table in plan.tables])
 
 
 def compared_source(plan: SyncPlan, destination_name: str) -> "ComparedSource":

@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from datetime import date
 from typing import Any, BinaryIO
 
+from seamline.domain.day_closed import Look
 from seamline.plan.model import SyncPlan
 from seamline.ports import CaptureRegistry, PruningHolds, Sink, Source
 from seamline.ports.cuts import Cuts
@@ -28,6 +29,13 @@ def questions(plan: SyncPlan) -> AnswersQuestions:
     from seamline import registry
 
     return registry.questions(plan)
+
+
+def delivery(plan: SyncPlan, business_date: date) -> Look:
+    """Whether the source has delivered a date."""
+    from seamline import registry
+
+    return registry.delivery(plan, business_date)
 
 
 @contextmanager

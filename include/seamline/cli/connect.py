@@ -23,7 +23,7 @@ from seamline.domain.server_found import CAPTURES, MAKES, READS, ServerFound, Us
 from seamline.kinds.found import command_line_client
 from seamline.spec.faults import guess
 from seamline.spec.load import read_folder
-from seamline.spec.source import DatabaseSource
+from seamline.spec.source import DatabaseSource, DeclaredSource
 
 _ID = re.compile(r"[a-z][a-z0-9_]*\Z")
 _PORTS = {"postgres": 5432, "postgresql": 5432, "mysql": 3306, "mariadb": 3306, "kafka": 9092}
@@ -194,8 +194,10 @@ def _declared() -> Mapping[str, list[_Wanted]]:
     """By connection id; of files that are right."""
     read, wanted = read_folder(settings.load().declarations), dict[str, list[_Wanted]]()
     for name, source in read.sources.items():
-        for connection, role in _roles(source.spec) if source.spec is not None else ():
-            wanted.setdefault(connection, []).append(_Wanted(role, f"source {name}"))
+        if (spec := source.spec) is not None:
+            wanted.setdefault(spec.connection, []).append(_Wanted(READS, f"source {name}"))
+            for role, connection in _of_log(spec):
+                wanted.setdefault(connection, []).append(_Wanted(role, f"source {name}"))
     for name, destination in read.destinations.items():
         if (made := destination.spec) is not None:
             wanted.setdefault(made.connection, []).append(_Wanted(MAKES, f"destination {name}"))
@@ -206,13 +208,12 @@ def _declared() -> Mapping[str, list[_Wanted]]:
     return wanted
 
 
-def _roles(spec: DatabaseSource) -> Iterator[tuple[str, str]]:
-    """The connections of a source, each with its role."""
-    yield spec.connection, READS
-    if spec.has_log:
-        yield spec.capture_connection or f"{spec.connection}_capture", CAPTURES
-    if spec.marker_connection:
-        yield spec.marker_connection, ""
+def _of_log(spec: DeclaredSource) -> Iterator[tuple[str, str]]:
+    """Role and connection id of what reads and marks the log of a source."""
+    if isinstance(spec, DatabaseSource) and spec.has_log:
+        yield CAPTURES, spec.capture_connection or f"{spec.connection}_capture"
+        if spec.marker_connection:
+            yield "", spec.marker_connection
 
 
 def _test(args: argparse.Namespace) -> int:

@@ -27,11 +27,12 @@ class ClosedBy(StrEnum):
     SYSTEM_DATE = "system_date"  # the core system's own date has moved on
     FILE = "file"  # a file that the source's night writes
     ASSET = "asset"  # an event of an Airflow asset
+    DELIVERY = "delivery"  # the flag of a delivery, where the source is one of files
 
 
 @dataclass(frozen=True, slots=True)
 class DayClosed:
-    """`what`: the statement, the table, the file's name or the asset's; `column`: of the table; `every_s`: seconds
+    """`what`: the statement, the table, the name of the file, asset or flag; `column`: of the table; `every_s`: seconds
     between two looks."""
 
     by: ClosedBy
@@ -48,6 +49,8 @@ class DayClosed:
                 return phrase("a later date in %(table)s.%(column)s", table=self.what, column=self.column)
             case ClosedBy.FILE:
                 return phrase("the file %(name)s", name=self.what)
+            case ClosedBy.DELIVERY:
+                return phrase("the flag %(name)s of the delivery", name=self.what)
             case ClosedBy.ASSET:
                 return phrase("an event of asset %(name)s with this date", name=self.what)
 

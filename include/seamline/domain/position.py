@@ -5,7 +5,7 @@ two of them raises InvariantViolated.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Protocol, TypeVar, cast, runtime_checkable
 
 from seamline.domain import installed
 from seamline.domain.errors import InvariantViolated
@@ -62,6 +62,14 @@ class Position(Protocol):
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> "Position": ...
+
+
+@runtime_checkable
+class OfDelivery(Protocol):
+    """A position that stands for a delivery of a business date, which is taken once."""
+
+    def why_not_after(self, taken: Position) -> str:
+        """Why this delivery is not taken where the other one of its date was, as a whole sentence; "" where it is."""
 
 
 PositionT = TypeVar("PositionT")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from seamline.adapters.connect.endpoint import CaptureEndpoint, Start
     from seamline.adapters.debezium.envelope import Decoder
     from seamline.ports.certificates import ProbeSource
-    from seamline.spec.source import DatabaseSource
+    from seamline.spec.source import DeclaredSource
     from seamline.values.changes import ChangeDecoder
 
 
@@ -30,7 +30,7 @@ class SourceKind(Protocol):
 
     name: ClassVar[str]
 
-    def spec(self) -> "type[DatabaseSource]":
+    def spec(self) -> "type[DeclaredSource]":
         """The model of its declaration."""
 
     def open_source(self, source: SourcePlan) -> Source: ...

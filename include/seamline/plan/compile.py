@@ -42,7 +42,7 @@ from seamline.spec.faults import DeclarationsInvalid, Fault, guess
 from seamline.spec.kinds import name_limit, takes_streams
 from seamline.spec.load import Declarations
 from seamline.spec.night import SystemDate
-from seamline.spec.source import DatabaseSource, Log
+from seamline.spec.source import DatabaseSource, DeclaredSource, Log
 from seamline.spec.sync import (
     MIDNIGHT,
     Budget,
@@ -128,7 +128,7 @@ def compile_plan(
         stream=StreamPlan(
             **{**sync.stream.model_dump(), "cut_off_behind_gb": tuple(sorted(sync.stream.cut_off_behind_gb.items()))}
         ),
-        nightly=_nightly(sync.nightly, declarations) if sync.nightly else None,
+        nightly=_nightly(sync.nightly, declarations, declarations.sources[sync.source]) if sync.nightly else None,
         reconcile=ReconcilePlan(
             (*map(_total, sync.reconcile.control_totals), *_totals_of_rules(sync.reconcile.rules)),
             sync.reconcile.expectations or "",
@@ -297,16 +297,16 @@ def _limits(declarations: Declarations, sync: SyncSpec) -> tuple[NameLimit, ...]
     return tuple(dict.fromkeys(name_limit(declarations.destinations[name].kind) for name in sync.destinations))
 
 
-def _source(spec: DatabaseSource, sync: SyncSpec, names: Sequence[str], limits: Sequence[NameLimit]) -> SourcePlan:
+def _source(spec: DeclaredSource, sync: SyncSpec, names: Sequence[str], limits: Sequence[NameLimit]) -> SourcePlan:
     places = {
         name: TablePlace.declared(entry.name, spec.namespace) for name, entry in zip(names, sync.tables, strict=True)
     }
     return SourcePlan(
         name=spec.source,
         kind=spec.kind,
-        database=spec.database,
+        database=spec.database if isinstance(spec, DatabaseSource) else spec.namespace,
         reader=spec.connection,
-        **(_log_of(spec, spec.log) if isinstance(spec.log, Log) else _WITHOUT_LOG),
+        **_log_of(spec),
         name_limits=tuple((limit.length, limit.unit.value) for limit in limits),
         elsewhere=tuple(
             (name, place.text) for name, place in places.items() if place != TablePlace(spec.namespace, name)
@@ -318,8 +318,10 @@ def _source(spec: DatabaseSource, sync: SyncSpec, names: Sequence[str], limits: 
 _WITHOUT_LOG: Mapping[str, Any] = MappingProxyType(dict.fromkeys(("capture", "marker", "log_topic", "connector"), ""))
 
 
-def _log_of(spec: DatabaseSource, log: Log) -> Mapping[str, Any]:
+def _log_of(spec: DeclaredSource) -> Mapping[str, Any]:
     """What a plan says of a source's log."""
+    if not isinstance(spec, DatabaseSource) or not isinstance(log := spec.log, Log):
+        return _WITHOUT_LOG
     return {
         "capture": spec.capture_connection or f"{spec.connection}_capture",
         "marker": spec.marker_connection or spec.connection,
@@ -331,7 +333,7 @@ def _log_of(spec: DatabaseSource, log: Log) -> Mapping[str, Any]:
     }
 
 
-def _nightly(spec: Nightly, declarations: Declarations) -> NightlyPlan:
+def _nightly(spec: Nightly, declarations: Declarations, source: DeclaredSource) -> NightlyPlan:
     return NightlyPlan(
         timezone=spec.timezone,
         cut_off=spec.cut_off if isinstance(spec.cut_off, str) else MIDNIGHT,
@@ -345,14 +347,16 @@ def _nightly(spec: Nightly, declarations: Declarations) -> NightlyPlan:
             tuple(declarations.calendars[name].calendar_of() for name in spec.calendars),
             OpenRule(spec.business_date_if),
         ),
-        closed_when=tuple(_closed_when(spec)),
+        closed_when=tuple(_closed_when(spec, source)),
         stages_by=tuple((stage, by) for stage, by in spec.stages_by.model_dump().items() if by is not None),
         # A day that the source closes itself ends when it says so, which no commit time in the log shows.
         made_from=MadeFrom.READ if spec.waits_for_the_source else MadeFrom(spec.from_),
     )
 
 
-def _closed_when(spec: Nightly) -> Iterator[DayClosed]:
+def _closed_when(spec: Nightly, source: DeclaredSource) -> Iterator[DayClosed]:
+    if flag := source.announced_by:
+        yield DayClosed(ClosedBy.DELIVERY, flag)
     if isinstance(spec.cut_off, SystemDate):
         yield DayClosed(ClosedBy.SYSTEM_DATE, spec.cut_off.table, spec.cut_off.column)
     if (ready := spec.ready_when) is not None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from seamline.domain.row_transform import RowTransform
 from seamline.domain.staged_cut import CutSource
 from seamline.plan.maintenance import CHORES
-from seamline.plan.model import DerivedTablePlan, DestinationPlan, SourcePlan, SyncPlan, TablePlan
+from seamline.plan.model import DerivedTablePlan, DestinationPlan, SyncPlan, TablePlan
 from seamline.plan.stages import RunsIn, Stage, all_stages
 
 WIDTH = 118
@@ -58,7 +58,7 @@ def _head(plan: SyncPlan) -> str:
         return _head_of_reconcile_only(plan)
     lines = [
         f"sync {plan.sync}: {plan.guarantee.replace('_', ' ')}, declarations {plan.config_hash[:12]}",
-        f"  from {plan.source.name} ({plan.source.kind}, database {_place(plan)}): {_read_as(plan.source)}",
+        f"  from {plan.source.name} ({plan.source.kind}, {_place(plan)}): {_read_as(plan)}",
     ]
     if plan.streamed.destinations:
         lines.append(
@@ -76,7 +76,11 @@ def _head(plan: SyncPlan) -> str:
     return "\n".join(lines)
 
 
-def _read_as(source: SourcePlan) -> str:
+def _read_as(plan: SyncPlan) -> str:
+    source = plan.source
+    if plan.nightly and plan.nightly.is_delivered:
+        who = source.reader or "the account of its tasks"
+        return f"reads as {who}; each night is the delivery of its date, proven for that delivery"
     if source.has_log:
         return f"reads as {source.reader}, log as {source.capture}, markers as {source.marker}"
     return f"reads as {source.reader}; no log, so no stream: each night is one read, proven for that read"
@@ -85,7 +89,7 @@ def _read_as(source: SourcePlan) -> str:
 def _head_of_reconcile_only(plan: SyncPlan) -> str:
     lines = [
         f"sync {plan.sync}: compared only, another tool carries the tables; declarations {plan.config_hash[:12]}",
-        f"  source      {plan.source.name} ({plan.source.kind}, database {_place(plan)}): read as {plan.source.reader}",
+        f"  source      {plan.source.name} ({plan.source.kind}, {_place(plan)}): read as {plan.source.reader}",
     ]
     for one in plan.destinations:
         lines.append(f"  destination {one.name} ({one.kind}, {one.namespace}): read as {one.connection}")
@@ -120,7 +124,9 @@ def _beside(plan: SyncPlan, destination: DestinationPlan) -> str:
 
 def _place(plan: SyncPlan) -> str:
     source = plan.source
-    return f"{source.database}, schema {source.schema}" if source.schema else source.database
+    if plan.nightly and plan.nightly.is_delivered:
+        return source.namespace
+    return f"database {source.database}, schema {source.schema}" if source.schema else f"database {source.database}"
 
 
 def _from(plan: SyncPlan, name: str) -> str:

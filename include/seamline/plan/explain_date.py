@@ -112,6 +112,8 @@ def _mode(plan: SyncPlan, nightly: NightlyPlan, night: Night) -> Iterator[str]:
 
 def _reads(nightly: NightlyPlan, table: TablePlan, night: Night) -> str:
     segment = nightly.segment_of(table, night.business_date)
+    if nightly.is_delivered:
+        return f"{table.name}: whole, as it was delivered for the date"
     if not segment.date_column:
         return (
             f"{table.name}: whole, as of P; it counts for the date only while P lies within"

@@ -12,7 +12,7 @@ from seamline.domain.calendar import Day, day_of, segment_of
 from seamline.domain.catalogue import Table, fingerprint
 from seamline.domain.cut_job import DERIVED_ROWS_MAX, CutJob
 from seamline.domain.cut_keep import CutKeep
-from seamline.domain.day_closed import DayClosed
+from seamline.domain.day_closed import ClosedBy, DayClosed
 from seamline.domain.digest import Segment
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
@@ -234,6 +234,11 @@ class NightlyPlan:
     def last_ended(self, now: datetime) -> date | None:
         """The newest business date that has ended at `now`; None where none is known."""
         return self.dates.last_ended(now, timezone=self.timezone, cut_off=self.cut_off)
+
+    @property
+    def is_delivered(self) -> bool:
+        """Whether each date has tables of its own at the source: they are read whole, whatever date it is."""
+        return any(one.by is ClosedBy.DELIVERY for one in self.closed_when)
 
     @property
     def keep(self) -> CutKeep:

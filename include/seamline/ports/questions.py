@@ -1,8 +1,10 @@
-"""What may be asked of a source beside its tables' rows: whether its day is closed."""
+"""What may be asked of a source beside its tables' rows: whether its day is closed, or its delivery is there."""
 
 from collections.abc import Sequence
 from datetime import date
 from typing import Any, Protocol, runtime_checkable
+
+from seamline.domain.day_closed import Look
 
 
 @runtime_checkable
@@ -14,3 +16,11 @@ class AnswersQuestions(Protocol):
 
     def values_of(self, table: str, column: str) -> Sequence[Any]:
         """Of every row of a table, named as a sync names one. For tables of a few rows."""
+
+
+@runtime_checkable
+class Delivers(Protocol):
+    """A source that has tables of their own for each business date."""
+
+    def look(self, business_date: date, tables: Sequence[str]) -> Look:
+        """Whether they are there. TransientError: the source does not answer."""

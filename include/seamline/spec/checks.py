@@ -29,7 +29,7 @@ from seamline.spec.kinds import (
 from seamline.spec.modes import check_modes
 from seamline.spec.reconcile_only import check_reconcile_only
 from seamline.spec.sensitive import check_sensitive
-from seamline.spec.source import DatabaseSource
+from seamline.spec.source import DeclaredSource
 from seamline.spec.sync import Nightly, SyncSpec
 from seamline.spec.table_names import TABLES, check_table_names, note_names
 from seamline.spec.tolerances import check_tolerances
@@ -41,7 +41,7 @@ MARKER_TABLE = "seamline_marker"
 def check_sync(
     document: Document,
     *,
-    sources: Mapping[str, DatabaseSource | None],
+    sources: Mapping[str, DeclaredSource | None],
     destinations: Mapping[str, Document],
     expectations: Mapping[str, Document],
     calendars: Collection[str] = (),

@@ -88,7 +88,9 @@ def outcome(case: Case) -> str:
 
 def cases() -> Iterator[Case]:
     """Every one of the installed kinds."""
-    sources = [(name, has_log) for has_log in (True, False) for name in source_models()]
+    models = source_models()
+    sources = [(name, True) for name, model in models.items() if model.reads_log(None)]
+    sources += [(name, False) for name in models]
     for guarantee, (source, has_log) in product(GUARANTEES, sources):
         for destination, is_keyed in product(destination_models(), (True, False)):
             yield Case(source, has_log, destination, is_keyed, guarantee)
@@ -127,7 +129,8 @@ def matrix_page() -> str:
 
 
 def _source(case: Case) -> str:
-    return case.source if case.has_log else f"{case.source} (log: none)"
+    has_choice = source_models()[case.source].reads_log(None) and not case.has_log
+    return f"{case.source} (log: none)" if has_choice else case.source
 
 
 def _sets(pairs: Iterable[tuple[str, str]]) -> tuple[str, str]:

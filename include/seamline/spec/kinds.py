@@ -7,7 +7,7 @@ from seamline.domain import installed
 from seamline.domain.names import NameLimit
 from seamline.domain.staged_cut import CutSource
 from seamline.spec.destination import Destination
-from seamline.spec.source import DatabaseSource
+from seamline.spec.source import DeclaredSource
 
 # Named in messages: what people ask for and nobody can have yet.
 SOURCES_PLANNED = ("files", "kafka")
@@ -28,7 +28,7 @@ _NEEDED = (
 
 
 class _Source(Protocol):
-    def spec(self) -> type[DatabaseSource]: ...
+    def spec(self) -> type[DeclaredSource]: ...
 
 
 class _Powers(Protocol):
@@ -55,7 +55,7 @@ class _Sink(Protocol):
     def spec(self) -> type[Destination]: ...
 
 
-def source_models() -> Mapping[str, type[DatabaseSource]]:
+def source_models() -> Mapping[str, type[DeclaredSource]]:
     """By kind, in the order of names."""
     names = installed.names(installed.SOURCES)
     return {name: cast(_Source, installed.load(installed.SOURCES, name)).spec() for name in names}

@@ -40,7 +40,7 @@ from seamline.spec.kinds import (
     takes_streams,
 )
 from seamline.spec.reconcile_only import is_reconcile_only
-from seamline.spec.source import NO_LOG, DatabaseSource
+from seamline.spec.source import DatabaseSource, DeclaredSource
 from seamline.spec.sync import SyncSpec
 from seamline.spec.transforms import check_transforms, texts_of
 from seamline.spec.translate import add_empty_faults, add_faults, add_secret_faults, take_as_meant
@@ -66,7 +66,7 @@ class OneFile(Generic[SpecT]):
 class Folder:
     """All files of a folder of declarations by their names, right or wrong."""
 
-    sources: dict[str, OneFile[DatabaseSource]]
+    sources: dict[str, OneFile[DeclaredSource]]
     destinations: dict[str, OneFile[Destination]]
     syncs: dict[str, OneFile[SyncSpec]]
     expectations: dict[str, OneFile[ExpectationsSpec]]
@@ -79,7 +79,7 @@ class Declarations:
     """Declarations without a fault. `documents` says where each value of a sync stands in its file. `transforms`: the
     texts of the files that syncs name, by their paths as declared."""
 
-    sources: Mapping[str, DatabaseSource]
+    sources: Mapping[str, DeclaredSource]
     destinations: Mapping[str, Destination]
     syncs: Mapping[str, SyncSpec]
     expectations: Mapping[str, ExpectationsSpec]
@@ -209,8 +209,7 @@ def reads_a_log(folder: Path, sync: str) -> bool:
     at = folder / "sources" / f"{named}.yaml"
     source = document_of(at) if isinstance(named, str) and at.is_file() else Document(at)
     model = source_models().get(str(source.value(("kind",))), DatabaseSource)
-    said = source.value(("log",))
-    return bool((model.model_fields["log"].default if said is None else said) != NO_LOG)
+    return model.reads_log(source.value(("log",)))
 
 
 def onboarded_destinations(folder: Path, sync: str) -> tuple[str, ...]:

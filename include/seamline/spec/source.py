@@ -54,8 +54,8 @@ def _log(value: object, _: object) -> Log | str:
     return NO_LOG if value == NO_LOG else Log.model_validate(value)
 
 
-class DatabaseSource(Declared):
-    """What every database has in common that tables are read from.
+class DeclaredSource(Declared):
+    """What all sources have in common.
 
     `names_elsewhere`: a sync may name tables of other schemas or databases of it, and give tables other names.
     `connection_type`: Airflow's `conn_type` of its connections; "" for a kind that takes any. `namespace_key`: the key
@@ -69,6 +69,39 @@ class DatabaseSource(Declared):
     source: Name = Field(description="Name of the source; the file has the same name.")
     kind: str = Field(description="What kind of system the source is.")
     connection: ConnectionId = Field(description="Connection id of the account that reads tables.")
+
+    @property
+    def has_log(self) -> bool:
+        return self.reads_log(None)
+
+    @classmethod
+    def reads_log(cls, said: object) -> bool:  # noqa: ARG003 (most have nothing to say about it)
+        """Whether somebody reads the log of a source of this kind. `said`: its `log` as it stands in the file, right or
+        wrong; None where it is left out."""
+        return False
+
+    @property
+    def namespace(self) -> str:
+        """Where a table lies whose name says nothing else."""
+        raise NotImplementedError
+
+    @property
+    def announced_by(self) -> str:
+        """The name of what says that a business date was delivered; "" of a source that is read as it stands."""
+        return ""
+
+    def plan_fields(self) -> Mapping[str, Any]:
+        """The fields of `SourcePlan` that only this kind sets."""
+        return {}
+
+    def refusal(self, place: TablePlace) -> tuple[str, str] | None:  # noqa: ARG002 (a kind may have several places)
+        """Cause and cure, where no table can lie there."""
+        return None
+
+
+class DatabaseSource(DeclaredSource):
+    """What every database has in common that tables are read from."""
+
     capture_connection: ConnectionId | None = Field(
         None, description="Connection id of the account that reads the log; <connection>_capture where left out."
     )
@@ -85,11 +118,14 @@ class DatabaseSource(Declared):
 
     @property
     def has_log(self) -> bool:
-        return self.log != NO_LOG
+        return self.reads_log(self.log)
+
+    @classmethod
+    def reads_log(cls, said: object) -> bool:
+        return bool((cls.model_fields["log"].default if said is None else said) != NO_LOG)
 
     @property
     def namespace(self) -> str:
-        """Where a table lies whose name says nothing else."""
         return self.database
 
     @model_validator(mode="after")
@@ -97,14 +133,6 @@ class DatabaseSource(Declared):
         if not self.has_log and (said := [key for key in OF_LOG if key in self.model_fields_set]):
             raise ValueError(f"`log: {NO_LOG}` leaves nothing to capture. Take out {' and '.join(said)}")
         return self
-
-    def plan_fields(self) -> Mapping[str, Any]:
-        """The fields of `SourcePlan` that only this kind sets."""
-        return {}
-
-    def refusal(self, place: TablePlace) -> tuple[str, str] | None:
-        """Cause and cure, where no table can lie there."""
-        return None
 
 
 class ServerSource(DatabaseSource):

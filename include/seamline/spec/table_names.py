@@ -7,7 +7,7 @@ from seamline.domain.table_places import SEPARATOR, TablePlace
 from seamline.spec.document import Document, Path_
 from seamline.spec.fields import is_table_place
 from seamline.spec.kinds import destination_models, name_limit
-from seamline.spec.source import DatabaseSource
+from seamline.spec.source import DeclaredSource
 
 TABLES = ("tables[]", "tables[].name")
 
@@ -25,7 +25,7 @@ def note_names(document: Document, destinations: Mapping[str, Document]) -> None
             document.called[place] = name_in_sync(written, _as(document, place), limits)
 
 
-def check_table_names(document: Document, source: DatabaseSource | None, destinations: Mapping[str, Document]) -> None:
+def check_table_names(document: Document, source: DeclaredSource | None, destinations: Mapping[str, Document]) -> None:
     """Add to a sync's document names that a destination does not take, and tables that its source cannot give under
     them. `source`: None where it is not known."""
     for place, as_ in document.texts("tables[].as"):
@@ -36,7 +36,7 @@ def check_table_names(document: Document, source: DatabaseSource | None, destina
         _check_places(document, source)
 
 
-def _check_places(document: Document, source: DatabaseSource) -> None:
+def _check_places(document: Document, source: DeclaredSource) -> None:
     first: dict[TablePlace, Path_] = {}
     right = [(place, written) for place, written in document.texts(*TABLES) if document.is_right(place)]
     for place, written in right:

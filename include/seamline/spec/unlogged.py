@@ -7,7 +7,7 @@ from seamline.spec.consistency import unlogged_refusal
 from seamline.spec.document import Document, Path_
 from seamline.spec.kinds import destination_models
 from seamline.spec.reconcile_only import is_reconcile_only
-from seamline.spec.source import OF_LOG, DatabaseSource
+from seamline.spec.source import OF_LOG, DeclaredSource
 
 # What is about a stream, or about live tables that one keeps current.
 OF_STREAMS: tuple[Path_, ...] = (
@@ -26,7 +26,7 @@ def is_of_streams(setting: str) -> bool:
 
 
 def check_unlogged(
-    document: Document, sources: Mapping[str, DatabaseSource | None], destinations: Mapping[str, Document]
+    document: Document, sources: Mapping[str, DeclaredSource | None], destinations: Mapping[str, Document]
 ) -> None:
     """Add to a sync's document what is wrong of it because nobody reads its source's log."""
     source = document.value(("source",))
@@ -42,8 +42,24 @@ def check_unlogged(
     for place in OF_STREAMS:
         if document.value(place) is not None and document.is_right(place):
             document.fault(place, f"{why}, so there is no stream", "Leave it out")
+    if spec.announced_by:
+        _check_delivered(document, why=f"source `{source}` delivers each date by itself")
+    _check_destinations(document, destinations, why)
+
+
+def _check_destinations(document: Document, destinations: Mapping[str, Document], why: str) -> None:
     for place, name in document.texts("destinations[]"):
         kind = destinations[name].value(("kind",)) if name in destinations else None
         refused = unlogged_refusal(kind) if isinstance(kind, str) and kind in destination_models() else None
         if refused is not None:
             document.fault(place, f"destination `{name}` ({kind}) {refused.what}", refused.cure)
+
+
+def _check_delivered(document: Document, *, why: str) -> None:
+    """What a sync cannot declare whose source has tables of their own for each date."""
+    for place, _ in document.texts("tables[].business_date.column"):
+        document.fault(place[:-1], f"{why}: all rows of its tables are of that date", "Leave it out")
+    if isinstance(document.value(("nightly", "cut_off")), dict):
+        document.fault(("nightly", "cut_off"), f"{why}: it has no date of its own to ask for", "Write a time")
+    if document.value(("nightly", "ready_when", "sql")) is not None:
+        document.fault(("nightly", "ready_when", "sql"), f"{why}: it answers no query", "Its flag is waited for")

@@ -1,7 +1,8 @@
 """The nightly cut: which rows belong to a business date, what stands staged, and its publication.
 
 A table with a business date gives that date's rows at P. A table without one is read whole and is its state *as of P*:
-it counts only for the date that has just ended, and only while P lies within `as_of_max` of that date's end.
+it counts only for the date that has just ended, and only while P lies within `as_of_max` of that date's end. What a
+source delivers by date is read whole too, and is that date's whenever it comes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -56,7 +57,9 @@ def select(plan: SyncPlan, business_date: date, *, as_of: datetime, open_at: dat
     """
     nightly = _nightly(plan)
     day = ended_day(plan, business_date, at=as_of, clock="the source's clock")
-    missing = _why_no_history(nightly, business_date, max(day.end, open_at or day.end), as_of)
+    missing = (
+        "" if nightly.is_delivered else _why_no_history(nightly, business_date, max(day.end, open_at or day.end), as_of)
+    )
     reads: list[CutRead] = []
     left_out = {table.name: table.verdict.reason for table in plan.parked}
     for table in plan.tables:

@@ -14,6 +14,7 @@ from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_js
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated, Refused, SeamlineError, TransientError
 from seamline.domain.made_from import LOG_PLACE, NOT_BY_LOG, LogPlace, MadeFrom, NotByLog, place_to_json
+from seamline.domain.position import Position
 from seamline.domain.row_transform import transforms_evidence
 from seamline.domain.runs import NOT_STAGED, Json, Receipt, Reconciliation, Scope
 from seamline.domain.staged_cut import (
@@ -79,7 +80,7 @@ class CutTools:
     `derive` computes one derived table from its staged bases; `lateness` is None where the date has no version yet.
     `date_before` finds the published date before a date, and `open_cut` gives a view of its tables. `live` brings what
     a cut of live tables needs, and is asked for destinations whose cuts are made of these; the rest is for the others.
-    `log` brings what a cut from the log needs.
+    `log` brings what a cut from the log needs. `admit` refuses what is not to be read a second time.
     """
 
     open_read: Callable[[Sequence[TableRead]], AbstractContextManager[ReadAtOnePosition]]
@@ -93,6 +94,7 @@ class CutTools:
     live: Callable[[DestinationPlan], LiveCutTools] | None = None
     log: "LogWay | None" = None
     how: How = field(default_factory=How)
+    admit: Callable[[Position], None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +288,7 @@ def take_cut(
             sync=run.sync,
         )
     with tools.open_read(reads) as read:
+        tools.admit(read.position)
         # Judged again by the source's own clock at P: what was in time a moment ago may be too late now.
         selection = tools.how.select(run.plan, business_date, as_of=read.position_time, open_at=open_at(run))
         staged = in_each(run.plan.destinations, lambda destination: _stage(run, destination, selection, read, tools))

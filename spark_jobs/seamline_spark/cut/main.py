@@ -22,6 +22,7 @@ from seamline.domain.runs import Cut, Receipt, Reconciliation
 from seamline.domain.staged_cut import CutSource, Lateness, StagedCut
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run, SyncPlan
 from seamline.ports import Load
+from seamline.sync.delivered import require_new
 from seamline.sync.derived import Derived
 from seamline.sync.late_rows import DateBefore, by_their_transforms
 from seamline.sync.live_cut import LiveCutTools
@@ -79,6 +80,7 @@ def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
                 open_cut=reader.open_cut,
                 records=_WithLevels(store, run.plan),
                 live=live,
+                admit=lambda position: require_new(part, position, store.cuts(part.sync, part.business_date)),
             )
 
         tools = read(replace(by_rows, plan=by_rows.plan.of_cuts))

@@ -11,7 +11,7 @@ from seamline.plan.model import SourcePlan
 from seamline.ports import Source
 
 if TYPE_CHECKING:
-    from seamline.spec.source import DatabaseSource
+    from seamline.spec.source import DeclaredSource
 
 
 class Files:
@@ -19,7 +19,7 @@ class Files:
 
     name: ClassVar[str] = "files"
 
-    def spec(self) -> "type[DatabaseSource]":
+    def spec(self) -> "type[DeclaredSource]":
         from seamline.sources.files.spec import FilesSource
 
         return FilesSource

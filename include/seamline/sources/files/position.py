@@ -45,6 +45,17 @@ class FilesPosition:
     def tracker(self) -> PositionTracker:
         raise _no_log(self)
 
+    def why_not_after(self, taken: Position) -> str:
+        """`domain.position.OfDelivery`."""
+        other = as_kind(taken, FilesPosition, beside=self)
+        if other == self:
+            return f"the {self} was taken already"
+        if self.version and self.version == other.version:
+            return f"version {self.version} of {self.business_date} was rewritten after it was taken as the {taken}"
+        if self.version < other.version:
+            return f"version {other.version} of {self.business_date} was taken before, and {self.version} is older"
+        return ""
+
     def __str__(self) -> str:
         version = f" version {self.version}" if self.version else ""
         return f"delivery of {self.business_date}{version}, sha256 {self.checksum[:_SHOWN]}"

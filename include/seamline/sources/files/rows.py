@@ -168,7 +168,9 @@ def _column(column: Column, given: pa.Array, form: str, first: int) -> pa.Array:
         row = pc.index(values.is_null(), pa.scalar(value=True)).as_py()
         raise Wrong(f"has in row {first + row} no {column.name}, and it must have one")
     if column.kind in TEXTS and column.length:
-        lengths = pc.fill_null(pc.utf8_length(values), 0)
+        # Blanks behind a fixed length carry no meaning.
+        counted = pc.utf8_rtrim(values, " ") if column.kind is Kind.CHAR else values
+        lengths = pc.fill_null(pc.utf8_length(counted), 0)
         if (longest := pc.max(lengths).as_py() or 0) > column.length:
             row = pc.index(lengths, pa.scalar(longest, lengths.type)).as_py()
             raise Wrong(f"has in row {first + row} a {column.name} of {longest} letters: {column.source_type}")

@@ -12,7 +12,7 @@ from seamline.sources.files import patterns, records
 from seamline.sources.files.column_types import column_of
 from seamline.sources.files.layout import LAYOUT
 from seamline.spec.fields import ConnectionId, Declared, SqlName
-from seamline.spec.source import DatabaseSource
+from seamline.spec.source import DeclaredSource
 
 _FIELDS = (patterns.DATE, patterns.TABLE, patterns.VERSION)
 
@@ -109,7 +109,7 @@ class FileTable(Declared):
         return self
 
 
-class FilesSource(DatabaseSource):
+class FilesSource(DeclaredSource):
     """Files that somebody delivers, one set for each business date. They have no log."""
 
     connection_type: ClassVar[str] = ""
@@ -118,7 +118,6 @@ class FilesSource(DatabaseSource):
     connection: ConnectionId = Field(
         "", description="Connection id of what leads to the place: type aws, sftp or ftp. A folder has none."
     )
-    database: str = ""
     location: Place = Field(
         description="Where the files are delivered: a folder as an absolute path, `s3://bucket/folder`,"
         " `sftp:///folder` or `ftp:///folder`."
@@ -180,6 +179,10 @@ class FilesSource(DatabaseSource):
     @property
     def namespace(self) -> str:
         return self.location
+
+    @property
+    def announced_by(self) -> str:
+        return f"{self.delivery}/{self.flag_file}" if self.delivery else self.flag_file
 
     def plan_fields(self) -> Mapping[str, Any]:
         said = {
