@@ -228,7 +228,7 @@ def test_another_file_than_was_promised_is_named(local: Night, change: Any, why:
     [
         (
             lambda content: content.replace(b"T|3\n", b"T|4\n"),
-            "a trailer that says in field 2 '4': the file has 3 rows",
+            "a trailer that says in field 2 .4.: the file has 3",
         ),
         (lambda content: content.replace(b"T|3\n", b"X|3\n"), "a trailer that says in field 1 'X': 'T' is expected"),
         (lambda content: content.replace(b"2026-11-27|1", b"2026-11-26|1"), "a header that says in field 4"),

@@ -57,9 +57,7 @@ def select(plan: SyncPlan, business_date: date, *, as_of: datetime, open_at: dat
     """
     nightly = _nightly(plan)
     day = ended_day(plan, business_date, at=as_of, clock="the source's clock")
-    missing = (
-        "" if nightly.is_delivered else _why_no_history(nightly, business_date, max(day.end, open_at or day.end), as_of)
-    )
+    missing = _why_no_history(nightly, business_date, max(day.end, open_at or day.end), as_of)
     reads: list[CutRead] = []
     left_out = {table.name: table.verdict.reason for table in plan.parked}
     for table in plan.tables:
@@ -133,6 +131,8 @@ def _nightly(plan: SyncPlan) -> NightlyPlan:
 
 def _why_no_history(nightly: NightlyPlan, business_date: date, end: datetime, as_of: datetime) -> str:
     """Why a table read whole cannot stand for this date; "" when it can."""
+    if nightly.is_delivered:
+        return ""
     newest = nightly.last_ended(as_of)
     if business_date != newest:
         return f"no history: read whole it is its state of now, and {newest} is the date that has just ended"
