@@ -100,13 +100,9 @@ def _look(run: Run, wanted: DayClosed, seen_asset: SeenAsset | None) -> Look:
     if wanted.by is ClosedBy.ASSET:
         return Look(seen_asset is not None and seen_asset(wanted.what, day.isoformat()))
     try:
-        return look_at(
-            wanted,
-            day,
-            source=lambda: parts.questions(run.plan),
-            delivery=lambda: parts.delivery(run.plan, day),
-            files=settings.load().ready_files,
-        )
+        if wanted.by is ClosedBy.DELIVERY:
+            return parts.delivery(run.plan, day)
+        return look_at(wanted, day, source=lambda: parts.questions(run.plan), files=settings.load().ready_files)
     except TransientError as exc:
         return Look(is_closed=False, seen=f"the source does not answer: {exc.message}", is_known=False)
 

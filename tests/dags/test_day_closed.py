@@ -11,7 +11,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from airflow.sdk.module_loading import import_string
 
-from seamline.domain.day_closed import CLOSED, ClosedBy, DayClosed
+from seamline.domain.day_closed import CLOSED, ClosedBy, DayClosed, Look
 from seamline.domain.errors import SchemaConflict, TransientError
 from seamline.plan.model import NightlyPlan
 from seamline_airflow import day_closed, parts
@@ -166,3 +166,16 @@ def test_a_statement_that_is_wrong_ends_the_wait_and_is_said_by_the_task(
     with pytest.raises(AirflowFailException, match="there is no such table"):
         sensor().execute({})
     assert platform.alarms == {}
+
+
+def test_a_night_of_delivered_files_waits_for_their_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = [Look(is_closed=False, seen="in/2026-11-19.flg is not there"), Look(is_closed=True)]
+    monkeypatch.setattr(parts, "delivery", lambda plan, day: seen.pop(0))
+    platform = waiting(monkeypatch, DayClosed(ClosedBy.DELIVERY, "in/{date}.flg", every_s=5))
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor().execute({})
+    kept = platform.run(results.RUN).result[CLOSED]
+    assert kept["waits_for"] == "the flag in/{date}.flg of the delivery (in/2026-11-19.flg is not there)"
+    seen.append(seen[0])
+    sensor().execute_complete({}, event_of(deferred.value))
+    assert platform.run(results.RUN).result[CLOSED]["waits_for"] == ""

@@ -195,8 +195,7 @@ def _declared() -> Mapping[str, list[_Wanted]]:
     read, wanted = read_folder(settings.load().declarations), dict[str, list[_Wanted]]()
     for name, source in read.sources.items():
         if (spec := source.spec) is not None:
-            wanted.setdefault(spec.connection, []).append(_Wanted(READS, f"source {name}"))
-            for role, connection in _of_log(spec):
+            for role, connection in _roles(spec):
                 wanted.setdefault(connection, []).append(_Wanted(role, f"source {name}"))
     for name, destination in read.destinations.items():
         if (made := destination.spec) is not None:
@@ -208,8 +207,10 @@ def _declared() -> Mapping[str, list[_Wanted]]:
     return wanted
 
 
-def _of_log(spec: DeclaredSource) -> Iterator[tuple[str, str]]:
-    """Role and connection id of what reads and marks the log of a source."""
+def _roles(spec: DeclaredSource) -> Iterator[tuple[str, str]]:
+    """Role and connection id of what reads a source, and what reads and marks its log."""
+    if spec.connection:
+        yield READS, spec.connection
     if isinstance(spec, DatabaseSource) and spec.has_log:
         yield CAPTURES, spec.capture_connection or f"{spec.connection}_capture"
         if spec.marker_connection:

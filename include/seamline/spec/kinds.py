@@ -15,6 +15,8 @@ DESTINATIONS_PLANNED = ("key_value", "kafka")
 
 # The method by which a kind of destination can be read without a ledger.
 _ALONE = "separate_side"
+# The method by which a kind of source is read so.
+_SEPARATELY = "open_separately"
 
 # Powers that stages need: the keys that ask for the stage together (none: any sync), the method by which a kind has the
 # power, and what a kind without it cannot do.
@@ -90,9 +92,16 @@ def kinds_with_all_powers() -> tuple[str, ...]:
 def kinds_read_alone() -> tuple[str, ...]:
     """Those of destinations whose tables can be compared without a ledger of ours: databases that are sources too, and
     what is read by its own catalogue."""
-    sources = installed.names(installed.SOURCES)
     found = installed.names(installed.SINKS)
-    return tuple(name for name in found if name in sources or hasattr(installed.load(installed.SINKS, name), _ALONE))
+    return tuple(
+        name for name in found if is_read_alone(name) or hasattr(installed.load(installed.SINKS, name), _ALONE)
+    )
+
+
+def is_read_alone(name: str) -> bool:
+    """Whether there is a kind of source of this name whose tables can be read by a login that may only SELECT."""
+    names = installed.names(installed.SOURCES)
+    return name in names and hasattr(installed.load(installed.SOURCES, name), _SEPARATELY)
 
 
 def carries_cuts_on(kind: str) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from seamline.domain.made_from import MadeFrom
 from seamline.spec.consistency import unlogged_refusal
 from seamline.spec.document import Document, Path_
-from seamline.spec.kinds import destination_models
+from seamline.spec.kinds import destination_models, is_read_alone
 from seamline.spec.reconcile_only import is_reconcile_only
 from seamline.spec.source import OF_LOG, DeclaredSource
 
@@ -31,9 +31,20 @@ def check_unlogged(
     """Add to a sync's document what is wrong of it because nobody reads its source's log."""
     source = document.value(("source",))
     spec = sources.get(source) if isinstance(source, str) else None
-    if spec is None or spec.has_log or is_reconcile_only(document):
+    if spec is None or spec.has_log:
         return
-    why = f"source `{source}` has no log"
+    if is_reconcile_only(document):
+        if not is_read_alone(spec.kind):
+            cause = f"source `{source}` ({spec.kind}) cannot be read at any time"
+            document.fault(("source",), cause, "Take `reconcile_only` out")
+        return
+    _check_nights(document, why := f"source `{source}` has no log")
+    _check_destinations(document, destinations, why)
+    if spec.announced_by:
+        _check_delivered(document, why=f"source `{source}` delivers each date by itself")
+
+
+def _check_nights(document: Document, why: str) -> None:
     if "nightly" not in document.data:
         document.fault(("source",), f"{why}: the sync would have neither streams nor nights", "Declare `nightly`")
     place: Path_ = ("nightly", "from")
@@ -42,9 +53,6 @@ def check_unlogged(
     for place in OF_STREAMS:
         if document.value(place) is not None and document.is_right(place):
             document.fault(place, f"{why}, so there is no stream", "Leave it out")
-    if spec.announced_by:
-        _check_delivered(document, why=f"source `{source}` delivers each date by itself")
-    _check_destinations(document, destinations, why)
 
 
 def _check_destinations(document: Document, destinations: Mapping[str, Document], why: str) -> None:

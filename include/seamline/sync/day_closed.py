@@ -9,16 +9,9 @@ from seamline.domain.errors import Refused
 from seamline.ports.questions import AnswersQuestions
 
 
-def look(
-    wanted: DayClosed,
-    business_date: date,
-    *,
-    source: Callable[[], AnswersQuestions],
-    delivery: Callable[[], Look],
-    files: Path,
-) -> Look:
-    """One look. `source` is opened only where it is asked, and `delivery`; `files`: the folder that files are below. An
-    asset's events only Airflow knows."""
+def look(wanted: DayClosed, business_date: date, *, source: Callable[[], AnswersQuestions], files: Path) -> Look:
+    """One look. `source` is opened only where it is asked; `files`: the folder that files are below. An asset's events
+    only Airflow knows, and a delivery the source that it is made to."""
     match wanted.by:
         case ClosedBy.SQL:
             rows = source().ask(wanted.what, business_date)
@@ -28,7 +21,5 @@ def look(
         case ClosedBy.FILE:
             file = files / wanted.what.replace(DATE_IN_NAME, business_date.isoformat())
             return Look(file.is_file(), f"{file} is not there")
-        case ClosedBy.DELIVERY:
-            return delivery()
-        case ClosedBy.ASSET:
-            raise Refused(f"asset {wanted.what} is looked at by a task of Airflow")
+        case ClosedBy.ASSET | ClosedBy.DELIVERY:
+            raise Refused(f"{wanted.what} is looked at by whoever knows the plan")
