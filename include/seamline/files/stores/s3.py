@@ -32,7 +32,7 @@ class S3Store:
         self._prefix = f"{prefix}/" if prefix else ""
 
     def names(self, folder: str) -> Sequence[str]:
-        below = self._key(f"{folder}/")
+        below = self._key(f"{folder}/" if folder else "")
         with self._translated(f"list {folder}"):
             pages = self._pages(below, Delimiter="/")
             keys = [one["Key"] for page in pages for one in page.get("Contents", ())]

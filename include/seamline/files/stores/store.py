@@ -21,7 +21,7 @@ class Store(Protocol):
     """
 
     def names(self, folder: str) -> Sequence[str]:
-        """What lies right there, in the order of names; nothing where the folder is missing."""
+        """What lies right there, in the order of names; nothing where the folder is missing. "" is the root."""
 
     def size(self, path: str) -> int | None:
         """Bytes of a file; None where there is none."""
