@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import pytest
 
 from seamline.adapters.connections import Connection
-from tests import hive_metastore
+from tests import hdfs_server, hive_metastore
 from tests.conftest import RunningStack
 from tests.contract.file_places import Place, Places, Reached
 from tests.contract.spark_session import frames, spark
+from tests.hdfs_server import Hdfs
 from tests.integration.conftest import mysql_root
 from tests.integration.databases import PUBLISHER, mariadb_destination, mysql_destination, postgres_database
 
@@ -83,3 +84,9 @@ def reached(places: Places, monkeypatch: pytest.MonkeyPatch) -> Reached:
         return place
 
     return of
+
+
+@pytest.fixture(scope="session")
+def hdfs(stack: RunningStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    with hdfs_server.running(stack.settings, tmp_path_factory.mktemp("hdfs")) as found:
+        yield found

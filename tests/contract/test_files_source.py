@@ -235,8 +235,9 @@ def test_another_file_than_was_promised_is_named(local: Night, change: Any, why:
         (lambda content: content[:-1], "account.csv ends in the middle of a line"),
         (lambda content: content.replace(b"-0.50", b"-0.51"), "currency USD, adds up balance to -0.51 in 1 rows"),
         (lambda content: content.replace(b'2|""', b'x|""'), "in row 2 the id 'x', which is no bigint"),
+        (lambda content: content.replace(b'2|""', b'3|""'), "account has 1 keys more than once, as 3 in 2 rows"),
     ],
-    ids=["trailer count", "trailer mark", "header date", "half a line", "sum", "value"],
+    ids=["trailer count", "trailer mark", "header date", "half a line", "sum", "value", "key"],
 )
 def test_a_control_file_that_was_made_of_a_wrong_file_hides_nothing(local: Night, change: Any, why: str) -> None:
     """Bytes and checksum are those of the file: records, rows and sums are not."""

@@ -11,8 +11,6 @@ from seamline.adapters.failpoints import ArmedFailpoints
 from seamline.domain.errors import TransientError
 from seamline.kinds.found import sink_kind
 from seamline.sinks.iceberg import orphans
-from tests import hdfs_server
-from tests.conftest import RunningStack
 from tests.contract.behaviours import BEHAVIOURS, Applying, Behaviour, account, published
 from tests.contract.lake_worlds import OBJECTS, PostgresLakeWorld
 from tests.contract.test_lake_cuts import DAY, RUN, Cutting, changed, resolved
@@ -25,12 +23,6 @@ OVER_FILES = (
     "a_second_publish_replaces_rows_fences_the_stream_and_begins_a_generation",
 )
 CHOSEN = [one for one in BEHAVIOURS if one.__name__ in OVER_FILES]
-
-
-@pytest.fixture(scope="module")
-def hdfs(stack: RunningStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
-    with hdfs_server.running(stack.settings, tmp_path_factory.mktemp("hdfs")) as found:
-        yield found
 
 
 @pytest.fixture

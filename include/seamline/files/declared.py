@@ -7,7 +7,9 @@ from pydantic import AfterValidator, Field
 
 from seamline.spec.fields import Declared
 
-SCHEMES = ("s3", "sftp", "ftp")
+SCHEMES = ("s3", "sftp", "ftp", "hdfs")
+# The connection says the server of these.
+OF_SERVERS = {"sftp": "sftp", "ftp": "ftp", "hdfs": "webhdfs"}
 
 
 def checked_place(value: str) -> str:
@@ -18,7 +20,7 @@ def checked_place(value: str) -> str:
         raise ValueError("a folder is an absolute path, the same on every machine of the sync")
     if parts.scheme == "s3" and not parts.netloc:
         raise ValueError("a place on S3 is written s3://bucket/folder")
-    if parts.scheme in ("sftp", "ftp") and parts.netloc:
+    if parts.scheme in OF_SERVERS and parts.netloc:
         raise ValueError(f"the connection says the server: write {parts.scheme}:///folder")
     return value.rstrip("/") or value
 
@@ -56,6 +58,6 @@ class CsvRows(Declared):
 def location_faults(location: str, connection: str) -> list[str]:
     """What place and connection say against each other."""
     scheme = urlsplit(location).scheme
-    if scheme in ("sftp", "ftp") and not connection:
-        return [f"`location` is on a server: name its `connection`, of type {scheme}"]
+    if scheme in OF_SERVERS and not connection:
+        return [f"`location` is on a server: name its `connection`, of type {OF_SERVERS[scheme]}"]
     return ["`location` is a folder: leave `connection` out"] if not scheme and connection else []

@@ -8,7 +8,7 @@ from seamline.domain.errors import ConfigError
 from seamline.files.stores.local import LocalStore
 from seamline.files.stores.store import Store
 
-_TYPES = {"s3": "aws", "sftp": "sftp", "ftp": "ftp"}
+_TYPES = {"s3": "aws", "sftp": "sftp", "ftp": "ftp", "hdfs": "webhdfs"}
 
 
 def open_store(location: str, connection_id: str) -> Store:
@@ -38,6 +38,10 @@ def _on_server(scheme: str, bucket: str, path: str, connection: Connection | Non
         from seamline.files.stores import sftp
 
         return sftp.opened(path, connection)
+    if scheme == "hdfs":
+        from seamline.files.stores import hdfs
+
+        return hdfs.opened(path, connection)
     from seamline.files.stores.ftp import FtpStore
 
     return FtpStore(connection, path)

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from seamline.domain.catalogue import Kind, Table
-from seamline.files.declared import CsvRows, Place, checked_place, location_faults
+from seamline.files.declared import OF_SERVERS, CsvRows, Place, checked_place, location_faults
 from seamline.files.dialect import PARQUET
 from seamline.spec.destination import Destination, Misfit
 from seamline.spec.fields import ConnectionId, Declared, SqlName
@@ -61,11 +61,11 @@ class FilesDestination(Destination):
 
     kind: Literal["files"] = Field(description="What kind of system the destination is.")
     connection: ConnectionId = Field(
-        "", description="Connection id of what leads to the place: type aws, sftp or ftp. A folder has none."
+        "", description="Connection id of what leads to the place: type aws, sftp, ftp or webhdfs. A folder has none."
     )
     location: Place = Field(
-        description="Where the files are delivered: a folder as an absolute path, `s3://bucket/folder`, `sftp:///folder`"
-        " or `ftp:///folder`. It must be there."
+        description="Where the files are delivered: a folder as an absolute path, `s3://bucket/folder`,"
+        " `sftp:///folder`, `ftp:///folder` or `hdfs:///folder`. It must be there."
     )
     staging: Annotated[str, AfterValidator(_staging)] = Field(
         "",
@@ -100,7 +100,7 @@ class FilesDestination(Destination):
 
     def _faults(self) -> Iterator[str]:
         yield from location_faults(self.location, self.connection)
-        if urlsplit(self.location).scheme in ("sftp", "ftp") and not self.staging:
+        if urlsplit(self.location).scheme in OF_SERVERS and not self.staging:
             yield "rows cannot wait on a partner's server: name a folder as `staging`"
         if self.format == PARQUET and (self.csv.header or self.csv.trailer):
             yield "a Parquet file has no header and no trailer: leave them out, or write `format: csv`"

@@ -4,6 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from seamline.domain.canonical import ungrouped
 from seamline.domain.catalogue import Kind, Table
 from seamline.domain.errors import GateFailed
@@ -14,6 +17,8 @@ from seamline.sources.files.delivery import Delivery
 from seamline.sources.files.fetched import FetchedFile
 from seamline.sources.files.layout import Layout
 from seamline.sources.files.rows import Form, Wrong, records_of, rows_of
+from seamline.values.arrow import TEXT
+from seamline.values.digest import key_texts
 from seamline.values.totals import GroupTotals
 
 _ADDED = frozenset({Kind.INTEGER, Kind.UNSIGNED, Kind.DECIMAL})
@@ -84,7 +89,9 @@ def _contents(
     delivery: Delivery, promised: PromisedTable, table: Table, files: Sequence[FetchedFile], form: Form
 ) -> tuple[int, list[str]]:
     """Rows of the table, and what is wrong with them."""
-    sums = [_Sum(table, total) for total in promised.totals if total.sum in _numbers(table)]
+    over_all: list[_Sum | _Keys] = [_Sum(table, one) for one in promised.totals if one.sum in _numbers(table)]
+    if table.is_keyed:
+        over_all.append(_Keys(table))
     faults = [
         f"the control file adds up {total.sum} of {table.name}, which has no such number"
         for total in promised.totals
@@ -93,7 +100,7 @@ def _contents(
     rows = 0
     for file in files:
         try:
-            measured = _measured(delivery, table, file, form, sums)
+            measured = _measured(delivery, table, file, form, over_all)
             rows += measured.rows
             faults += [f"{file.path} {fault}" for fault in _of_records(file, table, form, measured)]
         except Wrong as exc:
@@ -101,7 +108,7 @@ def _contents(
             return rows, faults
     if promised.rows not in (None, rows):
         faults.append(f"table {table.name} has {rows} rows, and its control file says {promised.rows}")
-    return rows, faults + [fault for one in sums for fault in one.faults()]
+    return rows, faults + [fault for one in over_all for fault in one.faults()]
 
 
 def _numbers(table: Table) -> list[str]:
@@ -109,7 +116,7 @@ def _numbers(table: Table) -> list[str]:
 
 
 def _measured(
-    delivery: Delivery, table: Table, file: FetchedFile, form: Form, sums: "Sequence[_Sum]"
+    delivery: Delivery, table: Table, file: FetchedFile, form: Form, over_all: "Sequence[_Sum | _Keys]"
 ) -> records.Measured:
     wanted = {*records.summed(form.table.header), *records.summed(form.table.trailer)}
     own = {one: _Sum(table, PromisedTotal(one, (), {})) for one in sorted(wanted) if one in _numbers(table)}
@@ -118,8 +125,8 @@ def _measured(
     rows = 0
     for batch in rows_of(file.here, table, form):
         rows += batch.num_rows
-        for one in (*sums, *own.values()):
-            one.totals.add(batch)
+        for one in (*over_all, *own.values()):
+            one.add(batch)
     found = {name: one.whole() for name, one in own.items()}
     return records.Measured(table.name, delivery.business_date, rows, found)
 
@@ -139,14 +146,17 @@ class _Sum:
 
     def __init__(self, table: Table, promised: PromisedTotal) -> None:
         self._table, self._promised = table, promised
-        self.totals = GroupTotals(table, columns=[promised.sum], by=promised.by, measure=Measure.SUM)
+        self._totals = GroupTotals(table, columns=[promised.sum], by=promised.by, measure=Measure.SUM)
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        self._totals.add(rows)
 
     def whole(self) -> Decimal | None:
-        found = self.totals.found()
+        found = self._totals.found()
         return next(iter(found.values()))[1] if found else None
 
     def faults(self) -> Iterator[str]:
-        found = {tuple(map(ungrouped, group)): one for group, one in self.totals.found().items()}
+        found = {tuple(map(ungrouped, group)): one for group, one in self._totals.found().items()}
         for group in sorted({*found, *self._promised.groups}, key=repr):
             there, promised = found.get(group, (0, None)), self._promised.groups.get(group, (0, None))
             if there != promised:
@@ -155,6 +165,27 @@ class _Sum:
                     f"table {self._table.name}{f', {of},' if of else ''} adds up {self._promised.sum} to"
                     f" {_shown(there)}, and its control file says {_shown(promised)}"
                 )
+
+
+class _Keys:
+    """The keys of all rows that are added, as texts."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._texts = list[pa.Array]()
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        self._texts.append(key_texts(self._table, rows))
+
+    def faults(self) -> Iterator[str]:
+        counted = pc.value_counts(pa.chunked_array(self._texts, TEXT))
+        repeated = counted.filter(pc.greater(counted.field("counts"), 1))
+        if len(repeated):
+            first = repeated[0].as_py()
+            yield (
+                f"table {self._table.name} has {len(repeated)} keys more than once, as {first['values']} in"
+                f" {first['counts']} rows"
+            )
 
 
 def _shown(total: tuple[int, Decimal | None]) -> str:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NoReturn
 from seamline.domain.errors import InvariantViolated
 from seamline.domain.position import LogRules, Position, PositionTracker, as_kind
 
-# So much of a checksum tells two deliveries apart for people.
+# By so much of a checksum people distinguish two deliveries.
 _SHOWN = 12
 
 

@@ -116,11 +116,11 @@ class FilesSource(DeclaredSource):
 
     kind: Literal["files"] = Field(description="What kind of system the source is.")
     connection: ConnectionId = Field(
-        "", description="Connection id of what leads to the place: type aws, sftp or ftp. A folder has none."
+        "", description="Connection id of what leads to the place: type aws, sftp, ftp or webhdfs. A folder has none."
     )
     location: Place = Field(
         description="Where the files are delivered: a folder as an absolute path, `s3://bucket/folder`,"
-        " `sftp:///folder` or `ftp:///folder`."
+        " `sftp:///folder`, `ftp:///folder` or `hdfs:///folder`."
     )
     delivery: Annotated[str, AfterValidator(_delivery)] = Field(
         "",
