@@ -8,12 +8,12 @@ import pytest
 
 from seamline.domain.day_closed import ClosedBy
 from seamline.domain.errors import Refused
-from seamline.domain.runs import Cut, Run, RunKind, RunState
+from seamline.domain.runs import Cut, RunKind, RunState
 from seamline.domain.verdict import Verdict
 from seamline.plan.compile import compile_plan
 from seamline.plan.document import plan_from_json, plan_to_json
 from seamline.plan.explain import explain
-from seamline.plan.model import SyncPlan
+from seamline.plan.model import Run, SyncPlan
 from seamline.plan.stages import all_stages
 from seamline.sources.files.position import FilesPosition
 from seamline.spec.faults import DeclarationsInvalid
