@@ -354,9 +354,9 @@ def open_nightly(context: Mapping[str, Any], records: Records, plan: SyncPlan, r
         for cut in records.cuts(plan.sync, day):
             newest.setdefault(cut.destination, cut)
         done = [cut for cut in newest.values() if cut.verdict is Verdict.MATCH and _base(cut.run_id) != _base(run_id)]
-        if into_onboarded(records, plan).destination_names <= {cut.destination for cut in done}:
+        if into_onboarded(records, plan).cut.destination_names <= {cut.destination for cut in done}:
             raise AirflowSkipException(f"the cut of {day} is published already, by run {done[0].run_id}")
-    plan = onboarded_plan(records, plan)
+    plan = onboarded_plan(records, plan).cut
     plan_json = plan_to_json(plan.only(what.tables) if what.tables else plan)
     kind = RunKind.NIGHTLY
     taken_by = records.start_alone(run_id=run_id, sync=plan.sync, kind=kind, plan_json=plan_json, business_date=day)

@@ -10,6 +10,7 @@ from seamline.adapters.connections import Connection
 from tests import hdfs_server, hive_metastore
 from tests.conftest import RunningStack
 from tests.contract.file_places import Place, Places, Reached
+from tests.contract.kafka_world import OVER_TOPICS
 from tests.contract.spark_session import frames, spark
 from tests.hdfs_server import Hdfs
 from tests.integration.conftest import mysql_root
@@ -20,7 +21,20 @@ __all__ = ["frames", "mysql_root", "spark"]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--histories", type=int, default=4, help="histories that both writers of a lake write")
+    parser.addoption("--every-behaviour", action="store_true", help="over topics too, where each takes seconds")
     parser.addoption("--seeds", type=int, default=3, help="seeds of which every kind of break is planted")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Over topics one behaviour of each sort, unless all are asked for."""
+    left_out = [one for one in items if _is_over_topics(one) and not config.getoption("--every-behaviour")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [one for one in items if one not in left_out]
+
+
+def _is_over_topics(item: pytest.Item) -> bool:
+    given = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    return given.get("make_world") == "kafka" and given["behaviour"].__name__ not in OVER_TOPICS
 
 
 @pytest.fixture(scope="session")

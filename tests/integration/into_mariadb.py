@@ -2,8 +2,8 @@
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 
 from seamline import registry
@@ -55,22 +55,41 @@ def synced(
     Returns their verdicts at the end, by the view `there` of the destination, which is MariaDB where nothing is said.
     No statement may follow: the source is read where it is by then.
     """
+    (destination,) = bank.plan.destinations
+    found = synced_into_all(bank, before=before, after=after, there={destination.name: there or _in_mariadb})
+    return found[destination.name]
+
+
+def synced_into_all(
+    bank: Captured, *, before: Sequence[str], after: Sequence[str], there: Mapping[str, OpenLive]
+) -> dict[str, dict[str, Verdict]]:
+    """The same for every destination of the plan, from one read; verdicts and views by the destination's name."""
     bank.ensure()
     bank.execute(*before)
     run = run_of(bank, [table.name for table in bank.plan.tables])
-    (destination,) = run.plan.destinations
-    assert registry.destination_problems(run.plan, destination.name) == ()
+    for name in there:
+        assert [one for one in registry.destination_problems(run.plan, name) if one.is_fatal] == []
     run.result["snapshot"] = take_snapshot(run, tools_of(bank, run, Records()))
-    with closing(registry.sink(run.plan, destination.name)) as sink:
-        assert publish(run, destination.name, sink=sink).ledger.epoch == 1
-    with _streaming(bank, run.plan):
+    for name in there:
+        with closing(registry.sink(run.plan, name)) as sink:
+            assert publish(run, name, sink=sink).ledger.epoch == 1
+    with ExitStack() as streams:
+        for name in there:
+            streams.enter_context(_streaming(bank, run.plan, name))
         bank.execute(*after)
-        _wait_until_applied(bank, run.plan)
+        _wait_until_applied(bank, run.plan, list(there))
     work = [Work(table.definition, Segment(table.name), Segment(table.name)) for table in run.plan.tables]
     # All of it is applied, as far as the source is by now; the ledger itself names the marker's place. So `there` is
     # given the source's.
     (source,) = bank.source.open_views(1)
-    with closing(source), closing((there or _in_mariadb)(run.plan, destination, source.position)) as found:
+    with closing(source):
+        return {name: _compared(work, run.plan, name, source, opened) for name, opened in there.items()}
+
+
+def _compared(
+    work: Sequence[Work], plan: SyncPlan, destination: str, source: ReadView, there: OpenLive
+) -> dict[str, Verdict]:
+    with closing(there(plan, plan.destination(destination), source.position)) as found:
         verdicts = compare_tables(work, source=[source], destination=[found])
         # Under the self-test: of every type that a test brings there.
         verdicts, _ = self_tested(verdicts, work, source=source, destination=found)
@@ -87,13 +106,13 @@ def _in_mariadb(plan: SyncPlan, destination: DestinationPlan, at: Position) -> R
 
 
 @contextmanager
-def _streaming(bank: Captured, plan: SyncPlan) -> Iterator[None]:
+def _streaming(bank: Captured, plan: SyncPlan, destination: str) -> Iterator[None]:
     control, errors = HeldOrders(), list[SeamlineError]()
 
     def run() -> None:
         try:
-            with closing(bank.open_log()) as reader, closing(registry.sink(plan, plan.destinations[0].name)) as sink:
-                run_stream(plan, plan.destinations[0].name, reader=reader, sink=sink, control=control)
+            with closing(bank.open_log()) as reader, closing(registry.sink(plan, destination)) as sink:
+                run_stream(plan, destination, reader=reader, sink=sink, control=control)
         except SeamlineError as exc:
             errors.append(exc)
 
@@ -108,19 +127,19 @@ def _streaming(bank: Captured, plan: SyncPlan) -> Iterator[None]:
     assert not thread.is_alive()
 
 
-def _wait_until_applied(bank: Captured, plan: SyncPlan) -> None:
+def _wait_until_applied(bank: Captured, plan: SyncPlan, destinations: Sequence[str]) -> None:
     marker = Marker(id=f"applied-{uuid.uuid4().hex}", kind="barrier")
     bank.source.commit_marker(marker)
 
     wait_until(
-        lambda: _ledger_of(plan).last_marker == marker.id,
+        lambda: all(_ledger_of(plan, name).last_marker == marker.id for name in destinations),
         timeout_s=120,
         what="the barrier's marker in the ledger",
     )
 
 
-def _ledger_of(plan: SyncPlan) -> LedgerRow:
-    with closing(registry.sink(plan, plan.destinations[0].name)) as sink:
-        ledger = sink.read_ledger(plan.stream_id(plan.destinations[0].name))
+def _ledger_of(plan: SyncPlan, destination: str) -> LedgerRow:
+    with closing(registry.sink(plan, destination)) as sink:
+        ledger = sink.read_ledger(plan.stream_id(destination))
     assert ledger is not None
     return ledger

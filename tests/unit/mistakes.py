@@ -102,7 +102,7 @@ MISTAKES = {
     "a check's table that is misspelt": ("expectations/settlement.yaml", "table: ledger_entry", "table: ledger.entry", 3, "checks[0].table", "letters and digits of any script", ""),
     "nightly by another name": (SYNC_FILE, "nightly:", "cuts:", 7, "cuts", "unknown key", "Known"),
     "no kind": ("sources/core_bank.yaml", "kind: mariadb\n", "", 1, "kind", "is missing", "mariadb"),
-    "planned destination": ("destinations/warehouse.yaml", "postgres", "kafka", 2, "kind", "not supported yet", "postgres"),
+    "planned destination": ("destinations/warehouse.yaml", "postgres", "hbase", 2, "kind", "not supported yet", "postgres"),
     "reserved schema": ("destinations/warehouse.yaml", "schema: settlement", "schema: seamline", 4, "schema", "belongs to", ""),
     "schema of cuts": ("destinations/warehouse.yaml", "schema: settlement", "schema: x_cut", 4, "schema", "_cut and _stage", ""),
     "file and name differ": ("destinations/warehouse.yaml", ": warehouse\nkind", ": wharehouse\nkind", 1, "destination", "declares", "Rename"),

@@ -16,10 +16,10 @@ from pyarrow import csv
 
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import GateFailed, SchemaConflict
-from seamline.files.csv_texts import texts_of, values_of
 from seamline.files.dialect import Dialect
 from seamline.values.arrow import TEXT, schema_of
 from seamline.values.content import content_of
+from seamline.values.plain_texts import texts_of, values_of
 
 # One row has its place in a block.
 _BLOCK_BYTES = 32 * 2**20

@@ -39,7 +39,7 @@ from seamline.spec.destination import Destination
 from seamline.spec.document import Path_
 from seamline.spec.expectations import Check
 from seamline.spec.faults import DeclarationsInvalid, Fault, guess
-from seamline.spec.kinds import name_limit, takes_streams
+from seamline.spec.kinds import holds_cuts, name_limit, takes_streams
 from seamline.spec.load import Declarations
 from seamline.spec.night import SystemDate
 from seamline.spec.source import DatabaseSource, DeclaredSource, Log
@@ -82,6 +82,7 @@ def destination_plan(spec: Destination) -> DestinationPlan:
         commit_every_ms=spec.commit_interval_ms,
         cut_source=spec.cut_source,
         cuts_only=not takes_streams(spec.kind),
+        no_cuts=not holds_cuts(spec.kind),
     )
 
 

@@ -115,6 +115,8 @@ def _into(plan: SyncPlan, destination: DestinationPlan) -> str:
 
 
 def _beside(plan: SyncPlan, destination: DestinationPlan) -> str:
+    if destination.no_cuts:
+        return "no cuts: nights leave it out"
     if plan.nightly is None:
         return "no cuts"
     if destination.cut_source is CutSource.LIVE:

@@ -107,9 +107,9 @@ class DestinationPlan:
     their rows with; "" where that is the same. `origins`: by table the `Table.origin` of its load into this
     destination, where that is another than the plan's. `options`: what the kind's own keys say, by their names.
     `commit_every_ms`: the least time between two commits here, where the stream's own is less. `cuts_only`: it has no
-    live tables and no stream. `transforms`: by table the transform by which this destination alone holds it, where that
-    is another one than the plan's: it was declared so, or a change of it has joined in some destinations and not in
-    all. None: it holds the source's rows.
+    live tables and no stream; `no_cuts`: nothing else. `transforms`: by table the transform by which this destination
+    alone holds it, where that is another one than the plan's: it was declared so, or a change of it has joined in some
+    destinations and not in all. None: it holds the source's rows.
     """
 
     name: str
@@ -123,6 +123,7 @@ class DestinationPlan:
     commit_every_ms: int = 0
     cut_source: CutSource = CutSource.ROWS
     cuts_only: bool = False
+    no_cuts: bool = False
     transforms: tuple[tuple[str, RowTransform | None], ...] = ()
 
     @property
@@ -382,6 +383,11 @@ class SyncPlan:
     def cuts_only(self) -> tuple[DestinationPlan, ...]:
         """The destinations that nights alone write to."""
         return tuple(one for one in self.destinations if one.cuts_only or not self.source.has_log)
+
+    @property
+    def cut(self) -> "SyncPlan":
+        """The plan of the destinations that nights write to."""
+        return self.into([one.name for one in self.destinations if not one.no_cuts])
 
     def of_stream(self, destination: str) -> "SyncPlan":
         """What a stream runs by: nothing that another destination, or an edit which does not concern it, changes. Its

@@ -358,11 +358,13 @@ def all_stages(plan: SyncPlan) -> dict[str, tuple[Stage, ...]]:
 
 def concerned(plan: SyncPlan, kind: str) -> SyncPlan:
     """The plan of the destinations that a DAG of this kind is about. Those of cuts only have nights and no more; where
-    there are no others, an onboarding finds out what their nights go by."""
+    there are no others, an onboarding finds out what their nights go by. Nights leave out those without cuts."""
     if plan.reconcile_only is not None:
         return plan
+    if kind == "nightly":
+        return plan.cut
     has_live_tables = bool(plan.streamed.destinations)
-    return plan if kind == "nightly" or (kind == "onboard" and not has_live_tables) else plan.streamed
+    return plan if kind == "onboard" and not has_live_tables else plan.streamed
 
 
 def _cut(plan: SyncPlan) -> str:

@@ -21,6 +21,7 @@ from seamline.spec.kinds import (
     carries_cuts_on,
     cut_source,
     destination_models,
+    holds_cuts,
     kinds_with_all_powers,
     namespace_key,
     powers_lacking,
@@ -249,9 +250,13 @@ def _check_guarantee(document: Document, destinations: Mapping[str, Document]) -
 def _check_powers(document: Document, destinations: Mapping[str, Document]) -> None:
     """A stage that needs a power which a destination lacks is refused here, with the kinds that have it."""
     models = destination_models()
+    others_cut = any(holds_cuts(kind) for kind in _kinds(document, destinations))
     for place, name in document.texts("destinations[]"):
         kind = destinations[name].value(("kind",)) if name in destinations else None
         for keys, cannot in powers_lacking(kind).items() if isinstance(kind, str) and kind in models else ():
+            # Nights, and what is computed and checked of them, leave it out.
+            if keys and others_cut and not holds_cuts(str(kind)):
+                continue
             paths: list[Path_] = [tuple(key.split(".")) for key in keys]
             if all(document.value(path) is not None for path in paths):
                 others = f"Use a destination of kind {' or '.join(kinds_with_all_powers())}"
@@ -263,6 +268,12 @@ def _check_powers(document: Document, destinations: Mapping[str, Document]) -> N
                 document.fault(path, f"destination `{name}` {why}", f"Leave `{key}` out, or use another destination")
 
 
+def _kinds(document: Document, destinations: Mapping[str, Document]) -> list[str]:
+    """Of its destinations, as far as they are known."""
+    found = (_kind_of(destinations.get(name)) for _, name in document.texts("destinations[]"))
+    return [kind for kind in found if kind]
+
+
 def _check_made_from(document: Document, destinations: Mapping[str, Document]) -> None:
     """Who wants cuts from the log alone has destinations that carry their cuts on."""
     path: Path_ = ("nightly", "from")
@@ -270,7 +281,7 @@ def _check_made_from(document: Document, destinations: Mapping[str, Document]) -
         return
     for _, name in document.texts("destinations[]"):
         kind = _kind_of(destinations.get(name))
-        if kind and not carries_cuts_on(kind):
+        if kind and holds_cuts(kind) and not carries_cuts_on(kind):
             cause = f"destination `{name}` ({kind}) cannot make a cut from the one before it and the log"
             document.fault(path, cause, "Write `auto`: destinations that cannot are read, or cut as they stand")
 

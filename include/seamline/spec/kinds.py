@@ -11,7 +11,7 @@ from seamline.spec.source import DeclaredSource
 
 # Named in messages: what people ask for and nobody can have yet.
 SOURCES_PLANNED = ("kafka",)
-DESTINATIONS_PLANNED = ("key_value", "kafka")
+DESTINATIONS_PLANNED = ("hbase",)
 
 # The method by which a kind of destination can be read without a ledger.
 _ALONE = "separate_side"
@@ -20,11 +20,12 @@ _SEPARATELY = "open_separately"
 
 # Powers that stages need: the keys that ask for the stage together (none: any sync), the method by which a kind has the
 # power, and what a kind without it cannot do.
+_CUTS = "open_cuts"
 _NEEDED = (
     ((), "open_live", "be read back, and nothing can be proven of it"),
     (("nightly", "reconcile.expectations"), "rows_url", "have its rows checked by Great Expectations"),
     (("nightly", "reconcile.rules"), "rows_url", "have its rows checked by rules"),
-    (("nightly",), "open_cuts", "hold cuts"),
+    (("nightly",), _CUTS, "hold cuts"),
     (("derived",), "staged_parts", "have derived tables computed"),
 )
 
@@ -117,6 +118,11 @@ def cut_source(kind: str) -> CutSource:
 def takes_streams(kind: str) -> bool:
     """Whether a kind of destination has live tables; one without takes cuts only."""
     return cast(_Sink, installed.load(installed.SINKS, kind)).powers.streams
+
+
+def holds_cuts(kind: str) -> bool:
+    """Whether a kind of destination holds cuts; nights leave out one that does not."""
+    return hasattr(installed.load(installed.SINKS, kind), _CUTS)
 
 
 def keeps_keyless(kind: str) -> bool:

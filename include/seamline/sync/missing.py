@@ -73,7 +73,7 @@ def missing_dates(
         return []
     nightly = newest.plan.nightly if dates is None else replace(newest.plan.nightly, dates=dates)
     published, onboarded = records.published_dates(sync), records.published_into(sync)
-    wanted = {name: _first(name, nightly, published, onboarded) for name in newest.plan.destination_names}
+    wanted = {name: _first(name, nightly, published, onboarded) for name in newest.plan.cut.destination_names}
     without = [
         (day, name)
         for name, first in wanted.items()

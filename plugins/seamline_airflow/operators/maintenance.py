@@ -97,7 +97,7 @@ class ExpireCutsOperator(BaseOperator):
         with task_errors(), closing(registry.platform_maintenance()) as records:
             for plan, destination in _with_destinations(declared_plans(self.log)):
                 name = f"{plan.sync}@{destination.name}"
-                if plan.nightly is None:
+                if plan.nightly is None or destination.no_cuts:
                     continue
                 try:
                     with closing(registry.cut_expiry(destination)) as store:

@@ -34,7 +34,7 @@ class OpenNightlyOperator(BaseOperator):
             run = runs.take_of(store, run_id(context, sync=plan.sync, kind=RunKind.NIGHTLY))
             alone(context, store, self.log, lambda: runs.open_nightly(context, store, plan, run))
             opened = store.run(run)
-            for name in sorted(plan.destination_names - opened.plan.destination_names):
+            for name in sorted(plan.cut.destination_names - opened.plan.destination_names):
                 self.log.warning("%s gets no cut: run %s first", name, runs.way_in(plan, name))
             result = opened.result
             self.log.info(

@@ -38,6 +38,7 @@ class TopicRule:
     exact: Mapping[str, str]
     at_least: Mapping[str, int] = field(default_factory=dict)
     at_most: Mapping[str, int] = field(default_factory=dict)
+    partitions: int = 1
 
     def settings(self) -> dict[str, str]:
         """The settings to create the topic with."""
@@ -68,8 +69,8 @@ class TopicFacts:
 def faults(facts: TopicFacts, rule: TopicRule) -> tuple[str, ...]:
     """What is wrong with a topic, each with setting, value and the value wanted."""
     found = []
-    if facts.partitions != 1:
-        found.append(f"it has {facts.partitions} partitions, one is wanted: the order of a source's log is one order")
+    if facts.partitions != rule.partitions:
+        found.append(f"it has {facts.partitions} partitions, {_partitions_wanted(rule)}")
     for name, wanted in rule.exact.items():
         value = facts.settings.get(name)
         if value != wanted:
@@ -85,26 +86,36 @@ def faults(facts: TopicFacts, rule: TopicRule) -> tuple[str, ...]:
     return tuple(found)
 
 
-class CaptureTopics:
-    """Topics of captures on one Kafka cluster. `settings` as from `client_settings`."""
+def _partitions_wanted(rule: TopicRule) -> str:
+    if rule.partitions == 1:
+        return "one is wanted: what it holds has one order"
+    return f"{rule.partitions} are wanted: a key stays where its rows are"
 
-    def __init__(self, settings: dict[str, Any], *, request_timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+
+class CaptureTopics:
+    """Topics of captures on one Kafka cluster. `settings` as from `client_settings`. `replication`: copies of a topic
+    that is made; -1: as many as the broker's default says."""
+
+    def __init__(
+        self, settings: dict[str, Any], *, request_timeout_s: float = REQUEST_TIMEOUT_S, replication: int = -1
+    ) -> None:
         self._settings = settings
+        self._replication = replication
         self._timeout_s = request_timeout_s
         self._admin = admin_client(settings)
 
     def ensure_log(self, topic: str) -> str:
         """Create or check a log topic; returns its topic id."""
-        return self._ensure(topic, LOG)
+        return self.ensure(topic, LOG)
 
     def ensure_schema_history(self, topic: str) -> str:
-        return self._ensure(topic, SCHEMA_HISTORY)
+        return self.ensure(topic, SCHEMA_HISTORY)
 
     def ensure_connector_offsets(self, topic: str) -> str:
-        return self._ensure(topic, CONNECTOR_OFFSETS)
+        return self.ensure(topic, CONNECTOR_OFFSETS)
 
     def ensure_lines(self, topic: str) -> str:
-        return self._ensure(topic, LINES)
+        return self.ensure(topic, LINES)
 
     def topic_id(self, topic: str) -> str:
         """The topic's id; "" where it does not exist."""
@@ -208,7 +219,8 @@ class CaptureTopics:
             {name: str(entry.value) for name, entry in entries.items()},
         )
 
-    def _ensure(self, topic: str, rule: TopicRule) -> str:
+    def ensure(self, topic: str, rule: TopicRule) -> str:
+        """Create the topic, or check it; returns its id. ConfigError: it is not what the rule says."""
         facts = self.facts(topic)
         if facts is None:
             self._create(topic, rule)
@@ -216,16 +228,29 @@ class CaptureTopics:
         wrong = faults(facts, rule)
         if wrong:
             raise ConfigError(
-                f"Topic {topic} ({rule.purpose}) has settings that could lose or tear the log: {'; '.join(wrong)}",
+                f"Topic {topic} ({rule.purpose}) has settings that could lose or tear its records: {'; '.join(wrong)}",
                 hint=f"set them with Kafka's own tool: kafka-configs --alter --entity-type topics "
                 f"--entity-name {topic} --add-config {','.join(f'{n}={v}' for n, v in rule.settings().items())}; "
-                "a topic with several partitions must be deleted and the syncs of the source onboarded again",
+                "a topic with other partitions must be deleted and what it serves onboarded again",
             )
         return facts.topic_id
 
+    def refusal(self, topic: str, rule: TopicRule) -> str:
+        """Why this topic, which is not there, could not be made; "" where it could. Nothing is made."""
+        try:
+            self._making(topic, rule, validate_only=True).result()
+        except KafkaException as exc:
+            return str(exc.args[0].str())
+        return ""
+
+    def _making(self, topic: str, rule: TopicRule, *, validate_only: bool) -> Any:
+        new = NewTopic(
+            topic, num_partitions=rule.partitions, replication_factor=self._replication, config=rule.settings()
+        )
+        return self._admin.create_topics([new], operation_timeout=self._timeout_s, validate_only=validate_only)[topic]
+
     def _create(self, topic: str, rule: TopicRule) -> None:
-        new = NewTopic(topic, num_partitions=1, replication_factor=-1, config=rule.settings())
-        future = self._admin.create_topics([new], operation_timeout=self._timeout_s)[topic]
+        future = self._making(topic, rule, validate_only=False)
         try:
             future.result()
         except KafkaException as exc:

@@ -1,0 +1,119 @@
+"""Changes into a topic: Seamline's Kafka destination beside a plain producer of the same bytes.
+
+Each commit is a span of changes, 80 % updates, 10 % deletes, 10 % inserts. Seamline stages and commits what its span
+loop hands over (rows as a capture logs them), one Kafka transaction each. Its peer is a producer of the same client
+with the same settings, idempotent, without transactions and callbacks: it is given keys, values and headers as they
+stand in Seamline's topic, and only sends them. At the end the topic's rows are held against the expected ones.
+Goal: 100,000 changes a second.
+
+On the servers of the local stack: `./seamline exec python -m bench.kafka_topic`.
+"""
+
+import argparse
+import sys
+import time
+from contextlib import closing
+from dataclasses import replace
+
+import pyarrow as pa
+from confluent_kafka import Message, Producer
+
+from bench.lake_table import TABLE, History, table_changes
+from seamline import registry
+from seamline.adapters.connections import resolve
+from seamline.adapters.kafka.client import client_settings
+from seamline.domain.log import Span
+from seamline.kinds.bulk import ArrowRows
+from seamline.kinds.found import sink_kind
+from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.ports import Load, Progress
+from seamline.sinks.kafka.commit import where_of
+from seamline.sinks.kafka.control import read_control
+from seamline.sinks.kafka.loads import topics_of
+from seamline.sinks.kafka.read_back import TopicRows
+from seamline.sinks.kafka.reading import committed, written_ends
+from seamline.sinks.kafka.spec import KafkaDestination
+from seamline.values.arrow import schema_of
+from tests.checkout import day_and_commit
+from tests.log_topic import STREAM, position, publication, sync_plan
+
+PREFIX, PEER, GOAL = "bench-topic", "bench-topic.peer", 100_000
+# As the destination's own, but for its transactions.
+_PLAIN = {"acks": "all", "enable.idempotence": True, "compression.type": "lz4", "linger.ms": 5}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=50_000, help="rows of the table at the start")
+    parser.add_argument("--size", type=int, default=20_000, help="changes of a commit")
+    parser.add_argument("--batches", type=int, default=8)
+    chosen = parser.parse_args()
+    declared = KafkaDestination(destination="warehouse", kind="kafka", connection="kafka", prefix=PREFIX)
+    options = tuple(declared.options.items())
+    destination = DestinationPlan("warehouse", "kafka", "kafka", PREFIX, options=options, no_cuts=True)
+    plan = replace(sync_plan((TABLE,)), destinations=(destination,))
+    topics = topics_of(destination)
+    try:
+        history = History(chosen.rows, chosen.size)
+        publish_first(plan, history)
+        ours = by_seamline(plan, history, chosen.batches)
+        require(plan, history)
+        theirs = by_peer(f"{PREFIX}.{TABLE.name}", skip=chosen.rows)
+    finally:
+        topics.delete([*topics.names(f"{PREFIX}."), *topics.names(f"{PREFIX}_")])
+    print(
+        f"seamline {ours:,.0f}/s, plain producer {theirs:,.0f}/s, {ours / theirs:.2f}×; goal ≥ {GOAL:,}/s", flush=True
+    )
+    return 0 if ours >= GOAL else 1
+
+
+def publish_first(plan: SyncPlan, history: History) -> None:
+    kind, (destination,) = sink_kind("kafka"), plan.destinations
+    place = kind.load_area(destination, run_id="bench").create([TABLE])[TABLE.name]
+    schema = schema_of(TABLE)
+    first = history.first().cast(schema).to_batches()
+    count = kind.load(destination, place, ArrowRows(schema, iter(first)))
+    with closing(registry.sink(plan, destination.name)) as sink:
+        sink.publish(STREAM, [Load(TABLE, place.name, count)], publication=publication((TABLE,)))
+
+
+def by_seamline(plan: SyncPlan, history: History, batches: int) -> float:
+    """Changes a second, from the span loop's hands to the answer of the last commit."""
+    spans = [table_changes(history.next(), offset=number) for number in range(batches)]
+    with closing(registry.sink(plan, "warehouse")) as sink:
+        lease = sink.acquire(STREAM)
+        started = time.perf_counter()
+        for number, changes in enumerate(spans):
+            progress = Progress(Span(number, number + 1, 1, position(number + 1), 0))
+            sink.commit(lease, [sink.stage(lease, changes)], progress=progress)
+        took = time.perf_counter() - started
+    return sum(changes.changes_in for changes in spans) / took
+
+
+def by_peer(topic: str, *, skip: int) -> float:
+    """Records a second of those behind the first load."""
+    settings = client_settings(resolve("kafka"))
+    ends = written_ends(settings, topic)
+    assert ends is not None
+    sent: list[Message] = [one for some in committed(settings, topic, ends) for one in some][skip:]
+    records = [(one.value(), one.key(), one.headers()) for one in sent]
+    producer = Producer({**settings, **_PLAIN, "queue.buffering.max.messages": len(records) + 1})
+    started = time.perf_counter()
+    for value, key, headers in records:
+        producer.produce(PEER, value, key, headers=headers)
+    assert not producer.flush(60)
+    return len(records) / (time.perf_counter() - started)
+
+
+def require(plan: SyncPlan, history: History) -> None:
+    """RuntimeError where the topic's rows are others."""
+    settings, where = client_settings(resolve("kafka")), where_of(plan, plan.destinations[0])
+    state = read_control(settings, where.options.control_topic).states[STREAM]
+    rows = TopicRows(settings, where, TABLE, state.ends[TABLE.name])
+    with closing(rows):
+        history.require(pa.Table.from_batches(rows(), schema_of(TABLE)))
+
+
+if __name__ == "__main__":
+    print(day_and_commit(), flush=True)
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""One transaction of a stream: records of tables, then its control record."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from seamline.domain.catalogue import Table
+from seamline.domain.ledger import StreamId
+from seamline.domain.position import position_to_json
+from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.sinks.kafka.control import StreamState, record_of
+from seamline.sinks.kafka.fold import Fold
+from seamline.sinks.kafka.formats import Form, form_of
+from seamline.sinks.kafka.options import KafkaOptions, options_of, topic_of
+from seamline.sinks.kafka.row_json import text_of
+from seamline.sinks.kafka.table_writer import TableWriter
+from seamline.sinks.kafka.transaction import Transactions
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where the tables of a stream lie, and in what form."""
+
+    source: str
+    sync: str
+    namespace: str
+    options: KafkaOptions
+
+    def topic(self, table: str) -> str:
+        return topic_of(self.namespace, table)
+
+    def form(self, table: str) -> Form:
+        return form_of(self.options.format, source=self.source, sync=self.sync, table=table)
+
+    def fold(self, table: Table) -> Fold:
+        """Nothing of it was read yet."""
+        return Fold(keyed=table.is_keyed, partitions=self.options.partitions)
+
+
+def where_of(plan: SyncPlan, destination: DestinationPlan) -> Where:
+    return Where(plan.source.name, plan.sync, destination.namespace, options_of(destination))
+
+
+@dataclass(slots=True)
+class StreamCommit:
+    """`before`: the stream's state; None before its first publish. `after`: what it will be but for `ends`."""
+
+    transactions: Transactions
+    where: Where
+    after: StreamState
+    start: int
+    _writers: dict[str, TableWriter] = field(default_factory=dict)
+
+    def table(self, table: Table, held: Callable[[], Fold]) -> TableWriter:
+        row = self.after.row
+        position = text_of(position_to_json(row.position))
+        span = f"{row.epoch}/{self.start}-{row.next_offset}".encode()
+        made = self._writers[table.name] = TableWriter(
+            table,
+            self.where.topic(table.name),
+            self.transactions,
+            form=self.where.form(table.name),
+            headers=(("span", span), ("position", position)),
+            held=held,
+        )
+        return made
+
+    @property
+    def looked_at(self) -> frozenset[str]:
+        """The tables whose held rows were read, and followed what was sent."""
+        return frozenset(name for name, writer in self._writers.items() if writer.known_ends)
+
+    def close(self, *, forgotten: Sequence[StreamId] = ()) -> tuple[StreamState, int]:
+        """Send the control record once all rows have arrived; the state that a commit makes the stream's, and the end
+        of the control topic then. `forgotten`: other streams, whose ledgers end with this commit."""
+        arrived = self.transactions.arrived()
+        carried = [boundary.table for boundary in self.after.row.boundaries]
+        state = replace(self.after, ends={table: self._ends(table, arrived) for table in carried})
+        records = {name: writer.records for name, writer in self._writers.items() if writer.records}
+        topic = self.where.options.control_topic
+        for stream in forgotten:
+            self.transactions.send(topic, key=str(stream).encode(), value=None)
+        key, value = str(state.row.stream).encode(), record_of(state, start=self.start, records=records)
+        self.transactions.send(topic, key=key, value=value)
+        # The marker that ends the transaction takes an offset of its own.
+        return state, self.transactions.arrived()[topic, 0] + 1
+
+    def _ends(self, table: str, arrived: Mapping[tuple[str, int], int]) -> tuple[int, ...]:
+        writer = self._writers.get(table)
+        known = writer.known_ends if writer is not None else ()
+        before = known or self.after.ends.get(table) or (0,) * self.where.options.partitions
+        topic = self.where.topic(table)
+        return tuple(arrived.get((topic, number), end) for number, end in enumerate(before))

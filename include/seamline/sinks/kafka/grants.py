@@ -1,0 +1,26 @@
+"""The ACLs that somebody with rights on the cluster gives the login of a destination once."""
+
+from seamline.plan.model import DestinationPlan
+from seamline.sinks.kafka.options import options_of
+
+
+def grant_script(destination: DestinationPlan, *, login: str) -> str:
+    """Lines of Kafka's own tool. A repeat changes nothing."""
+    prefix = options_of(destination).prefix
+    who = f"--add --allow-principal User:{login}"
+    tool = "kafka-acls --bootstrap-server <servers> --command-config <settings of an administrator>"
+    on_topics = ("Create", "Describe", "DescribeConfigs", "Read", "Write", "Delete")
+    topics = " ".join(f"--operation {one}" for one in on_topics)
+    lines = [
+        f"# ACLs of destination {destination.name}. A cluster without an authorizer needs none.",
+        "# Topics of tables, of loads, and the control topic; transactions; readers that belong to no group.",
+        f"{tool} {who} {topics} --resource-pattern-type prefixed --topic {prefix}",
+        f"{tool} {who} --operation Write --operation Describe --resource-pattern-type prefixed"
+        f" --transactional-id {prefix}.",
+        f"{tool} {who} --operation Read --group seamline-destination",
+        f"{tool} {who} --operation IdempotentWrite --operation DescribeConfigs --cluster",
+        "# Who reads the topics needs this, and read_committed in his own settings.",
+        f"{tool} --add --allow-principal User:<reader> --operation Read --operation Describe"
+        f" --resource-pattern-type prefixed --topic {prefix}.",
+    ]
+    return "\n".join([*lines, ""])

@@ -1,0 +1,109 @@
+"""Topics on a Kafka cluster as a destination."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from seamline.domain.changes import Finding, FindingsReported
+from seamline.domain.date_before import PublishedTable
+from seamline.domain.errors import Refused
+from seamline.domain.ledger import StreamId
+from seamline.domain.names import NameLimit, NameUnit
+from seamline.domain.position import Position
+from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
+from seamline.kinds.logins import DestinationLogins
+from seamline.kinds.sink import Atomic, SinkKind, SinkPowers
+from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.ports import Load, Problem, ReadView, Sink, StagedView
+from seamline.ports.maintenance import DestinationMaintenance
+
+if TYPE_CHECKING:
+    from seamline.spec.destination import Destination
+    from seamline.values.changes import ChangeDecoder
+
+# A topic's name has at most 249, of which prefix, the mark of an incremental snapshot and that of a load take theirs.
+_NAME_BYTES = 100
+
+
+class Kafka:
+    """`kinds.sink.SinkKind` with the power `ReadsBack`. A topic is a stream: it holds no cuts."""
+
+    name: ClassVar[str] = "kafka"
+    powers: ClassVar[SinkPowers] = SinkPowers(Atomic.SYNC, names=NameLimit(_NAME_BYTES, NameUnit.BYTES))
+
+    def spec(self) -> "type[Destination]":
+        from seamline.sinks.kafka.spec import KafkaDestination
+
+        return KafkaDestination
+
+    def open_sink(self, plan: SyncPlan, destination: DestinationPlan, *, decoder: "ChangeDecoder") -> Sink:
+        from seamline.sinks.kafka.sink import open_sink
+
+        return open_sink(plan, destination, decoder=decoder)
+
+    def problems(self, plan: SyncPlan, destination: DestinationPlan) -> Sequence[Problem]:
+        from seamline.sinks.kafka.preflight import problems
+
+        return problems(plan, destination)
+
+    def grant_script(self, destination: DestinationPlan, database: str, *, logins: DestinationLogins) -> str:  # noqa: ARG002
+        from seamline.sinks.kafka.grants import grant_script
+
+        return grant_script(destination, login=logins.publisher)
+
+    def load_area(self, destination: DestinationPlan, *, run_id: str) -> LoadArea:  # noqa: ARG002
+        from seamline.sinks.kafka.loads import KafkaLoadArea
+
+        return KafkaLoadArea(destination)
+
+    def load(self, destination: DestinationPlan, place: StagedPlace, rows: TableRows) -> int:
+        from seamline.sinks.kafka.loads import load
+
+        return load(destination, place, rows)
+
+    def open_maintenance(self, destination: DestinationPlan) -> DestinationMaintenance:
+        from seamline.sinks.kafka.maintenance import open_maintenance
+
+        return open_maintenance(destination)
+
+    # ReadsBack
+
+    def open_live(self, plan: SyncPlan, destination: DestinationPlan, count: int) -> Sequence[ReadView]:
+        from seamline.sinks.kafka.read_back import open_live
+
+        return open_live(plan, destination, count)
+
+    def open_staged(
+        self,
+        plan: SyncPlan,  # noqa: ARG002
+        destination: DestinationPlan,
+        loads: Sequence[Load],
+        count: int,
+        *,
+        position: Position,
+    ) -> Sequence[StagedView]:
+        from seamline.sinks.kafka.read_back import open_staged
+
+        return open_staged(destination, loads, count, position=position)
+
+    def open_published(
+        self,
+        plan: SyncPlan,  # noqa: ARG002
+        destination: DestinationPlan,
+        tables: Sequence[PublishedTable],  # noqa: ARG002
+        *,
+        position: Position,  # noqa: ARG002
+    ) -> ReadView:
+        raise Refused(f"{destination.name} holds no cuts", hint="its kind lacks the power `HoldsCuts`")
+
+    def findings(
+        self,
+        destination: DestinationPlan,  # noqa: ARG002
+        stream: StreamId,  # noqa: ARG002
+        *,
+        after: FindingsReported,
+    ) -> tuple[tuple[Finding, ...], FindingsReported]:
+        """None: a commit does not look at what its changes meet. The comparison does."""
+        return (), after
+
+
+KIND: SinkKind = Kafka()

@@ -1,0 +1,129 @@
+"""Whole tables put in place, and tables that enter and leave a running stream: each one transaction of the stream.
+
+A topic is never exchanged for another one. What its rows are is read, and the records that make them the new ones are
+sent: a row that is the same already costs nothing, and whoever reads the topic sees changes as all others.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from seamline.domain.catalogue import Table
+from seamline.domain.errors import NotCaughtUp, Refused
+from seamline.domain.ledger import LedgerRow, StreamId
+from seamline.plan.model import INCREMENTAL, DestinationPlan
+from seamline.ports import Joining, Load, Publication
+from seamline.sinks.kafka.commit import StreamCommit, Where
+from seamline.sinks.kafka.control import Control, StreamState
+from seamline.sinks.kafka.fold import Fold
+from seamline.sinks.kafka.loads import checked_batches
+from seamline.sinks.kafka.reading import written_ends
+from seamline.sinks.kafka.row_json import batch_of_texts
+
+
+@dataclass(frozen=True, slots=True)
+class PutInPlace:
+    """Rows of tables of a stream."""
+
+    settings: Mapping[str, Any]
+    where: Where
+
+    def loads(self, commit: StreamCommit, loads: Sequence[Load]) -> None:
+        for load in loads:
+            self._replace(commit, load.table, checked_batches(self.settings, load))
+
+    def snapshot(self, commit: StreamCommit, tables: Sequence[Table], namespace: str, snapshot: StreamState) -> None:
+        """Tables as an incremental snapshot has them in topics of its own."""
+        there = replace(self.where, namespace=namespace)
+        for table in tables:
+            fold = there.fold(table)
+            try:
+                fold.read_on(self.settings, there.topic(table.name), snapshot.ends[table.name], there.form(table.name))
+                self._replace(commit, table, (batch_of_texts(table, texts) for texts in fold.rows(table.name)))
+            finally:
+                fold.close()
+
+    def _replace(self, commit: StreamCommit, table: Table, batches: Iterable[pa.RecordBatch]) -> None:
+        held = held_rows(self.settings, self.where, table)
+        try:
+            commit.table(table, lambda: held).replace(batches)
+        finally:
+            held.close()
+
+
+def held_rows(settings: Mapping[str, Any], where: Where, table: Table, fold: Fold | None = None) -> Fold:
+    """The rows of a table's topic as it is now, for the one who owns its stream. `fold`: what was read of it before."""
+    topic, known = where.topic(table.name), fold or where.fold(table)
+    ends = written_ends(settings, topic, where.options.partitions)
+    if ends is None:
+        raise Refused(f"topic {topic} is gone", hint="onboard the table again", table=table.name)
+    # One offset more is the marker that ended our own transaction.
+    if any(end - start > (start > 0) for start, end in zip(known.ends, ends, strict=True)):
+        known.read_on(settings, topic, ends, where.form(table.name))
+    return known
+
+
+def published(stream: StreamId, known: StreamState | None, publication: Publication) -> StreamState:
+    """The stream's state once the tables are in place."""
+    names = {boundary.table for boundary in publication.boundaries}
+    row = LedgerRow(
+        stream,
+        publication.topic,
+        publication.topic_id,
+        publication.next_offset,
+        publication.position,
+        known.row.epoch + 1 if known else 1,
+        known.row.applied_transactions if known else 0,
+        committed_ms=0,
+        boundaries=known.row.boundaries if known else (),
+    )
+    before = replace(known, row=row) if known else StreamState(row)
+    left = [boundary.table for boundary in row.boundaries if boundary.table not in names]
+    return before.with_tables(publication.boundaries, left=left, run_id=publication.run_id)
+
+
+def joined(control: Control, stream: StreamId, joining: Joining) -> tuple[StreamState, StreamState | None]:
+    """The stream's state once the tables have joined, and that of the incremental snapshot they come from.
+
+    Refused: nothing was published. NotCaughtUp: the two stand elsewhere.
+    """
+    known = control.states.get(stream)
+    if known is None:
+        raise Refused(f"nothing was published for {stream}", hint="onboard the sync first", sync=stream.sync)
+    snapshot = control.states.get(joining.incremental_stream) if joining.incremental_stream else None
+    if joining.incremental_stream is not None and not _is_caught_up(snapshot, known):
+        raise NotCaughtUp(
+            f"{stream} stands at offset {known.row.next_offset}, its incremental snapshot elsewhere", sync=stream.sync
+        )
+    names = {table.name for table in joining.tables}
+    entering = [one for one in snapshot.row.boundaries if one.table in names] if snapshot else []
+    after = replace(known, row=replace(known.row, epoch=known.row.epoch + 1))
+    return after.with_tables(entering, left=list(joining.kept_as), run_id=joining.run_id), snapshot
+
+
+def require_staged(settings: Mapping[str, Any], loads: Sequence[Load]) -> None:
+    """Before anybody is fenced. Refused: a staged table is gone."""
+    for load in loads:
+        if written_ends(settings, load.staged_as) is None:
+            raise Refused(f"the staged table {load.staged_as} is gone", table=load.table.name)
+
+
+def namespace_of(destination: DestinationPlan, incremental: StreamId) -> str:
+    """Where the topics of an incremental snapshot lie."""
+    return destination.incremental_namespace(incremental.sync.partition(INCREMENTAL)[2])
+
+
+def incremental_streams(control: Control, stream: StreamId) -> Iterator[StreamId]:
+    """Those of all incremental snapshots into it, also abandoned ones."""
+    for one in control.states:
+        if one.destination == stream.destination and one.sync.startswith(f"{stream.sync}{INCREMENTAL}"):
+            yield one
+
+
+def _is_caught_up(snapshot: StreamState | None, stream: StreamState) -> bool:
+    """Whether the incremental snapshot has read the stream's log exactly as far as the stream has."""
+    if snapshot is None:
+        return False
+    return (snapshot.row.topic_id, snapshot.row.next_offset) == (stream.row.topic_id, stream.row.next_offset)

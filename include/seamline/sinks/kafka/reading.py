@@ -1,0 +1,95 @@
+"""Reading of a topic's committed records up to an offset of each partition."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+from seamline.adapters.kafka.client import REQUEST_TIMEOUT_S, admin_client, translated
+from seamline.adapters.kafka.topics import CaptureTopics
+from seamline.domain.errors import TransientError
+
+_CONSUMER = {
+    "group.id": "seamline-destination",
+    "enable.auto.commit": False,
+    "auto.offset.reset": "earliest",
+    "isolation.level": "read_committed",
+    "check.crcs": True,
+    "enable.partition.eof": True,
+    "fetch.wait.max.ms": 100,
+}
+_AT_ONCE = 10_000
+# It waits for so long unless as many have come.
+_WAIT_S = 0.02
+# So long a transaction of somebody else may be open before what it holds.
+_SILENCE_S = 30.0
+
+
+def written_ends(settings: Mapping[str, Any], topic: str, partitions: int = 1) -> tuple[int, ...] | None:
+    """Per partition the offset after the newest record, whether its transaction has ended or not; None: no topic."""
+    wanted = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}  # type: ignore[no-untyped-call]
+    futures = admin_client(settings).list_offsets(
+        wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=REQUEST_TIMEOUT_S
+    )
+    try:
+        return tuple(int(futures[place].result().offset) for place in wanted)
+    except KafkaException as exc:
+        # The client has an error of its own for a topic that no broker leads, and the same one for a broker's trouble.
+        if not CaptureTopics(dict(settings)).topic_id(topic):
+            return None
+        raise translated(exc, doing=f"report offsets of topic {topic}", settings=settings) from exc
+
+
+def committed(
+    settings: Mapping[str, Any], topic: str, ends: Sequence[int], *, starts: Sequence[int] = ()
+) -> Iterator[list[Message]]:
+    """The committed records below `ends`, per partition in their order, some at a time.
+
+    Waits for a transaction that is still open below an end: TransientError after a while.
+    """
+    begin = starts or [0] * len(ends)
+    reading = {number for number, end in enumerate(ends) if end > begin[number]}
+    if not reading:
+        return
+    consumer = Consumer({**settings, **_CONSUMER})
+    try:
+        consumer.assign([TopicPartition(topic, number, begin[number]) for number in sorted(reading)])
+        heard = time.monotonic()
+        while reading:
+            found = _taken(consumer.consume(_AT_ONCE, _WAIT_S), ends, reading)
+            if found:
+                heard = time.monotonic()
+                yield found
+            elif time.monotonic() - heard > _SILENCE_S:
+                raise _silent(topic, ends)
+    except KafkaException as exc:
+        raise translated(exc, doing=f"read topic {topic}", settings=settings) from exc
+    finally:
+        consumer.close()
+
+
+def _taken(messages: Sequence[Message], ends: Sequence[int], reading: set[int]) -> list[Message]:
+    """Those below the ends; a partition that has come to its end is read no more."""
+    found = []
+    for message in messages:
+        number, offset, error = message.partition() or 0, message.offset() or 0, message.error()
+        # Behind the last record may be markers alone: then the end of the partition is heard of.
+        is_end = error is not None and error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001
+        if error is not None and not is_end:
+            raise KafkaException(error)
+        if number not in reading:
+            continue
+        if not is_end and offset < ends[number]:
+            found.append(message)
+        if offset >= ends[number] - (not is_end):
+            reading.discard(number)
+    return found
+
+
+def _silent(topic: str, ends: Sequence[int]) -> TransientError:
+    return TransientError(
+        f"topic {topic} gave nothing below {list(ends)} for {_SILENCE_S:.0f} s",
+        hint="a transaction there is still open: it ends with its owner, or by its time limit",
+    )

@@ -1,0 +1,81 @@
+"""What the topics of a destination must be, so that nothing of them is lost and readers see whole transactions."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from confluent_kafka import KafkaException
+
+from seamline.adapters.kafka.client import REQUEST_TIMEOUT_S, admin_client, translated
+from seamline.adapters.kafka.topics import MESSAGE_BYTES_MAX, CaptureTopics, TopicRule
+from seamline.domain.catalogue import Table
+from seamline.sinks.kafka.options import KafkaOptions, topic_of
+
+# A record stays for so long at least although a newer one has its key: a comparison reads the state of an hour ago.
+COMPACTION_LAG_S = 24 * 3600
+_BY_THE_BROKER = {"message.timestamp.type": "LogAppendTime"}
+_LARGE = {"max.message.bytes": MESSAGE_BYTES_MAX}
+_KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+
+
+def rule_of(table: Table, options: KafkaOptions) -> TopicRule:
+    """The newest record of each key stays for ever; of a table without a key, every record."""
+    if not table.is_keyed:
+        return TopicRule("rows without a key", {**_KEPT, **_BY_THE_BROKER}, _LARGE, {}, options.partitions)
+    compacted = {"cleanup.policy": "compact", **_BY_THE_BROKER}
+    least = {**_LARGE, "min.compaction.lag.ms": COMPACTION_LAG_S * 1000}
+    return TopicRule("rows by key", compacted, least, {}, options.partitions)
+
+
+# A stream writes one record per commit, and who takes the stream over reads them all: segments end soon.
+CONTROL_RULE = TopicRule(
+    "control records",
+    {"cleanup.policy": "compact", **_BY_THE_BROKER},
+    at_least=_LARGE,
+    at_most={"segment.ms": 3_600_000, "segment.bytes": 16 * 1024 * 1024},
+)
+STAGING_RULE = TopicRule("staged rows", _KEPT, _LARGE)
+
+
+class DestinationTopics:
+    """Those of one destination. `settings` as from `client_settings`."""
+
+    def __init__(self, settings: dict[str, Any], options: KafkaOptions) -> None:
+        self._settings = settings
+        self._options = options
+        self._topics = CaptureTopics(settings, replication=options.replication)
+
+    def ensure_control(self) -> None:
+        self._topics.ensure(self._options.control_topic, CONTROL_RULE)
+
+    def ensure(self, namespace: str, tables: Iterable[Table]) -> None:
+        """Make the tables' topics, or check them. ConfigError: one is not what it must be."""
+        for table in tables:
+            self._topics.ensure(topic_of(namespace, table.name), rule_of(table, self._options))
+
+    def ensure_staging(self, topic: str) -> None:
+        self._topics.ensure(topic, STAGING_RULE)
+
+    def is_there(self, topic: str) -> bool:
+        return bool(self._topics.topic_id(topic))
+
+    def size_bytes(self, topic: str) -> int:
+        return self._topics.size_bytes(topic)
+
+    def empty(self, topic: str) -> None:
+        """Of a topic with one partition."""
+        low, _ = self._topics.offsets(topic)
+        end = self._topics.written_end(topic)
+        if end > low:
+            self._topics.prune(topic, below=end)
+
+    def names(self, beginning: str) -> list[str]:
+        try:
+            found = admin_client(self._settings).list_topics(timeout=REQUEST_TIMEOUT_S).topics
+        except KafkaException as exc:
+            raise translated(exc, doing="list topics", settings=self._settings) from exc
+        return sorted(name for name in found if name.startswith(beginning))
+
+    def delete(self, topics: Iterable[str]) -> None:
+        """Those that are there."""
+        for topic in topics:
+            self._topics.delete(topic)

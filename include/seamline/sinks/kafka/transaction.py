@@ -1,0 +1,127 @@
+"""Transactions on a Kafka cluster, each record of which is known to have arrived before it is committed."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from seamline.adapters.kafka.client import translated
+from seamline.adapters.kafka.topics import MESSAGE_BYTES_MAX
+from seamline.domain.errors import CommitUnknown, ConfigError, Refused, TransientError
+
+Headers = Sequence[tuple[str, bytes]]
+# How long the coordinator may take for an answer.
+_ANSWER_S = 60.0
+_POLL_EVERY = 1_000
+_SETTINGS = {
+    "acks": "all",
+    "enable.idempotence": True,
+    "compression.type": "lz4",
+    "linger.ms": 5,
+    "message.max.bytes": MESSAGE_BYTES_MAX,
+    "queue.buffering.max.messages": 500_000,
+    "queue.buffering.max.kbytes": 256 * 1024,
+    # As Kafka's own clients spread keys, so that another producer's topics can be joined with these.
+    "partitioner": "murmur2_random",
+}
+
+
+class Transactions:
+    """The one producer of a transactional id: making it fences every older one, whose open transaction is aborted.
+
+    TransientError of any call, also where somebody has fenced this one: who calls reads the ledger.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], transactional_id: str, *, timeout_s: int) -> None:
+        self._settings = settings
+        own = {**_SETTINGS, "transactional.id": transactional_id, "transaction.timeout.ms": timeout_s * 1000}
+        self._sent = self._arrived = 0
+        self._failed = ""
+        self._ends: dict[tuple[str, int], int] = {}
+        try:
+            self._producer = self._made({**settings, **own})
+            self._producer.init_transactions(_ANSWER_S)
+        except KafkaException as exc:
+            if exc.args[0].code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+                raise ConfigError(
+                    f"Kafka takes no transactions of {timeout_s} s",
+                    hint="lower `transaction_timeout_s`, or raise the broker's transaction.max.timeout.ms",
+                ) from exc
+            raise translated(exc, doing=f"begin as {transactional_id}", settings=settings) from exc
+
+    def _made(self, settings: Mapping[str, Any]) -> Producer:
+        return Producer(dict(settings))
+
+    def begin(self) -> None:
+        self._sent = self._arrived = 0
+        self._failed, self._ends = "", {}
+        try:
+            self._producer.begin_transaction()
+        except KafkaException as exc:
+            raise translated(exc, doing="begin a transaction", settings=self._settings) from exc
+
+    def send(
+        self, topic: str, *, key: bytes | None, value: bytes | None, headers: Headers = (), table: str = ""
+    ) -> None:
+        """Refused: no broker takes a record as large as this one."""
+        while True:
+            try:
+                self._producer.produce(topic, value, key, headers=list(headers), on_delivery=self._delivered)
+                break
+            except BufferError:
+                self._producer.poll(0.1)
+            except KafkaException as exc:
+                if exc.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                    raise _too_large(topic, len(value or b""), table) from exc
+                raise translated(exc, doing=f"write into topic {topic}", settings=self._settings) from exc
+        self._sent += 1
+        if not self._sent % _POLL_EVERY:
+            self._producer.poll(0)
+
+    def arrived(self) -> Mapping[tuple[str, int], int]:
+        """Wait until the brokers have all that was sent; (topic, partition) → the offset after its last record.
+
+        TransientError: one did not arrive. Then nothing of this transaction may be committed.
+        """
+        left = self._producer.flush(_ANSWER_S)
+        if self._failed or left or self._arrived != self._sent:
+            said = (
+                self._failed or f"{self._sent - self._arrived} of {self._sent} have no answer after {_ANSWER_S:.0f} s"
+            )
+            raise TransientError(f"records did not arrive in Kafka: {said}", hint="nothing was committed")
+        return self._ends
+
+    def commit(self) -> None:
+        """CommitUnknown: its answer is lost. TransientError: nothing was committed."""
+        try:
+            self._producer.commit_transaction(_ANSWER_S)
+        except KafkaException as exc:
+            error = exc.args[0]
+            if error.txn_requires_abort() or error.fatal():
+                raise translated(exc, doing="commit a transaction", settings=self._settings) from exc
+            raise CommitUnknown(f"a commit was sent to Kafka, its answer is lost: {error.str()}") from exc
+
+    def abort(self) -> bool:
+        """Whether the next transaction can begin; if not, only a new producer can."""
+        # Without this the client ends in a fatal INVALID_TXN_STATE.
+        self._producer.flush(_ANSWER_S)
+        with suppress(KafkaException):
+            self._producer.abort_transaction(_ANSWER_S)
+            return True
+        return False
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._failed = self._failed or f"{message.topic()}: {error.str()}"
+            return
+        self._arrived += 1
+        self._ends[message.topic() or "", message.partition() or 0] = (message.offset() or 0) + 1
+
+
+def _too_large(topic: str, size: int, table: str) -> Refused:
+    return Refused(
+        f"a row of {size:,} bytes is larger than a record of topic {topic} may be, {MESSAGE_BYTES_MAX:,}",
+        hint="leave the table out of this destination",
+        table=table,
+    )

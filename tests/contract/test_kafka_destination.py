@@ -1,0 +1,416 @@
+"""Topics as a destination: what their readers see, what stands in them, what a comparison says, and bugs that the
+behaviours must catch."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, Producer
+
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.changes import KeyedChange, TableChanges
+from seamline.domain.digest import Segment
+from seamline.domain.errors import ConfigError, LogCorrupted, Refused, SchemaConflict, TransientError
+from seamline.sinks.kafka import formats
+from seamline.sinks.kafka.commit import StreamCommit
+from seamline.sinks.kafka.control import StreamState
+from seamline.sinks.kafka.kind import KIND
+from seamline.sinks.kafka.options import topic_of
+from seamline.sinks.kafka.reading import committed, written_ends
+from seamline.sinks.kafka.row_json import batch_of_texts, documents, text_of
+from seamline.sinks.kafka.transaction import Transactions
+from seamline.values.build import batch_of
+from seamline.values.digest import bucket_digests, canonical_texts
+from tests.contract.behaviours import (
+    Applying,
+    Behaviour,
+    a_commit_that_never_arrived_is_found_missing,
+    account,
+    inserts_updates_and_deletes_reach_their_rows,
+    published,
+    texts,
+)
+from tests.contract.every_kind import VALUES as ALL_KINDS
+from tests.contract.kafka_world import KafkaWorld
+from tests.contract.test_stored_values import KEYED, KEYLESS, ROWS, apply, differences, image, row
+from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, TRANSFER, delete, insert, publication, sync_plan, update
+
+
+@pytest.fixture
+def make(stack: object) -> Iterator[Callable[..., KafkaWorld]]:
+    worlds: list[KafkaWorld] = []
+
+    def made(*tables: Table, **keys: Any) -> KafkaWorld:
+        worlds.append(KafkaWorld(tables or TABLES, **keys))
+        return worlds[-1]
+
+    yield made
+    for world in worlds:
+        world.close()
+
+
+def records(world: KafkaWorld, topic: str) -> list[Any]:
+    """As a reader with read_committed gets them, by partition."""
+    ends = written_ends(world.settings, topic, world.declared.partitions if topic.count(".") else 1)
+    assert ends is not None
+    return [one for some in committed(world.settings, topic, ends) for one in some]
+
+
+def said(message: Any) -> tuple[str, Any, Any]:
+    """op, key, value of a record."""
+    key, value = message.key(), message.value()
+    op = dict(message.headers())["op"].decode()
+    return op, key and json.loads(key), value and json.loads(value)
+
+
+# ---- what readers see -----------------------------------------------------------------------------------------------
+
+
+def test_a_record_says_which_row_it_is_what_happens_to_it_and_where_in_the_source_s_log(make: Any) -> None:
+    world = make()
+    stream = published(world)
+    stream.span(insert(ACCOUNT, **account(1)), insert(AUDIT, actor="x", action="y"))
+    stream.span(
+        update(ACCOUNT, account(1), account(1, "b")),
+        delete(ACCOUNT, **account(1, "b")),
+        insert(ACCOUNT, **account(2)),
+        delete(AUDIT, actor="x", action="y"),
+    )
+    of_accounts = records(world, f"{world.declared.prefix}.account")
+    assert [said(one) for one in of_accounts] == [
+        ("c", {"id": 1}, {"id": 1, "name": "a"}),
+        ("d", {"id": 1}, None),
+        ("c", {"id": 2}, {"id": 2, "name": "a"}),
+    ]
+    of_audits = records(world, f"{world.declared.prefix}.audit")
+    call = {"actor": "x", "action": "y"}
+    assert [said(one) for one in of_audits] == [("c", None, call), ("d", None, call)]
+    headers = dict(of_accounts[-1].headers())
+    assert json.loads(headers["position"])["kind"] == "binlog"
+    assert headers.keys() == {"op", "span", "position", "schema"}
+    last = json.loads(records(world, f"{world.declared.prefix}.control")[-1].value())
+    assert last["records"] == {"account": 2, "audit": 1}
+    assert headers["span"].decode() == "{}/{}-{}".format(last["epoch"], *last["span"])
+
+
+def test_the_envelope_is_that_of_debezium_with_a_tombstone_behind_a_delete(make: Any) -> None:
+    world = make(format="debezium")
+    stream = published(world)
+    stream.span(insert(ACCOUNT, **account(1)), insert(AUDIT, actor="x", action=None))
+    stream.span(delete(ACCOUNT, **account(1)), delete(AUDIT, actor="x", action=None), insert(ACCOUNT, **account(2)))
+    came, went, tombstone, other = (said(one)[2] for one in records(world, f"{world.declared.prefix}.account"))
+    assert (came["op"], came["before"], came["after"]) == ("c", None, {"id": 1, "name": "a"})
+    assert came["source"] == {
+        "connector": "seamline",
+        "name": "core_bank",
+        "sync": "settlement",
+        "table": "account",
+    }
+    assert (went["op"], went["before"], went["after"], tombstone) == ("d", {"id": 1}, None, None)
+    assert other["after"]["id"] == 2
+    assert world.rows(ACCOUNT) == texts(account(2))
+    assert world.rows(AUDIT) == []
+
+
+def test_rows_of_a_key_stay_in_one_partition_in_their_order(make: Any) -> None:
+    world = make(partitions=3)
+    stream = published(world)
+    names = ("a", "b", "c")
+    for name in names:
+        stream.span(*[insert(ACCOUNT, **account(number, name)) for number in range(30)])
+    found: dict[int, list[tuple[int, str]]] = {}
+    for one in records(world, f"{world.declared.prefix}.account"):
+        _, key, value = said(one)
+        found.setdefault(key["id"], []).append((one.partition(), value["name"]))
+    assert {tuple(name for _, name in rows) for rows in found.values()} == {names}
+    assert {len({partition for partition, _ in rows}) for rows in found.values()} == {1}
+    assert {rows[0][0] for rows in found.values()} == {0, 1, 2}
+    assert world.rows(ACCOUNT) == texts(*(account(number, "c") for number in range(30)))
+
+
+def test_tables_that_are_loaded_again_send_only_what_differs(make: Any) -> None:
+    world = make()
+    calls = [{"actor": "x", "action": str(number)} for number in (1, 1, 2)]
+    loads = {"account": [account(number) for number in range(5)], "audit": calls}
+    world.sink().publish(
+        STREAM, [world.load(table, loads.get(table.name, [])) for table in TABLES], publication=publication()
+    )
+    loads = {"account": [account(1), account(2, "new"), account(9)], "audit": [calls[0], calls[2], calls[2]]}
+    before = len(records(world, f"{world.declared.prefix}.account"))
+    again = [world.load(table, loads.get(table.name, [])) for table in TABLES]
+    world.sink().publish(STREAM, again, publication=publication(run_id="run-2"))
+    sent = [said(one)[:2] for one in records(world, f"{world.declared.prefix}.account")][before:]
+    assert sorted((op, key["id"]) for op, key in sent) == [("d", 0), ("d", 3), ("d", 4), ("r", 2), ("r", 9)]
+    assert [said(one)[0] for one in records(world, f"{world.declared.prefix}.audit")][3:] == ["r", "d"]
+    assert (world.rows(ACCOUNT), world.rows(AUDIT)) == (texts(*loads["account"]), texts(*loads["audit"]))
+
+
+def test_the_page_for_readers_gets_whole_transactions(make: Any, checkout: Path) -> None:
+    world = make(partitions=2)
+    stream = published(world)
+    page = (checkout / "docs/how-to/read-topics.md").read_text(encoding="utf-8")
+    code, use = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    code = code.replace('"bank", "settlement@feed"', f'"{world.declared.prefix}", "{STREAM}"')
+    names: dict[str, Any] = {}
+    exec(code.replace("kafka.example:9092", world.settings["bootstrap.servers"]), names)  # noqa: S102
+    stream.span(*[insert(ACCOUNT, **account(number)) for number in range(9)], insert(AUDIT, actor="x", action="y"))
+    stream.span(delete(ACCOUNT, **account(1)), insert(AUDIT, actor="x", action="z"))
+    exec(use, names)  # noqa: S102
+    found = list(names["transactions"](None))
+    assert [said["records"] for said, _ in found] == [{}, {}, {"account": 9, "audit": 1}, {"account": 1, "audit": 1}]
+    for said, rows in found:
+        assert {table: len(records) for table, records in rows.items() if records} == said["records"]
+    assert list(names["transactions"](found[-1][0])) == []
+    ((said, rows),) = names["transactions"](found[-2][0])
+    assert (said["span"], [record.value() for record in rows["account"]]) == ([10, 20], [None])
+
+
+# ---- values ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["json", "debezium"])
+def test_every_kind_stands_in_a_topic_exactly(make: Any, form: str) -> None:
+    world = make(KEYED, KEYLESS, format=form, partitions=2)
+    loads = [world.load(table, []) for table in (KEYED, KEYLESS)]
+    world.sink().publish(STREAM, loads, publication=publication((KEYED, KEYLESS)))
+    rows = [row(number) for number in range(ROWS + 1)]
+    apply(
+        world,
+        TableChanges("kinds", [KeyedChange(b"{}", False, False, image(one), 1) for one in rows]),
+        TableChanges("kinds_keyless", net={image(one): 2 for one in rows}),
+    )
+    assert differences(sorted(world.typed_rows(KEYED)), rows) == {}
+    assert differences(sorted(world.typed_rows(KEYLESS)), [one for one in rows for _ in range(2)]) == {}
+
+
+@pytest.mark.parametrize("column", ALL_KINDS, ids=lambda column: column.name)
+def test_every_edge_value_comes_back_or_is_refused_by_name(column: Column) -> None:
+    table = Table("kinds", (column,))
+    for value in (*ALL_KINDS[column], None):
+        if value is None and not column.nullable:
+            continue
+        rows = batch_of(table, [(value,)])
+        try:
+            (found,) = documents(table, table.columns, rows)
+        except SchemaConflict as refused:
+            assert "beyond the years 1 to 9999" in refused.message
+            assert column.kind in (Kind.DATE, Kind.DATETIME, Kind.INSTANT)
+            continue
+        back = batch_of_texts(table, [text_of(found)])
+        assert canonical_texts(column, back.column(0)).equals(canonical_texts(column, rows.column(0)))
+
+
+# ---- the comparison -------------------------------------------------------------------------------------------------
+
+
+def test_a_view_stays_at_its_position_while_the_stream_goes_on(make: Any) -> None:
+    world = make(partitions=2)
+    stream = published(world)
+    ledger = stream.span(*[insert(ACCOUNT, **account(number)) for number in range(50)]).ledger
+    (view,) = KIND.open_live(world.plan, world.destination, 1)
+    with closing(view):
+        stream.span(*[delete(ACCOUNT, **account(number)) for number in range(50)])
+        digests = view.digests(Segment("account", buckets=4), run_key="k")
+        assert view.position == ledger.position
+    rows = batch_of(ACCOUNT, [(number, "a") for number in range(50)])
+    assert digests == bucket_digests(ACCOUNT, rows, buckets=4, run_key="k")
+
+
+def test_what_somebody_else_writes_into_a_topic_is_seen_by_the_comparison(make: Any) -> None:
+    world = make()
+    stream = published(world)
+    stream.span(insert(ACCOUNT, **account(1)))
+    foreign(world, f"{world.declared.prefix}.account", b'{"id":1}', b'{"id":1,"name":"forged"}')
+    stream.span(insert(ACCOUNT, **account(2)))
+    assert world.rows(ACCOUNT) == texts(account(1, "forged"), account(2))
+    foreign(world, f"{world.declared.prefix}.account", b'{"id":1}', b"no row")
+    stream.span(insert(ACCOUNT, **account(3)))
+    with pytest.raises(LogCorrupted, match="not as Seamline writes it"):
+        world.rows(ACCOUNT)
+
+
+def foreign(world: KafkaWorld, topic: str, key: bytes, value: bytes) -> None:
+    producer = Producer(world.settings)
+    producer.produce(topic, value, key)
+    assert not producer.flush(10)
+
+
+# ---- what is refused ------------------------------------------------------------------------------------------------
+
+
+def test_every_name_of_a_table_has_a_topic_of_its_own() -> None:
+    names = ["account", "a_b", "a.b", "a-b", "a%b", "a-2db", "客户", "客-户", "A"]
+    topics = [topic_of("bank", name) for name in names]
+    assert len(set(topics)) == len(names)
+    assert topics[:2] == ["bank.account", "bank.a_b"]
+    assert all(re.fullmatch(r"bank\.[A-Za-z0-9_-]+", topic) for topic in topics)
+
+
+def test_preflight_names_what_keeps_a_cluster_from_taking_the_tables(make: Any) -> None:
+    world = make()
+    published(world)
+    found = KIND.problems(world.plan, world.destination)
+    assert {problem.is_fatal for problem in found} == {False}
+    assert "min.insync.replicas is 1" in found[0].what
+    other = make(prefix=world.declared.prefix, partitions=3, transaction_timeout_s=86_400)
+    whats = [problem.what for problem in KIND.problems(other.plan, other.destination) if problem.is_fatal]
+    assert any("account (rows by key): it has 1 partitions, 3 are wanted" in what for what in whats)
+    assert "Kafka takes no transactions of 86400 s" in whats[-1]
+    copied = make(ACCOUNT, replication_factor=3)
+    whats = [problem.what for problem in KIND.problems(copied.plan, copied.destination)]
+    assert "Replication factor: 3 larger than available brokers: 1" in whats[0] or "replication" in whats[0].lower()
+    odd = make(*(Table(name, ACCOUNT.columns, ("id",)) for name in ("客户" * 9, "control")))
+    whats = [problem.what for problem in KIND.problems(odd.plan, odd.destination)]
+    assert ["is too long for a topic" in whats[0], "the control topic" in whats[1]] == [True] * 2
+
+
+def test_a_topic_that_would_lose_rows_is_not_published_into(make: Any) -> None:
+    world = make()
+    other = make(prefix=world.declared.prefix, partitions=2)
+    published(world)
+    with pytest.raises(ConfigError, match="it has 1 partitions, 2 are wanted"):
+        other.sink().publish(
+            STREAM, [other.load(table, []) for table in TABLES], publication=publication(run_id="run-2")
+        )
+
+
+# ---- planted bugs ---------------------------------------------------------------------------------------------------
+
+
+def _control_record_on_its_own(patch: pytest.MonkeyPatch) -> None:
+    """The ledger moves whether or not the rows are committed."""
+    close = StreamCommit.close
+
+    def beside(self: StreamCommit, **more: Any) -> tuple[StreamState, int]:
+        topic, inside = self.where.options.control_topic, self.transactions
+        alone = Producer({"bootstrap.servers": inside._settings["bootstrap.servers"]})
+        send = inside.send
+
+        def apart(to: str, *, key: bytes | None, value: bytes | None, **rest: Any) -> None:
+            if to == topic and not rest:
+                alone.produce(to, value, key)
+                alone.flush(10)
+            send(to, key=key, value=value, **rest)
+
+        patch.setattr(inside, "send", apart)
+        return close(self, **more)
+
+    patch.setattr(StreamCommit, "close", beside)
+
+
+def _deletes_without_a_tombstone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(formats.PlainRows, "gone", lambda self, key: ())
+
+
+@pytest.mark.parametrize(
+    ("plant", "behaviour"),
+    [
+        (_control_record_on_its_own, a_commit_that_never_arrived_is_found_missing),
+        (_deletes_without_a_tombstone, inserts_updates_and_deletes_reach_their_rows),
+    ],
+)
+def test_a_planted_bug_is_caught(
+    make: Any, monkeypatch: pytest.MonkeyPatch, plant: Callable[[pytest.MonkeyPatch], None], behaviour: Behaviour
+) -> None:
+    world = make()
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        behaviour(world)
+
+
+class RefusingProducer:
+    """A client whose broker refuses one record of several, and says so in that record's callback alone."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Any, Any]] = []
+
+    def init_transactions(self, _: float) -> None: ...
+    def begin_transaction(self) -> None: ...
+    def poll(self, _: float) -> None: ...
+
+    def produce(self, topic: str, value: bytes, key: bytes, *, headers: Any, on_delivery: Any) -> None:
+        error = KafkaError(KafkaError.INVALID_RECORD) if value == b"refused" else None
+        self._waiting.append((on_delivery, (error, _Sent(topic, len(self._waiting)))))
+
+    def flush(self, _: float) -> int:
+        for callback, answer in self._waiting:
+            callback(*answer)
+        return 0
+
+
+class _Sent:
+    def __init__(self, topic: str, offset: int) -> None:
+        self.topic, self.partition, self.offset = (lambda: topic), (lambda: 0), (lambda: offset)
+
+
+class OverRefusing(Transactions):
+    def _made(self, settings: Any) -> Any:
+        return RefusingProducer()
+
+
+class ErrorsNotCounted(OverRefusing):
+    """A planted bug."""
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        super()._delivered(None, message)
+
+
+@pytest.mark.parametrize("kind", [OverRefusing, ErrorsNotCounted])
+def test_a_record_that_did_not_arrive_is_known_before_the_commit(kind: type[OverRefusing]) -> None:
+    transactions = kind({}, "t", timeout_s=10)
+    transactions.begin()
+    for value in (b"one", b"refused", b"three"):
+        transactions.send("topic", key=b"k", value=value)
+    if kind is ErrorsNotCounted:
+        assert transactions.arrived() == {("topic", 0): 3}
+        return
+    with pytest.raises(TransientError, match=r"did not arrive in Kafka: topic: .*"):
+        transactions.arrived()
+
+
+def test_maintenance_ends_what_dead_runs_have_left(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = make(ACCOUNT)
+    published_stream = sync_plan((ACCOUNT,))
+    world.sink().publish(STREAM, [world.load(ACCOUNT, [account(1)])], publication=publication((ACCOUNT,)))
+    whole = world.plan
+    world.plan = published_stream.incremental_plan(["account"], "5")
+    left = world.plan.stream_id("warehouse")
+    world.sink().publish(left, [world.load(ACCOUNT, [])], publication=publication((ACCOUNT,), run_id="pass-5"))
+    world.plan = whole
+    with closing(KIND.open_maintenance(world.destination)) as maintenance:
+        assert {one.stream for one in maintenance.ledgers()} == {str(STREAM), str(left)}
+        assert maintenance.let_go().incremental_snapshots == ()
+        monkeypatch.setattr("seamline.sinks.kafka.maintenance._KEPT_S", -60)
+        gone = maintenance.let_go()
+        assert (gone.incremental_snapshots, gone.staged) == ((str(left),), 2)
+        assert {one.stream for one in maintenance.ledgers()} == {str(STREAM)}
+        assert maintenance.let_go().staged == 0
+    assert world.rows(ACCOUNT) == texts(account(1))
+    with pytest.raises(Refused, match="gone"):
+        world.sink().publish(STREAM, [world.load(TRANSFER, []), *_gone()], publication=publication(run_id="run-2"))
+
+
+def _gone() -> list[Any]:
+    from seamline.ports import Load
+
+    return [Load(ACCOUNT, "nowhere", 0)]
+
+
+def test_a_stream_goes_on_where_another_owner_left_a_transaction_open(make: Any) -> None:
+    world = make()
+    published(world)
+    dead = world.sink()
+    lease = dead.acquire(STREAM)
+    options = dead._where.options
+    dead._transactions.begin()
+    dead._transactions.send(f"{world.declared.prefix}.account", key=b'{"id":1}', value=b'{"id":1,"name":"open"}')
+    dead._transactions.arrived()
+    stream = Applying(world)
+    assert stream.lease.epoch == lease.epoch + 1
+    stream.span(insert(ACCOUNT, **account(2)))
+    assert world.rows(ACCOUNT) == texts(account(2))
+    assert options.control_topic == f"{world.declared.prefix}.control"

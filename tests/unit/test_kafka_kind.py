@@ -1,0 +1,77 @@
+"""Topics as a kind of destination: they have a stream and no cuts, and what cannot be honoured is refused by name."""
+
+from pathlib import Path
+
+import pytest
+
+from seamline.domain.errors import ConfigError
+from seamline.kinds.found import sink_kind
+from seamline.kinds.logins import DestinationLogins
+from seamline.kinds.sink import HoldsCuts, ReadsBack
+from seamline.plan.compile import compile_plan
+from seamline.plan.document import plan_from_json, plan_to_json
+from seamline.plan.explain import explain
+from seamline.plan.model import SyncPlan
+from seamline.plan.stages import all_stages, concerned
+from seamline.sinks.kafka.options import KafkaOptions, options_of
+from seamline.spec.load import load_declarations
+from tests.unit.declared import SYNC, write_declarations
+
+FEED = "destination: feed\nkind: kafka\nconnection: kafka_feed\nprefix: bank\npartitions: 6\n"
+FILE, SYNC_FILE = "destinations/feed.yaml", "syncs/settlement.yaml"
+BESIDE = SYNC.replace("[warehouse]", "[warehouse, feed]")
+
+
+def declared(folder: Path, feed: str = FEED, sync: str = BESIDE) -> Path:
+    return write_declarations(folder, {FILE: feed, SYNC_FILE: sync})
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> SyncPlan:
+    return compile_plan(load_declarations(declared(tmp_path)), "settlement")
+
+
+def test_a_declaration_becomes_a_plan_of_a_destination_without_cuts(plan: SyncPlan) -> None:
+    feed = plan.destination("feed")
+    assert (feed.kind, feed.connection, feed.namespace, feed.no_cuts) == ("kafka", "kafka_feed", "bank", True)
+    assert options_of(feed) == KafkaOptions("bank", "json", 6, -1, 900)
+    assert plan_from_json(plan_to_json(plan)) == plan
+    kind = sink_kind("kafka")
+    assert isinstance(kind, ReadsBack)
+    assert not isinstance(kind, HoldsCuts)
+
+
+def test_nights_leave_it_out_and_say_so(plan: SyncPlan) -> None:
+    about = {kind: concerned(plan, kind).destination_names for kind in all_stages(plan)}
+    assert about.pop("nightly") == {"warehouse"}
+    assert set(about.values()) == {frozenset({"warehouse", "feed"})}
+    said = " ".join(explain(plan).split())
+    assert "live tables in bank, no cuts: nights leave it out" in said
+
+
+def test_a_sync_whose_only_destination_holds_no_cuts_has_no_nights(tmp_path: Path) -> None:
+    sync = SYNC.replace("[warehouse]", "[feed]")
+    with pytest.raises(ConfigError, match=r"destination `feed` \(kafka\) cannot hold cuts"):
+        load_declarations(declared(tmp_path, sync=sync))
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ("prefix: bank.topics", "at most 60 letters of ASCII"),
+        ("format: avro", "format"),
+        ("partitions: 0", "partitions"),
+        ("writer_connection: other", "one login makes topics"),
+    ],
+)
+def test_a_key_that_it_cannot_honour_is_refused(tmp_path: Path, changed: str, said: str) -> None:
+    key = changed.partition(":")[0]
+    lines = [line for line in FEED.splitlines() if not line.startswith(f"{key}:")]
+    with pytest.raises(ConfigError, match=said):
+        load_declarations(declared(tmp_path, "\n".join([*lines, changed, ""])))
+
+
+def test_its_acls_are_of_its_own_topics_and_transactions(plan: SyncPlan) -> None:
+    script = sink_kind("kafka").grant_script(plan.destination("feed"), "", logins=DestinationLogins("feeder"))
+    for words in ("--allow-principal User:feeder", "prefixed --topic bank", "prefixed --transactional-id bank."):
+        assert words in script
