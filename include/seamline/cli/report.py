@@ -76,7 +76,8 @@ def run(args: argparse.Namespace) -> int:
         levels = _levels(args.sync)
         done, signed = _worked(store, args.sync, cuts), _signed(args.sync, day)
         report = _report(store, args.sync, day, cuts, takes, levels, done)
-    give(args, documents.to_json(cuts, (), levels=levels, worked=done, sign_offs=signed))
+    if args.json:
+        give(args, documents.to_json(cuts, (), levels=levels, worked=done, sign_offs=signed))
     if args.output is not None or not args.json:
         _put(_WRITERS[kind](report, cuts, levels, done, signed), report, kind, args.output)
     return 0 if report.verdict in headline.WELL else 1
