@@ -133,7 +133,7 @@ class Streamed:
 
     def differences(self, *names: str, source: ReadView | None = None) -> dict[str, tuple[object, object]]:
         """Digest pairs of the tables that differ between source, as it is now or in this view, and destination."""
-        found = {}
+        found: dict[str, tuple[object, object]] = {}
         with self._views() as (now, right):
             left = source or now
             for name in names:

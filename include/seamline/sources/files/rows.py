@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 from seamline.domain.catalogue import TEXTS, Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
 from seamline.files.csv_file import text_batches
-from seamline.values.plain_texts import values_of
 from seamline.files.dialect import PARQUET, Dialect
 from seamline.sources.files.layout import TableLayout
 from seamline.values.arrow import TEXT, arrow_type, schema_of
+from seamline.values.plain_texts import values_of
 
 _BOM = b"\xef\xbb\xbf"
 _SHOWN_MAX = 60
