@@ -101,6 +101,9 @@ def test_a_run_keeps_the_level_of_its_destination_and_whether_it_shows_it() -> N
         assert (level_of(found, "declared"), is_achieved(found)) == ("declared", None)
         found = replace(found, evidence=level_evidence(found, "all at once", guarantee="exactly_once"))
         assert (level_of(found, "declared"), is_achieved(found)) == ("all at once", verdict is Verdict.MATCH)
+    left_out = replace(MATCH, table="audit", verdict=Verdict.NOT_RUN)
+    partial = replace(reconciliation(MATCH, left_out), verdict=Verdict.MATCH)
+    assert level_evidence(partial, "all at once", guarantee="exactly_once")["level"]["achieved"]
     nowhere = replace(reconciliation(MATCH), position=None)
     assert not level_evidence(nowhere, "all at once", guarantee="exactly_once")["level"]["achieved"]
 

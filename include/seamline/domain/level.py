@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamline.domain.runs import Reconciliation
-from seamline.domain.verdict import Verdict, of_guaranteed
+from seamline.domain.verdict import Verdict
 
 # Its name in a reconciliation's evidence.
 LEVEL = "level"
@@ -12,15 +12,15 @@ LEVEL = "level"
 
 def level_evidence(found: Reconciliation, level: str, *, guarantee: str) -> dict[str, Any]:
     """What is kept with a comparison. `level`: as its kind of destination gives it. It is achieved where every row was
-    compared at one position and none differs; the verdicts beside it are what that rests on."""
-    verdict = of_guaranteed(found.tables)
+    compared at one position and none differs; the verdicts beside it are what that rests on. Tables that a cut leaves
+    out, as those without history, do not count."""
     compared = [table for table in found.tables if table.verdict is Verdict.MATCH]
     return {
         LEVEL: {
             "level": level,
             "guarantee": guarantee,
-            "achieved": verdict is Verdict.MATCH and found.position is not None,
-            "verdict": verdict.value,
+            "achieved": found.verdict is Verdict.MATCH and found.position is not None,
+            "verdict": found.verdict.value,
             "tables": len(compared),
         }
     }
