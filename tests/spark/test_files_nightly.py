@@ -179,6 +179,7 @@ def test_what_one_sync_delivers_another_one_loads_and_proves(both: Both) -> None
     assert (first.verdict, first.version, set(first.tables)) == (Verdict.MATCH, 1, plan.table_names)
     assert str(first.position).startswith(f"delivery of {day} version 1, sha256 ")
     found = both.store.reconciliation(first.run_id, Scope.CUT, "warehouse")
+    assert found.mode == "delivered"
     assert {table.table: table.verdict for table in found.tables} == dict.fromkeys(plan.table_names, Verdict.MATCH)
     theirs, ours = both.sums(day)
     assert theirs == ours

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 from seamline.domain.errors import InvariantViolated
 from seamline.domain.position import LogRules, Position, PositionTracker
 
-# The mode of a reconciliation at such a position.
-UNLOGGED = "unlogged"
+# The mode of a reconciliation at such a position, and of one with files that were delivered.
+UNLOGGED, DELIVERED = "unlogged", "delivered"
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from seamline.domain.staged_cut import (
     cut_to_json,
     without_rows,
 )
-from seamline.domain.unlogged import UNLOGGED
+from seamline.domain.unlogged import DELIVERED, UNLOGGED
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, ParkedTable, Run, SyncPlan, TablePlan
 from seamline.ports import Load, StagedView, TableRead
@@ -423,7 +423,7 @@ def _reconciliation(
         business_date=cut.business_date,
         position=cut.position,
         position_time=cut.as_of,
-        mode=tools.how.mode if plan.source.has_log else UNLOGGED,
+        mode=_mode(plan, tools.how),
         verdict=cut.verdict,
         tables=tables,
         started_at=started,
@@ -441,6 +441,12 @@ def _reconciliation(
             **tools.how.evidence(),
         },
     )
+
+
+def _mode(plan: SyncPlan, how: How) -> str:
+    if plan.nightly and plan.nightly.is_delivered:
+        return DELIVERED
+    return how.mode if plan.source.has_log else UNLOGGED
 
 
 def _date(run: Run) -> date:

@@ -46,6 +46,7 @@ WAITING_SHOWN = 20
 _MODES = {
     "read": phrase("read: the destination holds what was read of the source at that position"),
     "unlogged": phrase("one read: the source has no log, so this holds for this read and covers nothing else"),
+    "delivered": phrase("one delivery: this holds for its files and covers nothing else"),
     "separate": phrase("separate: each side at a position of its own, for another tool carries the tables"),
     "barrier": phrase("barrier: the stream was held while both sides stood at that position"),
     "versioned": phrase(
