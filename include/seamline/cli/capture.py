@@ -49,7 +49,7 @@ def _start(plan: SyncPlan, args: argparse.Namespace) -> int:
             registry=carried,
             connect=connect,
             topics=open_topics(plan.source),
-            source=cast("CaptureSource", registry.source(plan)),
+            source=cast("CaptureSource", registry.logged_source(plan)),
             open_log=lambda: registry.log_reader(plan),
         )
     _end_alarms(plan.source.name, CAPTURE_FAILED, CAPTURE_STOPPED)
@@ -73,7 +73,7 @@ def _reset(plans: list[SyncPlan], args: argparse.Namespace) -> int:
             registry=carried,
             connect=open_capture(plan),
             topics=open_topics(plan),
-            source=cast("CaptureSource", registry.source(plans[0])),
+            source=cast("CaptureSource", registry.logged_source(plans[0])),
         )
     _end_alarms(plan.name, *SOURCE_ALARMS)
     sys.stdout.write(f"the capture of {plan.name} is given up; now onboard again: {syncs}\n")
@@ -93,4 +93,6 @@ def _plans_of(source: str) -> list[SyncPlan]:
     sources = {name: spec.source for name, spec in declarations.syncs.items()}
     if source not in sources.values():
         raise ConfigError(f"no sync has a source `{source}`", hint=guess(source, sorted(set(sources.values()))))
+    if not declarations.sources[source].has_log:
+        raise ConfigError(f"source `{source}` has no log, so there is no capture", hint="its nights need none")
     return [compile_plan(declarations, name) for name in sources if sources[name] == source]
