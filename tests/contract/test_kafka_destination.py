@@ -257,15 +257,15 @@ def test_preflight_names_what_keeps_a_cluster_from_taking_the_tables(make: Any) 
     assert {problem.is_fatal for problem in found} == {False}
     assert "min.insync.replicas is 1" in found[0].what
     other = make(prefix=world.declared.prefix, partitions=3, transaction_timeout_s=86_400)
-    whats = [problem.what for problem in KIND.problems(other.plan, other.destination) if problem.is_fatal]
-    assert any("account (rows by key): it has 1 partitions, 3 are wanted" in what for what in whats)
-    assert "Kafka takes no transactions of 86400 s" in whats[-1]
+    found = [problem.what for problem in KIND.problems(other.plan, other.destination) if problem.is_fatal]
+    assert any("account (rows by key): it has 1 partitions, 3 are wanted" in what for what in found)
+    assert "Kafka takes no transactions of 86400 s" in found[-1]
     copied = make(ACCOUNT, replication_factor=3)
-    whats = [problem.what for problem in KIND.problems(copied.plan, copied.destination)]
-    assert "Replication factor: 3 larger than available brokers: 1" in whats[0] or "replication" in whats[0].lower()
+    found = [problem.what for problem in KIND.problems(copied.plan, copied.destination)]
+    assert "Replication factor: 3 larger than available brokers: 1" in found[0] or "replication" in found[0].lower()
     odd = make(*(Table(name, ACCOUNT.columns, ("id",)) for name in ("客户" * 9, "control")))
-    whats = [problem.what for problem in KIND.problems(odd.plan, odd.destination)]
-    assert ["is too long for a topic" in whats[0], "the control topic" in whats[1]] == [True] * 2
+    found = [problem.what for problem in KIND.problems(odd.plan, odd.destination)]
+    assert ["is too long for a topic" in found[0], "the control topic" in found[1]] == [True] * 2
 
 
 def test_a_topic_that_would_lose_rows_is_not_published_into(make: Any) -> None:

@@ -15,6 +15,7 @@ from seamline.plan.compile import compile_plan
 from seamline.ports import Survey
 from seamline.spec import consistency
 from seamline.spec.consistency import Case, Refusal, cases, matrix_lines, matrix_page, matrix_text, outcome, refusal
+from seamline.spec.kinds import source_models
 from seamline.spec.load import load_declarations
 from tests.contract.lake_worlds import LAKES
 from tests.contract.relational_worlds import RELATIONAL
@@ -30,10 +31,19 @@ DESTINATIONS = {
     "hive": "connection: rows\nmetastore: metastore\ndatabase: settlement\nwarehouse: /srv/hive\n",
     "hudi": LAKE,
     "iceberg": f"{LAKE}catalog: lake\natomic: true\n",
+    "kafka": "connection: queue\nprefix: settlement\n",
     "mariadb": DATABASE,
     "mysql": DATABASE,
     "postgres": "connection: warehouse\nschema: settlement\n",
     "redis": "connection: cache\nprefix: settlement\n",
+}
+BANK = "connection: core_bank\ndatabase: bank\n"
+SOURCES = {
+    "files": "location: /srv/delivered\ndelivery: '{date}'\n",
+    "jdbc": f"{BANK}schema: BANK\n",
+    "mariadb": BANK,
+    "mysql": BANK,
+    "postgres": BANK,
 }
 NIGHTLY = "nightly: {timezone: Asia/Shanghai}\n"
 
@@ -43,8 +53,8 @@ def is_refused(case: Case, folder: Path) -> str:
     kind = sink_kind(case.destination)
     nightly = "" if case.has_log and kind.powers.streams else NIGHTLY
     files = {
-        "sources/core_bank.yaml": f"source: core_bank\nkind: {case.source}\nconnection: core_bank\ndatabase: bank\n"
-        + ("" if case.has_log else "log: none\n"),
+        "sources/core_bank.yaml": f"source: core_bank\nkind: {case.source}\n{SOURCES[case.source]}"
+        + ("" if case.has_log or not source_models()[case.source].reads_log(None) else "log: none\n"),
         "destinations/warehouse.yaml": f"destination: warehouse\nkind: {case.destination}\n"
         + DESTINATIONS[case.destination],
         "syncs/settlement.yaml": "sync: settlement\nsource: core_bank\ndestinations: [warehouse]\ntables: [account]\n"
@@ -60,6 +70,7 @@ def is_refused(case: Case, folder: Path) -> str:
 
 def test_each_cell_is_what_validate_says(tmp_path: Path) -> None:
     assert set(DESTINATIONS) >= {case.destination for case in cases()}, "a kind that this test does not declare"
+    assert set(SOURCES) >= {case.source for case in cases()}, "a kind that this test does not declare"
     found = {case: is_refused(case, tmp_path / str(number)) for number, case in enumerate(cases())}
     assert {case for case, said in found.items() if said} == {case for case in found if refusal(case)}
     assert any(found.values())
@@ -85,7 +96,7 @@ def test_each_kind_with_live_tables_runs_the_suite_that_its_cells_promise() -> N
     """Of all tables, or of those with a key alone (`tests/contract`)."""
     kinds = {name: sink_kind(name).powers for name in installed.names(installed.SINKS)}
     promised = {name: powers.keyless for name, powers in kinds.items() if powers.streams}
-    assert promised == {**dict.fromkeys(("postgres", *RELATIONAL, *LAKES), True), "redis": False}
+    assert promised == {**dict.fromkeys(("kafka", "postgres", *RELATIONAL, *LAKES), True), "redis": False}
 
 
 def test_a_kind_without_cuts_needs_a_log() -> None:

@@ -147,7 +147,7 @@ def test_every_command_that_an_error_or_a_page_names_is_taken_by_the_real_parser
 @pytest.mark.parametrize(
     ("block", "said"),
     [
-        ("./seamline statuss", "there is no command statuss"),
+        ("./seamline state", "there is no command state"),
         ("./seamline status --wach", "unrecognized arguments: --wach"),
         ("SEAMLINE_PORT_BASE=22000 ./seamline up --onyl x | cat", "unrecognized arguments: --onyl x"),
         ("./seamline cut", "the following arguments are required: sync"),

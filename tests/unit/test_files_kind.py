@@ -79,7 +79,7 @@ def test_a_folder_of_this_machine_has_no_connection_and_stages_beside_what_it_de
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ("location: hdfs://there/x", "begins with s3://, sftp://, ftp://"),
+        ("location: gs://there/x", "begins with s3://, sftp://, ftp://"),
         ("location: outgoing", "an absolute path"),
         ("location: sftp://partner.example/incoming", "the connection says the server"),
         ("location: s3:///incoming", "s3://bucket/folder"),

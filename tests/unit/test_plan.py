@@ -287,7 +287,9 @@ def test_a_table_without_a_key_is_refused_where_a_destination_keeps_no_such_tabl
     compile_plan(declarations, "settlement", Survey((keyless, LEDGER)))
     monkeypatch.setattr(installed, "load", lambda group, name: KeyedOnly())
     compile_plan(declarations, "settlement", Survey((ACCOUNT, LEDGER)))
-    with pytest.raises(DeclarationsInvalid, match="account has no primary key, and destination `warehouse` .postgres."):
+    with pytest.raises(
+        DeclarationsInvalid, match="account: destination `warehouse` .postgres. keeps no table without a primary key"
+    ):
         compile_plan(declarations, "settlement", Survey((keyless, LEDGER)))
 
 

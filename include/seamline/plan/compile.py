@@ -254,7 +254,7 @@ def config_hash(declarations: Declarations, sync_name: str) -> str:
             entry["transform"] = declarations.transforms[file]
     _shorten(canonical[0])
     _leave_out(canonical[0]["stream"], {"cut_off_behind_gb": {}}, ("cut_off_behind_gb",))
-    if isinstance(log := canonical[1]["log"], dict):
+    if isinstance(log := canonical[1].get("log"), dict):
         _leave_out(log, {"behind_max_gb": None}, ("behind_max_gb",))
     if sync.reconcile_only is None:
         del canonical[0]["reconcile_only"]
