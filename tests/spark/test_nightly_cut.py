@@ -214,6 +214,20 @@ def test_the_cut_of_the_date_that_has_ended_matches_while_money_moves(
     assert torn == 0
 
 
+def test_a_night_without_a_log_is_one_session_s_snapshot_and_says_which_read_it_was(
+    spark: SparkSession, plan: SyncPlan, platform: Any, writers: Any
+) -> None:
+    source = replace(plan.source, capture="", marker="", log_topic="", connector="", snapshot_lock="none")
+    run_id = f"unlogged/nightly/{ended()}/1"
+    text = plan_to_json(replace(plan, sync="unlogged", source=source))
+    platform.start_run(run_id=run_id, sync="unlogged", kind="nightly", plan_json=text, business_date=ended())
+    staged = cut(spark, run_id)["warehouse"]
+    assert {table.verdict for table in staged.tables} == {Verdict.MATCH}
+    found = reconciled(platform, staged)
+    assert (found.verdict, found.mode) == (Verdict.MATCH, "unlogged")
+    assert str(found.position).startswith("this read alone (20")
+
+
 def test_a_second_run_is_version_2_and_counts_what_came_late(
     run_nightly: Any, publish: Any, bank: Connection, warehouse: Connection
 ) -> None:
