@@ -222,12 +222,12 @@ def test_a_stream_that_is_paused_or_goes_on_is_an_act_of_who_did_it(server: Serv
             director.pause(STREAM, by="ann on host")
         director.want(STREAM, plan_json=plan_to_json(plan()))
         director.pause(STREAM, by="ann on host", reason="the payer asked")
-        director.resume(STREAM, by="bob on host")
+        director.resume(STREAM, by="bob on host", reason="it is back")
         director.restart(STREAM, by="bob on host")
     acts = [(entry.kind, entry.who, entry.document) for entry in logged(server)[1:]]
     assert acts == [
         ("stream paused", "ann on host", '{"reason":"the payer asked"}'),
-        ("stream resumed", "bob on host", "{}"),
+        ("stream resumed", "bob on host", '{"reason":"it is back"}'),
         ("stream restarted", "bob on host", "{}"),
     ]
 

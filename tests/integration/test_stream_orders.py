@@ -40,7 +40,7 @@ def test_a_person_pauses_resumes_and_restarts_a_stream_by_command(
     assert director.wanted_of("another") == ()
     with pytest.raises(Refused, match="paused"):
         director.hold(STREAM, lease_s=30)
-    assert main(["stream", "resume", "settlement", "--reason", "done"]) == ConfigError.exit_code
+    assert main(["stream", "restart", "settlement", "--reason", "done"]) == ConfigError.exit_code
     assert main(["stream", "resume", "settlement", "warehouse"]) == 0
     [resumed] = director.wanted("default")
     assert (resumed.paused, resumed.paused_by, resumed.paused_at, resumed.pause_reason) == (False, "", None, "")

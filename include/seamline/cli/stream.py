@@ -23,25 +23,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("order", choices=ORDERS)
     parser.add_argument("sync")
     parser.add_argument("destination", nargs="?", default="", help="only the stream into this destination")
-    parser.add_argument("--reason", default="", help="why it is paused, for those who see it stand")
+    parser.add_argument("--reason", default="", help="why; of a pause also for those who see it stand")
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.reason and args.order != "pause":
-        raise ConfigError(f"a reason belongs to a pause, and is not kept for `{args.order}`", hint="leave --reason out")
+    if args.reason and args.order == "restart":
+        raise ConfigError("a reason belongs to a pause or its end, and is not kept for `restart`", hint="leave it out")
+    reason = " ".join(args.reason.split())
     ordered: list[StreamId] = []
     with closing(registry.director()) as director:
         for stream in _streams(director, args.sync, args.destination):
             match args.order:
                 case "pause":
-                    director.pause(stream, by=person(), reason=" ".join(args.reason.split()))
+                    director.pause(stream, by=person(), reason=reason)
                 case "resume":
-                    director.resume(stream, by=person())
+                    director.resume(stream, by=person(), reason=reason)
                 case "restart":
                     director.restart(stream, by=person())
             ordered.append(stream)
             sys.stdout.write(f"{stream} {ORDERS[args.order]}\n")
-    give(args, {"order": args.order, "reason": args.reason, "streams": ordered})
+    give(args, {"order": args.order, "reason": reason, "streams": ordered})
     return 0
 
 

@@ -179,8 +179,10 @@ class PlatformStreamDirector:
             act=_act(Kind.STREAM_PAUSED, stream, by, origin, reason=reason),
         )
 
-    def resume(self, stream: StreamId, *, by: str, origin: str = FROM_COMMAND_LINE) -> None:
-        self._change(stream, _NOT_PAUSED, act=_act(Kind.STREAM_RESUMED, stream, by, origin))
+    def resume(self, stream: StreamId, *, by: str, reason: str = "", origin: str = FROM_COMMAND_LINE) -> None:
+        """`reason`: for the log of acts alone; nobody sees a stream that moves stand."""
+        why = {"reason": reason} if reason else {}
+        self._change(stream, _NOT_PAUSED, act=_act(Kind.STREAM_RESUMED, stream, by, origin, **why))
 
     def restart(self, stream: StreamId, *, by: str) -> None:
         """Want the stream again by the plan it has: it starts also after it was paused or had failed for good."""
