@@ -19,20 +19,21 @@ def declared(folder: Path, cut_off: str, log: str = "") -> Path:
     )
 
 
-def test_both_bounds_are_planned_and_come_back_from_the_text_of_the_plan(tmp_path: Path) -> None:
-    folder = declared(tmp_path, "{warehouse: 2.5}", "log: {behind_max_gb: 3}\n")
+def test_all_bounds_are_planned_and_come_back_from_the_text_of_the_plan(tmp_path: Path) -> None:
+    folder = declared(tmp_path, "{warehouse: 2.5}", "log: {behind_max_gb: 3, source_backlog_max_gb: 40}\n")
     plan = compile_plan(load_declarations(folder), "settlement")
     assert plan.stream.cut_off_behind_gb == (("warehouse", 2.5),)
-    assert plan.source.log_behind_max_gb == 3
+    assert (plan.source.log_behind_max_gb, plan.source.source_backlog_max_gb) == (3, 40)
     assert plan_from_json(plan_to_json(plan)) == plan
 
 
-def test_a_sync_that_declares_neither_keeps_its_hash_and_the_text_of_its_plan(tmp_path: Path) -> None:
+def test_a_sync_that_declares_none_keeps_its_hash_and_the_text_of_its_plan(tmp_path: Path) -> None:
     plain = load_declarations(write_declarations(tmp_path / "plain"))
     empty = load_declarations(declared(tmp_path / "empty", "{}"))
     assert config_hash(plain, "settlement") == config_hash(empty, "settlement")
     text = plan_to_json(compile_plan(plain, "settlement"))
     assert "behind_max_gb" not in text
+    assert "source_backlog_max_gb" not in text
     assert "cut_off_behind_gb" not in text
 
 

@@ -71,6 +71,9 @@ class World:
     def slow_down(self, bytes_per_s: int | None) -> None:
         self.rates.append(bytes_per_s)
 
+    def place(self) -> dict[str, object]:
+        return {}
+
     def log_limits(self) -> LogLimits | None:
         if self.connect_is_away:
             raise TransientError("Connect does not answer")

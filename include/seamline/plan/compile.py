@@ -255,11 +255,14 @@ def config_hash(declarations: Declarations, sync_name: str) -> str:
     _shorten(canonical[0])
     _leave_out(canonical[0]["stream"], {"cut_off_behind_gb": {}}, ("cut_off_behind_gb",))
     if isinstance(log := canonical[1].get("log"), dict):
-        _leave_out(log, {"behind_max_gb": None}, ("behind_max_gb",))
+        _leave_out(log, dict.fromkeys(_LOG_LATER), _LOG_LATER)
     if sync.reconcile_only is None:
         del canonical[0]["reconcile_only"]
     text = json.dumps(canonical, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+_LOG_LATER = ("behind_max_gb", "source_backlog_max_gb")
 
 
 def _shorten(sync: dict[str, Any]) -> None:
@@ -331,6 +334,7 @@ def _log_of(spec: DeclaredSource) -> Mapping[str, Any]:
         "log_max_gb": log.max_gb,
         "log_keep_days": log.keep_days,
         "log_behind_max_gb": log.behind_max_gb or 0.0,
+        "source_backlog_max_gb": log.source_backlog_max_gb or 0.0,
     }
 
 

@@ -47,7 +47,7 @@ def plan_to_json(plan: SyncPlan) -> str:
     _shorten_nightly(plan.nightly or NightlyPlan(), document["nightly"] or {})
     if plan.reconcile_only is None:
         del document["reconcile_only"]
-    _without_defaults(plan.source, document["source"], "log_behind_max_gb")
+    _without_defaults(plan.source, document["source"], "log_behind_max_gb", "source_backlog_max_gb")
     _without_defaults(plan.stream, document["stream"], "cut_off_behind_gb")
     _shorten(plan.reconcile, document["reconcile"])
     return json.dumps(document, sort_keys=True, ensure_ascii=False)

@@ -39,6 +39,7 @@ class SourcePlan:
     `schema` is where the tables of a PostgreSQL source lie; "" for MariaDB, whose databases have none. `elsewhere`:
     name and place (`schema.table`) of each table of the sync that lies in another one, or under another name.
     `log_behind_max_gb`: what a stream may have before it until the capture is slowed down; 0: by `log_max_gb`.
+    `source_backlog_max_gb`: what its server may keep of its own log until the capture is given up; 0: it never is.
     `databases`: of a MariaDB source, those beside `database` that its capture reads. `name_limits`: length and unit of
     the names of columns at each destination of the sync. `capture`, `marker`, `log_topic` and `connector` are "" of a
     source without a log. `options`: what the kind's own keys say, by their names.
@@ -57,6 +58,7 @@ class SourcePlan:
     log_max_gb: float = 50.0
     log_keep_days: float = 7
     log_behind_max_gb: float = 0.0
+    source_backlog_max_gb: float = 0.0
     schema: str = ""
     elsewhere: tuple[tuple[str, str], ...] = ()
     databases: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from seamline.domain.canonical import FloatSummary
 from seamline.domain.capture_status import CaptureStatus
@@ -20,6 +20,7 @@ from seamline.domain.log import LogRecord, Span
 from seamline.domain.log_fill import Follower, LogFill, LogLimits
 from seamline.domain.measure import Measure
 from seamline.domain.position import Position
+from seamline.domain.source_backlog import SourceBacklog
 
 # ---- the log -------------------------------------------------------------------------------------------------------
 
@@ -441,6 +442,17 @@ class LoggedSource(Source, Protocol):
         """`count` read views at one and the same position."""
 
 
+@runtime_checkable
+class KeepsItsLog(Protocol):
+    """A source whose server says what it keeps of its own log for a capture."""
+
+    def backlog(self, place: Mapping[str, object]) -> SourceBacklog:
+        """For the capture that stands at this place, as Connect keeps it; {}: not known."""
+
+    def let_go(self) -> None:
+        """Drop what the server keeps for the capture (a slot), if anything. The capture is stopped. Repeat-safe."""
+
+
 class CaptureRegistry(Protocol):
     """Which tables a source's capture carries. Changes only inside `locked`."""
 
@@ -474,6 +486,9 @@ class CaptureProbe(Protocol):
 
         ConfigError: the broker lets this login set no quotas.
         """
+
+    def place(self) -> Mapping[str, object]:
+        """Where it stands in the source's log, as Connect keeps it; {} before the first."""
 
     def log_fill(self) -> LogFill:
         """What the log topic holds on its broker."""

@@ -33,6 +33,12 @@ class Log(Declared):
         description="GB of the log that its slowest stream may have yet to apply: beyond them the capture is slowed"
         " down to that stream's rate, until it has caught up. Left out: 80 % of `max_gb`.",
     )
+    source_backlog_max_gb: float | None = Field(
+        None,
+        gt=0,
+        description="GB of its own log (WAL, binlog) that the source's server may keep for the capture. At that limit"
+        " the capture is given up, never the source: it is stopped, and its slot dropped. Left out: it never is.",
+    )
     keep_days: float = Field(
         7,
         ge=0.01,

@@ -12,7 +12,8 @@ from seamline.domain.capture_status import CaptureState
 from seamline.domain.errors import SeamlineError
 from seamline.domain.log_fill import LogLimits
 from seamline.plan.model import SourcePlan
-from seamline.ports import CaptureProbe, Followers, HeartbeatPayload, LoggedSource, Marker
+from seamline.ports import CaptureProbe, Followers, HeartbeatPayload, KeepsItsLog, LoggedSource, Marker
+from seamline.sync.backlog_watch import SOURCE_BACKLOG, BacklogWatch
 from seamline.sync.capture_flow import CaptureFlow
 from seamline.sync.capture_watch import (
     CAPTURE_FAILED,
@@ -42,6 +43,7 @@ SOURCE_ALARMS = (
     LOG_SIZE,
     CAPTURE_SLOWED,
     CAPTURE_PAUSED,
+    SOURCE_BACKLOG,
 )
 
 
@@ -60,6 +62,8 @@ class Rhythm:
     heartbeat_s: float = 10.0
     status_s: float = 5.0
     size_s: float = 10.0
+    backlog_s: float = 10.0
+    place_s: float = 60.0
     silence_s: float = 30.0
     prune_s: float = 3600.0
 
@@ -108,6 +112,11 @@ class SourceWatch:
         self._status = _Every(rhythm.status_s)
         self._size = _Every(rhythm.size_s)
         self._prune = _Every(rhythm.prune_s)
+        self._backlog_due = _Every(rhythm.backlog_s)
+        self._backlog = BacklogWatch(plan.name, plan.source_backlog_max_gb)
+        self._is_given_up = False
+        self._place: Mapping[str, object] = {}
+        self._place_due = _Every(rhythm.place_s)
         self._watch = CaptureWatch(plan.name, plan.connector, plan.log_max_gb, unreachable_after_s=rhythm.silence_s)
         self._source: LoggedSource | None = None
         self._probe: CaptureProbe | None = None
@@ -129,6 +138,8 @@ class SourceWatch:
             self._commit_heartbeat(now_s)
         if self._source is not None and self._state is CaptureState.RUNNING and self._prune.is_due(now_s):
             self._prune_markers(self._source)
+        if isinstance(self._source, KeepsItsLog) and self._backlog_due.is_due(now_s):
+            self._measure_backlog(self._source, now_s)
 
     def look(self, *, now_s: float) -> None:
         """What the capture says, and what is done about it."""
@@ -136,6 +147,8 @@ class SourceWatch:
             self._ask(now_s)
         if self._size.is_due(now_s):
             self._weigh(now_s)
+        if self._state is CaptureState.RUNNING and self._place_due.is_due(now_s):
+            self._hear_place()
 
     def _commit_heartbeat(self, now_s: float) -> None:
         """It closes what waits for an END and proves progress on an idle source."""
@@ -176,6 +189,18 @@ class SourceWatch:
         except SeamlineError as exc:
             log.warning("old markers stay: source=%s error=%s", self._plan.name, exc)
 
+    def _measure_backlog(self, source: KeepsItsLog, now_s: float) -> None:
+        """Its slot goes only once the capture was seen to be stopped."""
+        try:
+            backlog = source.backlog(self._place)
+            self._say(self._backlog.seen(backlog, now_s=now_s))
+            self._is_given_up = self._backlog.must_give_up(backlog)
+            if self._is_given_up and self._state is CaptureState.STOPPED:
+                log.error("the capture is given up, its source keeps too much: source=%s", self._plan.name)
+                source.let_go()
+        except SeamlineError as exc:
+            log.warning("what the source keeps is not known: source=%s error=%s", self._plan.name, exc.message)
+
     def _ask(self, now_s: float) -> None:
         self._state = None
         try:
@@ -183,6 +208,8 @@ class SourceWatch:
             status = probe.status()
             self._state = status.state
             self._act(probe, self._watch.seen(status, now_s=now_s))
+            if self._is_given_up and status.state is not CaptureState.STOPPED:
+                probe.stop()
         except SeamlineError as exc:
             self._probe = None
             self._say(self._watch.silent(exc.message, now_s=now_s))
@@ -205,6 +232,13 @@ class SourceWatch:
             self._limits = probe.log_limits() or self._limits
         except SeamlineError as exc:
             log.warning("limits of the log not heard: source=%s error=%s", self._plan.name, exc.message)
+
+    def _hear_place(self) -> None:
+        """Seldom: Connect reads its whole topic of offsets for it."""
+        try:
+            self._place = self._probed().place()
+        except SeamlineError as exc:
+            log.warning("place of the capture not heard: source=%s error=%s", self._plan.name, exc.message)
 
     def _probed(self) -> CaptureProbe:
         if self._probe is None:

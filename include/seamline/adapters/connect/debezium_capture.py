@@ -3,7 +3,7 @@ words."""
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -256,6 +256,9 @@ class ConnectCaptureProbe:
     def slow_down(self, bytes_per_s: int | None) -> None:
         self._topics.limit_producer(self._name, bytes_per_s, topic=self._topic)
         self._is_slowed = bytes_per_s is not None
+
+    def place(self) -> Mapping[str, object]:
+        return self._client.offset(self._name) or {}
 
     def log_fill(self) -> LogFill:
         size = self._topics.size_bytes(self._topic)

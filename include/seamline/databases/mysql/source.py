@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeVar
 
 import pymysql
 
+from seamline.databases.mysql.backlog import binlog_backlog
 from seamline.databases.mysql.canonical import quoted
 from seamline.databases.mysql.client import Session, query, role
 from seamline.databases.mysql.marker import delete_markers, insert_marker
@@ -18,6 +19,7 @@ from seamline.databases.mysql.several_databases import in_databases, renamed, su
 from seamline.domain.catalogue import Table, alterations
 from seamline.domain.day_closed import with_placeholders
 from seamline.domain.position import Position
+from seamline.domain.source_backlog import SourceBacklog
 from seamline.domain.table_places import TablePlace
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker, Problem, ReadView, Survey
@@ -99,6 +101,9 @@ class BinlogSource:
         (view,) = self.open_views(1)
         with closing(view):
             return view.position
+
+    def backlog(self, place: Mapping[str, object]) -> SourceBacklog:
+        return self._asked(self._source.capture, lambda session: binlog_backlog(session, place))
 
     def let_go(self) -> None:
         """Nothing: the server knows of no capture."""

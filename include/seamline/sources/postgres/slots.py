@@ -18,6 +18,7 @@ import psycopg
 from seamline.adapters.connections import Connection
 from seamline.databases.postgres.canonical import quoted
 from seamline.domain.errors import PositionLost, SeamlineError, TransientError
+from seamline.domain.source_backlog import SourceBacklog
 from seamline.sources.postgres.client import Session, open_session, translated
 
 log = logging.getLogger(__name__)
@@ -95,6 +96,18 @@ def drop_slot(capture: Connection, slot: str, *, patience_s: float = CREATION_S)
                     hint=f"end who reads from it; then: SELECT pg_drop_replication_slot('{slot}')",
                 )
             time.sleep(_PAUSE_S)
+
+
+def slot_backlog(session: Session, slot: str) -> SourceBacklog:
+    """What this slot keeps of the WAL. Every role may see that."""
+    row = session.execute(
+        "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint, wal_status = 'lost', safe_wal_size"
+        " FROM pg_replication_slots WHERE slot_name = %s",
+        (slot,),
+    ).fetchone()
+    if row is None or row[1]:
+        return SourceBacklog(is_lost=True)
+    return SourceBacklog(int(row[0] or 0), None if row[2] is None else int(row[2]))
 
 
 def parse_lsn(text: str) -> int:

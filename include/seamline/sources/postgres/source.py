@@ -1,6 +1,6 @@
 """ports.Source for PostgreSQL: catalogue, preflight, markers, read views, each with the connection of its role."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import date
 from typing import Any
@@ -9,6 +9,7 @@ from seamline.databases.postgres.canonical import quoted
 from seamline.domain.catalogue import Table, alterations
 from seamline.domain.day_closed import with_placeholders
 from seamline.domain.errors import TransientError
+from seamline.domain.source_backlog import SourceBacklog
 from seamline.domain.table_places import TablePlace
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker, Problem, ReadView, Survey
@@ -70,6 +71,11 @@ class PostgresSource:
         """Where the capture's slot begins; makes it. Every change that commits from now on comes through it."""
         source = self._source
         return PostgresPosition(lsn=slots.capture_start(role(source, source.capture), source.slot))
+
+    def backlog(self, place: Mapping[str, object]) -> SourceBacklog:  # noqa: ARG002 (its slot knows it)
+        connection = role(self._source, self._source.marker)
+        with closing(open_session(connection)) as session, translated(connection):
+            return slots.slot_backlog(session, self._source.slot)
 
     def let_go(self) -> None:
         """Drop the capture's slot, which keeps the server's log."""
