@@ -155,6 +155,8 @@ def _held(plan: SyncPlan, entry: TablePlan) -> str:
     if plan.nightly is None:
         return f"{key}live only"
     held = f"{key}live; the cut holds" if plan.streamed.destinations else f"{key}the cut holds"
+    if plan.nightly.is_delivered:
+        return f"{held} it whole, as it was delivered for the date"
     if entry.business_date is None:
         return (
             f"{held} it whole, as of P, and counts for the date only within "
