@@ -10,8 +10,8 @@ import pytest
 
 from seamline import registry
 from seamline.adapters.connections import Connection
-from seamline.bulk.log_cut import LogCuts
 from seamline.bulk.read import RunReader
+from seamline.bulk.since_cut import way_of
 from seamline.bulk.threads import CopyingHere
 from seamline.domain.calendar import Day
 from seamline.domain.made_from import MadeFrom
@@ -22,7 +22,7 @@ from seamline.plan.model import BusinessDate, NightlyPlan, Run, SyncPlan
 from seamline.platform import migrate
 from seamline.platform.store import PlatformStore
 from seamline.sync.cut import publish_cut
-from seamline.sync.nightly_cut import CutTools, LogWay, take_conclusive_cut
+from seamline.sync.nightly_cut import CutTools, take_conclusive_cut
 from tests.integration.captured import Captured, captured
 from tests.integration.captured_postgres import ACCOUNT, AUDIT, FULL, captured_postgres
 from tests.integration.databases import mariadb, postgres, postgres_database
@@ -80,8 +80,8 @@ class Nights:
 
         tools = read(replace(run, plan=run.plan.of_cuts))
         with closing(registry.pruning_holds()) as holds:
-            by_log = LogCuts(run, tools, history=self.store, holds=holds)
-            cuts = take_conclusive_cut(run, replace(tools, log=LogWay(by_log.tools, read, by_log.place)))
+            way = way_of(run, tools, read, history=self.store, holds=holds)
+            cuts = take_conclusive_cut(run, replace(tools, log=way))
         return {name: (cut, self._found(cut)) for name, cut in cuts.items()}
 
     def _found(self, cut: StagedCut) -> Reconciliation:

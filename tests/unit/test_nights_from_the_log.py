@@ -1,29 +1,32 @@
 """Which way a night takes, what it begins with, and what it says where it cannot."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from seamline.bulk.since_cut import require_equal
 from seamline.domain.digest import KeyedDigest, SegmentDigest
 from seamline.domain.errors import Refused, SeamlineError, TransientError
 from seamline.domain.made_from import (
     LOG_PLACE,
     NOT_BY_LOG,
+    TAKEN_OVER,
     EarlierCut,
     LogPlace,
     MadeFrom,
     NotByLog,
+    TakenOver,
     by_log_in_words,
     place_from_json,
     place_to_json,
 )
 from seamline.domain.runs import Cut, Reconciliation, RunKind, RunState, Scope
 from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable, cut_to_json
-from seamline.domain.verdict import Verdict
+from seamline.domain.verdict import Break, BreakType, TableVerdict, Verdict
 from seamline.plan.compile import compile_plan
 from seamline.plan.document import plan_from_json, plan_to_json
 from seamline.plan.model import AHEAD, DestinationPlan, Run, SyncPlan
@@ -94,6 +97,8 @@ def first(why: str) -> NotByLog:
     error.is_first = True
     return error
 
+
+_DIFFERING = (BreakType.MISSING, BreakType.VALUE, BreakType.MISSING, BreakType.UNEXPECTED)
 
 # ---- which way -------------------------------------------------------------------------------------------------------
 
@@ -200,6 +205,28 @@ def test_a_destination_that_holds_each_cut_whole_replaces_no_date(tmp_path: Path
     assert plan.nightly is not None
     assert (plan.nightly.made_from, plan.of_cuts) == (MadeFrom.DAY_SLICE, plan)
     assert plan_from_json(plan_to_json(plan)) == plan
+
+
+def test_a_destination_that_cannot_carry_a_cut_on_takes_no_increments(tmp_path: Path) -> None:
+    sync = SYNC.replace("[warehouse]", "[warehouse, lake]").replace("nightly:\n", "nightly:\n  from: incremental\n")
+    files = {"destinations/lake.yaml": LAKE, "syncs/settlement.yaml": sync}
+    with pytest.raises(DeclarationsInvalid) as caught:
+        load_declarations(write_declarations(tmp_path, files))
+    (fault,) = [one for one in caught.value.faults if one.path == "nightly.from"]
+    assert "`lake` (iceberg) cannot make a cut from the one before it and a read of what came since" in fault.cause
+    assert "Write `read`" in fault.cure
+
+
+def test_a_cut_that_differs_from_the_source_is_read_whole_and_the_differing_rows_are_counted() -> None:
+    made = TakenOver("entry", "2026-11-24", 2, above=10, kept=3, read=2)
+    breaks = tuple(Break("entry", kind, str(number), None, None) for number, kind in enumerate(_DIFFERING))
+    table = TableVerdict("entry", Verdict.BREAK, breaks=breaks, breaks_total=len(breaks))
+    world = Nights()
+    found = replace(world.night(MadeFrom.READ), tables=(table,), evidence={TAKEN_OVER: [asdict(made)]})
+    with pytest.raises(NotByLog, match="2 came late, 1 changed, 1 are gone"):
+        require_equal([found])
+    require_equal([replace(found, tables=(replace(table, verdict=Verdict.MATCH, breaks=()),))])
+    require_equal([replace(found, evidence={})])
 
 
 # ---- what it begins with ---------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-"""What a night makes its cut of: one read of the source, or the cut before it and the log since (ADR 73)."""
+"""What a night makes its cut of: one read of the source; the cut before it and the log since (ADR 73); or that cut and
+the rows above its greatest key (ADR 82)."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -15,6 +16,8 @@ from seamline.domain.verdict import Verdict
 LOG_PLACE = "log_place"
 BY_LOG = "by_log"
 NOT_BY_LOG = "not_by_log"
+TAKEN_OVER = "taken_over"
+NOT_TAKEN_OVER = "not_taken_over"
 LATE_NAMED_MAX = 100
 
 
@@ -23,10 +26,20 @@ class MadeFrom(StrEnum):
     LOG = "log"  # the cut before it and the log since, up to the cut-off
     AUTO = "auto"  # the log where it can be, else a read
     DAY_SLICE = "day_slice"  # a snapshot at P, of the rows of the date alone
+    INCREMENTAL = "incremental"  # a snapshot at P, of the rows above the greatest key of the newest cut, and that cut
 
     @property
     def uses_log(self) -> bool:
         return self in (MadeFrom.LOG, MadeFrom.AUTO)
+
+    @property
+    def begins_with_a_cut(self) -> bool:
+        return self.uses_log or self is MadeFrom.INCREMENTAL
+
+    @property
+    def may_be_read(self) -> bool:
+        """Whether a date that cannot be made so is read."""
+        return self in (MadeFrom.AUTO, MadeFrom.INCREMENTAL)
 
 
 class NotByLog(SeamlineError):
@@ -108,6 +121,36 @@ class EarlierCut:
     read_date: str
     steps: int
     digests: Mapping[str, KeyedDigest]
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """How a table of a cut came about: `read` rows with a key above `above`, and `kept` rows of an earlier cut."""
+
+    table: str
+    business_date: str
+    version: int
+    above: int
+    kept: int
+    read: int
+
+    @property
+    def in_words(self) -> str:
+        return (
+            f"{self.table}: {self.read} rows with a key above {self.above} were read, {self.kept} are those of the cut"
+            f" of {self.business_date}, version {self.version}; all of them were compared with the source"
+        )
+
+
+def taken_over_from_json(evidence: Mapping[str, Any]) -> list[TakenOver]:
+    return [TakenOver(**one) for one in evidence.get(TAKEN_OVER, ())]
+
+
+def taken_over_in_words(evidence: Mapping[str, Any]) -> list[str]:
+    lines = [f"{one.in_words}." for one in taken_over_from_json(evidence)]
+    if NOT_TAKEN_OVER in evidence:
+        lines.append(f"Read whole: {evidence[NOT_TAKEN_OVER]}.")
+    return lines
 
 
 def place_to_json(place: LogPlace) -> dict[str, Any]:

@@ -199,6 +199,10 @@ class CarriesCutsOn(HoldsCuts, Protocol):
         a stored value, or a copy to remove, that is not there.
         """
 
+    def take_over(self, destination: DestinationPlan, load: Load, base: PublishedTable, *, through: int) -> int:
+        """Put the rows of `base` whose key, a whole number, is at most `through` beside those that are staged; how
+        many. Not to be repeated: the same rows again would be refused for their key."""
+
 
 @runtime_checkable
 class CutsLiveTables(HoldsCuts, Protocol):

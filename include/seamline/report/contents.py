@@ -17,7 +17,7 @@ from seamline.domain.cut_state import CutState, FailedCheck, Headline, failure_o
 from seamline.domain.date_before import late_in_words
 from seamline.domain.level import is_achieved, level_of
 from seamline.domain.log_patch import log_between_in_words
-from seamline.domain.made_from import by_log_in_words
+from seamline.domain.made_from import by_log_in_words, taken_over_in_words
 from seamline.domain.row_transform import transforms_in_words
 from seamline.domain.runs import Reconciliation
 from seamline.domain.self_test import is_passed, self_test_in_words
@@ -221,6 +221,7 @@ def _plain_notes(evidence: Mapping[str, Any]) -> Iterator[str]:
     yield from separate_in_words(evidence)
     yield from log_between_in_words(evidence)
     yield from by_log_in_words(evidence)
+    yield from taken_over_in_words(evidence)
     yield from without_rows_in_words(evidence)
     yield from repeated_in_words(evidence)
     for line in third_witness_in_words(evidence):

@@ -275,15 +275,17 @@ def _kinds(document: Document, destinations: Mapping[str, Document]) -> list[str
 
 
 def _check_made_from(document: Document, destinations: Mapping[str, Document]) -> None:
-    """Who wants cuts from the log alone has destinations that carry their cuts on."""
+    """Who wants cuts that begin with an earlier one has destinations that carry their cuts on."""
     path: Path_ = ("nightly", "from")
-    if document.value(path) != MadeFrom.LOG:
+    by = {MadeFrom.LOG: "and the log", MadeFrom.INCREMENTAL: "and a read of what came since"}.get(document.value(path))
+    if by is None:
         return
     for _, name in document.texts("destinations[]"):
         kind = _kind_of(destinations.get(name))
         if kind and holds_cuts(kind) and not carries_cuts_on(kind):
-            cause = f"destination `{name}` ({kind}) cannot make a cut from the one before it and the log"
-            document.fault(path, cause, "Write `auto`: destinations that cannot are read, or cut as they stand")
+            cause = f"destination `{name}` ({kind}) cannot make a cut from the one before it {by}"
+            other = "auto" if document.value(path) == MadeFrom.LOG else "read"
+            document.fault(path, cause, f"Write `{other}`: destinations that cannot are read, or cut as they stand")
 
 
 def _check_cuts_only(document: Document, destinations: Mapping[str, Document]) -> None:

@@ -31,10 +31,6 @@ from seamline.spec.tolerances import ToleranceEntry
 from seamline.spec.work import Work
 
 MIDNIGHT, NOON = "00:00", "12:00"
-# Why a way of cutting that the design has is not there yet.
-_NOT_YET = {
-    "incremental": "incremental reads are not supported yet",
-}
 
 
 class DateColumn(Declared):
@@ -171,7 +167,9 @@ class Nightly(Declared):
         alias="from",
         description="How the cut is made. read: a snapshot of the source at a position. log: the cut before it and the"
         " log since, exact at the cut-off; only the first cut is read. auto: log where that can be, else read."
-        " day_slice: as read, of tables with a `business_date` alone: any date may be replaced at any time.",
+        " day_slice: as read, of tables with a `business_date` alone: any date may be replaced at any time."
+        " incremental: as read, but of tables that a whole number is the key of only the rows above the greatest one of"
+        " the newest cut; the whole is compared, and read where it differs.",
     )
     as_of_max: Duration = Field(
         timedelta(hours=2),
@@ -186,13 +184,6 @@ class Nightly(Declared):
     stages_by: StagesBy = Field(
         default_factory=StagesBy, description="By when stages of a night are to be through; left out: by no hour."
     )
-
-    @field_validator("from_")
-    @classmethod
-    def _is_a_way_that_exists(cls, value: str) -> str:
-        if value in _NOT_YET:
-            raise ValueError(f"`{value}`: {_NOT_YET[value]}. Write `read`, `day_slice`, `log` or `auto`")
-        return value
 
     @model_validator(mode="after")
     def _ends_before_it_runs(self) -> "Nightly":

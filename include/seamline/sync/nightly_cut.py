@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated, Refused, SeamlineError, TransientError
-from seamline.domain.made_from import LOG_PLACE, NOT_BY_LOG, LogPlace, MadeFrom, NotByLog, place_to_json
+from seamline.domain.made_from import LOG_PLACE, NOT_BY_LOG, LogPlace, NotByLog, place_to_json
 from seamline.domain.position import Position
 from seamline.domain.row_transform import transforms_evidence
 from seamline.domain.runs import NOT_STAGED, Json, Receipt, Reconciliation, Scope
@@ -102,12 +102,15 @@ class LogWay:
     """What cuts from the log need. `tools(destination)`: those of a cut that is made so; NotByLog when it is opened, or
     before. `read(run)`: those of a read into the destinations of this run alone, which leaves what others have staged.
     `place(destinations)`: from where on the log has all that a read which begins now does not hold; the log is kept
-    from there for these.
+    from there for these. Cuts that begin with a cut and go on without a log have none. `judge`: NotByLog where what was
+    found says that the date has to be read after all. `why`: the name in the evidence of why a date was read.
     """
 
     tools: Callable[[DestinationPlan], CutTools]
     read: Callable[[Run], CutTools]
-    place: Callable[[Sequence[str]], LogPlace]
+    place: Callable[[Sequence[str]], LogPlace] | None
+    judge: Callable[[Sequence[Reconciliation]], None] = lambda _: None
+    why: str = NOT_BY_LOG
 
 
 def made_of(run: Run, source: CutSource) -> Run:
@@ -154,9 +157,10 @@ _Taken = tuple[Mapping[str, StagedCut], Sequence[Reconciliation]]
 
 
 def _conclusive_rows(run: Run, tools: CutTools, clock: Clock | None) -> _Taken:
-    """From the log where the plan wants that and the destination has what it takes; the others are read together."""
+    """From an earlier cut where the plan wants that and the destination has what it takes; the others are read
+    together."""
     nightly, way = run.plan.nightly, tools.log
-    if nightly is None or not nightly.made_from.uses_log or way is None:
+    if nightly is None or not nightly.made_from.begins_with_a_cut or way is None:
         return _conclusive(run, tools, clock)
     cuts, found = dict[str, StagedCut](), list[Reconciliation]()
     left, outcomes = dict[str, str](), dict[str, object]()
@@ -192,14 +196,16 @@ def _of_read(read: _Taken | SeamlineError, destination: str) -> object:
 
 
 def _from_log(run: Run, destination: DestinationPlan, way: LogWay, clock: Clock | None) -> _Taken:
-    return _conclusive(replace(run, plan=run.plan.into([destination.name])), way.tools(destination), clock)
+    taken = _conclusive(replace(run, plan=run.plan.into([destination.name])), way.tools(destination), clock)
+    way.judge(taken[1])
+    return taken
 
 
 def _may_be_read(run: Run, error: SeamlineError, tools: CutTools) -> bool:
     """Whether a cut that was not made from the log for this is read: where the plan leaves that open, and the very
     first one, if all of it can be read."""
     assert run.plan.nightly is not None
-    if run.plan.nightly.made_from is MadeFrom.AUTO:
+    if run.plan.nightly.made_from.may_be_read:
         return True
     if not (isinstance(error, NotByLog) and error.is_first and run.business_date is not None):
         return False
@@ -220,12 +226,13 @@ def _refused(run: Run, error: SeamlineError) -> SeamlineError:
 def _read(run: Run, way: LogWay, why: Mapping[str, str], clock: Clock | None) -> _Taken:
     """One read for all of these, such that the next cut can be made from the log. `why` this one is not, by
     destination."""
-    evidence: dict[str, Any] = {NOT_BY_LOG: "; ".join(dict.fromkeys(why.values()))}
-    place = outcome_of(lambda: way.place(list(why)))
-    if isinstance(place, SeamlineError):
-        evidence[NOT_BY_LOG] += f"; nor can the next one begin with it: {place.message}"
-    else:
-        evidence[LOG_PLACE] = place_to_json(place)
+    evidence: dict[str, Any] = {way.why: "; ".join(dict.fromkeys(why.values()))}
+    if (find := way.place) is not None:
+        place = outcome_of(lambda: find(list(why)))
+        if isinstance(place, SeamlineError):
+            evidence[way.why] += f"; nor can the next one begin with it: {place.message}"
+        else:
+            evidence[LOG_PLACE] = place_to_json(place)
     tools = way.read(run)
     return _conclusive(run, replace(tools, how=replace(tools.how, evidence=lambda: evidence)), clock)
 

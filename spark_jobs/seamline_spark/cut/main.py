@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from pyspark.sql import SparkSession
 
 from seamline import registry
-from seamline.bulk.log_cut import LogCuts
+from seamline.bulk.since_cut import way_of
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import SeamlineError
 from seamline.domain.runs import Cut, Receipt, Reconciliation
@@ -26,7 +26,7 @@ from seamline.sync.delivered import require_new
 from seamline.sync.derived import Derived
 from seamline.sync.late_rows import DateBefore, by_their_transforms
 from seamline.sync.live_cut import LiveCutTools
-from seamline.sync.nightly_cut import CutRecords, CutTools, LogWay, made_of, take_conclusive_cut
+from seamline.sync.nightly_cut import CutRecords, CutTools, made_of, take_conclusive_cut
 from seamline_spark.cut.derived import derive, require_publishable
 from seamline_spark.cut.live import live_cut_tools
 from seamline_spark.session import open_session
@@ -84,8 +84,8 @@ def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
             )
 
         tools = read(replace(by_rows, plan=by_rows.plan.of_cuts))
-        by_log = LogCuts(by_rows, tools, history=store, holds=holds)
-        cuts = take_conclusive_cut(run, replace(tools, log=LogWay(by_log.tools, read, by_log.place)))
+        way = way_of(by_rows, tools, read, history=store, holds=holds)
+        cuts = take_conclusive_cut(run, replace(tools, log=way))
     for staged in cuts.values():
         for table in staged.tables:
             log.info(

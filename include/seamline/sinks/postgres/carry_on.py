@@ -18,6 +18,7 @@ from seamline.domain.digest import Segment
 from seamline.kinds.bulk import StagedPlace
 from seamline.kinds.cut_rules import does_not_go_on
 from seamline.plan.model import DestinationPlan
+from seamline.ports import Load
 from seamline.sinks.postgres.apply import SpanApplier
 from seamline.sinks.postgres.encode_changes import encoded
 from seamline.sinks.postgres.staging import index_rows, relation
@@ -77,6 +78,21 @@ def carry_on(
             session.execute(f"DELETE FROM {relation(place)} WHERE ({wanted}) IS NOT TRUE".encode())
         row = session.execute(f"SELECT count(*) FROM {relation(place)}".encode()).fetchone()
     return int(row[0]) if row else 0
+
+
+def take_over(destination: DestinationPlan, load: Load, base: PublishedTable, *, through: int) -> int:
+    """`kinds.sink.CarriesCutsOn.take_over`."""
+    table = load.table
+    columns, key = ", ".join(quoted(column.name) for column in table.columns), quoted(table.key[0])
+    place = Relation(destination.stage_namespace, load.staged_as)
+    session = open_session(resolve(destination.connection), application_name="seamline staging", stalls_ms=_STALLS_MS)
+    with closing(session), translated("take rows of an earlier cut over", table=table.name):
+        made = session.execute(
+            f"INSERT INTO {place} ({columns}) SELECT {columns} FROM {Relation(base.schema, base.name)}"
+            f" WHERE {key} <= {int(through)}".encode()
+        )
+        session.execute(f"ANALYZE {place}".encode())
+        return made.rowcount
 
 
 def _applied(session: Session, place: StagedPlace, changes: ChangeBatch) -> list[Finding]:

@@ -18,9 +18,9 @@ _COPY, _ROW = quoted("seamline.copy"), quoted("seamline.row")
 _PAIR = (*SINCE_COLUMNS[1:], *CUT_COLUMNS)
 
 
-def make_changes_view(session: Session, view: Relation, *, cuts: Relation, newest: Relation, sync: str) -> bool:
-    """In the caller's transaction. Nothing changes where the view is there and tells rows apart by the key that the
-    newest cut has; whether something did. A view that is there is replaced only so: that waits for its readers."""
+def make_changes_view(session: Session, view: Relation, *, cuts: Relation, newest: Relation, sync: str) -> None:
+    """In the caller's transaction. A view that is there is replaced, which waits for its readers, only where the table
+    has gained a column, or the newest cut another key."""
     key = _primary_key(session, newest)
     columns = [name for name in stored_columns(session, cuts) if name not in CUT_COLUMNS]
     says = f"of columns {len(columns)}; rows are the same row by {', '.join(map(quoted, key)) or 'all of their values'}"
@@ -31,11 +31,10 @@ def make_changes_view(session: Session, view: Relation, *, cuts: Relation, newes
     ).fetchone()
     said, options = row or (None, None)
     if said == says:
-        return False
+        return
     kept = f" WITH ({', '.join(options)})" if options else ""
     session.execute(f"CREATE OR REPLACE VIEW {view}{kept} AS {_query(cuts, columns, key, sync=sync)}".encode())
     session.execute(f"COMMENT ON VIEW {view} IS {text_literal(says)}".encode())
-    return True
 
 
 def _primary_key(session: Session, place: Relation) -> Sequence[str]:

@@ -131,6 +131,11 @@ class Postgres:
 
         return carry_on(destination, place, base, changes, dates=dates)
 
+    def take_over(self, destination: DestinationPlan, load: Load, base: PublishedTable, *, through: int) -> int:
+        from seamline.sinks.postgres.carry_on import take_over
+
+        return take_over(destination, load, base, through=through)
+
     def rows_url(self, destination: DestinationPlan, schema: str) -> str:
         from seamline.databases.postgres.rows_url import rows_url
 

@@ -15,11 +15,12 @@ from seamline.domain.digest import Segment
 from seamline.kinds.bulk import StagedPlace
 from seamline.kinds.cut_rules import does_not_go_on
 from seamline.plan.model import DestinationPlan
+from seamline.ports import Load
 from seamline.sinks.relational.apply import SpanApplier
 from seamline.sinks.relational.cut_catalogue import has_catalogue
 from seamline.sinks.relational.dialect import Dialect
 from seamline.sinks.relational.encode_changes import encoded
-from seamline.sinks.relational.places import ledger_place, relation
+from seamline.sinks.relational.places import ledger_place, relation, staged_place
 from seamline.sinks.relational.session import Session, close, execute, open_session, query, translated
 from seamline.sinks.relational.staging import index_rows
 from seamline.sinks.relational.statements import COPY, HASH, TableStatements
@@ -77,6 +78,20 @@ def carry_on(
             execute(session, f"DELETE FROM {staged} WHERE ({wanted}) IS NOT TRUE")
         ((count,),) = query(session, f"SELECT COUNT(*) FROM {staged}")
     return int(count)
+
+
+def take_over(destination: DestinationPlan, load: Load, base: PublishedTable, dialect: Dialect, *, through: int) -> int:
+    """`kinds.sink.CarriesCutsOn.take_over`."""
+    table, staged = load.table, relation(*staged_place(load, destination))
+    columns, key = ", ".join(quoted(column.name) for column in table.columns), quoted(table.key[0])
+    with _opened(destination, dialect) as session, translated("take rows of an earlier cut over", table=table.name):
+        origin = relation(base.schema, base.name)
+        with session.cursor() as cursor:
+            return int(
+                cursor.execute(
+                    f"INSERT INTO {staged} ({columns}) SELECT {columns} FROM {origin} WHERE {key} <= {int(through)}"
+                )
+            )
 
 
 def _applied(session: Session, place: StagedPlace, changes: ChangeBatch, dialect: Dialect) -> list[Finding]:

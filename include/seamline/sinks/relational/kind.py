@@ -127,6 +127,11 @@ class RelationalKind:
 
         return carry_on(destination, place, base, changes, self.dialect, dates=dates)
 
+    def take_over(self, destination: DestinationPlan, load: Load, base: PublishedTable, *, through: int) -> int:
+        from seamline.sinks.relational.carry_on import take_over
+
+        return take_over(destination, load, base, self.dialect, through=through)
+
     def open_probed(self, plan: SyncPlan, destination: DestinationPlan) -> "ProbeDestination":
         from seamline.sinks.relational.probed import open_probed
 

@@ -123,7 +123,9 @@ def _read(column: Column) -> str:
 
 
 def _where(table: Table, segment: Segment) -> str:
-    if not segment.date_column:
-        return ""
-    name = quoted(table.column(segment.date_column).name)
-    return f" WHERE {' AND '.join(date_conditions(name, segment))}"
+    conditions: list[str] = []
+    if segment.date_column:
+        conditions += date_conditions(quoted(table.column(segment.date_column).name), segment)
+    if segment.key_from is not None:
+        conditions.append(f"{quoted(table.key[0])} >= {segment.key_from}")
+    return f" WHERE {' AND '.join(conditions)}" if conditions else ""

@@ -1,0 +1,93 @@
+"""Nights that read only rows above the greatest key of the newest cut, on real servers: what such a read is known to
+lose is found, counted, and read."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from seamline.domain.made_from import MadeFrom, taken_over_from_json, taken_over_in_words
+from seamline.domain.verdict import Verdict
+from tests.conftest import RunningStack
+from tests.integration.captured_postgres import PostgresCaptured
+from tests.integration.databases import mariadb
+from tests.integration.nights import Nights, nights_of
+
+DAY = datetime.now(UTC).date() - timedelta(days=1)
+CREATE = "CREATE TABLE entry (id bigint PRIMARY KEY, at timestamp(6) NULL, memo varchar(40))"
+NAMES = ("warehouse", "second")
+
+
+@pytest.fixture(params=["mariadb", "postgres"])
+def nights(request: pytest.FixtureRequest, stack: RunningStack, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nights]:
+    kind = request.param
+    with nights_of(
+        kind, f"incremental_{kind}", monkeypatch, create=CREATE, tables=("entry", "audit"), dated={}
+    ) as made:
+        made.ends[DAY] = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
+        yield made
+
+
+def taken(nights: Nights) -> tuple[list[tuple[int, int, int]], str]:
+    """Take and publish the date everywhere; what was read above which key and kept, and what is said. Both are the same
+    in each destination, and its rows are those of the source."""
+    nights.ends[DAY + timedelta(days=1)] = datetime.now(UTC) + timedelta(days=1)
+    source = {name: sorted(map(repr, nights.bank.rows(name))) for name in ("entry", "audit")}
+    answers = set()
+    for name, (cut, found) in nights.take(DAY, MadeFrom.INCREMENTAL).items():
+        assert cut.verdict is Verdict.MATCH
+        staged = nights.staged(cut)
+        ids = sorted(row[0] for row in staged["entry"])
+        assert [repr(one) for one in ids] == sorted((one.split(",")[0][1:] for one in source["entry"]), key=int)
+        nights.publish(cut)
+        counts = tuple((one.above, one.read, one.kept) for one in taken_over_from_json(found.evidence))
+        answers.add((counts, " ".join(taken_over_in_words(found.evidence))))
+        assert name in NAMES
+    ((counts, said),) = answers
+    return list(counts), said
+
+
+@contextmanager
+def commits_late(nights: Nights, statement: str) -> Iterator[None]:
+    """A long transaction that took its number first, and commits after the cursor has passed. The snapshot of a
+    PostgreSQL source whose log is read waits for it (ADR 12): there it begins later, with a number of before."""
+    bank = nights.bank
+    if isinstance(bank, PostgresCaptured):
+        yield
+        bank.execute(statement)
+        return
+    with closing(mariadb(bank.root)) as late, late.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute(statement)
+        yield
+        cursor.execute("COMMIT")
+
+
+def test_new_rows_are_read_and_what_a_cursor_loses_is_found_counted_and_read(nights: Nights) -> None:
+    bank = nights.bank
+    same = "'2026-03-05 10:00:00.000001'"
+    bank.execute(
+        f"INSERT INTO entry VALUES (1, {same}, 'a'), (2, {same}, 'b'), (10, NULL, 'c')",
+        "INSERT INTO audit VALUES (1, 'x'), (1, 'x')",
+    )
+    counts, said = taken(nights)
+    assert (counts, "is a MATCH that this one could begin with" in said) == ([], True)
+
+    bank.execute(f"INSERT INTO entry VALUES (11, {same}, 'equal time'), (12, NULL, 'd')", "DELETE FROM audit")
+    assert taken(nights)[0] == [(10, 2, 3)]
+    assert taken(nights)[0] == [(12, 0, 5)], "nothing came"
+
+    with commits_late(nights, "INSERT INTO entry VALUES (13, NULL, 'long')"):
+        bank.execute("INSERT INTO entry VALUES (14, NULL, 'quick')")
+        assert taken(nights)[0] == [(12, 1, 5)]
+    counts, said = taken(nights)
+    assert (counts, "entry below the greatest key of the cut before: 1 came late" in said) == ([], True)
+
+    # A session that was given a block of numbers uses an old one; a row changes, another goes; a clock was set back.
+    bank.execute("INSERT INTO entry VALUES (3, '2001-01-01 00:00:00', 'cached')")
+    assert "1 came late" in taken(nights)[1]
+    bank.execute("UPDATE entry SET memo = 'z' WHERE id = 1", "DELETE FROM entry WHERE id = 2")
+    assert "1 changed, 1 are gone" in taken(nights)[1]
+    bank.execute("INSERT INTO entry VALUES (20, '2001-01-01 00:00:00', 'clock')")
+    assert taken(nights)[0] == [(14, 1, 7)]
