@@ -16,6 +16,7 @@ from airflow.sdk.module_loading import import_string
 from seamline.domain.cutover import Boundary
 from seamline.domain.errors import ConfigError, InvariantViolated, SeamlineError, TransientError
 from seamline.domain.ledger import LedgerRow
+from seamline.platform.followers import STREAM_CUT_OFF
 from seamline.ports import WantedStream
 from seamline.sync.night_watch import NIGHT_ALARMS
 from seamline.sync.source_watch import SOURCE_ALARMS
@@ -299,7 +300,8 @@ def test_a_host_that_has_just_gone_is_left_to_its_supervisor() -> None:
 
 
 def test_the_page_about_alarms_shows_each_of_them(checkout: Path) -> None:
+    of_flow = {STREAM_CUT_OFF}
     of_nights = {deadline.ALARM, NOT_CLEAN, day_closed.ALARM, *NIGHT_ALARMS}
-    known = {*STREAM_ALARMS, HOST_GONE, *ROSTER_ALARMS, *SOURCE_ALARMS, LOG_NOT_PRUNED, *of_nights}
+    known = {*STREAM_ALARMS, HOST_GONE, *ROSTER_ALARMS, *SOURCE_ALARMS, LOG_NOT_PRUNED, *of_flow, *of_nights}
     page = (checkout / "docs/reference/alarms.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(\w+)` \|", page, flags=re.MULTILINE)) == known
