@@ -58,6 +58,7 @@ def main() -> int:
         publish_first(plan, history)
         ours = by_seamline(plan, history, chosen.batches)
         require(plan, history)
+        topics.ensure_staging(PEER)
         theirs = by_peer(f"{PREFIX}.{TABLE.name}", skip=chosen.rows)
     finally:
         topics.delete([*topics.names(f"{PREFIX}."), *topics.names(f"{PREFIX}_")])

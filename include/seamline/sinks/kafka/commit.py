@@ -59,7 +59,7 @@ class StreamCommit:
             self.where.topic(table.name),
             self.transactions,
             form=self.where.form(table.name),
-            headers=(("span", span), ("position", position)),
+            headers=[("span", span), ("position", position)],
             held=held,
         )
         return made
@@ -69,9 +69,9 @@ class StreamCommit:
         """The tables whose held rows were read, and followed what was sent."""
         return frozenset(name for name, writer in self._writers.items() if writer.known_ends)
 
-    def close(self, *, forgotten: Sequence[StreamId] = ()) -> tuple[StreamState, int]:
-        """Send the control record once all rows have arrived; the state that a commit makes the stream's, and the end
-        of the control topic then. `forgotten`: other streams, whose ledgers end with this commit."""
+    def close(self, *, forgotten: Sequence[StreamId] = ()) -> StreamState:
+        """Send the control record once all rows have arrived; the state that a commit makes the stream's. `forgotten`:
+        other streams, whose ledgers end with this commit."""
         arrived = self.transactions.arrived()
         carried = [boundary.table for boundary in self.after.row.boundaries]
         state = replace(self.after, ends={table: self._ends(table, arrived) for table in carried})
@@ -81,8 +81,7 @@ class StreamCommit:
             self.transactions.send(topic, key=str(stream).encode(), value=None)
         key, value = str(state.row.stream).encode(), record_of(state, start=self.start, records=records)
         self.transactions.send(topic, key=key, value=value)
-        # The marker that ends the transaction takes an offset of its own.
-        return state, self.transactions.arrived()[topic, 0] + 1
+        return replace(state, offset=self.transactions.arrived()[topic, 0] - 1)
 
     def _ends(self, table: str, arrived: Mapping[tuple[str, int], int]) -> tuple[int, ...]:
         writer = self._writers.get(table)

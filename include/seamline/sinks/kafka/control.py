@@ -5,6 +5,7 @@ a reader goes by: every row of the stream's tables below these offsets belongs t
 """
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,22 +13,24 @@ from typing import Any
 from seamline.domain.cutover import Boundary
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.position import position_from_json, position_to_json
-from seamline.sinks.kafka.reading import committed, written_ends
+from seamline.sinks.kafka.reading import committed, committed_end, written_ends
 
 # Of the newest, by which a publish or a join finds itself done.
 _RUNS_KEPT = 100
+_MOMENT_S, _PAUSE_S = 1.0, 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
     """`ends`: table → per partition of its topic the first offset that does not belong to `row`. `generations`: table →
-    its last one, also of tables that have left. `runs`: the last ones that have published. `written_ms`: when, by the
-    broker's clock."""
+    its last one, also of tables that have left. `runs`: the last ones that have published. `offset` of its record in
+    the control topic, and `written_ms`: when it came there, by the broker's clock."""
 
     row: LedgerRow
     ends: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     generations: Mapping[str, int] = field(default_factory=dict)
     runs: tuple[str, ...] = ()
+    offset: int = -1
     written_ms: int = 0
 
     def with_tables(self, entering: Sequence[Boundary], *, left: Sequence[str], run_id: str) -> "StreamState":
@@ -45,23 +48,60 @@ class StreamState:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """The states of all streams as committed below `end`."""
+    """The states of all streams. `end`: where the topic was read to; `written`: where it ended behind the last record
+    that is known here, but for the marker that ends a transaction; -1: what lies before that is not known."""
 
-    states: Mapping[StreamId, StreamState]
-    end: int
+    states: Mapping[StreamId, StreamState] = field(default_factory=dict)
+    end: int = 0
+    written: int = 0
+
+    def with_own(self, state: StreamState, *, forgotten: Sequence[StreamId]) -> "Control":
+        """Behind a commit of ours. Whether its marker is there yet nobody knows."""
+        states = {stream: known for stream, known in self.states.items() if stream not in forgotten}
+        follows = not forgotten and state.offset in (self.written, self.written + 1)
+        return Control({**states, state.row.stream: state}, self.end, state.offset + 1 if follows else -1)
 
 
-def read_control(settings: Mapping[str, Any], topic: str) -> Control:
-    """Waits for transactions that are on their way; empty where there is no such topic."""
+def read_control(settings: Mapping[str, Any], topic: str, known: Control | None = None) -> Control:
+    """As committed now; empty where there is no such topic. Waits a moment for transactions on their way; where
+    one stays open, what lies behind it is not seen. `known`: what was read, or written, before."""
     ends = written_ends(settings, topic)
-    found: dict[StreamId, StreamState] = {}
-    for messages in committed(settings, topic, ends or ()):
+    written = ends[0] if ends else 0
+    if known is not None and written in (known.written, known.written + 1):
+        return known
+    if known is None or written < max(known.written, known.end):
+        # A cluster that was put back has lost what is known.
+        known = Control()
+    return _read_on(settings, topic, known, _committed_end(settings, topic, written))
+
+
+def settled_control(settings: Mapping[str, Any], topic: str) -> Control:
+    """All that is written now, once the transactions that hold it have ended: for the owner of a stream, who has ended
+    those of its own. TransientError: one of another stream stays open."""
+    ends = written_ends(settings, topic)
+    return _read_on(settings, topic, Control(), ends[0] if ends else 0)
+
+
+def _committed_end(settings: Mapping[str, Any], topic: str, written: int) -> int:
+    """A commit is answered some ms before its marker is there."""
+    deadline = time.monotonic() + _MOMENT_S
+    while (end := committed_end(settings, topic)) < written and time.monotonic() < deadline:
+        time.sleep(_PAUSE_S)
+    return end
+
+
+def _read_on(settings: Mapping[str, Any], topic: str, known: Control, end: int) -> Control:
+    found = dict(known.states)
+    for messages in committed(settings, topic, (end,), starts=(known.end,)):
         for message in messages:
-            stream, value = stream_of(message.key() or b""), message.value()
+            stream, value, offset = stream_of(message.key() or b""), message.value(), message.offset() or 0
+            if stream in found and offset <= found[stream].offset:
+                continue
             found.pop(stream, None)
             if value is not None:
-                found[stream] = replace(_read(json.loads(value), stream), written_ms=message.timestamp()[1])
-    return Control(found, ends[0] if ends else 0)
+                state = _read(json.loads(value), stream)
+                found[stream] = replace(state, offset=offset, written_ms=message.timestamp()[1])
+    return Control(found, end, end)
 
 
 def stream_of(key: bytes) -> StreamId:

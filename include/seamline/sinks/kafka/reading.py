@@ -29,10 +29,20 @@ _SILENCE_S = 30.0
 
 def written_ends(settings: Mapping[str, Any], topic: str, partitions: int = 1) -> tuple[int, ...] | None:
     """Per partition the offset after the newest record, whether its transaction has ended or not; None: no topic."""
+    return _ends(settings, topic, partitions, IsolationLevel.READ_UNCOMMITTED)
+
+
+def committed_end(settings: Mapping[str, Any], topic: str) -> int:
+    """Of a topic with one partition the offset of the first record of an open transaction, or after the newest one."""
+    ends = _ends(settings, topic, 1, IsolationLevel.READ_COMMITTED)
+    return ends[0] if ends else 0
+
+
+def _ends(
+    settings: Mapping[str, Any], topic: str, partitions: int, isolation: IsolationLevel
+) -> tuple[int, ...] | None:
     wanted = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}  # type: ignore[no-untyped-call]
-    futures = admin_client(settings).list_offsets(
-        wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=REQUEST_TIMEOUT_S
-    )
+    futures = admin_client(settings).list_offsets(wanted, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S)
     try:
         return tuple(int(futures[place].result().offset) for place in wanted)
     except KafkaException as exc:

@@ -25,9 +25,8 @@ from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Commit, Failpoints, Joining, Lease, Load, Progress, Publication, Staged, Unarmed
 from seamline.sinks.kafka import publish as publishing
 from seamline.sinks.kafka.commit import StreamCommit, where_of
-from seamline.sinks.kafka.control import Control, StreamState, read_control
+from seamline.sinks.kafka.control import Control, StreamState, read_control, settled_control
 from seamline.sinks.kafka.fold import Fold
-from seamline.sinks.kafka.reading import written_ends
 from seamline.sinks.kafka.spilled import SpilledBatches, read_spilled
 from seamline.sinks.kafka.topics import DestinationTopics
 from seamline.sinks.kafka.transaction import Transactions
@@ -63,7 +62,7 @@ class KafkaSink:
         self._failpoints = failpoints or Unarmed()
         self._transactions: Transactions | None = None
         self._owned: StreamId | None = None
-        self._control = Control({}, -1)
+        self._control = Control()
         self._confirmed: LedgerRow | None = None
         self._folds: dict[str, Fold] = {}
         self._spilled = SpilledBatches()
@@ -71,14 +70,17 @@ class KafkaSink:
     # ---- ports.Sink -------------------------------------------------------------------------------------------------
 
     def read_ledger(self, stream: StreamId) -> LedgerRow | None:
-        found = self._read().states.get(stream)
+        found = self._look().states.get(stream)
         return found.row if found else None
 
     def acquire(self, stream: StreamId, *, after_epoch: int | None = None) -> Lease:
         self._let_go()
-        before = self._takable(stream, after_epoch)
+        # A look may be older than what is committed. It is enough to say that somebody else has taken the stream.
+        seen = self._look().states.get(stream)
+        if seen is None or (after_epoch is not None and seen.row.epoch != after_epoch):
+            self._takable(stream, after_epoch)
         transactions = self._open(stream)
-        known = self._takable(stream, before.row.epoch)
+        known = self._takable(stream, after_epoch)
         after = replace(known, row=replace(known.row, epoch=known.row.epoch + 1))
         try:
             with self._begun(transactions):
@@ -102,7 +104,7 @@ class KafkaSink:
             raise
 
     def publish(self, stream: StreamId, loads: Sequence[Load], *, publication: Publication) -> Commit:
-        known = self._read().states.get(stream)
+        known = self._look().states.get(stream)
         if known is not None and publication.run_id in known.runs:
             return Commit(known.row)
         settings = self._settings
@@ -111,7 +113,9 @@ class KafkaSink:
         topics.ensure_control()
         topics.ensure(self._where.namespace, [load.table for load in loads])
         transactions = self._open(stream)
-        known = self._read().states.get(stream)
+        known = self._settled().states.get(stream)
+        if known is not None and publication.run_id in known.runs:
+            return Commit(known.row)
         after = publishing.published(stream, known, publication)
         with self._begun(transactions):
             commit = StreamCommit(transactions, self._where, after, start=after.row.next_offset)
@@ -122,7 +126,7 @@ class KafkaSink:
         return Commit(after.row)
 
     def join(self, stream: StreamId, joining: Joining) -> Commit:
-        control = self._read()
+        control = self._settled()
         known = control.states.get(stream)
         if known is not None and joining.run_id in known.runs:
             return Commit(known.row)
@@ -135,7 +139,7 @@ class KafkaSink:
         transactions = self._open(stream)
         for one in ending:
             self._fence(one)
-        after, snapshot = publishing.joined(self._read(), stream, joining)
+        after, snapshot = publishing.joined(self._settled(), stream, joining)
         with self._begun(transactions):
             commit = StreamCommit(transactions, self._where, after, start=after.row.next_offset)
             if snapshot is not None:
@@ -185,7 +189,7 @@ class KafkaSink:
         return known
 
     def _followed(self, lease: Lease, progress: Progress) -> StreamState | None:
-        known = self._current().states.get(lease.stream)
+        known = self._look().states.get(lease.stream)
         if known is None:
             return None
         found = (known.row.epoch, known.row.topic_id, known.row.next_offset)
@@ -206,13 +210,13 @@ class KafkaSink:
 
     def _send_commit(self, commit: StreamCommit, failpoint: str, *, forgotten: Sequence[StreamId] = ()) -> None:
         """The only place where the outcome may be unknown: from its sending until its answer."""
-        state, end = commit.close(forgotten=forgotten)
+        state = commit.close(forgotten=forgotten)
         try:
             self._commit_at_broker(commit.transactions, failpoint)
         except CommitUnknown:
             self._let_go()
             raise
-        self._control = Control({**self._control.states, state.row.stream: state}, end)
+        self._control = self._control.with_own(state, forgotten=forgotten)
         self._confirmed = state.row
         for name in commit.looked_at & self._folds.keys():
             self._folds[name].ends = state.ends[name]
@@ -266,17 +270,16 @@ class KafkaSink:
     def _settings(self) -> dict[str, Any]:
         return client_settings(self._resolve(self._destination.connection))
 
-    def _read(self) -> Control:
-        self._control = read_control(self._settings, self._where.options.control_topic)
+    def _look(self) -> Control:
+        self._control = read_control(self._settings, self._where.options.control_topic, self._control)
         return self._control
 
-    def _current(self) -> Control:
-        """As it was read or written last, if nobody has written into the control topic since."""
-        end = written_ends(self._settings, self._where.options.control_topic)
-        return self._control if end == (self._control.end,) else self._read()
+    def _settled(self) -> Control:
+        self._control = settled_control(self._settings, self._where.options.control_topic)
+        return self._control
 
     def _takable(self, stream: StreamId, after_epoch: int | None) -> StreamState:
-        known = self._read().states.get(stream)
+        known = self._settled().states.get(stream)
         if known is None:
             raise Refused(
                 f"destination {self._destination.name} holds no ledger of {stream}: nothing was published there",

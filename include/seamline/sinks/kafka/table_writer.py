@@ -35,8 +35,8 @@ class TableWriter:
         self._topic = topic
         self._transactions = transactions
         self._form = form
-        said = (*headers, ("schema", fingerprint(table).encode()))
-        self._headers = {op: (("op", op), *said) for op in (COMES, CHANGES, GOES, READ)}
+        said: Headers = [*headers, ("schema", fingerprint(table).encode())]
+        self._headers: dict[bytes, Headers] = {op: [("op", op), *said] for op in (COMES, CHANGES, GOES, READ)}
         self._held = held
         # Set while what is sent changes what later rows of the transaction are looked up in.
         self._fold: Fold | None = None

@@ -1,6 +1,6 @@
 """Transactions on a Kafka cluster, each record of which is known to have arrived before it is committed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -10,7 +10,7 @@ from seamline.adapters.kafka.client import translated
 from seamline.adapters.kafka.topics import MESSAGE_BYTES_MAX
 from seamline.domain.errors import CommitUnknown, ConfigError, Refused, TransientError
 
-Headers = Sequence[tuple[str, bytes]]
+Headers = list[tuple[str, str | bytes | None]]
 # How long the coordinator may take for an answer.
 _ANSWER_S = 60.0
 _POLL_EVERY = 1_000
@@ -62,12 +62,12 @@ class Transactions:
             raise translated(exc, doing="begin a transaction", settings=self._settings) from exc
 
     def send(
-        self, topic: str, *, key: bytes | None, value: bytes | None, headers: Headers = (), table: str = ""
+        self, topic: str, *, key: bytes | None, value: bytes | None, headers: Headers | None = None, table: str = ""
     ) -> None:
         """Refused: no broker takes a record as large as this one."""
         while True:
             try:
-                self._producer.produce(topic, value, key, headers=list(headers), on_delivery=self._delivered)
+                self._producer.produce(topic, value, key, headers=headers or [], on_delivery=self._delivered)
                 break
             except BufferError:
                 self._producer.poll(0.1)
