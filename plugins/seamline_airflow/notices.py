@@ -16,6 +16,7 @@ from airflow.sdk.exceptions import AirflowException
 
 from seamline import settings
 from seamline.domain import notice
+from seamline.domain.cut_state import CutState, Headline
 from seamline.domain.errors import ConfigError, TransientError
 from seamline.domain.notice import Event, Happened, Mail, mail_of
 from seamline.domain.runs import Reconciliation, Scope
@@ -27,7 +28,8 @@ from seamline_airflow.page.mount import URL_PREFIX
 
 # What was found before is no news to whoever is declared today.
 _NEWS_FOR = timedelta(days=2)
-_AWAY = "the mail server does not answer"
+_AWAY = "does not answer"
+_MAIL = "the mail server"
 # Sends one mail to one address. OSError and AirflowException: it was not taken.
 Send = Callable[[str, Mail], None]
 Recipients = Mapping[str, Mapping[Event, tuple[str, ...]]]
@@ -74,6 +76,7 @@ def happened(recipients: Recipients, now: datetime) -> Iterator[Happened]:
     for row in seen.rows:
         found = [*(state.found for state in row.report.cuts if state.found), *row.report.live]
         yield from _breaks([one for one in found if one.ended_at > now - _NEWS_FOR])
+        yield from _proven(row.report.sync, row.report.cuts, now)
     for of_sync in seen.unsigned.values():
         for late_for in (one for one in of_sync if one.is_overtaken):
             yield notice.postings_late(late_for.sync, late_for.destination, late_for.business_date, late_for.version)
@@ -95,6 +98,17 @@ def _breaks(found: Sequence[Reconciliation]) -> Iterator[Happened]:
         if breaks := sum(table.breaks_total for table in one.tables):
             day = one.business_date if one.scope is Scope.CUT else None
             yield notice.breaks_found(one.sync, one.destination, day, one.run_id, breaks)
+
+
+def _proven(sync: str, cuts: Sequence[CutState], now: datetime) -> Iterator[Happened]:
+    """Of the newest date alone, once no destination of its run lacks it."""
+    newest = max((one.business_date for one in cuts), default=None)
+    of_date = [one for one in cuts if one.business_date == newest]
+    ended = [one.found.ended_at for one in of_date if one.found and one.publication.version is not None]
+    if newest is None or len(ended) < len(of_date) or max(ended) <= now - _NEWS_FOR:
+        return
+    if all(one.headline is Headline.MATCH for one in of_date):
+        yield notice.proven(sync, newest, [one.run_id for one in of_date])
 
 
 def _alarms(syncs: Sequence[str]) -> Iterator[Happened]:
@@ -141,24 +155,25 @@ def _by_mail(claimed: Sequence[Notice]) -> list[list[Notice]]:
 def _send_all(store: Any, mails: Sequence[Sequence[Notice]], page: str, send: Send) -> list[str]:
     """Why those that were not sent were not. A server that does not answer is asked once, and not for each mail."""
     failures: list[str] = []
-    away = ""
+    away: dict[str, str] = {}
     for mine in mails:
         recipient = mine[0].recipient
         mail = mail_of([one.happened for one in mine], recipient=recipient, page=page)
-        why = away or _refusal(send, recipient, mail)
+        channel = recipient if ":" in recipient else _MAIL
+        why = away.get(channel) or _refusal(send, recipient, mail, channel)
         if not why:
             store.sent(mine)
             log.info("sent to %s: %s", recipient, mail.subject)
             continue
-        if why.startswith(_AWAY):
-            away = why
+        if why.startswith(f"{channel} {_AWAY}"):
+            away[channel] = why
         log.warning("not sent to %s: %s: %s", recipient, mail.subject, why)
         store.failed(mine, why)
         failures.append(why)
     return failures
 
 
-def _refusal(send: Send, recipient: str, mail: Mail) -> str:
+def _refusal(send: Send, recipient: str, mail: Mail, channel: str) -> str:
     """Why a mail was not sent; "" where it was."""
     try:
         send(recipient, mail)
@@ -168,7 +183,7 @@ def _refusal(send: Send, recipient: str, mail: Mail) -> str:
         answers = "; ".join(f"{code} {_text(said)}" for code, said in exc.recipients.values())
         return f"the mail server refuses the address: {answers}"
     except (OSError, AirflowException) as exc:
-        return f"{_AWAY}: {type(exc).__name__}: {exc}"
+        return f"{channel} {_AWAY}: {type(exc).__name__}: {exc}"
     return ""
 
 

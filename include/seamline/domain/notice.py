@@ -1,5 +1,5 @@
-"""Notices by mail: which events there are, and what a mail says. It carries names that are declared, dates, counts and
-links; no value, key or amount of a row, and no words of a person or of a server."""
+"""Notices by mail, or posted to a URL: which events there are, and what is said of them. That is names that are
+declared, dates, counts and links; no value, key or amount of a row, and no words of a person or of a server."""
 
 import hashlib
 from collections.abc import Sequence
@@ -20,6 +20,7 @@ class Event(StrEnum):
     LATE = "late"
     LATE_POSTINGS = "late_postings"
     ESCALATED = "escalated"
+    PROVEN = "proven"
 
 
 _SUBJECTS = {
@@ -28,6 +29,7 @@ _SUBJECTS = {
     Event.LATE: "a verdict is late",
     Event.LATE_POSTINGS: "rows came late for a signed date",
     Event.ESCALATED: "breaks are late and escalated",
+    Event.PROVEN: "all is proven",
 }
 
 
@@ -45,11 +47,13 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """`message_id`: the same for the same notices to the same recipient, so that a second copy can be known."""
+    """`message_id`: the same for the same notices to the same recipient, so that a second copy can be known. `lines`:
+    the same as `html`, each as its text and its link."""
 
     subject: str
     html: str
     message_id: str
+    lines: tuple[tuple[str, str], ...] = ()
 
 
 def breaks_found(sync: str, destination: str, day: date | None, run_id: str, breaks: int) -> Happened:
@@ -79,6 +83,12 @@ def waits_for_answer(sync: str, destination: str, day: date, run_id: str, since:
 
 def verdict_late(sync: str, day: date) -> Happened:
     return Happened(sync, Event.LATE, str(day), f"the verdict of {day} is not there by its hour", _page(sync, day))
+
+
+def proven(sync: str, day: date, run_ids: Sequence[str]) -> Happened:
+    """Its cut is published and clean in all of its destinations. A date that was taken again is another event."""
+    what = f"{day} is proven in every destination"
+    return Happened(sync, Event.PROVEN, " ".join([str(day), *sorted(set(run_ids))]), what, _page(sync, day))
 
 
 def postings_late(sync: str, destination: str, day: date, version: int) -> Happened:
@@ -113,7 +123,8 @@ def break_escalated(sync: str, break_id: str, severity: str, due: str) -> Happen
 def mail_of(found: Sequence[Happened], *, recipient: str, page: str) -> Mail:
     """About events of one kind of one sync, at least one. `page`: the address of the page, with a slash behind it."""
     sync, event = found[0].sync, found[0].event
-    lines = [f'<li><a href="{escape(page + one.link)}">{escape(one.what)}</a></li>' for one in found[:LINES_MAX]]
+    shown = tuple((one.what, page + one.link) for one in found[:LINES_MAX])
+    lines = [f'<li><a href="{escape(link)}">{escape(what)}</a></li>' for what, link in shown]
     if len(found) > LINES_MAX:
         lines.append(f"<li>and {len(found) - LINES_MAX:,} more</li>")
     here = escape(f"{page}page?{_query(sync)}")
@@ -122,6 +133,7 @@ def mail_of(found: Sequence[Happened], *, recipient: str, page: str) -> Mail:
         subject=f"[Seamline] {sync}: {_SUBJECTS[event]} ({len(found):,})",
         html=f'<p><a href="{here}">{escape(sync)}</a>: {_SUBJECTS[event]}</p>\n<ul>\n' + "\n".join(lines) + "\n</ul>\n",
         message_id=f"<{hashlib.sha256(known.encode()).hexdigest()[:40]}@seamline>",
+        lines=shown,
     )
 
 

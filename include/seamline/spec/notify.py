@@ -1,4 +1,4 @@
-"""`reconcile.notify` of a sync: who gets a mail of what."""
+"""`reconcile.notify` of a sync: who hears of what, by mail or at a URL."""
 
 import re
 from collections.abc import Mapping
@@ -16,9 +16,17 @@ from seamline.spec.fields import Declared
 _ADDRESS = re.compile(r"[A-Za-z0-9._%+/=~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,189}[A-Za-z0-9])?")
 
 
+# A POST to the URL that this connection of Airflow's holds.
+CHANNELS = ("webhook", "slack")
+_CONNECTION = re.compile(rf"(?:{'|'.join(CHANNELS)}):[A-Za-z0-9_-]{{1,200}}")
+
+
 def _address(value: str) -> str:
-    if not _ADDRESS.fullmatch(value):
-        raise ValueError(f"an address of mail as ops@bank.example, without a name beside it, got {redacted(value)}")
+    if not (_ADDRESS.fullmatch(value) or _CONNECTION.fullmatch(value)):
+        raise ValueError(
+            "an address of mail as ops@bank.example, without a name beside it, or webhook:<connection id> or"
+            f" slack:<connection id>, got {redacted(value)}"
+        )
     return value
 
 
@@ -26,7 +34,7 @@ Address = Annotated[str, AfterValidator(_address)]
 
 
 class Notify(Declared):
-    """Addresses that get a mail with counts and links, once for each event."""
+    """Addresses of mail, and connections (webhook:<id>, slack:<id>), that get counts and links, each event once."""
 
     breaks: tuple[Address, ...] = Field(
         (), description="When a comparison has found breaks, of a cut or of live tables.", strict=False, max_length=50
@@ -53,6 +61,13 @@ class Notify(Declared):
     escalated: tuple[Address, ...] = Field(
         (),
         description="When a break of a class of `reconcile.work.severity` with `escalate_to` is late.",
+        strict=False,
+        max_length=50,
+    )
+    proven: tuple[Address, ...] = Field(
+        (),
+        description="When the cut of a business date is published and clean in every destination. A service that"
+        " expects this each night raises the alarm where nothing of ours can: a dead man's switch.",
         strict=False,
         max_length=50,
     )

@@ -25,7 +25,12 @@ class NotifyOperator(BaseOperator):
 
 
 def send(recipient: str, mail: Mail) -> None:
-    """By Airflow's connection `smtp_default`: its server, login, sender and kind of encryption."""
+    """By Airflow's connection `smtp_default`: its server, login, sender and kind of encryption; or to the URL of a
+    connection."""
+    if ":" in recipient:
+        from seamline_airflow.posting import post
+
+        return post(recipient, mail)
     from airflow.providers.smtp.hooks.smtp import SmtpHook
 
     headers = {"Message-ID": mail.message_id, "Auto-Submitted": "auto-generated"}
