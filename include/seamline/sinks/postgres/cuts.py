@@ -278,6 +278,8 @@ class PostgresCuts:
         statements = (
             f"ALTER TABLE {staged} ADD COLUMN {DATE_COLUMN} date NOT NULL DEFAULT {day},"
             f" ADD COLUMN {VERSION_COLUMN} integer NOT NULL DEFAULT {version}",
+            # What differs between two cuts is asked by these columns: without their statistics a plan expects one row.
+            f"ANALYZE {staged} ({', '.join(CUT_COLUMNS)})",
             f"ALTER TABLE {staged} ADD CHECK ({DATE_COLUMN} = {day} AND {VERSION_COLUMN} = {version})",
             f"ALTER TABLE {staged} RENAME TO {quoted(partition.name)}",
             f"ALTER TABLE {Relation(staged.schema, partition.name)} SET SCHEMA {quoted(partition.schema)}",
