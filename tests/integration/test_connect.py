@@ -68,7 +68,9 @@ def test_the_publisher_of_a_destination_in_postgresql_can_make_tables(
     with postgres_database("connect_test") as publisher:
         url = address(publisher, "postgres")
         assert connect(file, "add", "dwh", url, password=publisher.password) == 0, capsys.readouterr().err
-    assert "  can make and write tables\n" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "  can make and write tables\n" in said
+    assert "cannot read tables" not in said, "an empty database lacks no right"
 
 
 def test_a_publisher_in_mariadb_can_make_tables_and_lacks_the_rights_of_a_capture(
@@ -79,7 +81,7 @@ def test_a_publisher_in_mariadb_can_make_tables_and_lacks_the_rights_of_a_captur
         assert connect(file, "add", "archive", url, password=publisher.password) == 0, capsys.readouterr().err
     said = capsys.readouterr().out
     assert "archive: MariaDB 11.4" in said
-    assert "  can make and write tables\n" in said
+    assert "  can make and write tables\n" in said and "cannot read tables" not in said
     assert "cannot read the log: it lacks REPLICATION SLAVE; REPLICATION CLIENT" in said
     assert stored(file)["archive"]["conn_type"] == "mysql"
 

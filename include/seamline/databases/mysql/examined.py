@@ -94,6 +94,8 @@ def _facts(session: "Session[Any]", database: str) -> _Facts:
 
 def _uses(facts: _Facts) -> list[Use]:
     where = f"in database {facts.database}" if facts.database else "in all databases"
+    # Without a right a server shows no table, so an empty database looks like one that may not be read.
+    can_read = facts.tables or not facts.lacks_here("SELECT")
     captures = [
         f"{name} is {facts.settings.get(name, 'unknown')}, wanted {wanted}: the server's option file sets it"
         for name, wanted in _SETTINGS.items()
@@ -103,7 +105,7 @@ def _uses(facts: _Facts) -> list[Use]:
     captures += ["REPLICATION CLIENT"] if facts.lacks("BINLOG MONITOR", "REPLICATION CLIENT") else []
     makes = [f"{right} on the destination's databases" for right in ("CREATE", "INSERT") if facts.lacks_here(right)]
     return [
-        Use(READS, () if facts.tables else ("SELECT on the tables",), f"{facts.tables} {where}"),
+        Use(READS, () if can_read else ("SELECT on the tables",), f"{facts.tables} {where}"),
         Use(CAPTURES, tuple(captures)),
         Use(MAKES, tuple(makes)),
     ]

@@ -41,7 +41,8 @@ def _found(session: WatchedSession) -> ServerFound:
     version, wal, zone, is_super, replicates, creates, is_encrypted, tls = _one(session, _ASKED)
     tables, readable = _one(session, _TABLES)
     number, database = session.info.server_version, session.info.dbname
-    reads = [] if readable else ["SELECT on the tables, and USAGE on their schema"]
+    # Of an empty database, as that of a destination, nothing can be lacking yet.
+    reads = [] if readable or not tables else ["SELECT on the tables, and USAGE on their schema"]
     captures = [] if replicates or is_super else ["the attribute REPLICATION"]
     captures += [] if wal == "logical" else [f"wal_level is {wal}, wanted logical: a restart of the server sets it"]
     makes = [] if creates else [f"CREATE on database {database}"]
