@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -175,7 +176,9 @@ def test_a_look_that_goes_on_shows_streams_and_work_as_plain_text_until_ctrl_c(
     demo: subprocess.CompletedProcess[str],
 ) -> None:
     command = [sys.executable, "-m", "seamline.cli.main", "status", "--watch"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+    # Whoever runs the tests in the background has its children ignore ctrl-C.
+    heeds = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=heeds) as watching:  # noqa: PLW1509
         assert watching.stdout is not None
         said = ""
         for line in watching.stdout:
