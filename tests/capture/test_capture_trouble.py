@@ -230,7 +230,7 @@ def test_a_source_that_is_away_or_refuses_the_login_is_distinguished(
     with pytest.raises(ConfigError, match="refused login `nobody`"):
         MariaDbSource(bank.source_plan).catalogue(["account"])
     monkeypatch.setenv("SEAMLINE_CONNECTION_CORE_BANK", f"mysql://nobody:wrong@{root.host}:1/bank")
-    with pytest.raises(TransientError, match="is away"):
+    with pytest.raises(TransientError, match="cannot be reached"):
         MariaDbSource(bank.source_plan).catalogue(["account"])
 
 
