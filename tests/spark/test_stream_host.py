@@ -84,7 +84,7 @@ def test_a_stream_ends_alone_when_it_is_no_longer_wanted_and_by_force_when_it_is
     wait_until(lambda: is_gone(good), timeout_s=10, what="the stream to stop")
     shared.director.unwant(StreamId("deaf", "warehouse"))
     wait_until(lambda: is_gone(deaf), timeout_s=30, what="the deaf stream to be cancelled")
-    wait_until(lambda: shared.state("deaf") == "stopped", timeout_s=10, what="its last report")
+    wait_until(lambda: shared.state("deaf") == "stopped", timeout_s=30, what="its last report")
     shared.moves_on("other")
     want(shared, "good")
     wait_until(lambda: shared.written("good")["pid"] != good, timeout_s=15, what="the stream to be back")

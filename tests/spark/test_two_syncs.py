@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pyspark.sql import SparkSession
 
-from seamline import registry
+from seamline import registry, settings
 from seamline.adapters.connections import Connection
 from seamline.bulk.read import RunReader
 from seamline.bulk.threads import CopyingHere
@@ -94,15 +94,6 @@ def ledger_of(plan: SyncPlan) -> LedgerRow:
 
 
 @pytest.fixture
-def spark() -> Iterator[SparkSession]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_SUBMIT_ARGS", "--master local[2] --driver-memory 512m pyspark-shell")
-        session = open_session("two syncs")
-    yield session
-    session.stop()
-
-
-@pytest.fixture
 def office(stack: RunningStack) -> Iterator[Office]:
     with ExitStack() as around:
         platform = around.enter_context(postgres_database(f"{NAME}_platform"))
@@ -113,6 +104,19 @@ def office(stack: RunningStack) -> Iterator[Office]:
         bank = around.enter_context(captured(NAME))
         store = around.enter_context(closing(registry.platform()))
         yield Office(bank, warehouse, store, around.enter_context(ExitStack()))
+
+
+@pytest.fixture
+def spark(office: Office) -> Iterator[SparkSession]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_SUBMIT_ARGS", "--master local[2] --driver-memory 512m pyspark-shell")
+        session = open_session("two syncs")
+    # Of what this process came to know since Spark began, its tasks know what they are given.
+    for name, value in settings.process_environment().items():
+        if name.startswith("SEAMLINE_CONNECTION_"):
+            session.sparkContext.environment[name] = value
+    yield session
+    session.stop()
 
 
 def masked(spark: SparkSession, account: Table) -> TablePlan:
