@@ -32,7 +32,7 @@ from seamline.domain.digest import Segment
 from seamline.domain.runs import RunState, SyncState
 from seamline.domain.verdict import Verdict
 from seamline.kinds.found import power, sink_kind
-from seamline.kinds.sink import ReadsBack
+from seamline.kinds.sink import HoldsCuts
 from seamline.plan.model import DestinationPlan, SyncPlan, TablePlan
 from seamline.platform import migrate
 from seamline.platform.store import PlatformStore
@@ -184,7 +184,7 @@ class Sync:
         for destination in self.plan.destinations:
             (source,) = self.bank.source.open_views(1)
             # In one server with the source, the last commit of the stream itself has moved the source's position.
-            reads = power(sink_kind(destination.kind), ReadsBack, to="be compared with the source")
+            reads = power(sink_kind(destination.kind), HoldsCuts, to="hold cuts")
             names = [table.name for table in self.plan.tables]
             live = [PublishedTable(name, date.min, 0, destination.namespace, name) for name in names]
             view = reads.open_published(self.plan, destination, live, position=source.position)

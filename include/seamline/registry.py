@@ -342,7 +342,7 @@ def published_view(
     plan: SyncPlan, destination: DestinationPlan, tables: Sequence[PublishedTable], *, position: Position
 ) -> ReadView:
     """Tables of a published cut, to be held against the source at `position`."""
-    kind = power(sink_kind(destination.kind), ReadsBack, to="be compared with the source")
+    kind = power(sink_kind(destination.kind), HoldsCuts, to="hold cuts")
     return kind.open_published(plan.at_destination(destination.name), destination, tables, position=position)
 
 

@@ -71,6 +71,14 @@ def test_an_unusable_entry_says_what_is_needed(tmp_path: Path, broken: object) -
         resolve("warehouse", within=within(tmp_path, broken))
 
 
+def test_a_host_that_is_a_whole_url_needs_no_port_and_any_other_does(tmp_path: Path) -> None:
+    entry = {"conn_type": "jdbc", "host": "jdbc:h2:tcp://db.bank:9092/core", "login": "reader"}
+    known = within(tmp_path, {"core_bank": entry})
+    assert (resolve("core_bank", within=known).host, resolve("core_bank", within=known).port) == (entry["host"], 0)
+    with pytest.raises(ConfigError, match="port"):
+        resolve("core_bank", within=within(tmp_path, {"core_bank": {**entry, "host": "db.bank"}}))
+
+
 def test_a_bad_uri_is_named_by_its_variable_and_not_printed(tmp_path: Path) -> None:
     known = within(tmp_path, SEAMLINE_CONNECTION_WAREHOUSE="postgres://me:hunter2@host:port/x")
     with pytest.raises(ConfigError) as caught:

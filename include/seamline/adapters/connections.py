@@ -134,9 +134,9 @@ def _has_no_server(kind: str) -> bool:
     return kind == "aws"
 
 
-def _may_have_no_port(kind: str) -> bool:
-    """An address of the web has one of its own, and the host of `jdbc` is a whole URL."""
-    return kind == "jdbc" or _has_no_server(kind) or has_web_address(kind)
+def _may_have_no_port(kind: str, host: str) -> bool:
+    """An address of the web has one of its own; so has a host that is a whole URL, with its kind as the scheme."""
+    return host.startswith(f"{kind}:") or _has_no_server(kind) or has_web_address(kind)
 
 
 # Airflow's own other names; no scheme of a URI has an underscore.
@@ -157,11 +157,12 @@ def _from_text(connection_id: str, text: str, *, where: str) -> Connection:
 def _from_entry(connection_id: str, entry: Any, *, where: str) -> Connection:
     try:
         extra = entry.get("extra") or {}
+        host = str(entry.get("host") or "" if _has_no_server(entry["conn_type"]) else entry["host"])
         return _connection(
             connection_id,
             kind=str(entry["conn_type"]),
-            host=str(entry.get("host") or "" if _has_no_server(entry["conn_type"]) else entry["host"]),
-            port=int(entry.get("port") or 0 if _may_have_no_port(entry["conn_type"]) else entry["port"]),
+            host=host,
+            port=int(entry.get("port") or 0 if _may_have_no_port(entry["conn_type"], host) else entry["port"]),
             login=str(entry.get("login") or ""),
             password=str(entry.get("password") or ""),
             database=str(entry.get("schema") or ""),
@@ -180,7 +181,7 @@ def _from_uri(connection_id: str, uri: str, *, where: str) -> Connection:
         port = parts.port
         # A setting without a value is refused as any other: passed over, the session could be in the clear.
         extra: dict[str, Any] = dict(parse_qsl(parts.query, keep_blank_values=True))
-        has_port = port is not None or _may_have_no_port(parts.scheme)
+        has_port = port is not None or _may_have_no_port(parts.scheme, unquote(parts.hostname or ""))
         is_one = parts.scheme and (_has_no_server(parts.scheme) or (parts.hostname and has_port))
         # The rest of a password with a `/`, `?` or `#` in it.
         is_torn = "@" in parts.path or parts.fragment or any("@" in name for name in extra)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Protocol
 
+from seamline import registry
 from seamline.bulk.copy import Copied, CopyGroup, CopyItem, CopyTarget, copy_one, grouped
 from seamline.domain.catalogue import Table
 from seamline.domain.date_before import PublishedTable
@@ -273,9 +274,7 @@ class RunReader:
     @contextmanager
     def open_cut(self, destination: DestinationPlan, published: Sequence[PublishedTable]) -> Iterator[ReadView]:
         """A view of tables of a published cut, to be held against the source as it is now."""
-        view = self._reads_back(destination).open_published(
-            self._run.plan.at_destination(destination.name), destination, published, position=self._read_at()
-        )
+        view = registry.published_view(self._run.plan, destination, published, position=self._read_at())
         with _closing([view]):
             yield view
 

@@ -1,8 +1,9 @@
 """Rules of every sink that keeps its ledger in the transaction of its rows, whatever server it writes to."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from seamline.domain.cutover import Boundary
 from seamline.domain.errors import Fenced, InvariantViolated, SchemaConflict, SeamlineError
 from seamline.domain.ledger import LedgerRow, StreamId, refuse_one_that_went_back
 from seamline.ports import Commit, Lease, Progress
@@ -20,6 +21,17 @@ def advanced(before: LedgerRow, progress: Progress, applied_transactions: int, l
         last_marker=last_marker,
         boundaries=tuple(replace(b, ended=b.ended or b.table in progress.ended) for b in before.boundaries),
     )
+
+
+def with_tables(
+    row: LedgerRow, generations: Mapping[str, int], entering: Sequence[Boundary], *, left: Sequence[str]
+) -> tuple[LedgerRow, Mapping[str, int]]:
+    """The ledger once these tables have entered, each in its next generation, and those of `left` have gone; and the
+    last generation of every table that there ever was."""
+    fresh = {one.table: replace(one, generation=generations.get(one.table, 0) + 1) for one in entering}
+    stay = {one.table: one for one in row.boundaries if one.table not in left}
+    numbers = {**generations, **{name: one.generation for name, one in fresh.items()}}
+    return replace(row, boundaries=tuple({**stay, **fresh}.values())), numbers
 
 
 def resolved(found: LedgerRow | None, lease: Lease, progress: Progress, *, confirmed: LedgerRow) -> LedgerRow:

@@ -141,11 +141,6 @@ class ReadsBack(Protocol):
     ) -> Sequence[StagedView]:
         """`count` views of staged tables, which stand where they were read."""
 
-    def open_published(
-        self, plan: SyncPlan, destination: DestinationPlan, tables: Sequence[PublishedTable], *, position: Position
-    ) -> ReadView:
-        """A view of tables of a published cut, to be held against the source at `position`."""
-
     def findings(
         self, destination: DestinationPlan, stream: StreamId, *, after: FindingsReported
     ) -> tuple[tuple[Finding, ...], FindingsReported]:
@@ -170,6 +165,11 @@ class HoldsCuts(Protocol):
     def open_cuts(self, destination: DestinationPlan) -> Cuts: ...
 
     def open_cut_expiry(self, destination: DestinationPlan) -> CutStore: ...
+
+    def open_published(
+        self, plan: SyncPlan, destination: DestinationPlan, tables: Sequence[PublishedTable], *, position: Position
+    ) -> ReadView:
+        """A view of tables of a published cut, to be held against the source at `position`."""
 
 
 @runtime_checkable

@@ -25,6 +25,7 @@ from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.cutover import Boundary
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.position import position_from_json, position_to_json
+from seamline.kinds.ledger_rules import with_tables
 from seamline.sinks.iceberg.io import WarehouseIO
 from seamline.sinks.iceberg.manifests import write_list
 from seamline.sinks.iceberg.rest_client import MADE_BY, Loaded, Place
@@ -66,13 +67,12 @@ class LedgerState:
 
     def with_tables(self, entering: Sequence[Boundary], *, left: Sequence[str], run_id: str) -> "LedgerState":
         """The tables that enter begin their next generation."""
-        fresh = {one.table: replace(one, generation=self.generations.get(one.table, 0) + 1) for one in entering}
-        stay = {one.table: one for one in self.row.boundaries if one.table not in left}
+        row, generations = with_tables(self.row, self.generations, entering, left=left)
         return replace(
             self,
-            row=replace(self.row, boundaries=tuple({**stay, **fresh}.values())),
+            row=row,
             snapshots={table: number for table, number in self.snapshots.items() if table not in left},
-            generations={**self.generations, **{name: one.generation for name, one in fresh.items()}},
+            generations=generations,
             runs=(*self.runs, run_id)[-_RUNS_KEPT:],
         )
 

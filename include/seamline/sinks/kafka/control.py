@@ -13,6 +13,7 @@ from typing import Any
 from seamline.domain.cutover import Boundary
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.position import position_from_json, position_to_json
+from seamline.kinds.ledger_rules import with_tables
 from seamline.sinks.kafka.reading import committed, committed_end, written_ends
 
 # Of the newest, by which a publish or a join finds itself done.
@@ -35,13 +36,12 @@ class StreamState:
 
     def with_tables(self, entering: Sequence[Boundary], *, left: Sequence[str], run_id: str) -> "StreamState":
         """The tables that enter begin their next generation."""
-        fresh = {one.table: replace(one, generation=self.generations.get(one.table, 0) + 1) for one in entering}
-        stay = {one.table: one for one in self.row.boundaries if one.table not in left}
+        row, generations = with_tables(self.row, self.generations, entering, left=left)
         return replace(
             self,
-            row=replace(self.row, boundaries=tuple({**stay, **fresh}.values())),
+            row=row,
             ends={table: ends for table, ends in self.ends.items() if table not in left},
-            generations={**self.generations, **{name: one.generation for name, one in fresh.items()}},
+            generations=generations,
             runs=(*self.runs, run_id)[-_RUNS_KEPT:],
         )
 

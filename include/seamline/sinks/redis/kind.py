@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from seamline.domain.changes import Finding, FindingsReported
-from seamline.domain.date_before import PublishedTable
-from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position
 from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
@@ -80,16 +78,6 @@ class RedisKind:
         from seamline.sinks.redis.read_back import open_staged
 
         return open_staged(destination, loads, count, position=position)
-
-    def open_published(
-        self,
-        plan: SyncPlan,  # noqa: ARG002
-        destination: DestinationPlan,
-        tables: Sequence[PublishedTable],  # noqa: ARG002
-        *,
-        position: Position,  # noqa: ARG002
-    ) -> ReadView:
-        raise Refused(f"{destination.name} holds no cuts", hint="its kind lacks the power `HoldsCuts`")
 
     def findings(
         self, destination: DestinationPlan, stream: StreamId, *, after: FindingsReported
