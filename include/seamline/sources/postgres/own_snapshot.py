@@ -1,4 +1,4 @@
-"""Views on a snapshot that a session has taken for itself: no slot and no right of replication, also on a standby.
+"""Views on a snapshot that a session has taken for itself: no slot and no right of replication.
 
 Such a snapshot is consistent, and no prefix of the log: what it sees has no exact place in the WAL (`slots`).
 """
