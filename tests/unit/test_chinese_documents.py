@@ -8,6 +8,7 @@ import pytest
 
 ENGLISH = {
     "README.md": "README.md",
+    "capture.md": "docs/concepts/capture.md",
     "reconciliation-and-cuts.md": "docs/concepts/reconciliation-and-cuts.md",
     "first-hour.md": "docs/tutorial/first-hour.md",
     "why-nothing-is-lost-or-doubled.md": "docs/concepts/why-nothing-is-lost-or-doubled.md",
