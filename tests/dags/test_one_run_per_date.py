@@ -10,12 +10,13 @@ from unittest.mock import Mock
 import pytest
 from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSkipException
 
+from seamline import settings
 from seamline.domain.runs import FAILURE, KEEP_DONE, MODE, PUBLISH, NightlyMode, RunState
 from seamline.domain.verdict import Verdict
 from seamline.plan.document import plan_to_json
-from seamline.plan.pools import BACKFILL, BACKFILL_SLOTS, pools_of
+from seamline.plan.pools import BACKFILL, BACKFILL_SLOTS, declared_pools, pools_of
 from seamline.sync.dates_asked import DateTaken
-from seamline_airflow import policy
+from seamline_airflow import policy, pools
 from seamline_airflow.nightly_form import form
 from seamline_airflow.one_run_per_date import LOOK_AGAIN, airflow_run, alone
 from seamline_airflow.operators.run_jobs import OpenNightlyOperator
@@ -155,6 +156,27 @@ def test_the_comparison_behind_the_cut_of_an_old_date_waits_there_too(
     assert task.pool == pool
 
 
+def test_pools_are_made_in_airflows_database_once_and_a_resized_one_keeps_its_size(airflow_database: Path) -> None:
+    """As in containers, where nobody calls `up`."""
+    from airflow.models.pool import Pool
+    from airflow.utils.session import create_session
+    from sqlalchemy import delete, select, update
+
+    wanted = {pool.name: pool.slots for pool in declared_pools(settings.load().declarations)}
+    assert BACKFILL in wanted and "source_core_bank" in wanted
+    try:
+        assert set(pools.make()) == wanted.keys()
+        with create_session() as session:
+            session.execute(update(Pool).where(Pool.pool == BACKFILL).values(slots=7))
+        assert pools.make() == []
+        with create_session() as session:
+            found = {pool.pool: pool.slots for pool in session.scalars(select(Pool)) if pool.pool in wanted}
+        assert found == {**wanted, BACKFILL: 7}
+    finally:
+        with create_session() as session:
+            session.execute(delete(Pool).where(Pool.pool.in_(wanted)))
+
+
 def test_tonights_run_is_never_behind_a_backfill(
     checkout: Path, airflow_database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,11 +204,10 @@ def test_tonights_run_is_never_behind_a_backfill(
         reprocess_behavior=ReprocessBehavior.COMPLETED,
     )  # fmt: skip
     runner = SchedulerJobRunner(job=Job())
+    pools.make()
     try:
         with create_session() as session:
             session.execute(update(DagModel).where(DagModel.dag_id == dag_id).values(is_paused=False))
-            for pool in pools_of([results.plan()]):
-                session.add(Pool(pool=pool.name, slots=pool.slots, description="", include_deferred=False))
             dag = SerializedDagModel.get_dag(dag_id, session=session)
             dag.create_dagrun(
                 run_id="scheduled__tonight", run_after=datetime.now(UTC) - timedelta(minutes=1),

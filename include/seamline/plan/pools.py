@@ -1,9 +1,14 @@
 """Airflow's pools for a sync: how many tasks may read one source, or write one destination, at the same time."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
+from seamline.domain.errors import SeamlineError
+from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
+from seamline.spec.load import Declarations, load_each
 
 SOURCE_SLOTS = 2
 DESTINATION_SLOTS = 2
@@ -51,3 +56,14 @@ def pools_of(plans: Iterable[SyncPlan]) -> tuple[Pool, ...]:
             pool = destination_pool(destination.name)
             found[pool] = Pool(pool, DESTINATION_SLOTS, f"tasks that write destination {destination.name}")
     return tuple(found[name] for name in sorted(found))
+
+
+def declared_pools(folder: Path) -> tuple[Pool, ...]:
+    """Of the syncs declared in this folder. A sync that cannot run needs none: `./seamline validate` and Airflow's page
+    of errors name it."""
+    plans = []
+    for file, declared in load_each(folder).items():
+        if isinstance(declared, Declarations):
+            with suppress(SeamlineError):
+                plans.append(compile_plan(declared, file.stem))
+    return pools_of(plans)
