@@ -14,8 +14,8 @@ BIN = Path(sys.executable).parent
 PACKAGES = ("include/seamline", "plugins/seamline_airflow", "spark_jobs/seamline_spark")
 
 
-def run(*command: str, at: Path, path: str = "") -> subprocess.CompletedProcess[str]:
-    environment = {**settings.process_environment(), "PYTHONPATH": path}
+def run(*command: str, at: Path, path: str = "", columns: int = 80) -> subprocess.CompletedProcess[str]:
+    environment = {**settings.process_environment(), "PYTHONPATH": path, "COLUMNS": str(columns)}
     return subprocess.run(
         [str(BIN / command[0]), *command[1:]], cwd=at, env=environment, capture_output=True, text=True, check=False
     )
@@ -90,21 +90,36 @@ FORBIDDEN = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def copy(checkout: Path, tmp_path: Path) -> Path:
+def planted_in(file: str) -> str:
+    """The module of a file, as a contract names it."""
+    (package,) = (name for name in PACKAGES if file.startswith(f"{name}/"))
+    path = Path(file).relative_to(Path(package).parent).with_suffix("")
+    return ".".join(path.parts).removesuffix(".__init__")
+
+
+@pytest.fixture(scope="module")
+def broken(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What is said of each broken contract, by its name, in a copy that has every import which must not be."""
+    copy = tmp_path_factory.mktemp("copy")
     for package in PACKAGES:
-        shutil.copytree(checkout / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(checkout / "pyproject.toml", tmp_path)
-    return tmp_path
+        shutil.copytree(checkout / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(checkout / "pyproject.toml", copy)
+    for file, line, _ in FORBIDDEN.values():
+        text = (copy / file).read_text(encoding="utf-8")
+        (copy / file).write_text(f"{line}\n{text}", encoding="utf-8")
+    path = ":".join(str((copy / package).parent) for package in PACKAGES)
+    ended = run("lint-imports", "--no-cache", at=copy, path=path, columns=300)
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    said = ended.stdout.partition("Broken contracts")[2]
+    parts = re.split(r"^(.+)\n-{5,}\n", said, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 @pytest.mark.parametrize("what", FORBIDDEN)
-def test_a_planted_import_breaks_its_contract(copy: Path, what: str) -> None:
+def test_a_planted_import_breaks_its_contract(broken: dict[str, str], what: str) -> None:
     file, line, contract = FORBIDDEN[what]
-    planted = copy / file
-    planted.write_text(f"{line}\n{planted.read_text(encoding='utf-8')}", encoding="utf-8")
-    path = ":".join(str((copy / package).parent) for package in PACKAGES)
-    ended = run("lint-imports", "--no-cache", at=copy, path=path)
-    said = re.sub(r"\s+", " ", ended.stdout)
-    assert ended.returncode == 1, said
-    assert re.search(rf"{contract}[^.]*? BROKEN", said), said
+    (said,) = (text for name, text in broken.items() if contract in name)
+    imported = line.removeprefix("import ")
+    # A package from outside is one module, whatever is imported of it.
+    named = imported if imported.startswith("seamline") else imported.partition(".")[0]
+    assert f"{planted_in(file)} -> {named} (l." in said, said
