@@ -128,6 +128,19 @@ def test_settings_are_isolated():
     assert int(seen.read_text()) != settings.PORT_BASE_DEFAULT
 
 
+def test_a_module_is_compiled_once_for_all_processes_also_where_the_machine_keeps_python_from_writing_it(
+    around: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    planted = f"""
+import sys
+def test_what_is_compiled_is_kept():
+    assert (sys.dont_write_bytecode, sys.pycache_prefix) == (False, "{around.home / "bytecode"}")
+"""
+    (outcome,) = run_layers(around, {"compiled": planted})
+    assert outcome.passed
+
+
 def leaving_a_process(pid_file: Path, *, then: str = "") -> str:
     """A test whose child reads from a pipe whose other end it holds itself, so it waits until somebody ends it."""
     return f"""

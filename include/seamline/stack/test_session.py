@@ -262,7 +262,9 @@ class TestSession:
     def _environment(self, at: Settings) -> dict[str, str]:
         """This process's environment with the session's settings, and without anybody's connections to real servers."""
         around = {
-            name: value for name, value in settings.process_environment().items() if not name.startswith("SEAMLINE_")
+            name: value
+            for name, value in settings.process_environment().items()
+            if not name.startswith("SEAMLINE_") and name != "PYTHONDONTWRITEBYTECODE"
         }
         scratch = self._folder / "scratch"
         scratch.mkdir(parents=True, exist_ok=True)
@@ -274,6 +276,9 @@ class TestSession:
             "JDK_JAVA_OPTIONS": " ".join(
                 (around.get("JDK_JAVA_OPTIONS", ""), "-XX:TieredStopAtLevel=1", f'"-Djava.io.tmpdir={scratch}"')
             ).strip(),
+            # Each module is compiled once for all processes of all sessions. Tests start hundreds, and compiling
+            # is half of what an import of Airflow takes. Nothing is written beside installed files.
+            "PYTHONPYCACHEPREFIX": str(at.home / "bytecode"),
             "SEAMLINE_HOME": str(at.home),
             "SEAMLINE_DATA": str(at.data),
             "SEAMLINE_PORT_BASE": str(at.ports.base),
