@@ -55,11 +55,9 @@ def running(known: Settings, kind: str, folder: Path, *, login: str) -> Iterator
     files = known.env / "databases"
     jars.ensure(locked, files, fetch=jars.ivy(layout, environment))
     drivers = files / jars.DATABASES
-    made, binary = folder / "made", str(java.find(layout, environment).binary)
-    (compiler,) = (layout.jars / "compiler").glob("ecj-*.jar")
+    binary = str(java.find(layout, environment).binary)
     path = ":".join(map(str, sorted(drivers.glob("*.jar"))))
-    compiling = [binary, "-jar", str(compiler), "-17", "-nowarn", "-cp", path, "-d", str(made), str(_SOURCE)]
-    subprocess.run(compiling, check=True, capture_output=True)
+    made = _compiled(layout, binary, path)
     port = str(known.ports.base + _PORTS[kind])
     with (
         (folder / "server.log").open("w", encoding="utf-8") as log,
@@ -86,3 +84,15 @@ def running(known: Settings, kind: str, folder: Path, *, login: str) -> Iterator
             yield JdbcServer(kind, json.dumps(said), process, folder / "server.log")
         finally:
             process.terminate()
+
+
+def _compiled(layout: Layout, binary: str, path: str) -> Path:
+    """Once in a session of tests: it takes longer than the server takes to come up."""
+    made = layout.data / "jdbc_server"
+    if not made.exists():
+        (compiler,) = (layout.jars / "compiler").glob("ecj-*.jar")
+        fresh = made.with_suffix(".fresh")
+        compiling = [binary, "-jar", str(compiler), "-17", "-nowarn", "-cp", path, "-d", str(fresh), str(_SOURCE)]
+        subprocess.run(compiling, check=True, capture_output=True)
+        fresh.rename(made)
+    return made

@@ -15,21 +15,19 @@ from tests.contract.spark_session import frames, spark
 from tests.hdfs_server import Hdfs
 from tests.integration.conftest import mysql_root
 from tests.integration.databases import PUBLISHER, mariadb_destination, mysql_destination, postgres_database
+from tests.once_more import leave_out
 
 __all__ = ["frames", "mysql_root", "spark"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--histories", type=int, default=4, help="histories that both writers of a lake write")
-    parser.addoption("--every-behaviour", action="store_true", help="over topics too, where each takes seconds")
     parser.addoption("--seeds", type=int, default=3, help="seeds of which every kind of break is planted")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Over topics one behaviour of each sort, unless all are asked for."""
-    left_out = [one for one in items if _is_over_topics(one) and not config.getoption("--every-behaviour")]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [one for one in items if one not in left_out]
+    leave_out(config, items, [one for one in items if _is_over_topics(one)])
 
 
 def _is_over_topics(item: pytest.Item) -> bool:

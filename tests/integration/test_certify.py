@@ -35,6 +35,7 @@ from tests.integration.mysql_types import NAMES
 from tests.integration.postgres_kinds import CASES as TYPE_CASES
 from tests.integration.postgres_kinds import TYPES, TypeCase, create_table
 from tests.integration.streamed import streamed
+from tests.once_more import ONCE_MORE
 from tests.wrong_values import cut_off, later
 
 SOURCES = {
@@ -367,7 +368,7 @@ def test_a_character_set_that_the_connector_reads_otherwise_than_the_server_is_r
     assert re.search(r"\| texts \| in_ujis \| .* \| log, insert \| snapshot \| ", document), document
 
 
-@pytest.mark.parametrize("kind", ["mariadb", "mysql", "postgres"])
+@pytest.mark.parametrize("kind", ["mariadb", pytest.param("mysql", marks=ONCE_MORE), "postgres"])
 def test_null_into_columns_with_defaults_stays_null_and_a_connector_that_puts_defaults_there_is_caught(
     kind: str, request: pytest.FixtureRequest, warehouse: Connection, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -478,7 +479,7 @@ def test_a_path_that_ends_leaves_every_column_not_sent_and_nothing_behind(
     assert left_behind(bank, warehouse) == []
 
 
-@pytest.mark.parametrize("kind", ["mariadb", "postgres"])
+@pytest.mark.parametrize("kind", [pytest.param("mariadb", marks=ONCE_MORE), "postgres"])
 def test_a_certificate_that_is_interrupted_in_a_transaction_leaves_nothing_behind(
     kind: str, request: pytest.FixtureRequest, warehouse: Connection, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

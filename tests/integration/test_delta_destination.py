@@ -21,6 +21,7 @@ from tests.integration.databases import postgres, postgres_database
 from tests.integration.into_mariadb import synced
 from tests.integration.known import destination_known_by_id
 from tests.integration.test_mariadb_destination import AFTER, BEFORE, SOURCES
+from tests.once_more import ONCE_MORE
 
 LEDGER = "delta_ledger"
 
@@ -40,7 +41,7 @@ def live(plan: SyncPlan, destination: DestinationPlan, at: Position) -> ReadView
     return view
 
 
-@pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.parametrize("kind", [pytest.param("mariadb", marks=ONCE_MORE), "postgres"])
 def test_a_sync_into_delta_is_loaded_published_streamed_and_agrees_with_its_source(
     kind: str, lake: DestinationPlan, tmp_path: Path
 ) -> None:

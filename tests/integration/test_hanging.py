@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
+from concurrent.futures import Future
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, replace
 
 import psycopg
 import pytest
@@ -187,34 +188,54 @@ def mariadb_view(through: Connection, silence_s: float) -> Iterator[Ask]:
 OPENED = [destination_view, source_session, platform_session, mariadb_view]
 
 
-@pytest.fixture(params=OPENED, ids=lambda opened: opened.__name__)
-def asked(request: pytest.FixtureRequest, database: Connection, bank: Connection) -> Iterator[tuple[Link, Ask]]:
-    """A session behind a link, of which nobody waits for longer than two seconds for nothing."""
-    behind = bank if request.param is mariadb_view else database
-    with link_to(behind.host, behind.port) as link:
-        with request.param(replace(behind, host="127.0.0.1", port=link.port), 2 * SILENCE_S) as ask:
-            yield link, ask
-        link.state = State.OPEN
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A session behind a link of its own, of which nobody waits for longer than two seconds for nothing."""
+
+    link: Link
+    ask: Ask
+
+    def begun(self, statement: str = "SELECT 1") -> "Future[object]":
+        return begun(lambda: self.ask(statement))
 
 
-def test_a_question_behind_a_proxy_that_swallows_everything_is_ended_by_name(asked: tuple[Link, Ask]) -> None:
-    link, ask = asked
-    link.state = State.SILENT
-    with pytest.raises(TransientError, match=rf"127.0.0.1:{link.port} \(.*does not answer another session either"):
-        within(ENDED_S, lambda: ask("SELECT 1"))
+@pytest.fixture
+def asked(database: Connection, bank: Connection) -> Iterator[dict[str, Asked]]:
+    """One of each kind, by its name: they wait at the same time."""
+    with ExitStack() as around:
+        made = {}
+        for opened in OPENED:
+            behind = bank if opened is mariadb_view else database
+            link = around.enter_context(link_to(behind.host, behind.port))
+            through = replace(behind, host="127.0.0.1", port=link.port)
+            made[opened.__name__] = Asked(link, around.enter_context(opened(through, 2 * SILENCE_S)))
+            around.callback(setattr, link, "state", State.OPEN)
+        yield made
 
 
-def test_a_session_that_something_between_has_forgotten_is_ended_by_name(asked: tuple[Link, Ask]) -> None:
-    link, ask = asked
-    link.forget()
-    with pytest.raises(TransientError, match="nothing to do for it, so the statement or its answer was lost"):
-        within(ENDED_S, lambda: ask("SELECT 1"))
+def test_a_question_behind_a_proxy_that_swallows_everything_is_ended_by_name(asked: dict[str, Asked]) -> None:
+    for one in asked.values():
+        one.link.state = State.SILENT
+    ends = {name: one.begun() for name, one in asked.items()}
+    for name, end in ends.items():
+        port = asked[name].link.port
+        with pytest.raises(TransientError, match=rf"127.0.0.1:{port} \(.*does not answer another session either"):
+            end.result(timeout=ENDED_S)
 
 
-def test_a_server_that_works_for_longer_than_the_silence_is_waited_for(asked: tuple[Link, Ask]) -> None:
-    _, ask = asked
-    behind_mariadb = ask.__qualname__.startswith("BinlogReadView")
-    within(ENDED_S, lambda: ask("SELECT SLEEP(5)" if behind_mariadb else "SELECT pg_sleep(5)"))
+def test_a_session_that_something_between_has_forgotten_is_ended_by_name(asked: dict[str, Asked]) -> None:
+    for one in asked.values():
+        one.link.forget()
+    for end in [one.begun() for one in asked.values()]:
+        with pytest.raises(TransientError, match="nothing to do for it, so the statement or its answer was lost"):
+            end.result(timeout=ENDED_S)
+
+
+def test_a_server_that_works_for_longer_than_the_silence_is_waited_for(asked: dict[str, Asked]) -> None:
+    works = {mariadb_view.__name__: "SELECT SLEEP(5)"}
+    ends = [one.begun(works.get(name, "SELECT pg_sleep(5)")) for name, one in asked.items()]
+    for end in ends:
+        end.result(timeout=ENDED_S)
 
 
 def test_the_platform_database_is_asked_again_by_another_session_and_the_log_says_why(

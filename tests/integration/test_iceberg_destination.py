@@ -25,6 +25,7 @@ from tests.integration.into_mariadb import synced
 from tests.integration.known import destination_known_by_id
 from tests.integration.test_mariadb_destination import AFTER, BEFORE, SOURCES
 from tests.log_topic import sync_plan
+from tests.once_more import ONCE_MORE
 
 CATALOGUE = "ice_catalogue"
 
@@ -45,7 +46,7 @@ def live(plan: SyncPlan, destination: DestinationPlan, at: Position) -> ReadView
     return view
 
 
-@pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.parametrize("kind", [pytest.param("postgres", marks=ONCE_MORE), "mariadb"])
 def test_a_sync_into_iceberg_is_loaded_published_streamed_and_agrees_with_its_source(
     kind: str, lake: DestinationPlan
 ) -> None:

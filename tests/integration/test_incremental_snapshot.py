@@ -27,6 +27,7 @@ from tests.integration.databases import postgres, postgres_database
 from tests.integration.known import destination_known_by_id
 from tests.integration.snapshot_run import Records, run_of, tools_of
 from tests.integration.streamed import DESTINATION, HeldOrders, Streamed, streamed
+from tests.once_more import ONCE_MORE
 from tests.opened_sink import postgres_sink
 from tests.waiting import wait_until
 
@@ -60,7 +61,10 @@ def _in_postgres() -> Iterator[Bank]:
         yield Bank(one, in_postgres)
 
 
-@pytest.fixture(params=[_in_mariadb, _in_postgres], ids=["mariadb", "postgres"])
+MARIADB, POSTGRES = pytest.param(_in_mariadb, id="mariadb"), pytest.param(_in_postgres, id="postgres")
+
+
+@pytest.fixture(params=[pytest.param(_in_mariadb, id="mariadb", marks=ONCE_MORE), POSTGRES])
 def bank(request: pytest.FixtureRequest, stack: RunningStack) -> Iterator[Bank]:
     with request.param() as made:
         yield made
@@ -163,6 +167,7 @@ def joiner_of(bank: Bank, warehouse: Connection, *tables: str) -> Iterator[Joine
         yield Joiner(bank, stream, warehouse)
 
 
+@pytest.mark.parametrize("bank", [MARIADB, POSTGRES], indirect=True)
 def test_a_table_is_added_under_writers_and_every_commit_goes_on_from_where_the_stream_stood(
     bank: Bank, warehouse: Connection
 ) -> None:
@@ -345,7 +350,7 @@ def test_an_incremental_snapshot_that_fails_anywhere_is_run_again_and_the_stream
         assert stream.findings() == 0
 
 
-@pytest.mark.parametrize("bank", [pytest.param(_in_postgres, id="postgres")], indirect=True)
+@pytest.mark.parametrize("bank", [POSTGRES], indirect=True)
 def test_tables_enter_no_stream_that_stands_on_purpose(bank: Bank, warehouse: Connection) -> None:
     with joiner_of(bank, warehouse, "account", "audit") as joiner:
         bank.let_in("later")

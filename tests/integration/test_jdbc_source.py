@@ -39,10 +39,13 @@ MADE = (
 )
 
 
-@pytest.fixture(params=["h2", "hsqldb"])
-def server(request: pytest.FixtureRequest, stack: RunningStack, tmp_path: Path) -> Iterator[jdbc_server.JdbcServer]:
+@pytest.fixture(scope="module", params=["h2", "hsqldb"])
+def server(
+    request: pytest.FixtureRequest, stack: RunningStack, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[jdbc_server.JdbcServer]:
     accounts = ", ".join(f"({n}, '户名 {n}', 1000.00)" for n in range(1, 201))
-    with jdbc_server.running(stack.settings, request.param, tmp_path, login="READER") as made:
+    folder = tmp_path_factory.mktemp("jdbc")
+    with jdbc_server.running(stack.settings, request.param, folder, login="READER") as made:
         for statement in (*MADE, f"INSERT INTO account VALUES {accounts}"):
             made.execute(statement)
         made.execute(f"CREATE USER reader PASSWORD '{jdbc_server.PASSWORD}'")

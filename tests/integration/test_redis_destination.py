@@ -17,6 +17,7 @@ from tests.conftest import RunningStack
 from tests.integration.into_mariadb import synced
 from tests.integration.known import known_by_id
 from tests.integration.test_mariadb_destination import AFTER, BEFORE, SOURCES
+from tests.once_more import ONCE_MORE
 from tests.redis_server import RedisServer
 
 
@@ -38,7 +39,7 @@ def live(plan: SyncPlan, destination: DestinationPlan, at: Position) -> ReadView
     return view
 
 
-@pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.parametrize("kind", [pytest.param("mariadb", marks=ONCE_MORE), "postgres"])
 def test_a_sync_into_redis_is_loaded_published_streamed_and_agrees_with_its_source(
     kind: str, server: RedisServer
 ) -> None:
