@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from seamline.adapters.connections import Connection
+from seamline.databases.postgres import client
 from seamline.databases.postgres.read import open_views
 from seamline.databases.postgres.watched import connect
 from seamline.domain.errors import CommitUnknown, TransientError
@@ -71,8 +72,10 @@ def streamed(world: PostgresWorld, sink: PostgresSink, log: LogTopic) -> None:
 
 
 def test_a_commit_that_waits_for_a_standby_is_ended_by_name_and_the_ledger_says_what_became_of_it(
-    world: PostgresWorld, database: Connection, server: Server
+    world: PostgresWorld, database: Connection, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Who takes the next epoch waits for the ledger's lock until then: a worker does for a quarter of a minute.
+    monkeypatch.setitem(client._SETTINGS, "lock_timeout", "3000")  # noqa: SLF001
     with closing(sink_of(world, database)) as sink:
         stream = Applying(world, sink=sink)
         with standby_away(server):

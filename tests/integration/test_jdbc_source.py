@@ -21,6 +21,7 @@ from tests.conftest import RunningStack
 from tests.integration.databases import postgres_database
 from tests.integration.known import destination_known_by_id, destination_plan
 from tests.integration.test_without_a_log import DAY, Reading
+from tests.once_more import ONCE_MORE
 
 NAME, TABLES = "jdbc_bank", ("ACCOUNT", "KINDS", "AUDIT")
 WAREHOUSE = f"{NAME}_warehouse"
@@ -91,6 +92,8 @@ def test_a_night_by_jdbc_is_one_transaction_while_money_moves_and_matches(
         assert reading.judged(reader, opened)["ACCOUNT"].verdict is Verdict.BREAK
 
 
+# What a driver says of a type is judged by one table of types; its own words have unit tests.
+@pytest.mark.parametrize("server", ["h2", pytest.param("hsqldb", marks=ONCE_MORE)], indirect=True)
 def test_types_that_are_not_exact_are_refused_by_name_and_so_is_a_driver_that_nobody_placed(
     server: jdbc_server.JdbcServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

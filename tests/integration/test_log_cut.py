@@ -16,6 +16,7 @@ from seamline.plan.model import AHEAD, BusinessDate
 from tests.conftest import RunningStack
 from tests.integration.databases import postgres
 from tests.integration.nights import Nights, Rows, nights_of
+from tests.once_more import ONCE_MORE
 
 TABLES = ("account", "audit", "booked")
 BOOKED = "CREATE TABLE booked (id bigint PRIMARY KEY, day date, memo text)"
@@ -37,7 +38,7 @@ def ordered(rows: Rows) -> dict[str, list[str]]:
     return {name: sorted(map(repr, found)) for name, found in rows.items()}
 
 
-@pytest.fixture(params=["mariadb", "postgres"])
+@pytest.fixture(params=[pytest.param("mariadb", marks=ONCE_MORE), "postgres"])
 def nights(request: pytest.FixtureRequest, stack: RunningStack, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nights]:
     create = BOOKED.replace("memo text", "memo mediumtext") if request.param == "mariadb" else BOOKED
     dated = {"booked": BusinessDate("day", "date")}

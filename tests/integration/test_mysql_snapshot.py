@@ -6,7 +6,7 @@ import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import pymysql
@@ -243,7 +243,7 @@ def test_a_statement_that_runs_for_long_ends_the_wait_for_the_lock_and_holds_up_
         table = "two"
     with closing(mysql(reader)) as session, closing(mysql(reader)) as writer:
         query(session, "INSERT INTO one (gtid) VALUES ('long')")
-        busy = threading.Thread(target=query, args=(session, "SELECT SLEEP(6) FROM one LIMIT 1"))
+        busy = threading.Thread(target=_sleep_until_killed, args=(session,))
         busy.start()
         wait_until(lambda: _is_asleep(writer), timeout_s=10, what="a long statement")
         monkeypatch.setattr(sessions, "_LOCK_ATTEMPTS", 1)
@@ -252,7 +252,13 @@ def test_a_statement_that_runs_for_long_ends_the_wait_for_the_lock_and_holds_up_
                 sessions._take_lock(locking, reader)
             query(writer, f"INSERT INTO {table} (gtid) VALUES ('next')")
             assert _is_asleep(writer)
+        query(writer, f"KILL QUERY {session.thread_id()}")
         busy.join()
+
+
+def _sleep_until_killed(session: "pymysql.Connection[pymysql.cursors.Cursor]") -> None:
+    with suppress(pymysql.err.OperationalError):
+        query(session, "SELECT SLEEP(60) FROM one LIMIT 1")
 
 
 def _is_asleep(session: "pymysql.Connection[pymysql.cursors.Cursor]") -> bool:
