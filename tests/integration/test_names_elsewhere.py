@@ -23,6 +23,7 @@ from tests.integration.into_mariadb import plan_of, synced, warehouse_in_mariadb
 from tests.integration.known import destination_known_by_id, destination_plan
 from tests.integration.snapshot_run import Records, rows_in, run_of, tools_of
 from tests.integration.streamed import streamed
+from tests.once_more import ONCE_MORE
 from tests.opened_sink import postgres_sink
 
 # As many letters as a name in PostgreSQL has; with the schema before it, and `_pkey` behind it, they are too many.
@@ -66,7 +67,7 @@ def create(at: Callable[..., str], amount: str) -> list[str]:
     return [f"CREATE TABLE {at(*place)} {columns}" for place in (*PLACES.values(), BESIDE)]
 
 
-@pytest.fixture(params=["mariadb", "mysql", "postgres"])
+@pytest.fixture(params=["mariadb", pytest.param("mysql", marks=ONCE_MORE), "postgres"])
 def bank(request: pytest.FixtureRequest, stack: RunningStack) -> Iterator[Elsewhere]:
     made = {"mariadb": in_mariadb, "postgres": in_postgres}.get(request.param)
     with made() if made else in_mysql(request.getfixturevalue("mysql_root")) as found:
@@ -127,6 +128,7 @@ def warehouse(stack: RunningStack) -> Iterator[Connection]:
         yield connection
 
 
+@pytest.mark.parametrize("bank", ["mariadb", "mysql", "postgres"], indirect=True)
 def test_tables_of_several_places_are_streamed_each_to_its_own(bank: Elsewhere, warehouse: Connection) -> None:
     one = bank.one
     with streamed(one, warehouse, *PLACES) as stream:

@@ -19,6 +19,7 @@ from tests.integration.databases import postgres_database
 from tests.integration.known import destination_known_by_id, destination_plan
 from tests.integration.snapshot_run import Records, rows_in, run_of, tools_of
 from tests.integration.streamed import streamed
+from tests.once_more import ONCE_MORE
 from tests.opened_sink import postgres_sink
 
 KEYLESS = "trade date"
@@ -93,6 +94,7 @@ def test_every_change_of_such_a_table_arrives_and_a_break_names_its_row(
         assert stream.findings() == 0
 
 
+@pytest.mark.parametrize("bank", [pytest.param("mariadb", marks=ONCE_MORE), "postgres"], indirect=True)
 def test_such_a_table_is_staged_compared_and_published_as_any_other(
     bank: tuple[Captured, Callable[[str], str]], warehouse: Connection
 ) -> None:

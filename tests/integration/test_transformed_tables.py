@@ -41,6 +41,7 @@ from tests.integration.into_mariadb import plan_of, warehouse_in_mariadb
 from tests.integration.known import destination_known_by_id, destination_plan
 from tests.integration.snapshot_run import Meddler, Records, run_of, tools_of
 from tests.integration.streaming_here import streaming
+from tests.once_more import ONCE_MORE
 from tests.spark.hosts import uri
 from tests.waiting import wait_until
 
@@ -147,7 +148,7 @@ def in_postgres(name: str) -> AbstractContextManager[Captured]:
     return captured_postgres(name, create=(ACCOUNT, AUDIT, FULL, LATER, BOOKED), tables=TABLES)
 
 
-@pytest.fixture(scope="module", params=["mariadb", "postgres"])
+@pytest.fixture(scope="module", params=[pytest.param("mariadb", marks=ONCE_MORE), "postgres"])
 def chain(request: pytest.FixtureRequest, stack: RunningStack) -> Iterator[Chain]:
     name = f"{NAME}_{request.param}"
     destination = destination_plan(f"{name}_warehouse", "bank")
