@@ -1,6 +1,7 @@
 """The statements that the owner of the database of the cuts' rows runs once."""
 
-from seamline.databases.postgres.canonical import quoted, text_literal
+from seamline.databases.postgres.canonical import quoted
+from seamline.databases.postgres.roles import made_login
 from seamline.kinds.logins import DestinationLogins
 
 
@@ -9,8 +10,8 @@ def grant_script(database: str, *, logins: DestinationLogins) -> str:
     login = logins.publisher
     lines = [
         f"-- Rows of the cuts of Hive tables, PostgreSQL database {database}, run in that database.",
-        "-- A role is made by one with CREATEROLE; the rest takes the owner of the database.",
-        f"CREATE ROLE {quoted(login)} LOGIN PASSWORD {text_literal(f'<password of {login}>')};",
+        "-- A role is made by one with CREATEROLE; one that is there keeps its password. The rest takes the owner.",
+        made_login(login),
         *(f"{statement};" for statement in grant_statements(database, login=login)),
         "-- It needs no right on the metastore's own tables: the service is asked for them. Seamline's processes write",
         "-- into the warehouse's folder, which the metastore must see under the same path.",

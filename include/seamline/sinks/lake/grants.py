@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from seamline.databases.postgres.canonical import quoted, text_literal
+from seamline.databases.postgres.canonical import quoted
+from seamline.databases.postgres.roles import made_login
 from seamline.kinds.logins import DestinationLogins
 
 # Where Iceberg's clients look for their catalogue.
@@ -23,8 +24,8 @@ def grant_script(database: str, *, logins: DestinationLogins, schema: str = ICEB
     both = tuple(dict.fromkeys((logins.publisher, logins.writer)))
     lines = [
         f"-- Catalogue of a lake, PostgreSQL database {database}, run in that database. Replace each password.",
-        "-- A role is made by one with CREATEROLE; the rest takes the owner of the database.",
-        *(f"CREATE ROLE {quoted(login)} LOGIN PASSWORD {text_literal(f'<password of {login}>')};" for login in both),
+        "-- A role is made by one with CREATEROLE; one that is there keeps its password. The rest takes the owner.",
+        *map(made_login, both),
         "",
         *(_OF_ICEBERG if schema else _OF_OTHERS),
         *(f"{one};" for one in grant_statements(database, publisher=both[0], writer=both[-1], schema=schema)),

@@ -4,6 +4,7 @@ the least that each needs."""
 from collections.abc import Iterator
 
 from seamline.databases.postgres.canonical import quoted, text_literal
+from seamline.databases.postgres.roles import made_login
 from seamline.kinds.logins import DestinationLogins
 
 ROWS = ("SELECT", "INSERT", "UPDATE", "DELETE")
@@ -13,10 +14,9 @@ def grant_script(database: str, *, logins: DestinationLogins) -> str:
     """The whole script; one login may hold both roles. Passwords are placeholders: they never pass through Seamline."""
     lines = [
         f"-- PostgreSQL destination, database {database}, run in that database. Replace each password.",
-        "-- A role is made by one with CREATEROLE; the rest takes the owner of the database.",
+        "-- A role is made by one with CREATEROLE; one that is there keeps its password. The rest takes the owner.",
     ]
-    for login in dict.fromkeys((logins.publisher, logins.writer)):
-        lines.append(f"CREATE ROLE {quoted(login)} LOGIN PASSWORD {text_literal(f'<password of {login}>')};")
+    lines += map(made_login, dict.fromkeys((logins.publisher, logins.writer)))
     for why, statements in _parts(database, logins.publisher, logins.writer):
         lines += ["", *(f"-- {line}" for line in why), *(f"{statement};" for statement in statements)]
     return "\n".join([*lines, ""])

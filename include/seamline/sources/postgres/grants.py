@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from seamline.databases.postgres.canonical import quoted, text_literal
+from seamline.databases.postgres.roles import made_login
 from seamline.domain.table_places import TablePlace
 from seamline.kinds.logins import Logins, logins_of
 from seamline.plan.model import SourcePlan
@@ -25,8 +26,9 @@ def grant_script(source: SourcePlan, tables: Sequence[str], *, logins: Logins | 
     return "\n".join(
         [
             f"-- PostgreSQL source, database {source.database}, run in that database. Replace the passwords.",
-            "-- A role with REPLICATION is made by a superuser; the rest takes the owner of the tables.",
-            *(_create_role(name, names) for name in everyone),
+            "-- A role with REPLICATION is made by a superuser; one that is there keeps its password. The rest takes",
+            "-- the owner of the tables.",
+            *(made_login(name, may="REPLICATION" if name == names.capture else "") for name in everyone),
             f"GRANT CONNECT ON DATABASE {quoted(source.database)} TO {listed};",
             *(f"GRANT USAGE ON SCHEMA {quoted(name)} TO {listed};" for name in _schemas(source, tables)),
             "",
@@ -42,8 +44,9 @@ def grant_script(source: SourcePlan, tables: Sequence[str], *, logins: Logins | 
             "-- marker: rows of one table, nothing else; it deletes its own old ones.",
             f"GRANT SELECT, INSERT, DELETE ON {marker} TO {quoted(names.marker)};",
             "",
-            "-- A table without a primary key is identified by whole rows; it needs this before it is published:",
-            f'-- ALTER TABLE {schema}."<table>" REPLICA IDENTITY FULL;',
+            "-- A table without a primary key is identified by whole rows. Published without that, it would refuse",
+            "-- every UPDATE and DELETE.",
+            _whole_rows(_relations(source, tables)),
             "",
             "-- What the log shows, as a list of tables: FOR ALL TABLES would make every UPDATE and DELETE fail on any",
             "-- other table that has neither a primary key nor another replica identity.",
@@ -61,7 +64,7 @@ def _read_script(source: SourcePlan, tables: Sequence[str], reader: str) -> str:
     statements = [
         f"-- PostgreSQL source without a log, database {source.database}, run in that database by the tables' owner.",
         "-- Replace the password. It reads, and needs nothing else.",
-        f"CREATE ROLE {quoted(reader)} LOGIN PASSWORD {text_literal(f'<password of {reader}>')};",
+        made_login(reader),
         f"GRANT CONNECT ON DATABASE {quoted(source.database)} TO {quoted(reader)};",
         *(f"GRANT USAGE ON SCHEMA {quoted(name)} TO {quoted(reader)};" for name in schemas),
         *_selects(source, tables, reader),
@@ -77,9 +80,18 @@ def publication_statement(source: SourcePlan, tables: Iterable[str]) -> str:
     return f"CREATE PUBLICATION {quoted(source.publication)} FOR TABLE\n  {listed}\n  {options}"
 
 
-def _create_role(name: str, names: Logins) -> str:
-    replication = " REPLICATION" if name == names.capture else ""
-    return f"CREATE ROLE {quoted(name)} LOGIN{replication} PASSWORD {text_literal(f'<password of {name}>')};"
+def _whole_rows(relations: Iterable[str]) -> str:
+    listed = ",\n    ".join(map(text_literal, relations))
+    return f"""DO $$
+DECLARE one regclass;
+BEGIN
+  FOR one IN SELECT oid::regclass FROM pg_class WHERE relkind = 'r' AND relreplident <> 'f' AND oid = ANY(ARRAY[
+    {listed}]::regclass[])
+    AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = pg_class.oid AND indisprimary)
+  LOOP
+    EXECUTE format('ALTER TABLE %s REPLICA IDENTITY FULL', one);
+  END LOOP;
+END $$;"""
 
 
 def _selects(source: SourcePlan, tables: Iterable[str], login: str) -> list[str]:
