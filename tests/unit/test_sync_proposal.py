@@ -1,11 +1,13 @@
 """What `init` proposes of a table: its business date, its control totals, and never what a type rules out."""
 
 import pytest
+import yaml
 
 from seamline.cli.init_text import FoundTable, source_text, sync_text
 from seamline.domain.calendar import Holds
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.server_found import ListedTable
+from seamline.spec.sync import SyncSpec
 from seamline.sync.suite_proposal import Observed
 from seamline.sync.sync_proposal import ProposedDate, proposed_entry
 
@@ -86,3 +88,13 @@ def test_the_files_carry_what_was_found_as_comments_and_park_what_cannot_be_carr
 def test_one_login_for_all_roles_is_written_down_as_what_it_is() -> None:
     said = source_text("core", "mariadb", connection="core", capture="core", database="bank")
     assert "One login for all roles" in said and "capture_connection: core" in said and "schema:" not in said
+
+
+def test_what_can_be_done_about_a_parked_table_stands_whole_above_a_reason_that_has_a_bound() -> None:
+    why = f"column `p` point: geometry is not supported yet. {'leave the table out of the sync, or ' * 5}change the column"
+    found = [FoundTable("place", ListedTable("till", "place"), trouble=why)]
+    said = sync_text("sales", "till", "vault", found, time_zone="Asia/Shanghai", suite="sales")
+    (parked,) = SyncSpec.model_validate(yaml.safe_load(said)).tables
+    assert parked.parked == f"{why[:199]}…"
+    comments = " ".join(line.strip().removeprefix("# ") for line in said.splitlines() if line.startswith("  # "))
+    assert why in comments

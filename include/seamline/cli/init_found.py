@@ -15,7 +15,7 @@ from seamline.kinds.source import ListsTables
 from seamline.plan.model import SourcePlan, SyncPlan
 from seamline.ports import Survey
 from seamline.ports.separate import OpenedSide
-from seamline.spec.fields import SQL_NAME, WHY_LENGTH_MAX
+from seamline.spec.fields import SQL_NAME
 from seamline.sync.suite_proposal import Observed, observe
 from seamline.sync.sync_proposal import proposed_entry
 
@@ -88,10 +88,9 @@ def _observed(opened: OpenedSide | None, table: Table, note: Note) -> Observed:
 
 
 def _trouble(survey: Survey, table: str) -> str:
-    """In one line of a declaration."""
+    """In one line."""
     said = "; ".join(f"{one.what}. {one.cure}" for one in survey.problems if one.table == table)
-    line = "".join(letter if letter.isprintable() else " " for letter in said) or "it could not be looked at"
-    return line if len(line) <= WHY_LENGTH_MAX else f"{line[: WHY_LENGTH_MAX - 1]}…"
+    return "".join(letter if letter.isprintable() else " " for letter in said) or "it could not be looked at"
 
 
 def troubles(found: Sequence[FoundTable]) -> Iterator[str]:

@@ -1,18 +1,20 @@
 """The files that `./seamline init` writes: declarations with what was found as comments."""
 
 import json
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from seamline.domain.catalogue import Table
 from seamline.domain.server_found import ListedTable
-from seamline.spec.fields import NAME
+from seamline.spec.fields import NAME, WHY_LENGTH_MAX
 from seamline.sync.suite_proposal import Observed
 from seamline.sync.sync_proposal import ProposedDate, ProposedEntry
 
 _SCHEMA = "# yaml-language-server: $schema=../../schemas/{}.schema.json"
 # So many other candidates for a business date are named.
 _OTHERS_MAX = 3
+_COMMENT_LETTERS = 110
 # Which YAML 1.1 takes for something else.
 _NO_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 
@@ -100,7 +102,12 @@ def _table_lines(found: FoundTable) -> Iterator[str]:
     yield f"  # {_size(found)}"
     written = text(found.written)
     if found.trouble:
-        yield f"  - {{name: {written}, parked: {text(found.trouble)}}}"
+        why = found.trouble
+        if len(why) > WHY_LENGTH_MAX:
+            # A reason has a bound, and what can be done must not be lost by it.
+            yield from (f"  # {line}" for line in textwrap.wrap(why, _COMMENT_LETTERS))
+            why = f"{why[: WHY_LENGTH_MAX - 1]}…"
+        yield f"  - {{name: {written}, parked: {text(why)}}}"
         return
     assert found.entry is not None
     if found.entry.date is None:
