@@ -76,7 +76,7 @@ LAYERS = (
     Layer("dags", ("postgres",), test_max_s=300, beside=1),
     Layer("capture", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300, beside=2),
     Layer("stack", test_max_s=300),
-    Layer("simulator", test_max_s=300, beside=1, folder="fault/simulator"),
+    Layer("simulator", test_max_s=300, beside=2, folder="fault/simulator"),
     # It needs a Chromium, which not every machine has.
     Layer("browser", test_max_s=1500, is_own_stack=True, is_by_name_only=True),
     Layer(
