@@ -30,6 +30,7 @@ def table(*columns: Column) -> Table:
 @pytest.mark.parametrize(
     ("columns", "chosen"),
     [
+        ([moment("sold_on", Kind.DATE)], ("sold_on", Holds.DATE)),
         ([moment("created_at"), moment("value_date", Kind.DATE)], ("value_date", Holds.DATE)),
         ([moment("business_date", Kind.DATE), moment("trade_date", Kind.DATE)], ("business_date", Holds.DATE)),
         ([moment("updated_at"), moment("created_at", Kind.DATETIME)], ("created_at", Holds.LOCAL)),
@@ -91,7 +92,8 @@ def test_one_login_for_all_roles_is_written_down_as_what_it_is() -> None:
 
 
 def test_what_can_be_done_about_a_parked_table_stands_whole_above_a_reason_that_has_a_bound() -> None:
-    why = f"column `p` point: geometry is not supported yet. {'leave the table out of the sync, or ' * 5}change the column"
+    ways = "leave the table out of the sync, or " * 5
+    why = f"column `p` point: geometry is not supported yet. {ways}change the column"
     found = [FoundTable("place", ListedTable("till", "place"), trouble=why)]
     said = sync_text("sales", "till", "vault", found, time_zone="Asia/Shanghai", suite="sales")
     (parked,) = SyncSpec.model_validate(yaml.safe_load(said)).tables

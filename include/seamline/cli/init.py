@@ -209,7 +209,7 @@ def _require_connection(name: str, word: str) -> None:
     if name not in known_ids():
         raise ConfigError(
             f"there is no {word} `{name}` and no connection of this id",
-            hint=f"`./seamline connect add {name} kind://login@host/database`, or {guess(name, sorted(known_ids()))}",
+            hint=f"`./seamline connect add {name} kind://login@host/database`. {guess(name, sorted(known_ids()))}",
         )
 
 

@@ -20,7 +20,7 @@ _DATES = (
     re.compile(r"(business|value|booking|booked|posting|posted|trade|traded|settle|settlement|transaction|payment)"),
     re.compile(r"(order|invoice|entry|event|rental|sale|occurred|executed)"),
     re.compile(r"(created|inserted|received|registered)"),
-    re.compile(r"(date|day|time|ts|_at|^at)$"),
+    re.compile(r"(date|day|time|ts|_at|_on|^at)$"),
 )
 # Such a date moves a row from one business date to another, or says nothing of when the row came.
 _NEVER = re.compile(r"(updated|modified|changed|last_?update|birth|expir|valid|due|deleted|closed|end_?(date|at)$)")
