@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -11,7 +11,9 @@ import pytest
 
 from seamline.adapters.connections import Connection
 from seamline.databases.postgres.client import open_session
+from seamline.domain.canonical import digest_of, row_text
 from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.digest import KeyedDigest
 from seamline.domain.errors import TransientError
 from seamline.domain.staged_cut import CutMode, Published, StagedCut, StagedTable
 from seamline.domain.verdict import Verdict
@@ -75,10 +77,24 @@ def staged(run: str, tables: dict[str, Place], *, day: date = DAY, verdict: Verd
     )
 
 
+def whole(run: str, tables: dict[str, Place], *, day: date = DAY) -> StagedCut:
+    """As `staged`, of tables that are read whole."""
+    cut = staged(run, tables, day=day)
+    return replace(cut, tables=tuple(replace(table, mode=CutMode.WHOLE) for table in cut.tables))
+
+
+def digested(run: str, place: Place, *, day: date = DAY, value: int = 1) -> StagedCut:
+    """`whole`, of `STAGED_ENTRY`, with the digest of its rows."""
+    held = [row_text(STAGED_ENTRY.columns, [str(n), "2026-03-05", str(value)]) for n in range(1, place.rows + 1)]
+    cut = whole(run, {"entry": place}, day=day)
+    found = KeyedDigest("key", digest_of(held, run_key="key"))
+    return replace(cut, tables=(replace(cut.tables[0], digest=found),))
+
+
 def one(sql: Any, query: str) -> Any:
     row = sql.execute(query).fetchone()
     return row[0] if row and len(row) == 1 else row
 
 
-def stop(_: object) -> None:
+def stop(*_: object) -> None:
     raise TransientError("a reader is at work")

@@ -3,6 +3,7 @@ never from a cut that is not what was proven."""
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -124,3 +125,26 @@ def test_each_date_is_cut_as_it_ended_from_the_cut_before_it_and_the_log(nights:
     assert "no longer holds what was compared" in why
     read = {name: (one.mode, one.verdict) for name, (_, one) in nights.take(d0, MadeFrom.AUTO).items()}
     assert read == dict.fromkeys(read, ("read", Verdict.MATCH))
+
+
+def test_a_cut_from_the_log_begins_with_one_that_is_stored_as_versions(nights: Nights) -> None:
+    whole = ("account", "audit")
+    destinations = tuple(replace(one, versioned=whole) for one in nights.plan.destinations)
+    nights.plan = replace(nights.plan, destinations=destinations)
+    write_first_date(nights)
+    for cut, _ in nights.take(DAYS[0]).values():
+        nights.publish(cut)
+    write_second_date(nights)
+    for cut, found in nights.take(DAYS[1]).values():
+        assert (found.mode, found.verdict) == ("log", Verdict.MATCH), [(t.table, t.reason) for t in found.tables]
+        assert ordered(nights.staged(cut)) == ordered(of_date(nights, DAYS[1])), cut.destination
+        nights.publish(cut)
+    for destination in destinations:
+        for table in whole:
+            for day in DAYS[:2]:
+                of_day = f"FROM {destination.cut_namespace}.{table}_current WHERE cut_business_date = DATE'{day}'"
+                columns = "id, a, memo" if table == "account" else "a, memo"
+                shown = nights.query(destination.name, f"SELECT {columns} {of_day}")
+                assert sorted(map(repr, shown)) == sorted(map(repr, nights.held[day][table])), (table, day)
+        stored = f"SELECT COUNT(*) FROM {destination.cut_namespace}.account__rows_1"
+        assert nights.query(destination.name, stored) == [(6,)], "three, and what became of two of them and a new one"

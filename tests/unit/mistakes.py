@@ -39,6 +39,7 @@ MISTAKES = {
     "negative": (SYNC_FILE, "nightly:\n", "stream: {lag_max_s: 0}\nnightly:\n", 7, "stream.lag_max_s", "must be more than 0, got 0", ""),
     "cut-off": (SYNC_FILE, "nightly:\n", 'nightly:\n  cut_off: "09:00"\n', 7, "nightly", "before the date ends at 09:00", ""),
     "slice of a day": (SYNC_FILE, "nightly:\n", "nightly:\n  from: day_slice\n", 5, "tables[0]", "has no `business_date`", "from: read"),
+    "versions of a table by date": (SYNC_FILE, "as: instant}}", "as: instant}, cut_storage: versions}", 6, "tables[1].cut_storage", "no two have rows in common", "each cut shall be whole"),
     "another engine": (SYNC_FILE, "nightly:\n", "stream: {engine: x}\nnightly:\n", 7, "stream.engine", "not supported yet", "span loop"),
     "late start": (SYNC_FILE, "nightly:\n", 'nightly:\n  run_at: "03:00"\n', 7, "nightly.as_of_max", "account", "Raise as_of_max"),
     "early verdict": (SYNC_FILE, "nightly:\n", 'nightly:\n  verdict_by: "00:10"\n', 8, "nightly.verdict_by", "not after", ""),

@@ -29,6 +29,7 @@ from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable, cut_to_j
 from seamline.domain.verdict import Break, BreakType, TableVerdict, Verdict
 from seamline.plan.compile import compile_plan
 from seamline.plan.document import plan_from_json, plan_to_json
+from seamline.plan.explain import explain
 from seamline.plan.model import AHEAD, DestinationPlan, Run, SyncPlan
 from seamline.plan.stages import nightly_stages
 from seamline.ports import TableRead
@@ -205,6 +206,24 @@ def test_a_destination_that_holds_each_cut_whole_replaces_no_date(tmp_path: Path
     assert plan.nightly is not None
     assert (plan.nightly.made_from, plan.of_cuts) == (MadeFrom.DAY_SLICE, plan)
     assert plan_from_json(plan_to_json(plan)) == plan
+
+
+def test_cuts_are_stored_as_versions_where_a_destination_can_and_explain_says_so(tmp_path: Path) -> None:
+    sync = SYNC.replace("  - account\n", "  - {name: account, cut_storage: versions}\n")
+    before = compile_plan(load_declarations(write_declarations(tmp_path, {})), "settlement")
+    files = {"destinations/lake.yaml": LAKE, "syncs/settlement.yaml": sync.replace("[warehouse]", "[warehouse, lake]")}
+    plan = compile_plan(load_declarations(write_declarations(tmp_path, files)), "settlement")
+    assert {one.name: one.versioned for one in plan.destinations} == {"warehouse": ("account",), "lake": ()}
+    assert plan_from_json(plan_to_json(plan)) == plan
+    assert plan.of_stream("warehouse").destination("warehouse") == before.of_stream("warehouse").destination(
+        "warehouse"
+    )
+    (said,) = [line for line in explain(plan).splitlines() if line.startswith("  table account")]
+    assert "cuts in warehouse are stored as versions, for `cut_storage` says so" in said
+    assert "those in lake as such a destination stores all cuts" in said
+    write_declarations(tmp_path, {"syncs/settlement.yaml": sync.replace("[warehouse]", "[lake]")})
+    with pytest.raises(DeclarationsInvalid, match="no destination of this sync stores cuts as versions: lake"):
+        load_declarations(tmp_path)
 
 
 def test_a_destination_that_cannot_carry_a_cut_on_takes_no_increments(tmp_path: Path) -> None:

@@ -15,7 +15,12 @@ VERSION_COLUMN = "cut_version"
 CUT_COLUMNS = (DATE_COLUMN, VERSION_COLUMN)
 # Of the view of changes: what happened to a row, and the cut that it is held against.
 SINCE_COLUMNS = ("cut_change", "cut_since", "cut_since_version")
-OWN_COLUMNS = (*CUT_COLUMNS, *SINCE_COLUMNS)
+# Of a table whose cuts are stored as versions: the number of the first cut that has a row, and of the first that has it
+# no more.
+VALID_FROM, VALID_TO = "cut_valid_from", "cut_valid_to"
+# `VALID_TO` of a row that the newest cut has.
+STILL_VALID = 2**63 - 1
+OWN_COLUMNS = (*CUT_COLUMNS, *SINCE_COLUMNS, VALID_FROM, VALID_TO)
 _PARTITION = re.compile(r"(?P<table>.+)_[0-9]{8}_v[0-9]+", re.DOTALL)
 
 
@@ -36,6 +41,11 @@ def changes_view(table: str) -> str:
 
 def partition_name(table: str, business_date: date, version: int) -> str:
     return fitted(f"{table}_{business_date:%Y%m%d}_v{version}")
+
+
+def rows_table(table: str, number: int) -> str:
+    """Of cuts that are stored as versions: the table that holds their rows, and how many such came before it."""
+    return fitted(f"{table}__rows_{number}")
 
 
 def table_of_partition(name: str) -> str:

@@ -74,3 +74,15 @@ def of_all_misfits(misfits: Sequence[CutMisfit], *, cure: str) -> SchemaConflict
     )
     aside = "; ".join(one.aside for one in misfits)
     return SchemaConflict(said, hint=cure.replace("{aside}", aside), table=", ".join(names))
+
+
+def require_same_key(table: str, now: Sequence[str], known: Sequence[str], *, aside: str) -> None:
+    """CutMisfit: rows that are stored as versions are known by their primary key, and it is another one now."""
+    if list(now) != list(known):
+        was, is_now = (f"the key ({', '.join(key)})" if key else "no key" for key in (known, now))
+        raise CutMisfit(table, f"it has {is_now} now, and its rows there are versions by {was}", aside=aside)
+
+
+def other_storage(table: str, *, now: str, was: str, aside: str) -> CutMisfit:
+    """The cuts of a table are stored one way or the other; `now` and `was` name the two."""
+    return CutMisfit(table, f"its cuts are declared to be stored as {now}, and those there are {was}", aside=aside)

@@ -64,6 +64,7 @@ class SinkPowers:
 
     `keyless`: it keeps a table without a key as a multiset. `deletes`, `truncates`: it applies them; one that does not
     raises Refused at the first. `native_copy`: it takes `PostgresCopy`. `names`: how long its tables' names may be.
+    `keeps_versions`: it can store the cuts of a table as versions, `DestinationPlan.versioned`.
     `streams`: it has live tables that a stream keeps current; one without takes cuts only (`open_sink` and `open_live`
     raise Refused), is neither loaded nor streamed to by an onboarding, and its `atomic` is that of a publish.
     """
@@ -75,6 +76,7 @@ class SinkPowers:
     native_copy: bool = False
     names: NameLimit = NameLimit(NAME_BYTES_MAX, NameUnit.BYTES)
     streams: bool = True
+    keeps_versions: bool = False
 
     @property
     def level(self) -> str:
@@ -300,6 +302,7 @@ def described(kind: SinkKind) -> tuple[str, ...]:
     powers = {
         "reading back, to be compared with the source": isinstance(kind, ReadsBack),
         "cuts by business date, in versions": isinstance(kind, HoldsCuts),
+        "cuts stored as what changed": kind.powers.keeps_versions,
         "cuts without a second copy": isinstance(kind, CutsLiveTables),
         "cuts from the one before and the log": isinstance(kind, CarriesCutsOn),
         "checks by Great Expectations": isinstance(kind, ShowsRows),

@@ -35,11 +35,12 @@ from seamline.plan.model import (
 from seamline.ports import Survey
 from seamline.spec.checks import seconds_of
 from seamline.spec.consistency import keyless_refusal
+from seamline.spec.cut_storage import VERSIONS
 from seamline.spec.destination import Destination
 from seamline.spec.document import Path_
 from seamline.spec.expectations import Check
 from seamline.spec.faults import DeclarationsInvalid, Fault, guess
-from seamline.spec.kinds import holds_cuts, name_limit, takes_streams
+from seamline.spec.kinds import holds_cuts, keeps_versions, name_limit, takes_streams
 from seamline.spec.load import Declarations
 from seamline.spec.night import SystemDate
 from seamline.spec.source import DatabaseSource, DeclaredSource, Log
@@ -106,13 +107,7 @@ def compile_plan(
     return SyncPlan(
         sync=sync.sync,
         source=_source(declarations.sources[sync.source], sync, names, _limits(declarations, sync)),
-        destinations=tuple(
-            replace(
-                destination_plan(declarations.destinations[name]),
-                transforms=tuple(_transforms_of(declarations, sync, names, name, transforms)),
-            )
-            for name in sync.destinations
-        ),
+        destinations=tuple(_destination(declarations, sync, names, name, transforms) for name in sync.destinations),
         tables=tuple(
             TablePlan(
                 name,
@@ -208,6 +203,18 @@ def _totals_of_rules(rules: Sequence[Rule]) -> Iterator[ControlTotalPlan]:
             yield ControlTotalPlan(rule.table, first, (), Measure.DUPLICATES, tuple(further))
 
 
+def _destination(
+    declarations: Declarations, sync: SyncSpec, names: Sequence[str], destination: str, transforms: Analysed
+) -> DestinationPlan:
+    """With what the sync declares for it; `names`: the sync's tables, in the order declared."""
+    declared = declarations.destinations[destination]
+    return replace(
+        destination_plan(declared),
+        transforms=tuple(_transforms_of(declarations, sync, names, destination, transforms)),
+        versioned=tuple(_versioned(sync, names, declared.kind)),
+    )
+
+
 def _transforms_of(
     declarations: Declarations, sync: SyncSpec, names: Sequence[str], destination: str, transforms: Analysed
 ) -> Iterator[tuple[str, RowTransform]]:
@@ -215,6 +222,13 @@ def _transforms_of(
     for name, entry in zip(names, sync.tables, strict=True):
         if entry.parked is None and isinstance(entry.transform, dict) and destination in entry.transform:
             yield name, _row_transform(declarations, name, entry.transform[destination], transforms)
+
+
+def _versioned(sync: SyncSpec, names: Sequence[str], kind: str) -> Iterator[str]:
+    """Tables whose cuts a kind of destination stores as versions."""
+    for name, entry in zip(names, sync.tables, strict=True):
+        if entry.parked is None and entry.cut_storage == VERSIONS and keeps_versions(kind):
+            yield name
 
 
 def _row_transform(declarations: Declarations, table: str, file: str, transforms: Analysed) -> RowTransform:
@@ -244,6 +258,7 @@ def config_hash(declarations: Declarations, sync_name: str) -> str:
     ]
     canonical: list[Any] = [spec.model_dump(mode="json", by_alias=True) for spec in specs]
     for entry in canonical[0]["tables"]:
+        _leave_out(entry, {"cut_storage": "copies"}, ("cut_storage",))
         # One without has the hash that it had before there were any.
         if isinstance(named := entry.pop("transform"), str):
             entry["transform"] = declarations.transforms[named]

@@ -38,6 +38,7 @@ def plan_to_json(plan: SyncPlan) -> str:
             entry["transform"] = transform_to_json(table.transform)
     for destination, entry in zip(plan.destinations, document["destinations"], strict=True):
         del entry["transforms"]
+        _without_defaults(destination, entry, "versioned")
         if destination.transforms:
             pairs = ((name, one and transform_to_json(one)) for name, one in destination.transforms)
             entry["transforms"] = [list(pair) for pair in pairs]
@@ -53,7 +54,7 @@ def plan_to_json(plan: SyncPlan) -> str:
     return json.dumps(document, sort_keys=True, ensure_ascii=False)
 
 
-def _without_defaults(part: SourcePlan | StreamPlan, document: dict[str, Any], *names: str) -> None:
+def _without_defaults(part: SourcePlan | StreamPlan | DestinationPlan, document: dict[str, Any], *names: str) -> None:
     """As above, of keys that were added later."""
     defaults = {field.name: field.default for field in dataclasses.fields(part)}
     for name in names:
@@ -163,7 +164,8 @@ def _destination_plan(entry: dict[str, Any]) -> DestinationPlan:
     pairs = {key: tuple((one, other) for one, other in entry.get(key, ())) for key in ("origins", "options")}
     source = CutSource(entry.get("cut_source", CutSource.ROWS))
     transforms = tuple((name, one and transform_from_json(one)) for name, one in entry.get("transforms", ()))
-    return DestinationPlan(**{**named, **pairs, "cut_source": source, "transforms": transforms})
+    versioned = tuple(entry.get("versioned", ()))
+    return DestinationPlan(**{**named, **pairs, "cut_source": source, "transforms": transforms, "versioned": versioned})
 
 
 def _derived_plan(entry: dict[str, Any]) -> DerivedTablePlan:

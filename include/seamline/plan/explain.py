@@ -156,16 +156,27 @@ def _held(plan: SyncPlan, entry: TablePlan) -> str:
         return f"{key}live only"
     held = f"{key}live; the cut holds" if plan.streamed.destinations else f"{key}the cut holds"
     if plan.nightly.is_delivered:
-        return f"{held} it whole, as it was delivered for the date"
+        return f"{held} it whole, as it was delivered for the date{_stored(plan, entry)}"
     if entry.business_date is None:
         return (
             f"{held} it whole, as of P, and counts for the date only within "
-            f"{plan.nightly.as_of_max_s / 3600:g} h of its end"
+            f"{plan.nightly.as_of_max_s / 3600:g} h of its end{_stored(plan, entry)}"
         )
     by = f"by {entry.business_date.column} ({entry.business_date.holds})"
     if all(one.cut_source is CutSource.LIVE for one in plan.destinations):
         return f"{held} it whole, as of P: the rows of the date {by} among them"
     return f"{held} the rows of the date {by}"
+
+
+def _stored(plan: SyncPlan, entry: TablePlan) -> str:
+    """How and why, where it was declared."""
+    as_versions = [one.name for one in plan.destinations if entry.name in one.versioned]
+    if not as_versions:
+        return ""
+    others = [one.name for one in plan.cut.destinations if one.name not in as_versions]
+    said = f"; cuts in {', '.join(as_versions)} are stored as versions, for `cut_storage` says so: each writes what has"
+    said += " changed since the one before"
+    return f"{said}; those in {', '.join(others)} as such a destination stores all cuts" if others else said
 
 
 def _when(plan: SyncPlan, kind: str) -> str:

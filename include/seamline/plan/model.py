@@ -127,6 +127,7 @@ class DestinationPlan:
     cuts_only: bool = False
     no_cuts: bool = False
     transforms: tuple[tuple[str, RowTransform | None], ...] = ()
+    versioned: tuple[str, ...] = ()
 
     @property
     def writer(self) -> str:
@@ -399,7 +400,7 @@ class SyncPlan:
         return dataclasses.replace(
             held,
             source=dataclasses.replace(self.source, name_limits=self._limits_in_use()),
-            destinations=(dataclasses.replace(mine, origins=()),),
+            destinations=(dataclasses.replace(mine, origins=(), versioned=()),),
             tables=tuple(_with_origin(table, dict(mine.origins)) for table in held.tables),
             nightly=self.nightly and dataclasses.replace(self.nightly, dates=EVERY_DAY, closed_when=(), stages_by=()),
             config_hash="",

@@ -13,6 +13,7 @@ from seamline.domain.cut_names import changes_view, current_view, proven_view, t
 from seamline.domain.made_from import MadeFrom
 from seamline.domain.staged_cut import CutSource
 from seamline.spec.consistency import guarantee_refusal
+from seamline.spec.cut_storage import check_cut_storage
 from seamline.spec.day_slice import check_day_slice
 from seamline.spec.document import Document, Path_
 from seamline.spec.faults import UNKNOWN_KEY, guess, nearest, redacted, shown
@@ -67,6 +68,7 @@ def check_sync(
     _check_cuts_only(document, destinations)
     _check_made_from(document, destinations)
     check_day_slice(document, destinations)
+    check_cut_storage(document, destinations)
     _check_nightly(document)
     _check_calendars(document, calendars)
     check_modes(document, destinations)

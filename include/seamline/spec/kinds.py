@@ -45,6 +45,9 @@ class _Powers(Protocol):
     def streams(self) -> bool: ...
 
     @property
+    def keeps_versions(self) -> bool: ...
+
+    @property
     def level(self) -> str: ...
 
     @property
@@ -123,6 +126,11 @@ def takes_streams(kind: str) -> bool:
 def holds_cuts(kind: str) -> bool:
     """Whether a kind of destination holds cuts; nights leave out one that does not."""
     return hasattr(installed.load(installed.SINKS, kind), _CUTS)
+
+
+def keeps_versions(kind: str) -> bool:
+    """Whether a kind of destination can store the cuts of a table as versions."""
+    return cast(_Sink, installed.load(installed.SINKS, kind)).powers.keeps_versions
 
 
 def keeps_keyless(kind: str) -> bool:

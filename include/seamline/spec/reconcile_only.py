@@ -21,7 +21,7 @@ _OF_CARRIED = (
     ("reconcile", "attempts"),
     ("reconcile", "repair"),
 )
-_OF_CARRIED_TABLES = ("transform", "business_date")
+_OF_CARRIED_TABLES = ("transform", "business_date", "cut_storage")
 
 
 def is_reconcile_only(document: Document) -> bool:

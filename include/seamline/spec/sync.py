@@ -63,6 +63,13 @@ class TableEntry(Declared):
         None, description="How a row's business date is found; without it the nightly cut holds the table whole."
     )
 
+    cut_storage: Literal["copies", "versions"] = Field(
+        "copies",
+        description="How destinations of PostgreSQL, MariaDB and MySQL store the cuts of a table that is read whole."
+        " copies: each cut has all rows. versions: a row is stored once, with the first cut that has it and the first"
+        " that has it no more, so a cut costs what has changed since the one before. Other destinations store cuts in"
+        " their own way.",
+    )
     transform: Transforms | None = Field(
         None,
         description="File with one query in Spark SQL over the table, by its name in the sync: include/transforms/"

@@ -18,12 +18,15 @@ _COPY, _ROW = quoted("seamline.copy"), quoted("seamline.row")
 _PAIR = (*SINCE_COLUMNS[1:], *CUT_COLUMNS)
 
 
-def make_changes_view(session: Session, view: Relation, *, cuts: Relation, newest: Relation, sync: str) -> None:
+def make_changes_view(
+    session: Session, view: Relation, *, cuts: Relation, key: Sequence[str], sync: str, rows_table: str = ""
+) -> None:
     """In the caller's transaction. A view that is there is replaced, which waits for its readers, only where the table
-    has gained a column, or the newest cut another key."""
-    key = _primary_key(session, newest)
+    has gained a column, or the newest cut another key. `rows_table`: where the cuts are stored as versions, the table
+    of their rows."""
     columns = [name for name in stored_columns(session, cuts) if name not in CUT_COLUMNS]
     says = f"of columns {len(columns)}; rows are the same row by {', '.join(map(quoted, key)) or 'all of their values'}"
+    says += f"; versions in {rows_table}" if rows_table else ""
     row = session.execute(
         "SELECT obj_description(to_regclass(%s)), reloptions FROM (VALUES (1)) AS one LEFT JOIN pg_class"
         " ON oid = to_regclass(%s)",
@@ -33,11 +36,13 @@ def make_changes_view(session: Session, view: Relation, *, cuts: Relation, newes
     if said == says:
         return
     kept = f" WITH ({', '.join(options)})" if options else ""
-    session.execute(f"CREATE OR REPLACE VIEW {view}{kept} AS {_query(cuts, columns, key, sync=sync)}".encode())
+    pairs = _pairs(cuts, sync, _versions_there(rows_table) if rows_table else _partitions_there(cuts))
+    query = _query(cuts, columns, key, pairs)
+    session.execute(f"CREATE OR REPLACE VIEW {view}{kept} AS {query}".encode())
     session.execute(f"COMMENT ON VIEW {view} IS {text_literal(says)}".encode())
 
 
-def _primary_key(session: Session, place: Relation) -> Sequence[str]:
+def primary_key(session: Session, place: Relation) -> Sequence[str]:
     rows = session.execute(
         "SELECT a.attname FROM pg_index i, unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place)"
         " JOIN pg_attribute a ON a.attnum = k.number WHERE i.indrelid = to_regclass(%s) AND i.indisprimary"
@@ -47,10 +52,9 @@ def _primary_key(session: Session, place: Relation) -> Sequence[str]:
     return [str(name) for (name,) in rows]
 
 
-def _query(cuts: Relation, columns: Sequence[str], key: Sequence[str], *, sync: str) -> str:
+def _query(cuts: Relation, columns: Sequence[str], key: Sequence[str], pairs: str) -> str:
     by = [quoted(name) for name in key] or [_ROW, _COPY]
     rows = str(cuts) if key else _numbered(cuts, columns)
-    pairs = _pairs(cuts, sync)
     row_of = {one: ", ".join(f"{one}.{quoted(name)}" for name in columns) for one in ("n", "o")}
     is_same_row = " AND ".join(f"n.{name} = o.{name}" for name in by)
     is_changed = f"record_image_ne(ROW({row_of['n']}), ROW({row_of['o']}))"
@@ -70,14 +74,26 @@ def _of_cut(one: str) -> str:
     return f"{one}.{DATE_COLUMN} = p.{day} AND {one}.{VERSION_COLUMN} = p.{version}"
 
 
-def _pairs(cuts: Relation, sync: str) -> str:
-    """Of versions whose rows are partitions of this table: those put aside, or detached by somebody, are not."""
-    of_table = f"sync = {text_literal(sync)} AND table_name = {text_literal(cuts.name)}"
-    there = " ".join(
+def _partitions_there(cuts: Relation) -> str:
+    """Versions whose rows are partitions of this table: those put aside, or detached by somebody, are not."""
+    return " ".join(
         f"JOIN pg_class AS {one}_part ON {one}_part.relname = {one}.partition_name JOIN pg_inherits AS {one}_in"
         f" ON {one}_in.inhrelid = {one}_part.oid AND {one}_in.inhparent = {text_literal(str(cuts))}::regclass"
         for one in ("f", "t")
     )
+
+
+def _versions_there(rows_table: str) -> str:
+    """Versions whose rows are in this table: those put aside are in another."""
+    return " ".join(
+        f"JOIN seamline.cut_number AS {one}_no ON {one}_no.rows_table = {text_literal(rows_table)}"
+        + "".join(f" AND {one}_no.{name} = {one}.{name}" for name in ("sync", "table_name", "business_date", "version"))
+        for one in ("f", "t")
+    )
+
+
+def _pairs(cuts: Relation, sync: str, there: str) -> str:
+    of_table = f"sync = {text_literal(sync)} AND table_name = {text_literal(cuts.name)}"
     return (
         "(SELECT f.business_date AS cut_since, f.version AS cut_since_version,"
         f" t.business_date AS {DATE_COLUMN}, t.version AS {VERSION_COLUMN}"

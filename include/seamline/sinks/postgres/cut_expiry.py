@@ -21,6 +21,7 @@ from seamline.databases.postgres.read import Relation
 from seamline.domain.cut_keep import KeptCut
 from seamline.domain.errors import Refused, TransientError
 from seamline.plan.model import DestinationPlan
+from seamline.sinks.postgres.cut_versions import drop_rows_of_no_cut, drop_version
 from seamline.sinks.postgres.cuts import LOCK, create_cut_tables
 
 _LOCKED_WITHIN = "800ms"
@@ -45,6 +46,12 @@ WHERE c.sync = %(sync)s AND c.published_at IS NULL AND c.expired_at IS NULL
     AND NOT EXISTS (SELECT FROM seamline.cut_table t WHERE t.partition_name = part.relname)
     AND NOT EXISTS (SELECT FROM seamline.cut o WHERE o.sync <> c.sync AND o.business_date = c.business_date
         AND o.version = c.version AND o.published_at IS NULL AND o.expired_at IS NULL)
+"""
+# The same of those that are stored as versions: a number is there, and its table has no row yet.
+_HALF_STORED = """
+SELECT n.table_name, n.business_date, n.version, c.attached_at, NULL, false, false, ''
+FROM seamline.cut_number n JOIN seamline.cut c USING (sync, business_date, version)
+WHERE n.sync = %(sync)s AND c.published_at IS NULL AND c.expired_at IS NULL
 """
 # Nothing is left of it: its tables are gone, and so is whatever was attached and not published.
 _MARK_EXPIRED = """
@@ -87,7 +94,11 @@ class PostgresCutExpiry:
     def _kept(self, sync: str) -> dict[KeptCut, str]:
         """Each with the name of its partition."""
         wanted = {"sync": sync, "schema": quoted(self._destination.cut_namespace)}
-        rows = [row for query in (_CUTS, _HALF_DONE) for row in self._session.execute(query, wanted).fetchall()]
+        rows = [
+            row
+            for query in (_CUTS, _HALF_DONE, _HALF_STORED)
+            for row in self._session.execute(query, wanted).fetchall()
+        ]
         return {KeptCut(*fields): str(partition) for *fields, partition in rows}
 
     def expire(self, sync: str, business_date: date, cuts: Sequence[KeptCut]) -> Dropped:
@@ -109,6 +120,7 @@ class PostgresCutExpiry:
                 size = sum(self._one("SELECT pg_total_relation_size(%s::regclass)", (str(place),)) for place in there)
                 for place in there:
                     self._session.execute(f"DROP TABLE {place}".encode())
+                versions, freed = self._drop_versions(sync, business_date, cuts)
                 self._forget(sync, business_date, cuts)
         except _IN_USE as exc:
             raise TransientError(
@@ -124,7 +136,14 @@ class PostgresCutExpiry:
             ) from exc
         except psycopg.Error as exc:
             raise seamline_error(exc, f"let the cut of {business_date} of {sync} expire") from exc
-        return Dropped(len(there), int(size))
+        return Dropped(len(there) + versions, int(size) + freed)
+
+    def _drop_versions(self, sync: str, day: date, cuts: Sequence[KeptCut]) -> tuple[int, int]:
+        """Of tables whose cuts are stored as versions: how many cuts, and the bytes of the rows that went with them."""
+        self._session.execute(f"SET LOCAL lock_timeout = '{_LOCKED_WITHIN}'")
+        found = [drop_version(self._session, self._destination, sync, cut.table, day, cut.version) for cut in cuts]
+        places = [place for place in found if place is not None]
+        return len(places), sum(drop_rows_of_no_cut(self._session, place) for place in dict.fromkeys(places))
 
     def expired(self, sync: str) -> Sequence[tuple[date, int]]:
         """(business date, version) of every cut of which nothing is left."""

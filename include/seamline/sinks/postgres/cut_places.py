@@ -10,6 +10,7 @@ from seamline.plan.model import DestinationPlan
 
 _KINDS = {"v": "view", "m": "materialized view", "f": "foreign table", "S": "sequence", "i": "index"}
 # What the views of cuts read, whichever sync made them.
+_NUMBERS = "seamline.cut_number"
 _OF_CUTS = ("seamline.cut_pointer", "seamline.cut_table")
 
 
@@ -21,14 +22,37 @@ def name_conflicts(
         for view in views_of(destination, table):
             kind, definition = _seen(session, view)
             yield from in_place_of_view(view, table, kind=kind, definition=definition, sync=sync)
-        cuts = Relation(destination.cut_namespace, table)
-        kind, _ = _seen(session, cuts)
-        if kind not in ("", "p"):
-            yield (
-                f"{cuts} is a {_KINDS.get(kind, 'table')}, and the cuts of table {table} need this name",
-                f"ALTER TABLE {cuts} RENAME TO …; where it is a partition of the cuts of another table, leave {table}"
-                " out of the sync",
-            )
+        yield from in_place_of_cuts(session, destination, table)
+
+
+def in_place_of_cuts(session: Session, destination: DestinationPlan, table: str) -> Iterator[tuple[str, str]]:
+    """What is wrong with the relation that has the name of all cuts of a table."""
+    cuts = Relation(destination.cut_namespace, table)
+    kind, definition = _seen(session, cuts)
+    is_versioned, shows_versions = table in destination.versioned, kind == "v" and _NUMBERS in definition
+    if not kind or (shows_versions if is_versioned else kind == "p"):
+        return
+    if kind == "p" or shows_versions:
+        was, now = ("copies", "versions") if is_versioned else ("versions", "copies")
+        yield (
+            f"the cuts of table {table} in {destination.cut_namespace} are stored as {was}, and declared to be {now}",
+            put_aside(destination, table, "…", what="TABLE" if kind == "p" else "VIEW"),
+        )
+        return
+    word = _KINDS.get(kind, "table")
+    yield (
+        f"{cuts} is a {word}, and the cuts of table {table} need this name",
+        f"ALTER {word.upper()} {cuts} RENAME TO …; where it is a partition of the cuts of another table, leave {table}"
+        " out of the sync",
+    )
+
+
+def put_aside(destination: DestinationPlan, table: str, aside: str, *, what: str) -> str:
+    """The statements that give the name of all cuts free. `aside`: the new name, as SQL has it. `what`: VIEW where they
+    are versions, else TABLE."""
+    views = ", ".join(str(view) for view in views_of(destination, table))
+    parent = Relation(destination.cut_namespace, table)
+    return f"DROP VIEW IF EXISTS {views}; ALTER {what} {parent} RENAME TO {aside}"
 
 
 def views_of(destination: DestinationPlan, table: str) -> tuple[Relation, Relation, Relation]:

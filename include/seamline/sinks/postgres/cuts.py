@@ -4,7 +4,8 @@
 a partition by ATTACH, which moves no row. `seamline.cut_pointer` names the version that counts for a table and date;
 `<schema>_cut.<table>_current` shows those, `<schema>.<table>_proven` the newest cut that reconciled or that a person
 signed, `<schema>_cut.<table>_cut_changes` what differs between two (`cut_changes.py`). Older dates and versions end by
-`cut_expiry.py`.
+`cut_expiry.py`. Of a table that is declared so the cuts are stored as versions (`cut_versions.py`): then
+`<schema>_cut.<table>` is a view, and what is said here of partitions holds for its numbers.
 
 A publish takes two commits, of which readers notice only the second: the partitions of all tables, then the pointers
 of all tables. One commit for both is not enough: ATTACH does not wait for readers, so a statement that was planned
@@ -33,7 +34,6 @@ from seamline.domain.cut_names import (
     DATE_COLUMN,
     OWN_COLUMNS,
     VERSION_COLUMN,
-    fitted,
     partition_name,
 )
 from seamline.domain.date_before import PublishedTable
@@ -41,11 +41,12 @@ from seamline.domain.errors import Refused, SchemaConflict, TransientError
 from seamline.domain.position import Position, position_from_json, position_to_json
 from seamline.domain.staged_cut import CutMode, Lateness, Published, StagedCut, StagedTable
 from seamline.domain.verdict import Verdict
-from seamline.kinds.cut_rules import CutMisfit, KnownCut, of_all_misfits, require_repeat_of
+from seamline.kinds.cut_rules import CutMisfit, KnownCut, of_all_misfits, other_storage, require_repeat_of
 from seamline.plan.model import DestinationPlan
-from seamline.sinks.postgres.cut_changes import make_changes_view
+from seamline.sinks.postgres.cut_changes import make_changes_view, primary_key
 from seamline.sinks.postgres.cut_columns import ColumnsMisfit, allow_null, fit_columns, stored_columns
 from seamline.sinks.postgres.cut_places import in_place_of_view, views_of
+from seamline.sinks.postgres.cut_versions import CATALOGUE, all_cuts_query, aside_of, store_version
 from seamline.sinks.postgres.staged_rows import require_as_compared
 
 # Publishers of cuts in one database take turns: versions are counted and partitioned tables are made under it.
@@ -106,6 +107,7 @@ _HAS_EXPIRED_AT = "SELECT FROM pg_attribute WHERE attrelid = 'seamline.cut'::reg
 def create_cut_tables(session: Session) -> None:
     """In the transaction that holds `LOCK`. A repeat changes nothing."""
     session.execute(_TABLES)
+    session.execute(CATALOGUE)
     if session.execute(_HAS_EXPIRED_AT).fetchone() is None:
         session.execute("ALTER TABLE seamline.cut ADD COLUMN expired_at timestamptz")
 
@@ -182,17 +184,17 @@ class PostgresCuts:
                 attached = self._attached(cut)
             if attached is None:
                 for table in cut.tables:
-                    self._require_as_compared(table, definitions.get(table.table), cut.position)
-                    self._make_durable(table)
+                    self._prepare(table, definitions.get(table.table), cut.position)
                 with self._locked():
-                    attached = self._attached(cut) or self._attach_all(cut, signed_by)
+                    attached = self._attached(cut) or self._attach_all(cut, signed_by, definitions)
             # Who has signed last: a later question about this very cut may have been answered by somebody else.
             signer = signed_by or attached.signed_by
             if attached.is_published:
                 if signer != attached.signed_by:
                     self._sign(cut, attached.version, signer)
                 return Published(attached.version, is_new=False, signed_by=signer)
-            self._wait_for_readers_of_old_plans([table.table for table in cut.tables])
+            # A view of versions has no list of partitions that an old plan could lack.
+            self._wait_for_readers_of_old_plans([one.table for one in cut.tables if not self._is_versioned(one)])
             with self._locked():
                 is_new = self._point_to(cut, attached.version, signer)
         return Published(attached.version, is_new=is_new, signed_by=signer)
@@ -221,7 +223,7 @@ class PostgresCuts:
         require_repeat_of(cut, KnownCut(row[0], row[1], position_from_json(row[5]), row[6] is not None))
         return _Attached(row[2], row[3], row[4])
 
-    def _attach_all(self, cut: StagedCut, signed_by: str) -> _Attached:
+    def _attach_all(self, cut: StagedCut, signed_by: str, definitions: Mapping[str, Table]) -> _Attached:
         version = self._next_version(cut)
         self._session.execute(
             "INSERT INTO seamline.cut (sync, business_date, version, run_id, position, as_of, verdict, partial,"
@@ -245,7 +247,10 @@ class PostgresCuts:
             try:
                 # A savepoint: the tables behind one that does not fit are looked at too, and then all of it goes.
                 with self._session.transaction():
-                    self._attach(cut.sync, table, cut.business_date, version)
+                    if self._is_versioned(table):
+                        self._store(cut, table, version, definitions.get(table.table))
+                    else:
+                        self._attach(cut.sync, table, cut.business_date, version)
             except CutMisfit as misfit:
                 misfits.append(misfit)
         if misfits:
@@ -265,13 +270,10 @@ class PostgresCuts:
     def _attach(self, sync: str, table: StagedTable, business_date: date, version: int) -> None:
         """Turn the staged table into a partition; no row is copied. The CHECK spares ATTACH a scan of its own."""
         staged, parent = self._staged(table.staged_as), self._parent(table.table)
-        clash = set(OWN_COLUMNS) & stored_columns(self._session, staged).keys()
-        if clash:
-            raise SchemaConflict(
-                f"table {table.table} has a column {min(clash)}, which a cut needs for itself",
-                hint="rename the column at the source, or leave the table out of the sync",
-                table=table.table,
-            )
+        self._require_own_columns_free(table, staged)
+        if self._kind(parent) == "v":
+            aside = aside_of(self._destination, table.table, business_date, what="VIEW")
+            raise other_storage(table.table, now="copies", was="versions", aside=aside)
         day = _date(business_date)
         partition = Relation(self._destination.cut_namespace, partition_name(table.table, business_date, version))
         is_first = self._kind(parent) is None
@@ -295,22 +297,62 @@ class PostgresCuts:
             f"ALTER TABLE {parent} ATTACH PARTITION {partition}"
             f" FOR VALUES FROM ({day}, {version}) TO ({day}, {version + 1})".encode()
         )
-        *views, changes = views_of(self._destination, table.table)
-        for view, query in zip(views, self._queries(sync, table.table), strict=True):
-            if self._is_free(view, sync, table.table) or is_wider:
-                self._create_view(view, query)
+        self._make_views(sync, table.table, is_wider=is_wider)
+        changes = views_of(self._destination, table.table)[-1]
         self._is_free(changes, sync, table.table)
-        make_changes_view(self._session, changes, cuts=parent, newest=partition, sync=sync)
+        make_changes_view(self._session, changes, cuts=parent, key=primary_key(self._session, partition), sync=sync)
+
+    def _store(self, cut: StagedCut, table: StagedTable, version: int, definition: Table | None) -> None:
+        """Write what differs from the cut before. What the cut shows then must be what was compared."""
+        staged, parent = self._staged(table.staged_as), self._parent(table.table)
+        self._require_own_columns_free(table, staged)
+        stored = store_version(
+            self._session,
+            self._destination,
+            staged,
+            table.table,
+            sync=cut.sync,
+            day=cut.business_date,
+            version=version,
+        )
+        require_as_compared(
+            self._session,
+            stored.shown,
+            rows=table.rows,
+            digest=table.digest,
+            definition=definition,
+            position=cut.position,
+        )
+        if self._kind(parent) is None or stored.is_wider:
+            self._create_view(parent, all_cuts_query(self._session, stored.rows))
+        self._make_views(cut.sync, table.table, is_wider=stored.is_wider)
+        changes = views_of(self._destination, table.table)[-1]
+        self._is_free(changes, cut.sync, table.table)
+        make_changes_view(
+            self._session, changes, cuts=parent, key=stored.key, sync=cut.sync, rows_table=stored.rows.name
+        )
+
+    def _make_views(self, sync: str, table: str, *, is_wider: bool) -> None:
+        """Of those that count, and of the newest proven one."""
+        for view, query in zip(views_of(self._destination, table)[:2], self._queries(sync, table), strict=True):
+            if self._is_free(view, sync, table) or is_wider:
+                self._create_view(view, query)
+
+    def _require_own_columns_free(self, table: StagedTable, staged: Relation) -> None:
+        clash = set(OWN_COLUMNS) & stored_columns(self._session, staged).keys()
+        if clash:
+            raise SchemaConflict(
+                f"table {table.table} has a column {min(clash)}, which a cut needs for itself",
+                hint="rename the column at the source, or leave the table out of the sync",
+                table=table.table,
+            )
 
     def _fit(self, partition: Relation, parent: Relation, business_date: date) -> bool:
         try:
             return fit_columns(self._session, cut=partition, cuts=parent)
         except ColumnsMisfit as exc:
-            views = ", ".join(str(view) for view in views_of(self._destination, parent.name))
-            aside = quoted(fitted(f"{parent.name}_until_{business_date:%Y%m%d}"))
-            raise CutMisfit(
-                parent.name, str(exc), aside=f"DROP VIEW IF EXISTS {views}; ALTER TABLE {parent} RENAME TO {aside}"
-            ) from exc
+            aside = aside_of(self._destination, parent.name, business_date, what="TABLE")
+            raise CutMisfit(parent.name, str(exc), aside=aside) from exc
 
     def _queries(self, sync: str, table: str) -> tuple[str, str]:
         """Of the two views."""
@@ -439,18 +481,21 @@ class PostgresCuts:
 
     # ---- small reads -----------------------------------------------------------------------------------------------
 
-    def _require_as_compared(self, table: StagedTable, definition: Table | None, position: Position) -> None:
-        place = self._staged(table.staged_as)
-        require_as_compared(
-            self._session, place, rows=table.rows, digest=table.digest, definition=definition, position=position
-        )
+    def _is_versioned(self, table: StagedTable) -> bool:
+        return table.table in self._destination.versioned
 
-    def _make_durable(self, table: StagedTable) -> None:
-        """An unlogged partition would be empty after a crash of the server. Also: fresh statistics for the planner."""
-        staged = self._staged(table.staged_as)
-        if self._persistence(staged) == "u":
-            self._session.execute(f"ALTER TABLE {staged} SET LOGGED".encode())
-        self._session.execute(f"ANALYZE {staged}".encode())
+    def _prepare(self, table: StagedTable, definition: Table | None, position: Position) -> None:
+        """What takes long and needs nobody's turn. Rows that are to be stored as versions are compared once stored."""
+        place = self._staged(table.staged_as)
+        if not self._is_versioned(table):
+            require_as_compared(
+                self._session, place, rows=table.rows, digest=table.digest, definition=definition, position=position
+            )
+            # An unlogged partition would be empty after a crash of the server.
+            if self._persistence(place) == "u":
+                self._session.execute(f"ALTER TABLE {place} SET LOGGED".encode())
+        # Fresh statistics for the planner.
+        self._session.execute(f"ANALYZE {place}".encode())
 
     def _current_cut(self, sync: str, table: str, business_date: date) -> Relation | None:
         """The partition that counts for a date."""

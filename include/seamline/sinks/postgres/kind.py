@@ -33,7 +33,7 @@ class Postgres:
     """`kinds.sink.SinkKind` with every power."""
 
     name: ClassVar[str] = "postgres"
-    powers: ClassVar[SinkPowers] = SinkPowers(Atomic.SYNC, native_copy=True)
+    powers: ClassVar[SinkPowers] = SinkPowers(Atomic.SYNC, native_copy=True, keeps_versions=True)
 
     def spec(self) -> "type[Destination]":
         from seamline.sinks.postgres.spec import PostgresDestination

@@ -6,6 +6,8 @@
 | cut_table | one table of it: the table that holds its rows, and whether readers see it |
 | cut_pointer | the version that counts for a table and date |
 | cut_proven | the newest proven version of a table |
+| cut_rows | a table that holds rows of versions, and the last number that a cut got there |
+| cut_number | which of these numbers a cut has |
 
 The views of cuts join these rows, so one transaction here is what readers notice, of all tables at once. `at`: the
 database of the catalogue, in quotes.
@@ -39,7 +41,13 @@ _TABLES = {
         PRIMARY KEY (sync, table_name, business_date, version)""",
     "cut_pointer": f"{_TABLE_OF_DATE}, PRIMARY KEY (sync, table_name, business_date)",
     "cut_proven": f"{_TABLE_OF_DATE}, PRIMARY KEY (sync, table_name)",
+    "cut_rows": """rows_table varchar(64) NOT NULL PRIMARY KEY, table_name varchar(128) NOT NULL,
+        last_number bigint NOT NULL""",
+    "cut_number": f"""{_TABLE_OF_DATE}, rows_table varchar(64) NOT NULL, number bigint NOT NULL,
+        PRIMARY KEY (sync, table_name, business_date, version), UNIQUE (rows_table, number)""",
 }
+# Those of an earlier release, which made no others.
+_FIRST = {"cut", "cut_table", "cut_pointer", "cut_proven"}
 # Names byte by byte: `Entry` and `entry` are two tables.
 _OPTIONS = "ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin"
 # So long we wait for a table that a reader has open, and whoever comes after us waits behind us.
@@ -49,7 +57,7 @@ _WAIT_S = 1
 @dataclass(frozen=True, slots=True)
 class Version:
     """One table of one version of a date. `name`: the table that holds it. `shown_in`: the view of all versions that it
-    belongs to."""
+    belongs to. `rows_table`: where it is stored as a version, the table of its rows; `name` is a view then."""
 
     sync: str
     table: str
@@ -57,6 +65,7 @@ class Version:
     version: int
     name: str
     shown_in: str
+    rows_table: str = ""
 
 
 @contextmanager
@@ -81,7 +90,7 @@ def locked_cuts(session: Session, destination: DestinationPlan) -> Iterator[None
 
 
 def has_catalogue(session: Session, destination: DestinationPlan) -> bool:
-    return set(_TABLES) <= base_tables_in(session, ledger_database(destination))
+    return base_tables_in(session, ledger_database(destination)) >= _FIRST
 
 
 def create_catalogue(session: Session, destination: DestinationPlan) -> None:
@@ -113,11 +122,13 @@ def versions_of(session: Session, at: str, cut_namespace: str, table: str) -> Se
     there = base_tables_in(session, cut_namespace)
     rows = query(
         session,
-        f"SELECT sync, table_name, business_date, version, version_table, shown_in FROM {at}.cut_table"
-        " WHERE table_name = %s AND NOT is_expired ORDER BY business_date, version",
+        "SELECT t.sync, t.table_name, t.business_date, t.version, t.version_table, t.shown_in,"
+        f" COALESCE(n.rows_table, '') FROM {at}.cut_table AS t LEFT JOIN {at}.cut_number AS n"
+        " USING (sync, table_name, business_date, version)"
+        " WHERE t.table_name = %s AND NOT t.is_expired ORDER BY t.business_date, t.version",
         (table,),
     )
-    return [version for version in (Version(*row) for row in rows) if version.name in there]
+    return [version for version in (Version(*row) for row in rows) if (version.rows_table or version.name) in there]
 
 
 def views_of_all(session: Session, at: str, table: str) -> Sequence[str]:

@@ -9,9 +9,10 @@ identical ones by their number. Values are compared byte by byte.
 from collections.abc import Iterator, Sequence
 
 from seamline.databases.mysql.canonical import quoted, text_literal
-from seamline.domain.cut_names import CUT_COLUMNS, DATE_COLUMN, SINCE_COLUMNS, VERSION_COLUMN
+from seamline.domain.cut_names import CUT_COLUMNS, DATE_COLUMN, SINCE_COLUMNS, VALID_FROM, VERSION_COLUMN
 from seamline.sinks.relational.cut_columns import StoredColumn
 from seamline.sinks.relational.cut_lateness import row_hash
+from seamline.sinks.relational.dialect import OWN_PREFIX
 from seamline.sinks.relational.places import Place, relation
 from seamline.sinks.relational.session import Session, query
 
@@ -22,13 +23,15 @@ _SINCE, _UNTIL = ("f.business_date", "f.version"), ("t.business_date", "t.versio
 
 
 def primary_key(session: Session, place: Place) -> Sequence[str]:
+    """Of the table's own columns; () where it has none."""
     rows = query(
         session,
         "SELECT column_name FROM information_schema.statistics WHERE table_schema = %s AND table_name = %s"
         " AND index_name = 'PRIMARY' ORDER BY seq_in_index",
         place,
     )
-    return [str(name) for (name,) in rows]
+    # A table without a key has a number of ours; versions of rows have the number of their first cut behind the key.
+    return [str(name) for (name,) in rows if not str(name).startswith(OWN_PREFIX) and name != VALID_FROM]
 
 
 def changes_query(

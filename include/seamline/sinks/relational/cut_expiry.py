@@ -12,7 +12,7 @@ The row of the cut in the catalogue stays, with position, verdict and signature,
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -27,6 +27,7 @@ from seamline.domain.errors import Refused, TransientError
 from seamline.plan.model import DestinationPlan
 from seamline.sinks.relational.cut_catalogue import (
     base_tables_in,
+    create_catalogue,
     has_catalogue,
     locked_cuts,
     note_newest_proven,
@@ -34,6 +35,7 @@ from seamline.sinks.relational.cut_catalogue import (
     views_of_all,
 )
 from seamline.sinks.relational.cut_places import current_place, standing, views_of
+from seamline.sinks.relational.cut_versions import drop_rows_of_no_cut
 from seamline.sinks.relational.cut_views import remake_views
 from seamline.sinks.relational.dialect import Dialect
 from seamline.sinks.relational.places import Place, ledger_place, relation
@@ -57,6 +59,7 @@ FROM {at}.cut_table AS t JOIN {at}.cut AS c USING (sync, business_date, version)
 LEFT JOIN {at}.cut_pointer AS p USING (sync, table_name, business_date, version)
 WHERE t.sync = %s
 """
+_VIEWS = "SELECT table_name FROM information_schema.views WHERE table_schema = %s"
 _OF_TABLE = "sync = %s AND table_name = %s AND business_date = %s AND version = %s"
 _FOREIGN_KEYS = {ER.ROW_IS_REFERENCED, ER.ROW_IS_REFERENCED_2, 3730}
 _CUTS_ARE_READ = "the cuts of {day} of {sync} are being read"
@@ -110,7 +113,8 @@ class RelationalCutExpiry:
             gone = sorted((cut for cut in cuts if cut in kept), key=lambda one: (one.table, one.version))
             there = base_tables_in(self._session, self._destination.cut_namespace)
             places = [(self._destination.cut_namespace, kept[cut]) for cut in gone if kept[cut] in there]
-            self._require_unused(sync, business_date, {cut.table for cut in gone}, places)
+            stored = self._stored(sync, gone, kept)
+            self._require_unused(sync, business_date, {cut.table for cut in gone}, [*places, *stored.values()])
             for place in places:
                 # Never two at once: a reader who has one and wants the other would be ended for the deadlock.
                 execute(self._session, f"LOCK TABLES {relation(*place)} WRITE")
@@ -118,8 +122,31 @@ class RelationalCutExpiry:
             size = sum(self._size(place) for place in places)
             self._hide(sync, gone)
             self._drop(sync, gone, places)
+            size += self._drop_versions(stored)
             self._forget(sync, business_date, gone)
-        return Dropped(len(places), size)
+        return Dropped(len(places) + len(stored), size)
+
+    def _stored(self, sync: str, gone: Sequence[KeptCut], kept: Mapping[KeptCut, str]) -> Mapping[KeptCut, Place]:
+        """Those that are stored as versions, with their views, which a kill may have left alone."""
+        create_catalogue(self._session, self._destination)
+        asked = f"SELECT table_name, business_date, version FROM {self._at}.cut_number WHERE sync = %s"
+        numbered = query(self._session, asked, (sync,))
+        schema = self._destination.cut_namespace
+        views = {str(name) for (name,) in query(self._session, _VIEWS, (schema,))}
+        of = {(str(table), day, int(version)) for table, day, version in numbered}
+        return {
+            cut: (schema, kept[cut])
+            for cut in gone
+            if (cut.table, cut.business_date, cut.version) in of or kept[cut] in views
+        }
+
+    def _drop_versions(self, stored: Mapping[KeptCut, Place]) -> int:
+        """Their views, and the rows that no cut has any more; the bytes of these."""
+        for place in stored.values():
+            execute(self._session, f"DROP VIEW IF EXISTS {relation(*place)}")
+        return sum(
+            drop_rows_of_no_cut(self._session, self._destination, name) for name in {cut.table for cut in stored}
+        )
 
     def expired(self, sync: str) -> Sequence[tuple[date, int]]:
         """(business date, version) of every cut of which nothing is left."""
@@ -174,7 +201,8 @@ class RelationalCutExpiry:
         with transaction(self._session):
             for cut in gone:
                 of_table = (sync, cut.table, cut.business_date, cut.version)
-                execute(self._session, f"DELETE FROM {self._at}.cut_pointer WHERE {_OF_TABLE}", of_table)
+                for table in ("cut_pointer", "cut_number"):
+                    execute(self._session, f"DELETE FROM {self._at}.{table} WHERE {_OF_TABLE}", of_table)
                 execute(
                     self._session,
                     f"UPDATE {self._at}.cut_table SET is_expired = TRUE, is_published = FALSE, is_proven = FALSE"

@@ -29,16 +29,18 @@ def lateness(session: Session, *, staged: Place, before: Place) -> Lateness:
     return Lateness(int(late), int(gone))
 
 
-def row_hash(columns: Sequence[StoredColumn]) -> str:
-    """Each value with its length before it, so that two rows have one text only where all values are equal."""
-    fields = ",".join(_field(column) for column in columns) or "''"
+def row_hash(columns: Sequence[StoredColumn | None], *, of: str = "") -> str:
+    """Each value with its length before it, so that two rows have one text only where all values are equal. None: a
+    column that the rows do not have is NULL. `of`: the alias of the rows."""
+    fields = ",".join(_field(column, f"{of}." if of else "") if column else "'~'" for column in columns) or "''"
     return f"UNHEX(SHA2(CONCAT({fields}), 256))"
 
 
-def _field(column: StoredColumn) -> str:
+def _field(column: StoredColumn, of: str) -> str:
+    name = f"{of}{quoted(column.name)}"
     # A FLOAT is printed with six digits, which others have too.
-    exact = f"CAST({quoted(column.name)} AS DOUBLE)" if column.data_type == "float" else quoted(column.name)
+    exact = f"CAST({name} AS DOUBLE)" if column.data_type == "float" else name
     value = f"CAST({exact} AS BINARY)"
     if column.data_type.endswith(_LONG):
-        return f"IF({quoted(column.name)} IS NULL, '~', SHA2({value}, 256))"
-    return f"IF({quoted(column.name)} IS NULL, '~', CONCAT(LENGTH({value}), ':', {value}))"
+        return f"IF({name} IS NULL, '~', SHA2({value}, 256))"
+    return f"IF({name} IS NULL, '~', CONCAT(LENGTH({value}), ':', {value}))"

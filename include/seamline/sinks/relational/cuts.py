@@ -12,6 +12,9 @@ version's table only while the catalogue has the row that it joins (`cut_views.p
 3. replaces the views, which have one more table to show and show the same as before;
 4. moves the pointers of all tables, in one transaction. Readers notice this and nothing else.
 
+Of a table whose cuts are stored as versions (`cut_versions.py`) the first step writes the rows too, and nothing is
+renamed.
+
 Each step finds what an earlier attempt of the run has done, so a kill between any two is mended by a repeat. Step 3
 waits for the readers of a view, for a statement keeps what a view was when it began: one that began before step 3 has
 ended before step 4 (ADR 41). Older dates and versions end by `cut_expiry.py`.
@@ -19,21 +22,22 @@ ended before step 4 (ADR 41). Older dates and versions end by `cut_expiry.py`.
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date
 
 from seamline.adapters.connections import resolve
 from seamline.domain.catalogue import Table
-from seamline.domain.cut_names import OWN_COLUMNS, fitted, partition_name
+from seamline.domain.cut_names import OWN_COLUMNS, partition_name
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import Refused, SchemaConflict
 from seamline.domain.position import position_from_json, position_to_json
 from seamline.domain.staged_cut import CutMode, Lateness, Published, StagedCut, StagedTable
 from seamline.domain.verdict import Verdict
-from seamline.kinds.cut_rules import CutMisfit, KnownCut, of_all_misfits, require_repeat_of
+from seamline.kinds.cut_rules import CutMisfit, KnownCut, of_all_misfits, other_storage, require_repeat_of
 from seamline.plan.model import DestinationPlan
 from seamline.sinks.relational.cut_catalogue import (
+    Version,
     base_tables_in,
     create_catalogue,
     has_catalogue,
@@ -41,9 +45,10 @@ from seamline.sinks.relational.cut_catalogue import (
     note_newest_proven,
     versions_of,
 )
-from seamline.sinks.relational.cut_columns import ColumnsMisfit, require_fit, stored_columns
+from seamline.sinks.relational.cut_columns import ColumnsMisfit, StoredColumn, require_fit, stored_columns
 from seamline.sinks.relational.cut_lateness import lateness
 from seamline.sinks.relational.cut_places import name_conflicts
+from seamline.sinks.relational.cut_versions import make_room, put_aside, rows_place, show_version, write_version
 from seamline.sinks.relational.cut_views import remake_views
 from seamline.sinks.relational.dialect import Dialect
 from seamline.sinks.relational.places import Place, ledger_place, relation
@@ -138,6 +143,8 @@ class RelationalCuts:
                     self._sign(cut, known.version, signer)
                 return Published(known.version, is_new=False, signed_by=signer)
             version = self._put_in_place(cut, known, definitions, signer)
+            for table in filter(self._is_versioned, cut.tables):
+                self._require_stored(cut, table, version, definitions.get(table.table))
             self._remake_views(cut)
             self._point_to(cut, version, signer)
         return Published(version, is_new=True, signed_by=signer)
@@ -166,22 +173,70 @@ class RelationalCuts:
         version = known.version if known else self._next_version(cut)
         there = base_tables_in(self._session, self._destination.cut_namespace)
         names = {table.table: partition_name(table.table, cut.business_date, version) for table in cut.tables}
-        moves: dict[str, Place] = {}
-        misfits: list[CutMisfit] = []
-        for table in cut.tables:
-            if known is None or names[table.table] not in there:
-                try:
-                    moves[names[table.table]] = self._as_it_may_stand(cut, table, definitions.get(table.table))
-                except CutMisfit as misfit:
-                    misfits.append(misfit)
-        if misfits:
-            raise of_all_misfits(misfits, cure=_PUT_ASIDE)
+        wanted = [table for table in cut.tables if known is None or not self._has_moved(table, names, there)]
+        places = self._places(cut, wanted, definitions)
+        stored = {name: (rows, staged) for name, (rows, staged) in places.items() if rows is not None}
         if known is None:
-            self._record(cut, version, names, signed_by)
+            until = time.monotonic() + self._reader_patience_s
+            for name, (rows, staged) in stored.items():
+                make_room(self._session, self._at, name, rows, staged, until=until)
+            self._record(cut, version, names, signed_by, stored)
+        moves = {names[name]: staged for name, (rows, staged) in places.items() if rows is None}
         if moves:
             renames = [f"{relation(*staged)} TO {self._in_cuts(name)}" for name, staged in sorted(moves.items())]
             execute(self._session, f"RENAME TABLE {', '.join(renames)}")
         return version
+
+    def _has_moved(self, table: StagedTable, names: Mapping[str, str], there: Collection[str]) -> bool:
+        """Of a version that is written down: its rows, where they are versions, came with that."""
+        return names[table.table] in there or self._is_versioned(table)
+
+    def _places(
+        self, cut: StagedCut, tables: Sequence[StagedTable], definitions: Mapping[str, Table]
+    ) -> Mapping[str, tuple[Place | None, Place]]:
+        """By table where its rows of versions are, None where its cuts are copies, and where it is staged."""
+        places: dict[str, tuple[Place | None, Place]] = {}
+        misfits: list[CutMisfit] = []
+        for table in tables:
+            try:
+                staged = self._as_it_may_stand(cut, table, definitions.get(table.table))
+                rows = self._rows_place(cut, table, staged) if self._is_versioned(table) else None
+                places[table.table] = (rows, staged)
+            except CutMisfit as misfit:
+                misfits.append(misfit)
+        if misfits:
+            raise of_all_misfits(misfits, cure=_PUT_ASIDE)
+        return places
+
+    def _is_versioned(self, table: StagedTable) -> bool:
+        return table.table in self._destination.versioned
+
+    def _shown_with(self, table: str) -> Sequence[Version]:
+        """The earlier cuts that stand in the view of all."""
+        versions = versions_of(self._session, self._at, self._destination.cut_namespace, table)
+        return [one for one in versions if one.shown_in == table]
+
+    def _rows_place(self, cut: StagedCut, table: StagedTable, staged: Place) -> Place:
+        versions = self._shown_with(table.table)
+        return rows_place(self._session, self._destination, table.table, staged, versions, day=cut.business_date)
+
+    def _require_stored(self, cut: StagedCut, table: StagedTable, version: int, definition: Table | None) -> None:
+        """What a cut shows that was written as a difference is what was compared. Its staged rows go then."""
+        numbered = (cut.sync, table.table, cut.business_date, version)
+        schema, _, name = table.staged_as.rpartition(".")
+        staged = (schema or self._destination.stage_namespace, name)
+        columns = list(stored_columns(self._session, staged).values())
+        shown = show_version(self._session, self._destination, columns, numbered)
+        require_as_compared(
+            self._session,
+            shown,
+            rows=table.rows,
+            digest=table.digest,
+            definition=definition,
+            position=cut.position,
+            dialect=self._dialect,
+        )
+        execute(self._session, f"DROP TABLE IF EXISTS {relation(*staged)}")
 
     def _next_version(self, cut: StagedCut) -> int:
         """Above that of another sync that has cut one of the tables for this date: they share the view of all cuts."""
@@ -211,22 +266,8 @@ class RelationalCuts:
             raise SchemaConflict(
                 what, hint=f"nothing was published. {cure}. Then repeat the publish", table=table.table
             )
-        schema = self._destination.cut_namespace
-        earlier = [
-            stored_columns(self._session, (schema, one.name))
-            for one in versions_of(self._session, self._at, schema, table.table)
-            if one.shown_in == table.table
-        ]
-        try:
-            require_fit(new, earlier)
-        except ColumnsMisfit as exc:
-            aside = fitted(f"{table.table}_until_{cut.business_date:%Y%m%d}")
-            raise CutMisfit(
-                table.table,
-                str(exc),
-                aside=f"UPDATE {self._at}.cut_table SET shown_in = {_literal(aside)}"
-                f" WHERE shown_in = {_literal(table.table)}",
-            ) from exc
+        if not self._is_versioned(table):
+            self._require_fit_of_copies(cut, table, new)
         require_as_compared(
             self._session,
             staged,
@@ -238,7 +279,26 @@ class RelationalCuts:
         )
         return staged
 
-    def _record(self, cut: StagedCut, version: int, names: Mapping[str, str], signed_by: str) -> None:
+    def _require_fit_of_copies(self, cut: StagedCut, table: StagedTable, new: Mapping[str, StoredColumn]) -> None:
+        aside = put_aside(self._destination, table.table, cut.business_date)
+        earlier = self._shown_with(table.table)
+        if any(one.rows_table for one in earlier):
+            raise other_storage(table.table, now="copies", was="versions", aside=aside)
+        schema = self._destination.cut_namespace
+        try:
+            require_fit(new, [stored_columns(self._session, (schema, one.name)) for one in earlier])
+        except ColumnsMisfit as exc:
+            raise CutMisfit(table.table, str(exc), aside=aside) from exc
+
+    def _record(
+        self,
+        cut: StagedCut,
+        version: int,
+        names: Mapping[str, str],
+        signed_by: str,
+        stored: Mapping[str, tuple[Place, Place]],
+    ) -> None:
+        """`stored`: of the tables whose cuts are versions, where their rows go and where they are staged."""
         with transaction(self._session):
             execute(
                 self._session,
@@ -278,6 +338,9 @@ class RelationalCuts:
                         table.verdict.value,
                     ),
                 )
+                if table.table in stored:
+                    numbered = (cut.sync, table.table, cut.business_date, version)
+                    write_version(self._session, self._at, *stored[table.table], numbered)
 
     # ---- step 3: the views -----------------------------------------------------------------------------------------
 
@@ -346,8 +409,3 @@ class RelationalCuts:
 def open_cuts(destination: DestinationPlan, dialect: Dialect) -> RelationalCuts:
     """The cuts of a destination, in a session of their own."""
     return RelationalCuts(destination, open_session(resolve(destination.connection), dialect), dialect)
-
-
-def _literal(name: str) -> str:
-    """As a person reads it; names have no backslash."""
-    return "'" + name.replace("'", "''") + "'"

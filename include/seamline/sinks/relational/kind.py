@@ -34,7 +34,9 @@ class RelationalKind:
     """All of `kinds.sink.SinkKind` but its name and its declaration, with every power."""
 
     dialect: ClassVar[Dialect]
-    powers: ClassVar[SinkPowers] = SinkPowers(Atomic.SYNC, names=NameLimit(64, NameUnit.FILE_CHARACTERS))
+    powers: ClassVar[SinkPowers] = SinkPowers(
+        Atomic.SYNC, names=NameLimit(64, NameUnit.FILE_CHARACTERS), keeps_versions=True
+    )
 
     def open_sink(self, plan: SyncPlan, destination: DestinationPlan, *, decoder: "ChangeDecoder") -> Sink:
         from seamline.sinks.relational.sink import open_sink
