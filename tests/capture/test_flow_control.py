@@ -11,6 +11,7 @@ import pytest
 
 from seamline.adapters.connect.connector_config import LOG_MAX_GB
 from seamline.adapters.connections import Connection
+from seamline.domain.catch_up import LastLoad, RunningLoad
 from seamline.domain.ledger import StreamId
 from seamline.domain.log_fill import GIB, Follower
 from seamline.plan.model import StreamPlan
@@ -54,6 +55,12 @@ class OneFollower:
 
     def of(self, source: str) -> Sequence[Follower]:
         return (Follower(self._stream.stream, self._stream.ledger().next_offset),) if self._stream else ()
+
+    def last_load(self, stream: StreamId) -> LastLoad | None:
+        return None
+
+    def running_loads(self, source: str) -> Sequence[RunningLoad]:
+        return ()
 
     def cut_off(self, stream: StreamId, reason: str) -> None:
         raise AssertionError(reason)

@@ -1,10 +1,12 @@
 """Where streams stand, and what becomes of one that is cut off."""
 
+import json
 from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
 
+from seamline.domain.catch_up import LastLoad
 from seamline.domain.ledger import StreamId
 from seamline.domain.log_fill import Follower
 from seamline.plan.document import plan_to_json
@@ -27,6 +29,17 @@ def server() -> Iterator[Server]:
         yield made
 
 
+def _note_load(server: Server, run_id: str, *, seconds: float) -> None:
+    """A run that has staged two tables in one destination."""
+    snapshot = {"read_s": seconds, "loads": {"warehouse": [{"rows": 2}, {"rows": 3}]}}
+    with closing(server.open()) as session:
+        session.execute(
+            "insert into seamline.run (run_id, sync, kind, plan_json, result)"
+            " values (%s, 'settlement', 'onboard', '{}', %s)",
+            (run_id, json.dumps({"snapshot": snapshot})),
+        )
+
+
 def test_a_stream_that_is_cut_off_ends_with_an_alarm_and_needs_no_log_until_it_is_wanted_again(server: Server) -> None:
     opened = Database(server.open)
     director, followers = PlatformStreamDirector(opened), PlatformFollowers(lambda: Database(server.open))
@@ -43,6 +56,14 @@ def test_a_stream_that_is_cut_off_ends_with_an_alarm_and_needs_no_log_until_it_i
             put_report(session, StreamReport(STREAM, "backing_off"))
         assert followers.of(plan().source.name) == (Follower(STREAM, 700),)
         assert followers.of("another") == ()
+        assert followers.last_load(STREAM) is None, "no load of it was measured"
+        _note_load(server, "an older one", seconds=7.0)
+        _note_load(server, "the newest", seconds=90.0)
+        assert followers.last_load(STREAM) == LastLoad(5, 90.0)
+        assert followers.last_load(StreamId("settlement", "another")) is None
+        store.start_run(run_id="a load", sync="settlement", kind="onboard", plan_json=plan_to_json(plan()))
+        (running,) = followers.running_loads(plan().source.name)
+        assert (running.sync, running.run_id, running.before) == ("settlement", "a load", LastLoad(5, 90.0))
         for _ in range(2):
             followers.cut_off(STREAM, "too far behind")
         assert (director.wanted_of("settlement"), followers.of(plan().source.name)) == ((), ())

@@ -1,13 +1,14 @@
 """Heartbeats go on whatever happens to Connect, and the other way round."""
 
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from seamline.domain.capture_status import CaptureState, CaptureStatus
+from seamline.domain.catch_up import LastLoad, RunningLoad
 from seamline.domain.errors import Refused, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.log_fill import Follower, LogFill, LogLimits
@@ -84,6 +85,12 @@ class World:
 
     def of(self, source: str) -> tuple[Follower, ...]:
         return self.followers
+
+    def last_load(self, stream: StreamId) -> LastLoad | None:
+        return None
+
+    def running_loads(self, source: str) -> Sequence[RunningLoad]:
+        return ()
 
     def cut_off(self, stream: StreamId, reason: str) -> None:
         self.followers = tuple(one for one in self.followers if one.stream != stream)

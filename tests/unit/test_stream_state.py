@@ -115,6 +115,15 @@ def test_one_record_is_not_many() -> None:
     assert "it holds back 1 record, the first" in judged(report(state="paused", next_offset=6), asked).why
 
 
+def test_a_stream_that_goes_on_says_how_long_what_is_before_it_takes() -> None:
+    behind = report(state="catching_up", next_offset=0, log_end_offset=60_000, records_per_s=100.0, epoch=3)
+    assert judged(behind).why == "what is before it takes about 10 min as it applies now"
+    late = judged(replace(behind, state="streaming", lag_s=300.0))
+    assert late.why.startswith("it is 300 s behind") and late.why.endswith("as it applies now")
+    assert judged(replace(behind, records_per_s=0.0)).why == "", "what was not measured is not said"
+    assert judged(replace(behind, log_end_offset=3_000)).why == "", "it is through within a minute"
+
+
 def test_a_stream_that_never_reported_is_unknown() -> None:
     state = judged(None)
     assert (state.word, state.alarm, state.lag_s) == (Word.UNKNOWN, "stream_silent", None)

@@ -1,9 +1,11 @@
 """Where the streams of a source stand, and which of them are cut off because they hold the others up."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import lru_cache
+from typing import Any
 
+from seamline.domain.catch_up import LastLoad, RunningLoad
 from seamline.domain.ledger import StreamId
 from seamline.domain.log_fill import Follower
 from seamline.plan.document import plan_from_json
@@ -38,6 +40,40 @@ class PlatformFollowers:
         with closing(self._open_database()) as database:
             return database.transact(work)
 
+    def last_load(self, stream: StreamId) -> LastLoad | None:
+        """Of its newest run whose snapshot was staged there."""
+
+        def work(session: Session) -> LastLoad | None:
+            row = session.execute(
+                "select loads->%(to)s::text, read_s from (select started_at, result->'snapshot'->'loads' as loads,"
+                " (result->'snapshot'->>'read_s')::double precision as read_s from run where sync = %(sync)s) as found"
+                " where read_s is not null and loads ? %(to)s::text order by started_at desc limit 1",
+                {"sync": stream.sync, "to": stream.destination},
+            ).fetchone()
+            return None if row is None else LastLoad(sum(int(one["rows"]) for one in row[0]), float(row[1]))
+
+        with closing(self._open_database()) as database:
+            return database.transact(work)
+
+    def running_loads(self, source: str) -> Sequence[RunningLoad]:
+        """One that nobody ended, as after a kill, is soon longer than the one before it, and says nothing then."""
+
+        def work(session: Session) -> Sequence[RunningLoad]:
+            cursor = session.execute(
+                "select r.sync, r.run_id, r.plan_json, extract(epoch from clock_timestamp() - r.started_at),"
+                " b.result->'snapshot' from run as r join lateral (select result from run as o where o.sync = r.sync"
+                " and o.result->'snapshot'->>'read_s' is not null order by o.started_at desc limit 1) as b on true"
+                " where r.state = 'running' and r.kind = 'onboard' and r.result->'snapshot' is null"
+            )
+            return tuple(
+                RunningLoad(sync, run_id, float(for_s), _last_load(before))
+                for sync, run_id, text, for_s, before in cursor
+                if _plan_of(text).source.name == source
+            )
+
+        with closing(self._open_database()) as database:
+            return database.transact(work)
+
     def cut_off(self, stream: StreamId, reason: str) -> None:
         """It stops at its next whole transaction. Its alarm ends, and it counts again, when it is wanted again."""
 
@@ -57,6 +93,12 @@ class PlatformFollowers:
 
         with closing(self._open_database()) as database:
             database.transact(work)
+
+
+def _last_load(snapshot: Mapping[str, Any]) -> LastLoad:
+    """Its destinations are loaded from one read, so the rows of one of them count."""
+    rows = [sum(int(one["rows"]) for one in loads) for loads in snapshot["loads"].values()]
+    return LastLoad(max(rows, default=0), float(snapshot["read_s"]))
 
 
 def cut_off_streams(session: Session) -> frozenset[StreamId]:

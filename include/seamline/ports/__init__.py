@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 from seamline.domain.canonical import FloatSummary
 from seamline.domain.capture_status import CaptureStatus
 from seamline.domain.catalogue import Table
+from seamline.domain.catch_up import LastLoad, RunningLoad
 from seamline.domain.changes import Finding, TableChanges
 from seamline.domain.cutover import Boundary
 from seamline.domain.digest import KeyedDigest, Segment, SegmentDigest
@@ -502,6 +503,12 @@ class Followers(Protocol):
 
     def of(self, source: str) -> Sequence[Follower]:
         """Those that are wanted and are known to stand somewhere. TransientError: no answer."""
+
+    def last_load(self, stream: StreamId) -> LastLoad | None:
+        """How long the last load of all tables into the stream's destination took; None where none was measured."""
+
+    def running_loads(self, source: str) -> Sequence[RunningLoad]:
+        """Onboardings that read the source's tables now, of syncs of which an earlier load was measured."""
 
     def cut_off(self, stream: StreamId, reason: str) -> None:
         """Let it end and need nothing of the log any more, until it is wanted again. Repeat-safe."""

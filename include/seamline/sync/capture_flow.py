@@ -5,7 +5,9 @@ import logging
 from seamline.domain.capture_status import CaptureState
 from seamline.domain.errors import ConfigError
 from seamline.domain.log_fill import LogFill, LogLimits
+from seamline.domain.source_backlog import SourceBacklog
 from seamline.ports import CaptureProbe, Followers
+from seamline.sync.catch_up_watch import CatchUpWatch
 from seamline.sync.flow_control import CAPTURE_PAUSED, CAPTURE_SLOWED, Flow, FlowControl, Level
 from seamline.sync.stream_host import EndAlarm, RaiseAlarm
 
@@ -21,13 +23,24 @@ class CaptureFlow:
         self._source = source
         self._followers = followers
         self._control = FlowControl(source)
+        self._catch_up = CatchUpWatch(source, followers.last_load, followers.running_loads)
         self._flow: Flow | None = None
         self._refused = ""
 
     def steer(
-        self, probe: CaptureProbe, fill: LogFill, limits: LogLimits, *, state: CaptureState | None, now_s: float
+        self,
+        probe: CaptureProbe,
+        fill: LogFill,
+        limits: LogLimits,
+        *,
+        state: CaptureState | None,
+        now_s: float,
+        backlog: SourceBacklog | None = None,
     ) -> list[RaiseAlarm | EndAlarm]:
-        """What has to be said. TransientError: somebody did not answer; the next look does what is left."""
+        """What has to be said. `backlog`: what the source keeps of its own log, where that is known.
+
+        TransientError: somebody did not answer; the next look does what is left.
+        """
         followers = self._followers.of(self._source)
         for one in self._control.cut_off(fill, followers):
             log.error("a stream is cut off: stream=%s %s", one.stream, one.reason)
@@ -37,7 +50,7 @@ class CaptureFlow:
         self._limit(probe, flow)
         self._let_stand(probe, flow, state)
         said, self._flow = self._said(flow), flow
-        return said
+        return [*said, *self._catch_up.seen(fill, followers, limits, backlog, now_s=now_s)]
 
     def _limit(self, probe: CaptureProbe, flow: Flow) -> None:
         """A broker that lets nobody set quotas still sees the capture pause."""

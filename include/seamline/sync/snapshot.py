@@ -6,6 +6,7 @@ open, so nothing beyond it is.
 """
 
 import logging
+import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -107,6 +108,7 @@ def take_snapshot(run: Run, tools: SnapshotTools) -> Mapping[str, Any]:
         reader.close()
     _require_capturable(run, tools.source)
     reads = [TableRead(table.target, Segment(table.name)) for table in plan.tables]
+    began = time.monotonic()
     with tools.open_read(reads) as read:
         tools.failpoints.reach("snap.opened")
         _require_covered(low, read.position)
@@ -127,6 +129,8 @@ def take_snapshot(run: Run, tools: SnapshotTools) -> Mapping[str, Any]:
         "topic_id": topic_id,
         "next_offset": low.next_offset,
         "loads": loads,
+        # How long reading again would take, about.
+        "read_s": round(time.monotonic() - began, 1),
     }
     failed = {name: error.message for name, error in outcomes.items() if isinstance(error, SeamlineError)}
     for name, why in failed.items():

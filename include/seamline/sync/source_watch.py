@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from seamline.domain.capture_status import CaptureState
 from seamline.domain.errors import SeamlineError
 from seamline.domain.log_fill import LogLimits
+from seamline.domain.source_backlog import SourceBacklog
 from seamline.plan.model import SourcePlan
 from seamline.ports import CaptureProbe, Followers, HeartbeatPayload, KeepsItsLog, LoggedSource, Marker
 from seamline.sync.backlog_watch import SOURCE_BACKLOG, BacklogWatch
@@ -24,6 +25,7 @@ from seamline.sync.capture_watch import (
     CaptureWatch,
     Step,
 )
+from seamline.sync.catch_up_watch import CATCH_UP
 from seamline.sync.flow_control import CAPTURE_PAUSED, CAPTURE_SLOWED
 from seamline.sync.stream_host import EndAlarm, RaiseAlarm
 
@@ -44,6 +46,7 @@ SOURCE_ALARMS = (
     CAPTURE_SLOWED,
     CAPTURE_PAUSED,
     SOURCE_BACKLOG,
+    CATCH_UP,
 )
 
 
@@ -115,6 +118,7 @@ class SourceWatch:
         self._backlog_due = _Every(rhythm.backlog_s)
         self._backlog = BacklogWatch(plan.name, plan.source_backlog_max_gb)
         self._is_given_up = False
+        self._kept: SourceBacklog | None = None
         self._place: Mapping[str, object] = {}
         self._place_due = _Every(rhythm.place_s)
         self._watch = CaptureWatch(plan.name, plan.connector, plan.log_max_gb, unreachable_after_s=rhythm.silence_s)
@@ -192,7 +196,7 @@ class SourceWatch:
     def _measure_backlog(self, source: KeepsItsLog, now_s: float) -> None:
         """Its slot goes only once the capture was seen to be stopped."""
         try:
-            backlog = source.backlog(self._place)
+            self._kept = backlog = source.backlog(self._place)
             self._say(self._backlog.seen(backlog, now_s=now_s))
             self._is_given_up = self._backlog.must_give_up(backlog)
             if self._is_given_up and self._state is CaptureState.STOPPED:
@@ -221,7 +225,9 @@ class SourceWatch:
             fill = probe.log_fill()
             self._act(probe, self._watch.sized(fill.size_bytes, max_gb=self._limits.max_gb))
             if self._flow is not None:
-                self._say(self._flow.steer(probe, fill, self._limits, state=self._state, now_s=now_s))
+                self._say(
+                    self._flow.steer(probe, fill, self._limits, state=self._state, now_s=now_s, backlog=self._kept)
+                )
         except SeamlineError as exc:
             self._probe = None
             log.warning("size of the log not known: source=%s error=%s", self._plan.name, exc.message)

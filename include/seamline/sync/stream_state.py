@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Protocol, TypeVar
 
 from seamline.domain.calendar import moment_in_words
+from seamline.domain.duration import duration
 from seamline.domain.errors import Fenced, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.phrase import joined, phrase
@@ -52,6 +53,9 @@ class Word(StrEnum):
 
 
 _GREEN = frozenset({Word.STREAMING, Word.IDLE, Word.CATCHING_UP, Word.HELD})
+# Those of which it can be said when they will be through.
+_GOES_ON = frozenset({Word.STREAMING, Word.CATCHING_UP, Word.LATE})
+_WORTH_SAYING_S = 60.0
 _ENDED = frozenset({Word.NO_SLOT, Word.FAILED, Word.STOPPED})
 _MOVING = {"streaming": Word.STREAMING, "catching_up": Word.CATCHING_UP, "held": Word.HELD, "starting": Word.STARTING}
 
@@ -217,7 +221,18 @@ def stream_state(
     if capture is not None and report.state != "waiting":
         alarm = LATE if (now - capture.since).total_seconds() > lag_max_s else ""
         return StreamState(report.stream, Word.CAPTURE_DOWN, capture.why, capture.since, alarm=alarm)
-    return _heard(report, lag_max_s, now)
+    found = _heard(report, lag_max_s, now)
+    takes = _takes(report) if found.word in _GOES_ON else ""
+    return replace(found, why=joined("; ", [part for part in (found.why, takes) if part])) if takes else found
+
+
+def _takes(report: StreamReport) -> str:
+    """How long what is before it takes; "" where that is soon, or was not measured."""
+    seconds = _behind(report) / report.records_per_s if report.records_per_s and report.epoch else 0.0
+    if seconds < _WORTH_SAYING_S:
+        return ""
+    length = duration(timedelta(seconds=seconds))
+    return phrase("what is before it takes about %(length)s as it applies now", length=length)
 
 
 def _without_a_report(wanted: WantedStream, host: HostLike | None, now: datetime) -> StreamState:

@@ -21,6 +21,7 @@ _TITLES = {
     "capture_slowed": phrase("capture is slowed down"),
     "capture_paused": phrase("capture pauses"),
     "source_backlog": phrase("the source keeps much of its own log"),
+    "catch_up": phrase("a stream does not catch up in time, or loading it again is faster"),
     "stream_cut_off": phrase("stream is cut off"),
     "log_size": phrase("the log is nearly full"),
     "log_not_pruned": phrase("nothing of the log is deleted"),

@@ -1,0 +1,115 @@
+"""Whether a stream that has part of its log before it is through before that log ends, and what is faster. Pure."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from seamline.domain.duration import duration
+
+# Sooner than this a stream is through by itself, whatever else is faster.
+WORTH_SAYING_S = 600.0
+_KEEPS_PACE_S = 60.0
+_FAR_S = 24 * 3600.0
+# Loading costs the source a read of whole tables: it has to be clearly faster.
+_CLEARLY = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class LastLoad:
+    """The last read of all tables into a destination, as it was measured: rows, and seconds with their proof."""
+
+    rows: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunningLoad:
+    """A run that reads the tables of a sync: for how long already, and how long the one before it took."""
+
+    sync: str
+    run_id: str
+    for_s: float
+    before: LastLoad
+
+    @property
+    def ends_in_s(self) -> float:
+        """By the one before; 0 where it takes longer already, for then nobody knows."""
+        return max(0.0, self.before.seconds - self.for_s)
+
+    def in_words(self, log_full_in_s: float) -> str:
+        """That the log, of which it needs all since it began, is full before it ends."""
+        return (
+            f"will not make it: the load of {self.sync} (run {self.run_id}) goes on for {_long(self.for_s)}, the last"
+            f" one took {_long(self.before.seconds)} ({self.before.rows:,} rows), so it has about"
+            f" {_long(self.ends_in_s)} left; the log, of which it needs all since it began, is full in about"
+            f" {_long(log_full_in_s)}: from then on the capture stands still"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUp:
+    """`behind`: records that it has yet to apply. `applied_per_s`, `come_per_s`: records a second, as measured now.
+    `log_full_in_s`: until the log takes no more, as it grows now. `source_keeps_s`: so long the source's own log then
+    keeps what comes; None where that has no end."""
+
+    behind: int
+    applied_per_s: float
+    come_per_s: float
+    log_full_in_s: float = float("inf")
+    source_keeps_s: float | None = None
+
+    @property
+    def ends_in_s(self) -> float:
+        """Infinite where more comes than is applied."""
+        gained = self.applied_per_s - self.come_per_s
+        return self.behind / gained if gained > 0 else float("inf") if self.behind else 0.0
+
+    @property
+    def is_behind(self) -> bool:
+        """More than a minute of what comes, and more than ten minutes of work: a stream that keeps pace has a little
+        before it all the time, and gains nothing."""
+        work_s = self.behind / self.applied_per_s if self.applied_per_s else float("inf")
+        return self.behind > self.come_per_s * _KEEPS_PACE_S and work_s > WORTH_SAYING_S
+
+    @property
+    def expires_in_s(self) -> float:
+        """Until the source deletes records that nobody has read: first the log is full, then the capture stands."""
+        return float("inf") if self.source_keeps_s is None else self.log_full_in_s + self.source_keeps_s
+
+    @property
+    def makes_it(self) -> bool:
+        """It is through before the log is full; or that is so far away that the pace of now says nothing about it."""
+        return not self.is_behind or self.log_full_in_s > _FAR_S or self.ends_in_s <= self.log_full_in_s
+
+    def is_slower_than(self, load: LastLoad | None) -> bool:
+        """Whether reading all tables again would be clearly faster."""
+        return load is not None and self.is_behind and load.seconds < _CLEARLY * self.ends_in_s
+
+    def pace_in_words(self) -> str:
+        """How much is before it, how fast it goes, and when it is through."""
+        when = f"through in about {_long(self.ends_in_s)}" if self.ends_in_s < float("inf") else "never through so"
+        return (
+            f"{self.behind:,} records before it, applies {self.applied_per_s:,.0f} a second while"
+            f" {self.come_per_s:,.0f} come, and is {when}"
+        )
+
+    def end_in_words(self) -> str:
+        """When the log ends, and what then."""
+        if self.log_full_in_s == float("inf"):
+            return "the log does not grow now"
+        full = f"the log is full in about {_long(self.log_full_in_s)}: from then on the capture stands still"
+        if self.source_keeps_s is None:
+            return f"{full}, and the source keeps what comes, without a limit of its own"
+        return f"{full}, and the source deletes what was not read in about {_long(self.expires_in_s)} from now"
+
+
+def load_in_words(load: LastLoad, sync: str, destination: str) -> str:
+    """That reading again is cheaper, by which figures, and how it is done."""
+    rate = load.rows / load.seconds if load.seconds else 0.0
+    return (
+        f"reading again is cheaper: the last load of all tables took {_long(load.seconds)} ({load.rows:,} rows,"
+        f" {rate:,.0f} a second). Run `{sync}__onboard` and name {destination} under Destinations to load"
+    )
+
+
+def _long(seconds: float) -> str:
+    return duration(timedelta(seconds=seconds))

@@ -1,0 +1,121 @@
+"""A stream that will not catch up before its log ends is said in time, and so is that reading again is faster."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from seamline.domain.catch_up import CatchUp, LastLoad, RunningLoad
+from seamline.domain.ledger import StreamId
+from seamline.domain.log_fill import GIB, Follower, LogFill, LogLimits
+from seamline.domain.source_backlog import SourceBacklog
+from seamline.sync.catch_up_watch import CATCH_UP, CatchUpWatch
+from seamline.sync.stream_host import EndAlarm, RaiseAlarm
+from tests.unit.test_source_watch import World, run
+
+STREAM, OTHER = StreamId("settlement", "warehouse"), StreamId("settlement", "reporting")
+# A record takes a KiB.
+LIMITS = LogLimits(max_gb=10)
+
+
+def seen(
+    *, applied: int, come: int, behind: int, load: LastLoad | None = None, backlog: SourceBacklog | None = None
+) -> list[RaiseAlarm | EndAlarm]:
+    """What is said after two minutes at this pace, records a second, with so many before the stream at the end."""
+    watch, found = CatchUpWatch("bank", lambda _: load, lambda _: ()), []
+    for second in range(0, 121, 10):
+        ends = 9_000_000 + come * second
+        fill = LogFill(0, ends, ends * 1024)
+        at = 9_000_000 + come * 120 - behind - applied * (120 - second)
+        found = watch.seen(fill, [Follower(STREAM, at), Follower(OTHER, ends)], LIMITS, backlog, now_s=float(second))
+    return found
+
+
+def said(found: Sequence[RaiseAlarm | EndAlarm]) -> str:
+    (alarm,) = found
+    assert isinstance(alarm, RaiseAlarm)
+    assert (alarm.kind, alarm.subject) == (CATCH_UP, "bank")
+    return alarm.message
+
+
+def test_a_forecast_is_what_is_left_by_what_is_gained() -> None:
+    assert CatchUp(1_000, 30.0, 20.0).ends_in_s == 100
+    assert CatchUp(1_000, 20.0, 20.0).ends_in_s == float("inf")
+    assert CatchUp(0, 0.0, 20.0).ends_in_s == 0
+    assert CatchUp(1_000, 30.0, 20.0, log_full_in_s=60, source_keeps_s=3600).expires_in_s == 3660
+    assert CatchUp(20_000, 30.0, 20.0, log_full_in_s=900).makes_it is False
+    assert CatchUp(20_000, 30.0, 20.0, log_full_in_s=100_000).makes_it is True
+
+
+def test_a_stream_that_keeps_pace_has_a_little_before_it_and_is_not_behind() -> None:
+    assert CatchUp(500, 1_000.0, 1_001.0, log_full_in_s=60).makes_it
+    assert CatchUp(3, 0.0, 0.1, log_full_in_s=0).makes_it, "heartbeats alone come"
+    assert not CatchUp(500, 1_000.0, 1_001.0).is_slower_than(LastLoad(1, 0.1))
+
+
+def test_a_stream_that_falls_back_is_said_with_when_the_log_is_full_and_what_is_lost_when() -> None:
+    found = said(seen(applied=100, come=500, behind=2_000_000, backlog=SourceBacklog(0, None, 7200.0)))
+    assert found.startswith("will not make it: stream settlement@warehouse has 2,000,000 records before it")
+    assert "applies 100 a second while 500 come, and is never through so" in found
+    assert "the log is full in about 37 min: from then on the capture stands still" in found
+    assert "the source deletes what was not read in about 2 h 37 min from now" in found
+
+
+def test_the_nearer_limit_of_the_source_counts() -> None:
+    slot = SourceBacklog(0, 500 * 1024 * 60, None)
+    assert "in about 38 min from now" in said(seen(applied=100, come=500, behind=2_000_000, backlog=slot))
+
+
+def test_a_stream_that_is_through_in_time_is_no_alarm_and_ends_one_of_an_earlier_watch_once() -> None:
+    watch = CatchUpWatch("bank", lambda _: None, lambda _: ())
+    fill = LogFill(0, 1_000, 1_000 * 1024)
+    looks = [
+        watch.seen(fill, [Follower(STREAM, 10 * number)], LIMITS, None, now_s=10.0 * number) for number in range(9)
+    ]
+    assert looks[0] == [EndAlarm(CATCH_UP, "bank")]
+    assert looks[1:] == [[]] * 8
+
+
+@pytest.mark.parametrize(("seconds", "is_said"), [(900.0, True), (3_000.0, False)])
+def test_reading_again_is_offered_where_it_is_clearly_faster(*, seconds: float, is_said: bool) -> None:
+    found = seen(applied=900, come=500, behind=1_800_000, load=LastLoad(9_000_000, seconds))
+    text = said(found)
+    offer = "reading again is cheaper: the last load of all tables took 15 min (9,000,000 rows, 10,000 a second). Run"
+    assert (f"{offer} `settlement__onboard` and name warehouse under Destinations to load" in text) is is_said
+
+
+def test_only_the_slowest_stream_is_held_against_the_end_of_the_log() -> None:
+    watch, limits = CatchUpWatch("bank", lambda _: None, lambda _: ()), LogLimits(max_gb=1)
+    for second in range(0, 121, 10):
+        fill = LogFill(0, 900_000 + 500 * second, int(0.9 * GIB))
+        pair = [Follower(STREAM, second), Follower(OTHER, 100_000 + second)]
+        found = watch.seen(fill, pair, limits, None, now_s=float(second))
+    assert "settlement@reporting" not in said(found)
+
+
+@pytest.mark.parametrize(("for_s", "is_said"), [(600.0, True), (4_000.0, False), (9_000.0, False)])
+def test_a_load_that_ends_after_the_log_is_full_is_said_while_it_runs(*, for_s: float, is_said: bool) -> None:
+    load = RunningLoad("settlement", "onboard 7", for_s, LastLoad(9_000_000, 5_400.0))
+    watch = CatchUpWatch("bank", lambda _: None, lambda _: [load])
+    for second in range(0, 121, 10):
+        ends = 9_000_000 + 500 * second
+        found = watch.seen(LogFill(0, ends, ends * 1024), [], LIMITS, None, now_s=float(second))
+    if not is_said:
+        assert not found
+        return
+    assert said(found) == (
+        "will not make it: the load of settlement (run onboard 7) goes on for 10 min, the last one took 1 h 30 min"
+        " (9,000,000 rows), so it has about 1 h 20 min left; the log, of which it needs all since it began, is full in"
+        " about 37 min: from then on the capture stands still"
+    )
+
+
+def test_the_watch_of_a_source_raises_it_and_ends_it() -> None:
+    world = World(ends=9_000_000, size=9_000_000 * 1024, max_gb=10, followers=(Follower(STREAM, 0),))
+    watch = world.watch()
+    for minute in range(3):
+        world.ends, world.size = world.ends + 60_000, world.size + 60_000 * 1024
+        run(watch, from_s=60 * minute, to_s=60 * minute + 60)
+    assert "will not make it: stream settlement@warehouse" in world.alarms[CATCH_UP]
+    world.followers = ()
+    run(watch, from_s=180, to_s=200)
+    assert CATCH_UP not in world.alarms
