@@ -7,13 +7,14 @@ from typing import Any
 from airflow.sdk import AsyncCallback, DeadlineAlert
 from airflow.sdk.definitions.deadline import BaseDeadlineReference
 
-from seamline.domain.cut_state import has_verdict
+from seamline.domain.cut_state import CutState, has_verdict
 from seamline.domain.late_input import VERDICT_AFTER
 from seamline.plan.model import NightlyPlan, SyncPlan
+from seamline.sync.night_watch import VERDICT_LATE, lateness_of
 from seamline_airflow import parts
 from seamline_airflow.run_context import BUSINESS_DATE, is_of_backfill
 
-ALARM = "verdict_late"
+ALARM = VERDICT_LATE
 _DAY_MINUTES = 24 * 60
 
 
@@ -73,17 +74,28 @@ def _raise_alarm(sync: str, named: str) -> None:
     with parts.platform() as store:
         # A run that waits for a person's answer has its verdict, and goes on beyond any hour.
         if not _has_verdict(store, sync, named):
-            text = f"the cut of {named} has no verdict yet, and its hour has passed"
-            store.raise_alarm(ALARM, subject(sync, named), text)
+            store.raise_alarm(ALARM, subject(sync, named), lateness_of(named))
 
 
 def _has_verdict(store: Any, sync: str, named: str) -> bool:
+    day = date_of(named)
+    return day is not None and bool(verdict_of(store, sync, day))
+
+
+def date_of(named: str) -> date | None:
+    """None where it is the name of a run that has no date."""
     try:
-        day = date.fromisoformat(named)
+        return date.fromisoformat(named)
     except ValueError:
-        return False
+        return None
+
+
+def verdict_of(store: Any, sync: str, day: date) -> tuple[CutState, ...]:
+    """The newest take of a date in each destination, where they have a verdict; nothing where one has none. A run that
+    was only to compare gives a date no verdict."""
     # Parsing imports no client of a database.
     from seamline.platform.reconciliations import Detail
 
-    takes = store.takes(sync, day, detail=Detail.VERDICTS)
-    return has_verdict([one for one in takes if one.run_id == takes[0].run_id])
+    takes = [one for one in store.takes(sync, day, detail=Detail.VERDICTS) if not one.is_compare_only]
+    newest = tuple(one for one in takes if one.run_id == takes[0].run_id)
+    return newest if has_verdict(newest) else ()

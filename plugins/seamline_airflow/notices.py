@@ -21,8 +21,8 @@ from seamline.domain.errors import ConfigError, TransientError
 from seamline.domain.notice import Event, Happened, Mail, mail_of
 from seamline.domain.runs import Reconciliation, Scope
 from seamline.platform.notices import Notice
-from seamline.spec.notify import declared_notify
-from seamline_airflow import parts
+from seamline.spec.notify import declared_notify, declared_steps
+from seamline_airflow import late_verdicts, parts
 from seamline_airflow.page import overview, reports, waiting
 from seamline_airflow.page.mount import URL_PREFIX
 
@@ -46,8 +46,9 @@ def notify(now: datetime, send: Send) -> int:
     page = page_address()
     recipients, faults = _recipients()
     found = [(one, address) for one in happened(recipients, now) for address in recipients[one.sync].get(one.event, ())]
-    with parts.notices() as store:
-        store.enter(found)
+    with parts.notices() as store, parts.platform() as platform:
+        store.enter([*found, *late_verdicts.escalated(platform, list(recipients), now)])
+        store.enter([*late_verdicts.came(platform, store.late_verdicts(list(recipients)))])
         claimed = store.claim()
         failures = _send_all(store, _by_mail(claimed), page, send)
     if failures:
@@ -136,7 +137,8 @@ def _recipients() -> tuple[Recipients, list[str]]:
     faults = []
     for sync in reports.syncs():
         try:
-            if named := declared_notify(settings.load().declarations, sync):
+            folder = settings.load().declarations
+            if (named := declared_notify(folder, sync)) or declared_steps(folder, sync):
                 found[sync] = named
         except ConfigError as exc:
             faults.append(str(exc))

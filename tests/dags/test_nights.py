@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -29,7 +29,14 @@ ONBOARDED = datetime(2026, 11, 19, 4, tzinfo=UTC)
 
 
 def _said(newest: Run | None, now: datetime = NOW, since: datetime | None = ONBOARDED) -> list[str]:
-    found = troubles_of("settlement", NIGHTLY, lambda day: newest if day == results.DATE else None, now, since=since)
+    found = troubles_of(
+        "settlement",
+        NIGHTLY,
+        lambda day: newest if day == results.DATE else None,
+        lambda _: newest is not None,
+        now,
+        since=since,
+    )
     return [one.message for one in found]
 
 
@@ -108,5 +115,35 @@ def test_a_calendar_that_has_ended_is_an_alarm_until_it_goes_on(
 def test_a_calendar_that_ends_soon_says_in_how_many_days() -> None:
     bank = Calendar("bank", date(2026, 1, 1), date(2026, 12, 9))
     nightly = replace(NIGHTLY, dates=BusinessDates((bank,)), stages_by=())
-    (one,) = troubles_of("settlement", nightly, lambda _: None, NOW, since=None)
+    (one,) = troubles_of("settlement", nightly, lambda _: None, lambda _: False, NOW, since=None)
     assert one.message.startswith("calendar bank ends on 2026-12-09, in 19 days")
+
+
+def test_a_verdict_that_is_not_there_by_its_hour_is_an_alarm_also_where_no_run_began() -> None:
+    at_seven = datetime(2026, 11, 19, 23, tzinfo=UTC)
+    nightly = replace(NIGHTLY, verdict_by="07:00", stages_by=())
+
+    def kinds(now: datetime, *, has_verdict: bool = False) -> list[str]:
+        found = troubles_of("settlement", nightly, lambda _: None, lambda _: has_verdict, now, since=ONBOARDED)
+        return [f"{one.kind} {one.subject}" for one in found]
+
+    assert "verdict_late settlement 2026-11-19" in kinds(at_seven)
+    assert "verdict_late settlement 2026-11-19" not in kinds(at_seven - timedelta(seconds=1))
+    assert "verdict_late settlement 2026-11-19" not in kinds(at_seven, has_verdict=True)
+
+
+def test_the_alarm_of_a_late_verdict_ends_with_the_verdict_of_its_date(
+    declared: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform = results.use(monkeypatch, results.Platform())
+    declared("2099-12-31", "")
+    platform.alarms = {
+        ("verdict_late", f"settlement {results.DATE}"): "late",
+        ("verdict_late", "settlement manual__1"): "late",
+    }
+    NightsCheckOperator(task_id="nights").execute({})
+    assert len(platform.alarms) == 2, "there is no verdict"
+    platform.runs[results.RUN] = results.run()
+    platform.found = [results.clean()]
+    NightsCheckOperator(task_id="nights").execute({})
+    assert list(platform.alarms) == [("verdict_late", "settlement manual__1")]

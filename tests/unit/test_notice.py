@@ -1,25 +1,32 @@
 """What a mail says: counts, declared names, dates and links, each event with one identity."""
 
 import re
-from datetime import date
+from datetime import date, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from seamline.domain.errors import ConfigError
+from seamline.domain.escalation import Step, owners_in_words, reached
 from seamline.domain.notice import (
     LINES_MAX,
     Event,
     break_escalated,
     breaks_found,
+    late_verdict_of,
     mail_of,
+    night_alarm,
+    verdict_came,
     verdict_late,
+    verdict_still_late,
     waits_for_answer,
     waits_for_signature,
 )
-from seamline.spec.notify import declared_notify, somebody_is_notified
+from seamline.spec.notify import declared_notify, declared_steps, somebody_is_notified
 
 DAY = date(2026, 11, 19)
+DUE = datetime(2026, 11, 20, 7, tzinfo=ZoneInfo("Asia/Shanghai"))
 PAGE = "https://airflow.bank.example/seamline/"
 EVENTS = (
     breaks_found("settlement", "warehouse", DAY, "settlement/nightly/2026-11-19/x", 1),
@@ -27,6 +34,8 @@ EVENTS = (
     waits_for_signature("settlement", "warehouse", DAY, 2, 0),
     waits_for_answer("settlement", "warehouse", DAY, "settlement/nightly/2026-11-19/x", "2026-11-20T00:00:00Z"),
     verdict_late("settlement", DAY),
+    verdict_still_late("settlement", DAY, 120),
+    verdict_came("settlement", DAY, DUE, DUE + timedelta(minutes=72)),
     break_escalated("settlement", "0123456789abcdef", "high", "2026-11-20T00:00:00+00:00"),
 )
 
@@ -43,6 +52,8 @@ def test_a_mail_has_the_sync_what_happened_and_a_link_to_its_page() -> None:
         ["version 2 of 2026-11-19 in warehouse waits for a signature"],
         ["the cut of 2026-11-19 in warehouse waits for an answer"],
         ["the verdict of 2026-11-19 is not there by its hour"],
+        ["the verdict of 2026-11-19 is not there 2 h 0 min after its hour"],
+        ["the verdict of 2026-11-19 has come, 1 h 12 min after its hour"],
         ["a break of the class high is late"],
     ]
     made = mail_of([EVENTS[0]], recipient="a@b", page=PAGE)
@@ -105,3 +116,53 @@ def test_an_address_that_is_none_is_refused_and_nobody_is_guessed(tmp_path: Path
 def test_without_the_key_nobody_is_notified(tmp_path: Path) -> None:
     folder = written(tmp_path, "sync: settlement\nreconcile:\n  on_break: ask\n")
     assert declared_notify(folder, "settlement") == {} and not somebody_is_notified(folder)
+
+
+STEPS = """\
+sync: settlement
+reconcile:
+  notify:
+    late: [ops@bank.example]
+    late_steps:
+      - {after: 30min, to: [lead@bank.example]}
+      - {after: 2h, to: [head@bank.example, "slack:night"]}
+"""
+
+
+def steps(folder: Path, text: str = STEPS) -> tuple[Step, ...]:
+    (folder / "syncs").mkdir(exist_ok=True)
+    (folder / "syncs/settlement.yaml").write_text(text)
+    return declared_steps(folder, "settlement")
+
+
+def test_a_late_verdict_is_the_matter_of_one_after_another_until_it_comes(tmp_path: Path) -> None:
+    found = steps(tmp_path)
+    assert [one.minutes for one in found] == [0, 30, 120]
+    assert reached(found, DUE, DUE - timedelta(seconds=1)) == []
+    at = DUE + timedelta(minutes=30)
+    assert [one.to for one in reached(found, DUE, at)] == [("ops@bank.example",), ("lead@bank.example",)]
+    assert owners_in_words(found, DUE, at, ZoneInfo("Asia/Shanghai")) == (
+        "with ops@bank.example since 2026-11-20 07:00:00 +08:00;"
+        " with lead@bank.example since 2026-11-20 07:30:00 +08:00;"
+        " with head@bank.example, slack:night from 2026-11-20 09:00:00 +08:00"
+    )
+    assert steps(tmp_path, "sync: settlement\n") == ()
+
+
+def test_steps_that_do_not_grow_are_refused(tmp_path: Path) -> None:
+    for wrong in (
+        STEPS.replace("2h", "30min"),
+        STEPS.replace("30min", "0min"),
+        STEPS.replace("[lead@bank.example]", "[]"),
+    ):
+        with pytest.raises(ConfigError):
+            steps(tmp_path, wrong)
+
+
+def test_what_is_known_of_a_late_verdict_is_known_by_its_identity() -> None:
+    came = verdict_came("settlement", DAY, DUE, DUE)
+    assert came.what == "the verdict of 2026-11-19 has come, by its hour"
+    found = [late_verdict_of(one.about) for one in (*EVENTS[4:6], came)]
+    assert found == [(DAY, False), (DAY, False), (DAY, True)]
+    other = night_alarm("settlement", "stage_late", str(DAY), "2026-11-20T00:00:00+00:00")
+    assert other is not None and late_verdict_of(other.about) is None

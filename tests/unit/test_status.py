@@ -43,8 +43,8 @@ class Platform:
     runs: list[Run] = field(default_factory=list)
     onboarded: tuple[str, ...] = ()
 
-    def latest_run(self, _: str, kind: str) -> Run | None:
-        return next((one for one in self.runs if one.kind == kind), None)
+    def latest_run(self, _: str, *kinds: str) -> Run | None:
+        return next((one for one in self.runs if one.kind in kinds), None)
 
     def published_into(self, _: str) -> dict[str, None]:
         return dict.fromkeys(self.onboarded)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, tzinfo
 from typing import Any
 
 from seamline import registry, settings
@@ -23,6 +23,7 @@ from seamline.plan.model import NightlyPlan
 from seamline.platform.store import PlatformStore
 from seamline.spec.faults import guess
 from seamline.spec.load import declared_dates
+from seamline.spec.notify import shown_steps
 from seamline.sync.missing import SHOWN_MAX, Missing, missing_dates
 
 _HEAD = ("date", "destination", "version", "state", "verdict", "mode", "rows", "position", "kept", "signed by")
@@ -48,31 +49,42 @@ def run(args: argparse.Namespace) -> int:
 def show_missing(args: argparse.Namespace, store: PlatformStore, syncs: Sequence[str]) -> int:
     """Write the list of these syncs; 1 where any of it is late."""
     now, listed = datetime.now(UTC), dict[str, list[dict[str, Any]]]()
-    alarms = store.open_alarms()
     for sync in syncs:
-        dates = declared_dates(settings.load().declarations, sync)
-        mine = [one for one in alarms if one.about == sync]
-        found = missing_dates(store, sync, now=now, dates=dates, alarms=mine)
-        listed[sync] = [{**asdict(one), "is_late": one.is_late(now)} for one in found]
-        sys.stdout.write(f"{sync}: {_counted(found)}\n")
-        sys.stdout.writelines(_lines(found, now, store.timezone(sync)))
+        found = missing_of(store, sync, now)
+        listed[sync] = missing_document(found, now)
+        sys.stdout.write(f"{sync}: {counted(found)}\n")
+        sys.stdout.writelines(missing_lines(found, now, zone(store.timezone(sync))))
     give(args, {"missing": listed})
     return int(any(one["is_late"] for found in listed.values() for one in found))
 
 
-def _counted(found: Sequence[Missing]) -> str:
+def missing_of(store: PlatformStore, sync: str, now: datetime) -> list[Missing]:
+    """By the declarations and the alarms of now."""
+    folder = settings.load().declarations
+    alarms = [one for one in store.open_alarms() if one.about == sync]
+    dates, steps = declared_dates(folder, sync), shown_steps(folder, sync)
+    return missing_dates(store, sync, now=now, dates=dates, alarms=alarms, steps=steps)
+
+
+def missing_document(found: Iterable[Missing], now: datetime) -> list[dict[str, Any]]:
+    return [{**asdict(one), "is_late": one.is_late(now)} for one in found]
+
+
+def counted(found: Sequence[Missing]) -> str:
     if not found:
         return "every business date since its first cut has one"
     more = ", and older ones" if len(found) == SHOWN_MAX else ""
     return f"{len(found)} business dates have no published cut{more}"
 
 
-def _lines(found: Iterable[Missing], now: datetime, timezone: str) -> Iterable[str]:
-    where = zone(timezone)
+def missing_lines(found: Iterable[Missing], now: datetime, where: tzinfo) -> Iterable[str]:
     for one in found:
         since = f", since {moment_in_words(one.since, where)}" if one.since else ""
         yield f"  {one.business_date} {one.destination}  {one.word}{since}  ({one.lateness(now)})\n"
-        yield f"      {one.why}\n      → {one.next_step}\n"
+        yield f"      {one.why}\n"
+        if one.owners:
+            yield f"      {one.owners}\n"
+        yield f"      → {one.next_step}\n"
 
 
 def _show_cuts(store: PlatformStore, sync: str) -> list[dict[str, str]]:

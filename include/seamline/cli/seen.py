@@ -8,6 +8,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from seamline import registry, settings
+from seamline.cli.cuts import missing_of
 from seamline.domain.cut_state import CutState, newest_of_live
 from seamline.domain.errors import TransientError
 from seamline.domain.ledger import StreamId
@@ -24,6 +25,7 @@ from seamline.spec.sensitive import hidden_columns
 from seamline.stack import supervisor as keeper
 from seamline.stack.layout import Layout
 from seamline.sync import headline, under_way
+from seamline.sync.missing import Missing
 from seamline.sync.shown_order import by_destination, by_run, streams_in_order
 from seamline.sync.stream_state import StreamState, Word, alarms_over, stream_states
 
@@ -56,7 +58,8 @@ class Newest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SyncSeen:
-    """`state`: how far its onboarding is; `word`: the one for it as of now; `mistakes`: of its declarations."""
+    """`state`: how far its onboarding is; `word`: the one for it as of now; `mistakes`: of its declarations; `missing`:
+    business dates without a published cut."""
 
     name: str
     state: str
@@ -68,6 +71,7 @@ class SyncSeen:
     notes: Sequence[under_way.Note]
     sign_offs: Sequence[SignOff]
     mistakes: DeclarationsInvalid | None
+    missing: Sequence[Missing] = ()
 
     @property
     def is_wrong(self) -> bool:
@@ -123,6 +127,7 @@ def _seen(
         tuple(notes),
         tuple(signatures.kept([name])),
         outcome if isinstance(outcome, DeclarationsInvalid) else None,
+        tuple(missing_of(store, name, datetime.now(UTC))),
     )
 
 

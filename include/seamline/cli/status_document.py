@@ -1,8 +1,10 @@
 """What `status` has seen, for a program: the facts of its text."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from seamline.cli.answer import error_document
+from seamline.cli.cuts import missing_document
 from seamline.cli.seen import Seen, SyncSeen
 from seamline.platform.store import Alarm
 from seamline.report import documents
@@ -29,6 +31,7 @@ def _sync(one: SyncSeen, seen: Seen) -> dict[str, Any]:
         "notes": one.notes,
         "mistakes": error_document(one.mistakes)["error"]["faults"] if one.mistakes else [],
         "streams": [_stream(state, seen) for state in one.streams],
+        "missing": missing_document(one.missing, datetime.now(UTC)),
         "verdicts": documents.to_json(one.cuts, one.live, levels={}, sign_offs=one.sign_offs),
         "unsigned": [
             {"destination": sign.destination, "business_date": sign.business_date, "version": sign.version}

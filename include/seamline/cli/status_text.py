@@ -1,10 +1,11 @@
 """The verdicts of a sync as text for a terminal: verdict first, then numbers, then detail."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
 from types import MappingProxyType
 
+from seamline.cli.cuts import counted, missing_lines
 from seamline.cli.seen import Seen, SyncSeen
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.cut_state import CutState, Headline, failure_of, of_live
@@ -34,7 +35,8 @@ def whole(seen: Seen) -> str:
 def _sync(one: SyncSeen, seen: Seen) -> str:
     mistakes = f"{one.mistakes}\n" if one.mistakes else ""
     text = render(one.cuts, one.live, one.streams, findings=seen.streams.findings, zone=one.zone)
-    return f"\n{one.name}: {one.state}, {one.word}\n{noted(one.notes)}{mistakes}{text}\n{signed(one.sign_offs)}"
+    behind = f"{signed(one.sign_offs)}{lacking(one)}"
+    return f"\n{one.name}: {one.state}, {one.word}\n{noted(one.notes)}{mistakes}{text}\n{behind}"
 
 
 def _alarms(seen: Seen) -> Iterator[str]:
@@ -117,6 +119,15 @@ def signed(sign_offs: Sequence[SignOff]) -> str:
         about = f"{one.business_date} in {one.destination}, version {one.version}"
         lines += [f"LATE for a signed date, {about}: {line}" for line in one.late_in_words if one.is_overtaken]
     return "".join(f"{line}\n" for line in lines)
+
+
+def lacking(one: SyncSeen) -> str:
+    """The business dates without a published cut, each with why; "" where there is none."""
+    now = datetime.now(UTC)
+    if not one.missing:
+        return ""
+    lines = (visible(line) for line in "".join(missing_lines(one.missing, now, one.zone)).splitlines())
+    return "\n".join([counted(one.missing), *lines, ""])
 
 
 def _title(headline: Headline, sync: str, destination: str, what: str, *, is_partial: bool) -> str:

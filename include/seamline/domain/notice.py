@@ -2,12 +2,15 @@
 declared, dates, counts and links; no value, key or amount of a row, and no words of a person or of a server."""
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 from html import escape
 from urllib.parse import urlencode
+
+from seamline.domain.duration import duration
 
 LINES_MAX = 20
 
@@ -83,6 +86,31 @@ def waits_for_answer(sync: str, destination: str, day: date, run_id: str, since:
 
 def verdict_late(sync: str, day: date) -> Happened:
     return Happened(sync, Event.LATE, str(day), f"the verdict of {day} is not there by its hour", _page(sync, day))
+
+
+def verdict_still_late(sync: str, day: date, minutes: int) -> Happened:
+    """`minutes`: those of the declared step, which is an event of its own, and not those of now."""
+    after = duration(timedelta(minutes=minutes))
+    what = f"the verdict of {day} is not there {after} after its hour"
+    return Happened(sync, Event.LATE, f"{day} +{minutes}min", what, _page(sync, day))
+
+
+def verdict_came(sync: str, day: date, due: datetime, came: datetime) -> Happened:
+    """It ends what `verdict_late` and `verdict_still_late` began. `came`: when the last destination was compared."""
+    late = duration(came - due) if came > due else ""
+    when = f"{late} after its hour" if late else "by its hour"
+    return Happened(sync, Event.LATE, f"{day} {_CAME}", f"the verdict of {day} has come, {when}", _page(sync, day))
+
+
+_CAME = "came"
+_LATE_VERDICT = re.compile(rf"(\d{{4}}-\d\d-\d\d)(?: (?:\+\d+min|{_CAME}))?")
+
+
+def late_verdict_of(about: str) -> tuple[date, bool] | None:
+    """Of an event `LATE` by its identity: the date whose verdict it is about, and whether it says that it has come;
+    None where it is about something else."""
+    found = _LATE_VERDICT.fullmatch(about)
+    return (date.fromisoformat(found[1]), about.endswith(_CAME)) if found else None
 
 
 def proven(sync: str, day: date, run_ids: Sequence[str]) -> Happened:

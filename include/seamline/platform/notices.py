@@ -5,12 +5,12 @@ Every method is one short transaction and may be repeated.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 from psycopg.rows import dict_row
 
-from seamline.domain.notice import Event, Happened
+from seamline.domain.notice import Event, Happened, late_verdict_of
 from seamline.platform.database import Database, Session
 
 # A mail that was not sent by then says nothing new.
@@ -115,6 +115,24 @@ class PlatformNotices:
             return tuple(Unsent(*row) for row in found)
 
         return self._database.transact(work)
+
+    def late_verdicts(self, syncs: Sequence[str]) -> Mapping[tuple[str, date], frozenset[str]]:
+        """By sync and business date who was sent that its verdict is late within the last week, and not yet that it has
+        come."""
+
+        def work(session: Session) -> list[tuple[str, str, str]]:
+            return session.execute(
+                "select sync, about, recipient from notice where event = %s and sync = any(%s)"
+                " and found_at > clock_timestamp() - make_interval(days => %s) and sent_at is not null",
+                (Event.LATE.value, list(syncs), TRIED_FOR_DAYS),
+            ).fetchall()
+
+        late, came = dict[tuple[str, date], set[str]](), dict[tuple[str, date], set[str]]()
+        for sync, about, recipient in self._database.transact(work):
+            if (known := late_verdict_of(about)) is not None:
+                day, has_come = known
+                (came if has_come else late).setdefault((sync, day), set()).add(recipient)
+        return {about: frozenset(mine) for about, names in late.items() if (mine := names - came.get(about, set()))}
 
     def _set(self, notices: Sequence[Notice], change: str, **values: Any) -> None:
         # `change` is text of this class.

@@ -2,16 +2,19 @@
 
 import re
 from collections.abc import Mapping
+from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError, field_validator
 
 from seamline.domain.errors import ConfigError
+from seamline.domain.escalation import Step
 from seamline.domain.notice import Event
 from seamline.spec.document import document_of
 from seamline.spec.faults import redacted
-from seamline.spec.fields import Declared
+from seamline.spec.fields import Declared, Duration
 
 _ADDRESS = re.compile(r"[A-Za-z0-9._%+/=~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,189}[A-Za-z0-9])?")
 
@@ -33,6 +36,22 @@ def _address(value: str) -> str:
 Address = Annotated[str, AfterValidator(_address)]
 
 
+class LateStep(Declared):
+    """Who else hears of a verdict that is still not there so long after its hour."""
+
+    after: Duration = Field(description="So long after the hour of the verdict.")
+    to: tuple[Address, ...] = Field(
+        description="Addresses and connections, each once for a date.", strict=False, min_length=1, max_length=50
+    )
+
+    @field_validator("after")
+    @classmethod
+    def _is_behind_the_hour(cls, value: timedelta) -> timedelta:
+        if not timedelta(minutes=1) <= value <= timedelta(days=7):
+            raise ValueError("between 1min and 7d; at the hour itself `late` is sent")
+        return value
+
+
 class Notify(Declared):
     """Addresses of mail, and connections (webhook:<id>, slack:<id>), that get counts and links, each event once."""
 
@@ -51,6 +70,13 @@ class Notify(Declared):
         " source has not closed its day, a stage of a night is late, or a calendar ends.",
         strict=False,
         max_length=50,
+    )
+    late_steps: tuple[LateStep, ...] = Field(
+        (),
+        description="Who hears of a late verdict after a while, until it is there, each step once for a date; whoever"
+        " heard that it is late hears that it has come.",
+        strict=False,
+        max_length=10,
     )
     late_postings: tuple[Address, ...] = Field(
         (),
@@ -72,23 +98,56 @@ class Notify(Declared):
         max_length=50,
     )
 
+    @field_validator("late_steps")
+    @classmethod
+    def _grows(cls, value: tuple[LateStep, ...]) -> tuple[LateStep, ...]:
+        if any(one.after >= later.after for one, later in pairwise(value)):
+            raise ValueError("each step is later than the one before")
+        return value
+
+    def steps(self) -> tuple[Step, ...]:
+        """With `late` as the first, at the hour itself."""
+        first = (Step(timedelta(0), self.late),) if self.late else ()
+        return (*first, *(Step(one.after, one.to) for one in self.late_steps))
+
 
 def declared_notify(folder: Path, sync: str) -> Mapping[Event, tuple[str, ...]]:
     """Who gets a mail of which event of a sync, by its file alone; nobody where it says nothing or is not there.
 
     ConfigError where the file cannot say it.
     """
+    notify = _declared(folder, sync)
+    return {event: named for event in Event if notify and (named := getattr(notify, event.value))}
+
+
+def declared_steps(folder: Path, sync: str) -> tuple[Step, ...]:
+    """Whose matter a late verdict of a sync becomes, and when, by its file alone; nobody's where it says nothing.
+
+    ConfigError where the file cannot say it.
+    """
+    notify = _declared(folder, sync)
+    return notify.steps() if notify else ()
+
+
+def shown_steps(folder: Path, sync: str) -> tuple[Step, ...]:
+    """The same for what only shows it; nobody's where its file is wrong."""
+    try:
+        return declared_steps(folder, sync)
+    except ConfigError:
+        return ()
+
+
+def _declared(folder: Path, sync: str) -> Notify | None:
     file = folder / "syncs" / f"{sync}.yaml"
     said = document_of(file).value(("reconcile", "notify")) if file.is_file() else None
     if said is None:
-        return {}
+        return None
     try:
-        notify = Notify.model_validate(said)
+        return Notify.model_validate(said)
     except ValidationError as error:
         raise ConfigError(
             f"{file} does not say who gets mails of {sync}", hint="`./seamline validate` says what is wrong in it"
         ) from error
-    return {event: named for event in Event if (named := getattr(notify, event.value))}
 
 
 def somebody_is_notified(folder: Path) -> bool:

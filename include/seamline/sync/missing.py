@@ -1,5 +1,6 @@
 """Which business dates have no cut that readers see, why, and what to do: one list for page, REST and command line."""
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
@@ -8,7 +9,8 @@ from typing import Any, Protocol
 
 from seamline.domain.business_dates import BusinessDates, Is
 from seamline.domain.calendar import date_at, moment_in_words, zone
-from seamline.domain.cut_state import CutState, Headline
+from seamline.domain.cut_state import CutState, Headline, has_verdict
+from seamline.domain.escalation import Step, owners_in_words
 from seamline.domain.late_input import length_in_words
 from seamline.domain.phrase import joined, phrase
 from seamline.domain.runs import RunKind
@@ -33,7 +35,8 @@ class Awaits(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Missing:
     """A date without a published cut in a destination. `word`: what it is, in one; `since`: of what is waited for;
-    `due`: when its verdict was, or is, to be there; None for a day that no calendar knows."""
+    `due`: when its verdict was, or is, to be there; None for a day that no calendar knows. `owners`: whose matter it is
+    while its verdict is late, in words; "" where nobody is declared."""
 
     sync: str
     destination: str
@@ -43,6 +46,7 @@ class Missing:
     next_step: str
     since: datetime | None = None
     due: datetime | None = None
+    owners: str = ""
 
     def is_late(self, now: datetime) -> bool:
         return self.due is None or now.astimezone(UTC) >= self.due.astimezone(UTC)
@@ -64,10 +68,17 @@ class Records(Protocol):
 
 
 def missing_dates(
-    records: Records, sync: str, *, now: datetime, dates: BusinessDates | None = None, alarms: Collection[Any] = ()
+    records: Records,
+    sync: str,
+    *,
+    now: datetime,
+    dates: BusinessDates | None = None,
+    alarms: Collection[Any] = (),
+    steps: Sequence[Step] = (),
 ) -> list[Missing]:
     """The newest first; of each destination since its first cut, or its onboarding where it has none. `dates`: as they
-    are declared now; None: as the newest run had them. `alarms`: the open ones that concern the sync."""
+    are declared now; None: as the newest run had them. `alarms`: the open ones that concern the sync. `steps`: by which
+    a late verdict escalates."""
     newest = records.latest_run(sync, *RunKind)
     if newest is None or newest.plan.nightly is None:
         return []
@@ -85,7 +96,13 @@ def missing_dates(
     states = records.states_of_dates(sync, sorted({day for day, _ in shown})) if shown else ()
     known = {(one.business_date, one.destination): one for one in states}
     where = zone(nightly.timezone)
-    return [_missing(sync, nightly, day, name, known.get((day, name)), now, where, alarms) for day, name in shown]
+    found = [_missing(sync, nightly, day, name, known.get((day, name)), now, where, alarms) for day, name in shown]
+    return [
+        replace(one, owners=owners_in_words(steps, one.due, now, where))
+        if one.due and not has_verdict([known[key]] if (key := (one.business_date, one.destination)) in known else [])
+        else one
+        for one in found
+    ]
 
 
 def _first(
@@ -124,8 +141,15 @@ def _missing(
         at = moment_in_words(night.starts_at, where)
         why = phrase("its night begins at %(at)s", at=at)
         return Missing(sync, destination, day, Awaits.EXPECTED.value, why, phrase("nothing to do"), due=night.due)
-    reasons = [f"{one.kind}: {one.message}" for one in alarms] if state is None else []
+    # What is wrong at this very date, such as a late stage; and of a date without a run also what else is wrong.
+    others = [one for one in alarms if state is None and not _is_about_a_date(one)]
+    mine = [one for one in alarms if one.subject == f"{sync} {day}" and one.message not in why]
+    reasons = [f"{one.kind}: {one.message}" for one in [*mine, *others]]
     return Missing(sync, destination, day, word, joined("; ", [why, *reasons]), step, since, night.due)
+
+
+def _is_about_a_date(alarm: Any) -> bool:
+    return re.search(r" \d{4}-\d\d-\d\d$", alarm.subject) is not None
 
 
 def _of_state(sync: str, state: CutState | None, where: tzinfo) -> tuple[str, str, str, datetime | None]:

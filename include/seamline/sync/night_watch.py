@@ -1,5 +1,5 @@
-"""What of a sync's nights a person must know of before a verdict is late: stages that are not through by their hour,
-and calendars that end."""
+"""What of a sync's nights a person must know of: stages that are not through by their hour, a verdict that is not there
+by its own, and calendars that end."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,9 +10,12 @@ from seamline.domain.calendar import date_at, moment_in_words, zone
 from seamline.domain.day_closed import CLOSED
 from seamline.domain.runs import EXPECTATIONS, PUBLISH, Json
 from seamline.plan.model import NightlyPlan, Run
+from seamline.plan.night import night_of
 
 STAGE_LATE = "stage_late"
+VERDICT_LATE = "verdict_late"
 CALENDAR_ENDS = "calendar_ends"
+# Those that end as soon as a look does not find them. A late verdict ends with the verdict, whatever date is looked at.
 NIGHT_ALARMS = (STAGE_LATE, CALENDAR_ENDS)
 _DAY = timedelta(days=1)
 _SAID = {
@@ -44,6 +47,20 @@ def late_stages(
             return
 
 
+def late_verdict(
+    sync: str, nightly: NightlyPlan, day: date, has_verdict: Callable[[date], bool], now: datetime
+) -> Iterator[NightTrouble]:
+    """At most one. Asks only once the hour has passed."""
+    due = night_of(nightly, day).due
+    if now.astimezone(UTC) >= due.astimezone(UTC) and not has_verdict(day):
+        yield NightTrouble(VERDICT_LATE, f"{sync} {day}", lateness_of(day))
+
+
+def lateness_of(named: object) -> str:
+    """What the alarm says of a date, whoever raises it."""
+    return f"the cut of {named} has no verdict yet, and its hour has passed"
+
+
 def ending_calendars(sync: str, dates: BusinessDates, today: date) -> Iterator[NightTrouble]:
     for calendar, left in dates.ending(today):
         when = f"ends on {calendar.last}, in {left} days" if left >= 0 else f"has ended on {calendar.last}"
@@ -55,6 +72,7 @@ def troubles_of(
     sync: str,
     nightly: NightlyPlan,
     newest_of: Callable[[date], Run | None],
+    has_verdict: Callable[[date], bool],
     now: datetime,
     *,
     since: datetime | None,
@@ -62,10 +80,14 @@ def troubles_of(
     """`newest_of`: the newest run of a date, None where it has none. `since`: when the sync was onboarded, None where
     it is not: of a date that had ended before nobody expects a night."""
     found = list(ending_calendars(sync, nightly.dates, date_at(now, timezone=nightly.timezone)))
-    day = nightly.last_ended(now) if nightly.stages_by else None
+    day = nightly.last_ended(now)
     if day is None or since is None or since >= nightly.day_of(day).end:
         return found
-    return [*found, *late_stages(sync, nightly, day, newest_of(day), now)]
+    return [
+        *found,
+        *late_stages(sync, nightly, day, newest_of, now),
+        *late_verdict(sync, nightly, day, has_verdict, now),
+    ]
 
 
 def _is_through(stage: str, run: Run | None) -> bool:

@@ -10,15 +10,15 @@ from seamline.plan.compile import compile_plan
 from seamline.plan.model import NightlyPlan
 from seamline.spec.faults import DeclarationsInvalid
 from seamline.spec.load import load_each
-from seamline.sync.night_watch import NIGHT_ALARMS, NightTrouble, troubles_of
-from seamline_airflow import parts
+from seamline.sync.night_watch import NIGHT_ALARMS, VERDICT_LATE, NightTrouble, troubles_of
+from seamline_airflow import deadline, parts
 from seamline_airflow.errors import task_errors
 
 
 class NightsCheckOperator(BaseOperator):
-    """Look whether a stage of a night is late by its declared hour, and whether a calendar ends soon. What is found is
-    an open alarm, ended by the look that does not find it any more. Of a sync whose declarations are wrong nothing is
-    known: its alarms stay."""
+    """Look whether a stage of a night or its verdict is late, and whether a calendar ends soon. What is found is an
+    open alarm, ended by the look that does not find it any more; that of a verdict by the verdict. Of a sync whose
+    declarations are wrong nothing is known: its alarms stay."""
 
     def execute(self, context: Any) -> list[str]:
         del context
@@ -36,6 +36,8 @@ class NightsCheckOperator(BaseOperator):
                     and (alarm.kind, alarm.subject) not in holds
                 ):
                     store.end_alarm(alarm.kind, alarm.subject)
+                if alarm.kind == VERDICT_LATE and _has_come(store, alarm):
+                    store.end_alarm(alarm.kind, alarm.subject)
         return [one.subject for one in found]
 
 
@@ -51,6 +53,19 @@ def declared_nights() -> tuple[dict[str, NightlyPlan], set[str]]:
 
 
 def _troubles(store: Any, sync: str, nightly: NightlyPlan) -> list[NightTrouble]:
-    onboarded = store.published_into(sync).values() if nightly.stages_by else ()
+    onboarded = store.published_into(sync).values()
     since = min((run.started_at for run in onboarded if run.started_at), default=None)
-    return troubles_of(sync, nightly, lambda day: store.newest_night(sync, day), datetime.now(UTC), since=since)
+    return troubles_of(
+        sync,
+        nightly,
+        lambda day: store.newest_night(sync, day),
+        lambda day: bool(deadline.verdict_of(store, sync, day)),
+        datetime.now(UTC),
+        since=since,
+    )
+
+
+def _has_come(store: Any, alarm: Any) -> bool:
+    """Of whatever date the verdict was late. A run without a date stays as it is."""
+    day = deadline.date_of(alarm.subject.partition(" ")[2])
+    return day is not None and bool(deadline.verdict_of(store, alarm.about, day))

@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from seamline.domain.cut_state import CutState, Headline, has_verdict, of_live, worst_headline
+from seamline.domain.escalation import owners_in_words
 from seamline.domain.late_input import SOURCE_BACK_AFTER, Acknowledged, length_in_words
 from seamline.domain.phrase import phrase
 from seamline.domain.runs import Reconciliation, RunKind
@@ -17,8 +18,9 @@ from seamline.platform.notices import Unsent
 from seamline.platform.reconciliations import Detail
 from seamline.sync import headline
 from seamline.sync.capture_watch import CAPTURE_FAILED, CAPTURE_STOPPED, CAPTURE_UNREACHABLE
+from seamline.sync.missing import Missing
 from seamline.sync.source_watch import SOURCE_UNREACHABLE
-from seamline_airflow import parts
+from seamline_airflow import late_verdicts, parts
 from seamline_airflow.page import reading, reports, waiting
 from seamline_airflow.page.alarm_words import alarm_in_words
 from seamline_airflow.page.reports import SyncReport
@@ -91,7 +93,8 @@ class Row:
 @dataclass(frozen=True, slots=True)
 class Awaited:
     """A verdict that is to be there by an hour and is not. `due`: with the sync's zone; `is_declared`: by the sync's
-    `verdict_by`; `why`: what is known of the reasons; `acknowledged`: by whom, where it is late."""
+    `verdict_by`; `why`: what is known of the reasons; `acknowledged`: by whom, where it is late; `owners`: whose
+    matter it is by then, in words."""
 
     sync: str
     business_date: date
@@ -100,6 +103,7 @@ class Awaited:
     is_declared: bool = True
     why: tuple[str, ...] = ()
     acknowledged: Acknowledged | None = None
+    owners: str = ""
 
     def in_words(self, now: datetime) -> str:
         """How late, or how long it still may take, to the minute."""
@@ -129,7 +133,7 @@ class Away:
 class Overview:
     """`dates`: the newest first. `questions`: cuts that wait for a person, the longest first. `mine`: open breaks that
     wait for who looks, the late ones first; `assigned`: how many are assigned in all. `unsent`: mails
-    that could not be sent."""
+    that could not be sent. `missing`: business dates without a published cut, the newest first."""
 
     dates: tuple[date, ...]
     rows: tuple[Row, ...]
@@ -141,6 +145,7 @@ class Overview:
     mine: tuple[waiting.Waits, ...] = ()
     assigned: int = 0
     unsent: tuple[Unsent, ...] = ()
+    missing: tuple[Missing, ...] = ()
 
     @property
     def with_acts(self) -> set[str]:
@@ -179,7 +184,13 @@ def read(syncs: Sequence[str], *, before: date | None, now: datetime, who: str =
         mine=waiting.of(who, syncs, now) if who else (),
         assigned=waiting.assigned(who, syncs) if who else 0,
         unsent=_unsent(syncs) if who else (),
+        missing=() if before else _missing(found, now),
     )
+
+
+def _missing(found: Iterable[SyncReport], now: datetime) -> tuple[Missing, ...]:
+    mine = (one for report in found for one in reports.missing(report, now))
+    return tuple(sorted(mine, key=lambda one: (-one.business_date.toordinal(), one.sync, one.destination)))
 
 
 def _unsent(syncs: Sequence[str]) -> tuple[Unsent, ...]:
@@ -243,7 +254,8 @@ def _awaited(report: SyncReport, day: date, nightly: NightlyPlan, now: datetime)
     due = night_of(nightly, day).due
     is_late = now.astimezone(UTC) >= due.astimezone(UTC)
     why = _why_none(report, day) if is_late else ()
-    return Awaited(report.sync, day, due, is_late=is_late, is_declared=bool(nightly.verdict_by), why=why)
+    owners = owners_in_words(late_verdicts.steps_of(report.sync), due, now, report.zone)
+    return Awaited(report.sync, day, due, is_late=is_late, is_declared=bool(nightly.verdict_by), why=why, owners=owners)
 
 
 def away(syncs: Sequence[str]) -> tuple[Away, ...]:

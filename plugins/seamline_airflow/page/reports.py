@@ -37,6 +37,7 @@ from seamline.spec.load import (
     reads_a_log,
     shown_work,
 )
+from seamline.spec.notify import shown_steps
 from seamline.sync import headline, under_way
 from seamline.sync.missing import Missing, missing_dates
 from seamline.sync.shown_order import by_destination, by_run, streams_in_order
@@ -220,7 +221,14 @@ def next_night_in_words(sync: str, now: datetime) -> str:
 def missing(report: SyncReport, now: datetime) -> list[Missing]:
     """The business dates of a sync without a published cut."""
     with reading.platform() as store:
-        return missing_dates(store, report.sync, now=now, dates=_dates(report.sync), alarms=report.standing)
+        return missing_dates(
+            store,
+            report.sync,
+            now=now,
+            dates=_dates(report.sync),
+            alarms=report.standing,
+            steps=shown_steps(settings.load().declarations, report.sync),
+        )
 
 
 def _dates(sync: str) -> BusinessDates | None:

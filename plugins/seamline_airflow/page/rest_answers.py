@@ -355,7 +355,7 @@ class Away(Answer):
 
 class Missing(Answer):
     """`word`: a headline of a cut, or EXPECTED, WAITS FOR INPUT, LATE INPUT, UNKNOWN (no calendar knows the day).
-    `due`: when its verdict was, or is, to be there."""
+    `due`: when its verdict was, or is, to be there. `owners`: whose matter it is while that is late, in words."""
 
     sync: str
     destination: str
@@ -365,6 +365,7 @@ class Missing(Answer):
     next_step: str
     since: datetime | None
     due: datetime | None
+    owners: str
     is_late: bool
 
 
