@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from seamline.domain.cut_state import CutState
 from seamline.domain.decision import DECISION, DecisionState, decision_from_json, moment_text
 from seamline.domain.errors import ConfigError, Refused, SeamlineError
-from seamline.domain.runs import FAILURE, RunKind, RunState
+from seamline.domain.runs import FAILURE, STAGE, RunKind, RunState
 from seamline.plan.document import plan_from_json
 from seamline.plan.model import Run
 from seamline.sync.cut import ended_day
@@ -88,6 +88,7 @@ class RunOf:
                 return
             if run.state is RunState.FAILED or FAILURE in run.result:
                 store.resume_run(run.run_id)
+            _note_stage(store, run, str(context["ti"].task_id))
 
     def _refused(self, store: Records, name: str, context: Mapping[str, Any]) -> Run | None:
         """A run whose first task has refused it, written down by its declared plan, so that it can say why.
@@ -120,6 +121,13 @@ class RunOf:
         except ConfigError as exc:
             log.info("this run has no name, so nothing is kept of its end: %s", exc)
             return None
+
+
+def _note_stage(store: Records, run: Run, task: str) -> None:
+    """Since when a stage is under way, for its deadline. A wait that goes on, and another attempt, began before."""
+    known = run.result.get(STAGE) or {}
+    if run.state is not RunState.SUCCEEDED and known.get("task") != task:
+        store.put_result(run.run_id, STAGE, {"task": task, "since": moment_text(datetime.now(UTC))})
 
 
 def _end(store: Records, run: Run, why: Mapping[str, str]) -> None:

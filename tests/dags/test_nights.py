@@ -9,9 +9,9 @@ import pytest
 
 from seamline.domain.business_dates import BusinessDates, Calendar
 from seamline.domain.day_closed import CLOSED, ClosedBy, DayClosed
-from seamline.domain.runs import PUBLISH
+from seamline.domain.runs import PUBLISH, STAGE, RunKind, RunState
 from seamline.plan.model import NightlyPlan, Run
-from seamline.sync.night_watch import troubles_of
+from seamline.sync.night_watch import late_onboarding, troubles_of
 from seamline_airflow.operators.nights import NightsCheckOperator
 from tests.dags import results
 from tests.unit.declared import SYNC, write_declarations
@@ -59,9 +59,39 @@ def test_the_first_stage_whose_hour_has_passed_is_late_and_says_why() -> None:
 def test_what_comes_behind_a_stage_says_that_it_is_through() -> None:
     assert _said(_run(cut={"warehouse": {}})) == []
     later = datetime(2026, 11, 19, 22, 30, tzinfo=UTC)
-    (late,) = _said(_run(cut={"warehouse": {}}), later)
+    (late,) = _said(_run(cut={"warehouse": {}}, expectations={"warehouse": {}}), later)
     assert "it is not published" in late
     assert _said(_run(**{PUBLISH: {"warehouse": 1}}), later) == []
+
+
+def test_a_stage_without_a_declared_hour_has_a_default_that_holds_once_its_run_has_begun() -> None:
+    """Of the time from 00:30 to 06:30 three quarters are over at 05:00, between both declared hours."""
+    at_five = datetime(2026, 11, 19, 21, tzinfo=UTC)
+    begun = _run(cut={"warehouse": {}}, stage={"task": "checks", "since": "2026-11-19T20:10:00+00:00"})
+    (late,) = _said(begun, at_five)
+    assert late == (
+        "2026-11-19: it is not checked, which was due at 2026-11-20 05:00:00 +08:00 by default;"
+        " its run is running, task checks since 2026-11-20 04:10:00 +08:00"
+    )
+    assert _said(begun, at_five - timedelta(seconds=1)) == []
+    assert _said(replace(begun, state=RunState.SUCCEEDED), at_five) == []
+
+
+def test_a_stage_of_an_onboarding_that_takes_longer_than_it_may_is_named_with_its_begin() -> None:
+    since = datetime(2026, 11, 19, 4, tzinfo=UTC)
+    stage = {"task": "snapshot", "since": since.isoformat()}
+    onboarding = results.run(kind=RunKind.ONBOARD, business_date=None, result={STAGE: stage})
+
+    def late(after: timedelta, run: Run | None = onboarding, **declared: timedelta) -> list[str]:
+        return [one.message for one in late_onboarding("settlement", run, declared, since + after, UTC)]
+
+    assert late(timedelta(hours=12)) == []
+    (message,) = late(timedelta(hours=12, seconds=1))
+    assert message == ("onboard: stage snapshot since 2026-11-19 04:00:00 UTC, which may take 12 h 0 min by default")
+    (message,) = late(timedelta(minutes=31), snapshot=timedelta(minutes=30))
+    assert message.endswith("which may take 30 min")
+    for other in (None, replace(onboarding, state=RunState.FAILED), replace(onboarding, result={})):
+        assert late(timedelta(days=1), other) == []
 
 
 def test_before_its_hour_no_stage_is_late() -> None:

@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from seamline.domain.cut_state import Headline
 from seamline.domain.decision import DECISION, Decision
 from seamline.domain.errors import GateFailed, PositionLost, Refused
-from seamline.domain.runs import FAILURE, PUBLISH, TABLES, RunKind, RunState, Scope, SyncState
+from seamline.domain.runs import FAILURE, PUBLISH, STAGE, TABLES, RunKind, RunState, Scope, SyncState
 from seamline.domain.verdict import Verdict
 from seamline.plan.document import plan_to_json
 from seamline.plan.model import TablePlan
@@ -72,6 +72,16 @@ def test_a_run_that_goes_on_says_no_more_that_it_failed(platform: results.Platfo
     NIGHTLY.goes_on(_context())
     run = platform.runs[results.RUN]
     assert (run.state, FAILURE in run.result) == (RunState.RUNNING, False)
+
+
+def test_a_run_keeps_which_task_is_under_way_and_since_its_first_attempt(platform: results.Platform) -> None:
+    NIGHTLY.goes_on(_context("checks"))
+    first = platform.runs[results.RUN].result[STAGE]
+    assert first["task"] == "checks"
+    NIGHTLY.goes_on(_context("checks"))
+    assert platform.runs[results.RUN].result[STAGE] == first
+    NIGHTLY.goes_on(_context("gate"))
+    assert platform.runs[results.RUN].result[STAGE]["task"] == "gate"
 
 
 def test_a_run_that_succeeded_is_not_opened_again_by_a_task(platform: results.Platform) -> None:

@@ -63,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
     documents = []
     for name in declarations.syncs:
         plan = compile_plan(declarations, name)
-        sys.stdout.write(f"{explain(plan)}\n{_settings(declarations, name)}")
+        within = declarations.sync(name).onboard.stages_within.limits()
+        sys.stdout.write(f"{explain(plan, onboard_within=within)}\n{_settings(declarations, name)}")
         documents.append(_document(plan, declarations))
     give(args, documents if args.sync is None else documents[0])
     return 0

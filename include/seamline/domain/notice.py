@@ -129,6 +129,7 @@ def postings_late(sync: str, destination: str, day: date, version: int) -> Happe
 _OF_NIGHTS = {
     "late_input": "the source has not closed {about}",
     "stage_late": "a stage of the night of {about} is late",
+    "onboard_late": "a stage of the run {about} is late",
     "calendar_ends": "calendar {about} ends",
 }
 

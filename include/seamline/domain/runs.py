@@ -42,6 +42,8 @@ SIGNED_BY = "signed_by"
 MODE, REASON, ASKED_BY = "mode", "reason", "asked_by"
 # The parameter of a nightly run by which a date that is done is left as it is.
 KEEP_DONE = "keep_done"
+# Under this key a run keeps which of its tasks began last, and when.
+STAGE = "stage"
 # Under this key a comparison of live tables keeps that all rows were to be read.
 WHOLE = "whole"
 # The tables that a nightly run was to compare; [] for all.

@@ -273,6 +273,8 @@ def config_hash(declarations: Declarations, sync_name: str) -> str:
         _leave_out(log, dict.fromkeys(_LOG_LATER), _LOG_LATER)
     if sync.reconcile_only is None:
         del canonical[0]["reconcile_only"]
+    # By when a stage is to be through changes nothing that is read, written or compared.
+    del canonical[0]["onboard"]
     text = json.dumps(canonical, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -1,10 +1,16 @@
 """What a sync will do, in words: the very stages that its DAGs and jobs run."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import date, timedelta
+from types import MappingProxyType
 
+from seamline.domain.business_dates import EVERY_DAY
+from seamline.domain.duration import duration
 from seamline.domain.row_transform import RowTransform
 from seamline.domain.staged_cut import CutSource
+from seamline.plan.deadlines import ONBOARDINGS, night_deadlines, onboard_limits
 from seamline.plan.maintenance import CHORES
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, SyncPlan, TablePlan
 from seamline.plan.stages import RunsIn, Stage, all_stages
@@ -20,15 +26,35 @@ _WHEN = {
 _WHERE = {RunsIn.AIRFLOW: "task", RunsIn.TRIGGER: "wait without a worker", RunsIn.PERSON: "a person"}
 
 
-def explain(plan: SyncPlan) -> str:
-    """Text of several lines, ending in a newline. Equal plans give equal text."""
+def explain(plan: SyncPlan, *, onboard_within: Mapping[str, timedelta] = MappingProxyType({})) -> str:
+    """Text of several lines, ending in a newline. Equal plans give equal text. `onboard_within`: how long stages of the
+    onboarding may take, where that is declared."""
     parts = [_head(plan)]
     for kind, stages in all_stages(plan).items():
         steps = [(stage.id, f"{stage.title}  [{_where(stage)}]", stage.does) for stage in stages]
-        parts.append(_dag(f"{plan.sync}__{kind}  ({_when(plan, kind)})", steps))
+        due = _deadlines(plan, kind, [stage.id for stage in stages], onboard_within)
+        parts.append(_dag(f"{plan.sync}__{kind}  ({_when(plan, kind)})", steps) + due)
     chores = [(chore.id, chore.title, f"{chore.does}{_kept(plan, chore.id)}") for chore in CHORES]
     parts.append(_dag("seamline__maintenance  (every hour, one for all syncs)", chores))
     return "\n\n".join(parts) + "\n"
+
+
+def _deadlines(plan: SyncPlan, kind: str, stages: Sequence[str], onboard_within: Mapping[str, timedelta]) -> str:
+    """Of the stages that have any, with `*` where it is a default; "" of other DAGs."""
+    said = []
+    if kind == "nightly" and plan.nightly is not None:
+        # Any night of a zone without a change of its clock.
+        nightly = replace(plan.nightly, dates=EVERY_DAY)
+        for one in night_deadlines(nightly, date(2026, 1, 14)):
+            said.append(f"{one.stage} by {one.at:%H:%M}{'' if one.is_declared else '*'}")
+    elif kind in ONBOARDINGS:
+        for stage, within, is_declared in onboard_limits(onboard_within):
+            if stage in stages:
+                said.append(f"{stage} within {duration(within)}{'' if is_declared else '*'}")
+    if not said:
+        return ""
+    text = f"late: {', '.join(said)}  (* default)"
+    return "\n" + "\n".join(textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="        "))
 
 
 def _dag(head: str, steps: Sequence[tuple[str, str, str]]) -> str:

@@ -12,6 +12,7 @@ from seamline.domain.cut_state import Headline
 from seamline.domain.errors import Refused
 from seamline.domain.made_from import MadeFrom
 from seamline.domain.staged_cut import CutSource
+from seamline.plan.deadlines import night_deadlines
 from seamline.plan.model import NightlyPlan, SyncPlan, TablePlan
 from seamline.plan.night import Night, next_night, night_of
 
@@ -94,6 +95,8 @@ def _bounds(nightly: NightlyPlan, night: Night) -> Iterator[str]:
     for one in nightly.closed_when:
         yield _line("waits for", f"{one.in_words}, looked at every {one.every_s:g} s, until the verdict is due")
     yield _line("night begins", _both(night.starts_at, where))
+    for one in night_deadlines(nightly, night.business_date):
+        yield _line(f"{one.stage} due", f"{_both(one.at, where)}{'' if one.is_declared else ', by default'}")
     by = "" if nightly.verdict_by else ", 6 h after that: no `verdict_by` is declared"
     yield _line("verdict due", f"{_both(night.due, where)}{by}")
 

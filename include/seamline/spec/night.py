@@ -107,3 +107,27 @@ class StagesBy(Declared):
     cut: TimeOfDay | None = Field(None, description="The date is read and staged.")
     checks: TimeOfDay | None = Field(None, description="It is compared and checked.")
     publish: TimeOfDay | None = Field(None, description="It is published in every destination.")
+
+
+class StagesWithin(Declared):
+    """How long stages of an onboarding, or of a change of its tables, may take. What takes longer is an alarm; the run
+    goes on."""
+
+    preflight: Duration | None = Field(None, description="Source and destinations are checked. Without it: 15min.")
+    capture: Duration | None = Field(None, description="The capture runs. Without it: 15min.")
+    snapshot: Duration | None = Field(None, description="All tables are read and staged. Without it: 12h.")
+    publish: Duration | None = Field(None, description="The tables are in place. Without it: 1h.")
+    cutover: Duration | None = Field(None, description="The stream has come to the snapshot. Without it: 2h.")
+    reconcile: Duration | None = Field(None, description="The live tables are compared. Without it: 6h.")
+
+    def limits(self) -> dict[str, timedelta]:
+        """Those that are declared."""
+        return {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
+
+
+class Onboard(Declared):
+    """What is expected of the onboarding of a sync."""
+
+    stages_within: StagesWithin = Field(
+        default_factory=StagesWithin, description="How long its stages may take; what takes longer is an alarm."
+    )

@@ -25,7 +25,7 @@ from seamline.spec.fields import (
     Transforms,
     Why,
 )
-from seamline.spec.night import CutOff, ReadyWhen, StagesBy
+from seamline.spec.night import CutOff, Onboard, ReadyWhen, StagesBy
 from seamline.spec.notify import Notify
 from seamline.spec.tolerances import ToleranceEntry
 from seamline.spec.work import Work
@@ -522,6 +522,7 @@ class SyncSpec(Declared):
         "exactly_once", description="What the sync promises; refused where source or destination cannot give it."
     )
     stream: Stream = Field(default_factory=Stream, description="How the live tables are kept current.")
+    onboard: Onboard = Field(default_factory=Onboard, description="What is expected of its onboarding.")
     nightly: Nightly | None = Field(None, description="The cut of each business date; without it there is none.")
     reconcile: Reconcile = Field(default_factory=Reconcile, description="What is compared, and what a break does.")
     reconcile_only: ReconcileOnly | None = Field(

@@ -1,23 +1,25 @@
 """What of a sync's nights a person must know of: stages that are not through by their hour, a verdict that is not there
 by its own, and calendars that end."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 
 from seamline.domain.business_dates import BusinessDates
 from seamline.domain.calendar import date_at, moment_in_words, zone
 from seamline.domain.day_closed import CLOSED
-from seamline.domain.runs import EXPECTATIONS, PUBLISH, Json
+from seamline.domain.duration import duration
+from seamline.domain.runs import EXPECTATIONS, PUBLISH, STAGE, Json, RunState
+from seamline.plan.deadlines import night_deadlines, onboard_limits
 from seamline.plan.model import NightlyPlan, Run
 from seamline.plan.night import night_of
 
 STAGE_LATE = "stage_late"
 VERDICT_LATE = "verdict_late"
+ONBOARD_LATE = "onboard_late"
 CALENDAR_ENDS = "calendar_ends"
 # Those that end as soon as a look does not find them. A late verdict ends with the verdict, whatever date is looked at.
-NIGHT_ALARMS = (STAGE_LATE, CALENDAR_ENDS)
-_DAY = timedelta(days=1)
+NIGHT_ALARMS = (STAGE_LATE, ONBOARD_LATE, CALENDAR_ENDS)
 _SAID = {
     "closed": "the source has not closed its day",
     "cut": "it is not staged",
@@ -36,15 +38,32 @@ class NightTrouble:
 def late_stages(
     sync: str, nightly: NightlyPlan, day: date, newest: Run | None, now: datetime
 ) -> Iterator[NightTrouble]:
-    """At most one: that of the first stage whose hour has passed without it. `newest`: the newest run of the date."""
+    """At most one: that of the first stage whose hour has passed without it. `newest`: the newest run of the date. By a
+    default a stage is late only in a run that has begun: whether one begins at all is the matter of the verdict."""
     where = zone(nightly.timezone)
-    for stage, by in nightly.stages_by:
-        due = datetime.combine(day + _DAY, time.fromisoformat(by), where)
-        if now.astimezone(UTC) >= due.astimezone(UTC) and not _is_through(stage, newest):
-            why = _why(newest)
-            message = f"{day}: {_SAID[stage]}, which was due at {moment_in_words(due, where)}; {why}"
-            yield NightTrouble(STAGE_LATE, f"{sync} {day}", message)
+    for one in night_deadlines(nightly, day):
+        is_expected = one.is_declared or (newest is not None and newest.state is not RunState.SUCCEEDED)
+        if is_expected and now.astimezone(UTC) >= one.at.astimezone(UTC) and not _is_through(one.stage, newest):
+            due = f"was due at {moment_in_words(one.at, where)}{'' if one.is_declared else ' by default'}"
+            yield NightTrouble(
+                STAGE_LATE, f"{sync} {day}", f"{day}: {_SAID[one.stage]}, which {due}; {_why(newest, where)}"
+            )
             return
+
+
+def late_onboarding(
+    sync: str, newest: Run | None, declared: Mapping[str, timedelta], now: datetime, where: tzinfo
+) -> Iterator[NightTrouble]:
+    """At most one, of the newest onboarding or change of the tables: that its stage takes longer than it may."""
+    stage = (newest.result.get(STAGE) or {}) if newest is not None and newest.state is RunState.RUNNING else {}
+    if newest is None or not stage:
+        return
+    since = datetime.fromisoformat(stage["since"])
+    for name, within, is_declared in onboard_limits(declared):
+        if name == stage["task"] and now - since > within:
+            limit = f"{duration(within)}{'' if is_declared else ' by default'}"
+            message = f"{newest.kind.value}: stage {name} since {moment_in_words(since, where)}, which may take {limit}"
+            yield NightTrouble(ONBOARD_LATE, f"{sync} {newest.kind.value}", message)
 
 
 def late_verdict(
@@ -85,7 +104,7 @@ def troubles_of(
         return found
     return [
         *found,
-        *late_stages(sync, nightly, day, newest_of, now),
+        *late_stages(sync, nightly, day, newest_of(day), now),
         *late_verdict(sync, nightly, day, has_verdict, now),
     ]
 
@@ -104,8 +123,15 @@ def _is_through(stage: str, run: Run | None) -> bool:
     return {"closed": is_closed, "cut": is_cut, "checks": is_checked, "publish": is_published}[stage]
 
 
-def _why(run: Run | None) -> str:
+def _why(run: Run | None, where: tzinfo) -> str:
     if run is None:
         return "no run of this date has begun"
-    waits = (run.result.get(CLOSED) or {}).get("waits_for")
-    return f"it waits for {waits}" if waits else f"its run is {run.state.value}"
+    if waits := (run.result.get(CLOSED) or {}).get("waits_for"):
+        return f"it waits for {waits}"
+    stage = run.result.get(STAGE) or {}
+    since = f", task {stage['task']} since {_moment(stage['since'], where)}" if stage else ""
+    return f"its run is {run.state.value}{since}"
+
+
+def _moment(text: str, where: tzinfo) -> str:
+    return moment_in_words(datetime.fromisoformat(text), where)

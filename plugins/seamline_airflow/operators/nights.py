@@ -1,30 +1,34 @@
 """The look at what of nights a person must know before a verdict is late."""
 
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.sdk import BaseOperator
 
 from seamline import settings
+from seamline.domain.calendar import zone
 from seamline.plan.compile import compile_plan
+from seamline.plan.deadlines import ONBOARDINGS
 from seamline.plan.model import NightlyPlan
 from seamline.spec.faults import DeclarationsInvalid
 from seamline.spec.load import load_each
-from seamline.sync.night_watch import NIGHT_ALARMS, VERDICT_LATE, NightTrouble, troubles_of
+from seamline.sync.night_watch import NIGHT_ALARMS, VERDICT_LATE, NightTrouble, late_onboarding, troubles_of
 from seamline_airflow import deadline, parts
 from seamline_airflow.errors import task_errors
 
 
 class NightsCheckOperator(BaseOperator):
-    """Look whether a stage of a night or its verdict is late, and whether a calendar ends soon. What is found is an
-    open alarm, ended by the look that does not find it any more; that of a verdict by the verdict. Of a sync whose
-    declarations are wrong nothing is known: its alarms stay."""
+    """Look whether a stage of a night, its verdict or a stage of an onboarding is late, and whether a calendar ends
+    soon. What is found is an open alarm, ended by the look that does not find it any more; that of a verdict by the
+    verdict. Of a sync whose declarations are wrong nothing is known: its alarms stay."""
 
     def execute(self, context: Any) -> list[str]:
         del context
         with task_errors(), parts.platform() as store:
-            nights, unknown = declared_nights()
-            found = [one for sync, nightly in nights.items() for one in _troubles(store, sync, nightly)]
+            syncs, unknown = declared_syncs()
+            found = [trouble for one in syncs for trouble in _troubles(store, one)]
             for one in found:
                 self.log.warning("%s: %s", one.subject, one.message)
                 store.raise_alarm(one.kind, one.subject, one.message)
@@ -41,18 +45,36 @@ class NightsCheckOperator(BaseOperator):
         return [one.subject for one in found]
 
 
-def declared_nights() -> tuple[dict[str, NightlyPlan], set[str]]:
-    """Of each sync how its nights are declared, and the syncs whose declarations are wrong."""
-    nights, unknown = dict[str, NightlyPlan](), set[str]()
+@dataclass(frozen=True, slots=True)
+class DeclaredSync:
+    """What of a sync is watched. `onboard_within`: how long stages of its onboarding may take, where that is
+    declared."""
+
+    name: str
+    nightly: NightlyPlan | None
+    onboard_within: Mapping[str, timedelta]
+
+
+def declared_syncs() -> tuple[list[DeclaredSync], set[str]]:
+    """Each sync as it is declared, and those whose declarations are wrong."""
+    syncs, unknown = list[DeclaredSync](), set[str]()
     for file, outcome in load_each(settings.load().declarations).items():
         if isinstance(outcome, DeclarationsInvalid):
             unknown.add(file.stem)
-        elif (nightly := compile_plan(outcome, file.stem).nightly) is not None:
-            nights[file.stem] = nightly
-    return nights, unknown
+        else:
+            within = outcome.sync(file.stem).onboard.stages_within.limits()
+            syncs.append(DeclaredSync(file.stem, compile_plan(outcome, file.stem).nightly, within))
+    return syncs, unknown
 
 
-def _troubles(store: Any, sync: str, nightly: NightlyPlan) -> list[NightTrouble]:
+def _troubles(store: Any, one: DeclaredSync) -> list[NightTrouble]:
+    now, onboarding = datetime.now(UTC), store.latest_run(one.name, *ONBOARDINGS)
+    where = zone(one.nightly.timezone) if one.nightly else UTC
+    late = list(late_onboarding(one.name, onboarding, one.onboard_within, now, where))
+    return late if one.nightly is None else [*late, *_of_nights(store, one.name, one.nightly, now)]
+
+
+def _of_nights(store: Any, sync: str, nightly: NightlyPlan, now: datetime) -> list[NightTrouble]:
     onboarded = store.published_into(sync).values()
     since = min((run.started_at for run in onboarded if run.started_at), default=None)
     return troubles_of(
@@ -60,7 +82,7 @@ def _troubles(store: Any, sync: str, nightly: NightlyPlan) -> list[NightTrouble]
         nightly,
         lambda day: store.newest_night(sync, day),
         lambda day: bool(deadline.verdict_of(store, sync, day)),
-        datetime.now(UTC),
+        now,
         since=since,
     )
 

@@ -26,6 +26,8 @@ _TITLES = {
     "log_size": phrase("the log is nearly full"),
     "log_not_pruned": phrase("nothing of the log is deleted"),
     "verdict_late": phrase("verdict is late"),
+    "stage_late": phrase("stage of a night is late"),
+    "onboard_late": phrase("stage of an onboarding is late"),
     "cut_not_clean": phrase("cut is not clean"),
 }
 
