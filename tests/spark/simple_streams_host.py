@@ -35,9 +35,10 @@ def simple_stream(task: StreamTask) -> Ended:
     with PlatformStreamControl(stream, plan_json=task.plan_json, host=task.host) as control:
         while control.orders().wanted or task.sync.startswith("deaf"):
             turns += 1
-            control.report(StreamReport(stream, "streaming", transactions=turns))
+            control.report(StreamReport(stream, "streaming", epoch=1, transactions=turns))
             new = place.with_suffix(".new")
-            new.write_text(json.dumps({"pid": os.getpid(), "turns": turns}), encoding="utf-8")
+            who = {"pid": os.getpid(), "turns": turns, "daemon": os.getppid()}
+            new.write_text(json.dumps(who), encoding="utf-8")
             new.rename(place)
             pace.wait(0.05)
         control.report(StreamReport(stream, "stopped", transactions=turns))

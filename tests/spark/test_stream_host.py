@@ -19,6 +19,7 @@ from seamline.sync.source_watch import SOURCE_ALARMS
 from seamline.sync.stream_host import StreamRoster
 from seamline_spark.stream_host.host import StreamHost
 from tests.conftest import RunningStack
+from tests.installed import EXAMPLE, install
 from tests.spark.hosts import START_S, Hosts, hosts_of, is_gone, session_of
 from tests.waiting import wait_until
 
@@ -180,6 +181,31 @@ def test_a_host_waits_for_the_platform_database_and_stops_waiting_when_asked_to(
     wait_until(lambda: "cannot be taken yet" in hosts.log(), timeout_s=20, what="the host to wait")
     host.terminate()
     assert host.wait(timeout=20) == 0
+
+
+def test_new_code_reaches_the_streams_one_after_another_by_a_daemon_that_loads_it(
+    stack: RunningStack, tmp_path: Path
+) -> None:
+    packages = tmp_path / "packages"
+    install(EXAMPLE, packages)
+    environment = {"SIMPLE_STREAMS_FOLDER": str(tmp_path), "PYTHONPATH": str(packages)}
+    with hosts_of(SCRIPT, tmp_path, name="stream_host_code_test", **environment) as hosts:
+        want(hosts, "one", "two")
+        hosts.start("--slots", "4", "--look-at-code", "1")
+        before = {sync: hosts.pid(sync) for sync in ("one", "two")}
+        old = hosts.written("one")["daemon"]
+        assert hosts.written("two")["daemon"] == old
+        (packages / "seamline_memory" / "log.py").write_text("# edited\n")
+        for sync in ("one", "two"):
+            wait_until(lambda sync=sync: hosts.written(sync)["daemon"] != old, timeout_s=60, what=f"{sync} by new code")
+            assert hosts.written(sync)["pid"] != before[sync]
+        assert hosts.written("one")["daemon"] == hosts.written("two")["daemon"], "one daemon for one state of the code"
+        wait_until(lambda: hosts.store.open_alarms() == (), timeout_s=30, what="the alarm to end")
+        # Each in its turn: the second was left alone until the first was up again.
+        steps = [line.split("stream=")[1].split()[0] for line in hosts.log().splitlines() if "new code: " in line]
+        assert steps == ["one@warehouse", "two@warehouse"]
+        assert "0 of 2 streams run by the installed code" in hosts.log()
+        assert "1 of 2 streams run by the installed code" in hosts.log()
 
 
 def test_a_source_that_no_stream_needs_any_more_leaves_no_alarm_behind() -> None:

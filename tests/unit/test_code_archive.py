@@ -41,6 +41,21 @@ def test_it_holds_sources_and_names_of_kinds_and_nothing_that_was_compiled_or_is
     assert not [name for name in names if name.endswith((".pyc", ".json")) or ".seamline" in name]
 
 
+def test_a_look_at_the_installed_code_says_when_it_has_changed(tmp_path: Path) -> None:
+    packages = _with_the_example(tmp_path)
+    script = "\n".join([
+        "import sys; from pathlib import Path; from seamline.cluster.code_archive import InstalledCode",
+        "code = InstalledCode(); first = code.look(); assert code.look() == first",
+        "Path(sys.argv[1]).write_text('# edited'); assert code.look() != first",
+    ])  # fmt: skip
+    edited = packages / "seamline_memory" / "log.py"
+    subprocess.run(
+        [sys.executable, "-c", script, str(edited)],
+        check=True,
+        env={**settings.process_environment(), "PYTHONPATH": str(packages)},
+    )
+
+
 def test_code_that_changed_is_another_archive(tmp_path: Path) -> None:
     packages = _with_the_example(tmp_path)
     before = _archive_of(packages, tmp_path)

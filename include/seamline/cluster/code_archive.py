@@ -42,13 +42,45 @@ def code_archive(folder: Path) -> Path:
     return path
 
 
+class InstalledCode:
+    """Which code is installed, as a hash of the sources of this project and of every package that brings a kind. `look`
+    reads them only when a file has another time or size than at the look before."""
+
+    def __init__(self) -> None:
+        self._folders = list(_watched_folders())
+        self._known: tuple[object, str] = (None, "")
+
+    def look(self) -> str:
+        """OSError: a file has gone while it was read, as in the middle of a deployment."""
+        paths = [path for folder in self._folders for path in _sources_in(folder)]
+        found = [(path, path.stat().st_mtime_ns, path.stat().st_size) for path in paths]
+        if self._known[0] != found:
+            self._known = (found, _hash_of({str(path): path.read_bytes() for path in paths}))
+        return self._known[1]
+
+
+def _watched_folders() -> Iterator[Path]:
+    for package, module in _installed_modules():
+        try:
+            yield from _folders(module, package)
+        except ConfigError:
+            # It cannot travel to a cluster, and runs here all the same.
+            continue
+
+
+def _installed_modules() -> Iterator[tuple[str, str]]:
+    """Each package that brings a kind, with each of its outermost modules."""
+    for name, package in sorted(_distributions().items()):
+        yield from ((name, module) for module in sorted({*_modules(package), *_BESIDE.get(name, ())}))
+
+
 def _files() -> Iterator[tuple[str, bytes]]:
     for name, package in sorted(_distributions().items()):
         folder = f"{re.sub(r'[-.]+', '_', name)}-{package.version}.dist-info"
         for what in ("METADATA", "entry_points.txt"):
             yield f"{folder}/{what}", (package.read_text(what) or "").encode()
-        for module in sorted({*_modules(package), *_BESIDE.get(name, ())}):
-            yield from _sources(module, package=name)
+    for name, module in _installed_modules():
+        yield from _sources(module, package=name)
 
 
 def _distributions() -> dict[str, Distribution]:
@@ -66,6 +98,17 @@ def _modules(package: Distribution) -> set[str]:
 
 
 def _sources(module: str, *, package: str) -> Iterator[tuple[str, bytes]]:
+    for folder in _folders(module, package):
+        for path in _sources_in(folder):
+            yield f"{module}/{path.relative_to(folder).as_posix()}", path.read_bytes()
+
+
+def _sources_in(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
+
+
+def _folders(module: str, package: str) -> list[Path]:
+    """The one folder that it is."""
     spec = importlib.util.find_spec(module)
     folders = list(spec.submodule_search_locations or ()) if spec is not None else []
     if len(folders) != 1:
@@ -73,10 +116,7 @@ def _sources(module: str, *, package: str) -> Iterator[tuple[str, bytes]]:
             f"{module} of the package {package} is not one folder, so it cannot travel to a cluster's workers",
             hint="make it a package with an __init__.py, or remove the package",
         )
-    folder = Path(folders[0])
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
-            yield f"{module}/{path.relative_to(folder).as_posix()}", path.read_bytes()
+    return [Path(folders[0])]
 
 
 def _version() -> str:

@@ -31,6 +31,8 @@ class WantedNow:
 class LeaseLost:
     """Another host has this pool now."""
 
+    reason: str = "another host has taken this pool"
+
 
 @dataclass(frozen=True, slots=True)
 class StreamsReported:
@@ -46,7 +48,14 @@ class ReportLost:
     stream: StreamId
 
 
-Event = WantedNow | LeaseLost | StreamsReported | ReportLost
+@dataclass(frozen=True, slots=True)
+class ReportsNow:
+    """The newest report of every stream of this host."""
+
+    reports: Mapping[StreamId, StreamReport]
+
+
+Event = WantedNow | LeaseLost | StreamsReported | ReportsNow | ReportLost
 # Longer than any cycle of a host that is well.
 _IDLE_REPORTED_S = 30.0
 _Write = Callable[[], None]
@@ -201,14 +210,14 @@ class HostCoordinator:
                 self._emit(ReportLost(stream))
 
     def _check_streams(self) -> None:
-        now_s = time.monotonic()
+        now_s, mine = time.monotonic(), str(self._holder)
         if self._there_since_s is None:
             self._there_since_s = now_s
+        reports = {stream: one for stream, one in self._director.latest_reports().items() if one.host == mine}
+        self._emit(ReportsNow(reports))
         if now_s - self._there_since_s < self._silence_s:
             return
-        mine = str(self._holder)
-        reports = self._director.latest_reports().items()
-        reported = (stream for stream, report in reports if report.host == mine and report.age_s <= self._silence_s)
+        reported = (stream for stream, report in reports.items() if report.age_s <= self._silence_s)
         self._emit(StreamsReported(tuple(reported)))
 
     def _send_pending(self) -> None:

@@ -61,8 +61,11 @@ class Woken:
 
 @dataclass(frozen=True, slots=True)
 class Start:
+    """`code`: by which state of the installed code it is to run; "" where nobody has looked."""
+
     wanted: WantedStream
     attempt: int
+    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,28 +145,47 @@ class _Entry:
     reported: tuple[str, str] = ("", "")
     alarm: str = ""
     idle: IdleStream | None = None
+    code: str = ""
 
     @property
     def is_final(self) -> bool:
         return self.wanted is not None and self.wanted.want_number <= self.final_want
 
 
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """A wanted stream as its host has it. `is_ending`: its task was cancelled and has not ended yet; `failures`:
+    attempts in a row that failed."""
+
+    wanted: WantedStream
+    code: str
+    is_running: bool
+    is_ending: bool
+    is_idle: bool
+    is_final: bool
+    started_s: float
+    failures: int
+    error: str
+
+
 class StreamRoster:
     """`slots` is what Spark offers; `reserve` of them stay free for tasks that are slow to die.
 
     `silence_s`: a stream's control reports every few seconds, whatever the stream does. `fenced_s`: a run that took a
-    stream from its worker wants it again once it has published.
+    stream from its worker wants it again once it has published. `code`: the state of the installed code.
     """
 
     silence_s = 60.0
     fenced_s = 60.0
 
     def __init__(
-        self, *, slots: int, reserve: int = 1, back_off: BackOff | None = None, stop_grace_s: float = 10.0
-    ) -> None:
+        self, *, slots: int, reserve: int = 1, back_off: BackOff | None = None, stop_grace_s: float = 10.0,
+        code: str = "",
+    ) -> None:  # fmt: skip
         self._capacity, self._reserve = max(1, slots - reserve), reserve
         self._back_off = back_off or BackOff()
         self._grace_s = stop_grace_s
+        self._code = code
         self._entries: dict[StreamId, _Entry] = {}
         self._orders = 0
         self._is_stopping = False
@@ -182,7 +204,7 @@ class StreamRoster:
             if stream not in self._entries:
                 self._orders += 1
                 self._entries[stream] = _Entry(
-                    wanted, self._orders, error=wanted.final_error, final_want=wanted.final_want
+                    wanted, self._orders, error=wanted.final_error, final_want=wanted.final_want, code=self._code
                 )
 
     def offered(self, slots: int) -> bool:
@@ -230,6 +252,37 @@ class StreamRoster:
         """It gets a worker again. Of a stream that is not idle: nothing."""
         if stream in self._entries:
             self._entries[stream].idle = None
+
+    def run_by(self, stream: StreamId, code: str) -> list[Action]:
+        """From its next attempt on the stream runs by this code, and so does any that is wanted from now on. Its
+        task is ended at once: the open transaction is rolled back, and its ledger says where the next one begins."""
+        self._code = code
+        entry = self._entries.get(stream)
+        if entry is None:
+            return []
+        entry.code, entry.failures, entry.retry_s = code, 0, 0.0
+        if entry.running is None or entry.is_cancelled:
+            return []
+        entry.is_cancelled = True
+        return [Cancel(stream, entry.attempt)]
+
+    def runs(self) -> list[Runs]:
+        """Each wanted stream, in the order in which they were wanted."""
+        return [
+            Runs(
+                one.wanted,
+                one.code,
+                is_running=one.running is not None,
+                is_ending=one.is_cancelled,
+                is_idle=one.idle is not None,
+                is_final=one.is_final,
+                started_s=one.started_s,
+                failures=one.failures,
+                error=one.error,
+            )
+            for one in sorted(self._entries.values(), key=lambda one: one.order)
+            if one.wanted is not None
+        ]
 
     def stop_all(self) -> None:
         """From now on nothing starts and everything ends."""
@@ -314,7 +367,7 @@ class StreamRoster:
         entry.attempt += 1
         entry.running, entry.started_s, entry.final_want = wanted, now_s, -1
         entry.reported = ("", "")
-        return [*self._end_alarm(stream, entry), Start(wanted, entry.attempt)]
+        return [*self._end_alarm(stream, entry), Start(wanted, entry.attempt, entry.code)]
 
     def _due_when_final(self, stream: StreamId, entry: _Entry, now_s: float) -> list[Action]:
         entry.has_slot = False

@@ -1,6 +1,7 @@
 """The host's loop: what it hears goes into the roster, what the roster wants is done."""
 
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,8 +13,16 @@ from seamline import registry
 from seamline.domain.ledger import StreamId
 from seamline.plan.document import plan_from_json
 from seamline.plan.model import SourcePlan, SyncPlan
-from seamline.platform.host_coordinator import HostCoordinator, LeaseLost, ReportLost, StreamsReported, WantedNow
+from seamline.platform.host_coordinator import (
+    HostCoordinator,
+    LeaseLost,
+    ReportLost,
+    ReportsNow,
+    StreamsReported,
+    WantedNow,
+)
 from seamline.ports import LogReader
+from seamline.sync.code_rollout import CodeRollout, Restart, RunsBy
 from seamline.sync.log_listener import Listened, LogListenerThread
 from seamline.sync.source_watch import SOURCE_ALARMS, SourceWatch, SourceWatchThread
 from seamline.sync.stream_host import (
@@ -23,6 +32,7 @@ from seamline.sync.stream_host import (
     GiveUp,
     IdleStream,
     RaiseAlarm,
+    Runs,
     SendReport,
     Start,
     StreamRoster,
@@ -38,6 +48,10 @@ _KILL_S = 6.0
 _LOOK_S = 1.0
 # A question to the JVM costs a millisecond; a dead one also ends every stream's thread, which is heard at once.
 _ALIVE_S = 5.0
+# Older than this, a report says nothing of now.
+_HEARD_S = 30.0
+_UP = frozenset({"streaming", "catching_up", "paused", "held", "waiting"})
+_CAUGHT_UP = frozenset({"streaming", "paused", "held"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +72,8 @@ class Watch(Protocol):
 
 WatchSource = Callable[[SyncPlan], Watch]
 OpenLog = Callable[[SyncPlan], LogReader]
+# Which code is installed now.
+LookAtCode = Callable[[], str]
 
 
 # A host has few plans, and looks at them whenever a stream begins or ends to be idle.
@@ -74,6 +90,9 @@ class StreamHost:
         events: "SimpleQueue[Any]",
         watch_source: WatchSource,
         open_log: OpenLog = registry.log_reader,
+        rollout: CodeRollout | None = None,
+        look_at_code: LookAtCode | None = None,
+        code_s: float = 15.0,
     ) -> None:
         self._streams = streams
         self._coordinator = coordinator
@@ -85,6 +104,11 @@ class StreamHost:
         self._listeners: dict[SourcePlan, LogListenerThread] = {}
         self._idle: tuple[IdleStream, ...] = ()
         self._stopping_since_s: float | None = None
+        self._rollout = rollout
+        self._look_at_code = look_at_code
+        self._looked_s, self._code_s = time.monotonic(), code_s
+        self._reports: ReportsNow = ReportsNow({})
+        self._reports_s = 0.0
 
     def run(self) -> None:
         """Until asked to stop and every stream has stopped. TransientError: Spark is gone."""
@@ -98,6 +122,7 @@ class StreamHost:
                 alive_until_s = now_s + _ALIVE_S
             for action in self._roster.due(now_s=time.monotonic(), lease_until_s=self._coordinator.lease_until_s):
                 self._do(action)
+            self._roll_out()
             self._listen()
         for _, watch in self._watches.values():
             watch.close()
@@ -121,9 +146,7 @@ class StreamHost:
     def _take_in(self, event: object) -> None:
         match event:
             case TaskEnd():
-                self._streams.require_alive()
-                log.info("stream task ended: stream=%s outcome=%s error=%s", event.stream, event.outcome, event.error)
-                self._roster.ended(event, now_s=time.monotonic())
+                self._take_in_end(event)
             case WantedNow():
                 self._roster.wanted(event.streams)
                 self._watch_sources([_plan_of(stream.plan_json) for stream in event.streams])
@@ -131,12 +154,17 @@ class StreamHost:
                 self._wake(event.stream, event.reason)
             case ReportLost():
                 self._wake(event.stream, "its last report did not arrive")
+            case ReportsNow():
+                self._reports, self._reports_s = event, time.monotonic()
             case StreamsReported():
                 self._roster.heard_from(event.streams, now_s=time.monotonic())
-            case LeaseLost():
-                self._stop("another host has taken this pool")
-            case StopAsked():
+            case LeaseLost() | StopAsked():
                 self._stop(event.reason)
+
+    def _take_in_end(self, event: TaskEnd) -> None:
+        self._streams.require_alive()
+        log.info("stream task ended: stream=%s outcome=%s error=%s", event.stream, event.outcome, event.error)
+        self._roster.ended(event, now_s=time.monotonic())
 
     def _stop(self, reason: str) -> None:
         if self._stopping_since_s is None:
@@ -163,6 +191,53 @@ class StreamHost:
                 self._coordinator.raise_alarm(action.kind, action.subject, action.message)
             case EndAlarm():
                 self._coordinator.end_alarm(action.kind, action.subject)
+
+    def _roll_out(self) -> None:
+        """New code, one stream after another."""
+        now_s = time.monotonic()
+        if self._rollout is None or self._look_at_code is None or self._stopping_since_s is not None:
+            return
+        if now_s - self._looked_s >= self._code_s:
+            self._looked_s = now_s
+            try:
+                self._rollout.installed(self._look_at_code())
+            except OSError as exc:
+                log.info("the installed code changes while it is looked at: %s", exc)
+        for step in self._rollout.due([self._runs_by(one, now_s) for one in self._roster.runs()], now_s=now_s):
+            if isinstance(step, Restart):
+                log.info("new code: stream=%s code=%s", step.stream, step.code)
+                for action in self._roster.run_by(step.stream, step.code):
+                    self._do(action)
+            else:
+                self._do(step)
+
+    def _runs_by(self, one: Runs, now_s: float) -> RunsBy:
+        """As its newest report says, if the task that runs now has written it."""
+        stream, plan = one.wanted.stream, _plan_of(one.wanted.plan_json)
+        report = self._reports.reports.get(stream)
+        age_s = report.age_s + now_s - self._reports_s if report else math.inf
+        # A report of the attempt before says nothing of this one.
+        is_heard = one.is_running and not one.is_ending and age_s <= min(_HEARD_S, now_s - one.started_s)
+        is_up = report is not None and is_heard and report.epoch > 0 and report.state in _UP
+        is_caught_up = (
+            report is not None
+            and is_up
+            and report.state in _CAUGHT_UP
+            and report.lag_s <= plan.stream.lag_max_s
+            and not report.error
+        )
+        return RunsBy(
+            stream,
+            one.code,
+            is_running=one.is_running,
+            is_idle=one.is_idle,
+            is_up=is_up,
+            is_caught_up=is_caught_up,
+            failures=one.failures,
+            is_final=one.is_final,
+            error=one.error,
+            is_bound=self._streams.is_bound(stream, one.wanted.plan_json),
+        )
 
     def _listen(self) -> None:
         """To one log topic of each source with idle streams. Where nobody can, they get their workers back."""

@@ -24,9 +24,11 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
 from seamline import registry
+from seamline.cluster.code_archive import InstalledCode
 from seamline.domain.errors import SeamlineError, TransientError
 from seamline.platform.host_coordinator import HostCoordinator
 from seamline.platform.host_lease import this_process
+from seamline.sync.code_rollout import CODE_DIFFERS, CodeRollout
 from seamline.sync.late_postings import LateTools, LateWatch
 from seamline.sync.source_watch import SOURCE_ALARMS
 from seamline.sync.stream_host import ROSTER_ALARMS, StreamRoster
@@ -56,6 +58,13 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
         help="seconds without a change after which a stream gives up its worker, until the log has something for it"
         " or somebody asks something of it",
     )
+    parser.add_argument(
+        "--look-at-code",
+        type=float,
+        default=15.0,
+        metavar="S",
+        help="seconds between two looks at the installed code; new code restarts the streams one after another",
+    )
     return parser.parse_args(argv)
 
 
@@ -78,7 +87,7 @@ def main(
         holder=this_process(),
         on_event=events.put,
         silence_s=StreamRoster.silence_s,
-        alarms=(*ROSTER_ALARMS, *SOURCE_ALARMS),
+        alarms=(*ROSTER_ALARMS, *SOURCE_ALARMS, CODE_DIFFERS),
         alarms_over=alarms_over_now,
     )
     try:
@@ -116,6 +125,8 @@ def _serve(
 ) -> int:
     # From here on the lease is kept alive: Spark takes longer to start than the lease lasts on a busy machine.
     coordinator.start()
+    code = InstalledCode()
+    running = code.look()
     try:
         context = start_spark(chosen.pool, slots=chosen.slots)
         try:
@@ -125,9 +136,14 @@ def _serve(
             host = StreamHost(
                 streams=streams,
                 coordinator=coordinator,
-                roster=StreamRoster(slots=streams.slots, reserve=chosen.reserve, stop_grace_s=_STOP_GRACE_S),
+                roster=StreamRoster(
+                    slots=streams.slots, reserve=chosen.reserve, stop_grace_s=_STOP_GRACE_S, code=running
+                ),
                 events=events,
                 watch_source=watch_source,
+                rollout=CodeRollout(chosen.pool, running),
+                look_at_code=code.look,
+                code_s=chosen.look_at_code,
             )
             log.info("serving: pool=%s slots=%d", chosen.pool, streams.slots)
             with watching_for_late_postings(chosen.pool):

@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
-from pyspark import InheritableThread, SparkConf, SparkContext
+from pyspark import RDD, InheritableThread, SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from seamline import registry, settings
@@ -30,6 +30,8 @@ from seamline_spark.stream_host.task import Ended, StreamTask, run_one
 
 log = logging.getLogger(__name__)
 
+# Of a Python worker: by which state of the installed code it was started.
+CODE = "SEAMLINE_CODE"
 Partition = Callable[[Iterable[str]], Iterator[Ended]]
 
 # Spark gives a worker two seconds (`spark.python.task.killTimeout`) before it kills it.
@@ -178,10 +180,26 @@ class SparkStreams:
         if registry.needs_frames(plan_from_json(wanted.plan_json), wanted.stream.destination):
             outcome, error, next_offset = run_one(task, frames=SparkFrames(self._opened()))
         else:
-            [(outcome, error, next_offset)] = (
-                self._context.parallelize([task.to_json()], 1).mapPartitions(self._partition).collect()
-            )
+            [(outcome, error, next_offset)] = self._job(task, action.code).collect()
         return Outcome(outcome), error, next_offset
+
+    def _job(self, task: StreamTask, code: str) -> RDD[Ended]:
+        """Spark has one daemon of Python workers for each environment that it is asked for, and a daemon loads the code
+        when it starts. So another value means workers of the code that is installed by then."""
+        with self._opening:
+            if code:
+                self._context.environment[CODE] = code
+            made = self._context.parallelize([task.to_json()], 1).mapPartitions(self._partition)
+            # This makes the job's own copy of the environment.
+            made.id()
+            return made
+
+    def is_bound(self, stream: StreamId, plan_json: str) -> bool:
+        """Whether it runs in this very process, or on executors that have the code of this application's start: only
+        another application changes that."""
+        if not is_local(str(self._context.master)):
+            return True
+        return registry.needs_frames(plan_from_json(plan_json), stream.destination)
 
     def _opened(self) -> SparkSession:
         """The application's session, from which each stream has its own."""
