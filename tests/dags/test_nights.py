@@ -87,7 +87,7 @@ def test_a_stage_of_an_onboarding_that_takes_longer_than_it_may_is_named_with_it
 
     assert late(timedelta(hours=12)) == []
     (message,) = late(timedelta(hours=12, seconds=1))
-    assert message == ("onboard: stage snapshot since 2026-11-19 04:00:00 UTC, which may take 12 h 0 min by default")
+    assert message == ("onboard: stage snapshot since 2026-11-19 04:00:00 +00:00, which may take 12 h 0 min by default")
     (message,) = late(timedelta(minutes=31), snapshot=timedelta(minutes=30))
     assert message.endswith("which may take 30 min")
     for other in (None, replace(onboarding, state=RunState.FAILED), replace(onboarding, result={})):

@@ -2,14 +2,14 @@
 
 import re
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from xml.etree import ElementTree
 
 from fastapi.testclient import TestClient
 
 from seamline.domain.verdict import Verdict
-from seamline_airflow.page.charts import HEIGHT, WIDTH, bars, sparkline
+from seamline_airflow.page.charts import HEIGHT, WIDTH, bars, day_chart, sparkline
 from tests.dags import results
 from tests.dags.test_page import HOSTILE
 from tests.dags.test_page import platform as platform
@@ -63,7 +63,25 @@ def test_the_overview_draws_the_last_day_of_each_stream(signed_in: TestClient, p
     for address in ("/page", "/page?sync=settlement"):
         text = signed_in.get(address).text
         assert text.count('<svg class="spark"') == 1
+        assert text.count('<svg class="day"') == (1 if "sync=" in address else 0)
         assert "at most 12.0 s; nothing reported in 2 of 96 quarters of an hour" in text
+
+
+def test_the_lag_of_a_day_has_hours_seconds_and_its_limit() -> None:
+    until = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
+    values = [1.0] * 48 + [None] * 2 + [90.0] + [0.0] * 45
+    found = drawn(day_chart(values, "lag", until=until, limit=30.0))
+    assert [one.text for one in found.findall("text")] == [
+        "0 s", "90.0 s", "30 s", "09:30", "15:30", "21:30", "03:30", "09:30"
+    ]  # fmt: skip
+    bottom, top, limit = (float(one.attrib["y1"]) for one in found.findall("line"))
+    assert top < limit < bottom and round((bottom - limit) * 3) == round(bottom - top)
+    before, after = (points(line) for line in found.findall("polyline"))
+    assert before[-1][0] < after[0][0] and after[0][1] == top and after[-1][1] == bottom
+    assert (before[0][0], after[-1][0]) == (78, 558), "the first hour stands under the first value"
+    unbroken = drawn(day_chart([1.0, 2.0], "lag", until=until, limit=30.0))
+    assert len(unbroken.findall("line")) == 2, "a limit far above all values would flatten them"
+    assert "nothing reported" in day_chart([None], "lag", until=until, limit=None)
 
 
 def test_a_sync_draws_its_rows_breaks_and_totals_over_dates(signed_in: TestClient, platform: results.Platform) -> None:

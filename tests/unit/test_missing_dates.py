@@ -1,7 +1,7 @@
 """Which business date is missing and why: one list, with the next step."""
 
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,8 +10,10 @@ from seamline.domain.business_dates import BusinessDates, Calendar
 from seamline.domain.cut_state import CutState, state_of_cut
 from seamline.domain.day_closed import CLOSED
 from seamline.domain.decision import Decision, DecisionState
+from seamline.domain.escalation import Step
 from seamline.domain.runs import FAILURE, RunKind, RunState
 from seamline.plan.model import DestinationPlan, NightlyPlan, Run, SourcePlan, SyncPlan
+from seamline.platform.store import Alarm
 from seamline.sync.missing import missing_dates
 
 BANK = Calendar("bank", date(2026, 1, 1), date(2026, 11, 25))
@@ -139,3 +141,21 @@ def test_since_when_somebody_is_waited_for_is_said() -> None:
     records.left(**{CLOSED: WAITS})
     (one, *_) = missing_dates(records, "settlement", now=NOW)
     assert one.since == datetime(2026, 11, 24, 16, 31, tzinfo=UTC)
+
+
+def test_a_date_whose_verdict_is_late_says_with_whom_it_is_and_names_its_own_alarms_alone() -> None:
+    records = Records()
+    records.left(cut={"warehouse": {}})
+    steps = [Step(timedelta(0), ("ops@bank.example",)), Step(timedelta(hours=4), ("head@bank.example",))]
+    at = datetime(2026, 11, 25, 1, tzinfo=UTC)
+    alarms = [
+        Alarm("stage_late", f"settlement {TUESDAY}", "it is not checked", at),
+        Alarm("stage_late", "settlement 2026-11-20", "of another date", at),
+        Alarm("source_unreachable", "bank", "it is away", at),
+    ]
+    newest, older, *_ = missing_dates(records, "settlement", now=NOW, steps=steps, alarms=alarms)
+    assert newest.owners == (
+        "with ops@bank.example since 2026-11-25 07:00:00 +08:00; with head@bank.example from 2026-11-25 11:00:00 +08:00"
+    )
+    assert newest.why == "its run is under way; stage_late: it is not checked"
+    assert "it is away" in older.why and "of another date" not in older.why and "not checked" not in older.why

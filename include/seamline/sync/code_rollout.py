@@ -95,8 +95,8 @@ class CodeRollout:
             self._at, self._first = None, one.stream
 
     def _restarts(self, mine: Sequence[RunsBy], now_s: float) -> list[Step]:
-        """Of the one that failed by the code before, else of one that is well; behind those of all without a task, which
-        costs them nothing. A stream that runs and is not well waits: a restart would hide why it is not."""
+        """Of the one that failed by the code before, else of one that is well; behind those, of all without a task,
+        which costs them nothing. A stream that runs and is not well waits: a restart would hide why it is not."""
         first = next((one for one in mine if one.stream == self._first), None)
         following = first or next((one for one in mine if one.is_running and one.is_caught_up), None)
         if following is not None:

@@ -166,6 +166,7 @@ def page(
         cuts=cuts,
         drawn={name: pictures for name in report.destinations if (pictures := over_dates.drawn(sync, name, cuts))},
         lags=reports.lags(sync),
+        lag_charts=reports.lag_charts(report, now),
         live=reports.live_before(sync, compared_before) if compared_before else report.live,
         missing=reports.missing(report, now),
         next_night=reports.next_night_in_words(sync, now),

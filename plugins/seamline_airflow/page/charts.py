@@ -5,6 +5,7 @@ shows. Nothing of the data but numbers gets into a drawing; titles are escaped.
 """
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from markupsafe import Markup
@@ -13,6 +14,8 @@ from seamline.domain.phrase import phrase
 
 WIDTH, HEIGHT = 160, 28
 _EDGE = 2
+# Of a chart with labels: where its lines begin, how wide they are, and between which heights they lie.
+_LEFT, _WIDE, _HIGH, _LOW = 78, 480, 10, 110
 
 
 class Picture(Markup):
@@ -34,6 +37,43 @@ def sparkline(values: Sequence[float | None], title: str) -> Picture:
         return _framed('<span class="faint">{title}</span>', phrase("nothing reported"))
     top = max(*known, 1.0)
     return _picture("spark", title, "".join(_line(run, len(values), top) for run in _runs(values)))
+
+
+def day_chart(values: Sequence[float | None], title: str, *, until: datetime, limit: float | None) -> Picture:
+    """A line over equal steps of the 24 hours up to `until`, by whose zone the hours below are named; None is a gap.
+    Its full height is the greatest value, in seconds, and at least 1. `limit`: drawn where a value comes up to it."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return _framed('<span class="faint">{title}</span>', phrase("nothing reported in the last 24 hours"))
+    top = max(*known, 1.0)
+    parts = [_rule(0.0, top, "0 s"), _rule(top, top, f"{top:,.1f} s")]
+    if limit is not None and limit < top:
+        parts.append(_rule(limit, top, f"{limit:,g} s", role="limit"))
+    for quarter in range(5):
+        at = until - timedelta(hours=24 - 6 * quarter)
+        x = _LEFT + quarter / 4 * _WIDE
+        parts.append(f'<text x="{x:.1f}" y="{_LOW + 16}" text-anchor="middle">{at:%H:%M}</text>')
+    for run in _runs(values):
+        points = [(_LEFT + place / max(len(values) - 1, 1) * _WIDE, _level(value, top)) for place, value in run]
+        parts.append(_drawn(points))
+    width, height = _LEFT + _WIDE + 24, _LOW + 22
+    return _framed(
+        f'<svg class="day" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img">'
+        f"<title>{{title}}</title>{''.join(parts)}</svg>",
+        title,
+    )
+
+
+def _rule(value: float, top: float, label: str, *, role: str = "axis") -> str:
+    y = _level(value, top)
+    return (
+        f'<line class="{role}" x1="{_LEFT}" x2="{_LEFT + _WIDE}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>'
+    )
+
+
+def _level(value: float, top: float) -> float:
+    return _LOW - value / top * (_LOW - _HIGH)
 
 
 def bars(values: Sequence[int | Decimal | None], title: str, *, marked: Sequence[bool] = ()) -> Picture:
@@ -88,7 +128,10 @@ def _runs(values: Sequence[float | None]) -> Iterator[list[tuple[int, float]]]:
 
 
 def _line(run: Sequence[tuple[int, float]], steps: int, top: float) -> str:
-    points = [(_across(place, steps), _down(value, top)) for place, value in run]
+    return _drawn([(_across(place, steps), _down(value, top)) for place, value in run])
+
+
+def _drawn(points: Sequence[tuple[float, float]]) -> str:
     if len(points) == 1:
         ((x, y),) = points
         return f'<circle class="line" cx="{x:.1f}" cy="{y:.1f}" r="1"/>'

@@ -22,6 +22,7 @@ from seamline.domain.separate import COMPARED_ONLY
 from seamline.domain.sign_off import ReasonRequired
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.kinds.found import sink_kind
+from seamline.plan.document import plan_from_json
 from seamline.plan.model import NightlyPlan
 from seamline.plan.night import next_night
 from seamline.platform.reconciliations import Detail
@@ -45,7 +46,7 @@ from seamline.sync.stream_state import StreamState, alarms_over
 from seamline_airflow import parts
 from seamline_airflow.page import reading
 from seamline_airflow.page.alarm_words import alarm_in_words
-from seamline_airflow.page.charts import Picture, sparkline
+from seamline_airflow.page.charts import Picture, day_chart, sparkline
 from seamline_airflow.stream_health import Look, look
 
 DATES_PER_PAGE = 31
@@ -138,6 +139,24 @@ def lags(sync: str = "") -> Mapping[StreamId, Picture]:
     with parts.director() as director:
         found = director.lags(sync, steps=_LAG_STEPS, step_s=_LAG_STEP_S)
     return {stream: sparkline(values, _lag_in_words(stream, values)) for stream, values in found.items()}
+
+
+def lag_charts(report: SyncReport, now: datetime) -> list[tuple[StreamId, str, Picture]]:
+    """Of each stream of a sync with a lag of the last day: its limit in seconds, "" where it is not wanted, and the
+    chart."""
+    with parts.director() as director:
+        found = director.lags(report.sync, steps=_LAG_STEPS, step_s=_LAG_STEP_S)
+        limits = {one.stream: plan_from_json(one.plan_json).stream.lag_max_s for one in director.wanted_of(report.sync)}
+    until = now.astimezone(report.zone)
+    return [
+        (
+            one,
+            f"{limits[one]:g}" if one in limits else "",
+            day_chart(values, _lag_in_words(one, values), until=until, limit=limits.get(one)),
+        )
+        for one, values in sorted(found.items(), key=lambda item: str(item[0]))
+        if any(value is not None for value in values)
+    ]
 
 
 def _lag_in_words(stream: StreamId, values: Sequence[float | None]) -> str:
