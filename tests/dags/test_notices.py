@@ -220,37 +220,38 @@ def test_the_task_stands_beside_the_look_and_only_where_somebody_is_notified(
 def test_a_late_verdict_goes_to_one_after_another_and_whoever_heard_it_hears_that_it_has_come(
     platform: Server, store: PlatformStore, mails: MailServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    day = AT.date() - timedelta(days=2)
     steps = (
         "    late_steps:\n      - {after: 1h, to: [lead@bank.example]}\n      - {after: 7d, to: [head@bank.example]}\n"
     )
     declare(monkeypatch, tmp_path / "steps", f"    late: [ops@bank.example]\n{steps}")
     night_without_verdict(store, platform)
-    store.raise_alarm("verdict_late", f"settlement {results.DATE}", "the cut has no verdict yet")
+    store.raise_alarm("verdict_late", f"settlement {day}", "the cut has no verdict yet")
 
     def sent() -> list[tuple[str, str]]:
         notify()
         found = [(to, line) for to, mail in mails.mails for line in re.findall(r"<li><a[^>]*>([^<]+)", body(mail))]
         mails.mails.clear()
-        return sorted(one for one in found if str(results.DATE) in one[1])
+        return sorted(one for one in found if str(day) in one[1])
 
-    is_late = f"the verdict of {results.DATE} is not there"
+    is_late = f"the verdict of {day} is not there"
     assert sent() == [
         ("lead@bank.example", f"{is_late} 60 min after its hour"),
         ("ops@bank.example", f"{is_late} by its hour"),
     ]
     assert sent() == [], "each step is sent once"
     as_of = results.clean().ended_at
-    store.save_cut(Cut("settlement", "warehouse", results.DATE, 1, results.RUN, results.POSITION, as_of, (), MATCH))
+    store.save_cut(Cut("settlement", "warehouse", day, 1, results.RUN, results.POSITION, as_of, (), MATCH))
     store.start_run(
         run_id=results.RUN,
         sync="settlement",
         kind="nightly",
         plan_json=plan_to_json(results.plan()),
-        business_date=results.DATE,
+        business_date=day,
     )
     store.put_result(results.RUN, PUBLISH, {"warehouse": 1})
-    store.end_alarm("verdict_late", f"settlement {results.DATE}")
+    store.end_alarm("verdict_late", f"settlement {day}")
     came = sent()
     assert [to for to, _ in came] == ["lead@bank.example", "ops@bank.example"]
-    assert all(f"the verdict of {results.DATE} has come" in line for _, line in came)
+    assert all(f"the verdict of {day} has come" in line for _, line in came)
     assert sent() == []

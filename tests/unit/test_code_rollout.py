@@ -45,6 +45,7 @@ def test_the_next_stream_is_restarted_only_when_the_one_before_is_caught_up() ->
     assert restarted(steps) == [TWO] and said(steps)[0].startswith("1 of 2")
     assert said(rollout.due([well(ONE, NEW), well(TWO, NEW)], now_s=201)) == ["over"]
     assert rollout.due([well(ONE, NEW), well(TWO, NEW)], now_s=202) == []
+    assert rollout.is_over({NEW}) and not rollout.is_over({NEW, OLD})
 
 
 def test_code_that_is_being_copied_restarts_nothing() -> None:

@@ -95,8 +95,8 @@ def _bounds(nightly: NightlyPlan, night: Night) -> Iterator[str]:
     for one in nightly.closed_when:
         yield _line("waits for", f"{one.in_words}, looked at every {one.every_s:g} s, until the verdict is due")
     yield _line("night begins", _both(night.starts_at, where))
-    for one in night_deadlines(nightly, night.business_date):
-        yield _line(f"{one.stage} due", f"{_both(one.at, where)}{'' if one.is_declared else ', by default'}")
+    for stage in night_deadlines(nightly, night.business_date):
+        yield _line(f"{stage.stage} due", f"{_both(stage.at, where)}{'' if stage.is_declared else ', by default'}")
     by = "" if nightly.verdict_by else ", 6 h after that: no `verdict_by` is declared"
     yield _line("verdict due", f"{_both(night.due, where)}{by}")
 

@@ -6,7 +6,7 @@ A stream that does not come up by the new code ends the sequence: the others go 
 again when yet another code is installed, with that stream.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 from seamline.domain.ledger import StreamId
@@ -69,6 +69,10 @@ class CodeRollout:
         is_settled, self._seen = code == self._seen, code
         if is_settled and code != self._target:
             self._target, self._at, self._broken = code, None, ""
+
+    def is_over(self, codes: Set[str]) -> bool:
+        """Whether streams by these codes leave nothing to do and nothing to say."""
+        return not self._said and codes <= {self._target}
 
     def due(self, streams: Sequence[RunsBy], *, now_s: float) -> list[Step]:
         """What is to be done now; nothing for as long as the stream that was restarted last is on its way."""

@@ -203,7 +203,10 @@ class StreamHost:
                 self._rollout.installed(self._look_at_code())
             except OSError as exc:
                 log.info("the installed code changes while it is looked at: %s", exc)
-        for step in self._rollout.due([self._runs_by(one, now_s) for one in self._roster.runs()], now_s=now_s):
+        runs = self._roster.runs()
+        if self._rollout.is_over({one.code for one in runs}):
+            return
+        for step in self._rollout.due([self._runs_by(one, now_s) for one in runs], now_s=now_s):
             if isinstance(step, Restart):
                 log.info("new code: stream=%s code=%s", step.stream, step.code)
                 for action in self._roster.run_by(step.stream, step.code):
@@ -236,7 +239,7 @@ class StreamHost:
             failures=one.failures,
             is_final=one.is_final,
             error=one.error,
-            is_bound=self._streams.is_bound(stream, one.wanted.plan_json),
+            is_bound=self._streams.is_bound(stream, plan),
         )
 
     def _listen(self) -> None:

@@ -24,6 +24,7 @@ from seamline.cluster.spark_conf import for_executors, is_local
 from seamline.domain.errors import TransientError
 from seamline.domain.ledger import StreamId
 from seamline.plan.document import plan_from_json
+from seamline.plan.model import SyncPlan
 from seamline.sync.stream_host import Cancel, Outcome, Start, TaskEnd
 from seamline_spark.frames import SparkFrames
 from seamline_spark.stream_host.task import Ended, StreamTask, run_one
@@ -194,12 +195,12 @@ class SparkStreams:
             made.id()
             return made
 
-    def is_bound(self, stream: StreamId, plan_json: str) -> bool:
+    def is_bound(self, stream: StreamId, plan: SyncPlan) -> bool:
         """Whether it runs in this very process, or on executors that have the code of this application's start: only
         another application changes that."""
         if not is_local(str(self._context.master)):
             return True
-        return registry.needs_frames(plan_from_json(plan_json), stream.destination)
+        return registry.needs_frames(plan, stream.destination)
 
     def _opened(self) -> SparkSession:
         """The application's session, from which each stream has its own."""
