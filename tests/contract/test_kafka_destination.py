@@ -15,13 +15,13 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.digest import Segment
 from seamline.domain.errors import ConfigError, LogCorrupted, Refused, SchemaConflict, TransientError
+from seamline.kinds.row_json import batch_of_texts, documents, text_of
 from seamline.sinks.kafka import formats
 from seamline.sinks.kafka.commit import StreamCommit
 from seamline.sinks.kafka.control import StreamState
 from seamline.sinks.kafka.kind import KIND
 from seamline.sinks.kafka.options import topic_of
 from seamline.sinks.kafka.reading import committed, written_ends
-from seamline.sinks.kafka.row_json import batch_of_texts, documents, text_of
 from seamline.sinks.kafka.transaction import Transactions
 from seamline.values.build import batch_of
 from seamline.values.digest import bucket_digests, canonical_texts

@@ -6,7 +6,7 @@ from dataclasses import replace
 from seamline.domain.cutover import Boundary
 from seamline.domain.errors import Fenced, InvariantViolated, SchemaConflict, SeamlineError
 from seamline.domain.ledger import LedgerRow, StreamId, refuse_one_that_went_back
-from seamline.ports import Commit, Lease, Progress
+from seamline.ports import Commit, Lease, Progress, Publication
 
 
 def advanced(before: LedgerRow, progress: Progress, applied_transactions: int, last_marker: str) -> LedgerRow:
@@ -101,3 +101,25 @@ def commit_of_publish(stream: StreamId, row: LedgerRow | None) -> Commit:
     if row is None:
         raise InvariantViolated(f"{stream} is published but has no ledger")
     return Commit(row)
+
+
+def row_of_publish(stream: StreamId, known: LedgerRow | None, publication: Publication) -> LedgerRow:
+    """The ledger once a publish is done, but for the tables that enter by it. `known`: as it stood before."""
+    return LedgerRow(
+        stream,
+        publication.topic,
+        publication.topic_id,
+        publication.next_offset,
+        publication.position,
+        known.epoch + 1 if known else 1,
+        known.applied_transactions if known else 0,
+        committed_ms=0,
+        boundaries=known.boundaries if known else (),
+    )
+
+
+def is_caught_up(snapshot: LedgerRow | None, stream: LedgerRow) -> bool:
+    """Whether an incremental snapshot has read the stream's log exactly as far as the stream has."""
+    if snapshot is None:
+        return False
+    return (snapshot.topic_id, snapshot.next_offset) == (stream.topic_id, stream.next_offset)

@@ -186,6 +186,16 @@ def change_batch(table: Table, changes: TableChanges, decoder: ChangeDecoder) ->
     return _keyed(table, changes, decoder) if table.is_keyed else _keyless(table, changes, decoder)
 
 
+def in_effect(batches: Sequence[ChangeBatch]) -> Sequence[ChangeBatch]:
+    """The batches of one commit of a table, one after another: chunks in their order, then what comes behind them.
+
+    A truncate undoes every chunk before it, so these are left out.
+    """
+    in_order = sorted(batches, key=lambda batch: (batch.chunk == 0, batch.chunk))
+    first = max((number for number, batch in enumerate(in_order) if batch.truncate_first), default=0)
+    return in_order[first:]
+
+
 def under_name(batch: ChangeBatch, table: Table) -> ChangeBatch:
     """The changes as those of a table of the same columns under another name."""
     return replace(batch, table=table, rows=batch.rows.replace_schema_metadata(schema_of(table).metadata))

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from seamline.domain.catalogue import Table
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import position_to_json
+from seamline.kinds.row_json import text_of
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.sinks.kafka.control import StreamState, record_of
 from seamline.sinks.kafka.fold import Fold
 from seamline.sinks.kafka.formats import Form, form_of
 from seamline.sinks.kafka.options import KafkaOptions, options_of, topic_of
-from seamline.sinks.kafka.row_json import text_of
 from seamline.sinks.kafka.table_writer import TableWriter
 from seamline.sinks.kafka.transaction import Transactions
 

@@ -13,6 +13,7 @@ from typing import Any
 from seamline.domain.cutover import Boundary
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.position import position_from_json, position_to_json
+from seamline.kinds.ledger_json import boundary_from_json, boundary_to_json, stream_of
 from seamline.kinds.ledger_rules import with_tables
 from seamline.sinks.kafka.reading import committed, committed_end, written_ends
 
@@ -94,7 +95,7 @@ def _read_on(settings: Mapping[str, Any], topic: str, known: Control, end: int) 
     found = dict(known.states)
     for messages in committed(settings, topic, (end,), starts=(known.end,)):
         for message in messages:
-            stream, value, offset = stream_of(message.key() or b""), message.value(), message.offset() or 0
+            stream, value, offset = stream_of((message.key() or b"").decode()), message.value(), message.offset() or 0
             if stream in found and offset <= found[stream].offset:
                 continue
             found.pop(stream, None)
@@ -102,11 +103,6 @@ def _read_on(settings: Mapping[str, Any], topic: str, known: Control, end: int) 
                 state = _read(json.loads(value), stream)
                 found[stream] = replace(state, offset=offset, written_ms=message.timestamp()[1])
     return Control(found, end, end)
-
-
-def stream_of(key: bytes) -> StreamId:
-    sync, _, destination = key.decode().rpartition("@")
-    return StreamId(sync, destination)
 
 
 def record_of(state: StreamState, *, start: int, records: Mapping[str, int]) -> bytes:
@@ -125,11 +121,7 @@ def record_of(state: StreamState, *, start: int, records: Mapping[str, int]) -> 
         "topic_id": row.topic_id,
         "applied_transactions": row.applied_transactions,
         "last_marker": row.last_marker,
-        "boundaries": [
-            {"table": one.table, "position": position_to_json(one.position), "generation": one.generation}
-            | {"high_marker": one.high_marker, "ended": one.ended, "fingerprint": one.fingerprint}
-            for one in row.boundaries
-        ],
+        "boundaries": [boundary_to_json(one) for one in row.boundaries],
         "generations": dict(state.generations),
         "runs": list(state.runs),
     }
@@ -146,7 +138,7 @@ def _read(said: Mapping[str, Any], stream: StreamId) -> StreamState:
         said["epoch"],
         said["applied_transactions"],
         said["committed_ms"],
-        tuple(Boundary(**{**one, "position": position_from_json(one["position"])}) for one in said["boundaries"]),
+        tuple(map(boundary_from_json, said["boundaries"])),
         said["last_marker"],
     )
     ends = {table: tuple(offsets) for table, offsets in said["ends"].items()}

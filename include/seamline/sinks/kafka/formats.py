@@ -6,8 +6,8 @@ goes, `r` it was read by a load.
 
 from typing import Protocol
 
+from seamline.kinds.row_json import document_of, not_ours, text_of
 from seamline.sinks.kafka.options import DEBEZIUM
-from seamline.sinks.kafka.row_json import document_of, not_ours, text_of
 
 COMES, CHANGES, GOES, READ = b"c", b"u", b"d", b"r"
 

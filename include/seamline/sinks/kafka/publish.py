@@ -12,7 +12,9 @@ import pyarrow as pa
 
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import NotCaughtUp, Refused
-from seamline.domain.ledger import LedgerRow, StreamId
+from seamline.domain.ledger import StreamId
+from seamline.kinds.ledger_rules import is_caught_up, row_of_publish
+from seamline.kinds.row_json import batch_of_texts
 from seamline.plan.model import INCREMENTAL, DestinationPlan
 from seamline.ports import Joining, Load, Publication
 from seamline.sinks.kafka.commit import StreamCommit, Where
@@ -20,7 +22,6 @@ from seamline.sinks.kafka.control import Control, StreamState
 from seamline.sinks.kafka.fold import Fold
 from seamline.sinks.kafka.loads import checked_batches
 from seamline.sinks.kafka.reading import written_ends
-from seamline.sinks.kafka.row_json import batch_of_texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +69,7 @@ def held_rows(settings: Mapping[str, Any], where: Where, table: Table, fold: Fol
 def published(stream: StreamId, known: StreamState | None, publication: Publication) -> StreamState:
     """The stream's state once the tables are in place."""
     names = {boundary.table for boundary in publication.boundaries}
-    row = LedgerRow(
-        stream,
-        publication.topic,
-        publication.topic_id,
-        publication.next_offset,
-        publication.position,
-        known.row.epoch + 1 if known else 1,
-        known.row.applied_transactions if known else 0,
-        committed_ms=0,
-        boundaries=known.row.boundaries if known else (),
-    )
+    row = row_of_publish(stream, known.row if known else None, publication)
     before = replace(known, row=row) if known else StreamState(row)
     left = [boundary.table for boundary in row.boundaries if boundary.table not in names]
     return before.with_tables(publication.boundaries, left=left, run_id=publication.run_id)
@@ -93,7 +84,7 @@ def joined(control: Control, stream: StreamId, joining: Joining) -> tuple[Stream
     if known is None:
         raise Refused(f"nothing was published for {stream}", hint="onboard the sync first", sync=stream.sync)
     snapshot = control.states.get(joining.incremental_stream) if joining.incremental_stream else None
-    if joining.incremental_stream is not None and not _is_caught_up(snapshot, known):
+    if joining.incremental_stream is not None and not is_caught_up(snapshot.row if snapshot else None, known.row):
         raise NotCaughtUp(
             f"{stream} stands at offset {known.row.next_offset}, its incremental snapshot elsewhere", sync=stream.sync
         )
@@ -120,10 +111,3 @@ def incremental_streams(control: Control, stream: StreamId) -> Iterator[StreamId
     for one in control.states:
         if one.destination == stream.destination and one.sync.startswith(f"{stream.sync}{INCREMENTAL}"):
             yield one
-
-
-def _is_caught_up(snapshot: StreamState | None, stream: StreamState) -> bool:
-    """Whether the incremental snapshot has read the stream's log exactly as far as the stream has."""
-    if snapshot is None:
-        return False
-    return (snapshot.row.topic_id, snapshot.row.next_offset) == (stream.row.topic_id, stream.row.next_offset)

@@ -17,13 +17,13 @@ from seamline.adapters.kafka.client import client_settings
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import Refused, TransientError
 from seamline.domain.position import Position
+from seamline.kinds.row_json import batch_of_texts
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Load
 from seamline.sinks.kafka.commit import Where, where_of
 from seamline.sinks.kafka.control import StreamState, read_control
 from seamline.sinks.kafka.fold import Fold
 from seamline.sinks.kafka.loads import staged_batches
-from seamline.sinks.kafka.row_json import batch_of_texts
 from seamline.sinks.kafka.topics import COMPACTION_LAG_S
 from seamline.sinks.lake.read_view import LakeView
 

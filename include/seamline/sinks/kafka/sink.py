@@ -21,13 +21,13 @@ from seamline.domain.changes import TableChanges
 from seamline.domain.errors import CommitUnknown, Diverged, Fenced, Refused, SeamlineError, TransientError
 from seamline.domain.ledger import LedgerRow, StreamId, refuse_one_that_went_back
 from seamline.kinds.ledger_rules import advanced, fenced_or, resolved
+from seamline.kinds.spilled import SpilledBatches, read_spilled
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Commit, Failpoints, Joining, Lease, Load, Progress, Publication, Staged, Unarmed
 from seamline.sinks.kafka import publish as publishing
 from seamline.sinks.kafka.commit import StreamCommit, where_of
 from seamline.sinks.kafka.control import Control, StreamState, read_control, settled_control
 from seamline.sinks.kafka.fold import Fold
-from seamline.sinks.kafka.spilled import SpilledBatches, read_spilled
 from seamline.sinks.kafka.topics import DestinationTopics
 from seamline.sinks.kafka.transaction import Transactions
 from seamline.values.changes import ChangeBatch, ChangeDecoder, change_batch

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from seamline.domain.catalogue import Table, fingerprint
-from seamline.domain.errors import Diverged
-from seamline.sinks.kafka.fold import Changed, Fold
+from seamline.kinds.held_rows import Changed, fill, keys_of, require_copies
+from seamline.kinds.row_json import documents, text_of
+from seamline.sinks.kafka.fold import Fold
 from seamline.sinks.kafka.formats import CHANGES, COMES, GOES, READ, Form
-from seamline.sinks.kafka.row_json import Document, document_of, documents, text_of
 from seamline.sinks.kafka.transaction import Headers, Transactions
-from seamline.values.changes import ChangeBatch
+from seamline.values.changes import ChangeBatch, in_effect
 
 _OPS = {None: CHANGES, False: COMES, True: CHANGES}
 
@@ -43,17 +43,13 @@ class TableWriter:
         self.records = 0
 
     def apply(self, batches: Sequence[ChangeBatch]) -> None:
-        """The batches one after another: chunks in their order, then what comes behind them.
-
-        A truncate undoes every chunk before it, so these are not sent. Diverged: a change needs a row that is not held.
-        """
-        in_order = sorted(batches, key=lambda batch: (batch.chunk == 0, batch.chunk))
-        first = max((number for number, batch in enumerate(in_order) if batch.truncate_first), default=0)
-        if any(_needs_held(batch) for batch in in_order[first:]):
+        """What a truncate has undone is not sent. Diverged: a change needs a row that is not held."""
+        counting = in_effect(batches)
+        if any(_needs_held(batch) for batch in counting):
             self._fold = self._held()
-        if in_order[first].truncate_first:
+        if counting[0].truncate_first:
             self._empty()
-        for batch in in_order[first:]:
+        for batch in counting:
             if self._table.is_keyed:
                 self._keyed(batch)
             else:
@@ -72,7 +68,7 @@ class TableWriter:
             texts = [text_of(one) for one in documents(self._table, self._table.columns, rows)]
             count += len(texts)
             if self._table.is_keyed:
-                self._replace_keyed(self._keys(rows), texts, held if is_known else None)
+                self._replace_keyed(keys_of(self._table, rows), texts, held if is_known else None)
             else:
                 self._replace_keyless(Counter(texts), held if is_known else None)
         self._fold = held
@@ -84,10 +80,11 @@ class TableWriter:
 
     def _keyed(self, batch: ChangeBatch) -> None:
         found = documents(self._table, self._table.columns, batch.rows)
-        keys = self._keys(batch.rows)
+        keys = keys_of(self._table, batch.rows)
         deleted = batch.deleted.to_pylist() if batch.deleted is not None else []
         met = batch.met.to_pylist() if batch.met is not None else []
-        self._fill(batch, found, keys, deleted)
+        if self._fold is not None:
+            fill(batch, found, keys, self._fold)
         changes: list[Changed] = []
         for key, document, goes, is_met in zip(keys, found, deleted, met, strict=True):
             row = None if goes else text_of(document)
@@ -96,41 +93,12 @@ class TableWriter:
         if self._fold is not None:
             self._fold.put(changes)
 
-    def _fill(self, batch: ChangeBatch, found: list[Document], keys: list[bytes], deleted: list[bool]) -> None:
-        """Give rows the values that the log left out, from the rows that are held before this batch."""
-        if batch.missing is None or self._fold is None:
-            return
-        names = batch.missing.schema.names
-        lacking = [batch.is_missing(name).to_pylist() for name in names]
-        origins = self._origins(batch)
-        for number, flags in enumerate(zip(*lacking, strict=True)):
-            if deleted[number] or not any(flags):
-                continue
-            stored = self._fold.row(origins[number] or keys[number])
-            if stored is None:
-                raise Diverged(
-                    f"a change of {self._table.name} leaves values out of a row that is not there",
-                    table=self._table.name,
-                )
-            known = document_of(stored)
-            found[number].update({name: known[name] for name, flag in zip(names, flags, strict=True) if flag})
-
-    def _origins(self, batch: ChangeBatch) -> list[bytes]:
-        """The key of the stored row that has the missing values, b"" where that is the row's own."""
-        if batch.old_key is None:
-            return [b""] * batch.rows.num_rows
-        is_given = batch.old_key.column(0).is_valid().to_pylist()
-        return [key if given else b"" for key, given in zip(self._keys(batch.old_key), is_given, strict=True)]
-
     def _replace_keyed(self, keys: list[bytes], rows: list[bytes], held: Fold | None) -> None:
         for key, row in zip(keys, rows, strict=True):
             if held is None or held.row(key) != row:
                 self._send(READ, key, row)
         if held is not None:
             held.put((key, None) for key in keys)
-
-    def _keys(self, rows: pa.RecordBatch) -> list[bytes]:
-        return [text_of(one) for one in documents(self._table, self._table.key_columns, rows)]
 
     # ---- without a key ----------------------------------------------------------------------------------------------
 
@@ -143,18 +111,10 @@ class TableWriter:
             net[row] += count
         for row, count in net.items():
             if count < 0:
-                self._require(row, -count)
+                require_copies(self._table, row, -count, self._fold)
             self._send_copies(COMES if count > 0 else GOES, row, abs(count))
         if self._fold is not None:
             self._fold.count(net)
-
-    def _require(self, row: bytes, copies: int) -> None:
-        held = self._fold.copies(row) if self._fold is not None else 0
-        if held < copies:
-            raise Diverged(
-                f"{copies} rows of {self._table.name} should go, the destination holds only {held} of them",
-                table=self._table.name,
-            )
 
     def _replace_keyless(self, rows: Counter[bytes], held: Fold | None) -> None:
         for row, copies in rows.items():

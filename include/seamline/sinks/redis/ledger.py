@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from seamline.domain.cutover import Boundary
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.position import Position, position_from_json, position_to_json
+from seamline.kinds.ledger_json import boundary_from_json, boundary_to_json
 from seamline.sinks.redis.keys import Keyspace
 from seamline.sinks.redis.session import Session, translated
 
@@ -61,21 +61,6 @@ def position_text(position: Position) -> str:
 def boundaries_text(boundaries: Sequence[Boundary]) -> str:
     ordered = sorted(boundaries, key=lambda one: one.table)
     return json.dumps([boundary_to_json(one) for one in ordered])
-
-
-def boundary_to_json(boundary: Boundary) -> dict[str, Any]:
-    return {
-        "table": boundary.table,
-        "position": position_to_json(boundary.position),
-        "generation": boundary.generation,
-        "high_marker": boundary.high_marker,
-        "ended": boundary.ended,
-        "fingerprint": boundary.fingerprint,
-    }
-
-
-def boundary_from_json(document: Mapping[str, Any]) -> Boundary:
-    return Boundary(**{**document, "position": position_from_json(document["position"])})
 
 
 def generations_of(fields: Fields) -> dict[str, int]:

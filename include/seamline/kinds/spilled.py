@@ -16,7 +16,7 @@ class SpilledBatches:
 
     def put(self, batch: ChangeBatch) -> Path:
         if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="seamline-kafka-")
+            self._folder = tempfile.TemporaryDirectory(prefix="seamline-changes-")
         self._count += 1
         path = Path(self._folder.name, str(self._count))
         path.write_bytes(pickle.dumps(batch, pickle.HIGHEST_PROTOCOL))

@@ -1,6 +1,6 @@
 """Rows of the typed form as JSON documents, and the way back.
 
-Equal rows are equal bytes: a topic's key says which row it is, and a row without a key is known by all it holds.
+Equal rows are equal bytes: a key says which row it is, and a row without a key is known by all it holds.
 Whole numbers, floats and booleans are JSON's own; every other value is its plain text (`values.plain_texts`), decimals
 too, so that no reader rounds them. Floats that are no finite numbers are texts.
 """
@@ -44,8 +44,8 @@ def batch_of_texts(table: Table, texts: Sequence[bytes]) -> pa.RecordBatch:
 
 def not_ours(cause: Exception, table: str = "") -> LogCorrupted:
     return LogCorrupted(
-        f"a record of a topic is not as Seamline writes it: {cause}",
-        hint="somebody else has written into the topic: see who may write there, and load the table again",
+        f"a record is not as Seamline writes it: {cause}",
+        hint="somebody else has written there, as into a topic: see who may write there, and load the table again",
         table=table,
     )
 
