@@ -309,7 +309,7 @@ def with_level(plan: SyncPlan, found: Reconciliation) -> Reconciliation:
     """The comparison as it is kept: with what readers of its destination may rely on."""
     destination = plan.destination(found.destination)
     powers, is_of_cuts = sink_kind(destination.kind).powers, destination in plan.cuts_only
-    level = powers.level_of_cuts if is_of_cuts else powers.level
+    level = powers.level_of_cuts if is_of_cuts else powers.level_under(plan.guarantee)
     kept = level_evidence(found, level, guarantee=plan.guarantee)
     return dataclasses.replace(found, evidence={**found.evidence, **kept})
 

@@ -9,6 +9,7 @@ import pytest
 from seamline.adapters.connections import Connection
 from tests import hdfs_server, hive_metastore
 from tests.conftest import RunningStack
+from tests.contract.change_files_world import LONG_OVER_FILES
 from tests.contract.file_places import Place, Places, Reached
 from tests.contract.kafka_world import OVER_TOPICS
 from tests.contract.spark_session import frames, spark
@@ -26,12 +27,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Over topics one behaviour of each sort, unless all are asked for."""
-    leave_out(config, items, [one for one in items if _is_over_topics(one)])
+    """Over topics one behaviour of each sort, over files no long history, unless all are asked for."""
+    leave_out(config, items, [one for one in items if _is_slow(one)])
 
 
-def _is_over_topics(item: pytest.Item) -> bool:
+def _is_slow(item: pytest.Item) -> bool:
     given = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    if given.get("make_world") == "change_files":
+        return given["behaviour"].__name__ in LONG_OVER_FILES
     return given.get("make_world") == "kafka" and given["behaviour"].__name__ not in OVER_TOPICS
 
 

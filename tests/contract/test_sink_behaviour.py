@@ -9,6 +9,7 @@ import pytest
 from seamline.adapters.connections import Connection
 from seamline.domain.catalogue import Table
 from tests.contract.behaviours import BEHAVIOURS, Behaviour
+from tests.contract.change_files_world import ChangeFilesWorld
 from tests.contract.filter_behaviours import FILTER_BEHAVIOURS
 from tests.contract.going_back_behaviours import GOING_BACK_BEHAVIOURS
 from tests.contract.joining_behaviours import JOINING_BEHAVIOURS
@@ -18,25 +19,27 @@ from tests.contract.relational_worlds import RELATIONAL, relational_maker
 from tests.contract.repair_behaviours import REPAIR_BEHAVIOURS
 from tests.contract.truncate_behaviours import TRUNCATE_BEHAVIOURS
 from tests.contract.unavailable_value_behaviours import LEFT_OUT_BEHAVIOURS
-from tests.contract.worlds import MemoryWorld, PostgresWorld, World, WorldMaker
+from tests.contract.worlds import APPENDED, MemoryWorld, PostgresWorld, World, WorldMaker
 from tests.log_topic import TABLES
 from tests.toast_log import NOTE
 
-# A commit into a topic does not look at what it holds: what changes met, the comparison finds.
+# A commit into a topic or a file does not look at what it holds: what changes met, the comparison finds.
 NOT_LOOKED_AT = {
     "what_meets_the_unexpected_is_applied_counted_and_kept",
     "a_full_update_of_a_row_that_is_not_there_is_a_finding_beside_changes_that_lack_values",
 }
 
 
-@pytest.fixture(params=["memory", "postgres", "kafka", *RELATIONAL, *LAKES])
+@pytest.fixture(params=["memory", "postgres", *APPENDED, *RELATIONAL, *LAKES])
 def make_world(request: pytest.FixtureRequest, tmp_path: Path) -> WorldMaker:
     if request.param == "memory":
         return MemoryWorld
+    if request.param in APPENDED and request.node.callspec.params["behaviour"].__name__ in NOT_LOOKED_AT:
+        pytest.skip("what is appended to is written without a look at what it holds")
     if request.param == "kafka":
-        if request.node.callspec.params["behaviour"].__name__ in NOT_LOOKED_AT:
-            pytest.skip("a topic is written without a look at what it holds")
         return KafkaWorld
+    if request.param == "change_files":
+        return lambda tables: ChangeFilesWorld(tables, tmp_path)
     if request.param in RELATIONAL:
         return relational_maker(request.param, request)
     database = request.getfixturevalue("sink_database")

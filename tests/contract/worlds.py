@@ -26,6 +26,8 @@ from tests.memory_sink import LostAnswer, MemoryDestination, MemorySink, as_logg
 from tests.opened_sink import decoder_of
 
 Row = dict[str, Any]
+# Kinds whose streams append what happened, and look at what they hold where a change needs it alone.
+APPENDED = ("kafka", "change_files")
 
 
 def lose_one_answer(

@@ -19,6 +19,7 @@ from seamline.spec.kinds import source_models
 from seamline.spec.load import load_declarations
 from tests.contract.lake_worlds import LAKES
 from tests.contract.relational_worlds import RELATIONAL
+from tests.contract.worlds import APPENDED
 from tests.log_topic import ACCOUNT, AUDIT
 from tests.unit.declared import write_declarations
 from tests.unit.reported import MATCH, reconciliation
@@ -26,6 +27,7 @@ from tests.unit.reported import MATCH, reconciliation
 LAKE = "connection: ledger\nwarehouse: /srv/lake\nnamespace: settlement\n"
 DATABASE = "connection: warehouse\ndatabase: settlement\n"
 DESTINATIONS = {
+    "change_files": "location: /srv/changes\nmode: changes\n",
     "delta": LAKE,
     "files": "location: /srv/files\n",
     "hive": "connection: rows\nmetastore: metastore\ndatabase: settlement\nwarehouse: /srv/hive\n",
@@ -87,7 +89,7 @@ def test_the_level_of_a_cell_is_the_one_that_its_kind_says(tmp_path: Path) -> No
     for case in cases():
         powers = sink_kind(case.destination).powers
         if refusal(case) is None:
-            assert outcome(case) == (powers.level if case.has_log else powers.level_of_cuts)
+            assert outcome(case) == (powers.level_under(case.guarantee) if case.has_log else powers.level_of_cuts)
         else:
             assert outcome(case).startswith("refused: ")
 
@@ -96,7 +98,7 @@ def test_each_kind_with_live_tables_runs_the_suite_that_its_cells_promise() -> N
     """Of all tables, or of those with a key alone (`tests/contract`)."""
     kinds = {name: sink_kind(name).powers for name in installed.names(installed.SINKS)}
     promised = {name: powers.keyless for name, powers in kinds.items() if powers.streams}
-    assert promised == {**dict.fromkeys(("kafka", "postgres", *RELATIONAL, *LAKES), True), "redis": False}
+    assert promised == {**dict.fromkeys((*APPENDED, "postgres", *RELATIONAL, *LAKES), True), "redis": False}
 
 
 def test_a_kind_without_cuts_needs_a_log() -> None:

@@ -86,7 +86,7 @@ def test_a_folder_of_this_machine_has_no_connection_and_stages_beside_what_it_de
         ("location: /srv/outgoing", "leave `connection` out"),
         ("staging: sftp:///staging", "a folder that every machine"),
         ("staging:", "staging"),
-        ("writer_connection: partner_writer", "no stream writes here"),
+        ("writer_connection: partner_writer", "one login writes here"),
         ("flag_file: a/b", "the name of a file"),
         ("flag_file: control.json", "are one name"),
         ("format: parquet", "no header and no trailer"),

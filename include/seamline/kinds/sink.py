@@ -67,6 +67,7 @@ class SinkPowers:
     `keeps_versions`: it can store the cuts of a table as versions, `DestinationPlan.versioned`.
     `streams`: it has live tables that a stream keeps current; one without takes cuts only (`open_sink` and `open_live`
     raise Refused), is neither loaded nor streamed to by an onboarding, and its `atomic` is that of a publish.
+    `at_least_once`: what readers may rely on where a sync says so, of a kind that then does less; "" of others.
     """
 
     atomic: Atomic
@@ -77,6 +78,11 @@ class SinkPowers:
     names: NameLimit = NameLimit(NAME_BYTES_MAX, NameUnit.BYTES)
     streams: bool = True
     keeps_versions: bool = False
+    at_least_once: str = ""
+
+    def level_under(self, guarantee: str) -> str:
+        """`level`, of a sync that declares this guarantee."""
+        return self.at_least_once if guarantee == "at_least_once" and self.at_least_once else self.level
 
     @property
     def level(self) -> str:
@@ -98,7 +104,8 @@ class SinkPowers:
             "deletes are refused": self.deletes,
             "TRUNCATE is refused": self.truncates,
         }
-        return (self.level, *(words for words, can in cannot.items() if not can), limit)
+        less = (f"with `guarantee: at_least_once`: {self.at_least_once}",) if self.at_least_once else ()
+        return (self.level, *less, *(words for words, can in cannot.items() if not can), limit)
 
 
 class SinkKind(Protocol):

@@ -83,7 +83,7 @@ def outcome(case: Case) -> str:
     refused = refusal(case)
     if refused is not None:
         return f"refused: {refused.what}"
-    return level_of(case.destination) if case.has_log else level_of_cuts(case.destination)
+    return level_of(case.destination, case.guarantee) if case.has_log else level_of_cuts(case.destination)
 
 
 def cases() -> Iterator[Case]:

@@ -52,6 +52,13 @@ class Destination(Declared):
         return {}
 
     @classmethod
+    def kind_of(cls, said: Mapping[str, Any]) -> str:  # noqa: ARG003 (a kind's own keys may decide it)
+        """Another kind that a destination of these keys is of, as where they say what it holds; "" where it is of this
+        one. `said`: as of `lacks`.
+        """
+        return ""
+
+    @classmethod
     def folder(cls, said: Mapping[str, Any]) -> str:  # noqa: ARG003 (only a lake has one)
         """The folder of a destination of these keys, if its tables, cuts and maintenance need a place of their own; ""
         for a kind that shares its places, or where the keys do not say it.

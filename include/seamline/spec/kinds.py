@@ -47,8 +47,7 @@ class _Powers(Protocol):
     @property
     def keeps_versions(self) -> bool: ...
 
-    @property
-    def level(self) -> str: ...
+    def level_under(self, guarantee: str) -> str: ...
 
     @property
     def level_of_cuts(self) -> str: ...
@@ -71,6 +70,16 @@ def destination_models() -> Mapping[str, type[Destination]]:
     """By kind, in the order of names."""
     names = installed.names(installed.SINKS)
     return {name: cast(_Sink, installed.load(installed.SINKS, name)).spec() for name in names}
+
+
+def destination_kind(said: object) -> str:
+    """The kind of a destination of these keys, right or wrong; "" where they say none that is known here."""
+    if not isinstance(said, Mapping):
+        return ""
+    kind, models = said.get("kind"), destination_models()
+    if not isinstance(kind, str) or kind not in models:
+        return ""
+    return models[kind].kind_of(said) or kind
 
 
 def namespace_key(kind: str) -> str:
@@ -138,9 +147,9 @@ def keeps_keyless(kind: str) -> bool:
     return cast(_Sink, installed.load(installed.SINKS, kind)).powers.keyless
 
 
-def level_of(kind: str) -> str:
+def level_of(kind: str, guarantee: str) -> str:
     """What readers of a kind of destination may rely on: of its commits; of one without live tables, of its cuts."""
-    return cast(_Sink, installed.load(installed.SINKS, kind)).powers.level
+    return cast(_Sink, installed.load(installed.SINKS, kind)).powers.level_under(guarantee)
 
 
 def level_of_cuts(kind: str) -> str:

@@ -35,6 +35,7 @@ from seamline.spec.fields import NAME
 from seamline.spec.kinds import (
     DESTINATIONS_PLANNED,
     SOURCES_PLANNED,
+    destination_kind,
     destination_models,
     source_models,
     takes_streams,
@@ -292,9 +293,8 @@ def declared_reason_required(folder: Path, sync: str) -> ReasonRequired:
 def declared_kinds(folder: Path, sync: str) -> dict[str, str]:
     """The kind of each of them whose file says one that is known here."""
     files = {name: folder / "destinations" / f"{name}.yaml" for name in declared_destinations(folder, sync)}
-    said = {name: document_of(file).value(("kind",)) for name, file in files.items() if file.is_file()}
-    known = destination_models()
-    return {name: str(kind) for name, kind in said.items() if kind in known}
+    found = {name: destination_kind(document_of(file).data) for name, file in files.items() if file.is_file()}
+    return {name: kind for name, kind in found.items() if kind}
 
 
 def read_folder(folder: Path) -> Folder:
@@ -358,6 +358,7 @@ def _read_kind(file: Path, word: str, kinds: Mapping[str, type[SpecT]], planned:
     if "kind" not in document.data and (misspelt := nearest("kind", list(document.data))):
         document.fault((misspelt,), UNKNOWN_KEY, "Did you mean `kind`?")
         document.rename((misspelt,), "kind")
+    _take_kind_of_keys(document, word)
     kind = document.value(("kind",))
     if isinstance(kind, str) and kind in kinds:
         return _validated(document, word, kinds[kind])
@@ -375,6 +376,12 @@ def _read_kind(file: Path, word: str, kinds: Mapping[str, type[SpecT]], planned:
     else:
         _check_file_name(document, word)
     return OneFile(document)
+
+
+def _take_kind_of_keys(document: Document, word: str) -> None:
+    """Other keys of a destination may decide which kind it is of."""
+    if word == "destination" and (kind := destination_kind(document.data)):
+        document.data["kind"] = kind
 
 
 def _read(file: Path, word: str, model: type[SpecT]) -> OneFile[SpecT]:

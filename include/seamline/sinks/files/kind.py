@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from seamline.values.changes import ChangeDecoder
 
 # With the ending, a file system takes no more of letters that have three bytes.
-_NAME_CHARACTERS = 64
+NAME_CHARACTERS = 64
 
 
 class Files:
@@ -30,7 +30,7 @@ class Files:
 
     name: ClassVar[str] = "files"
     powers: ClassVar[SinkPowers] = SinkPowers(
-        Atomic.SYNC, streams=False, names=NameLimit(_NAME_CHARACTERS, NameUnit.CHARACTERS)
+        Atomic.SYNC, streams=False, names=NameLimit(NAME_CHARACTERS, NameUnit.CHARACTERS)
     )
 
     def spec(self) -> "type[Destination]":
@@ -47,10 +47,7 @@ class Files:
         return problems(plan, destination)
 
     def grant_script(self, destination: DestinationPlan, database: str, *, logins: DestinationLogins) -> str:  # noqa: ARG002
-        return (
-            f"-- {destination.name} is a place for files, {destination.namespace}: there is no database to grant in.\n"
-            "-- Its login reads, writes, renames and removes there, and makes folders.\n"
-        )
+        return grants(destination)
 
     def load_area(self, destination: DestinationPlan, *, run_id: str) -> LoadArea:  # noqa: ARG002
         from seamline.sinks.files.staging import load_area
@@ -58,11 +55,9 @@ class Files:
         return load_area(destination)
 
     def load(self, destination: DestinationPlan, place: StagedPlace, rows: TableRows) -> int:
-        from seamline.sinks.files import types
-        from seamline.sinks.files.staging import staging_of
-        from seamline.sinks.lake.loads import load
+        from seamline.sinks.files.staging import load
 
-        return load(staging_of(destination), place, rows, types)
+        return load(destination, place, rows)
 
     def open_maintenance(self, destination: DestinationPlan) -> DestinationMaintenance:
         from seamline.sinks.files.maintenance import open_maintenance
@@ -83,11 +78,9 @@ class Files:
         *,
         position: Position,
     ) -> Sequence[StagedView]:
-        from seamline.sinks.files import types
-        from seamline.sinks.files.staging import staging_of
-        from seamline.sinks.lake.read_back import open_staged
+        from seamline.sinks.files.staging import open_staged
 
-        return open_staged(staging_of(destination), loads, count, position=position, storage=types)
+        return open_staged(destination, loads, count, position=position)
 
     def open_published(
         self, plan: SyncPlan, destination: DestinationPlan, tables: Sequence[PublishedTable], *, position: Position
@@ -118,10 +111,17 @@ class Files:
         return open_cuts(destination)
 
 
+def grants(destination: DestinationPlan) -> str:
+    return (
+        f"-- {destination.name} is a place for files, {destination.namespace}: there is no database to grant in.\n"
+        "-- Its login reads, writes, renames and removes there, and makes folders.\n"
+    )
+
+
 def _no_stream(destination: DestinationPlan) -> Refused:
     return Refused(
         f"destination {destination.name} (files) has no live tables: it takes cuts by business date only",
-        hint="its cuts are made by the nightly run",
+        hint="its cuts are made by the nightly run; with `mode: changes` a stream writes files of changes",
     )
 
 

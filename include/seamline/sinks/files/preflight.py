@@ -10,9 +10,11 @@ from seamline.domain.errors import ConfigError
 from seamline.files.stores.opening import open_store
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Problem
+from seamline.sinks.files.changes.columns import RESERVED
 from seamline.sinks.files.cuts import OWN
 from seamline.sinks.files.options import FilesOptions, options_of
 
+_RENAME_COLUMN = "rename it at the source, or leave the table out of this destination"
 _RENAME = "rename it at the source or by `as`, or leave the table out of the sync"
 
 
@@ -25,6 +27,33 @@ def problems(plan: SyncPlan, destination: DestinationPlan) -> tuple[Problem, ...
         *_of_names(plan, options),
     ]
     return tuple(Problem(f"destination {destination.name}: {what}", cure) for what, cure in found)
+
+
+def problems_of_changes(plan: SyncPlan, destination: DestinationPlan) -> tuple[Problem, ...]:
+    """The same for files of changes."""
+    found = [
+        *_of_the_place(destination),
+        *_of_staging(destination, options_of(destination)),
+        *_of_folders(plan),
+        *_of_columns(plan),
+    ]
+    return tuple(Problem(f"destination {destination.name}: {what}", cure) for what, cure in found)
+
+
+def _of_folders(plan: SyncPlan) -> Iterator[tuple[str, str]]:
+    """Each table has a folder, and not every store distinguishes letters of either case."""
+    known: dict[str, str] = {}
+    for table in plan.tables:
+        other = known.setdefault(table.name.lower(), table.name)
+        if other != table.name:
+            yield f"the folder of table {table.name} and that of table {other} have one name", _RENAME
+
+
+def _of_columns(plan: SyncPlan) -> Iterator[tuple[str, str]]:
+    for entry in plan.tables:
+        for column in entry.table.columns if entry.table is not None else ():
+            if column.name.lower() in RESERVED:
+                yield f"column {column.name} of {entry.name} has a name of change files' own", _RENAME_COLUMN
 
 
 def _of_the_place(destination: DestinationPlan) -> Iterator[tuple[str, str]]:

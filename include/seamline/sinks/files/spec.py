@@ -13,6 +13,7 @@ from seamline.files.dialect import PARQUET
 from seamline.spec.destination import Destination, Misfit
 from seamline.spec.fields import ConnectionId, Declared, SqlName
 
+CHANGES, CHANGE_FILES = "changes", "change_files"
 _ADDED = frozenset({Kind.INTEGER, Kind.UNSIGNED, Kind.DECIMAL})
 
 
@@ -54,12 +55,44 @@ class FileTotal(Declared):
     )
 
 
+class ChangeFiles(Declared):
+    """How change files are kept."""
+
+    commit_every_ms: int = Field(
+        10_000,
+        ge=100,
+        description="The least time between two commits of a stream, each of which makes a file per table.",
+    )
+    compact_below_mb: int = Field(
+        64, ge=1, le=4096, description="Maintenance merges files that are smaller, up to this size."
+    )
+    compact_from_files: int = Field(
+        8, ge=2, le=10_000, description="So many small files that follow each other are merged; fewer stay."
+    )
+    keep_days: int | None = Field(
+        None,
+        ge=1,
+        description="Changes are kept for so many days; older ones become the rows as they stood. Left out: every"
+        " change is kept.",
+    )
+    before_image: bool = Field(
+        default=False,
+        description="Whether a change holds the row as it was before, as JSON in `_before`. The stream's process then"
+        " reads each table once, and keeps its rows in a temporary file. A table begins with it when it is loaded.",
+    )
+
+
 class FilesDestination(Destination):
-    """Files for partners, a folder per business date and version. It takes cuts only, no stream."""
+    """Files for partners, a folder per business date and version; or files of changes that a stream writes."""
 
     namespace_key: ClassVar[str] = "location"
 
     kind: Literal["files"] = Field(description="What kind of system the destination is.")
+    mode: Literal["cuts", "changes"] = Field(
+        "cuts",
+        description="`cuts`: deliveries by business date, made by nights. `changes`: files of what a stream brings, per"
+        " table; commands call this kind `change_files`.",
+    )
     connection: ConnectionId = Field(
         "", description="Connection id of what leads to the place: type aws, sftp, ftp or webhdfs. A folder has none."
     )
@@ -85,11 +118,15 @@ class FilesDestination(Destination):
         "_SUCCESS", description="Name of the empty file that comes last: whoever sees it sees all others whole."
     )
 
+    changes: ChangeFiles = Field(
+        default_factory=ChangeFiles, description="How change files are kept; with `mode: changes` alone."
+    )
+
     @field_validator("writer_connection")
     @classmethod
     def _no_writer(cls, value: str | None) -> str | None:
         if value is not None:
-            raise ValueError("no stream writes here: leave `writer_connection` out")
+            raise ValueError("one login writes here: leave `writer_connection` out")
         return value
 
     @model_validator(mode="after")
@@ -106,10 +143,24 @@ class FilesDestination(Destination):
             yield "a Parquet file has no header and no trailer: leave them out, or write `format: csv`"
         if self.flag_file == self.control_file:
             yield "`flag_file` and `control_file` are one name"
+        yield from self._faults_of_mode()
+
+    def _faults_of_mode(self) -> Iterator[str]:
+        if "changes" in self.model_fields_set and self.mode != CHANGES:
+            yield "`changes` is of change files: write `mode: changes`, or leave it out"
+        deliveries = {"control_totals", "control_file", "flag_file"} & self.model_fields_set
+        if deliveries and self.mode == CHANGES:
+            yield f"change files are no deliveries: leave {', '.join(f'`{key}`' for key in sorted(deliveries))} out"
+        if self.mode == CHANGES and (self.csv.header or self.csv.trailer):
+            yield "a change file has no header and no trailer record: leave them out"
 
     @property
     def namespace(self) -> str:
         return self.location
+
+    @classmethod
+    def kind_of(cls, said: Mapping[str, Any]) -> str:
+        return CHANGE_FILES if said.get("mode") == CHANGES else ""
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -135,6 +186,28 @@ class FilesDestination(Destination):
             table = tables.get(total.table)
             if table is not None:
                 yield from _of_total(("control_totals", number), total, table)
+
+
+class ChangeFilesDestination(FilesDestination):
+    """Files of what a stream brings: the same keys under the kind that they make of it."""
+
+    kind: Literal["change_files"] = Field(description="What kind of system the destination is: files of changes.")  # type: ignore[assignment]
+    mode: Literal["changes"] = Field("changes", description="What the files hold.")
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        return {
+            **super().options,
+            "location": self.location,
+            "compact_below_mb": str(self.changes.compact_below_mb),
+            "compact_from_files": str(self.changes.compact_from_files),
+            "keep_days": str(self.changes.keep_days or ""),
+            "before_image": str(self.changes.before_image).lower(),
+        }
+
+    @property
+    def commit_interval_ms(self) -> int:
+        return self.changes.commit_every_ms
 
 
 def _of_total(place: tuple[str | int, ...], total: FileTotal, table: Table) -> Iterator[Misfit]:

@@ -108,7 +108,7 @@ class ManifestLog:
 
     def write(self, attempt: str, name: str, content: Readable) -> DeliveredFile:
         """A file of an attempt, in the attempt's own folder."""
-        reading = _Hashing(content)
+        reading = Hashing(content)
         self._store.write(self._of(attempt, name), reading)
         return DeliveredFile(name, reading.size, reading.sha256)
 
@@ -135,6 +135,16 @@ class ManifestLog:
         manifest = Manifest(after.number + 1, attempt, state, delivery)
         self._store.put_if_absent(self._path(manifest.number), _written(manifest))
         return manifest if self._is_decided(manifest) else None
+
+    def decide_by_answer(self, after: Manifest, attempt: str, state: Mapping[str, Any]) -> Manifest | None:
+        """As `decide`, but what lies there is not read again: the store's answer and the floor say it.
+
+        None also where this manifest is there and the store has answered to a second try of its own. Who goes on from
+        the newest manifest finds that.
+        """
+        manifest = Manifest(after.number + 1, attempt, state)
+        is_put = self._store.put_if_absent(self._path(manifest.number), _written(manifest))
+        return manifest if is_put and self._counts(manifest.number) else None
 
     def _is_decided(self, manifest: Manifest) -> bool:
         """By what lies there, whatever the answer was: a client may have put it twice, the second time where it had
@@ -268,7 +278,7 @@ class ManifestLog:
 def read_whole(store: Store, path: str, file: DeliveredFile) -> Iterator[Path]:
     """A file of a store on a disk of this machine, until it is closed. GateFailed: it is another one, or is gone."""
     with tempfile.NamedTemporaryFile() as found:
-        writing = _Hashing(found)
+        writing = Hashing(found)
         try:
             store.read(path, writing)
         except FileNotFoundError as exc:
@@ -290,7 +300,7 @@ def _not_there(path: str) -> GateFailed:
     )
 
 
-class _Hashing:
+class Hashing:
     """A stream of bytes that counts and hashes what passes."""
 
     def __init__(self, stream: Any) -> None:
