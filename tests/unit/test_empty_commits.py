@@ -24,7 +24,7 @@ class OwnServer(Stage):
         self.log.clock_ms = lambda: int(1000 * self.clock.time)
         self.log.transaction(insert(ACCOUNT, id=1, name="a"))
         self.at: list[float] = []
-        self.ends_at_s = 300.0
+        self.ends_at_s = 90.0
         self.arrivals: dict[float, Callable[[], object]] = {}
         self.sink.after_commit = self._committed  # type: ignore[method-assign]
         self.control = ScriptedControl(self.reader, orders=[Orders()] * _EVER)
@@ -63,19 +63,19 @@ def test_its_commits_without_changes_follow_each_other_ever_more_slowly() -> Non
 
 def test_a_change_is_committed_at_once_and_the_waits_begin_again() -> None:
     stage = OwnServer()
-    stage.arrivals = {101.3: lambda: stage.log.transaction(insert(ACCOUNT, id=2, name="b"))}
+    stage.arrivals = {41.3: lambda: stage.log.transaction(insert(ACCOUNT, id=2, name="b"))}
     stage.run()
-    number = next(place for place, moment in enumerate(stage.at) if moment > 101.3)
-    assert stage.at[number] < 101.3 + 2 * Pace().idle_wait_s
+    number = next(place for place, moment in enumerate(stage.at) if moment > 41.3)
+    assert stage.at[number] < 41.3 + 2 * Pace().idle_wait_s
     assert stage.waits[number : number + 4] == [1, 2, 4, 8]
 
 
 def test_a_marker_is_in_the_ledger_at_once_and_the_waits_begin_again() -> None:
     stage = OwnServer()
-    stage.arrivals = {101.3: lambda: stage.log.marker("m", "barrier")}
+    stage.arrivals = {41.3: lambda: stage.log.marker("m", "barrier")}
     stage.run()
     number = next(place for place, one in enumerate(stage.commits) if one.last_marker == "m")
-    assert stage.at[number] < 101.3 + 2 * Pace().idle_wait_s
+    assert stage.at[number] < 41.3 + 2 * Pace().idle_wait_s
     assert stage.waits[number : number + 4] == [1, 2, 4, 8]
 
 
@@ -87,17 +87,17 @@ def test_a_hold_gets_its_commit_at_once() -> None:
         held.append(len(stage.at))
         stage.control._script = [Orders(hold_id="h", hold_until_s=2e9), Orders(wanted=False)]  # noqa: SLF001
 
-    stage.arrivals = {101.3: hold}
+    stage.arrivals = {41.3: hold}
     stage.run()
     (before,) = held
     assert stage.commits[int(before)].next_offset > stage.commits[int(before) - 1].next_offset
-    assert stage.at[int(before)] < 101.3 + 2 * Pace().idle_wait_s
+    assert stage.at[int(before)] < 41.3 + 2 * Pace().idle_wait_s
     assert stage.control.states[-2:] == ["held", "stopped"]
 
 
 def test_no_more_of_them_than_fill_a_span_wait_for_their_commit() -> None:
     stage = OwnServer(span_changes_max=50)
-    stage.arrivals = {100.0 + number / 10: stage.log.transaction for number in range(500)}
+    stage.arrivals = {30.0 + number / 10: stage.log.transaction for number in range(500)}
     stage.run()
     counts = [ledger.applied_transactions for ledger in stage.commits]
     # Behind the fiftieth come those of the same poll.
@@ -106,5 +106,5 @@ def test_no_more_of_them_than_fill_a_span_wait_for_their_commit() -> None:
 
 def test_it_gives_up_its_worker_as_any_quiet_stream_does() -> None:
     stage = OwnServer()
-    assert stage.run(pace=Pace(idle_after_s=120)).state == "idle"
-    assert 120 <= stage.clock.time < 140
+    assert stage.run(pace=Pace(idle_after_s=40)).state == "idle"
+    assert 40 <= stage.clock.time < 60

@@ -9,7 +9,7 @@ from tests.log_topic import ACCOUNT, LogTopic, ScriptedControl, insert, position
 from tests.unit.test_span_loop import Stage, published
 
 
-def idle_stage(*, orders: int = 400) -> Stage:
+def idle_stage(*, orders: int = 100) -> Stage:
     """A stream at the end of its log, where each look takes as long as it may."""
     log = LogTopic()
     log.transaction(insert(ACCOUNT, id=1, name="a"))
@@ -41,7 +41,7 @@ def test_a_stream_that_nobody_listens_for_never_ends_idle() -> None:
 
 
 def test_a_stream_whose_source_is_silent_keeps_its_worker() -> None:
-    assert idle_stage().run(pace=Pace(idle_after_s=120)).state == "stopped"
+    assert idle_stage(orders=400).run(pace=Pace(idle_after_s=120)).state == "stopped"
 
 
 def test_a_stream_with_a_transaction_that_has_not_ended_keeps_its_worker() -> None:
@@ -67,5 +67,5 @@ def test_a_stream_that_is_asked_to_apply_up_to_a_position_keeps_its_worker_until
 
 def test_a_stream_that_cannot_hear_its_orders_keeps_its_worker() -> None:
     stage = idle_stage()
-    stage.control = ScriptedControl(stage.reader, orders=[Orders(are_old=True)] * 400)
+    stage.control = ScriptedControl(stage.reader, orders=[Orders(are_old=True)] * 100)
     assert stage.run(pace=Pace(idle_after_s=20)).state == "stopped"

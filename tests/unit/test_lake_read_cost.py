@@ -15,7 +15,7 @@ from seamline.sinks.lake import edit
 from tests.unit.test_iceberg_edit import BY_NUMBER, KEYLESS, Lake
 
 # A day of commits every ten seconds has 8,640; `bench/lake_read_cost.py` makes them all, in files of real size.
-COMMITS = 160
+COMMITS = 100
 BOUND = 3.0
 ROWS = 400
 
