@@ -7,7 +7,7 @@ import pytest
 from seamline.adapters.connections import Connection
 from seamline.domain.errors import SchemaConflict
 from tests.conftest import RunningStack
-from tests.integration.captured import Captured, captured, marker_in_log
+from tests.integration.captured import ACCOUNT, Captured, captured, marker_in_log
 from tests.integration.databases import postgres_database
 from tests.integration.kinds import CASES, INEXACT_CASES, LENIENT
 from tests.integration.streamed import Streamed, streamed
@@ -23,6 +23,19 @@ ALTERED_IN_A_COMMENT = "/*!50000 ALTER TABLE account MODIFY a BIGINT FIRST */"
 def bank(stack: RunningStack) -> Iterator[Captured]:
     with captured("stream_test") as one:
         yield one
+
+
+@pytest.fixture(scope="module")
+def captured_once(stack: RunningStack) -> Iterator[Captured]:
+    with captured("stream_kept") as one:
+        yield one
+
+
+@pytest.fixture
+def kept(captured_once: Captured) -> Captured:
+    """The same capture for each: its tables are new, and its stream begins behind what the log holds already."""
+    captured_once.execute("DROP TABLE IF EXISTS account, account_old, behind_it", ACCOUNT, "TRUNCATE audit")
+    return captured_once
 
 
 @pytest.fixture
@@ -119,6 +132,8 @@ OVERLOOKED = {
     "renamed in a comment that runs": ["/*!50000 RENAME TABLE account TO account_old */"],
     "altered in a comment that runs": [ALTERED_IN_A_COMMENT, "INSERT INTO account (id, a) VALUES (5, 9)"],
     "altered in half a comment": ["/*M!100000 ALTER */ TABLE account /*! ADD x INT FIRST */"],
+}
+WITH_ITS_DATABASE = {
     "dropped with its database": ["DROP DATABASE stream_test", "CREATE DATABASE stream_test"],
     "replaced with its database": ["CREATE OR REPLACE DATABASE stream_test"],
 }
@@ -126,14 +141,25 @@ OVERLOOKED = {
 
 @pytest.mark.parametrize("how", OVERLOOKED)
 def test_a_table_that_is_taken_away_or_altered_by_whatever_statement_stops_the_stream_before_a_wrong_row(
+    kept: Captured, warehouse: Connection, how: str
+) -> None:
+    stops_before_a_wrong_row(kept, warehouse, *OVERLOOKED[how])
+
+
+@pytest.mark.parametrize("how", WITH_ITS_DATABASE)
+def test_a_table_that_is_taken_away_with_its_database_stops_the_stream_before_a_wrong_row(
     bank: Captured, warehouse: Connection, how: str
 ) -> None:
+    stops_before_a_wrong_row(bank, warehouse, *WITH_ITS_DATABASE[how])
+
+
+def stops_before_a_wrong_row(bank: Captured, warehouse: Connection, *statements: str) -> None:
     with streamed(bank, warehouse, "account", "audit") as stream:
         stream.start()
         bank.execute("INSERT INTO account VALUES (1, 11, 'a'), (2, 22, 'b')")
         stream.wait_until_applied()
         # What a statement did is known to be whole once another transaction begins.
-        bank.execute(*OVERLOOKED[how], "CREATE TABLE stream_test.behind_it (x INT)")
+        bank.execute(*statements, f"CREATE TABLE {bank.source_plan.database}.behind_it (x INT)")
         wait_until(lambda: stream.error is not None, timeout_s=60, what="the stream to stop")
         assert isinstance(stream.error, SchemaConflict)
         assert "account" in stream.error.message
@@ -142,11 +168,11 @@ def test_a_table_that_is_taken_away_or_altered_by_whatever_statement_stops_the_s
 
 @pytest.mark.parametrize("statement", ["/*!50000 TRUNCATE TABLE account */", "TRUNCATE /*M!100000 TABLE */ account"])
 def test_a_truncate_in_a_comment_that_runs_empties_the_table(
-    bank: Captured, warehouse: Connection, statement: str
+    kept: Captured, warehouse: Connection, statement: str
 ) -> None:
-    with streamed(bank, warehouse, "account") as stream:
+    with streamed(kept, warehouse, "account", "audit") as stream:
         stream.start()
-        bank.execute("INSERT INTO account VALUES (1, 11, 'a')", statement, "INSERT INTO account VALUES (2, 22, 'b')")
+        kept.execute("INSERT INTO account VALUES (1, 11, 'a')", statement, "INSERT INTO account VALUES (2, 22, 'b')")
         stream.wait_until_applied()
         assert stream.query("SELECT id, a FROM live.account") == [(2, 22)]
 

@@ -22,8 +22,6 @@ from tests.integration.streamed import Streamed, streamed
 from tests.integration.typed_tables import typed_beside
 from tests.waiting import wait_until
 
-ACCOUNT_OF_OTHERS = "CREATE TABLE elsewhere (a int)"
-
 
 @pytest.fixture
 def bank(stack: RunningStack) -> Iterator[PostgresCaptured]:
@@ -99,23 +97,37 @@ UNDONE = {
 }
 
 
+COLUMNS = "id bigint PRIMARY KEY, a int, at timestamp, code varchar(10) NOT NULL UNIQUE, felt mood"
+ALTERED = (
+    "CREATE TYPE mood AS ENUM ('glad', 'sad')",
+    # The last one: a column that is added again stands where it stood.
+    f"CREATE TABLE account ({COLUMNS}, price numeric(12,2))",
+    "CREATE TABLE elsewhere (a int)",
+)
+
+
+@pytest.fixture(scope="module")
+def captured_once(stack: RunningStack) -> Iterator[PostgresCaptured]:
+    with captured_postgres("altered_pg", create=ALTERED, tables=("account",)) as one:
+        yield one
+
+
+@pytest.fixture
+def kept(captured_once: PostgresCaptured) -> PostgresCaptured:
+    """The same capture for each: its tables are new, and its stream begins behind what the log holds already."""
+    gone = ("DROP TABLE IF EXISTS account, accounts, elsewhere", "DROP TYPE mood")
+    captured_once.execute(*gone, *ALTERED, *captured_once.publishing("account"))
+    return captured_once
+
+
 @pytest.mark.parametrize("name", [*ALTERATIONS, *UNDONE])
 def test_an_altered_table_stops_the_stream_before_a_wrong_row(
-    name: str, stack: RunningStack, warehouse: Connection
+    name: str, kept: PostgresCaptured, warehouse: Connection
 ) -> None:
     """The log of PostgreSQL holds no DDL, and its values do not say what type they have."""
-    columns = "id bigint PRIMARY KEY, a int, at timestamp, code varchar(10) NOT NULL UNIQUE, felt mood"
-    create = (
-        "CREATE TYPE mood AS ENUM ('glad', 'sad')",
-        # The last one: a column that is added again stands where it stood.
-        f"CREATE TABLE account ({columns}, price numeric(12,2))",
-        ACCOUNT_OF_OTHERS,
-    )
+    bank = kept
     statement, said = {**ALTERATIONS, **UNDONE}[name]
-    with (
-        captured_postgres("altered_pg", create=create, tables=("account",)) as bank,
-        streamed(bank, warehouse, "account") as stream,
-    ):
+    with streamed(bank, warehouse, "account") as stream:
         stream.start()
         bank.execute("INSERT INTO account VALUES (2, 2, '2026-01-02', 'y', 'glad', 2.50)")
         # Nothing of this changes what a value means.
