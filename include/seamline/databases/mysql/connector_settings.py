@@ -74,6 +74,9 @@ def _schema_history(source: SourcePlan, endpoint: CaptureEndpoint) -> dict[str, 
         "schema.history.internal.store.only.captured.databases.ddl": "true",
         # A statement that cannot be parsed stops the capture: passing over it could shift columns unseen.
         "schema.history.internal.skip.unparseable.ddl": "false",
+        # It is read once, at a start. Its consumer closes when the fetch that is out has come back, by Kafka's own
+        # setting half a second later.
+        "schema.history.internal.consumer.fetch.max.wait.ms": "50",
         "include.schema.changes": "true",
         **{
             f"schema.history.internal.{client}.{name}": value
