@@ -1,5 +1,6 @@
 """What every layer shares. Fixtures of one layer live beside its tests."""
 
+import gc
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     leave_out(config, items, [one for one in items if one.get_closest_marker(ONCE_MORE.name)])
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays to the end: the collector of garbage needs to look at none of it again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000)
 
 
 @dataclass(frozen=True)

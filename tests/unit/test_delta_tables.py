@@ -163,7 +163,7 @@ def test_after_any_ends_all_tables_are_the_model_at_the_ledger_s_versions(
     dice, model = random.Random(11), Counter[int]()
     published(world)
     stream, states = Applying(world), list[tuple[dict[str, str], list[str]]]()
-    for number in range(60):
+    for number in range(30):
         keys = dice.sample(range(12), 3)
         changes = [
             delete(ACCOUNT, **account(key, f"n{key}")) if model[key] else insert(ACCOUNT, **account(key, f"n{key}"))

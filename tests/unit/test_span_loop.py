@@ -497,7 +497,7 @@ def test_an_idle_stream_waits_for_records_and_writes_nothing() -> None:
         return taking(timeout_s, records_max)
 
     stage.reader.poll = poll  # type: ignore[method-assign]
-    stage.control = ScriptedControl(stage.reader, orders=[Orders()] * 400)
+    stage.control = ScriptedControl(stage.reader, orders=[Orders()] * 100)
     stage.run()
     assert len(stage.commits) == 1
     assert min(waits[5:]) >= 0.1, "each look at an idle log blocks in the reader"
