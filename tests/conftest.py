@@ -11,7 +11,9 @@ from hypothesis import settings as hypothesis_settings
 from seamline import settings
 from seamline.adapters.connections import Connection, resolve
 from seamline.settings import Settings
-from tests.once_more import EVERY_BEHAVIOUR, ONCE_MORE, leave_out
+from tests.once_more import pytest_addoption, pytest_collection_modifyitems, pytest_configure
+
+__all__ = ["pytest_addoption", "pytest_collection_modifyitems", "pytest_configure"]
 
 # A failed assertion of a suite or a world says its values too, not only that of a test's own file.
 pytest.register_assert_rewrite("tests.contract", "tests.fault", "tests.integration", "tests.compose")
@@ -19,19 +21,6 @@ pytest.register_assert_rewrite("tests.contract", "tests.fault", "tests.integrati
 # Machines with two busy cores: a slow example is not a wrong one, so no deadline per example.
 hypothesis_settings.register_profile("seamline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("seamline")
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    what = "also what another case of the same run proves through the same code"
-    parser.addoption(EVERY_BEHAVIOUR, action="store_true", help=what)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", f"{ONCE_MORE.name}: runs only by {EVERY_BEHAVIOUR}")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    leave_out(config, items, [one for one in items if one.get_closest_marker(ONCE_MORE.name)])
 
 
 def pytest_collection_finish() -> None:

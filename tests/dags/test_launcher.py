@@ -29,7 +29,7 @@ _ENVIRONMENT = driver_environment(settings.process_environment())
 
 @pytest.fixture
 def launcher(tmp_path: Path) -> DetachedLauncher:
-    return DetachedLauncher(tmp_path, grace_s=5.0)
+    return DetachedLauncher(tmp_path, grace_s=2.0)
 
 
 def _job(script: str, name: str = "dag/run/task/-1") -> DriverJob:
