@@ -28,9 +28,13 @@ ONE = {"first": "2026-11-18", "mode": "publish", "reason": "file\nwas late"}
 RANGE = {**ONE, "last": "2026-11-20", "order": "newest", "at_once": "3"}
 
 
-@pytest.fixture(autouse=True)
-def _in_airflow(checkout: Path, airflow_database: Path) -> Iterator[None]:
+@pytest.fixture(scope="module")
+def _dag(checkout: Path, airflow_database: Path) -> None:
     dag_of(checkout, DAG)
+
+
+@pytest.fixture(autouse=True)
+def _in_airflow(_dag: None) -> Iterator[None]:
     _paused(value=False)
     yield
     with create_session() as session:

@@ -22,6 +22,7 @@ from tests.integration.databases import postgres, postgres_database
 from tests.integration.known import destination_known_by_id
 from tests.integration.platform_database import Server
 from tests.integration.unlogged import TABLES, TOTAL, unlogged_bank
+from tests.once_more import ONCE_MORE
 
 NAME = "unlogged_dag"
 WAREHOUSE = f"{NAME}_warehouse"
@@ -81,7 +82,8 @@ def bank(
     return BY_JDBC, tuple(table.upper() for table in TABLES), server.money_moves()
 
 
-@pytest.fixture(params=["postgres", "h2"])
+# What reads a night from PostgreSQL has tests of its own; the DAG is the same.
+@pytest.fixture(params=[pytest.param("postgres", marks=ONCE_MORE), "h2"])
 def night(
     request: pytest.FixtureRequest,
     stack: RunningStack,
