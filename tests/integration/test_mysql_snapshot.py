@@ -40,7 +40,7 @@ from tests.mysql_server import mysql, mysql_database
 from tests.waiting import wait_until
 
 DATABASE, READER = "snap_exact", "mysql_exact_reader"
-ROUNDS, VIEWS, WRITERS = 6, 4, 6
+ROUNDS, VIEWS, WRITERS = 3, 4, 6
 TABLES = ("one", "two")
 GRANTS = {
     SnapshotLock.BRIEF: "RELOAD, REPLICATION CLIENT, PROCESS",
