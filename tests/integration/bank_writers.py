@@ -13,7 +13,8 @@ import pymysql
 from seamline.adapters.connections import Connection
 from tests.integration.databases import mariadb, postgres
 
-_LARGE = 2_000
+# One change in so many has so many rows. Each row is read, sent, applied and compared by all who take part in a test.
+_LARGE_EVERY, _LARGE = 200, 1_000
 
 
 class Writers:
@@ -44,27 +45,29 @@ class Writers:
 
     def _write(self, number: int) -> None:
         chance = random.Random(number)
+        # In the first seconds somebody's change is a large one.
+        changes = itertools.count(number * _LARGE_EVERY // len(self._threads))
         try:
             with closing(self._open_session()) as session:
                 while not self._stop.is_set():
-                    self._transact(session, chance)
+                    self._transact(session, chance, changes)
                     # Commits wait for no disk: without a pause they outrun whoever has to apply and compare them.
                     self._stop.wait(chance.random() * self._pause_max_s)
         except (pymysql.err.MySQLError, psycopg.Error) as exc:
             self._errors.append(exc)
 
-    def _transact(self, session: Any, chance: random.Random) -> None:
+    def _transact(self, session: Any, chance: random.Random, changes: Iterator[int]) -> None:
         with session.cursor() as cursor:
             for table in chance.sample(self._tables, chance.randint(1, len(self._tables))):
-                self._change(cursor, table, chance)
+                is_large = next(changes) % _LARGE_EVERY == _LARGE_EVERY - 1
+                self._change(cursor, table, chance, _LARGE if is_large else chance.randint(1, 5))
         if chance.random() < 0.1:
             session.rollback()
         else:
             session.commit()
             self.committed += 1
 
-    def _change(self, cursor: Any, table: str, chance: random.Random) -> None:
-        rows = _LARGE if chance.random() < 0.01 else chance.randint(1, 5)
+    def _change(self, cursor: Any, table: str, chance: random.Random, rows: int) -> None:
         if table == "audit":
             cursor.executemany("INSERT INTO audit VALUES (%s, %s)", [(chance.randint(1, 9), "m")] * rows)
             return
