@@ -19,27 +19,19 @@ from seamline.ports import Marker
 from seamline.sources.mariadb.source import MariaDbSource
 from tests.conftest import RunningStack
 from tests.integration.captured import Captured, Replayed, captured, replay
-from tests.integration.connect_worker import ConnectWorker, connect_worker
+from tests.integration.connect_worker import ConnectWorker
 from tests.integration.databases import mariadb
-from tests.integration.producer_quota import producer_quota
 from tests.waiting import wait_until
 
 ROWS_PER_STATEMENT = 1_000
-STATEMENTS = 80
+STATEMENTS = 30
+# So slowly a part of the transaction is sent for many seconds.
+BYTES_PER_S = 20_000
 MEMO = "a value of a row " * 3
-
-
-@pytest.fixture(scope="module")
-def worker(stack: RunningStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectWorker]:
-    folder = tmp_path_factory.mktemp("connect")
-    with connect_worker(stack.settings, stack.connection("kafka"), name="trouble", folder=folder) as one:
-        yield one
 
 
 @pytest.fixture
 def bank(stack: RunningStack, worker: ConnectWorker) -> Iterator[Captured]:
-    write_secrets(stack, worker)
-
     def endpoint(source: SourcePlan) -> CaptureEndpoint:
         return replace(capture_endpoint(source), secrets_file=str(worker.secrets_file))
 
@@ -57,7 +49,7 @@ def test_a_worker_killed_in_mid_transaction_loses_and_doubles_nothing(
     bank: Captured, stack: RunningStack, worker: ConnectWorker
 ) -> None:
     bank.ensure()
-    with in_mid_transaction(bank, stack) as whole_at:
+    with in_mid_transaction(bank) as whole_at:
         worker.kill()
         killed_at = bank.topics.end_offset()
     worker.start()
@@ -143,7 +135,7 @@ def test_a_worker_that_slept_in_mid_transaction_sends_no_row_of_it_twice(
 ) -> None:
     """Debezium's binlog client, left to itself, connects again then and sends the transaction from its first row on."""
     bank.ensure()
-    with in_mid_transaction(bank, stack) as whole_at:
+    with in_mid_transaction(bank) as whole_at:
         # Debezium looks after its session every minute by default; ours was once set to do so every ten seconds.
         worker.suspend(13)
         slept_at = bank.topics.end_offset()
@@ -152,10 +144,10 @@ def test_a_worker_that_slept_in_mid_transaction_sends_no_row_of_it_twice(
 
 
 @contextmanager
-def in_mid_transaction(bank: Captured, stack: RunningStack) -> Iterator[int]:
+def in_mid_transaction(bank: Captured) -> Iterator[int]:
     """A part of a large transaction is in the topic, more comes slowly; before the offset given it cannot be whole."""
     start = bank.topics.end_offset()
-    with producer_quota(stack.settings, stack.connection("kafka"), client_id=bank.connector.name, bytes_per_s=50_000):
+    with bank.written_slowly(BYTES_PER_S):
         insert_large(bank)
         wait_until(lambda: bank.topics.end_offset() > start + 1_000, timeout_s=60, what="part of the transaction")
         yield start + ROWS_PER_STATEMENT * STATEMENTS

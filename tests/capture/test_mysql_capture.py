@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 
 import pymysql
 import pytest
 
 from seamline.adapters.connect.rest import ConnectClient
-from seamline.adapters.connections import Connection, resolve
+from seamline.adapters.connections import Connection
 from seamline.domain.catalogue import Kind, Table
 from seamline.domain.errors import SchemaConflict, TerminalError
 from seamline.sources.mysql.edge_values import edge_values
@@ -18,7 +17,7 @@ from tests.conftest import RunningStack
 from tests.integration.bank_writers import writing
 from tests.integration.captured import assert_begins_again, finish, lost_by_name, marker_in_log, replay
 from tests.integration.captured_mysql import MySqlCaptured, as_writer, captured_mysql
-from tests.integration.connect_worker import ConnectWorker, connect_worker
+from tests.integration.connect_worker import ConnectWorker
 from tests.integration.databases import postgres_database
 from tests.integration.known import destination_known_by_id
 from tests.integration.mysql_types import NAMES
@@ -42,14 +41,6 @@ def bank(stack: RunningStack, mysql_root: Connection) -> Iterator[MySqlCaptured]
 def warehouse(stack: RunningStack) -> Iterator[Connection]:
     with postgres_database(NAME) as connection, destination_known_by_id(connection, DESTINATION.connection):
         yield connection
-
-
-@pytest.fixture
-def worker(stack: RunningStack, tmp_path: Path) -> Iterator[ConnectWorker]:
-    with connect_worker(stack.settings, stack.connection("kafka"), name=NAME, folder=tmp_path) as one:
-        capture = resolve("core_bank_capture")
-        one.write_secrets({"core_bank_capture.user": capture.login, "core_bank_capture.password": capture.password})
-        yield one
 
 
 def test_a_snapshot_and_its_stream_amid_writers_are_the_source_also_where_the_worker_was_killed(

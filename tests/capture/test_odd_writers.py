@@ -1,7 +1,7 @@
 """Sessions that write otherwise than in rows: nothing of theirs is missing without a sign."""
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,9 @@ from tests.waiting import wait_until
 
 NAME = "odd_writers"
 ELSEWHERE = "odd_elsewhere"
+# Of the capture that nothing stops.
+GOES_ON = "odd_goes_on"
+BESIDE = "odd_beside"
 FUNCTION = (
     "CREATE FUNCTION change_all() RETURNS INT DETERMINISTIC MODIFIES SQL DATA BEGIN UPDATE account SET a = 7;"
     " RETURN 1; END"
@@ -62,12 +65,18 @@ BEFOREHAND = (
 )
 
 
-@pytest.fixture
-def bank(stack: RunningStack) -> Iterator[Captured]:
-    with captured(NAME) as one, mariadb_database(ELSEWHERE):
-        one.execute("INSERT INTO account VALUES (1, 1, 'x')", f"CREATE TABLE {ELSEWHERE}.t (id INT, memo VARCHAR(99))")
+@contextmanager
+def captured_beside(name: str, another: str) -> Iterator[Captured]:
+    with captured(name) as one, mariadb_database(another):
+        one.execute("INSERT INTO account VALUES (1, 1, 'x')", f"CREATE TABLE {another}.t (id INT, memo VARCHAR(99))")
         one.execute(*BEFOREHAND)
         one.ensure()
+        yield one
+
+
+@pytest.fixture
+def bank(stack: RunningStack) -> Iterator[Captured]:
+    with captured_beside(NAME, ELSEWHERE) as one:
         yield one
 
 
@@ -121,25 +130,39 @@ def test_nothing_behind_what_cannot_be_read_is_reported_however_often_the_captur
         assert b"behind it" not in b"".join(row.after or b"" for record in records for row in record.rows)
 
 
-def test_statements_of_other_databases_are_passed_over(bank: Captured) -> None:
-    bank.execute(
-        f"USE {ELSEWHERE}",
+@pytest.fixture(scope="module")
+def shared(stack: RunningStack) -> Iterator[Captured]:
+    """One capture over all that does not stop it."""
+    with captured_beside(GOES_ON, BESIDE) as one:
+        yield one
+
+
+def assert_passed_over(shared: Captured) -> None:
+    """What lies in the log until now has neither stopped the capture nor changed a row."""
+    ((number,),) = shared.rows_of("SELECT 1 + max(id) FROM account")
+    shared.execute(f"INSERT INTO account VALUES ({number}, {number}, 'y')")
+    assert replay(shared, finish(shared)).holds("account") == [(one, one, "y") for one in range(2, number + 1)]
+
+
+def test_statements_of_other_databases_are_passed_over(shared: Captured) -> None:
+    shared.execute(
+        f"USE {BESIDE}",
         "SET SESSION binlog_format = STATEMENT",
-        f"INSERT INTO t VALUES (1, 'not {NAME}\\'s'), (2, '{NAME}')",
+        f"INSERT INTO t VALUES (1, 'not {GOES_ON}\\'s'), (2, '{GOES_ON}')",
         "UPDATE t SET id = 7",
-        f"TRUNCATE {NAME}.audit",
+        f"TRUNCATE {GOES_ON}.audit",
     )
-    bank.execute("INSERT INTO account VALUES (2, 2, 'y')")
-    assert replay(bank, finish(bank)).holds("account") == [(2, 2, "y")]
+    assert_passed_over(shared)
 
 
-def test_statements_of_other_databases_that_nobody_can_read_are_passed_over(bank: Captured) -> None:
-    bank.execute(
-        f"USE {ELSEWHERE}",
-        *(statement.replace("{}", "later") for statement in UNREAD),
-    )
-    bank.execute("INSERT INTO account VALUES (2, 2, 'y')")
-    assert replay(bank, finish(bank)).holds("account") == [(2, 2, "y")]
+def test_statements_of_other_databases_that_nobody_can_read_are_passed_over(shared: Captured) -> None:
+    shared.execute(f"USE {BESIDE}", *(statement.replace("{}", "later") for statement in UNREAD))
+    assert_passed_over(shared)
+
+
+def test_an_xa_transaction_of_another_database_is_passed_over(shared: Captured) -> None:
+    write_by_xa(f"{BESIDE}.t")
+    assert_passed_over(shared)
 
 
 def test_tables_of_statements_that_nobody_can_read_are_passed_over_and_read_rightly_once_they_are_carried(
@@ -238,12 +261,6 @@ def test_an_xa_transaction_of_a_captured_table_stops_the_stream_by_name(bank: Ca
         stopped_by = wait_until(trouble, timeout_s=60, what="the stop")
     assert isinstance(stopped_by, LogCorrupted)
     assert "XA" in str(stopped_by)
-
-
-def test_an_xa_transaction_of_another_database_is_passed_over(bank: Captured) -> None:
-    write_by_xa(f"{ELSEWHERE}.t")
-    bank.execute("INSERT INTO account VALUES (2, 2, 'y')")
-    assert replay(bank, finish(bank)).holds("account") == [(2, 2, "y")]
 
 
 def write_by_xa(table: str) -> None:

@@ -176,6 +176,16 @@ class Captured:
             cursor.execute(query)
             return list(cursor.fetchall())
 
+    @contextmanager
+    def written_slowly(self, bytes_per_s: int) -> Iterator[None]:
+        """The broker takes its records slowly: what a test kills in mid-transaction is then surely not through."""
+        topic = self.source_plan.log_topic
+        self.kafka.limit_producer(self.connector.name, bytes_per_s, topic=topic)
+        try:
+            yield
+        finally:
+            self.kafka.limit_producer(self.connector.name, None, topic=topic)
+
     def wait_until_failed(self) -> None:
         wait_until(
             lambda: (status := self.connector.status()) is not None and status.is_failed,
@@ -259,12 +269,14 @@ class Replayed:
         return sorted(self.keyed.get(table, {}).values(), key=repr)
 
 
-def replay(one: Captured, marker_id: str) -> Replayed:
-    """Read the whole log up to this marker's transaction; every transaction must be whole, in place and counted
-    right."""
+def replay(one: Captured, marker_id: str, *, since: int | None = None) -> Replayed:
+    """Read the whole log up to this marker's transaction; every transaction must be whole, in place and counted right.
+
+    `since`: an offset behind the end of a transaction from where on it is read, as if nothing had been before it.
+    """
     reader = one.open_log()
     try:
-        reader.assign(one.kafka.offsets(one.source_plan.log_topic)[0])
+        reader.assign(one.kafka.offsets(one.source_plan.log_topic)[0] if since is None else since)
         return _replay(one, reader, marker_id)
     finally:
         reader.close()

@@ -75,6 +75,10 @@ class ConnectWorker:
         client = ConnectClient(self.connection)
         wait_until(client.is_healthy, timeout_s=90, what="the test's Connect worker")
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def kill(self) -> None:
         """As `kill -9`: nothing is flushed, its Kafka transaction stays open."""
         if self._process is not None:
