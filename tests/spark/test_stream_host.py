@@ -109,49 +109,58 @@ def test_a_fenced_stream_stays_down_until_somebody_wants_it_again(shared: Hosts)
     wait_until(lambda: "stream=fenced@warehouse attempt=2" in shared.log(), timeout_s=10, what="another attempt")
 
 
-def test_a_killed_host_leaves_no_process_and_the_next_one_takes_over_at_once(hosts: Hosts) -> None:
-    want(hosts, "one", "two")
-    first = hosts.start("--slots", "4")
-    workers = [hosts.pid("one"), hosts.pid("two")]
-    everything = [process.pid for process in session_of(first.pid)]
-    assert set(workers) <= set(everything)
-    first.kill()
-    wait_until(lambda: all(is_gone(pid) for pid in everything), timeout_s=15, what="every process to be gone")
-    hosts.start("--slots", "4")
-    wait_until(
-        lambda: hosts.written("one")["pid"] != workers[0], timeout_s=START_S, what="the stream under the new host"
+def goes_on(hosts: Hosts, sync: str, before: int, *, timeout_s: float = START_S) -> int:
+    """The worker of this stream, another one than before."""
+    found = wait_until(
+        lambda: pid if (pid := hosts.written(sync).get("pid")) != before else None,
+        timeout_s=timeout_s,
+        what=f"another worker of {sync}",
     )
+    return found or 0
 
 
-def test_a_killed_jvm_or_daemon_takes_its_workers_along(hosts: Hosts) -> None:
-    want(hosts, "one")
+def test_a_killed_jvm_or_daemon_takes_its_workers_along_and_a_killed_host_leaves_no_process(hosts: Hosts) -> None:
+    """One host after another over the same streams: the next one takes them over at once, however one has ended."""
+    want(hosts, "one", "two")
     host = hosts.start("--slots", "4")
-    worker = hosts.pid("one")
+    worker, other = hosts.pid("one"), hosts.pid("two")
     daemon = psutil.Process(worker).ppid()
     assert daemon != host.pid
     os.kill(daemon, signal.SIGKILL)
-    wait_until(lambda: is_gone(worker), timeout_s=10, what="the worker to follow its daemon")
-    again = wait_until(
-        lambda: pid if (pid := hosts.written("one")["pid"]) != worker else None, timeout_s=20, what="the stream again"
-    )
+    wait_until(lambda: is_gone(worker) and is_gone(other), timeout_s=10, what="the workers to follow their daemon")
+    again, other = goes_on(hosts, "one", worker, timeout_s=20), goes_on(hosts, "two", other, timeout_s=20)
     jvm = next(process for process in session_of(host.pid) if "java" in process.name())
     jvm.kill()
-    wait_until(lambda: is_gone(again), timeout_s=15, what="the worker to follow the JVM")
+    wait_until(lambda: is_gone(again) and is_gone(other), timeout_s=15, what="the workers to follow the JVM")
     assert host.wait(timeout=30) == 1
 
+    second = hosts.start("--slots", "4")
+    workers = [goes_on(hosts, "one", again), goes_on(hosts, "two", other)]
+    everything = [process.pid for process in session_of(second.pid)]
+    assert set(workers) <= set(everything)
+    second.kill()
+    wait_until(lambda: all(is_gone(pid) for pid in everything), timeout_s=15, what="every process to be gone")
+    hosts.start("--slots", "4")
+    goes_on(hosts, "one", workers[0])
 
-def test_a_stop_signal_to_the_whole_group_ends_every_stream_in_order(hosts: Hosts) -> None:
+
+def test_a_stop_signal_ends_every_stream_in_order_also_where_the_host_cannot_hear_the_database(hosts: Hosts) -> None:
     want(hosts, "one", "two")
     host = hosts.start("--slots", "4")
-    hosts.pid("one"), hosts.pid("two")
+    before = hosts.pid("one")
+    hosts.pid("two")
     everything = [process.pid for process in session_of(host.pid)]
     os.killpg(host.pid, signal.SIGTERM)
     assert host.wait(timeout=30) == 0
     assert [hosts.state("one"), hosts.state("two")] == ["stopped", "stopped"]
     assert [pid for pid in everything if not is_gone(pid)] == []
     next_one = hosts.start("--slots", "4")
-    hosts.pid("one")
+    worker = goes_on(hosts, "one", before)
     assert next_one.poll() is None
+    hosts.refuse_all()
+    next_one.terminate()
+    assert next_one.wait(timeout=40) == 0
+    assert is_gone(worker)
 
 
 def test_more_streams_than_slots_is_a_state_that_alarms_and_heals(hosts: Hosts) -> None:
@@ -163,16 +172,6 @@ def test_more_streams_than_slots_is_a_state_that_alarms_and_heals(hosts: Hosts) 
     hosts.director.unwant(StreamId("one", "warehouse"))
     hosts.pid("two")
     wait_until(lambda: hosts.store.open_alarms() == (), timeout_s=10, what="the alarm to end")
-
-
-def test_a_host_that_cannot_hear_the_database_still_ends_when_it_is_asked_to(hosts: Hosts) -> None:
-    want(hosts, "one")
-    host = hosts.start("--slots", "4")
-    worker = hosts.pid("one")
-    hosts.refuse_all()
-    host.terminate()
-    assert host.wait(timeout=40) == 0
-    assert is_gone(worker)
 
 
 def test_a_host_waits_for_the_platform_database_and_stops_waiting_when_asked_to(hosts: Hosts) -> None:
