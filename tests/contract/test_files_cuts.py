@@ -38,6 +38,7 @@ from tests.contract.files_world import (
     steps_of,
 )
 from tests.log_topic import position
+from tests.once_more import ONCE_MORE
 
 STORES = ("local", "s3", "sftp", "ftp")
 
@@ -83,6 +84,10 @@ def test_a_repeat_finds_the_cut_and_another_run_s_is_the_next_version(night: Nig
         assert [cut.signed_by for cut in cuts.state(night.sync).cuts] == ["Li", ""]
 
 
+# Its steps are the same over every store; what a store does in one of them has tests of its own.
+@pytest.mark.parametrize(
+    "night", ["local", "sftp", *(pytest.param(one, marks=ONCE_MORE) for one in ("s3", "ftp"))], indirect=True
+)
 def test_a_publish_that_is_killed_before_any_step_is_completed_by_its_repeat(
     night: Night, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

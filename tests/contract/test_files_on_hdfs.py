@@ -17,6 +17,7 @@ from tests.contract.file_places import Place
 from tests.contract.files_world import ACCOUNT, TABLES, Killed, Night, steps_of
 from tests.contract.test_files_source import ROWS, as_it_says, opened
 from tests.hdfs_server import Hdfs
+from tests.once_more import ONCE_MORE
 
 
 @pytest.fixture
@@ -52,6 +53,7 @@ def test_what_is_delivered_on_hdfs_is_read_from_there(night: Night) -> None:
         assert [len(tasks.result()[table.name]) for table in TABLES] == [3, 3, 0]
 
 
+@ONCE_MORE
 def test_a_publish_on_hdfs_that_is_killed_before_any_step_is_completed_by_its_repeat(
     night: Night, monkeypatch: pytest.MonkeyPatch
 ) -> None:
