@@ -1,6 +1,8 @@
 """A broker that was started again: what a client from before asks it, and a transaction that it has forgotten."""
 
 import shutil
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -17,38 +19,44 @@ TOPICS = (LOG, OFFSETS)
 _STATE = "__transaction_state-0"
 
 
-@pytest.fixture
-def broker(own: OwnStack) -> OwnStack:
+@dataclass(frozen=True)
+class Restarted:
+    """A broker that was started again; the client is from before, and so is the copy of what it knew then."""
+
+    broker: OwnStack
+    topics: CaptureTopics
+    known_before: Path
+
+
+@pytest.fixture(scope="module")
+def restarted(own: OwnStack) -> Restarted:
     own.up("kafka")
-    return own
-
-
-def test_a_client_from_before_a_restart_asks_the_leader_of_now(broker: OwnStack) -> None:
-    topics = CaptureTopics(client_settings(resolve("kafka", within=broker.settings)))
-    topics.ensure_log(ASKED)
-    assert topics.offsets(ASKED) == (0, 0)
-    broker.down()
-    broker.up("kafka")
-    assert topics.offsets(ASKED) == (0, 0)
-
-
-def test_a_transaction_that_the_broker_forgot_stays_open_until_it_is_ended(broker: OwnStack) -> None:
-    """As 4.3.1 may, after it was killed."""
-    settings = client_settings(resolve("kafka", within=broker.settings))
+    settings = client_settings(resolve("kafka", within=own.settings))
     topics = CaptureTopics(settings)
-    for topic in (LOG, BESIDE):
+    for topic in (ASKED, LOG, BESIDE):
         topics.ensure_log(topic)
     topics.ensure_connector_offsets(OFFSETS)
+    assert topics.offsets(ASKED) == (0, 0)
+    begun(settings, "forgotten", TOPICS).commit_transaction(30)
+    own.down()
+    copied = shutil.copytree(own.layout.kafka / "log" / _STATE, own.layout.kafka / "before")
+    own.up("kafka")
+    return Restarted(own, topics, copied)
+
+
+def test_a_client_from_before_a_restart_asks_the_leader_of_now(restarted: Restarted) -> None:
+    assert restarted.topics.offsets(ASKED) == (0, 0)
+
+
+def test_a_transaction_that_the_broker_forgot_stays_open_until_it_is_ended(restarted: Restarted) -> None:
+    """As 4.3.1 may, after it was killed."""
+    broker, topics = restarted.broker, restarted.topics
+    settings = client_settings(resolve("kafka", within=broker.settings))
     forgotten = begun(settings, "forgotten", TOPICS)
-    forgotten.commit_transaction(30)
     broker.down()
     known = broker.layout.kafka / "log" / _STATE
-    before = shutil.copytree(known, broker.layout.kafka / "before")
-    broker.up("kafka")
-    forgotten = begun(settings, "forgotten", TOPICS)
-    broker.down()
     shutil.rmtree(known)
-    before.rename(known)
+    restarted.known_before.rename(known)
     broker.up("kafka")
 
     remembered = begun(settings, "remembered", (BESIDE,))

@@ -204,7 +204,7 @@ def test_a_stream_host_of_airflow_that_outlived_its_stack_gives_way_to_the_next_
         wait_until(lambda: "serving: pool=default" in log.read_text(), timeout_s=60, what="Airflow's host")
         assert running.stream_hosts() == {host.pid}
         _kill_the_keeper_and(running, [one for one in leftovers.processes(layout) if not one.is_detached])
-        answer = running.run("up", "--without", "airflow")
+        answer = running.run("up", "--only", "stream_host")
         assert answer.returncode == 0, answer.stderr
         assert "a stream host that Airflow had started was ended" in answer.stdout, answer.stdout
         assert host.wait(timeout=20) is not None
