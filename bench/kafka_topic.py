@@ -22,6 +22,7 @@ from bench.lake_table import TABLE, History, table_changes
 from seamline import registry
 from seamline.adapters.connections import resolve
 from seamline.adapters.kafka.client import client_settings
+from seamline.adapters.kafka.committed import committed, written_ends
 from seamline.domain.log import Span
 from seamline.kinds.bulk import ArrowRows
 from seamline.kinds.found import sink_kind
@@ -31,7 +32,6 @@ from seamline.sinks.kafka.commit import where_of
 from seamline.sinks.kafka.control import read_control
 from seamline.sinks.kafka.loads import topics_of
 from seamline.sinks.kafka.read_back import TopicRows
-from seamline.sinks.kafka.reading import committed, written_ends
 from seamline.sinks.kafka.spec import KafkaDestination
 from seamline.values.arrow import schema_of
 from tests.checkout import day_and_commit

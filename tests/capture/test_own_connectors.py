@@ -39,8 +39,8 @@ def compile_all(layout: Layout, locked: tuple[LockedFile, ...]) -> dict[str, Pat
     """The jar in each plugin, by kind of source."""
     own_connectors.compile_into_plugins(locked, layout, settings.process_environment())
     jars_in_plugins = {}
-    for kind in own_connectors.KINDS:
-        (jars_in_plugins[kind],) = layout.connect_plugins.glob(f"debezium-connector-{kind}-*/{own_connectors.JAR}")
+    for kind in (*own_connectors.KINDS, *own_connectors.ALONE):
+        (jars_in_plugins[kind],) = layout.connect_plugins.glob(f"*-connector-{kind}*/{own_connectors.JAR}")
     return jars_in_plugins
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, Producer
 
+from seamline.adapters.kafka.committed import committed, written_ends
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.digest import Segment
@@ -21,7 +22,6 @@ from seamline.sinks.kafka.commit import StreamCommit
 from seamline.sinks.kafka.control import StreamState
 from seamline.sinks.kafka.kind import KIND
 from seamline.sinks.kafka.options import topic_of
-from seamline.sinks.kafka.reading import committed, written_ends
 from seamline.sinks.kafka.transaction import Transactions
 from seamline.values.build import batch_of
 from seamline.values.digest import bucket_digests, canonical_texts

@@ -10,6 +10,7 @@ import pytest
 
 from seamline.adapters.connections import resolve
 from seamline.adapters.kafka.client import client_settings
+from seamline.adapters.kafka.committed import committed, written_ends
 from seamline.domain.position import Position
 from seamline.domain.verdict import Verdict
 from seamline.kinds.found import sink_kind
@@ -17,7 +18,6 @@ from seamline.kinds.sink import ReadsBack
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import ReadView
 from seamline.sinks.kafka.loads import topics_of
-from seamline.sinks.kafka.reading import committed, written_ends
 from seamline.sinks.kafka.spec import KafkaDestination
 from tests.conftest import RunningStack
 from tests.integration.captured_postgres import captured_postgres

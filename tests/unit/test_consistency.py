@@ -43,6 +43,8 @@ BANK = "connection: core_bank\ndatabase: bank\n"
 SOURCES = {
     "files": "location: /srv/delivered\ndelivery: '{date}'\n",
     "jdbc": f"{BANK}schema: BANK\n",
+    "kafka": "connection: queue\ntables: [{table: account, topic: account, format: json, key: [id],"
+    " columns: [{name: id, type: bigint}]}]\n",
     "mariadb": BANK,
     "mysql": BANK,
     "postgres": BANK,

@@ -10,13 +10,13 @@ import pytest
 from pydantic import ValidationError
 
 from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.column_types import column_of
 from seamline.domain.errors import GateFailed, SchemaConflict
 from seamline.files.csv_file import head_of, write_rows
 from seamline.files.dialect import CSV, PARQUET, Dialect
 from seamline.plan.model import SourcePlan
 from seamline.sinks.files.types import stored
 from seamline.sources.files import patterns
-from seamline.sources.files.column_types import column_of
 from seamline.sources.files.control import control_from
 from seamline.sources.files.layout import TableLayout, layout_of
 from seamline.sources.files.position import FilesPosition

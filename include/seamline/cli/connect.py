@@ -23,7 +23,7 @@ from seamline.domain.server_found import CAPTURES, MAKES, READS, ServerFound, Us
 from seamline.kinds.found import command_line_client
 from seamline.spec.faults import guess
 from seamline.spec.load import read_folder
-from seamline.spec.source import DatabaseSource, DeclaredSource
+from seamline.spec.source import DeclaredSource
 
 _ID = re.compile(r"[a-z][a-z0-9_]*\Z")
 _PORTS = {"postgres": 5432, "postgresql": 5432, "mysql": 3306, "mariadb": 3306, "kafka": 9092}
@@ -211,10 +211,12 @@ def _roles(spec: DeclaredSource) -> Iterator[tuple[str, str]]:
     """Role and connection id of what reads a source, and what reads and marks its log."""
     if spec.connection:
         yield READS, spec.connection
-    if isinstance(spec, DatabaseSource) and spec.has_log:
-        yield CAPTURES, spec.capture_connection or f"{spec.connection}_capture"
-        if spec.marker_connection:
-            yield "", spec.marker_connection
+    if spec.has_log:
+        capture, marker = spec.logins_of_log
+        if capture != spec.connection:
+            yield CAPTURES, capture
+        if marker != spec.connection:
+            yield "", marker
 
 
 def _test(args: argparse.Namespace) -> int:

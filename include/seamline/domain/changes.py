@@ -10,12 +10,12 @@ class KeyedChange:
     `taken_from`: the key of the stored row that has the values which `row` lacks, where that is not its own key.
     `replaced`: for a delete, the newest image of the row in this span before it, if there was one.
     `met_row` says what the first change of the key in this span expects to find: True for an update or delete, False
-    for an insert. Meeting the opposite is a finding.
+    for an insert. Meeting the opposite is a finding. None: the log does not say.
     """
 
     key: bytes
     is_delete: bool
-    met_row: bool
+    met_row: bool | None
     row: bytes
     offset: int
     taken_from: bytes | None = None

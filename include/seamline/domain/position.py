@@ -17,11 +17,14 @@ class LogRules:
 
     `always_ended`: each BEGIN has its END. `at_commit`: a transaction stands where its commit ends, else where its
     first row begins. `names_as_typed`: a TRUNCATE names its table as somebody typed it, in either case.
+    `is_of_rows_alone`: it says what a row is from now on, and nothing of what was there before: a change may come
+    twice.
     """
 
     always_ended: bool
     at_commit: bool
     names_as_typed: bool
+    is_of_rows_alone: bool = False
 
 
 class PositionTracker(Protocol):

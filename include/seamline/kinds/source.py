@@ -51,7 +51,7 @@ class SourceKind(Protocol):
 
 @runtime_checkable
 class LoggedKind(SourceKind, Protocol):
-    """A database that one of Debezium's connectors can capture. Whether it does, a source's plan says (`has_log`)."""
+    """A source whose log a connector can capture. Whether it does, a source's plan says (`has_log`)."""
 
     def open_source(self, source: SourcePlan) -> LoggedSource: ...
 

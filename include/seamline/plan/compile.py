@@ -43,7 +43,7 @@ from seamline.spec.faults import DeclarationsInvalid, Fault, guess
 from seamline.spec.kinds import holds_cuts, keeps_versions, name_limit, takes_streams
 from seamline.spec.load import Declarations
 from seamline.spec.night import SystemDate
-from seamline.spec.source import DatabaseSource, DeclaredSource, Log
+from seamline.spec.source import DatabaseSource, DeclaredSource
 from seamline.spec.sync import (
     MIDNIGHT,
     Budget,
@@ -341,11 +341,12 @@ _WITHOUT_LOG: Mapping[str, Any] = MappingProxyType(dict.fromkeys(("capture", "ma
 
 def _log_of(spec: DeclaredSource) -> Mapping[str, Any]:
     """What a plan says of a source's log."""
-    if not isinstance(spec, DatabaseSource) or not isinstance(log := spec.log, Log):
+    if (log := spec.kept_log) is None:
         return _WITHOUT_LOG
+    capture, marker = spec.logins_of_log
     return {
-        "capture": spec.capture_connection or f"{spec.connection}_capture",
-        "marker": spec.marker_connection or spec.connection,
+        "capture": capture,
+        "marker": marker,
         "log_topic": f"seamline.{spec.source}.log",
         "connector": f"seamline-{spec.source}",
         "log_max_gb": log.max_gb,

@@ -26,6 +26,7 @@ from seamline.spec.kinds import (
     kinds_with_all_powers,
     namespace_key,
     powers_lacking,
+    source_models,
     takes_streams,
 )
 from seamline.spec.modes import check_modes
@@ -101,6 +102,9 @@ def _meant(connection: str, known: Iterable[str]) -> str:
 
 def source_connections(document: Document) -> list[tuple[Path_, str]]:
     """(place of the key, connection id) of each role of a source; a key that was left out follows from `connection`."""
+    model = source_models().get(str(document.value(("kind",))))
+    if model is not None and "capture_connection" not in model.model_fields:
+        return document.texts("connection")
     named = document.texts("connection", "capture_connection", "marker_connection")
     if document.data and "capture_connection" not in document.data and not _has_unknown_key(document):
         named += [(place, f"{connection}_capture") for place, connection in document.texts("connection")]

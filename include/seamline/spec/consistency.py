@@ -16,6 +16,7 @@ from seamline.spec.kinds import (
     powers_lacking,
     source_models,
 )
+from seamline.spec.source import NO_LOG
 
 GUARANTEES = ("exactly_once", "at_least_once")
 MATRIX_HEAD = ("source", "destination", "guarantee", "tables", "what readers may rely on")
@@ -90,7 +91,7 @@ def cases() -> Iterator[Case]:
     """Every one of the installed kinds."""
     models = source_models()
     sources = [(name, True) for name, model in models.items() if model.reads_log(None)]
-    sources += [(name, False) for name in models]
+    sources += [(name, False) for name, model in models.items() if not model.reads_log(NO_LOG)]
     for guarantee, (source, has_log) in product(GUARANTEES, sources):
         for destination, is_keyed in product(destination_models(), (True, False)):
             yield Case(source, has_log, destination, is_keyed, guarantee)

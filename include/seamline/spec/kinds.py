@@ -10,7 +10,7 @@ from seamline.spec.destination import Destination
 from seamline.spec.source import DeclaredSource
 
 # Named in messages: what people ask for and nobody can have yet.
-SOURCES_PLANNED = ("kafka",)
+SOURCES_PLANNED: tuple[str, ...] = ()
 DESTINATIONS_PLANNED = ("hbase",)
 
 # The method by which a kind of destination can be read without a ledger.

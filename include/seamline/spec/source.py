@@ -65,12 +65,14 @@ class DeclaredSource(Declared):
 
     `names_elsewhere`: a sync may name tables of other schemas or databases of it, and give tables other names.
     `connection_type`: Airflow's `conn_type` of its connections; "" for a kind that takes any. `namespace_key`: the key
-    that says where in the database its tables lie; "" for a kind without one.
+    that says where in the database its tables lie; "" for a kind without one. `commit_times`: its log says when each
+    transaction was committed.
     """
 
     namespace_key: ClassVar[str] = ""
     names_elsewhere: ClassVar[bool] = False
     connection_type: ClassVar[str] = ""
+    commit_times: ClassVar[bool] = True
 
     source: Name = Field(description="Name of the source; the file has the same name.")
     kind: str = Field(description="What kind of system the source is.")
@@ -85,6 +87,16 @@ class DeclaredSource(Declared):
         """Whether somebody reads the log of a source of this kind. `said`: its `log` as it stands in the file, right or
         wrong; None where it is left out."""
         return False
+
+    @property
+    def kept_log(self) -> Log | None:
+        """How its log is kept; None of a source whose log nobody reads."""
+        return None
+
+    @property
+    def logins_of_log(self) -> tuple[str, str]:
+        """Connection ids of who reads the log and of who writes markers; "" without a log."""
+        return "", ""
 
     @property
     def namespace(self) -> str:
@@ -129,6 +141,14 @@ class DatabaseSource(DeclaredSource):
     @classmethod
     def reads_log(cls, said: object) -> bool:
         return bool((cls.model_fields["log"].default if said is None else said) != NO_LOG)
+
+    @property
+    def kept_log(self) -> Log | None:
+        return self.log if isinstance(self.log, Log) else None
+
+    @property
+    def logins_of_log(self) -> tuple[str, str]:
+        return self.capture_connection or f"{self.connection}_capture", self.marker_connection or self.connection
 
     @property
     def namespace(self) -> str:

@@ -1,4 +1,4 @@
-"""What a sync cannot declare whose source has no log (`log: none`)."""
+"""What a sync cannot declare whose source has no log (`log: none`), or one that says no commit times."""
 
 from collections.abc import Mapping
 
@@ -31,6 +31,9 @@ def check_unlogged(
     """Add to a sync's document what is wrong of it because nobody reads its source's log."""
     source = document.value(("source",))
     spec = sources.get(source) if isinstance(source, str) else None
+    if spec is not None and not spec.commit_times:
+        why = f"the messages of source `{source}` do not say when a change was committed, by which a cut would end"
+        _check_made_from(document, why)
     if spec is None or spec.has_log:
         return
     if is_reconcile_only(document):
@@ -47,12 +50,16 @@ def check_unlogged(
 def _check_nights(document: Document, why: str) -> None:
     if "nightly" not in document.data:
         document.fault(("source",), f"{why}: the sync would have neither streams nor nights", "Declare `nightly`")
-    place: Path_ = ("nightly", "from")
-    if document.value(place) in (MadeFrom.LOG, MadeFrom.AUTO):
-        document.fault(place, f"{why} that a cut could be made from", "Write `read`, or leave it out")
+    _check_made_from(document, f"{why} that a cut could be made from")
     for place in OF_STREAMS:
         if document.value(place) is not None and document.is_right(place):
             document.fault(place, f"{why}, so there is no stream", "Leave it out")
+
+
+def _check_made_from(document: Document, why: str) -> None:
+    place: Path_ = ("nightly", "from")
+    if document.value(place) in (MadeFrom.LOG, MadeFrom.AUTO):
+        document.fault(place, why, "Write `read`, or leave it out")
 
 
 def _check_destinations(document: Document, destinations: Mapping[str, Document], why: str) -> None:

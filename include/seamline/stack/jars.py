@@ -20,6 +20,8 @@ from seamline.stack import java
 from seamline.stack.layout import MARIADB_VERSION, Layout
 
 FETCH_TIMEOUT_S = 1800
+# What the folder of a plugin begins with that is compiled here and extends none of those that are fetched.
+PLUGIN_ALONE = "seamline-connector-"
 RECEIPT = "receipt.json"
 # Under this key of a receipt: what the folder was made of.
 _MADE_OF = ""
@@ -317,5 +319,6 @@ def _plugin_folder(file: LockedFile, layout: Layout) -> Path:
 def _remove_old_plugins(files: Iterable[LockedFile], layout: Layout) -> None:
     wanted = plugin_folders(files, layout)
     for folder in layout.connect_plugins.glob("*"):
-        if folder not in wanted:
+        # What is compiled here is no file of the lock.
+        if folder not in wanted and not folder.name.startswith(PLUGIN_ALONE):
             shutil.rmtree(folder)

@@ -1,4 +1,4 @@
-"""Compiles connect/: the project's own classes over Debezium's connectors, one jar for each plugin that they extend."""
+"""Compiles connect/: the project's own classes, a jar for each plugin of Debezium's that they extend, and one alone."""
 
 import hashlib
 import shutil
@@ -21,6 +21,8 @@ _FOLDERS = {
     "postgres": ("shared", "postgres"),
 }
 KINDS = tuple(_FOLDERS)
+# Those that extend nothing of Debezium's: the plugin is a folder with the one jar.
+ALONE = ("kafka",)
 _NEEDED = {"compiler", "debezium", "kafka"}
 # A jar of the same classes is the same file, whenever it is made.
 _MADE = (2026, 1, 1, 0, 0, 0)
@@ -35,8 +37,9 @@ def compile_into_plugins(files: Iterable[LockedFile], layout: Layout, environmen
     for source in sorted(path for path in _folder(layout).rglob("*") if path.is_file()):
         state.update(source.read_bytes())
     jars.make_once(layout.own_connectors, state.hexdigest(), partial(_compile_all, layout, environment))
-    for kind in KINDS:
+    for kind in (*KINDS, *ALONE):
         for plugin in _plugins(layout, kind):
+            plugin.mkdir(exist_ok=True)
             _put(layout.own_connectors / kind / JAR, plugin / JAR)
 
 
@@ -45,18 +48,20 @@ def _folder(layout: Layout) -> Path:
 
 
 def _plugins(layout: Layout, kind: str) -> list[Path]:
+    if kind in ALONE:
+        return [layout.connect_plugins / f"{jars.PLUGIN_ALONE}{kind}"]
     return list(layout.connect_plugins.glob(f"debezium-connector-{kind}-*"))
 
 
 def _compile_all(layout: Layout, environment: Mapping[str, str], target: Path) -> None:
-    for kind in KINDS:
+    for kind in (*KINDS, *ALONE):
         _compile(kind, layout, environment, target / kind)
 
 
 def _compile(kind: str, layout: Layout, environment: Mapping[str, str], target: Path) -> None:
     (compiler,) = (layout.jars / "compiler").glob("ecj-*.jar")
     (plugin,) = _plugins(layout, kind)
-    parts = [_folder(layout) / name for name in _FOLDERS[kind]]
+    parts = [_folder(layout) / name for name in _FOLDERS.get(kind, (kind,))]
     class_path = [
         *sorted((layout.jars / "kafka").glob("*.jar")),
         *sorted(path for path in plugin.glob("*.jar") if path.name != JAR),
@@ -80,7 +85,7 @@ def not_in_place(layout: Layout) -> list[Path]:
     """Where a plugin lacks its jar, or has another one."""
     return [
         plugin / JAR
-        for kind in KINDS
+        for kind in (*KINDS, *ALONE)
         for plugin in _plugins(layout, kind)
         if not _is_copy(layout.own_connectors / kind / JAR, plugin / JAR)
     ]

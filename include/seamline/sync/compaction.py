@@ -31,7 +31,9 @@ def compact(
     """
     found: dict[str, TableChanges] = {}
     keyed: dict[str, dict[bytes, KeyedChange]] = {name: {} for name, table in tables.items() if table.is_keyed}
+    says_what_was_met = True
     for transaction in transactions:
+        says_what_was_met = not transaction.position.LOG.is_of_rows_alone
         dropped = _dropped_tables(transaction, gate) if gate.is_open else frozenset()
         for emptied in transaction.truncated:
             _empty(emptied, dropped, found, keyed, chunk)
@@ -41,6 +43,8 @@ def compact(
             error.position = str(transaction.position)
             raise
     _finish(found, keyed)
+    if not says_what_was_met:
+        _forget_what_was_met(keyed)
     return found
 
 
@@ -88,6 +92,12 @@ def _finish(found: Mapping[str, TableChanges], keyed: Mapping[str, dict[bytes, K
             changes.keyed = list(keyed[name].values())
         else:
             changes.net = {row: copies for row, copies in changes.net.items() if copies}
+
+
+def _forget_what_was_met(keyed: Mapping[str, dict[bytes, KeyedChange]]) -> None:
+    for newest in keyed.values():
+        for change in newest.values():
+            change.met_row = None
 
 
 def _dropped_tables(transaction: Transaction, gate: BoundaryGate) -> frozenset[str]:

@@ -322,6 +322,12 @@ def capture_endpoint(source: SourcePlan) -> CaptureEndpoint:
         kafka_servers=str(connect.extra.get("kafka_servers") or client_settings(kafka)["bootstrap.servers"]),
         tls=tls_of(connection),
         kafka_security=java_client_settings(kafka, secrets_file=secrets_file),
+        source_client={
+            "bootstrap.servers": str(
+                extra.get("servers_for_connect") or client_settings(connection)["bootstrap.servers"]
+            ),
+            **java_client_settings(connection, secrets_file=secrets_file),
+        },
     )
 
 

@@ -29,7 +29,8 @@ class Start(StrEnum):
 class CaptureEndpoint:
     """Where Connect finds the source and Kafka. `secrets_file` is a path on Connect's machine.
 
-    `kafka_security`: settings of the Kafka clients that the connector opens itself.
+    `kafka_security`: settings of the Kafka clients that the connector opens itself. `source_client`: those of a client
+    of the source, where that is a cluster of Kafka.
     """
 
     host: str
@@ -39,6 +40,7 @@ class CaptureEndpoint:
     kafka_servers: str
     tls: Tls = field(default_factory=Tls)
     kafka_security: Mapping[str, str] = field(default_factory=dict)
+    source_client: Mapping[str, str] = field(default_factory=dict)
 
     def secret(self, name: str) -> str:
         """A reference that only the Connect worker resolves."""

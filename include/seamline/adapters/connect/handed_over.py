@@ -56,9 +56,9 @@ class _Handed:
     jaas: str = ""
 
 
-def hand_over(secrets_file: Path, *databases: Connection, kafka: Connection | None = None) -> None:
+def hand_over(secrets_file: Path, *sources: Connection, kafka: Connection | None = None) -> None:
     """Write login and certificates of these connections; what is there of others stays. Safe to repeat."""
-    handed = [*map(_of_database, databases), *([_of_kafka(kafka)] if kafka else [])]
+    handed = [*map(_of_source, sources), *([_of_kafka(kafka)] if kafka else [])]
     try:
         with alone_in(secrets_file.parent):
             _write(secrets_file, handed)
@@ -69,7 +69,10 @@ def hand_over(secrets_file: Path, *databases: Connection, kafka: Connection | No
         ) from exc
 
 
-def _of_database(connection: Connection) -> _Handed:
+def _of_source(connection: Connection) -> _Handed:
+    """A database's, or another cluster's of Kafka."""
+    if any(name in connection.extra for name in (*_KAFKA_FILES, "security.protocol")):
+        return _of_kafka(connection)
     tls = tls_of(connection)
     return _Handed(connection, (tls.ca, tls.certificate, tls.key))
 

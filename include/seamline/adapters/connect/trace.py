@@ -13,6 +13,10 @@ _PLACE_LOST = (
     "requested WAL segment",
     "can no longer get changes from replication slot",
     "can no longer access replication slot",
+    "no longer in its topic",
+    "no longer in their topic",
+    "was made again: its id is",
+    "keys may have moved",
 )
 # A reference that the worker could not resolve is sent as it stands; certificates are looked for beside the secrets.
 _NOT_HANDED_OVER = (

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from seamline.adapters.kafka.committed import committed, committed_end, written_ends
 from seamline.domain.cutover import Boundary
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.position import position_from_json, position_to_json
 from seamline.kinds.ledger_json import boundary_from_json, boundary_to_json, stream_of
 from seamline.kinds.ledger_rules import with_tables
-from seamline.sinks.kafka.reading import committed, committed_end, written_ends
 
 # Of the newest, by which a publish or a join finds itself done.
 _RUNS_KEPT = 100

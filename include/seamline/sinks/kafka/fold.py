@@ -6,9 +6,9 @@ from typing import Any
 
 from confluent_kafka import Message
 
+from seamline.adapters.kafka.committed import committed
 from seamline.kinds.held_rows import HeldRows
 from seamline.sinks.kafka.formats import GOES, Form
-from seamline.sinks.kafka.reading import committed
 
 
 class Fold(HeldRows):

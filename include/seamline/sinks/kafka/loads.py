@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from seamline.adapters.connections import resolve
 from seamline.adapters.kafka.client import client_settings
+from seamline.adapters.kafka.committed import committed, written_ends
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import SegmentDigest
 from seamline.domain.errors import GateFailed, Refused
@@ -16,7 +17,6 @@ from seamline.kinds.bulk import ArrowRows, LoadProgress, StagedPlace, TableRows
 from seamline.plan.model import DestinationPlan
 from seamline.ports import Load
 from seamline.sinks.kafka.options import options_of, topic_of
-from seamline.sinks.kafka.reading import committed, written_ends
 from seamline.sinks.kafka.topics import DestinationTopics
 from seamline.sinks.kafka.transaction import Transactions
 from seamline.values.arrow import require_schema

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from seamline.adapters.kafka.committed import written_ends
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import NotCaughtUp, Refused
 from seamline.domain.ledger import StreamId
@@ -21,7 +22,6 @@ from seamline.sinks.kafka.commit import StreamCommit, Where
 from seamline.sinks.kafka.control import Control, StreamState
 from seamline.sinks.kafka.fold import Fold
 from seamline.sinks.kafka.loads import checked_batches
-from seamline.sinks.kafka.reading import written_ends
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from datetime import date
 from typing import Any
 
 from seamline.domain.catalogue import Table
+from seamline.domain.column_types import column_of
 from seamline.domain.errors import Refused
 from seamline.files.dialect import Dialect
 from seamline.plan.model import SourcePlan
 from seamline.sources.files import patterns
-from seamline.sources.files.column_types import column_of
 
 LAYOUT = "layout"
 

@@ -38,10 +38,21 @@ def committed_end(settings: Mapping[str, Any], topic: str) -> int:
     return ends[0] if ends else 0
 
 
+def committed_ends(settings: Mapping[str, Any], topic: str, partitions: int) -> tuple[int, ...] | None:
+    """Per partition as `committed_end`; None: no topic."""
+    return _ends(settings, topic, partitions, IsolationLevel.READ_COMMITTED)
+
+
+def begins(settings: Mapping[str, Any], topic: str, partitions: int) -> tuple[int, ...] | None:
+    """Per partition the lowest offset that is kept; None: no topic."""
+    return _ends(settings, topic, partitions, IsolationLevel.READ_COMMITTED, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+
 def _ends(
-    settings: Mapping[str, Any], topic: str, partitions: int, isolation: IsolationLevel
+    settings: Mapping[str, Any], topic: str, partitions: int, isolation: IsolationLevel, which: OffsetSpec | None = None
 ) -> tuple[int, ...] | None:
-    wanted = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}  # type: ignore[no-untyped-call]
+    spec = which or OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    wanted = {TopicPartition(topic, number): spec for number in range(partitions)}
     futures = admin_client(settings).list_offsets(wanted, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S)
     try:
         return tuple(int(futures[place].result().offset) for place in wanted)

@@ -1,0 +1,48 @@
+"""Messages that are rows: a JSON object each; with a key, no value means that the row of the message's key goes."""
+
+from collections.abc import Iterator
+
+from seamline.sources.kafka.layout import TopicTable
+from seamline.sources.kafka.rows import Fields, Given, Said, gone, gone_by_key, object_in, stands
+from seamline.sources.kafka.texts import parsed
+
+# The header by which a destination of kind kafka says that a copy of a row without a key goes.
+_OP, _GOES = "op", "d"
+
+
+def said(given: Given, table: TopicTable) -> Iterator[Said]:
+    """ValueError: it is no such message."""
+    if given.value is None:
+        yield gone_by_key(table, _key(given, table), table.forms)
+        return
+    row = object_in(given.value, "value")
+    if not table.definition.is_keyed and given.headers.get(_OP) == _GOES:
+        yield gone(table, row, table.forms)
+        return
+    # A key may stand in the message's key alone.
+    lacking = [name for name in table.definition.key if name not in row]
+    if lacking:
+        key = _key(given, table)
+        row = {**row, **{name: key[name] for name in lacking if name in key}}
+    yield stands(table, row, table.forms)
+
+
+def _key(given: Given, table: TopicTable) -> Fields:
+    """By column; of a key of one column the value alone will do, as text or as JSON."""
+    if given.key is None:
+        raise ValueError("it has no key")
+    try:
+        found = parsed(given.key)
+    except ValueError:
+        found = given.key
+    if isinstance(found, dict):
+        return found
+    if len(table.definition.key) != 1:
+        raise ValueError(f"its key is no JSON object with {', '.join(table.definition.key) or 'any column'}")
+    column = table.definition.key_columns[0]
+    # A text of digits is no number where the column is a text.
+    return {column.name: given.key if found != given.key and not isinstance(found, str) and _is_text(table) else found}
+
+
+def _is_text(table: TopicTable) -> bool:
+    return table.definition.key_columns[0].kind.value in ("string", "char")

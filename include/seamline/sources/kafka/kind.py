@@ -1,0 +1,76 @@
+"""Topics of others as a source: Debezium's, Maxwell's, Canal's, and rows as plain JSON."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, ClassVar
+
+from seamline.kinds.bulk import BulkRead, CopyTasks, OpenedSource, TableReaders, Wanted
+from seamline.kinds.logins import Logins
+from seamline.kinds.source import LoggedKind
+from seamline.plan.model import SourcePlan
+from seamline.ports import LoggedSource
+
+if TYPE_CHECKING:
+    from seamline.adapters.debezium.envelope import Decoder
+    from seamline.kinds.source import ConnectorKind
+    from seamline.spec.source import DeclaredSource
+    from seamline.values.changes import ChangeDecoder
+
+
+class Kafka:
+    """`kinds.source.LoggedKind`."""
+
+    name: ClassVar[str] = "kafka"
+
+    def spec(self) -> "type[DeclaredSource]":
+        from seamline.sources.kafka.spec import KafkaSource
+
+        return KafkaSource
+
+    def open_source(self, source: SourcePlan) -> LoggedSource:
+        from seamline.sources.kafka.source import KafkaSource
+
+        return KafkaSource(source)
+
+    def open_for_tasks(
+        self, source: SourcePlan, wanted: Wanted, tasks: CopyTasks
+    ) -> AbstractContextManager[OpenedSource]:
+        from seamline.sources.kafka.source import open_for_tasks
+
+        return open_for_tasks(source, wanted, tasks)
+
+    def open_readers(
+        self,
+        source: SourcePlan,
+        reads: Sequence[BulkRead],
+        *,
+        barrier: str,
+        participant: int,  # noqa: ARG002 (each reads by itself)
+    ) -> TableReaders:
+        from seamline.sources.kafka.source import KafkaReaders
+
+        return KafkaReaders(source, reads, barrier=barrier)
+
+    def decoder(self, source: SourcePlan) -> "Decoder":
+        from seamline.sources.kafka.layout import layout_of
+        from seamline.sources.kafka.log import KafkaLogDecoder
+
+        return KafkaLogDecoder(layout_of(source), source.name)
+
+    def change_decoder(self, source: SourcePlan) -> "ChangeDecoder":  # noqa: ARG002 (all images are alike)
+        from seamline.sources.kafka.images import DECODER
+
+        return DECODER
+
+    def connector(self) -> "ConnectorKind":
+        from seamline.sources.kafka.connector import CONNECTOR
+
+        return CONNECTOR
+
+    def grant_script(self, source: SourcePlan, tables: Sequence[str], *, logins: Logins) -> str:
+        from seamline.sources.kafka.grants import grant_script
+
+        return grant_script(source, tables, login=logins.reader)
+
+
+KIND: LoggedKind = Kafka()

@@ -1,0 +1,130 @@
+"""What a message says: rows as images, which are JSON objects of plain texts with every column of the table. Pure."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import orjson
+
+from seamline.domain.catalogue import Column
+from seamline.sources.kafka.layout import TopicTable
+from seamline.sources.kafka.texts import parsed, text_of
+
+Fields = Mapping[str, Any]
+# A row that comes, changes or goes; a table that is emptied; a statement that alters a table.
+COMES, CHANGES, GOES, EMPTIES, ALTERS = "c", "u", "d", "t", "ddl"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A message as the log has it. `ts_ms`: Kafka's timestamp, milliseconds since the epoch."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: str | None
+    value: str | None
+    ts_ms: int = 0
+    headers: Mapping[str, str | None] = field(default_factory=dict)
+
+    @property
+    def place(self) -> str:
+        return f"topic {self.topic}, partition {self.partition}, offset {self.offset}"
+
+
+class Said(NamedTuple):
+    """One thing that a message says. The images are there as `domain.log.RowChange` wants them; `key` is None of a
+    table without one."""
+
+    op: str
+    table: str
+    key: bytes | None = None
+    before: bytes | None = None
+    after: bytes | None = None
+    statement: str = ""
+
+
+def stands(table: TopicTable, row: Fields, forms: Mapping[str, str]) -> Said:
+    """The row is so from now on; of a table without a key there is one more."""
+    texts = _texts(table, row, forms)
+    key = _key(table, texts)
+    return Said(COMES if key is None else CHANGES, table.definition.name, key, None, _image(texts))
+
+
+def changed(table: TopicTable, before: Fields, after: Fields, forms: Mapping[str, str]) -> list[Said]:
+    """The row was so and is so from now on. One that changes its key goes and comes. With a key, `before` needs no more
+    than that."""
+    if not table.definition.is_keyed:
+        was, now = (_image(_texts(table, row, forms)) for row in (before, after))
+        return [Said(CHANGES, table.definition.name, None, was, now)]
+    stays, went = stands(table, after, forms), gone_by_key(table, before, forms)
+    return [stays] if went.key == stays.key else [went, stays]
+
+
+def gone(table: TopicTable, row: Fields, forms: Mapping[str, str]) -> Said:
+    texts = _texts(table, row, forms)
+    return Said(GOES, table.definition.name, _key(table, texts), _image(texts), None)
+
+
+def gone_by_key(table: TopicTable, key: Fields, forms: Mapping[str, str]) -> Said:
+    """The row of this key goes. `key` has the columns of the key, and may have others."""
+    if not table.definition.is_keyed:
+        raise ValueError(f"a row of {table.definition.name} goes, which has no key to know it by")
+    texts: dict[str, str | None] = {column.name: None for column in table.definition.columns}
+    for column in table.definition.key_columns:
+        if column.name not in key:
+            raise ValueError(f"its key has no field {column.name}")
+        texts[column.name] = _text(column, key[column.name], forms)
+    return Said(GOES, table.definition.name, _key(table, texts), _image(texts), None)
+
+
+def object_in(text: str | None, what: str) -> Fields:
+    """ValueError: it is no JSON. TypeError: it is no object."""
+    found = None if text is None else parsed(text)
+    if not isinstance(found, dict):
+        raise TypeError(f"its {what} is no JSON object")
+    return found
+
+
+def required(document: Fields, name: str, kind: type | tuple[type, ...]) -> Any:
+    """ValueError: the field is not there. TypeError: it is another thing."""
+    if name not in document:
+        raise ValueError(f"it has no field `{name}`")
+    if not isinstance(document[name], kind):
+        raise TypeError(f"its field `{name}` is {json.dumps(document[name], default=str)[:80]}")
+    return document[name]
+
+
+def refuse_others(document: Fields, known: frozenset[str]) -> None:
+    if others := sorted(document.keys() - known):
+        raise ValueError(f"it has fields that this format does not: {', '.join(others)}")
+
+
+def _texts(table: TopicTable, row: Fields, forms: Mapping[str, str]) -> dict[str, str | None]:
+    if not row.keys() <= table.known:
+        unknown = sorted(row.keys() - table.known)
+        raise ValueError(f"table {table.definition.name} has no column {', '.join(unknown)}")
+    found: dict[str, str | None] = {}
+    for column in table.definition.columns:
+        if column.name not in row and not table.is_absent_null:
+            raise ValueError(f"a row of {table.definition.name} has no field {column.name}")
+        found[column.name] = _text(column, row.get(column.name), forms)
+    return found
+
+
+def _text(column: Column, value: Any, forms: Mapping[str, str]) -> str | None:
+    try:
+        return text_of(column, value, forms.get(column.name, ""))
+    except (ValueError, TypeError, ArithmeticError) as exc:
+        raise ValueError(f"column {column.name} {exc}") from exc
+
+
+def _key(table: TopicTable, texts: Mapping[str, str | None]) -> bytes | None:
+    if not table.definition.is_keyed:
+        return None
+    return _image({name: texts[name] for name in table.definition.key})
+
+
+def _image(texts: Mapping[str, str | None]) -> bytes:
+    return orjson.dumps(texts)

@@ -1,0 +1,154 @@
+"""The rows that the messages of topics make, up to an offset of each partition: what this source has for a snapshot.
+
+A topic is read whole and folded into a temporary file, once for all tables that share it, when one of them is first
+asked for. Whether all of it is still there is looked at before and behind that.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from threading import Lock
+from typing import Any
+
+import pyarrow as pa
+
+from seamline.adapters.kafka.committed import begins, committed
+from seamline.adapters.kafka.topics import CaptureTopics
+from seamline.domain.catalogue import Table
+from seamline.domain.digest import Segment
+from seamline.domain.errors import LogCorrupted, Refused
+from seamline.kinds.arrow_view import ArrowView
+from seamline.kinds.held_rows import Changed, HeldRows
+from seamline.sources.kafka.images import DECODER
+from seamline.sources.kafka.layout import Layout
+from seamline.sources.kafka.messages import Messages
+from seamline.sources.kafka.position import KafkaPosition, written_by_kafka
+from seamline.sources.kafka.rows import ALTERS, CHANGES, COMES, EMPTIES, GOES, Given, Said
+from seamline.values.segments import in_segment
+
+_COMPACT = "compact"
+
+
+class TopicStates:
+    """At one position. Each call reads the same rows, also from other threads. Close it: temporary files go."""
+
+    def __init__(self, settings: Mapping[str, Any], layout: Layout, source: str, position: KafkaPosition) -> None:
+        self.position = position
+        self._settings = settings
+        self._layout = layout
+        self._messages = Messages(layout, source)
+        self._lock = Lock()
+        self._folds: dict[str, Mapping[str, HeldRows]] = {}
+
+    def batches(self, table: Table) -> Iterator[pa.RecordBatch]:
+        """Refused: the topic does not hold its beginning any more. LogCorrupted: a message cannot be read."""
+        for images in self._fold(table.name).rows(table.name):
+            yield DECODER.rows(table, images)[0]
+
+    def close(self) -> None:
+        with self._lock:
+            for fold in (one for folds in self._folds.values() for one in folds.values()):
+                fold.close()
+            self._folds = {}
+
+    def _fold(self, table: str) -> HeldRows:
+        declared = self._layout.of(table)
+        if declared is None:
+            raise Refused(f"table {table} is not declared any more", hint="onboard the sync again", table=table)
+        with self._lock:
+            if declared.topic not in self._folds:
+                self._folds[declared.topic] = self._folded(declared.topic)
+            return self._folds[declared.topic][table]
+
+    def _folded(self, topic: str) -> Mapping[str, HeldRows]:
+        place = self.position.topics.get(topic)
+        if place is None:
+            raise Refused(f"the capture does not read topic {topic} yet", hint="onboard the sync that needs it")
+        tables = self._layout.of_topic(topic)
+        folds = {one.definition.name: HeldRows(keyed=one.definition.is_keyed) for one in tables}
+        require_beginning(self._settings, topic, len(place.ends), topic_id=place.topic_id)
+        for messages in committed(self._settings, topic, place.ends):
+            said = [one for message in messages for one in self._said(given_by(message), len(place.ends))]
+            for name, fold in folds.items():
+                _take_in(fold, [one for one in said if one.table == name])
+        require_beginning(self._settings, topic, len(place.ends), topic_id=place.topic_id)
+        return folds
+
+    def _said(self, given: Given, partitions: int) -> Sequence[Said]:
+        return self._messages.said(given, partitions=partitions)
+
+
+class TopicView(ArrowView):
+    """`ports.ReadView`, and `kinds.bulk.ReadsTypedRows`."""
+
+    def __init__(self, states: TopicStates, tables: Sequence[Table]) -> None:
+        super().__init__(states.position, {table: _batches_of(states, table) for table in tables})
+        self._states = states
+
+    def typed_rows(self, table: Table, segment: Segment) -> Iterator[pa.RecordBatch]:
+        return (in_segment(segment, table, rows, run_key="") for rows in self._states.batches(table))
+
+    def close(self) -> None:
+        self._states.close()
+
+
+def _batches_of(states: TopicStates, table: Table) -> Any:
+    return lambda: states.batches(table)
+
+
+def given_by(message: Any) -> Given:
+    """Of a message as Kafka's client has it. LogCorrupted: it is no text."""
+    found = Given(message.topic(), message.partition(), message.offset(), None, None)
+    try:
+        key, value = (None if one is None else one.decode() for one in (message.key(), message.value()))
+    except UnicodeDecodeError as exc:
+        raise LogCorrupted(
+            f"a message cannot be taken: {found.place}: it is no text of UTF-8",
+            hint="topics are read as JSON alone: a topic of Avro or Protobuf needs a copy that is JSON",
+        ) from exc
+    headers = {
+        name: None if value is None else value.decode(errors="replace") for name, value in message.headers() or ()
+    }
+    return Given(found.topic, found.partition, found.offset, key, value, headers=headers)
+
+
+def require_beginning(settings: Mapping[str, Any], topic: str, partitions: int, *, topic_id: str) -> None:
+    """Refused: what the topic said first is deleted, or it is another topic. Compaction keeps the newest of a key."""
+    facts = CaptureTopics(dict(settings)).facts(topic)
+    if facts is None or written_by_kafka(facts.topic_id) != topic_id:
+        raise Refused(f"topic {topic} is not the one that was read", hint="give the capture up and onboard again")
+    first = begins(settings, topic, partitions) or ()
+    if _COMPACT not in facts.settings.get("cleanup.policy", "") and any(first):
+        raise Refused(
+            f"topic {topic} begins at {', '.join(map(str, first))}: what it said before is deleted, so nobody knows"
+            " what its rows are",
+            hint="let it keep all records (`retention.ms=-1`) or be compacted, and let its writer send the table anew;"
+            " a stream that runs already goes on",
+        )
+
+
+def _take_in(fold: HeldRows, said: Sequence[Said]) -> None:
+    rows = list[Said]()
+    for one in said:
+        if one.op == EMPTIES:
+            rows = []
+            fold.empty()
+        elif one.op != ALTERS:
+            rows.append(one)
+    if any(one.key is not None for one in rows):
+        fold.put(_keyed(one) for one in rows)
+    elif rows:
+        fold.count(_copies(rows))
+
+
+def _keyed(one: Said) -> Changed:
+    return one.key or b"", None if one.op == GOES else one.after
+
+
+def _copies(rows: Sequence[Said]) -> Counter[bytes]:
+    found = Counter[bytes]()
+    for one in rows:
+        if one.op in (CHANGES, GOES):
+            found[one.before or b""] -= 1
+        if one.op in (CHANGES, COMES):
+            found[one.after or b""] += 1
+    return found

@@ -1,0 +1,173 @@
+"""Topics that others write, on real servers: their capture, the log topic, the stream, PostgreSQL."""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from decimal import Decimal
+
+import pytest
+
+from seamline.adapters.connect.rest import ConnectClient
+from seamline.domain.digest import Segment
+from seamline.domain.errors import LogCorrupted, Refused
+from seamline.kinds.bulk import BulkRead, Wanted
+from seamline.ports import Marker
+from seamline.sources.kafka.source import KafkaReaders, open_for_tasks
+from tests.conftest import RunningStack
+from tests.integration.captured_topics import TopicsCaptured, captured_topics, envelope, key
+from tests.integration.connect_worker import ConnectWorker, connect_worker
+from tests.integration.databases import postgres_database
+from tests.integration.streamed import streamed
+from tests.waiting import wait_until
+
+NOTES = 3_000
+# 67 of 200 numbers go, by two messages each.
+ACCOUNT_MESSAGES = 200 * 2 + 67 * 2
+
+
+@pytest.fixture(scope="module")
+def worker(stack: RunningStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectWorker]:
+    folder = tmp_path_factory.mktemp("connect")
+    with connect_worker(stack.settings, stack.connection("kafka"), name="topics", folder=folder) as one:
+        yield one
+
+
+@pytest.fixture
+def topics(worker: ConnectWorker) -> Iterator[TopicsCaptured]:
+    with captured_topics("topics_test", client=ConnectClient(worker.connection)) as one:
+        yield one
+
+
+def write(one: TopicsCaptured, first: int) -> None:
+    """Accounts that come, change, change their key and go; rates that go; each note once, whatever happens."""
+    producer = one.producer()
+    for number in range(first, first + 200):
+        row = (number, number * 100 + 7, 20_000 + number, "old")
+        producer.produce("topics-test.account", envelope("c", None, row), key(number))
+        changed = (number, -number, 20_000, "new")
+        producer.produce("topics-test.account", envelope("u", row, changed), key(number))
+        if number % 3 == 0:
+            producer.produce("topics-test.account", envelope("d", changed, None), key(number))
+            producer.produce("topics-test.account", None, key(number))
+    for number in range(26):
+        currency = f"A{chr(ord('A') + number)}{first % 10}"
+        rate = f'{{"currency":"{currency}","rate":{number}.000000000001,"at":1764400000123}}'
+        producer.produce("topics-test.rate", rate, currency)
+        if number % 5 == 0:
+            producer.produce("topics-test.rate", None, currency)
+    for number in range(first, first + NOTES):
+        producer.produce("topics-test.note", json.dumps({"number": number, "text": "余额"}))
+    assert producer.flush(60) == 0
+
+
+def abort(one: TopicsCaptured) -> None:
+    """What a producer takes back was never there."""
+    producer = one.producer(**{"transactional.id": "topics-test"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("topics-test.note", json.dumps({"number": -1, "text": "taken back"}))
+    producer.flush(30)
+    producer.abort_transaction(30)
+
+
+def test_each_message_arrives_once_through_a_worker_that_is_killed_and_a_stream_that_starts_again(
+    topics: TopicsCaptured, worker: ConnectWorker
+) -> None:
+    with (
+        postgres_database("topics_test") as warehouse,
+        streamed(topics, warehouse, "account", "rate", "note") as stream,
+    ):
+        stream.start()
+        write(topics, 0)
+        worker.kill()
+        abort(topics)
+        write(topics, 10_001)
+        worker.start()
+        topics.ensure()
+        stream.stop()
+        write(topics, 20_002)
+        stream.start()
+        stream.wait_until_applied()
+        assert stream.differences("account", "rate", "note") == {}
+        assert stream.query("SELECT count(*), count(DISTINCT number), min(number) FROM live.note") == [
+            (3 * NOTES, 3 * NOTES, 0)
+        ]
+        found = stream.query("SELECT id, balance, opened::text, memo FROM live.account WHERE id IN (7, 10002, 20001)")
+        assert sorted(found) == [(7, Decimal("-0.07"), "2024-10-04", "new")]
+        assert stream.query("SELECT count(*) FROM live.account") == [(400,)]
+        assert stream.query("SELECT rate, at::text FROM live.rate WHERE currency = 'AB1'") == [
+            (Decimal("1.000000000001"), "2025-11-29 07:06:40.123+00")
+        ]
+        # What a change met nobody knows, so nothing of it is a finding.
+        assert stream.findings() == 0
+
+
+class NoTasks:
+    """`CopyTasks` that are read here."""
+
+    def start(self, barrier: str) -> None:
+        self.barrier = barrier
+
+    def is_running(self) -> bool:
+        return False
+
+    def result(self) -> None:
+        return None
+
+
+def test_a_load_reads_the_rows_that_the_topics_make_at_one_position_wherever_it_runs(topics: TopicsCaptured) -> None:
+    write(topics, 0)
+    topics.ensure()
+    write(topics, 10_001)
+    topics.source.commit_marker(_marker("there"))
+    tables, tasks = topics.source.catalogue(("account", "note")), NoTasks()
+    wait_until(lambda: _ends_of(topics) == (2 * ACCOUNT_MESSAGES, 2 * NOTES), timeout_s=60, what="all in the log")
+    with open_for_tasks(topics.source_plan, Wanted("one", 1, tables, 1), tasks) as opened:
+        reads = [BulkRead(table, Segment(table.name), number) for number, table in enumerate(tables)]
+        proofs: list[str] = []
+        with closing(KafkaReaders(topics.source_plan, reads, barrier=tasks.barrier)) as readers:
+            readers.open_at_barrier()
+            write(topics, 20_002)
+            rows = [sum(b.num_rows for b in readers.rows(n, proven=proofs.append).batches) for n in range(len(reads))]
+        seen = [sum(one.rows for one in opened.views[0].digests(Segment(t.name), run_key="r").values()) for t in tables]
+    assert rows == seen == [266, 2 * NOTES]
+    assert proofs == [opened.proof] * 2
+
+
+def test_a_message_that_cannot_be_read_stops_the_stream_at_its_place(topics: TopicsCaptured) -> None:
+    with postgres_database("topics_test") as warehouse, streamed(topics, warehouse, "rate") as stream:
+        stream.start()
+        producer = topics.producer()
+        producer.produce("topics-test.rate", '{"currency":"EUR","rate":1,"at":0}', "EUR", partition=0)
+        producer.produce("topics-test.rate", '{"currency":"EUR","rate":1,"at":0,"by":"me"}', "EUR", partition=0)
+        producer.flush(30)
+        wait_until(lambda: stream.error is not None, timeout_s=60, what="the stream to stop")
+        assert isinstance(stream.error, LogCorrupted)
+        assert "topic topics-test.rate, partition 0, offset 1: table rate has no column by" in str(stream.error)
+        assert stream.query("SELECT count(*) FROM live.rate") in ([(0,)], [(1,)])
+
+
+def test_a_topic_that_has_lost_its_beginning_has_no_state_and_one_that_will_lose_it_is_warned_of(
+    topics: TopicsCaptured,
+) -> None:
+    write(topics, 0)
+    topics.ensure()
+    topics.kafka.prune("topics-test.account", below=3)
+    topics.alter("topics-test.rate", "cleanup.policy", "compact")
+    topics.alter("topics-test.note", "retention.ms", "604800000")
+    found = topics.source.preflight(topics.source.catalogue(("account", "rate", "note")))
+    assert [(one.table, one.is_fatal) for one in found] == [("account", True), ("rate", True), ("note", False)]
+    assert "topic topics-test.account begins at 3, 0, 0" in found[0].what
+    (view,) = topics.source.open_views(1)
+    with closing(view), pytest.raises(Refused, match=r"topics-test\.account begins at 3, 0, 0"):
+        view.digests(Segment("account"), run_key="r")
+
+
+def _marker(name: str) -> Marker:
+
+    return Marker(name, "barrier")
+
+
+def _ends_of(topics: TopicsCaptured) -> tuple[int, ...]:
+    found = topics.source.newest().topics
+    return tuple(sum(found[topic].ends) for topic in ("topics-test.account", "topics-test.note"))

@@ -1,0 +1,83 @@
+"""Values of messages as plain texts: exact, or refused."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from seamline.domain.catalogue import Column
+from seamline.domain.column_types import column_of
+from seamline.sources.kafka.texts import parsed, text_of
+
+
+def column(declared_type: str, *, nullable: bool = True) -> Column:
+    made = column_of("x", declared_type)
+    return made if nullable else Column("x", made.kind, made.source_type, nullable=False, length=made.length)
+
+
+@pytest.mark.parametrize(
+    ("declared_type", "value", "form", "text"),
+    [
+        ("decimal(38,10)", Decimal("1234567890123456789012345678.0123456789"), "", None),
+        ("decimal(10,2)", "12.30", "text", None),
+        ("decimal(10,2)", "-12", "", None),
+        ("decimal(10,2)", "gA==", "base64", "-1.28"),
+        ("decimal(10,2)", {"scale": 1, "value": "DA=="}, "", "1.2"),
+        ("unsigned", 2**64 - 1, "", None),
+        ("date", 20_000, "days", "2024-10-04"),
+        ("date", "2024-02-29", "", None),
+        ("datetime", 1_700_000_000_123_456, "us", "2023-11-14 22:13:20.123456"),
+        ("datetime", 1_700_000_000_123_456_000, "ns", "2023-11-14 22:13:20.123456"),
+        ("instant", "2023-11-14T23:13:20+01:00", "", "2023-11-14 22:13:20.000000Z"),
+        ("time", 3_723_000_001, "us", "01:02:03.000001"),
+        ("time", "01:02:03", "", "01:02:03.000000"),
+        ("bytes", "AP8=", "", "00ff"),
+        ("bytes", "00FF", "hex", "00ff"),
+        ("bytes", "\x00ÿ", "latin-1", "00ff"),
+        ("boolean", 1, "", "true"),
+        ("uuid", "6F9619FF-8B86-D011-B42D-00CF4FC964FF", "", "6f9619ff-8b86-d011-b42d-00cf4fc964ff"),
+        ("double", Decimal("0.1"), "", None),
+    ],
+)
+def test_a_value_is_taken_exactly(declared_type: str, value: Any, form: str, text: str | None) -> None:
+    assert text_of(column(declared_type), value, form) == (str(value) if text is None else text)
+
+
+@pytest.mark.parametrize(
+    ("declared_type", "value", "form"),
+    [
+        ("decimal(10,2)", Decimal("1.001"), ""),
+        ("decimal(4,2)", Decimal(100), ""),
+        ("decimal(10,2)", True, ""),
+        ("decimal(10,2)", "BNI=", ""),
+        ("integer", 2**31, ""),
+        ("integer", Decimal("1.0"), ""),
+        ("unsigned", -1, ""),
+        ("date", 20_000, ""),
+        ("date", "2024-02-30", ""),
+        ("datetime", 1_700_000_000, ""),
+        ("datetime", 1_700_000_000_123_456_789, "ns"),
+        ("datetime(0)", 1_700_000_000_123, "ms"),
+        ("datetime", "2023-11-14T22:13:20.1234567", ""),
+        ("datetime", "2023-11-14T22:13:20Z", ""),
+        ("instant", "2023-11-14 22:13:20", ""),
+        ("time", "25:00:00", ""),
+        ("char(3)", "EURO", ""),
+        ("text", 1, ""),
+        ("boolean", 2, ""),
+        ("bytes", "no base64", ""),
+    ],
+)
+def test_a_value_that_could_only_be_guessed_or_rounded_is_refused(declared_type: str, value: Any, form: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 (who reads a message gives it its words)
+        text_of(column(declared_type), value, form)
+
+
+def test_null_is_refused_where_a_column_takes_none() -> None:
+    assert text_of(column("text"), None) is None
+    with pytest.raises(ValueError, match="NOT NULL"):
+        text_of(column("text", nullable=False), None)
+
+
+def test_json_is_read_without_floats() -> None:
+    assert parsed("[0.1, 1e2]") == [Decimal("0.1"), Decimal("1E+2")]
