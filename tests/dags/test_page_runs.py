@@ -37,3 +37,17 @@ def test_an_onboarding_that_failed_stands_on_the_page_until_a_later_run_has_put_
     done = results.run(run_id="t", kind=RunKind.TABLES, state=RunState.SUCCEEDED, result={})
     platform.runs["t"] = replace(done, started_at=EVENING + timedelta(hours=1))
     assert "FAILED" not in signed_in.get("/page").text
+
+
+def test_a_load_that_goes_on_stands_on_the_page_with_rows_bytes_percent_and_estimate(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    load = {"rows": 1_400_000, "expected": 2_000_000, "kept": 800_000, "size_bytes": 212_400_000, "elapsed_s": 180.0}
+    run = results.run(run_id="a/o/r2", kind=RunKind.ONBOARD, state=RunState.RUNNING, result={"loading": load})
+    platform.runs = {"a/o/r2": replace(run, started_at=EVENING)}
+    words = (
+        "1,400,000 of about 2,000,000 rows (70 %), 212.4 MB staged, 800,000 rows by an earlier attempt,"
+        " about 3 min left"
+    )
+    assert words in signed_in.get("/page?sync=settlement").text
+    assert f"Its load: {words}" in signed_in.get("/page?dag_id=settlement__onboard&run_id=r2").text

@@ -18,9 +18,11 @@ from seamline.bulk.fan_out import load_each
 from seamline.bulk.progress import counted, progress_of
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import InvariantViolated, SeamlineError
+from seamline.domain.load_splits import Split
 from seamline.domain.row_transform import RowTransform
 from seamline.kinds.bulk import ArrowRows, BulkRead, PostgresCopy, StagedPlace, TableReaders, TableRows
-from seamline.kinds.found import sink_kind, source_kind
+from seamline.kinds.found import power, sink_kind, source_kind
+from seamline.kinds.sink import ResumesLoads
 from seamline.kinds.source import ExplainsHangingReaders
 from seamline.plan.model import DestinationPlan, SourcePlan
 from seamline.ports import Failpoints
@@ -35,16 +37,17 @@ CHILDREN_MAX = 1
 @dataclass(frozen=True, slots=True)
 class CopyTarget:
     """Where a table goes, by connection ids: secrets are resolved where they are used. `transform`: what is made of its
-    rows for this destination."""
+    rows for this destination. `split`: which part of the table this is, where that is recorded."""
 
     place: StagedPlace
     destination: DestinationPlan
     transform: RowTransform | None = None
+    split: Split | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CopyItem:
-    """One table, which is read once, and where its rows go."""
+    """One table, or a split of it, which is read once, and where its rows go."""
 
     read: BulkRead
     targets: tuple[CopyTarget, ...]
@@ -81,6 +84,8 @@ def grouped(
     items: Sequence[CopyItem], *, source: SourcePlan, tasks: int, children_max: int = CHILDREN_MAX
 ) -> list[CopyGroup]:
     """Spread items over at most `tasks` groups, the largest tables first and apart."""
+    if not items:
+        return []
     order = sorted(items, key=lambda item: -item.read.table.rows_estimate)
     count = max(1, min(tasks, len(order)))
     groups: list[CopyGroup] = []
@@ -169,15 +174,16 @@ def _made_of(table: Table, transform: RowTransform | None, rows: TableRows) -> T
 class _Loads:
     """The loads of one table into destinations that hold it by the same transform, which is applied once for them."""
 
-    def __init__(self, table: Table, transform: RowTransform | None) -> None:
+    def __init__(self, table: Table, transform: RowTransform | None, proofs: Sequence[str]) -> None:
         self._table = table
+        self._proofs = proofs
         self.transform = transform
         self.targets: list[CopyTarget] = []
         self._outcomes: list[int | SeamlineError] = []
 
     def load(self, rows: TableRows) -> int:
         """`fan_out.Load` of all of them. Raises where none of them has its rows."""
-        loads = [partial(sink_kind(to.destination.kind).load, to.destination, to.place) for to in self.targets]
+        loads = [partial(_load, to, self._proofs) for to in self.targets]
         self._outcomes = load_each(_made_of(self._table, self.transform, rows), loads)
         return 0
 
@@ -187,12 +193,20 @@ class _Loads:
             yield to, ended if isinstance(ended, SeamlineError) else self._outcomes[number]
 
 
-def _by_transform(table: Table, targets: Sequence[CopyTarget]) -> list[_Loads]:
+def _load(to: CopyTarget, proofs: Sequence[str], rows: TableRows) -> int:
+    kind = sink_kind(to.destination.kind)
+    if to.split is None:
+        return kind.load(to.destination, to.place, rows)
+    resuming = power(kind, ResumesLoads, to="go on with a load")
+    return resuming.load_split(to.destination, to.place, rows, to.split, proof=lambda: proofs[0])
+
+
+def _by_transform(table: Table, targets: Sequence[CopyTarget], proofs: Sequence[str]) -> list[_Loads]:
     groups: list[_Loads] = []
     for to in targets:
         group = next((one for one in groups if one.transform == to.transform), None)
         if group is None:
-            groups.append(group := _Loads(table, to.transform))
+            groups.append(group := _Loads(table, to.transform, proofs))
         group.targets.append(to)
     return groups
 
@@ -210,7 +224,7 @@ def copy_one(readers: TableReaders, index: int, item: CopyItem, failed: dict[str
         raise next(iter(failed.values()))
     rows, armed = readers.rows(index, proven=proofs.append), registry.failpoints()
     rows = counted(rows, progress_of(item.read))
-    groups = _by_transform(item.read.table, targets)
+    groups = _by_transform(item.read.table, targets, proofs)
     try:
         ended = load_each(rows if armed is None else _disturbed(rows, armed), [group.load for group in groups])
     except SeamlineError as error:

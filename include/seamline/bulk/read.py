@@ -6,37 +6,43 @@ sessions to one position, is not known here.
 """
 
 import hashlib
+import logging
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
 from seamline import registry
 from seamline.bulk.copy import Copied, CopyGroup, CopyItem, CopyTarget, copy_one, grouped
+from seamline.bulk.resume import Resumes, SplitLoads, is_interrupted
 from seamline.domain.catalogue import Table
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import GateFailed, InvariantViolated, SeamlineError, TransientError
+from seamline.domain.load_progress import LoadSoFar
 from seamline.domain.position import Position
 from seamline.kinds.bulk import BulkRead, Form, LoadArea, LoadProgress, OpenedSource, StagedPlace, TableReaders, Wanted
 from seamline.kinds.found import power, sink_kind, source_kind
 from seamline.kinds.sink import ReadsBack
 from seamline.kinds.transformed_view import as_held
-from seamline.plan.model import DestinationPlan, Run, SyncPlan, TablePlan
+from seamline.plan.model import DestinationPlan, Run, SourcePlan, SyncPlan, TablePlan
 from seamline.ports import Load, ReadView, StagedView, TableRead
 from seamline.sync.outcomes import outcome_of
 
 # Sessions for digests. More than the databases have cores to spare for us only makes each table slower.
 VIEWS = 2
-_LOOK_EVERY_S = 60.0
+_LOOK_EVERY_S = 15.0
 # A source may have to read a whole table before it has found the first row of a date: slower than this none does.
 STILL_S = 1800.0
 _ROWS_PER_S = 100_000
 # Rows that a transform's condition rejects are read here, and none of them comes to the destination.
 _FILTERED_ROWS_PER_S = 10_000
+
+
+log = logging.getLogger(__name__)
 
 
 class Copying(Protocol):
@@ -66,7 +72,9 @@ class _Tasks:
         *,
         areas: Sequence[LoadArea],
         still_s: float,
+        on_look: Callable[[Sequence[LoadProgress]], None],
     ) -> None:
+        self._on_look = on_look
         self._groups = groups
         self._copying_of = copying_of
         self._areas = areas
@@ -74,13 +82,19 @@ class _Tasks:
         self._copying: Copying | None = None
 
     def start(self, barrier: str) -> None:
+        if not self._groups:
+            return
         self._copying = self._copying_of([replace(group, barrier=barrier) for group in self._groups])
         self._copying.start()
 
     def is_running(self) -> bool:
-        return self._copying is not None and self._copying.is_running()
+        # Without any group nothing can have ended early.
+        return not self._groups or (self._copying is not None and self._copying.is_running())
 
     def result(self) -> list[Copied]:
+        if not self._groups:
+            # An earlier attempt has staged all there is.
+            return []
         if self._copying is None:
             raise InvariantViolated("the copy was never started")
         self._wait_while_it_moves(self._copying)
@@ -94,6 +108,7 @@ class _Tasks:
             if not copying.is_running():
                 return
             found = [progress for area in self._areas if (progress := _progress(area))]
+            self._on_look(found)
             if found != last or any(one.is_working for one in found):
                 moved_at, last = time.monotonic(), found
             elif time.monotonic() - moved_at > self._still_s:
@@ -104,9 +119,11 @@ class _Tasks:
         open_now = {name for one in found for name in one.open}
         items = [item for group in self._groups for items in group.participants for item in items]
         tables = sorted(
-            item.read.table.name
-            for item in items
-            if not open_now or any(target.place.name in open_now for target in item.targets)
+            {
+                item.read.table.name
+                for item in items
+                if not open_now or any(target.place.name in open_now for target in item.targets)
+            }
         )
         return TransientError(
             f"the copy has not moved for {self._still_s:.0f} s, at table {', '.join(tables)}: no row has come, and the"
@@ -151,7 +168,9 @@ class SourceAtOnePosition:
         copying: _Tasks | _Here,
         *,
         without_place: Mapping[str, SeamlineError],
+        splits: SplitLoads | None = None,
     ) -> None:
+        self._splits = splits
         self._plan = plan
         self._reads = reads
         self._opened = opened
@@ -183,8 +202,8 @@ class SourceAtOnePosition:
             raise
 
     def _staged(self, destination: DestinationPlan) -> Sequence[Load]:
-        done = {one.table: one for one in self._copying.result() if one.destination == destination.name}
-        for one in done.values():
+        copied = [one for one in self._copying.result() if one.destination == destination.name]
+        for one in copied:
             if one.error is not None:
                 raise one.error
             if one.proof != self._opened.proof:
@@ -192,6 +211,9 @@ class SourceAtOnePosition:
                     f"table {one.table} was read at {one.proof}, not at {self._opened.proof}", table=one.table
                 )
         tables = _held_by(destination, self._plan, self._reads)
+        if self._splits is not None:
+            return self._splits.loads(destination, copied, tables)
+        done = {one.table: one for one in copied}
         return [Load(table, done[table.name].staged_as, done[table.name].rows) for table in tables]
 
     def digest(self, segment: Segment, destination: DestinationPlan) -> SegmentDigest:
@@ -200,11 +222,40 @@ class SourceAtOnePosition:
         return total
 
 
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """All that is there before the source opens."""
+
+    source: SourcePlan
+    wanted: Wanted
+    tasks: _Tasks
+    items: Sequence[CopyItem]
+    areas: Mapping[str, LoadArea]
+    without_place: Mapping[str, SeamlineError]
+    splits: SplitLoads | None
+
+    def opened(self, plan: SyncPlan, reads: Sequence[TableRead], opened: OpenedSource) -> SourceAtOnePosition:
+        here = opened.read_here and _Here(self.items, opened.read_here([item.read for item in self.items]))
+        return SourceAtOnePosition(
+            plan, reads, opened, here or self.tasks, without_place=self.without_place, splits=self.splits
+        )
+
+    def forget(self) -> None:
+        if self.splits:
+            self.splits.forget()
+
+    def drop(self) -> None:
+        for area in self.areas.values():
+            _quietly_drop(area)
+
+
 class RunReader:
     """Opens a run's source for reading, and the staged tables for comparing them at the same position.
 
     `copying_of(groups, name)` makes the tasks' run, one task per group, at most `tasks` of them at the same time. It is
-    ended by name when nothing has moved for `still_s` and what `longest_without_a_row_s` says.
+    ended by name when nothing has moved for `still_s` and what `longest_without_a_row_s` says. `resumes`: given where
+    an attempt that is interrupted shall leave what it has staged to the next one of the run.
+    `on_progress` is called every 15 s while the tasks copy.
     """
 
     def __init__(
@@ -214,8 +265,12 @@ class RunReader:
         tasks: int,
         copying_of: Callable[[Sequence[CopyGroup], str], Copying],
         still_s: float = STILL_S,
+        resumes: Resumes | None = None,
+        on_progress: Callable[[LoadSoFar], None] = lambda _: None,
     ) -> None:
+        self._on_progress = on_progress
         self._run = run
+        self._resumes = resumes
         self._still_s = still_s
         self._tasks = tasks
         self._copying_of = copying_of
@@ -223,11 +278,46 @@ class RunReader:
 
     @contextmanager
     def open_read(self, reads: Sequence[TableRead]) -> Iterator[SourceAtOnePosition]:
-        """Views and readers of all tables at one P. What was staged is dropped again if the caller fails."""
+        """Views and readers of all tables at one P. What was staged is dropped again if the caller fails, unless the
+        next attempt goes on with it."""
+        begun = self._begun(reads)
+        splits, tasks = begun.splits, begun.tasks
+        try:
+            with source_kind(begun.source.kind).open_for_tasks(begun.source, begun.wanted, tasks) as opened:
+                self._position = opened.position
+                if splits:
+                    splits.opened(opened)
+                read = begun.opened(self._run.plan, reads, opened)
+                yield read
+                # Its sessions end with the source: what still runs could not go on.
+                tasks.cancel()
+            # Perhaps because there was no room: what is there of it would stay for weeks.
+            for name in read.incomplete:
+                _quietly_drop(begun.areas[name])
+            begun.forget()
+        except GateFailed:
+            # The staged tables are the evidence of what differs; the run's next attempt drops them.
+            begun.forget()
+            raise
+        except BaseException as error:
+            tasks.cancel()
+            if not (splits and is_interrupted(error)):
+                begun.drop()
+            raise
+        finally:
+            tasks.cancel()
+
+    def _begun(self, reads: Sequence[TableRead]) -> "_Begun":
         plan = self._run.plan
-        areas = {d.name: sink_kind(d.kind).load_area(d, run_id=self._run.run_id) for d in plan.destinations}
-        places, without_place = self._places(reads, areas)
+        splits = None if self._resumes is None else self._resumes.of(self._run, reads)
+        areas: Mapping[str, LoadArea] = splits.areas if splits else {}
+        if splits and not splits.begin():
+            splits = None
+        if not splits:
+            areas = {d.name: sink_kind(d.kind).load_area(d, run_id=self._run.run_id) for d in plan.destinations}
+        places, without_place = (splits.places, splits.without_place) if splits else self._places(reads, areas)
         items = self._items(reads, places)
+        items = splits.divided(items) if splits else items
         attempt = f"{self._run.run_id}/{secrets.token_hex(8)}"
         groups = grouped(items, source=plan.source, tasks=self._tasks)
         tasks = _Tasks(
@@ -235,30 +325,31 @@ class RunReader:
             lambda started: self._copying_of(started, attempt),
             areas=list(areas.values()),
             still_s=self._still_s + longest_without_a_row_s(items),
+            on_look=self._reporting(reads, splits.kept_rows if splits else 0),
         )
         participants = sum(len(group.participants) for group in groups)
-        wanted = Wanted(attempt, VIEWS, tuple(item.read.table for item in items), participants, self._run.business_date)
-        try:
-            with source_kind(plan.source.kind).open_for_tasks(plan.source, wanted, tasks) as opened:
-                self._position = opened.position
-                here = opened.read_here and _Here(items, opened.read_here([item.read for item in items]))
-                read = SourceAtOnePosition(plan, reads, opened, here or tasks, without_place=without_place)
-                yield read
-                # Its sessions end with the source: what still runs could not go on.
-                tasks.cancel()
-            # Perhaps because there was no room: what is there of it would stay for weeks.
-            for name in read.incomplete:
-                _quietly_drop(areas[name])
-        except GateFailed:
-            # The staged tables are the evidence of what differs; the run's next attempt drops them.
-            raise
-        except BaseException:
-            tasks.cancel()
-            for area in areas.values():
-                _quietly_drop(area)
-            raise
-        finally:
-            tasks.cancel()
+        tables = tuple(plan.table(read.table.name).definition for read in reads)
+        wanted = Wanted(attempt, VIEWS, tables, participants, self._run.business_date)
+        return _Begun(plan.source, wanted, tasks, items, areas, without_place, splits)
+
+    def _reporting(self, reads: Sequence[TableRead], kept: int) -> Callable[[Sequence[LoadProgress]], None]:
+        """Says how far the load is, in this process' log and to `on_progress`."""
+        began = time.monotonic()
+        # How many rows a date has, nobody has estimated.
+        is_known = not any(read.segment.date_column for read in reads)
+        expected = sum(max(read.table.rows_estimate, 0) for read in reads) if is_known else 0
+
+        def report(found: Sequence[LoadProgress]) -> None:
+            if not found:
+                # Nobody answers while a key is built.
+                return
+            rows = min(one.rows for one in found)
+            size = sum(one.written_bytes for one in found)
+            so_far = LoadSoFar(rows, expected, kept, size, time.monotonic() - began)
+            log.info("load of %s: %s", self._run.sync, so_far.in_words())
+            self._on_progress(so_far)
+
+        return report
 
     @contextmanager
     def open_staged(

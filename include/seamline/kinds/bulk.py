@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
+from seamline.domain.load_splits import DoneSplit
 from seamline.domain.position import Position
 from seamline.ports import ReadView
 
@@ -75,6 +76,15 @@ class ReadsTypedRows(Protocol):
         """Read to its end, before the view is asked for anything else."""
 
 
+@runtime_checkable
+class KnowsRowOrder(Protocol):
+    """A view of a source whose rows need not lie in the order of their key: a range of keys may then be spread over the
+    whole table."""
+
+    def is_in_key_order(self, table: str) -> bool:
+        """Whether rows whose keys are near each other lie near each other, as far as the source knows."""
+
+
 class CopyTasks(Protocol):
     """The participants, run elsewhere. `barrier` is what they need to find the coordinating side's position."""
 
@@ -123,11 +133,12 @@ class StagedPlace:
 @dataclass(frozen=True, slots=True)
 class LoadProgress:
     """`open` are the staged tables that a session is at; one that builds an index, say, `is_working`, one that waits
-    for the next rows is not."""
+    for the next rows is not. `rows`: of the splits that are done, where a load is divided; else 0."""
 
     written_bytes: int
     open: tuple[str, ...]
     is_working: bool
+    rows: int = 0
 
 
 class LoadArea(Protocol):
@@ -141,3 +152,45 @@ class LoadArea(Protocol):
 
     def drop(self) -> None:
         """Drop the tables of this attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedSplits:
+    """A table that an earlier attempt of the run has begun to stage by splits. `made_as` and `edges`: as that attempt
+    has given them."""
+
+    place: StagedPlace
+    made_as: str
+    edges: tuple[int, ...]
+    done: tuple[DoneSplit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SplitTable:
+    """A table to stage by splits. `edges`: the keys between them."""
+
+    table: Table
+    made_as: str
+    edges: tuple[int, ...]
+
+
+class SplitArea(LoadArea, Protocol):
+    """A load area whose tables may outlive the attempt that has begun them. What is known of their splits lies beside
+    them in the destination."""
+
+    def begun(self, tables: Sequence[Table]) -> Mapping[str, StagedSplits]:
+        """What earlier attempts of the run have left of these tables, by table name."""
+
+    def reads(self) -> Mapping[str, str]:
+        """What `note_read` was given by all attempts of the run."""
+
+    def note_read(self, read: str, document: str) -> None: ...
+
+    def keep(self, kept: Sequence[StagedSplits]) -> None:
+        """Before `create`, which then leaves these tables alone; they are of this attempt from now on."""
+
+    def create_splits(self, tables: Sequence[SplitTable]) -> Mapping[str, StagedPlace]:
+        """An empty place for each, as `create`, of whose splits a record is kept."""
+
+    def forget(self) -> None:
+        """No later attempt goes on with what is staged: it is whole, or not to be trusted."""

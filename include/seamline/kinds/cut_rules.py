@@ -45,11 +45,15 @@ def require_repeat_of(cut: StagedCut, known: KnownCut) -> None:
 
 def does_not_go_on(table: str, base: PublishedTable, findings: Sequence[Finding]) -> Diverged:
     """The log does not fit the rows that a cut begins with."""
+    return does_not_fit(f"the cut of {base.business_date}", table, findings)
+
+
+def does_not_fit(rows: str, table: str, findings: Sequence[Finding]) -> Diverged:
+    """The log does not fit these rows."""
     named = ", ".join(f"{one.kind} {one.key}" for one in findings[:3])
     return Diverged(
-        f"the log does not go on where the cut of {base.business_date} ends: changes of {table} met something else than"
-        f" they expect, as {named}",
-        hint="let this date be read, and find out what has changed the cut",
+        f"the log does not go on where {rows} ends: changes of {table} met something else than they expect, as {named}",
+        hint="let the source be read for it, and find out what has changed these rows",
         table=table,
     )
 

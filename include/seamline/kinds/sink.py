@@ -1,6 +1,6 @@
 """What a kind of destination is: all that the rest of Seamline asks of it by name."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import date
@@ -12,12 +12,13 @@ from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.digest import Segment
 from seamline.domain.ledger import StreamId
+from seamline.domain.load_splits import Split, SplitRead
 from seamline.domain.names import NameLimit, NameUnit
 from seamline.domain.phrase import phrase
 from seamline.domain.position import Position
 from seamline.domain.staged_cut import StagedCut
 from seamline.domain.verdict import TableVerdict
-from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
+from seamline.kinds.bulk import LoadArea, SplitArea, StagedPlace, TableRows
 from seamline.kinds.derived import StagedPart
 from seamline.kinds.live_columns import Misfit
 from seamline.kinds.logins import DestinationLogins
@@ -136,6 +137,47 @@ class SinkKind(Protocol):
         """
 
     def open_maintenance(self, destination: DestinationPlan) -> DestinationMaintenance: ...
+
+
+@runtime_checkable
+class ResumesLoads(Protocol):
+    """A kind that knows which splits of a table are staged, so that an interrupted load goes on with them (ADR 87)."""
+
+    def split_area(self, destination: DestinationPlan, *, run_id: str) -> SplitArea: ...
+
+    def load_split(
+        self,
+        destination: DestinationPlan,
+        place: StagedPlace,
+        rows: TableRows,
+        split: Split,
+        *,
+        proof: Callable[[], str],
+    ) -> int:
+        """Write the rows of a split beside those of the others, and the record that it is done, in one transaction; how
+        many. The last split also gives the table its key. `proof`: where the rows were read, known once they are.
+
+        TransientError: another attempt has staged this split meanwhile.
+        """
+
+    def finish_splits(self, destination: DestinationPlan, place: StagedPlace) -> int:
+        """Give the table its key unless it has one; how many rows it holds. All splits are done."""
+
+    def bring_forward(
+        self,
+        destination: DestinationPlan,
+        place: StagedPlace,
+        changes: "ChangeBatch | None",
+        *,
+        dates: Segment | None,
+        since: SplitRead,
+        to: SplitRead,
+    ) -> None:
+        """Let changes happen to the rows of the splits that were read by `since`, keep those of `dates`, and record
+        that these splits stand at `to`: one transaction.
+
+        Diverged as `CarriesCutsOn.carry_on` raises it.
+        """
 
 
 @runtime_checkable
@@ -314,6 +356,7 @@ def described(kind: SinkKind) -> tuple[str, ...]:
         "cuts from the one before and the log": isinstance(kind, CarriesCutsOn),
         "checks by Great Expectations": isinstance(kind, ShowsRows),
         "derived tables": isinstance(kind, Derives),
+        "loads that go on where they were interrupted": isinstance(kind, ResumesLoads),
         "certificates": isinstance(kind, CertifiesArrivals),
     }
     return (*kind.powers.described(), *(f"{'' if can else 'no '}{words}" for words, can in powers.items()))

@@ -37,8 +37,9 @@ from seamline.sync.barrier import (
 )
 from seamline.sync.clock import Clock, SystemClock
 from seamline.sync.compaction import compact
+from seamline.sync.log_until_marker import transactions_until
 from seamline.sync.patched_view import PatchedTable, patched
-from seamline.sync.stop_conditions import marker_fields, stands_alone, stop_condition
+from seamline.sync.stop_conditions import stands_alone, stop_condition
 from seamline.sync.transaction_buffer import BufferLimits, TransactionBuffer
 
 
@@ -147,27 +148,27 @@ class LogPatched:
     ) -> _Between:
         """The log from where the ledger stood before the destination's views were open, up to the marker."""
         passed, between = seen.tracker(), _Between()
-        deadline = self.clock.now() + self.limits.wait_max_s
         with closing(self.open_log()) as reader:
-            buffer = self._buffer(reader, ledger)
-            while True:
-                while buffer:
-                    transaction = buffer.pop()
-                    if is_covered(transaction.position, upto) and not passed.has_passed(transaction.position):
-                        self._keep(transaction, between, gate)
-                    if any(marker_fields(one)["id"] == marker.id for one in transaction.markers):
-                        return between
-                if buffer.trouble is not None:
-                    raise buffer.trouble
-                if buffer.has_large_open_transaction:
-                    raise self._too_much("a transaction that has not ended, of more")
-                if self.clock.now() >= deadline:
-                    raise NotAligned(
-                        f"the log did not bring the marker of this comparison within {self.limits.wait_max_s:g} s",
-                        hint="see whether the capture runs and keeps up: `seamline status`",
-                    )
-                check()
-                buffer.read(self.limits.look_every_s)
+            found = transactions_until(
+                self._buffer(reader, ledger),
+                marker.id,
+                clock=self.clock,
+                wait_max_s=self.limits.wait_max_s,
+                look_every_s=self.limits.look_every_s,
+                too_large=lambda: self._too_much("a transaction that has not ended, of more"),
+                too_late=self._too_late,
+                check=check,
+            )
+            for transaction in found:
+                if is_covered(transaction.position, upto) and not passed.has_passed(transaction.position):
+                    self._keep(transaction, between, gate)
+        return between
+
+    def _too_late(self) -> NotAligned:
+        return NotAligned(
+            f"the log did not bring the marker of this comparison within {self.limits.wait_max_s:g} s",
+            hint="see whether the capture runs and keeps up: `seamline status`",
+        )
 
     def _buffer(self, reader: LogReader, ledger: LedgerRow) -> TransactionBuffer:
         """What a stream that begins at this ledger would read, with all that it checks."""

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, tzinfo
 
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.cut_state import Headline, failure_of
+from seamline.domain.load_progress import LOADING, load_from_json
 from seamline.domain.phrase import Phrase, joined, phrase
 from seamline.domain.runs import PUT_TABLES_IN_PLACE, RunKind, RunState
 from seamline.plan.model import Run
@@ -73,7 +74,9 @@ def _failed_in_words(run: Run, declared: Sequence[str], zone: tzinfo) -> str:
 def _run_in_words(run: Run, declared: Sequence[str], zone: tzinfo) -> str:
     where = ", ".join(in_order(run.plan.destination_names, declared))
     since = phrase(" since %(moment)s", moment=moment_in_words(run.started_at, zone)) if run.started_at else ""
-    return joined("", [_CALLED[run.kind](where), since])
+    load = run.result.get(LOADING)
+    far = (": ", load_from_json(load).in_words()) if load else ()
+    return joined("", [_CALLED[run.kind](where), since, *far])
 
 
 def _missing_in_words(sync: str, destination: str, coming: Collection[str]) -> str:

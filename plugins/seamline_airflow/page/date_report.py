@@ -17,6 +17,7 @@ from seamline.domain.differences import GroupDifference
 from seamline.domain.errors import Refused
 from seamline.domain.late_posting import LatePosting
 from seamline.domain.level import is_achieved, level_of
+from seamline.domain.load_progress import LOADING, LoadSoFar, load_from_json
 from seamline.domain.runs import FAILURE, Reconciliation, RunKind
 from seamline.domain.sign_off import Signature, SignOff
 from seamline.domain.tolerance import Absorbed
@@ -144,12 +145,14 @@ class DateReport:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """What one run of Airflow left: states of its cut, or comparisons of live tables, and the failure that ended it."""
+    """What one run of Airflow left: states of its cut, or comparisons of live tables, and the failure that ended it.
+    `loads`: how far its load was when that was last looked at."""
 
     zone: ZoneInfo
     cuts: tuple[Take, ...] = ()
     live: tuple[Report, ...] = ()
     failures: tuple[dict[str, Any], ...] = ()
+    loads: tuple[LoadSoFar, ...] = ()
 
 
 def of_date(sync: str, day: date, run: str) -> DateReport:
@@ -204,6 +207,7 @@ def of_run(sync: str, airflow_run: str) -> RunReport:
             cuts=tuple(read.take(one, of_days[one.business_date]) for one in cuts),
             live=tuple(read.report(one) for one in live),
             failures=tuple(run.result[FAILURE] for run in mine if run.result.get(FAILURE)),
+            loads=tuple(load_from_json(run.result[LOADING]) for run in mine if run.result.get(LOADING)),
         )
 
 

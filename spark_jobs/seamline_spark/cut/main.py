@@ -15,9 +15,11 @@ from typing import Any, Protocol
 from pyspark.sql import SparkSession
 
 from seamline import registry
+from seamline.bulk.resume import Resumes
 from seamline.bulk.since_cut import way_of
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import SeamlineError
+from seamline.domain.load_progress import LOADING, load_to_json
 from seamline.domain.runs import Cut, Receipt, Reconciliation
 from seamline.domain.staged_cut import CutSource, Lateness, StagedCut
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run, SyncPlan
@@ -70,7 +72,12 @@ def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
             return live_cut_tools(run, destination, date_before=date_before_of(run, store), derive=derived)
 
         def read(part: Run) -> CutTools:
-            reader = SparkReader(session.sparkContext, part)
+            reader = SparkReader(
+                session.sparkContext,
+                part,
+                resumes=Resumes(holds),
+                on_progress=lambda so_far: store.put_result(run_id, LOADING, load_to_json(so_far)),
+            )
             return CutTools(
                 open_read=reader.open_read,
                 open_staged=reader.open_staged,
@@ -86,6 +93,7 @@ def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
         tools = read(replace(by_rows, plan=by_rows.plan.of_cuts))
         way = way_of(by_rows, tools, read, history=store, holds=holds)
         cuts = take_conclusive_cut(run, replace(tools, log=way))
+        store.put_result(run_id, LOADING, None)
     for staged in cuts.values():
         for table in staged.tables:
             log.info(

@@ -1,6 +1,6 @@
 """The tasks of a bulk read as a Spark job."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 
@@ -9,7 +9,9 @@ from pyspark import SparkContext
 
 from seamline.bulk.copy import Copied, CopyGroup
 from seamline.bulk.read import STILL_S, RunReader
+from seamline.bulk.resume import Resumes
 from seamline.domain.errors import InvariantViolated, TransientError
+from seamline.domain.load_progress import LoadSoFar
 from seamline.plan.model import Run
 from seamline_spark.snapshot.task import Outcome, copy_partition
 
@@ -19,12 +21,22 @@ _TOO_FEW_SLOTS = "SPARK-24819"
 class SparkReader(RunReader):
     """Reads a run's source in tasks of a Spark application, as many at once as it has slots."""
 
-    def __init__(self, context: SparkContext, run: Run, *, still_s: float = STILL_S) -> None:
+    def __init__(
+        self,
+        context: SparkContext,
+        run: Run,
+        *,
+        still_s: float = STILL_S,
+        resumes: Resumes | None = None,
+        on_progress: Callable[[LoadSoFar], None] = lambda _: None,
+    ) -> None:
         super().__init__(
             run,
             tasks=context.defaultParallelism,
             copying_of=lambda groups, name: SparkCopying(context, groups, name=name),
             still_s=still_s,
+            resumes=resumes,
+            on_progress=on_progress,
         )
 
 
@@ -69,7 +81,7 @@ class SparkCopying:
 
     def _run(self) -> list[Outcome]:
         tables = [item.read.table.name for group in self._groups for items in group.participants for item in items]
-        self._context.setJobGroup(self._name, f"copy {', '.join(tables)}"[:200], interruptOnCancel=True)
+        self._context.setJobGroup(self._name, f"copy {', '.join(dict.fromkeys(tables))}"[:200], interruptOnCancel=True)
         # Their sessions open together, so they run together: Spark starts all of them, or says that it cannot.
         tasks = self._context.parallelize(self._groups, len(self._groups)).barrier()
         return tasks.mapPartitions(copy_partition).collect()
@@ -84,7 +96,7 @@ class SparkCopying:
             )
         return TransientError(
             f"Spark ended the copy: {_last_words(exc)}",
-            hint="nothing of it was published; the next attempt reads all tables again, at a new position",
+            hint="nothing of it was published; the next attempt reads what is not staged yet, at a new position",
         )
 
 

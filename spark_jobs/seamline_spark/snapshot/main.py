@@ -11,7 +11,9 @@ from pyspark import SparkContext
 
 from seamline import registry, settings
 from seamline.adapters import failpoints
+from seamline.bulk.resume import Resumes
 from seamline.domain.errors import SeamlineError
+from seamline.domain.load_progress import LOADING, load_to_json
 from seamline.domain.runs import TABLES
 from seamline.plan.list_change import ListChange, entering_only
 from seamline.plan.model import Run
@@ -55,8 +57,13 @@ def load(context: SparkContext, run_id: str) -> Mapping[str, Any]:
         if not run.plan.tables:
             log.info("no table enters: sync=%s", run.sync)
             return {"loads": {}}
-        reader = SparkReader(context, run)
         with closing(registry.pruning_holds()) as holds:
+            reader = SparkReader(
+                context,
+                run,
+                resumes=Resumes(holds),
+                on_progress=lambda so_far: store.put_result(run_id, LOADING, load_to_json(so_far)),
+            )
             tools = SnapshotTools(
                 source=registry.logged_source(run.plan),
                 open_log=lambda: registry.log_reader(run.plan),
@@ -67,6 +74,7 @@ def load(context: SparkContext, run_id: str) -> Mapping[str, Any]:
                 failpoints=failpoints.from_environment(settings.process_environment()) or failpoints.ArmedFailpoints(),
             )
             snapshot = take_snapshot(run, tools)
+            store.put_result(run_id, LOADING, None)
     for destination, loads in snapshot["loads"].items():
         for one in loads:
             log.info(

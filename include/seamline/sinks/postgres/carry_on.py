@@ -69,7 +69,7 @@ def carry_on(
                 session.execute(f"INSERT INTO {relation(place)} ({columns}) SELECT {columns} FROM {origin}".encode())
         index_rows(session, table, relation(place))
         if changes is not None and not changes.is_empty:
-            findings = _applied(session, place, changes)
+            findings = applied(session, place, changes)
             if findings and dates is None:
                 raise does_not_go_on(table.name, base, findings)
         if dates is not None:
@@ -95,7 +95,8 @@ def take_over(destination: DestinationPlan, load: Load, base: PublishedTable, *,
         return made.rowcount
 
 
-def _applied(session: Session, place: StagedPlace, changes: ChangeBatch) -> list[Finding]:
+def applied(session: Session, place: StagedPlace, changes: ChangeBatch) -> list[Finding]:
+    """Let changes happen to staged rows by the statements of a stream; what met something else than it expects."""
     on = TableStatements(replace(place.table, name=place.name), schema=place.schema, number=0)
     applier = SpanApplier(session, {place.name: on})
     batches = {place.name: [encoded(on, changes)]}

@@ -1,6 +1,6 @@
 """PostgreSQL as a destination."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, ClassVar
 
@@ -9,9 +9,10 @@ from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.digest import Segment
 from seamline.domain.ledger import StreamId
+from seamline.domain.load_splits import Split, SplitRead
 from seamline.domain.position import Position
 from seamline.domain.verdict import TableVerdict
-from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
+from seamline.kinds.bulk import LoadArea, SplitArea, StagedPlace, TableRows
 from seamline.kinds.derived import StagedPart
 from seamline.kinds.live_columns import Misfit
 from seamline.kinds.logins import DestinationLogins
@@ -69,6 +70,43 @@ class Postgres:
         from seamline.sinks.postgres.staging import load
 
         return load(destination, place, rows)
+
+    def split_area(self, destination: DestinationPlan, *, run_id: str) -> SplitArea:
+        from seamline.sinks.postgres.splits import open_split_area
+
+        return open_split_area(destination, run_id=run_id)
+
+    def load_split(
+        self,
+        destination: DestinationPlan,
+        place: StagedPlace,
+        rows: TableRows,
+        split: Split,
+        *,
+        proof: Callable[[], str],
+    ) -> int:
+        from seamline.sinks.postgres.splits import load_split
+
+        return load_split(destination, place, rows, split, proof=proof)
+
+    def finish_splits(self, destination: DestinationPlan, place: StagedPlace) -> int:
+        from seamline.sinks.postgres.splits import finish_splits
+
+        return finish_splits(destination, place)
+
+    def bring_forward(
+        self,
+        destination: DestinationPlan,
+        place: StagedPlace,
+        changes: "ChangeBatch | None",
+        *,
+        dates: Segment | None,
+        since: SplitRead,
+        to: SplitRead,
+    ) -> None:
+        from seamline.sinks.postgres.splits import bring_forward
+
+        bring_forward(destination, place, changes, dates=dates, since=since, to=to)
 
     def open_maintenance(self, destination: DestinationPlan) -> DestinationMaintenance:
         from seamline.sinks.postgres.maintenance import open_maintenance

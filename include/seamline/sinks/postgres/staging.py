@@ -10,7 +10,7 @@ import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Any
+from typing import Any, Protocol
 
 import psycopg
 
@@ -54,6 +54,8 @@ class StagingArea:
         self._run_id = run_id
         self._run = hashlib.sha256(run_id.encode()).hexdigest()[:8]
         self._attempt = secrets.token_hex(4)
+        # Tables of this attempt, and those of an earlier one that it goes on with.
+        self._mine: set[str] = set()
 
     def create(self, tables: Sequence[Table]) -> Mapping[str, StagedPlace]:
         """An empty staging table for each, by table name. No key yet: it is built after the load."""
@@ -67,6 +69,7 @@ class StagingArea:
                 place = StagedPlace(table, self._schema, self._name_of(table, made))
                 session.execute(f"CREATE TABLE {relation(place)} ({column_definitions(table)})".encode())
                 places[table.name] = place
+                self._mine.add(place.name)
         return places
 
     def progress(self) -> LoadProgress:
@@ -89,7 +92,7 @@ class StagingArea:
     def _drop_leftovers(self, session: Session) -> None:
         """Drop what dead attempts left: of this run all but this attempt's tables, of other runs what is old."""
         for name, label in _staged_in(session, self._schema):
-            if label["run"] == self._run and label["attempt"] != self._attempt:
+            if label["run"] == self._run and name not in self._mine:
                 _drop(session, self._schema, name)
         drop_abandoned(session, self._schema)
 
@@ -126,6 +129,12 @@ def _staged_in(session: Session, schema: str) -> list[tuple[str, dict[str, str]]
     return [(name, match.groupdict()) for name, match in matches if match]
 
 
+def staged_label(name: str) -> dict[str, str]:
+    """What the name of a staged table says: `run`, `made` and `attempt`."""
+    match = _STAGED_NAME.match(name)
+    return match.groupdict() if match else {}
+
+
 def _drop(session: Session, schema: str, name: str) -> bool:
     """False where somebody still writes or reads it, or builds on it: whoever comes next cleans up."""
     try:
@@ -139,42 +148,81 @@ def relation(place: StagedPlace) -> str:
     return f"{quoted(place.schema)}.{quoted(place.name)}"
 
 
-def load(destination: DestinationPlan, place: StagedPlace, rows: TableRows) -> int:
+class Beside(Protocol):
+    """What is written in the transaction of the rows. `is_whole`: the rows are all of the table."""
+
+    @property
+    def is_whole(self) -> bool: ...
+
+    def begin(self, cursor: "psycopg.Cursor[Any]") -> None: ...
+
+    def end(self, cursor: "psycopg.Cursor[Any]", rows: int) -> None: ...
+
+
+class _Nothing:
+    is_whole = True
+
+    def begin(self, cursor: "psycopg.Cursor[Any]") -> None: ...
+
+    def end(self, cursor: "psycopg.Cursor[Any]", rows: int) -> None: ...
+
+
+_NOTHING = _Nothing()
+
+
+def load(destination: DestinationPlan, place: StagedPlace, rows: TableRows, *, beside: Beside | None = None) -> int:
     """`kinds.sink.SinkKind.load`: by `fill`, as a binary COPY. In the typed form, types that only PostgreSQL has are
     texts."""
+    connection = resolve(destination.connection)
     if isinstance(rows, PostgresCopy):
-        return fill(resolve(destination.connection), place, rows.blocks)
-    require_schema(place.table, rows.schema)
-    texts = [column for column in place.table.columns if column.kind is Kind.NATIVE]
-    return fill(resolve(destination.connection), place, binary_copy(rows.batches, place.table), texts=texts)
+        chunks, texts = rows.blocks, list[Column]()
+    else:
+        require_schema(place.table, rows.schema)
+        texts = [column for column in place.table.columns if column.kind is Kind.NATIVE]
+        chunks = binary_copy(rows.batches, place.table)
+    return fill(connection, place, chunks, texts=texts, beside=beside)
 
 
-def fill(connection: Connection, place: StagedPlace, chunks: Iterable[bytes], *, texts: Sequence[Column] = ()) -> int:
+def fill(
+    connection: Connection,
+    place: StagedPlace,
+    chunks: Iterable[bytes],
+    *,
+    texts: Sequence[Column] = (),
+    beside: Beside | None = None,
+) -> int:
     """Write a binary COPY of all columns into a staging table, which is emptied first, then its key or identity index.
     Rows written; one transaction. `texts`: the columns whose values come as text, of which the server makes their own.
+    With `beside` the caller builds the index, and the table is emptied only where these are all of its rows.
 
     An error of `chunks` leaves as it is.
     """
     names = ", ".join(quoted(column.name) for column in place.table.columns)
     # FREEZE needs the TRUNCATE. Later scans then write no page a second time: the key is built in four fifths of the
     # time (PostgreSQL 18.4, 2 M rows), and no vacuum has to come by.
-    statement = f"COPY {relation(place)} ({names}) FROM STDIN (FORMAT binary, FREEZE)"
+    record = beside or _NOTHING
+    frozen = ", FREEZE" if record.is_whole else ""
+    statement = f"COPY {relation(place)} ({names}) FROM STDIN (FORMAT binary{frozen})"
     session = open_session(connection, application_name="seamline staging", stalls_ms=_STALLS_MS)
     with closing(session):
         try:
             with session.transaction(), session.cursor() as cursor:
-                cursor.execute(f"TRUNCATE {relation(place)}".encode())
+                record.begin(cursor)
+                if record.is_whole:
+                    cursor.execute(f"TRUNCATE {relation(place)}".encode())
                 _retype(cursor, place, {column: "text" for column in texts})
                 with cursor.copy(statement.encode()) as copy:
                     for chunk in _separated(chunks):
                         copy.write(chunk)
                 rows = cursor.rowcount
                 _retype(cursor, place, {column: destination_type(column) for column in texts})
+                record.end(cursor, rows)
         except _SourceEnded as ended:
             raise ended.error from ended.error.__cause__
         except psycopg.Error as exc:
             raise _fault(exc, place) from exc
-    build_index(connection, place)
+    if beside is None:
+        build_index(connection, place)
     return rows
 
 

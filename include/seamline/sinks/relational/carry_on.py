@@ -1,7 +1,7 @@
 """A cut of the one before it, inside MariaDB or MySQL: its rows are copied there, and the log's changes happen to them
 by the statements of a stream."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
@@ -70,7 +70,7 @@ def carry_on(
             execute(session, f"INSERT INTO {staged} ({columns}) SELECT {values} FROM {origin}")
         index_rows(session, table, staged)
         if changes is not None and not changes.is_empty:
-            findings = _applied(session, place, changes, dialect)
+            findings = brought(session, place, changes, dialect)()
             if findings and dates is None:
                 raise does_not_go_on(table.name, base, findings)
         if dates is not None:
@@ -94,14 +94,17 @@ def take_over(destination: DestinationPlan, load: Load, base: PublishedTable, di
             )
 
 
-def _applied(session: Session, place: StagedPlace, changes: ChangeBatch, dialect: Dialect) -> list[Finding]:
+def brought(
+    session: Session, place: StagedPlace, changes: ChangeBatch, dialect: Dialect
+) -> Callable[[], list[Finding]]:
+    """Bring changes of staged rows to the server, outside of a transaction: it would end there. What is returned lets
+    them happen by the statements of a stream, and gives what met something else than it expects."""
     table = replace(place.table, name=place.name)
     on = TableStatements(table, database=place.schema, at=quoted(place.schema), number=0, dialect=dialect)
     applier = SpanApplier(session, {place.name: on})
     batches = {place.name: [encoded(on, changes)]}
     applier.bring(batches)
-    findings, _ = applier.apply(batches, between=lambda: None, delete_insert={})
-    return findings
+    return lambda: applier.apply(batches, between=lambda: None, delete_insert={})[0]
 
 
 @contextmanager

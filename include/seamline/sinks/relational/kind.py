@@ -1,6 +1,6 @@
 """What MariaDB and MySQL are asked as destinations; each derives from it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, ClassVar
 
@@ -9,10 +9,11 @@ from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.digest import Segment
 from seamline.domain.ledger import StreamId
+from seamline.domain.load_splits import Split, SplitRead
 from seamline.domain.names import NameLimit, NameUnit
 from seamline.domain.position import Position
 from seamline.domain.verdict import TableVerdict
-from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
+from seamline.kinds.bulk import LoadArea, SplitArea, StagedPlace, TableRows
 from seamline.kinds.derived import StagedPart
 from seamline.kinds.live_columns import Misfit
 from seamline.kinds.logins import DestinationLogins
@@ -67,6 +68,43 @@ class RelationalKind:
         from seamline.sinks.relational.staging import load
 
         return load(destination, place, rows, self.dialect)
+
+    def split_area(self, destination: DestinationPlan, *, run_id: str) -> SplitArea:
+        from seamline.sinks.relational.splits import open_split_area
+
+        return open_split_area(destination, self.dialect, run_id=run_id)
+
+    def load_split(
+        self,
+        destination: DestinationPlan,
+        place: StagedPlace,
+        rows: TableRows,
+        split: Split,
+        *,
+        proof: Callable[[], str],
+    ) -> int:
+        from seamline.sinks.relational.splits import load_split
+
+        return load_split(destination, place, rows, split, self.dialect, proof=proof)
+
+    def finish_splits(self, destination: DestinationPlan, place: StagedPlace) -> int:
+        from seamline.sinks.relational.splits import finish_splits
+
+        return finish_splits(destination, place, self.dialect)
+
+    def bring_forward(
+        self,
+        destination: DestinationPlan,
+        place: StagedPlace,
+        changes: "ChangeBatch | None",
+        *,
+        dates: Segment | None,
+        since: SplitRead,
+        to: SplitRead,
+    ) -> None:
+        from seamline.sinks.relational.splits import bring_forward
+
+        bring_forward(destination, place, changes, self.dialect, dates=dates, since=since, to=to)
 
     def open_maintenance(self, destination: DestinationPlan) -> DestinationMaintenance:
         from seamline.sinks.relational.maintenance import open_maintenance

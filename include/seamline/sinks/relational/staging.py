@@ -57,18 +57,17 @@ class StagingArea:
         self._database = destination.stage_namespace
         self._dialect = dialect
         self._run = hashlib.sha256(run_id.encode()).hexdigest()[:8]
+        self._run_id = run_id
         self._attempt = secrets.token_hex(4)
+        # Tables of this attempt, and those of an earlier one that it goes on with.
+        self._mine: set[str] = set()
 
     def create(self, tables: Sequence[Table]) -> Mapping[str, StagedPlace]:
         """An empty staging table for each, by table name, with its key."""
         session = open_session(self._connection, self._dialect)
         try:
             with translated("make staging tables"):
-                execute(
-                    session,
-                    f"CREATE DATABASE IF NOT EXISTS {quoted(self._database)} CHARACTER SET utf8mb4"
-                    f" COLLATE {self._dialect.collation}",
-                )
+                self._create_database(session)
                 self._drop_leftovers(session)
                 made = f"{_now(session):08x}"
                 places = {}
@@ -77,9 +76,17 @@ class StagingArea:
                     with translated("make a staging table", table=table.name):
                         execute(session, create_table(relation(place.schema, place.name), table, self._dialect))
                     places[table.name] = place
+                    self._mine.add(place.name)
         finally:
             close(session)
         return places
+
+    def _create_database(self, session: Session) -> None:
+        execute(
+            session,
+            f"CREATE DATABASE IF NOT EXISTS {quoted(self._database)} CHARACTER SET utf8mb4"
+            f" COLLATE {self._dialect.collation}",
+        )
 
     def progress(self) -> LoadProgress:
         """What has come so far of the tables of this attempt."""
@@ -112,7 +119,7 @@ class StagingArea:
     def _drop_leftovers(self, session: Session) -> None:
         """Drop what dead attempts left: of this run all but this attempt's tables, of other runs what is old."""
         for name, label in _staged_in(session, self._database):
-            if label["run"] == self._run and label["attempt"] != self._attempt:
+            if label["run"] == self._run and name not in self._mine:
                 _drop(session, self._database, name)
         drop_abandoned(session, self._database)
 
@@ -144,14 +151,19 @@ def load(destination: DestinationPlan, place: StagedPlace, rows: TableRows, dial
             session = open_session(resolve(destination.connection), dialect)
             opened.callback(close, session)
             sessions.append(session)
-            with translated("mark a staging table", table=place.table.name):
-                execute(session, "DO GET_LOCK(%s, 0)", (_lock(place.schema, place.name, number),))
+            mark_loading(session, place, number)
         with translated("empty a staging table", table=place.table.name):
             execute(sessions[0], f"TRUNCATE TABLE {relation(place.schema, place.name)}")
         count = _load_side_by_side(sessions, place, rows.batches)
         with translated("number the rows of a staging table", table=place.table.name):
             index_rows(sessions[0], place.table, relation(place.schema, place.name))
     return count
+
+
+def mark_loading(session: Session, place: StagedPlace, number: int) -> None:
+    """By this lock `progress` finds the session. Where another one has it, that one stands for both."""
+    with translated("mark a staging table", table=place.table.name):
+        execute(session, "DO GET_LOCK(%s, 0)", (_lock(place.schema, place.name, number % _WRITERS),))
 
 
 def _load_side_by_side(sessions: Sequence[Session], place: StagedPlace, batches: Iterator[pa.RecordBatch]) -> int:
@@ -162,11 +174,12 @@ def _load_side_by_side(sessions: Sequence[Session], place: StagedPlace, batches:
         for number, batch in enumerate(batches):
             if len(running) == len(sessions):
                 count += running.popleft().result()
-            running.append(pool.submit(_load_batch, sessions[number % len(sessions)], place, batch))
+            running.append(pool.submit(load_batch, sessions[number % len(sessions)], place, batch))
         return count + sum(one.result() for one in running)
 
 
-def _load_batch(session: Session, place: StagedPlace, batch: pa.RecordBatch) -> int:
+def load_batch(session: Session, place: StagedPlace, batch: pa.RecordBatch) -> int:
+    """Write rows into a staging table; how many. TransientError where the server took another number."""
     table = place.table
     if not batch.num_rows:
         return 0
@@ -210,6 +223,12 @@ def _now(session: Session) -> int:
 def _staged_in(session: Session, database: str) -> list[tuple[str, dict[str, str]]]:
     matches = ((name, _STAGED_NAME.match(name)) for name in sorted(tables_in(session, database)))
     return [(name, match.groupdict()) for name, match in matches if match]
+
+
+def staged_label(name: str) -> dict[str, str]:
+    """What the name of a staged table says: `run`, `made` and `attempt`."""
+    match = _STAGED_NAME.match(name)
+    return match.groupdict() if match else {}
 
 
 def _drop(session: Session, database: str, name: str) -> bool:

@@ -128,4 +128,6 @@ def _where(table: Table, segment: Segment) -> str:
         conditions += date_conditions(quoted(table.column(segment.date_column).name), segment)
     if segment.key_from is not None:
         conditions.append(f"{quoted(table.key[0])} >= {segment.key_from}")
+    if segment.key_below is not None:
+        conditions.append(f"{quoted(table.key[0])} < {segment.key_below}")
     return f" WHERE {' AND '.join(conditions)}" if conditions else ""

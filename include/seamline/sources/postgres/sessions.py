@@ -241,6 +241,11 @@ def rows_of(table: Table, relation: str) -> str:
     return relation if is_partitioned(table) else f"ONLY {relation}"
 
 
+_CORRELATION = "SELECT correlation FROM pg_catalog.pg_stats WHERE (schemaname, tablename, attname) = (%s, %s, %s)"
+# Below it an index scan of a range reads most pages of a table several times.
+_IN_ORDER = 0.9
+
+
 class SourceReadView(PostgresReadView):
     """A view of the source's own tables, without those that inherit from them.
 
@@ -258,6 +263,14 @@ class SourceReadView(PostgresReadView):
         columns = ", ".join(map(expression_of, table.columns))
         selected = f"SELECT {columns} FROM {self._relation(table)}{self._where(table, segment, '')}"
         yield from typed_batches(table, self._blocks(f"COPY ({selected}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"))
+
+    def is_in_key_order(self, table: str) -> bool:
+        """`kinds.bulk.KnowsRowOrder`: by the statistics of the first key column; True where there are none."""
+        place, key = self._source.places.of(table), self._table(table).key_columns[0]
+        names = (place.namespace, place.table, key.source_name or key.name)
+        with translated(role(self._source, self._source.reader)), self._session.transaction():
+            row = self._session.execute(_CORRELATION, names).fetchone()
+        return row is None or row[0] is None or abs(row[0]) >= _IN_ORDER
 
     def _blocks(self, statement: str) -> Iterator[bytes]:
         try:

@@ -1,0 +1,380 @@
+"""A load that is divided into splits, so that an attempt that is interrupted leaves something to go on with (ADR 87).
+
+Each split is recorded in the destination, in the transaction of its rows. The next attempt of the run keeps what is
+recorded and reads the rest at a position of its own. What it has kept stands at older positions: the log brings it to
+this one before anything is compared or published.
+"""
+
+import json
+import logging
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from seamline import registry
+from seamline.bulk.copy import Copied, CopyItem, CopyTarget
+from seamline.domain.catalogue import Table
+from seamline.domain.changes import TableChanges
+from seamline.domain.digest import Segment
+from seamline.domain.errors import Diverged, PositionLost, SchemaConflict, SeamlineError, TransientError
+from seamline.domain.load_splits import (
+    DoneSplit,
+    Split,
+    SplitRead,
+    Splitting,
+    edges_of,
+    made_as,
+    ranges_of,
+    read_from_json,
+    read_to_json,
+    why_not_kept,
+)
+from seamline.domain.made_from import LogPlace
+from seamline.kinds.bulk import BulkRead, KnowsRowOrder, OpenedSource, SplitArea, SplitTable, StagedPlace, StagedSplits
+from seamline.kinds.found import sink_kind, source_kind
+from seamline.kinds.sink import ResumesLoads
+from seamline.kinds.source import ReadsSeparately
+from seamline.plan.model import DestinationPlan, Run
+from seamline.ports import Load, PruningHolds, ReadView, TableRead
+from seamline.sync.log_of_splits import SplitLog
+from seamline.values.changes import ChangeBatch, under_name
+from seamline.values.key_ranges import in_key_ranges
+
+# As long as a run may stand between two attempts.
+HOLD_S = 3 * 86_400.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Resumes:
+    """What lets a run's loads be resumed."""
+
+    holds: PruningHolds
+    splitting: Splitting = field(default_factory=Splitting)
+
+    def of(self, run: Run, reads: Sequence[TableRead]) -> "SplitLoads | None":
+        """None where this load cannot be resumed, or is too small to be worth it."""
+        plan = run.plan
+        rows = sum(max(read.table.rows_estimate, 0) for read in reads)
+        if not plan.source.has_log or rows < self.splitting.rows_min:
+            return None
+        if not all(isinstance(sink_kind(one.kind), ResumesLoads) for one in plan.destinations):
+            return None
+        loads = SplitLoads(run, self, reads)
+        return loads if loads.splits else None
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What a destination has of the tables of this load."""
+
+    destination: DestinationPlan
+    area: SplitArea
+    places: dict[str, StagedPlace] = field(default_factory=dict)
+    done: dict[str, tuple[DoneSplit, ...]] = field(default_factory=dict)
+    reads: dict[str, SplitRead] = field(default_factory=dict)
+
+
+class SplitLoads:
+    """The load of one attempt. `splits`: the tables that it divides, or keeps whole."""
+
+    def __init__(self, run: Run, tools: Resumes, reads: Sequence[TableRead]) -> None:
+        self._run = run
+        self._tools = tools
+        self._reads = {read.table.name: read for read in reads}
+        self.splits = [read.table.name for read in reads if self._is_kept(read)]
+        self._log = SplitLog(
+            run.plan, lambda: registry.log_reader(run.plan), registry.logged_source(run.plan).commit_marker
+        )
+        self.areas = {one.name: self._kind(one).split_area(one, run_id=run.run_id) for one in run.plan.destinations}
+        self._read = secrets.token_hex(8)
+        self._edges: dict[str, tuple[int, ...]] = {}
+        self._kept: dict[str, _Kept] = {}
+        self.without_place: dict[str, SeamlineError] = {}
+        self._changes: dict[str, Mapping[str, TableChanges]] = {}
+        self._place: LogPlace | None = None
+        self._hold = ""
+        self._now: SplitRead | None = None
+
+    # ---- before the read opens --------------------------------------------------------------------------------------
+
+    def begin(self) -> bool:
+        """Look what is there, and make places for what is not. False where the log does not say where this read would
+        begin: then nothing of it can be kept. Raises where no destination has places: `without_place` says of the
+        others why."""
+        try:
+            self._place = self._log.place(self._run.run_id)
+        except SeamlineError as error:
+            log.warning("this load cannot be resumed if it is interrupted: %s", error.message)
+            return False
+        self._each(self._run.plan.destinations, self._begun)
+        self._hold_log()
+        self._divide()
+        self._each([one.destination for one in self._kept.values()], self._make_places)
+        self._say()
+        return True
+
+    def _each(self, destinations: Sequence[DestinationPlan], step: Callable[[DestinationPlan], None]) -> None:
+        """One that fails keeps no other from its load."""
+        for destination in destinations:
+            try:
+                step(destination)
+            except SeamlineError as error:
+                self._kept.pop(destination.name, None)
+                self.without_place[destination.name] = error
+        if not self._kept:
+            raise next(iter(self.without_place.values()))
+
+    def _is_kept(self, read: TableRead) -> bool:
+        """A table without a key restarts: the log could not be applied to a part of its rows. So does one that is
+        transformed, and what is no more than a part of a table for another reason."""
+        table, segment = read.table, read.segment
+        planned = self._run.plan.table(table.name)
+        held = (self._run.plan.held_by(one.name).table(table.name) for one in self._run.plan.destinations)
+        is_part = planned.ahead_of or segment.key_from is not None or segment.key_below is not None
+        return table.is_keyed and not is_part and all(one.transform is None for one in held)
+
+    def _begun(self, destination: DestinationPlan) -> None:
+        area = self.areas[destination.name]
+        kept = self._kept[destination.name] = _Kept(destination, area)
+        found = area.begun([self._target(destination, name) for name in self.splits])
+        if not found:
+            return
+        kept.reads = {one: read_from_json(json.loads(text)) for one, text in area.reads().items()}
+        topics, topic = registry.log_topics(), self._run.plan.source.log_topic
+        topic_id, begins = topics.topic_id(topic), topics.offsets(topic)[0]
+        taken: list[StagedSplits] = []
+        for name, staged in found.items():
+            if not staged.done:
+                continue
+            why = why_not_kept(staged.done, kept.reads, topic_id=topic_id, begins=begins)
+            if not why and staged.made_as != self._made_as(destination, name):
+                why = "it was begun by another plan, or the table has changed"
+            if not why and self._edges.setdefault(name, staged.edges) != staged.edges:
+                why = "another destination has begun it with other splits"
+            if why:
+                log.warning("table %s restarts in %s: %s", name, destination.name, why)
+            else:
+                taken.append(staged)
+        area.keep(taken)
+        kept.places = {staged.place.table.name: staged.place for staged in taken}
+        kept.done = {staged.place.table.name: staged.done for staged in taken}
+
+    def _hold_log(self) -> None:
+        """Until the load is whole: the next attempt needs the log from the oldest of its reads on."""
+        assert self._place is not None
+        used = {done.read for one in self._kept.values() for splits in one.done.values() for done in splits}
+        places = [read.place.offset for one in self._kept.values() for name, read in one.reads.items() if name in used]
+        self._hold = self._tools.holds.hold_log(
+            self._place.topic,
+            holder=f"the load of {self._run.run_id} into {', '.join(self._kept)}",
+            offset=min([*places, self._place.offset]),
+            lease_s=HOLD_S,
+        )
+
+    def _divide(self) -> None:
+        """Where no attempt has: even a row that is committed before the read opens lies in one of the ranges."""
+        parts = {name: self._parts(self._reads[name]) for name in self.splits}
+        wanted = [name for name in self.splits if name not in self._edges and parts[name] > 1]
+        source, kind = self._run.plan.source, source_kind(self._run.plan.source.kind)
+        if wanted and isinstance(kind, ReadsSeparately):
+            opened = kind.open_separately(source, [self._run.plan.table(name).definition for name in wanted], 1)
+            try:
+                self._edges |= {name: self._edges_of(opened.views[0], name, parts[name]) for name in wanted}
+            finally:
+                for view in opened.views:
+                    view.close()
+        for name in self.splits:
+            self._edges.setdefault(name, ())
+
+    @staticmethod
+    def _edges_of(view: ReadView, name: str, parts: int) -> tuple[int, ...]:
+        if isinstance(view, KnowsRowOrder) and not view.is_in_key_order(name):
+            log.info("table %s is one split: its rows do not lie in the order of their key", name)
+            return ()
+        return edges_of(view.key_span(name), parts)
+
+    def _parts(self, read: TableRead) -> int:
+        """The rows of one date are few, and ranges of keys would not find them."""
+        return 1 if read.segment.date_column else self._tools.splitting.parts(read.table)
+
+    def _make_places(self, destination: DestinationPlan) -> None:
+        one = self._kept[destination.name]
+        new = [
+            SplitTable(self._target(one.destination, name), self._made_as(one.destination, name), self._edges[name])
+            for name in self.splits
+            if name not in one.places
+        ]
+        one.places |= one.area.create_splits(new)
+        whole = [self._target(one.destination, name) for name in self._reads if name not in self.splits]
+        if whole:
+            one.places |= one.area.create(whole)
+
+    def _say(self) -> None:
+        for one in self._kept.values():
+            for name, done in one.done.items():
+                log.info(
+                    "table %s goes on in %s: %d of %d splits are staged (%s rows), %d are read",
+                    name, one.destination.name, len(done), self._of(name), f"{sum(each.rows for each in done):,}",
+                    self._of(name) - len(done),
+                )  # fmt: skip
+            if one.done:
+                for name in self._reads.keys() - one.done.keys():
+                    log.info("table %s is read whole into %s: nothing of it is kept", name, one.destination.name)
+
+    # ---- the read ---------------------------------------------------------------------------------------------------
+
+    @property
+    def places(self) -> Mapping[str, Mapping[str, StagedPlace]]:
+        return {name: one.places for name, one in self._kept.items()}
+
+    @property
+    def kept_rows(self) -> int:
+        """That need not be read again; of the destination that has the fewest."""
+        return min(sum(done.rows for splits in one.done.values() for done in splits) for one in self._kept.values())
+
+    def divided(self, items: Sequence[CopyItem]) -> list[CopyItem]:
+        """The items with each table in its splits, without those that are staged."""
+        found: list[CopyItem] = []
+        for item in items:
+            name = item.read.table.name
+            if name not in self.splits:
+                found.append(item)
+                continue
+            ranges = ranges_of(self._edges[name])
+            for number, (low, below) in enumerate(ranges):
+                targets = tuple(
+                    self._target_of(name, number, to) for to in item.targets if not self._has(name, number, to)
+                )
+                if targets:
+                    segment = replace(item.read.segment, key_from=low, key_below=below)
+                    found.append(CopyItem(self._read_of(item.read, segment, len(ranges)), targets))
+        return [replace(item, read=replace(item.read, session=number)) for number, item in enumerate(found)]
+
+    def _read_of(self, read: BulkRead, segment: Segment, of: int) -> BulkRead:
+        estimate = read.table.rows_estimate
+        return replace(read, segment=segment, table=replace(read.table, rows_estimate=estimate // of))
+
+    def _target_of(self, name: str, number: int, to: CopyTarget) -> CopyTarget:
+        return replace(to, split=Split(number, self._of(name), self._read))
+
+    def _has(self, name: str, number: int, to: CopyTarget) -> bool:
+        return any(one.number == number for one in self._kept[to.destination.name].done.get(name, ()))
+
+    def opened(self, opened: OpenedSource) -> None:
+        """Write down where this read stands: without that no split of it is ever kept.
+
+        TransientError: what is staged lies behind the source as it is now.
+        """
+        assert self._place is not None
+        self._now = SplitRead(self._read, opened.proof, opened.position, self._place)
+        for one in self._kept.values():
+            for read in self._used(one):
+                if not opened.position.covers(read.position):
+                    self.forget()
+                    raise TransientError(
+                        f"splits were read at {read.position}, which the source no longer holds: it stands at"
+                        f" {opened.position}",
+                        hint="the next attempt reads all tables again",
+                    )
+            one.area.note_read(self._read, json.dumps(read_to_json(self._now)))
+
+    # ---- behind the read --------------------------------------------------------------------------------------------
+
+    def loads(self, destination: DestinationPlan, copied: Sequence[Copied], tables: Sequence[Table]) -> list[Load]:
+        """All tables, at the position of this read."""
+        one = self._kept[destination.name]
+        rows: dict[str, int] = {}
+        for each in copied:
+            rows[each.table] = rows.get(each.table, 0) + each.rows
+        return [
+            Load(
+                table,
+                one.places[name := table.name].name,
+                self._whole(one, name) if name in one.done else rows.get(name, 0),
+            )
+            for table in tables
+        ]
+
+    def _whole(self, one: _Kept, name: str) -> int:
+        """Rows of a table of which an earlier attempt has staged some."""
+        kind, place = self._kind(one.destination), one.places[name]
+        rows = kind.finish_splits(one.destination, place)
+        try:
+            for read in self._used(one, name):
+                self._bring_forward(one, name, read)
+                rows = kind.finish_splits(one.destination, place)
+        except (Diverged, PositionLost, SchemaConflict) as error:
+            self.forget()
+            raise TransientError(
+                f"table {name} restarts, the log does not bring it to one position: {error.message}",
+                hint="the next attempt reads all tables again",
+                table=name,
+            ) from error
+        return rows
+
+    def _bring_forward(self, one: _Kept, name: str, since: SplitRead) -> None:
+        assert self._now is not None
+        if since.read not in self._changes:
+            self._changes[since.read] = self._log.changes(since, self._now.position)
+        batch = self._batch(one, name, since, self._changes[since.read].get(name))
+        dates = self._reads[name].segment if self._reads[name].segment.date_column else None
+        kind = self._kind(one.destination)
+        kind.bring_forward(one.destination, one.places[name], batch, dates=dates, since=since, to=self._now)
+        log.info(
+            "table %s in %s: splits that were read at %s are at %s, by %d changes of the log",
+            name, one.destination.name, since.position, self._now.position, batch.rows.num_rows if batch else 0,
+        )  # fmt: skip
+
+    def _batch(self, one: _Kept, name: str, since: SplitRead, changes: TableChanges | None) -> ChangeBatch | None:
+        """What the log does to the rows of these splits; to the others it has happened before they were read."""
+        if changes is None:
+            return None
+        if changes.truncate_first:
+            raise Diverged("it was emptied in between", table=name)
+        held = self._run.plan.held_by(one.destination.name)
+        batch = under_name(registry.log_batches(held)(changes), self._target(one.destination, name))
+        if not self._edges[name]:
+            return batch
+        ranges = ranges_of(self._edges[name])
+        return in_key_ranges(batch, [ranges[done.number] for done in one.done[name] if done.read == since.read])
+
+    def forget(self) -> None:
+        """No later attempt goes on with this one: it is whole, or not to be trusted."""
+        for one in self._kept.values():
+            with suppress(SeamlineError):
+                one.area.forget()
+        with suppress(SeamlineError):
+            self._tools.holds.release_log(self._hold)
+
+    # ---- what it is made of -----------------------------------------------------------------------------------------
+
+    def _used(self, one: _Kept, name: str = "") -> list[SplitRead]:
+        """The reads that kept splits stand at, of one table or of all."""
+        kept = [done for table, splits in one.done.items() if table == (name or table) for done in splits]
+        return [one.reads[read] for read in dict.fromkeys(done.read for done in kept)]
+
+    def _of(self, name: str) -> int:
+        return len(self._edges[name]) + 1
+
+    def _target(self, destination: DestinationPlan, name: str) -> Table:
+        return self._run.plan.held_by(destination.name).table(name).target
+
+    def _made_as(self, destination: DestinationPlan, name: str) -> str:
+        assert self._place is not None
+        planned = self._run.plan.held_by(destination.name).table(name)
+        source = self._run.plan.source.name
+        return made_as(planned.fingerprint, self._reads[name].segment, source=source, topic_id=self._place.topic_id)
+
+    @staticmethod
+    def _kind(destination: DestinationPlan) -> ResumesLoads:
+        kind = sink_kind(destination.kind)
+        assert isinstance(kind, ResumesLoads)
+        return kind
+
+
+def is_interrupted(error: BaseException) -> bool:
+    """Whether the next attempt of the run may go on with what is staged: not where trying again cannot help."""
+    return isinstance(error, TransientError) or not isinstance(error, SeamlineError)

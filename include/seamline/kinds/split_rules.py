@@ -1,0 +1,23 @@
+"""What every kind that resumes loads says of them."""
+
+from collections.abc import Mapping
+
+from seamline.domain.errors import TransientError
+from seamline.domain.load_splits import Split
+
+
+def staged_meanwhile(table: str, split: Split) -> TransientError:
+    return TransientError(
+        f"split {split.number + 1} of {split.of} of {table} was staged by an earlier attempt meanwhile",
+        hint="the next attempt goes on with it; nothing has to be cleaned",
+        table=table,
+    )
+
+
+def of_one_attempt(labels: Mapping[str, Mapping[str, str]]) -> set[str]:
+    """Of these staged tables, with what their names say, those that an attempt may go on with: the newest and all that
+    are called after the same attempt. Others could not be dropped in time."""
+    if not labels:
+        return set()
+    newest = max(labels.values(), key=lambda label: label["made"])
+    return {name for name, label in labels.items() if label["attempt"] == newest["attempt"]}
