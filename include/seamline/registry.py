@@ -7,7 +7,7 @@ needs, and the DAG processor nothing at all.
 import dataclasses
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -80,6 +80,7 @@ from seamline.ports import (
 )
 from seamline.ports.certificates import ProbeDestination, ProbeSource
 from seamline.ports.cuts import Cuts, CutStore, PinnedTables
+from seamline.ports.log_archive import LogArchive
 from seamline.ports.log_images import LogImages, Texts
 from seamline.ports.maintenance import DestinationMaintenance, LogTopics
 from seamline.ports.questions import AnswersQuestions, Delivers
@@ -258,9 +259,21 @@ def needs_frames(plan: SyncPlan, destination_name: str) -> bool:
 
 
 def log_reader(plan: SyncPlan) -> LogReader:
+    """Of the log, and of its archive where the source declares one and the log has no longer what is wanted."""
+    if plan.source.archive is not None:
+        from seamline.archive.opening import open_archived_reader
+
+        return open_archived_reader(plan)
     from seamline.adapters.kafka.log_reader import open_log_reader
 
     return open_log_reader(plan)
+
+
+def log_archive(source: SourcePlan, topic_id: str) -> AbstractContextManager[LogArchive]:
+    """The archive of its log topic with this id. InvariantViolated where it declares none."""
+    from seamline.archive.opening import open_archive
+
+    return closing(open_archive(source, topic_id))
 
 
 def capture_probe(plan: SyncPlan) -> CaptureProbe:
@@ -272,6 +285,15 @@ def capture_probe(plan: SyncPlan) -> CaptureProbe:
 def capture_problems(plan: SyncPlan) -> tuple[Problem, ...]:
     """What keeps the capture from running at all."""
     from seamline.adapters.connect.debezium_capture import problems
+
+    return problems(plan.source)
+
+
+def archive_problems(plan: SyncPlan) -> tuple[Problem, ...]:
+    """Why nothing could be archived of the source's log; nothing where it declares no archive."""
+    if plan.source.archive is None:
+        return ()
+    from seamline.archive.opening import problems
 
     return problems(plan.source)
 

@@ -119,7 +119,7 @@ def _of_capture(plan: SyncPlan, *, behind: Sequence[Problem]) -> Sequence[Proble
     from seamline import registry
 
     try:
-        return registry.capture_problems(plan)
+        return [*registry.capture_problems(plan), *registry.archive_problems(plan)]
     except TransientError:
         # What ends the step is known already, and its cure need not wait for Connect to come back.
         if any(problem.is_fatal for problem in behind):

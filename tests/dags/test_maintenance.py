@@ -11,15 +11,18 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from seamline import registry
 from seamline.domain.errors import ConfigError, TransientError
 from seamline.domain.ledger import StreamId
-from seamline.domain.log_floor import LedgerPlace
+from seamline.domain.log_archive import Archived
+from seamline.domain.log_floor import Floor, LedgerPlace
 from seamline.plan.maintenance import CHORES
 from seamline.sinks.postgres.maintenance import LetGo
+from seamline.sync.log_archiving import Archiving
+from seamline.sync.log_pruning import Pruned
 from seamline_airflow import parts
 from seamline_airflow.dag_factory import maintenance_dag
-from seamline_airflow.operators.maintenance import LOG_NOT_PRUNED
+from seamline_airflow.operators.maintenance import LOG_NOT_PRUNED, in_words
 from tests.dags import results
 from tests.unit import test_cut_keep, test_log_pruning
-from tests.unit.declared import write_declarations
+from tests.unit.declared import SOURCE, write_declarations
 
 STREAM = StreamId("settlement", "warehouse")
 
@@ -158,6 +161,23 @@ def test_a_log_of_which_something_is_not_known_is_kept_and_alarms_until_it_is(
     platform.alarms[LOG_NOT_PRUNED, "a_source_of_before"] = "nobody has it any more"
     assert run("log") == {"core_bank": 70}
     assert platform.alarms == {}
+
+
+def test_a_log_that_cannot_be_archived_alarms_and_the_log_of_the_task_says_what_is_archived(
+    world: World, platform: results.Platform, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    archived = "log: {archive: {location: /srv/archive, keep_days: 400}}\n"
+    write_declarations(tmp_path, {"sources/core_bank.yaml": SOURCE + archived})
+    monkeypatch.setattr(registry, "log_archive", world.open_archive)
+    world.archived_to, world.archive_trouble = 0, "no route to host"
+    assert run("log") == {"core_bank": 35}
+    assert "what is not archived is not deleted: no route to host" in platform.alarms[LOG_NOT_PRUNED, "core_bank"]
+    world.archive_trouble = ""
+    assert run("log") == {"core_bank": 35}
+    assert platform.alarms == {}
+    archiving = Archiving(Archived(0, 70, 1, 2 << 20), 70)
+    said = "".join(in_words(Pruned("seamline.core_bank.log", (0, 70), 100, Floor(70, ()), 1, archiving=archiving)))
+    assert "its archive holds offsets 0 to 70, 2.0 MiB in 1 files: 70 offsets were added, 0 files expired" in said
 
 
 def test_a_log_that_was_given_up_leaves_no_alarm(

@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from seamline.domain.runs import NOT_STAGED
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import AHEAD, BusinessDate
 from tests.conftest import RunningStack
+from tests.integration.archived import moved_into_archive
 from tests.integration.databases import postgres
 from tests.integration.nights import Nights, Rows, nights_of
 from tests.once_more import ONCE_MORE
@@ -91,7 +93,7 @@ def write_third_date(nights: Nights) -> None:
     nights.bank.execute("UPDATE account SET a = 13 WHERE id = 1", "DELETE FROM booked", "DELETE FROM audit")
 
 
-def test_each_date_is_cut_as_it_ended_from_the_cut_before_it_and_the_log(nights: Nights) -> None:
+def test_each_date_is_cut_as_it_ended_from_the_cut_before_it_and_the_log(nights: Nights, tmp_path: Path) -> None:
     d0, d1, d2, d3 = DAYS
     write_first_date(nights)
     nights.ends[d3] = nights.ends[d0]
@@ -112,8 +114,13 @@ def test_each_date_is_cut_as_it_ended_from_the_cut_before_it_and_the_log(nights:
             assert (made["steps"], made["read_date"], made["base_verdict"]) == (number, d0.isoformat(), "MATCH")
             assert (cut.as_of, cut.is_partial) == (nights.ends[day], False)
             nights.publish(cut)
-    # A date that is long over is the same once more.
+    # A date that is long over is the same once more, also where its log lies in the archive alone.
+    archived = moved_into_archive(nights.plan, nights.bank.kafka, tmp_path)
+    with pytest.raises(Refused, match="the log begins at offset"):
+        nights.take(d1)
+    nights.plan = archived
     again = nights.take(d1)
+    assert {found.mode for _, found in again.values()} == {"log"}
     assert {name: found.verdict for name, (_, found) in again.items()} == dict.fromkeys(again, Verdict.MATCH)
     assert all(ordered(nights.staged(cut)) == ordered(of_date(nights, d1)) for cut, _ in again.values())
     with postgres(nights.warehouse) as session:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 
+import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 
@@ -15,9 +16,11 @@ from seamline.adapters.kafka.topics import CaptureTopics
 from seamline.databases.postgres.ledger import create_tables
 from seamline.domain.errors import PositionLost, TransientError
 from seamline.domain.ledger import StreamId
+from seamline.domain.log import LogRecord, RecordKind
 from seamline.domain.runs import PUBLISH
+from seamline.files.stores.s3 import S3Store
 from seamline.plan.document import plan_to_json
-from seamline.plan.model import SyncPlan
+from seamline.plan.model import ArchivePlan, SyncPlan
 from seamline.platform import migrate
 from seamline.platform.capture_registry import PlatformPruningHolds
 from seamline.platform.database import Database
@@ -25,6 +28,7 @@ from seamline.platform.maintenance import PlatformMaintenance
 from seamline.platform.store import PlatformStore
 from seamline.platform.streams import PlatformStreamDirector
 from seamline.sync.log_pruning import Pruned, PruningTools, log_users, prune_log
+from tests import s3_server
 from tests.conftest import RunningStack
 from tests.integration.databases import postgres, postgres_database
 from tests.integration.known import destination_known_by_id
@@ -89,11 +93,14 @@ class Scene:
             director.want(stream, plan_json=plan_to_json(plan))
         return stream
 
-    def prune(self, *, keep_days: float = 7) -> Pruned:
-        source = replace(self.plan.source, log_keep_days=keep_days)
+    def prune(self, *, keep_days: float = 7, archive: ArchivePlan | None = None) -> Pruned:
+        source = replace(self.plan.source, log_keep_days=keep_days, archive=archive)
         with closing(PlatformMaintenance(Database(self.platform.open))) as maintenance:
             tools = PruningTools(
-                self.topics, maintenance, lambda destination: closing(registry.destination_maintenance(destination))
+                self.topics,
+                maintenance,
+                lambda destination: closing(registry.destination_maintenance(destination)),
+                registry.log_archive,
             )
             declared = [replace(self.plan, source=source)]
             (users,) = log_users(declared, maintenance.wanted_plans(), maintenance.published_plans())
@@ -189,6 +196,60 @@ def test_what_a_paused_stream_an_incremental_snapshot_a_hold_and_an_unpublished_
         assert scene.prune().begins == (43, 43), "it is at it"
         store.put_result("r2", PUBLISH, {"warehouse": "0-1-7"})
         assert scene.prune().begins == (43, 45)
+
+
+def _read(plan: SyncPlan, since: int, until: int) -> list[tuple[int, RecordKind, int]]:
+    found: list[LogRecord] = []
+    with closing(registry.log_reader(plan)) as reader:
+        reader.assign(since)
+        wait_until(
+            lambda: found.extend(reader.poll(0.2, 7)) or (found and found[-1].offset >= until),
+            timeout_s=20,
+            what=f"offset {until}",
+        )
+    return [(one.offset, one.kind, one.ts_ms) for one in found]
+
+
+def test_what_is_pruned_lies_in_the_archive_on_s3_and_is_read_from_there_and_on_in_the_log(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the first attempt dies between its file and its entry. The log has holes, at the seam too."""
+    now_ms = int(time.time() * 1000)
+    producer = Producer({**scene.settings, "transactional.id": scene.topic})
+    producer.init_transactions(20)
+    for number in range(9):
+        producer.begin_transaction()
+        written_ms = now_ms if number == 8 else now_ms - 20 * int(DAY_S) * 1000
+        content, headers = b'{"ts_ms":%d}' % (number + 1), [("n", b"%d" % number)]
+        producer.produce(scene.topic, value=content, headers=headers, timestamp=written_ms)
+        assert producer.flush(20) == 0
+        (producer.abort_transaction if number % 3 == 1 else producer.commit_transaction)(20)
+    scene.ledger(scene.want(), 12)
+    before = _read(scene.plan, 0, 16)
+    assert [offset for offset, _, _ in before] == [0, 4, 6, 10, 12, 16]
+    with s3_server.running() as store:
+        monkeypatch.setenv("SEAMLINE_CONNECTION_OBJECTS", store.connection)
+        archive = ArchivePlan(f"s3://{store.bucket}/archive", "objects")
+        with monkeypatch.context() as dying:
+            dying.setattr(S3Store, "put_if_absent", _dies)
+            with pytest.raises(KeyboardInterrupt):
+                scene.prune(archive=archive)
+        assert scene.topics.offsets(scene.topic)[0] == 0
+        pruned = scene.prune(archive=archive)
+        assert pruned.archiving is not None
+        assert pruned.archiving.trouble == ""
+        (file,) = [key for key in sorted(store.keys()) if key.endswith(".parquet")]
+        assert pruned.begins == (0, 11), "offset 11 is the marker of a transaction"
+        plan = replace(scene.plan, source=replace(scene.plan.source, archive=archive))
+        assert _read(plan, 0, 16) == before
+        assert _read(plan, 4, 16) == [one for one in before if one[0] >= 4]
+        rows = pq.read_table(file, filesystem=store.filesystem)
+        assert rows["offset"].to_pylist() == [one[0] for one in before if one[0] < 11]
+        assert scene.prune(archive=archive).archiving == replace(pruned.archiving, added=0)
+
+
+def _dies(*_: object) -> bool:
+    raise KeyboardInterrupt
 
 
 def test_nothing_is_deleted_while_a_ledger_is_not_known(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,12 +89,20 @@ def test_the_list_shows_where_each_leads_and_no_password(capsys: pytest.CaptureF
 
 
 def test_a_connection_that_a_declaration_names_is_not_removed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    put({name: {"conn_type": "mysql", "host": "db", "port": 3306} for name in ("core", "core_capture", "old")})
+    put(
+        {
+            name: {"conn_type": "mysql", "host": "db", "port": 3306}
+            for name in ("core", "core_capture", "objects", "old")
+        }
+    )
     source = folder / "sources" / "core.yaml"
     source.parent.mkdir()
-    source.write_text("source: core\nkind: mariadb\nconnection: core\ndatabase: bank\n", encoding="utf-8")
+    archive = "log: {archive: {location: s3://logs, connection: objects}}\n"
+    source.write_text(f"source: core\nkind: mariadb\nconnection: core\ndatabase: bank\n{archive}", encoding="utf-8")
     assert main(["connect", "remove", "core_capture"]) == 2
     assert "connection `core_capture` is used by source core" in capsys.readouterr().err
+    assert main(["connect", "remove", "objects"]) == 2
+    assert "connection `objects` is used by source core" in capsys.readouterr().err
     assert main(["connect", "remove", "old"]) == 0
-    assert known_ids() == {"core", "core_capture"}
+    assert known_ids() == {"core", "core_capture", "objects"}
     assert main(["connect", "remove", "old"]) == 2

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from seamline.domain.errors import ConfigError, PositionLost, TransientError
 from seamline.domain.ledger import StreamId
+from seamline.domain.log_archive import Archived, ArchivedPart
 from seamline.domain.log_floor import Floor, LedgerPlace, LogHold, log_floor
-from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
+from seamline.plan.model import ArchivePlan, DestinationPlan, SourcePlan, SyncPlan
 from seamline.sync import log_pruning
 from seamline.sync.log_pruning import LogUsers, Pruned, PruningTools, log_users, prune_log, segment_s
 
@@ -40,7 +41,11 @@ class World:
     paused: set[StreamId] = field(default_factory=set)
     segments_s: float = 0.0
     is_made_again: bool = False
+    expired_below: int = -1
     may_alter: bool = True
+    # Of a source that declares an archive: up to where it holds the log, and why it cannot go on.
+    archived_to: int | None = None
+    archive_trouble: str = ""
 
     @property
     def ends(self) -> int:
@@ -87,9 +92,17 @@ class World:
             raise TransientError("no route to host")
         yield _Opened(self, destination.name)
 
+    @contextmanager
+    def open_archive(self, source: SourcePlan, topic_id: str) -> Iterator["_Archive"]:
+        assert topic_id == self.topic_id
+        assert source.archive is not None
+        yield _Archive(self)
+
     def run(self) -> Pruned | None:
-        tools = PruningTools(_Topics(self), self, self.open_ledgers)
+        tools = PruningTools(_Topics(self), self, self.open_ledgers, self.open_archive)
         (users,) = log_users(self.declared, self.streams, ())
+        if self.archived_to is not None:
+            users = replace(users, source=replace(users.source, archive=ArchivePlan("/archive", keep_days=400)))
         return prune_log(users, tools)
 
 
@@ -101,6 +114,29 @@ class _Opened:
     def ledgers(self) -> Sequence[LedgerPlace]:
         self.world.topic_id = "id-2" if self.world.is_made_again else self.world.topic_id
         return self.world.ledgers.get(self.destination, [])
+
+
+@dataclass
+class _Archive:
+    """One that began with the log. `archive_trouble`: it comes no further than its half."""
+
+    world: World
+
+    def archived(self) -> Archived:
+        return Archived(0, self.world.archived_to or 0, 1 if self.world.archived_to else 0, 2 << 20)
+
+    def extend(self, log_begins: int, below: int) -> Archived:
+        before = self.world.archived_to or 0
+        assert before >= log_begins
+        self.world.archived_to = max(before, (before + below) // 2 if self.world.archive_trouble else below)
+        if self.world.archive_trouble:
+            raise TransientError(self.world.archive_trouble)
+        return self.archived()
+
+    def expire(self, *, keep_days: float, needed_from: int) -> Sequence[ArchivedPart]:
+        assert keep_days == 400
+        self.world.expired_below = needed_from
+        return ()
 
 
 class _Topics:
@@ -130,6 +166,10 @@ def check(world: World, run: Callable[[World], object]) -> None:
         return
     needed = [*(place.next_offset for place in all_ledgers), *(hold.next_offset for hold in world.holds), young]
     assert world.begins <= max(before, min(needed)), "a record went that somebody needs"
+    if world.archived_to is not None:
+        assert world.begins <= max(before, world.archived_to), "records went that are not archived"
+    if world.archive_trouble:
+        return
     assert world.begins == max(before, min(needed)), "records stay that nobody needs"
 
 
@@ -148,6 +188,9 @@ def worlds(draw: st.DrawFn) -> World:
         world.stream(f"sync{number}", destination, offset, topic_id=topic_id, paused=draw(st.booleans()))
     for number in range(draw(st.integers(0, 2))):
         world.holds.append(LogHold(f"run {number}", draw(st.integers(0, ends))))
+    if draw(st.booleans()):
+        world.archived_to = world.begins
+        world.archive_trouble = draw(st.sampled_from(["", "", "no route to host"]))
     if draw(st.sampled_from([False, False, False, True])):
         world.away.add(draw(st.sampled_from(sorted(world.ledgers))))
     return world
@@ -211,6 +254,12 @@ def _with_floor(off_by: int) -> Callable[[World], None]:
     return run
 
 
+def _prunes_what_is_not_archived(world: World) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log_pruning.Archiving, "below", lambda _, floor, begins: max(floor, begins))
+        world.run()
+
+
 PLANTED: dict[str, Callable[[World], None]] = {
     "forgets a paused stream": lambda world: _as_seen(world, **_without(world, world.paused.__contains__)),
     "forgets a destination that is away": _forgets_who_is_away,
@@ -218,6 +267,7 @@ PLANTED: dict[str, Callable[[World], None]] = {
     "leaves the record below the floor": _with_floor(-1),
     "counts a ledger of another topic id": _takes_any_topic_id,
     "forgets the holds": lambda world: _as_seen(world, holds=[]),
+    "prunes what is not archived": _prunes_what_is_not_archived,
     "forgets the keep": lambda world: _as_seen(world, ages_s=written(world.ends)),
 }
 
@@ -341,6 +391,30 @@ def test_the_declared_keep_counts_and_of_what_nobody_declares_the_longest() -> N
     assert users.source.log_keep_days == 1
     assert [one.name for one in users.destinations] == ["warehouse", "archive", "lake"]
     assert users.streams == {"a@warehouse", "b@archive"}
+
+
+def test_what_cannot_be_archived_is_not_pruned_and_what_was_goes() -> None:
+    world = World(ages_s=written(100), archived_to=0, archive_trouble="no route to host")
+    world.stream("settlement", "warehouse", 70)
+    found = world.run()
+    assert found is not None
+    assert found.archiving is not None
+    assert (found.archiving.trouble, found.archiving.added, world.begins) == ("no route to host", 35, 35)
+    world.archive_trouble = ""
+    found = world.run()
+    assert found is not None
+    assert found.archiving is not None
+    assert (found.archiving.trouble, found.archiving.added, world.begins) == ("", 35, 70)
+    assert world.expired_below == 70
+
+
+def test_who_comes_from_before_the_log_is_said_to_be_in_the_archive_and_keeps_it_there() -> None:
+    world = World(begins=50, ages_s=written(100), archived_to=50)
+    world.stream("settlement", "warehouse", 20)
+    found = world.run()
+    assert found is not None
+    assert found.floor.needs[0].endswith("needs records from offset 20 on, of which those before 50 are in the archive")
+    assert (world.begins, world.expired_below) == (50, 20)
 
 
 def test_a_source_without_a_topic_has_nothing_to_prune() -> None:

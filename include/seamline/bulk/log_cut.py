@@ -146,12 +146,26 @@ class _LogCut:
         topic = self._own.source.log_topic
         topics = registry.log_topics()
         held = LogHeld(topic, topics.topic_id(topic), topics.offsets(topic)[0])
-        base = find_base(self._plan, self._destination.name, business_date, history=self._history, held=held)
+        try:
+            base = self._found(business_date, held)
+        except NotByLog as exc:
+            if exc.is_first or self._own.source.archive is None:
+                raise
+            base = self._found(business_date, self._with_archive(held))
         # A log of PostgreSQL says nothing of this, and a statement of MariaDB may stand behind the cut-off.
         then = self._history.run(base.run_id).plan
         if altered := registry.source(then).altered([table.definition for table in then.tables]):
             raise NotByLog(f"tables were altered since the cut of {base.business_date}: {'; '.join(altered)}")
         return base
+
+    def _found(self, business_date: date, held: LogHeld) -> EarlierCut:
+        return find_base(self._plan, self._destination.name, business_date, history=self._history, held=held)
+
+    def _with_archive(self, held: LogHeld) -> LogHeld:
+        """From where on a reader comes through the archive to the log."""
+        with registry.log_archive(self._own.source, held.topic_id) as archive:
+            found = archive.archived()
+        return replace(held, begins=found.begins) if found.reaches(found.begins, held.begins) else held
 
     def _base_view(self, kind: CarriesCutsOn, base: EarlierCut) -> ReadView:
         published = kind.published_tables(self._destination, self._own.sync, base.business_date, base.version)

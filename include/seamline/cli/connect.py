@@ -217,6 +217,8 @@ def _roles(spec: DeclaredSource) -> Iterator[tuple[str, str]]:
             yield CAPTURES, capture
         if marker != spec.connection:
             yield "", marker
+        if (log := spec.kept_log) is not None and log.archive and log.archive.connection:
+            yield "", log.archive.connection
 
 
 def _test(args: argparse.Namespace) -> int:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 class LogEnds:
     """A log topic as its broker reports it: records are kept in `[begins, ends)`.
 
-    `young_from`: every record before it is older than `log.keep_days`.
+    `young_from`: every record before it is older than `log.keep_days`. `archived_from`: records between it and
+    `begins` are in the archive; None where there is none, or it is not known.
     """
 
     topic: str
@@ -20,6 +21,7 @@ class LogEnds:
     begins: int
     ends: int
     young_from: int
+    archived_from: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +57,13 @@ class Floor:
     """Records below `below` (exclusive) are needed by nobody.
 
     `needs`: who needs which records, the oldest first. `unknown`: why nothing may be deleted, whoever needs what.
+    `needed_from`: the first record that somebody needs, in the log or in its archive; 0 where that is not known.
     """
 
     below: int
     needs: tuple[str, ...]
     unknown: tuple[str, ...] = ()
+    needed_from: int = 0
 
 
 def log_floor(log: LogEnds, *, answers: Sequence[Answer], streams: Collection[str], holds: Sequence[LogHold]) -> Floor:
@@ -84,7 +88,7 @@ def log_floor(log: LogEnds, *, answers: Sequence[Answer], streams: Collection[st
     reasons = tuple(_described(offset, who, log) for offset, who in needs)
     unknown = tuple(_unknown(log, answers, places, streams))
     below = log.begins if unknown else max(log.begins, needs[0][0])
-    return Floor(below, reasons, unknown)
+    return Floor(below, reasons, unknown, 0 if unknown else needs[0][0])
 
 
 def _is_of(place: LedgerPlace, log: LogEnds) -> bool:
@@ -92,6 +96,8 @@ def _is_of(place: LedgerPlace, log: LogEnds) -> bool:
 
 
 def _described(offset: int, who: str, log: LogEnds) -> str:
+    if log.archived_from is not None and log.archived_from <= offset < log.begins:
+        return f"{who} needs records from offset {offset} on, of which those before {log.begins} are in the archive"
     if offset < log.begins:
         return f"{who} needs records from offset {offset} on, which are gone: onboard its sync again"
     return f"{who} needs records from offset {offset} on"

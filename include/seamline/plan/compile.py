@@ -22,6 +22,7 @@ from seamline.domain.table_places import TablePlace
 from seamline.plan.checks import BudgetPlan, ControlTotalPlan, ReconcileOnlyPlan, ReconcilePlan, RulePlan, Says
 from seamline.plan.columns import measured_misfits, misfit
 from seamline.plan.model import (
+    ArchivePlan,
     BusinessDate,
     DerivedTablePlan,
     DestinationPlan,
@@ -43,7 +44,7 @@ from seamline.spec.faults import DeclarationsInvalid, Fault, guess
 from seamline.spec.kinds import holds_cuts, keeps_versions, name_limit, takes_streams
 from seamline.spec.load import Declarations
 from seamline.spec.night import SystemDate
-from seamline.spec.source import DatabaseSource, DeclaredSource
+from seamline.spec.source import Archive, DatabaseSource, DeclaredSource
 from seamline.spec.sync import (
     MIDNIGHT,
     Budget,
@@ -279,7 +280,7 @@ def config_hash(declarations: Declarations, sync_name: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-_LOG_LATER = ("behind_max_gb", "source_backlog_max_gb")
+_LOG_LATER = ("behind_max_gb", "source_backlog_max_gb", "archive")
 
 
 def _shorten(sync: dict[str, Any]) -> None:
@@ -353,7 +354,12 @@ def _log_of(spec: DeclaredSource) -> Mapping[str, Any]:
         "log_keep_days": log.keep_days,
         "log_behind_max_gb": log.behind_max_gb or 0.0,
         "source_backlog_max_gb": log.source_backlog_max_gb or 0.0,
+        "archive": _archive(log.archive) if log.archive else None,
     }
+
+
+def _archive(spec: Archive) -> ArchivePlan:
+    return ArchivePlan(spec.location, spec.connection, spec.keep_days or 0.0)
 
 
 def _nightly(spec: Nightly, declarations: Declarations, source: DeclaredSource) -> NightlyPlan:

@@ -15,6 +15,7 @@ from seamline.domain.row_transform import transform_from_json, transform_to_json
 from seamline.domain.staged_cut import CutSource
 from seamline.plan.checks import BudgetPlan, ControlTotalPlan, ReconcileOnlyPlan, ReconcilePlan, RulePlan, Says
 from seamline.plan.model import (
+    ArchivePlan,
     BusinessDate,
     DerivedTablePlan,
     DestinationPlan,
@@ -48,7 +49,7 @@ def plan_to_json(plan: SyncPlan) -> str:
     _shorten_nightly(plan.nightly or NightlyPlan(), document["nightly"] or {})
     if plan.reconcile_only is None:
         del document["reconcile_only"]
-    _without_defaults(plan.source, document["source"], "log_behind_max_gb", "source_backlog_max_gb")
+    _without_defaults(plan.source, document["source"], "log_behind_max_gb", "source_backlog_max_gb", "archive")
     _without_defaults(plan.stream, document["stream"], "cut_off_behind_gb")
     _shorten(plan.reconcile, document["reconcile"])
     return json.dumps(document, sort_keys=True, ensure_ascii=False)
@@ -155,7 +156,8 @@ def _source_plan(entry: dict[str, Any]) -> SourcePlan:
     # Plans that were written before tables could lie elsewhere have no such keys.
     names = ("elsewhere", "name_limits", "options")
     pairs = {key: tuple((one, other) for one, other in entry.get(key, ())) for key in names}
-    return SourcePlan(**{**entry, **pairs, "databases": tuple(entry.get("databases", ()))})
+    archive = ArchivePlan(**entry["archive"]) if entry.get("archive") else None
+    return SourcePlan(**{**entry, **pairs, "databases": tuple(entry.get("databases", ())), "archive": archive})
 
 
 def _destination_plan(entry: dict[str, Any]) -> DestinationPlan:

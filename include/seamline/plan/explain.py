@@ -12,7 +12,7 @@ from seamline.domain.row_transform import RowTransform
 from seamline.domain.staged_cut import CutSource
 from seamline.plan.deadlines import ONBOARDINGS, night_deadlines, onboard_limits
 from seamline.plan.maintenance import CHORES
-from seamline.plan.model import DerivedTablePlan, DestinationPlan, SyncPlan, TablePlan
+from seamline.plan.model import ArchivePlan, DerivedTablePlan, DestinationPlan, SyncPlan, TablePlan
 from seamline.plan.stages import RunsIn, Stage, all_stages
 
 WIDTH = 118
@@ -70,13 +70,22 @@ def _dag(head: str, steps: Sequence[tuple[str, str, str]]) -> str:
 def _kept(plan: SyncPlan, chore: str) -> str:
     """What this sync's declarations say about it."""
     if chore == "log" and plan.source.has_log:
-        return f" Source {plan.source.name}: {plan.source.log_keep_days:g} days."
+        return f" Source {plan.source.name}: {plan.source.log_keep_days:g} days.{_archived(plan.source.archive)}"
     if chore == "cuts" and (nightly := plan.nightly):
         return (
             f" Kept: {nightly.keep_days} dates, {nightly.keep_month_ends} ends of months, an old version for"
             f" {nightly.keep_versions_days} days."
         )
     return ""
+
+
+def _archived(archive: ArchivePlan | None) -> str:
+    if archive is None:
+        return ""
+    kept = f"kept there for {archive.keep_days:g} days" if archive.keep_days else "kept there for good"
+    return (
+        f" Before they are deleted, records go to the archive in {archive.location}, where they are read back; {kept}."
+    )
 
 
 def _head(plan: SyncPlan) -> str:

@@ -33,6 +33,16 @@ INCREMENTAL = "~incremental_"
 
 
 @dataclass(frozen=True, slots=True)
+class ArchivePlan:
+    """Where records of a log go before they are pruned. `connection` is "" of a folder, or where a client of S3 finds
+    its login by itself. `keep_days`: how long they stay there; 0: for good."""
+
+    location: str
+    connection: str = ""
+    keep_days: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class SourcePlan:
     """`reader`, `capture` and `marker` are connection ids; three roles, least privilege each.
 
@@ -64,6 +74,7 @@ class SourcePlan:
     databases: tuple[str, ...] = ()
     name_limits: tuple[tuple[int, str], ...] = ()
     options: tuple[tuple[str, str], ...] = ()
+    archive: ArchivePlan | None = None
 
     @property
     def has_log(self) -> bool:

@@ -77,10 +77,10 @@ def check_sync(
 
 
 def check_connections(
-    document: Document, places: Iterable[tuple[Path_, str]], known: Mapping[str, str], *, wanted: str
+    document: Document, places: Iterable[tuple[Path_, str]], known: Mapping[str, str], *, wanted: str, by: str = ""
 ) -> None:
     """Every connection that a source or destination names is among those that are known here, and of the type that its
-    kind connects by."""
+    kind, or `by`, connects by."""
     for place, connection in places:
         # What is no id may be an address with a password.
         if NAME.fullmatch(connection) and connection not in known:
@@ -90,8 +90,10 @@ def check_connections(
             )
             _add(document, place, f"there is no connection `{connection}` here", cure)
         elif wanted and (found := known.get(connection)) and found != wanted:
-            cause = f"connection `{connection}` is of type {found}; kind {document.data['kind']} needs type {wanted}"
-            _add(document, place, cause, "Name another connection, or another kind")
+            who = by or f"kind {document.data['kind']}"
+            cause = f"connection `{connection}` is of type {found}; {who} needs type {wanted}"
+            cure = "Name another connection" if by else "Name another connection, or another kind"
+            _add(document, place, cause, cure)
 
 
 def _meant(connection: str, known: Iterable[str]) -> str:

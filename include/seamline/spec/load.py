@@ -137,6 +137,8 @@ def load_declarations(folder: Path, *, connections: Mapping[str, str] | None = N
             document = source.document
             used = document.texts("connection") if name in only_read else source_connections(document)
             check_connections(document, used, connections, wanted=wanted)
+            of_archive = document.texts("log.archive.connection")
+            check_connections(document, of_archive, connections, wanted="aws", by="an archive on S3")
         for destination in read.destinations.values():
             named = destination.document.texts("connection", "writer_connection")
             wanted = destination.spec.connection_type if destination.spec else ""

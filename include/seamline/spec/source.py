@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import Field, WrapValidator, model_validator
 
 from seamline.domain.table_places import TablePlace
 from seamline.spec.faults import redacted
 from seamline.spec.fields import ConnectionId, Declared, Identifier, Name, SqlName
+from seamline.spec.file_places import Place, location_faults
 
 
 class Capture(Declared):
@@ -16,6 +18,32 @@ class Capture(Declared):
     tables: Literal["from_syncs"] = Field(
         "from_syncs", description="Which tables the one connector of this source captures: those of all syncs."
     )
+
+
+class Archive(Declared):
+    """Where records of the log go before they are pruned."""
+
+    location: Place = Field(
+        description="Where their Parquet files lie: a folder as an absolute path, or `s3://bucket/folder`. It must be"
+        " there. What it holds already is never overwritten."
+    )
+    connection: ConnectionId = Field(
+        "", description="Connection id of what leads to a place on S3, of type aws. A folder has none."
+    )
+    keep_days: float | None = Field(
+        None,
+        gt=0,
+        description="Days for which the archive keeps a record, back from its newest one; what somebody still needs"
+        " stays longer. Left out: for good.",
+    )
+
+    @model_validator(mode="after")
+    def _is_read_as_a_table(self) -> Self:
+        if urlsplit(self.location).scheme not in ("", "s3"):
+            raise ValueError("`location` is a folder or a place on S3, where other tools read it as a table")
+        for fault in location_faults(self.location, self.connection):
+            raise ValueError(fault)
+        return self
 
 
 class Log(Declared):
@@ -45,6 +73,11 @@ class Log(Declared):
         description="Days for which the log keeps a record in any case; 0.01 are a quarter of an hour. A destination"
         " that is put back from a backup of these days goes on by itself; from an older one it is onboarded again. What"
         " a ledger still needs stays longer.",
+    )
+    archive: Archive | None = Field(
+        None,
+        description="Where records go before they are pruned; nothing is pruned that was not read back there. Left out:"
+        " nowhere.",
     )
 
 

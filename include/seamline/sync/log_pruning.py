@@ -15,6 +15,7 @@ from seamline.domain.ledger import StreamId
 from seamline.domain.log_floor import Answer, Floor, LogEnds, LogHold, log_floor
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
 from seamline.ports.maintenance import Ledgers, LogTopics
+from seamline.sync.log_archiving import Archiving, OpenArchive, archive_log, archived_before, knowing, no_archive
 
 _DAY_S = 86_400.0
 # A segment goes as a whole, once its newest record may go. So what cannot go yet is a tenth of the keep more, and an
@@ -32,6 +33,7 @@ class PruningTools:
     topics: LogTopics
     holds: Holds
     open_ledgers: Callable[[DestinationPlan], AbstractContextManager[Ledgers]]
+    open_archive: OpenArchive = no_archive
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class LogUsers:
 @dataclass(frozen=True, slots=True)
 class Pruned:
     """What became of one log topic. `begins`: its first offset, before and after. `segments`: why they could not be
-    made to end in time; "" where they do."""
+    made to end in time; "" where they do. `archiving`: None where the source declares no archive."""
 
     topic: str
     begins: tuple[int, int]
@@ -56,6 +58,7 @@ class Pruned:
     floor: Floor
     size_bytes: int
     segments: str = ""
+    archiving: Archiving | None = None
 
     @property
     def records(self) -> int:
@@ -105,7 +108,8 @@ def log_users(
 
 
 def prune_log(users: LogUsers, tools: PruningTools) -> Pruned | None:
-    """Delete what is below the floor of this log; None where there is no topic. A repeat finds nothing to do.
+    """Delete what is below the floor of this log, and in its archive where one is declared; None where there is no
+    topic. A repeat finds nothing to do.
 
     Raises PositionLost for a topic that was made again meanwhile, TransientError where Kafka does not answer.
     """
@@ -118,12 +122,16 @@ def prune_log(users: LogUsers, tools: PruningTools) -> Pruned | None:
     answers = [_ask(destination, tools, users.cut_off) for destination in users.destinations]
     begins, ends = tools.topics.offsets(topic)
     log = LogEnds(topic, topic_id, begins, ends, tools.topics.young_from(topic, keep_s=keep_s))
+    before = archived_before(users.source, log, tools.open_archive) if users.source.archive else None
+    log = knowing(log, before) if before else log
     floor = log_floor(log, answers=answers, streams=users.streams, holds=holds)
+    archiving = archive_log(users.source, log, floor, before, tools.open_archive) if before else None
+    below = archiving.below(floor.below, begins) if archiving else floor.below
     begins_now = begins
-    if floor.below > begins:
+    if below > begins:
         _require_same(topic, topic_id, tools.topics)
-        begins_now = tools.topics.prune(topic, below=floor.below)
-    return Pruned(topic, (begins, begins_now), ends, floor, tools.topics.size_bytes(topic), segments)
+        begins_now = tools.topics.prune(topic, below=below)
+    return Pruned(topic, (begins, begins_now), ends, floor, tools.topics.size_bytes(topic), segments, archiving)
 
 
 def segment_s(keep_s: float) -> float:

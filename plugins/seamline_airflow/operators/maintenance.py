@@ -51,6 +51,7 @@ class PruneLogOperator(BaseOperator):
                 registry.log_topics(),
                 platform,
                 lambda destination: closing(registry.destination_maintenance(destination)),
+                registry.log_archive,
             )
             for one in users:
                 try:
@@ -77,11 +78,11 @@ class PruneLogOperator(BaseOperator):
             self.log.warning(
                 "%s: its segments end late, so its space comes back late: %s", pruned.topic, pruned.segments
             )
-        for why in pruned.floor.unknown:
-            self.log.warning("%s: nothing is deleted: %s", pruned.topic, why)
-        if pruned.floor.unknown:
-            what = f"nothing is deleted of {pruned.topic}: {'; '.join(pruned.floor.unknown)}"
-            store.raise_alarm(LOG_NOT_PRUNED, source, what)
+        reasons = why_kept(pruned)
+        for why in reasons:
+            self.log.warning("%s: %s", pruned.topic, why)
+        if reasons:
+            store.raise_alarm(LOG_NOT_PRUNED, source, f"{pruned.topic}: {'; '.join(reasons)}")
         else:
             store.end_alarm(LOG_NOT_PRUNED, source)
 
@@ -196,6 +197,19 @@ def in_words(pruned: Pruned) -> Iterator[str]:
     )
     for need in pruned.floor.needs:
         yield f"  {need}"
+    if (archiving := pruned.archiving) and (found := archiving.archived):
+        yield (
+            f"  its archive holds offsets {found.begins} to {found.ends}, {found.size_bytes / _MIB:.1f} MiB in"
+            f" {found.parts} files: {archiving.added} offsets were added, {archiving.expired} files expired"
+        )
+
+
+def why_kept(pruned: Pruned) -> list[str]:
+    """Why something of the log stays that nobody may need any more."""
+    reasons = [f"nothing is deleted: {why}" for why in pruned.floor.unknown]
+    if pruned.archiving and pruned.archiving.trouble:
+        reasons.append(f"what is not archived is not deleted: {pruned.archiving.trouble}")
+    return reasons
 
 
 OPERATORS: dict[str, type[BaseOperator]] = {

@@ -32,7 +32,7 @@ _AWAY_AFTER_S = 10.0
 # Within this time of a poll the last fetch says where the log ends; nobody fetches for long while nobody polls.
 _FETCHED_WITHIN_S = 5.0
 
-_CONSUMER = {
+CONSUMER_SETTINGS = {
     # A consumer that assigns by itself never joins a group; librdkafka wants a name all the same.
     "group.id": "seamline-log-reader",
     "enable.auto.commit": False,
@@ -63,7 +63,7 @@ class KafkaLogReader:
     def __init__(self, settings: dict[str, Any], *, topic: str, decoder: Decoder) -> None:
         self.topic = topic
         self._settings = settings
-        self._decoder = decoder
+        self.decoder = decoder
         self._topics = CaptureTopics(settings, request_timeout_s=_IDENTITY_TIMEOUT_S)
         self.topic_id = self._topics.topic_id(topic)
         if not self.topic_id:
@@ -74,7 +74,7 @@ class KafkaLogReader:
         self._pending: _Trouble | None = None
         self._is_assigned = False
         try:
-            self._consumer = Consumer({**settings, **_CONSUMER, "error_cb": self._on_error})
+            self._consumer = Consumer({**settings, **CONSUMER_SETTINGS, "error_cb": self._on_error})
         except KafkaException as exc:
             raise translated(exc, doing="open a consumer", settings=settings) from exc
 
@@ -110,6 +110,10 @@ class KafkaLogReader:
             raise self._pending
         return records
 
+    def begins(self) -> int:
+        """The first offset that the log still has."""
+        return self._topics.offsets(self.topic)[0]
+
     def end_offset(self) -> int:
         if time.monotonic() - self._polled_s < _FETCHED_WITHIN_S:
             _, fetched = self._consumer.get_watermark_offsets(TopicPartition(self.topic, 0), cached=True)
@@ -131,7 +135,7 @@ class KafkaLogReader:
         records: list[LogRecord] = []
         good, self._pending = without_errors(messages, self._trouble)
         try:
-            self._decoder.decode(good, records)
+            self.decoder.decode(good, records)
         except LogCorrupted as exc:
             # It comes before the error that the client reported, if any.
             self._pending = exc
@@ -139,18 +143,11 @@ class KafkaLogReader:
 
     def _trouble(self, error: KafkaError) -> _Trouble | None:
         """A consumer error that ends reading; None where librdkafka mends it by itself and keeps the place."""
-        code = error.code()
-        if code in _DAMAGED:
-            return LogCorrupted(f"log topic {self.topic}: {error.str()}", hint=_READ_AGAIN)
-        if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):  # noqa: SLF001
-            return PositionLost(f"log topic {self.topic}: {error.str()}", hint=_REONBOARD)
-        if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):  # noqa: SLF001
+        if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):  # noqa: SLF001
             # Also said for a moment by a broker that has just started: only the topic's id decides.
             self._identity_checked_s = 0.0
             return None
-        if error.fatal():
-            return PositionLost(f"log topic {self.topic}: {error.str()}", hint=_REONBOARD)
-        return None
+        return damage(self.topic, error) or lost(self.topic, error)
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN and not self._away_since_s:  # noqa: SLF001
@@ -174,6 +171,18 @@ class KafkaLogReader:
         what = f"was created again (id {topic_id}, was {self.topic_id})" if topic_id else "was deleted"
         self._pending = PositionLost(f"log topic {self.topic} {what}", hint=_REONBOARD)
         raise self._pending
+
+
+def damage(topic: str, error: KafkaError) -> LogCorrupted | None:
+    """Whether a record cannot be read."""
+    return LogCorrupted(f"log topic {topic}: {error.str()}", hint=_READ_AGAIN) if error.code() in _DAMAGED else None
+
+
+def lost(topic: str, error: KafkaError) -> PositionLost | None:
+    """Whether the log does not have what was wanted."""
+    if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE) or error.fatal():  # noqa: SLF001
+        return PositionLost(f"log topic {topic}: {error.str()}", hint=_REONBOARD)
+    return None
 
 
 def without_errors(

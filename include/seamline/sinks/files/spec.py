@@ -8,10 +8,11 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from seamline.domain.catalogue import Kind, Table
-from seamline.files.declared import OF_SERVERS, CsvRows, Place, checked_place, location_faults
+from seamline.files.declared import CsvRows
 from seamline.files.dialect import PARQUET
 from seamline.spec.destination import Destination, Misfit
 from seamline.spec.fields import ConnectionId, Declared, SqlName
+from seamline.spec.file_places import OF_SERVERS, Place, checked_place, location_faults
 
 CHANGES, CHANGE_FILES = "changes", "change_files"
 _ADDED = frozenset({Kind.INTEGER, Kind.UNSIGNED, Kind.DECIMAL})

@@ -7,11 +7,12 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from seamline.domain.column_types import column_of
-from seamline.files.declared import CsvRows, Place, location_faults
+from seamline.files.declared import CsvRows
 from seamline.files.dialect import CSV, PARQUET
 from seamline.sources.files import patterns, records
 from seamline.sources.files.layout import LAYOUT
 from seamline.spec.fields import ConnectionId, Declared, SqlName
+from seamline.spec.file_places import Place, location_faults
 from seamline.spec.source import DeclaredSource
 
 _FIELDS = (patterns.DATE, patterns.TABLE, patterns.VERSION)

@@ -1,0 +1,196 @@
+"""The archive of one log topic in a folder or on S3: `ports.log_archive.LogArchive` (ADR 85)."""
+
+import secrets
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from seamline.adapters.debezium.envelope import Decoder
+from seamline.archive.described import Described, Describer, fill_in_commits
+from seamline.archive.manifest import Manifest, at_the_same_time
+from seamline.archive.part_file import ArchivedMessage, read_part, write_part
+from seamline.domain.errors import PositionLost
+from seamline.domain.log_archive import (
+    Archived,
+    ArchivedPart,
+    LogMessage,
+    MessagesDigest,
+    may_go,
+    require_no_gap,
+    require_same,
+)
+from seamline.files.stores.store import Store
+from seamline.ports.log_archive import RawLog
+
+
+@dataclass(frozen=True, slots=True)
+class PartLimits:
+    """How much of the log becomes one file; a transaction ends in it where one ends at all."""
+
+    bytes_max: int = 64 << 20
+    records_max: int = 250_000
+
+
+class StoredArchive:
+    """`topic` and `topic_id` name its folder: a topic that is made again has an archive of its own."""
+
+    def __init__(
+        self,
+        store: Store,
+        topic: str,
+        topic_id: str,
+        *,
+        log: RawLog,
+        open_decoder: Callable[[], Decoder],
+        limits: PartLimits | None = None,
+    ) -> None:
+        self._store = store
+        self._topic = topic
+        self._log = log
+        self._open_decoder = open_decoder
+        self._limits = limits or PartLimits()
+        self._manifest = Manifest(store, f"{topic}/{topic_id}")
+
+    def archived(self) -> Archived:
+        return self._manifest.archived()
+
+    def extend(self, log_begins: int, below: int) -> Archived:
+        found = self.archived()
+        require_no_gap(self._topic, found, log_begins)
+        at = found.ends if found.parts else log_begins
+        at = self._clean(at, below)
+        describer = Describer(self._open_decoder)
+        for part in _parts(self._messages(describer, at, below), self._limits):
+            ends = part[-1].message.offset() or 0
+            at = self._write(part, at, ends + 1)
+        return self.archived()
+
+    def expire(self, *, keep_days: float, needed_from: int) -> Sequence[ArchivedPart]:
+        if not keep_days:
+            return ()
+        gone = []
+        beginnings = self._manifest.beginnings()
+        newest = self._manifest.part(beginnings[-1]) if beginnings else None
+        for begins in beginnings:
+            part = self._manifest.part(begins)
+            if newest is None or not may_go(part, newest, keep_days=keep_days, needed_from=needed_from):
+                break
+            self._manifest.remove(part)
+            gone.append(part)
+        return gone
+
+    def close(self) -> None:
+        self._store.close()
+
+    # ---- reading ---------------------------------------------------------------------------------------------------
+
+    def messages(self, since: int) -> Iterator[Sequence[ArchivedMessage]]:
+        """All that is archived from this offset on, some at a time. GateFailed: a file is not the one that was written;
+        nothing of that file was handed over then. PositionLost: a file is gone."""
+        for part in self._manifest.parts(since):
+            with self._fetched(part) as path:
+                require_same(part, _digest_of(read_part(path)), self._manifest.file_of(part.begins, part.ends))
+                for some in read_part(path):
+                    if wanted := [message for message in some if message.at >= since]:
+                        yield wanted
+
+    # ---- writing ---------------------------------------------------------------------------------------------------
+
+    def _clean(self, at: int, below: int) -> int:
+        """Remove what dead attempts have left. A whole file that only lacks its entry is taken; returns where the
+        archive goes on."""
+        self._store.remove_folder(self._manifest.drafts)
+        beginnings = self._manifest.beginnings()
+        committed = set(zip(beginnings, [*beginnings[1:], at], strict=True)) if beginnings else set()
+        for begins, ends in self._manifest.files():
+            if (begins, ends) in committed:
+                continue
+            if begins == at and ends <= below:
+                at = self._commit(_digest_of(self._log.read(begins, ends)), begins, ends)
+            elif begins < at:
+                self._store.remove(self._manifest.file_of(begins, ends))
+        return at
+
+    def _messages(self, describer: Describer, begins: int, ends: int) -> Iterator[Described]:
+        if begins < ends:
+            for some in self._log.read(begins, ends):
+                yield from map(describer.describe, some)
+
+    def _write(self, part: Sequence[Described], begins: int, ends: int) -> int:
+        fill_in_commits(part)
+        draft = f"{self._manifest.drafts}/{secrets.token_hex(8)}.parquet"
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "part.parquet"
+            write_part(part, path)
+            with path.open("rb") as content:
+                self._store.write(draft, content)
+        try:
+            self._store.place(draft, self._manifest.file_of(begins, ends))
+        except FileNotFoundError as exc:
+            raise at_the_same_time(self._manifest.folder) from exc
+        self._store.remove(draft)
+        return self._commit(_digest_of([[one.message for one in part]]), begins, ends)
+
+    def _commit(self, of_log: MessagesDigest, begins: int, ends: int) -> int:
+        """Read the file back as it lies there, and let it count if it holds what the log holds."""
+        file = self._manifest.file_of(begins, ends)
+        size = self._store.size(file) or 0
+        part = ArchivedPart(
+            begins,
+            ends,
+            of_log.records,
+            of_log.first,
+            of_log.last,
+            of_log.hex(),
+            of_log.newest_ms,
+            size,
+            size + self._bytes_so_far(),
+        )
+        with self._fetched(part) as path:
+            require_same(part, _digest_of(read_part(path)), file)
+        self._manifest.commit(part)
+        return ends
+
+    def _bytes_so_far(self) -> int:
+        beginnings = self._manifest.beginnings()
+        return self._manifest.part(beginnings[-1]).bytes_so_far if beginnings else 0
+
+    @contextmanager
+    def _fetched(self, part: ArchivedPart) -> Iterator[Path]:
+        file = self._manifest.file_of(part.begins, part.ends)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "part.parquet"
+            try:
+                with path.open("wb") as into:
+                    self._store.read(file, into)
+            except FileNotFoundError as exc:
+                raise PositionLost(f"{file} of the archive is gone", hint="put it back from a copy") from exc
+            yield path
+
+
+def _digest_of(batches: Iterable[Sequence[LogMessage]]) -> MessagesDigest:
+    found = MessagesDigest()
+    for messages in batches:
+        for message in messages:
+            found.add(message)
+    return found
+
+
+def _parts(messages: Iterator[Described], limits: PartLimits) -> Iterator[list[Described]]:
+    """Files' worth of messages. Each ends with a transaction, but the last, and one that is all of one transaction."""
+    held: list[Described] = []
+    size = 0
+    for one in messages:
+        held.append(one)
+        size += one.size_bytes
+        if size < limits.bytes_max and len(held) < limits.records_max:
+            continue
+        ended = [number for number, each in enumerate(held, start=1) if each.ends_transaction]
+        count = ended[-1] if ended else len(held)
+        yield held[:count]
+        held = held[count:]
+        size = sum(each.size_bytes for each in held)
+    if held:
+        yield held
