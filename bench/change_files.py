@@ -93,10 +93,10 @@ def measured(name: str, location: str, connection: str, staging: Path, chosen: a
             # By turns, so that whatever else the machine does meets both.
             for one in GUARANTEES if number % 2 else reversed(GUARANTEES):
                 streams[one].commit(number, changes)
-        for one in streams.values():
-            require(one.plan, history)
+        for made in streams.values():
+            require(made.plan, history)
     rates = {one: chosen.size / statistics.median(found.took_s) for one, found in streams.items()}
-    ratio = rates["at_least_once"] / rates["exactly_once"]
+    ratio: float = rates["at_least_once"] / rates["exactly_once"]
     said = ", ".join(f"{one} {rate:,.0f} changes/s" for one, rate in rates.items())
     print(f"{name}: {said}: {ratio:.2f}×; goal ≥ {GOALS[name]:g}×", flush=True)
     return ratio

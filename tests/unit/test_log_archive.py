@@ -168,7 +168,7 @@ def test_the_files_are_a_table_for_other_tools(tmp_path: Path) -> None:
     log = written(2, 1)
     log.write(b"garbage")
     archive(tmp_path, log, limits=PartLimits()).extend(0, log.at)
-    rows = duckdb.sql(
+    rows = duckdb.execute(
         'SELECT "offset", kind, transaction_id, position, epoch_ms(committed_at), "table", op, after, value::VARCHAR'
         f" FROM '{tmp_path}/{TOPIC}/*/records/*.parquet' ORDER BY 1"
     ).fetchall()
@@ -188,7 +188,7 @@ def test_the_files_are_a_table_for_other_tools(tmp_path: Path) -> None:
 def test_a_file_ends_with_a_transaction_unless_one_fills_it(tmp_path: Path) -> None:
     log = written(1, 1, 9)
     archive(tmp_path, log).extend(0, log.at)
-    parts = duckdb.sql(
+    parts = duckdb.execute(
         f"SELECT arg_max(kind, \"offset\") FROM read_parquet('{tmp_path}/{TOPIC}/*/records/*.parquet', filename=true)"
         ' GROUP BY filename ORDER BY min("offset")'
     ).fetchall()
@@ -306,11 +306,10 @@ def reader(root: Path, log: Log) -> ArchivedLogReader:
 
 
 def flat(records: Sequence[LogRecord]) -> list[Any]:
-    return [
-        one
-        for record in records
-        for one in (record.rows or [(record.offset, record.kind, record.ts_ms, record.counts)])
-    ]
+    found: list[Any] = []
+    for record in records:
+        found += record.rows or [(record.offset, record.kind, record.ts_ms, record.counts)]
+    return found
 
 
 def read(opened: ArchivedLogReader | Log, since: int, *, at_once: int = 4) -> list[Any]:
