@@ -5,16 +5,13 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from seamline import settings
 from seamline_spark.frames import SparkFrames
 from seamline_spark.stream_host.main import end_spark, start_spark
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_SUBMIT_OPTS", settings.process_environment().get("SPARK_SUBMIT_OPTS_WITH_JARS", ""))
-        context = start_spark("contract", slots=2)
+    context = start_spark("contract", slots=2)
     try:
         yield SparkSession(context)
     finally:

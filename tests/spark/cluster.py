@@ -144,9 +144,6 @@ def _started(
     """Running, from the moment that its log says so; its page, and the master's URL."""
     own = settings.process_environment()
     inherited = {name: own[name] for name in _INHERITED if name in own}
-    # Daemons and executors have the class path of a driver, and begin as fast with what Java has loaded for one.
-    options = (own.get(one, "") for one in ("JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS"))
-    inherited["JDK_JAVA_OPTIONS"] = " ".join(filter(None, options))
     spark, host = str(PROGRAMS / "spark-class"), machine.address
     command = [*machine.runner, spark, f"org.apache.spark.deploy.{name}", "--host", host, "--webui-port", "0"]
     with log.open("wb") as output:

@@ -131,10 +131,7 @@ def hosts_of(script: Path, folder: Path, *, name: str, **environment: str) -> It
     with postgres_database(name) as platform:
         database = Database(lambda: _session(platform))
         migrate.upgrade(lambda: _session(platform))
-        around = settings.process_environment()
-        # Its driver has the jars of Iceberg, too.
-        options = {"SPARK_SUBMIT_OPTS": around.get("SPARK_SUBMIT_OPTS_WITH_JARS", "")}
-        every = {**around, **options, "SEAMLINE_CONNECTION_SEAMLINE_DB": uri(platform), **environment}
+        every = {**settings.process_environment(), "SEAMLINE_CONNECTION_SEAMLINE_DB": uri(platform), **environment}
         with closing(database):
             hosts = Hosts(script, folder, platform, every, PlatformStreamDirector(database), PlatformStore(database))
             try:

@@ -30,10 +30,7 @@ class OwnStack:
         return Layout(self.settings)
 
     def run(self, *command: str, timeout_s: float = 900, **variables: str) -> subprocess.CompletedProcess[str]:
-        around = settings.process_environment()
-        # Its one driver is that of the stream host, which has the jars of Iceberg.
-        options = {"SPARK_SUBMIT_OPTS": around.get("SPARK_SUBMIT_OPTS_WITH_JARS", "")}
-        environment = {**around, **options, **settings.as_environment(self.settings), **variables}
+        environment = {**settings.process_environment(), **settings.as_environment(self.settings), **variables}
         return subprocess.run(
             [sys.executable, "-m", "seamline.cli.main", *command],
             env=environment,

@@ -22,10 +22,8 @@ from seamline import settings
 from seamline.domain.errors import ConfigError
 from seamline.settings import Ports, Settings
 from seamline.spec.faults import guess
-from seamline.stack.class_archive import ClassArchive, of_spark
 from seamline.stack.components import COMPONENTS
 from seamline.stack.folder_lock import lock_after_waiting
-from seamline.stack.layout import Layout
 from seamline.stack.waiting import wait_until
 
 # Below the range from which systems hand out ports to clients.
@@ -50,7 +48,7 @@ class Layer:
     only when somebody names it; `beside`: where all layers run, those of one number do so in a session of their own, at
     the same time as those of the others. Most of a test's time is spent in waiting for servers; the disk is waited for
     only by layers that run by name: the long ones are as in operation, and a browser and containers need rights that a
-    filter of calls may take. `has_drivers`: its tests start drivers of Spark, one after the other.
+    filter of calls may take.
 
     A test that takes longer than `test_max_s` hangs: its stacks are printed and the layer ends there.
     """
@@ -60,7 +58,6 @@ class Layer:
     test_max_s: int = 120
     is_own_stack: bool = False
     is_by_name_only: bool = False
-    has_drivers: bool = False
     beside: int = 0
     folder: str = ""
 
@@ -72,13 +69,13 @@ class Layer:
 
 LAYERS = (
     Layer("unit"),
-    Layer("integration", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300, has_drivers=True),
-    Layer("e2e", test_max_s=1500, is_own_stack=True, has_drivers=True, beside=1),
-    Layer("spark", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300, has_drivers=True, beside=1),
-    Layer("contract", ("postgres", "mariadb", "kafka"), has_drivers=True, beside=2),
-    Layer("dags", ("postgres",), test_max_s=300, has_drivers=True, beside=1),
+    Layer("integration", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300),
+    Layer("e2e", test_max_s=1500, is_own_stack=True, beside=1),
+    Layer("spark", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300, beside=1),
+    Layer("contract", ("postgres", "mariadb", "kafka"), beside=2),
+    Layer("dags", ("postgres",), test_max_s=300, beside=1),
     Layer("capture", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300, beside=2),
-    Layer("stack", test_max_s=300, has_drivers=True),
+    Layer("stack", test_max_s=300),
     Layer("simulator", test_max_s=300, beside=2, folder="fault/simulator"),
     # It needs a Chromium, which not every machine has.
     Layer("browser", test_max_s=1500, is_own_stack=True, is_by_name_only=True),
@@ -134,8 +131,6 @@ class TestSession:
         self._around = around
         self._python = python
         self._up: tuple[str, ...] = ()
-        self._classes: ClassArchive | None = None
-        self._has_asked_for_classes = False
         self._is_clean = True
 
     def __enter__(self) -> "TestSession":
@@ -168,10 +163,6 @@ class TestSession:
         """Run one layer to its end and say how it went. Never raises for what a test or a server does."""
         began = time.monotonic()
         at = self._settings("e2e" if layer.is_own_stack else "data")
-        if layer.has_drivers and not self._has_asked_for_classes:
-            self._has_asked_for_classes = True
-            train = [str(self._python), "-m", "tests.spark_classes"]
-            self._classes = of_spark(Layout(at), self._environment(at), train=train)
         if layer.is_own_stack:
             self.stop_servers()
         elif not set(layer.needs) <= set(self._up) and not self._bring_up(layer):
@@ -282,15 +273,9 @@ class TestSession:
             **around,
             # Most JVMs of tests live for seconds: the compiler for longer lives took a third of their CPU.
             # A JVM that is killed leaves what it has unpacked: in this folder it goes with the session.
-            "JDK_JAVA_OPTIONS": _options(
-                around.get("JDK_JAVA_OPTIONS", ""),
-                "-XX:TieredStopAtLevel=1",
-                f'"-Djava.io.tmpdir={scratch}"',
-                *(self._classes.for_every_jvm if self._classes else ()),
-            ),
-            # A driver takes these after those of every JVM; a test gives a stream host those of a driver with jars.
-            "SPARK_SUBMIT_OPTS": _options(*(self._classes.for_drivers if self._classes else ())),
-            "SPARK_SUBMIT_OPTS_WITH_JARS": _options(*(self._classes.for_drivers_with_jars if self._classes else ())),
+            "JDK_JAVA_OPTIONS": " ".join(
+                (around.get("JDK_JAVA_OPTIONS", ""), "-XX:TieredStopAtLevel=1", f'"-Djava.io.tmpdir={scratch}"')
+            ).strip(),
             # Each module is compiled once for all processes of all sessions. Tests start hundreds, and compiling
             # is half of what an import of Airflow takes. Nothing is written beside installed files.
             "PYTHONPYCACHEPREFIX": str(at.home / "bytecode"),
@@ -298,10 +283,6 @@ class TestSession:
             "SEAMLINE_DATA": str(at.data),
             "SEAMLINE_PORT_BASE": str(at.ports.base),
         }
-
-
-def _options(*options: str) -> str:
-    return " ".join(option for option in options if option)
 
 
 @contextlib.contextmanager
