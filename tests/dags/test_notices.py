@@ -236,20 +236,21 @@ def test_a_late_verdict_goes_to_one_after_another_and_whoever_heard_it_hears_tha
 
     is_late = f"the verdict of {day} is not there"
     assert sent() == [
-        ("lead@bank.example", f"{is_late} 60 min after its hour"),
+        ("lead@bank.example", f"{is_late} 1 h 0 min after its hour"),
         ("ops@bank.example", f"{is_late} by its hour"),
     ]
     assert sent() == [], "each step is sent once"
+    run_id = f"settlement/nightly/{day}/manual__1"
     as_of = results.clean().ended_at
-    store.save_cut(Cut("settlement", "warehouse", day, 1, results.RUN, results.POSITION, as_of, (), MATCH))
+    store.save_cut(Cut("settlement", "warehouse", day, 1, run_id, results.POSITION, as_of, (), MATCH))
     store.start_run(
-        run_id=results.RUN,
+        run_id=run_id,
         sync="settlement",
         kind="nightly",
         plan_json=plan_to_json(results.plan()),
         business_date=day,
     )
-    store.put_result(results.RUN, PUBLISH, {"warehouse": 1})
+    store.put_result(run_id, PUBLISH, {"warehouse": 1})
     store.end_alarm("verdict_late", f"settlement {day}")
     came = sent()
     assert [to for to, _ in came] == ["lead@bank.example", "ops@bank.example"]
