@@ -35,6 +35,7 @@ from seamline.reading import open_sync
 from seamline.stack import credentials, leftovers, supervisor
 from seamline.stack.boot import log_tail
 from seamline.stack.layout import Layout
+from tests.documented import looking_blocks
 from tests.e2e import brokerage
 from tests.e2e.leaked_secrets import leaked_secrets
 from tests.waiting import wait_until
@@ -50,6 +51,9 @@ LAKE = "lake"
 WITH_LAKE = ("archive", LAKE, "warehouse")
 LIVE_TABLES = ("account", "ledger_entry", "payment_order", "access_audit")
 DERIVED = "daily_balance"
+# The first command that fails ends a block. One that reports something red, as a date that is missing, has not failed.
+STRICT = """trap 'code=$?; case "$BASH_COMMAND:$code" in "./seamline status"*:1) ;; *) exit $code ;; esac' ERR
+"""
 
 
 def seamline(*arguments: str, within_s: float) -> subprocess.CompletedProcess[str]:
@@ -161,6 +165,19 @@ def test_every_act_of_the_demo_is_in_the_log_with_what_is_stored_and_its_publica
     verified = seamline("audit", "verify", "--sync", SYNC, within_s=60)
     assert verified.returncode == 0, verified.stdout + verified.stderr
     assert "anchored up to entry" in verified.stdout
+
+
+def test_commands_that_only_look_run_as_the_documents_show_them(
+    demo: subprocess.CompletedProcess[str], checkout: Path
+) -> None:
+    pages = [checkout / "README.md", *sorted((checkout / "docs").rglob("*.md"))]
+    shown = {block: page for page in pages for block in looking_blocks(page)}
+    assert len(shown) > 4
+    for block, page in shown.items():
+        ended = subprocess.run(
+            ["bash", "-uc", STRICT + block], cwd=checkout, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert ended.returncode == 0, (page, block, ended.stdout[-2000:], ended.stderr[-2000:])
 
 
 def test_every_verdict_is_a_match_at_a_position_or_explains_itself(demo: subprocess.CompletedProcess[str]) -> None:

@@ -10,16 +10,14 @@ from pathlib import Path
 import pytest
 
 from seamline.cli.main import COMMANDS, parser_of
+from tests.documented import BLOCK, lines_of, seamline_words
 from tests.unit.test_links import documents
 
-_BLOCK = re.compile(r"^ *```sh\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`(\./seamline(?: [^`]*)?)`")
-_HEREDOC = re.compile(r"<<-?\s*'?(\w+)'?.*?\n\s*\1\s*$", re.MULTILINE | re.DOTALL)
 # What stands for something of the reader's own.
 _DATE = re.compile(r"<(?:date|from|to|first|last)>|\b(?:DATE|FROM|TO)\b")
 _VERB = re.compile(r"\./seamline ([a-z]+)\b")
 _OWN = re.compile(r"<[^>]*>|\{[^}]*\}|…")
-_SEPARATORS = {"|", "||", "&&", ";", "&", "(", ")"}
 # Files of the checkout that a block names have to be there.
 _FOLDERS = ("bench/", "deploy/", "docs/", "examples/", "tests/", "spark_jobs/", "plugins/")
 # What a person need not write out where a command is only named.
@@ -28,35 +26,6 @@ _NEEDS_MORE = ("the following arguments are required", "expected one argument", 
 
 class _Wrong(Exception):
     pass
-
-
-def lines_of(block: str) -> Iterator[list[str]]:
-    """The simple commands of a block, each in words."""
-    text = _HEREDOC.sub("", block).replace("\\\n", " ")
-    text = re.sub(r"\$\(([^)]*)\)", "2026-11-20", text)
-    for line in text.splitlines():
-        lexer = shlex.shlex(line, posix=True, punctuation_chars="();|&")
-        lexer.whitespace_split, lexer.commenters = True, "#"
-        try:
-            words = list(lexer)
-        except ValueError:
-            continue  # a quotation over several lines: data of another program
-        command: list[str] = []
-        for word in [*words, ";"]:
-            if word in _SEPARATORS:
-                yield command
-                command = []
-            else:
-                command.append(word)
-
-
-def seamline_words(command: list[str]) -> list[str] | None:
-    """What ./seamline is given in it; None where it is another program's command."""
-    words = [word for word in command if not re.match(r"[A-Z_]+=", word)]
-    if words[:1] != ["./seamline"]:
-        return None
-    ends = [place for place, word in enumerate(words) if re.match(r"\d?[<>]", word)]
-    return words[1 : min(ends, default=len(words))]
 
 
 def mistake(words: list[str], *, is_whole: bool) -> str:
@@ -91,7 +60,7 @@ def of_reader(text: str) -> str:
 
 def broken_commands(document: Path, checkout: Path) -> Iterator[str]:
     text = document.read_text(encoding="utf-8")
-    for block in _BLOCK.findall(text):
+    for block in BLOCK.findall(text):
         for command in lines_of(of_reader(block) if "<" in block else block):
             words = seamline_words(command)
             if words is not None and (said := mistake(words, is_whole=True)):
@@ -99,7 +68,7 @@ def broken_commands(document: Path, checkout: Path) -> Iterator[str]:
             for word in command:
                 if word.startswith(_FOLDERS) and not (checkout / word).exists():
                     yield f"{word}: no such file"
-    yield from broken_mentions(_INLINE.findall(_BLOCK.sub("", text)))
+    yield from broken_mentions(_INLINE.findall(BLOCK.sub("", text)))
 
 
 def broken_mentions(shown: list[str]) -> Iterator[str]:

@@ -1,0 +1,55 @@
+"""Commands as documents show them, in blocks of `sh`."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+BLOCK = re.compile(r"^ *```sh\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+_HEREDOC = re.compile(r"<<-?\s*'?(\w+)'?.*?\n\s*\1\s*$", re.MULTILINE | re.DOTALL)
+_SEPARATORS = {"|", "||", "&&", ";", "&", "(", ")"}
+# Of `./seamline`: what changes nothing.
+_LOOKS = frozenset({"audit", "cuts", "doctor", "explain", "grants", "report", "status", "tables", "validate"})
+_CHANGES = re.compile(r"\b(?:UPDATE|DELETE|INSERT)\b")
+
+
+def lines_of(block: str) -> Iterator[list[str]]:
+    """The simple commands of a block, each in words."""
+    text = _HEREDOC.sub("", block).replace("\\\n", " ")
+    text = re.sub(r"\$\(([^)]*)\)", "2026-11-20", text)
+    for line in text.splitlines():
+        lexer = shlex.shlex(line, posix=True, punctuation_chars="();|&")
+        lexer.whitespace_split, lexer.commenters = True, "#"
+        try:
+            words = list(lexer)
+        except ValueError:
+            continue  # a quotation over several lines: data of another program
+        command: list[str] = []
+        for word in [*words, ";"]:
+            if word in _SEPARATORS:
+                yield command
+                command = []
+            else:
+                command.append(word)
+
+
+def seamline_words(command: list[str]) -> list[str] | None:
+    """What ./seamline is given in it; None where it is another program's command."""
+    words = [word for word in command if not re.match(r"[A-Z_]+=", word)]
+    if words[:1] != ["./seamline"]:
+        return None
+    ends = [place for place, word in enumerate(words) if re.match(r"\d?[<>]", word)]
+    return words[1 : min(ends, default=len(words))]
+
+
+def looking_blocks(page: Path) -> Iterator[str]:
+    """The blocks of a page whose every command is of `./seamline` and only looks."""
+    for block in BLOCK.findall(page.read_text(encoding="utf-8")):
+        commands = [command for command in lines_of(block) if command]
+        if commands and all(map(_looks, commands)) and not _CHANGES.search(block):
+            yield block
+
+
+def _looks(command: list[str]) -> bool:
+    words = seamline_words(command)
+    return bool(words) and (words[0] in _LOOKS or words[:2] == ["exec", "--as"])
