@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
@@ -36,7 +37,7 @@ from seamline.stack import credentials, leftovers, supervisor
 from seamline.stack.boot import log_tail
 from seamline.stack.layout import Layout
 from tests.documented import looking_blocks
-from tests.e2e import brokerage
+from tests.e2e import brokerage, foreign
 from tests.e2e.leaked_secrets import leaked_secrets
 from tests.waiting import wait_until
 
@@ -56,9 +57,9 @@ STRICT = """trap 'code=$?; case "$BASH_COMMAND:$code" in "./seamline status"*:1)
 """
 
 
-def seamline(*arguments: str, within_s: float) -> subprocess.CompletedProcess[str]:
+def seamline(*arguments: str, within_s: float, typed: str = "") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "seamline.cli.main", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=within_s, check=False)
+    return subprocess.run(command, input=typed, capture_output=True, text=True, timeout=within_s, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -426,6 +427,30 @@ def test_a_stack_killed_at_once_under_writers_comes_back_by_up_and_every_live_ta
         (entries,) = [table for table in found.tables if table.table == "ledger_entry"]
         assert entries.source_rows == entries.destination_rows
         assert (entries.source_rows or 0) > rows
+
+
+def test_a_foreign_database_of_fifty_tables_is_proven_in_six_commands_and_ten_minutes(
+    demo: subprocess.CompletedProcess[str],
+) -> None:
+    """From the first connection to MATCH, as docs/how-to/your-own-database.md has it; rows are few."""
+    foreign.make()
+    began = time.monotonic()
+    for login, database in ((foreign.LOGIN, foreign.DATABASE), (foreign.KEEPER, foreign.WAREHOUSE)):
+        known_as, password = database, f"pw-{login}\n"
+        added = seamline("connect", "add", known_as, foreign.url(login, database), within_s=60, typed=password)
+        assert added.returncode == 0, added.stdout + added.stderr
+    asked = ("--from", foreign.DATABASE, "--to", foreign.WAREHOUSE, "--timezone", "Europe/Berlin", "--yes", "--json")
+    proposed = seamline("init", "orders", *asked, within_s=60)
+    assert proposed.returncode == 0, proposed.stdout + proposed.stderr
+    for name in (foreign.DATABASE, foreign.WAREHOUSE):
+        foreign.run(name, seamline("grants", name, within_s=60).stdout)
+    onboarded = seamline("onboard", "orders", "--wait", "2", "--json", within_s=600)
+    assert onboarded.returncode == 0, onboarded.stdout + onboarded.stderr
+    assert json.loads(onboarded.stdout)["verdict"] == "MATCH"
+    assert time.monotonic() - began < 600
+    (live,) = compared_live("orders")
+    assert len(live.tables) == foreign.KEYED + foreign.KEYLESS
+    assert {table.source_rows for table in live.tables} == {foreign.ROWS}
 
 
 def test_down_leaves_no_process(demo: subprocess.CompletedProcess[str]) -> None:
