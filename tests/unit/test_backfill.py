@@ -82,7 +82,6 @@ class Airflow:
         self.known: list[Backfill] = []
         self.runs: dict[str, DagRun] = {}
         self.notes: list[str] = []
-        self.loses_first_notes = False
         self.orders: list[str] = []
         self.paused = False
         self.signed: set[date] = set()
@@ -112,10 +111,6 @@ class Airflow:
 
     def note(self, dag_id: str, run_id: str, text: str) -> None:
         self.notes.append(f"{run_id}: {text}")
-        if not self.loses_first_notes or len(self.notes) > len(self.runs):
-            self.runs = {
-                key: replace(run, note=text if run.run_id == run_id else run.note) for key, run in self.runs.items()
-            }
 
     def order(self, number: int, order: str) -> None:
         self.orders.append(f"{number} {order}")
@@ -181,16 +176,6 @@ def test_a_backfill_keeps_what_is_done_and_says_who_and_why_on_every_run(
     assert (said["backfill"], said["left"], said["exit_code"]) == (3, 2, 3)
     _run(backfill, "2026-11-01", "--again", "--detach")
     assert airflow.made["dag_run_conf"]["keep_done"] is False
-
-
-def test_a_note_that_airflow_has_lost_is_there_again_when_the_command_ends(airflow: Airflow) -> None:
-    airflow.loses_first_notes = True
-    _run(backfill, "2026-11-01", "2026-11-02", "--reason", "month end")
-    note = "Backfill 3, started by ann on host: month end"
-    assert {run.note for run in airflow.runs.values()} == {note}
-    airflow.runs = {key: replace(run, note="") for key, run in airflow.runs.items()}
-    _run(backfill)
-    assert {run.note for run in airflow.runs.values()} == {""}, "who only follows has started nothing"
 
 
 @pytest.mark.parametrize(

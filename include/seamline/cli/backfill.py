@@ -53,9 +53,9 @@ def _run(args: argparse.Namespace) -> Exit:
     with in_airflow.airflow() as api, closing(registry.platform()) as store:
         if chosen:
             return _ordered(args, api, plan, chosen)
-        made, note = _started(args, api, plan) if args.first else (_newest(api, plan), "")
+        made = _started(args, api, plan) if args.first else _newest(api, plan)
         give(args, {"sync": plan.sync, "backfill": made.number})
-        return Exit.PROVEN if args.detach else _followed(args, api, store, plan, made, note)
+        return Exit.PROVEN if args.detach else _followed(args, api, store, plan, made)
 
 
 def _asked(args: argparse.Namespace, plan: SyncPlan) -> DatesAsked:
@@ -66,9 +66,8 @@ def _asked(args: argparse.Namespace, plan: SyncPlan) -> DatesAsked:
     return checked(plan, in_airflow.asked_of(args, first, last, **how), now=datetime.now(UTC))
 
 
-def _started(args: argparse.Namespace, api: AirflowRest, plan: SyncPlan) -> tuple[Backfill, str]:
-    """With what is said on the page of each of its runs. One that goes on over the same dates is taken up, and nothing
-    more is said of it: a command that was stopped is given again."""
+def _started(args: argparse.Namespace, api: AirflowRest, plan: SyncPlan) -> Backfill:
+    """One that goes on over the same dates is taken up: a command that was stopped is given again."""
     asked, dag_id = _asked(args, plan), _dag(plan)
     if (before := _active(api, dag_id)) is not None:
         if (before.first, before.last) != (asked.first, asked.last):
@@ -77,7 +76,7 @@ def _started(args: argparse.Namespace, api: AirflowRest, plan: SyncPlan) -> tupl
                 hint=f"follow it with `./seamline backfill {plan.sync}`, or end it with --cancel",
             )
         say(args, f"backfill {before.number} goes on already: following it")
-        return before, ""
+        return before
     in_airflow.require_unpaused(api, dag_id)
     dates = api.dates_of(dag_id, first=asked.first, last=asked.last)
     if not dates:
@@ -91,11 +90,10 @@ def _started(args: argparse.Namespace, api: AirflowRest, plan: SyncPlan) -> tupl
         dag_run_conf=asked.params(),
     )
     made = api.backfills(dag_id)[0]
-    note = note_of(args.reason, f"Backfill {made.number}, started")
     # Also of a date that Airflow has begun already: nobody has said anything of it before.
-    _note(api, _runs(api, made).values(), note)
+    _note(api, _runs(api, made).values(), note_of(args.reason, f"Backfill {made.number}, started"))
     say(args, f"backfill {made.number} of {plan.sync}: {len(dates)} dates, {asked.at_once} at once")
-    return made, note
+    return made
 
 
 def _dag(plan: SyncPlan) -> str:
@@ -139,13 +137,11 @@ def _runs(api: AirflowRest, backfill: Backfill) -> dict[str, DagRun]:
     return {key: run for key, run in runs.items() if run.run_type == "backfill"}
 
 
-def _followed(
-    args: argparse.Namespace, api: AirflowRest, store: PlatformStore, plan: SyncPlan, made: Backfill, note: str
-) -> Exit:
+def _followed(args: argparse.Namespace, api: AirflowRest, store: PlatformStore, plan: SyncPlan, made: Backfill) -> Exit:
     dates = api.dates_of(_dag(plan), first=made.first, last=made.last)
     reported: set[date] = set()
     while True:
-        seen = _progress(api, store, plan, made.number, dates, note)
+        seen = _progress(api, store, plan, made.number, dates)
         for one in seen.dates:
             if one.is_over and one.business_date not in reported:
                 reported.add(one.business_date)
@@ -158,14 +154,9 @@ def _followed(
     return seen.exit_code
 
 
-def _progress(
-    api: AirflowRest, store: PlatformStore, plan: SyncPlan, number: int, dates: Sequence[date], note: str
-) -> Progress:
+def _progress(api: AirflowRest, store: PlatformStore, plan: SyncPlan, number: int, dates: Sequence[date]) -> Progress:
     found = next(one for one in api.backfills(_dag(plan)) if one.number == number)
     runs = _runs(api, found)
-    if note:
-        # A run under load was seen without the note that Airflow (3.3.2) had answered with 200.
-        _note(api, (run for run in runs.values() if not run.note), note)
     number_of_dates, behind = (found.last - found.first).days + 1, found.last + timedelta(days=1)
     cuts = by_date(store.cut_states(plan.sync, number_of_dates, before=behind, detail=Detail.VERDICTS))
     shown = tuple(with_cuts(_date_run(day, runs.get(day.isoformat())), cuts.get(day, ())) for day in dates)
