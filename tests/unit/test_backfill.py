@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from seamline.adapters.airflow_rest import Backfill, DagRun
+from seamline.adapters.airflow_rest import FINISHED, Backfill, DagRun
 from seamline.cli import backfill, cut, in_airflow
 from seamline.cli.answer import answered
 from seamline.cli.main import parser_of
@@ -80,6 +80,8 @@ class Airflow:
     def __init__(self) -> None:
         self.made: dict[str, Any] = {}
         self.known: list[Backfill] = []
+        # How often Airflow still says that the newest one goes on.
+        self.open_looks = 0
         self.runs: dict[str, DagRun] = {}
         self.notes: list[str] = []
         self.orders: list[str] = []
@@ -91,9 +93,14 @@ class Airflow:
         return self.paused
 
     def dates_of(self, dag_id: str, *, first: date, last: date) -> list[date]:
-        return [first + timedelta(days=number) for number in range((last - first).days + 1)]
+        days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
+        # As the dry run of Airflow: not those that have a run under way.
+        return [day for day in days if str(day) not in self.runs or self.runs[str(day)].state in FINISHED]
 
     def backfills(self, dag_id: str) -> list[Backfill]:
+        if self.open_looks:
+            self.open_looks -= 1
+            return [replace(self.known[0], is_over=False), *self.known[1:]]
         return self.known
 
     def backfill(self, dag_id: str, *, first: date, last: date, **how: Any) -> int:
@@ -163,6 +170,37 @@ def _run(command: Any, *given: str) -> int:
         return int(command.run(args))
 
 
+def ended_backfill(airflow: Airflow) -> None:
+    """Over two dates."""
+    first, last = date(2026, 11, 1), date(2026, 11, 2)
+    airflow.known = [Backfill(2, "x", first, last, is_paused=False, is_over=True, created_at="", at_once=2)]
+    for day in (first, last):
+        airflow.runs[str(day)] = DagRun("x", f"earlier__{day}", "success", str(day), {}, run_type="backfill")
+
+
+def test_a_backfill_over_the_dates_of_one_that_has_ended_waits_until_airflow_closes_that_and_is_a_new_one(
+    airflow: Airflow, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(backfill, "LOOK_EVERY_S", 0.0)
+    ended_backfill(airflow)
+    airflow.open_looks = 3
+    _run(backfill, "2026-11-01", "2026-11-02", "--reason", "month end", "--detach")
+    assert airflow.made["last"] == date(2026, 11, 2)
+    assert airflow.notes and all(one.endswith("month end") for one in airflow.notes)
+    assert "every date of backfill 2 is over" in capsys.readouterr().out
+
+
+def test_a_backfill_that_airflow_never_closes_is_named(
+    airflow: Airflow, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(backfill, "CLOSED_WITHIN_S", -1.0)
+    ended_backfill(airflow)
+    airflow.open_looks = 3
+    assert _run(backfill, "2026-11-01", "2026-11-02") == Exit.NOT_PROVEN
+    assert "Airflow has not closed it" in capsys.readouterr().err
+    assert airflow.made == {}
+
+
 def test_a_backfill_keeps_what_is_done_and_says_who_and_why_on_every_run(
     airflow: Airflow, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -174,6 +212,9 @@ def test_a_backfill_keeps_what_is_done_and_says_who_and_why_on_every_run(
     assert airflow.notes == [f"backfill__2026-11-01: {note}", f"backfill__2026-11-02: {note}"]
     said = json.loads(capsys.readouterr().out)
     assert (said["backfill"], said["left"], said["exit_code"]) == (3, 2, 3)
+    with pytest.raises(ConfigError, match="2026-11-01 is taken by run backfill__2026-11-01"):
+        _run(backfill, "2026-11-01")
+    airflow.runs = {day: replace(run, state="success") for day, run in airflow.runs.items()}
     _run(backfill, "2026-11-01", "--again", "--detach")
     assert airflow.made["dag_run_conf"]["keep_done"] is False
 

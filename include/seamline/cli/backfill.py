@@ -11,18 +11,20 @@ from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
 
 from seamline import registry
-from seamline.adapters.airflow_rest import AirflowRest, Backfill, DagRun
+from seamline.adapters.airflow_rest import FINISHED, AirflowRest, Backfill, DagRun
 from seamline.cli import in_airflow
 from seamline.cli.answer import give, say
 from seamline.cli.in_airflow import note_of
 from seamline.domain.backfill import DateRun, Exit, Progress, by_date, with_cuts
-from seamline.domain.errors import Refused
+from seamline.domain.errors import Refused, TransientError
 from seamline.plan.model import SyncPlan
 from seamline.platform.reconciliations import Detail
 from seamline.platform.store import PlatformStore
-from seamline.sync.dates_asked import AT_ONCE, DatesAsked, checked
+from seamline.sync.dates_asked import AT_ONCE, DatesAsked, DateTaken, checked
 
 LOOK_EVERY_S = 3.0
+# Airflow's scheduler looks every 30 s.
+CLOSED_WITHIN_S = 180.0
 _ORDERS = {"pause": ("pause", "Paused"), "go_on": ("unpause", "Continued"), "cancel": ("cancel", "Cancelled")}
 
 
@@ -69,7 +71,7 @@ def _asked(args: argparse.Namespace, plan: SyncPlan) -> DatesAsked:
 def _started(args: argparse.Namespace, api: AirflowRest, plan: SyncPlan) -> Backfill:
     """One that goes on over the same dates is taken up: a command that was stopped is given again."""
     asked, dag_id = _asked(args, plan), _dag(plan)
-    if (before := _active(api, dag_id)) is not None:
+    if (before := _going_on(args, api, dag_id)) is not None:
         if (before.first, before.last) != (asked.first, asked.last):
             raise Refused(
                 f"backfill {before.number} of {plan.sync} goes on, of {before.first} to {before.last}",
@@ -80,6 +82,9 @@ def _started(args: argparse.Namespace, api: AirflowRest, plan: SyncPlan) -> Back
     in_airflow.require_unpaused(api, dag_id)
     dates = api.dates_of(dag_id, first=asked.first, last=asked.last)
     if not dates:
+        for key, run in api.runs_of(dag_id, first=asked.first, last=asked.last).items():
+            if run.state not in FINISHED:
+                raise DateTaken(date.fromisoformat(key), by=run.run_id, sync=plan.sync)
         raise Refused(f"{asked.first} to {asked.last} has no business date of {plan.sync}")
     api.backfill(
         dag_id,
@@ -112,6 +117,34 @@ def _active(api: AirflowRest, dag_id: str) -> Backfill | None:
     return next((one for one in api.backfills(dag_id) if not one.is_over), None)
 
 
+def _going_on(args: argparse.Namespace, api: AirflowRest, dag_id: str) -> Backfill | None:
+    """The one with dates that are not over. Airflow closes a backfill some time behind its last run, and takes no other
+    one before: that is waited for."""
+    deadline, is_said = time.monotonic() + CLOSED_WITHIN_S, False
+    while (found := _active(api, dag_id)) is not None and _is_through(api, found):
+        if time.monotonic() > deadline:
+            raise TransientError(
+                f"every date of backfill {found.number} is over, Airflow has not closed it in {CLOSED_WITHIN_S:.0f} s",
+                hint="see whether its scheduler runs: `./seamline ps`",
+            )
+        if not is_said:
+            say(args, f"every date of backfill {found.number} is over: waiting until Airflow closes it")
+            is_said = True
+        time.sleep(LOOK_EVERY_S)
+    return found
+
+
+def _is_through(api: AirflowRest, backfill: Backfill) -> bool:
+    runs = _runs(api, backfill)
+    return len(runs) == len(_dates(api, backfill)) and all(run.state in FINISHED for run in runs.values())
+
+
+def _dates(api: AirflowRest, backfill: Backfill) -> list[date]:
+    """Airflow's dry run leaves out those that have a run under way."""
+    more = api.dates_of(backfill.dag_id, first=backfill.first, last=backfill.last)
+    return sorted({*more, *map(date.fromisoformat, _runs(api, backfill))})
+
+
 def _ordered(args: argparse.Namespace, api: AirflowRest, plan: SyncPlan, chosen: str) -> Exit:
     found = _active(api, _dag(plan))
     if found is None:
@@ -138,7 +171,7 @@ def _runs(api: AirflowRest, backfill: Backfill) -> dict[str, DagRun]:
 
 
 def _followed(args: argparse.Namespace, api: AirflowRest, store: PlatformStore, plan: SyncPlan, made: Backfill) -> Exit:
-    dates = api.dates_of(_dag(plan), first=made.first, last=made.last)
+    dates = _dates(api, made)
     reported: set[date] = set()
     while True:
         seen = _progress(api, store, plan, made.number, dates)
