@@ -9,9 +9,4 @@ def made_login(login: str, *, may: str = "") -> str:
     password = text_literal(f"<password of {login}>")
     create = " ".join(filter(None, ("CREATE ROLE", quoted(login), "LOGIN", may, "PASSWORD", password)))
     otherwise = f"ALTER ROLE {quoted(login)} {may}" if may else "NULL"
-    return "\n".join(
-        (
-            f"DO $login$ BEGIN {create};",
-            f"EXCEPTION WHEN duplicate_object THEN {otherwise}; END $login$;",
-        )
-    )
+    return f"DO $login$ BEGIN {create}; EXCEPTION WHEN duplicate_object THEN {otherwise}; END $login$;"
