@@ -89,11 +89,12 @@ class Scene:
         assert (self.code(work, task_id, f"{place}=kill9"), self.fired) == (KILLED, [place])
 
     def written(self) -> Mapping[str, Any]:
-        """All that a `publish` and a `start_stream` leave behind; nothing of it may be there twice."""
+        """All that a `publish` and a `start_stream` leave behind; nothing of it may be there twice. Each attempt notes
+        when it began."""
         with self.platform.open() as session:
             state = dict(
                 result=session.execute(
-                    "select result - 'snapshot' from run where run_id = %s", (self.seamline_run,)
+                    "select result - 'snapshot' - 'stage' from run where run_id = %s", (self.seamline_run,)
                 ).fetchall(),
                 sync=session.execute("select sync, state from sync_state").fetchall(),
                 holds=session.execute("select topic, holder from pruning_hold").fetchall(),

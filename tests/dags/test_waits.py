@@ -18,6 +18,7 @@ from seamline.domain.errors import ConfigError, InvariantViolated, SeamlineError
 from seamline.domain.ledger import LedgerRow
 from seamline.platform.followers import STREAM_CUT_OFF
 from seamline.ports import WantedStream
+from seamline.sync.code_rollout import CODE_DIFFERS
 from seamline.sync.night_watch import NIGHT_ALARMS
 from seamline.sync.source_watch import SOURCE_ALARMS
 from seamline.sync.stream_host import ROSTER_ALARMS
@@ -300,7 +301,7 @@ def test_a_host_that_has_just_gone_is_left_to_its_supervisor() -> None:
 
 
 def test_the_page_about_alarms_shows_each_of_them(checkout: Path) -> None:
-    of_flow = {STREAM_CUT_OFF}
+    of_flow = {STREAM_CUT_OFF, CODE_DIFFERS}
     of_nights = {deadline.ALARM, NOT_CLEAN, day_closed.ALARM, *NIGHT_ALARMS}
     known = {*STREAM_ALARMS, HOST_GONE, *ROSTER_ALARMS, *SOURCE_ALARMS, LOG_NOT_PRUNED, *of_flow, *of_nights}
     page = (checkout / "docs/reference/alarms.md").read_text(encoding="utf-8")

@@ -17,7 +17,7 @@ from tests.fault.simulator.schedule import Violation
 
 # ruff: noqa: SLF001 (bugs are planted where the code hides what it does)
 # `SEAMLINE_CHANGE_FILES=500 python -m pytest tests/fault/simulator/test_change_files.py` runs so many.
-SEEDS = int(os.environ.get("SEAMLINE_CHANGE_FILES", "15"))  # noqa: TID251 (a test's own switch)
+SEEDS = int(os.environ.get("SEAMLINE_CHANGE_FILES", "24"))  # noqa: TID251 (a test's own switch)
 PLANTED_MAX = 500
 # A run in which one of these never happened has checked less than it says.
 MET = (
