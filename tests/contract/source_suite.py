@@ -284,7 +284,7 @@ def a_record_that_no_capture_writes_stops_by_its_offset(world: SourceWorld) -> N
     for content in (None, b"", b"{}", b"[1]", b"\xff", b'{"op":"z"}', b'{"status":"BEGIN","id":"nothing of ours"}'):
         into: list[LogRecord] = []
         with pytest.raises(LogCorrupted, match="offset 7"):
-            world.kind.decoder(world.plan).decode([Odd(content)], into)
+            world.kind.decoder(world.plan, ()).decode([Odd(content)], into)
         assert into == []
 
 

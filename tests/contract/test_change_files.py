@@ -369,13 +369,15 @@ def test_what_no_manifest_names_goes_after_a_day_and_not_before(make: Any) -> No
 
 
 def test_changes_that_are_older_than_is_kept_become_the_rows_as_they_stood(make: Any) -> None:
-    world = make(changes={"keep_days": 30})
+    world = make(changes={"keep_days": 30, "before_image": True})
     stream = changed(world)
     rows = rows_of_both(world)
     with closing(world.maintenance()) as maintenance:
         maintenance.let_go()
     found = read_by_duckdb(world, "account")
     assert ({row["_op"] for row in found}, sorted(row["id"] for row in found)) == ({"r"}, [1, 2, 3, 4, 5])
+    # What a row was before is older than is kept, too.
+    assert {row["_before"] for row in found} == {None}
     assert [(row["_op"], row["_copies"]) for row in read_by_duckdb(world, "audit")] == [("r", 11)]
     assert rows_of_both(world) == rows
     stream.span(update(ACCOUNT, account(1, "b"), account(1, "later")), delete(AUDIT, **CALL))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from seamline.domain.catalogue import Column, Kind, Table
-from seamline.domain.errors import ConfigError
+from seamline.domain.errors import ConfigError, Refused
 from seamline.files.dialect import Dialect
 from seamline.kinds.found import sink_kind
 from seamline.kinds.logins import DestinationLogins
@@ -17,8 +17,10 @@ from seamline.plan.explain import explain
 from seamline.plan.model import SyncPlan
 from seamline.plan.stages import all_stages, concerned
 from seamline.registry import with_level
+from seamline.sinks.files import state as of_cuts
+from seamline.sinks.files.changes import state as of_changes
 from seamline.sinks.files.changes.options import ChangesOptions, changes_options
-from seamline.sinks.files.changes.state import ChangeFile, HeldTable
+from seamline.sinks.files.changes.state import ChangeFile, ChangesState, HeldTable
 from seamline.sinks.files.preflight import problems_of_changes
 from seamline.spec.load import declared_kinds, load_declarations
 from tests.log_topic import ACCOUNT, sync_plan
@@ -115,3 +117,11 @@ def test_files_are_swapped_where_they_still_follow_each_other() -> None:
     assert held.swapped((b, c), (d,)) == replace(held, files=(a, d))
     assert held.swapped((a, c), (d,)) is None
     assert held.swapped((d,), ()) is None
+
+
+def test_a_place_of_cuts_takes_no_change_files_and_one_of_change_files_no_cuts() -> None:
+    with pytest.raises(Refused, match="cuts were delivered to this place") as changes:
+        of_changes.state_from_json(of_cuts.state_to_json(of_cuts.LogState()))
+    with pytest.raises(Refused, match="change files lie at this place") as cuts:
+        of_cuts.state_from_json(of_changes.state_to_json(ChangesState()))
+    assert all("`mode` was changed" in one.value.hint for one in (changes, cuts))

@@ -15,9 +15,7 @@ import pytest
 from pydantic import ValidationError
 
 from seamline.domain.catalogue import Kind
-from seamline.domain.cutover import Boundary, BoundaryGate
 from seamline.domain.errors import InvariantViolated, LogCorrupted
-from seamline.domain.log import LogRecord, RecordKind
 from seamline.domain.position import is_same_place, position_from_json, position_to_json
 from seamline.kinds.row_json import documents
 from seamline.kinds.row_json import text_of as json_of
@@ -25,16 +23,12 @@ from seamline.plan.model import SourcePlan
 from seamline.sinks.kafka.formats import form_of
 from seamline.sources.kafka.images import DECODER
 from seamline.sources.kafka.layout import layout_of
-from seamline.sources.kafka.log import KafkaLogDecoder
 from seamline.sources.kafka.messages import Messages
 from seamline.sources.kafka.position import KafkaPosition
 from seamline.sources.kafka.rows import Given, Said
 from seamline.sources.kafka.spec import KafkaSource
 from seamline.spec.faults import DeclarationsInvalid
 from seamline.spec.load import load_declarations
-from seamline.sync.compaction import compact
-from seamline.sync.transactions import TransactionAssembler
-from seamline.values.changes import change_batch
 from tests.unit.declared import write_declarations
 
 E = {
@@ -232,7 +226,7 @@ def test_the_schema_in_a_message_says_scale_and_unit_instead_of_the_declaration(
     columns = [{"name": c["name"], "type": c["type"]} for c in ACCOUNT["columns"]]  # type: ignore[index]
     table = {**ACCOUNT, "schemas": True, "columns": columns}
     (one,) = said(table, {"schema": SCHEMA, "payload": envelope("c", None, ROW)})
-    assert image(one.after) == {"id": "1", "balance": "123.4", "at": "2023-11-14 22:13:20.123000"}
+    assert image(one.after) == {"id": "1", "balance": "123.40", "at": "2023-11-14 22:13:20.123000"}
     with pytest.raises(LogCorrupted, match="it holds no schema"):
         said(table, envelope("c", None, ROW))
     with pytest.raises(LogCorrupted, match="it holds its schema"):
@@ -248,6 +242,51 @@ def test_a_delete_of_debeziums_and_the_tombstone_behind_it_say_the_same() -> Non
     )
     assert said(ACCOUNT, None, key='{"id":1}') == [goes]
     assert said(ACCOUNT, envelope("d", None, None), key='{"id":1}') == [goes]
+
+
+def schema_of_row(*fields: Mapping[str, Any]) -> dict[str, Any]:
+    images = [{"field": image, "type": "struct", "fields": list(fields)} for image in ("before", "after")]
+    return {"type": "struct", "fields": images}
+
+
+def test_what_a_schema_leaves_open_the_declaration_says_and_they_may_not_say_two_things() -> None:
+    raw = {**ACCOUNT, "schemas": True, "columns": [{"name": "id", "type": "bigint"}, {"name": "raw", "type": "bytes"}]}
+    declared_as = lambda form: {**raw, "columns": [raw["columns"][0], {**raw["columns"][1], "form": form}]}  # noqa: E731
+    number, text = {"field": "id", "type": "int64"}, {"field": "raw", "type": "string"}
+    envelope_of = lambda raw, field: {  # noqa: E731
+        "schema": schema_of_row(number, field), "payload": envelope("c", None, {"id": 1, "raw": raw}),
+    }  # fmt: skip
+    (one,) = said(declared_as("hex"), envelope_of("cafe", text))
+    assert image(one.after)["raw"] == "cafe"
+    with pytest.raises(LogCorrupted, match="column raw is of type string by the message's schema: declare its `form`"):
+        said(raw, envelope_of("cafe", text))
+    of_bytes = {"field": "raw", "type": "bytes"}
+    (one,) = said(raw, envelope_of("yv4=", of_bytes))
+    assert image(one.after)["raw"] == "cafe"
+    with pytest.raises(LogCorrupted, match="column raw is base64 by the message's schema, and hex by its `form`"):
+        said(declared_as("hex"), envelope_of("cafe", of_bytes))
+
+
+def test_a_decimal_key_is_one_key_however_its_number_is_written() -> None:
+    table = {**RATE, "key": ["rate"], "columns": [{"name": "rate", "type": "decimal(10,2)"}]}
+    (came,) = said(table, '{"rate":10.00}')
+    assert {one.key for key in ("10", "1e1", '"10.0"', '{"rate":10.000}') for one in said(table, None, key=key)} == {
+        came.key
+    }
+
+
+def test_a_key_that_changes_is_taken_where_all_rows_have_one_order() -> None:
+    """The old row and the new one may lie in two partitions, and what follows there comes before or behind."""
+    changes_key = {
+        "e": (E, maxwell("update", old={"id": 9})),
+        "products": (PRODUCTS, canal("UPDATE", [{"id": "112", "weight": "1"}], [{"id": "110"}])),
+        "account": (ACCOUNT, envelope("u", {**ROW, "id": 9}, ROW)),
+    }
+    for table, change in changes_key.values():
+        assert [one.op for one in said(table, change)] == ["d", "u"]
+        with pytest.raises(LogCorrupted, match="it changes the key of a table whose rows lie in 3 partitions"):
+            said(table, change, partitions=3)
+    assert len(said(E, maxwell("update", old={"m": 5.444}), partitions=3)) == 1
 
 
 def test_a_truncate_is_taken_where_all_rows_have_one_order() -> None:
@@ -335,81 +374,6 @@ def test_the_images_of_every_type_have_the_typed_form() -> None:
     assert {column.kind for column in definition.columns} >= {Kind.DECIMAL, Kind.UUID}
 
 
-# ---- the log --------------------------------------------------------------------------------------------------------
-
-
-class LogMessage:
-    def __init__(self, offset: int, value: Mapping[str, Any]) -> None:
-        self._offset, self._value = offset, json.dumps(value).encode()
-
-    def offset(self) -> int:
-        return self._offset
-
-    def key(self) -> None:
-        return None
-
-    def value(self) -> bytes:
-        return self._value
-
-    def headers(self) -> None:
-        return None
-
-
-def logged(messages: Sequence[Mapping[str, Any]], counts: Mapping[str, int] | None = None) -> list[LogMessage]:
-    places = {"rate": "idR:2,0", "seamline.others.markers": "idM:1"}
-    found: dict[str, int] = {}
-    for one in messages:
-        found[one["topic"]] = found.get(one["topic"], 0) + 1
-    begin = {"bracket": "BEGIN", "id": "rate/0/0", "before": {"rate": "idR:0,0"}, "after": places, "ts_ms": 5}
-    end = {**begin, "bracket": "END", "messages": counts or found}
-    return [LogMessage(number, one) for number, one in enumerate([begin, *messages, end])]
-
-
-def message(topic: str, value: str, **more: Any) -> dict[str, Any]:
-    return {"topic": topic, "partition": 0, "offset": 3, "ts_ms": 5, "key": None, "value": value, **more}
-
-
-def decoded(messages: Sequence[LogMessage]) -> list[LogRecord]:
-    found: list[LogRecord] = []
-    KafkaLogDecoder(layout_of(declared(RATE)), "others").decode(messages, found)
-    return found
-
-
-def test_one_read_of_all_topics_is_one_transaction_with_its_markers() -> None:
-    rows = [message("rate", f'{{"currency":"EUR","rate":{number}}}') for number in range(2)]
-    marker = message("seamline.others.markers", '{"id":"m1","kind":"barrier","payload":"{}","at":1}')
-    records = decoded(logged([*rows, marker]))
-    assert [one.kind for one in records] == [RecordKind.BEGIN, RecordKind.ROWS, RecordKind.END]
-    made = TransactionAssembler(("rate",), marker_table="seamline_marker")
-    (transaction,) = made.feed(records)
-    assert made.trouble is None
-    assert len(transaction.rows) == 2 and len(transaction.markers) == 1
-    assert transaction.follows is not None and str(transaction.follows) == "offsets rate 0,0"
-    assert str(transaction.position) == "offsets rate 2,0; seamline.others.markers 1"
-    assert (transaction.start, transaction.end, transaction.committed_ms) == (0, 5, 5)
-
-
-def test_an_end_that_counts_other_messages_than_came_stops_the_stream() -> None:
-    rows = [message("rate", '{"currency":"EUR","rate":1}')]
-    with pytest.raises(LogCorrupted, match="END of rate/0/0 counts"):
-        decoded(logged(rows, {"rate": 2}))
-
-
-def test_a_message_that_is_no_text_is_refused_by_its_place() -> None:
-    with pytest.raises(LogCorrupted, match="topic rate, partition 0, offset 3: its value is no text"):
-        decoded(logged([message("rate", "", value_base64="AP8=")]))
-
-
-def test_a_change_of_a_topic_expects_nothing_of_what_was_there_before() -> None:
-    rows = [message("rate", '{"currency":"EUR","rate":1}'), message("rate", '{"currency":"USD","rate":2}')]
-    definition = layout_of(declared(RATE)).tables[0].definition
-    transactions = TransactionAssembler(("rate",), marker_table="seamline_marker").feed(decoded(logged(rows)))
-    found = compact(transactions, tables={"rate": definition}, gate=BoundaryGate({"rate": Boundary("rate", place())}))
-    batch = change_batch(definition, found["rate"], DECODER)
-    assert batch.met is not None and batch.met.null_count == 2
-    assert batch.rows.column("rate").to_pylist() == [1, 2]
-
-
 # ---- positions ------------------------------------------------------------------------------------------------------
 
 
@@ -474,6 +438,8 @@ def test_only_messages_that_name_their_table_may_share_a_topic() -> None:
     declared(E, {**E, "table": "f", "named": "test.f"})
     with pytest.raises(ValidationError, match="only messages of Maxwell and Canal name their table"):
         declared(RATE, {**RATE, "table": "other"})
+    with pytest.raises(ValidationError, match=r"test\.e is left out, and table e is read from it"):
+        declared(E, left_out=["test.e"])
     with pytest.raises(ValidationError, match="are one table of topic maxwell"):
         declared(E, {**E, "table": "f"})
 
@@ -522,20 +488,3 @@ def test_what_a_destination_of_topics_writes_a_source_of_topics_reads_as_the_sam
     assert again.equals(rows)
     *_, gone = written.gone(json_of({"id": 7}))
     assert gone is None and [one.op for one in said(table, gone, key='{"id":7}')] == ["d"]
-
-
-def test_a_statement_and_an_emptied_table_come_through_the_log_in_their_place() -> None:
-    rows = [{"id": str(number), "weight": "1"} for number in range(2)]
-    emptied = canal("TRUNCATE", None, isDdl=True, sql="TRUNCATE TABLE products")
-    altered = canal("ALTER", None, isDdl=True, sql="ALTER TABLE products ADD a int")
-    taken = [message("canal", json.dumps(one)) for one in (canal("INSERT", rows), emptied, canal("INSERT", rows[:1]))]
-    for last, statement in ((canal("DELETE", rows[:1]), None), (altered, altered["sql"])):
-        found: list[LogRecord] = []
-        decoder = KafkaLogDecoder(layout_of(declared(PRODUCTS)), "others")
-        decoder.decode(logged([*taken, message("canal", json.dumps(last))]), found)
-        assembler = TransactionAssembler(("products",), marker_table="seamline_marker")
-        (transaction,) = assembler.feed(found)
-        assert assembler.trouble is None
-        assert transaction.truncated == ("products",)
-        assert [row.op for row in transaction.rows] == (["u", "d"] if statement is None else ["u"])
-        assert (transaction.ddl.statement if transaction.ddl else None) == statement

@@ -1,6 +1,6 @@
 """A bank in memory as a source. Its methods import what they need, as those of the sink's kind do."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, ClassVar
 
@@ -54,7 +54,7 @@ class Memory:
 
         return MemoryReaders(reads, barrier)
 
-    def decoder(self, source: SourcePlan) -> "Decoder":
+    def decoder(self, source: SourcePlan, tables: Collection[str]) -> "Decoder":  # noqa: ARG002 (a record names its own)
         from seamline_memory.bank import bank
         from seamline_memory.log import MemoryLogDecoder
 

@@ -4,7 +4,7 @@ A kind's class imports its clients inside its methods: a stream's worker needs n
 DAG processor nothing at all.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
@@ -55,8 +55,9 @@ class LoggedKind(SourceKind, Protocol):
 
     def open_source(self, source: SourcePlan) -> LoggedSource: ...
 
-    def decoder(self, source: SourcePlan) -> "Decoder":
-        """Of the records of its log topic."""
+    def decoder(self, source: SourcePlan, tables: Collection[str]) -> "Decoder":
+        """Of the records of its log topic, which all syncs of the source share. `tables`: those of the sync that reads;
+        of others it may leave out what their records say."""
 
     def change_decoder(self, source: SourcePlan) -> "ChangeDecoder":
         """Of the row images in those records."""

@@ -202,5 +202,5 @@ def without_errors(
 def open_log_reader(plan: SyncPlan) -> KafkaLogReader:
     """A reader of the log topic of the plan's source, not yet assigned."""
     source = plan.source
-    decoder = logged_kind(source.kind).decoder(source)
+    decoder = logged_kind(source.kind).decoder(source, plan.table_names)
     return KafkaLogReader(client_settings(resolve("kafka")), topic=source.log_topic, decoder=decoder)

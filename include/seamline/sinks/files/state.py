@@ -7,6 +7,7 @@ from typing import Any
 
 from seamline.domain.catalogue import Table, table_from_json, table_to_json
 from seamline.domain.digest import KeyedDigest, keyed_digest_from_json, keyed_digest_to_json
+from seamline.domain.errors import Refused
 from seamline.domain.position import Position, position_from_json, position_to_json
 from seamline.domain.staged_cut import CutMode
 from seamline.files.dialect import Dialect
@@ -168,9 +169,14 @@ def state_to_json(state: LogState) -> dict[str, Any]:
 
 
 def state_from_json(document: Mapping[str, Any]) -> LogState:
-    """The inverse of `state_to_json`; of {} where nothing was ever decided."""
+    """The inverse of `state_to_json`; of {} where nothing was ever decided. Refused: it is of change files."""
     if not document:
         return LogState()
+    if "cuts" not in document:
+        raise Refused(
+            "change files lie at this place, and no cuts are delivered there",
+            hint="`mode` was changed to `cuts`: give the destination another `location`, or name a new destination",
+        )
     return LogState(
         tuple(map(_cut_from_json, document["cuts"])),
         {date.fromisoformat(day): version for day, version in document["versions"].items()},

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seamline.adapters.connect.endpoint import CaptureEndpoint, Start
-from seamline.domain.errors import InvariantViolated
+from seamline.domain.errors import InvariantViolated, Refused
 from seamline.domain.position import Position
 from seamline.plan.model import SourcePlan
 from seamline.sources.kafka.layout import layout_of
@@ -29,10 +29,18 @@ class TopicsConnector:
         start: Start,  # noqa: ARG002 (messages hold their own structure)
     ) -> Mapping[str, str]:
         layout = layout_of(source)
-        declared = [one for one in map(layout.of, tables) if one is not None]
+        unknown = [name for name in tables if name != layout.marker_table and layout.of(name) is None]
+        if unknown:
+            raise Refused(
+                f"the capture of source {source.name} carries {', '.join(unknown)}, and this plan does not know from"
+                " which topic",
+                hint=f"declare it in `tables` of sources/{source.name}.yaml and onboard the sync again: a table that a"
+                " capture carries stays declared",
+                table=unknown[0],
+            )
         ours = {"bootstrap.servers": endpoint.kafka_servers, **endpoint.kafka_security}
         return {
-            "seamline.topics": ",".join(sorted({one.topic for one in declared})),
+            "seamline.topics": ",".join(sorted(layout.topics(tables))),
             "seamline.markers": layout.markers,
             "seamline.records.max": str(_RECORDS_MAX),
             **{f"seamline.theirs.{name}": value for name, value in endpoint.source_client.items()},

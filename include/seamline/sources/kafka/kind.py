@@ -1,6 +1,6 @@
 """Topics of others as a source: Debezium's, Maxwell's, Canal's, and rows as plain JSON."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, ClassVar
 
@@ -51,11 +51,11 @@ class Kafka:
 
         return KafkaReaders(source, reads, barrier=barrier)
 
-    def decoder(self, source: SourcePlan) -> "Decoder":
+    def decoder(self, source: SourcePlan, tables: Collection[str]) -> "Decoder":
         from seamline.sources.kafka.layout import layout_of
         from seamline.sources.kafka.log import KafkaLogDecoder
 
-        return KafkaLogDecoder(layout_of(source), source.name)
+        return KafkaLogDecoder(layout_of(source).of_sync(tables), source.name)
 
     def change_decoder(self, source: SourcePlan) -> "ChangeDecoder":  # noqa: ARG002 (all images are alike)
         from seamline.sources.kafka.images import DECODER

@@ -1,7 +1,7 @@
 """What a declaration says of topics and their messages, as the plan of a source carries it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -39,6 +39,16 @@ class Layout:
     left_out: frozenset[str]
     markers: str
     marker_table: str
+
+    def of_sync(self, tables: Collection[str]) -> "Layout":
+        """For these tables alone: the others of topics that they share are left out."""
+        mine = tuple(one for one in self.tables if one.definition.name in tables)
+        others = {one.named for one in self.tables} - {one.named for one in mine}
+        return replace(self, tables=mine, left_out=self.left_out | others)
+
+    def topics(self, tables: Iterable[str]) -> frozenset[str]:
+        """Those that any of these tables comes from."""
+        return frozenset(one.topic for one in map(self.of, tables) if one is not None)
 
     def of_topic(self, topic: str) -> tuple[TopicTable, ...]:
         return tuple(one for one in self.tables if one.topic == topic)

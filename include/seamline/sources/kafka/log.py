@@ -11,7 +11,7 @@ from seamline.domain.log import LogRecord, PrecedingTransaction, RecordKind, Row
 from seamline.sources.kafka.layout import Layout
 from seamline.sources.kafka.messages import Messages
 from seamline.sources.kafka.position import KafkaPosition
-from seamline.sources.kafka.rows import ALTERS, EMPTIES, Given, Said
+from seamline.sources.kafka.rows import ALTERS, EMPTIES, JSON_ALONE, Given, Said
 
 
 class Record(msgspec.Struct, gc=False):
@@ -39,7 +39,8 @@ read_record = msgspec.json.Decoder(Record).decode
 
 
 class KafkaLogDecoder:
-    """`adapters.debezium.envelope.Decoder`. Counts rows itself: END counts messages."""
+    """`adapters.debezium.envelope.Decoder`. Counts rows itself: END counts messages. `layout`: of its sync's tables.
+    Other syncs of the source share the log, with topics that this one may not even know: they are counted, not read."""
 
     def __init__(self, layout: Layout, source: str) -> None:
         self._layout = layout
@@ -94,6 +95,8 @@ class KafkaLogDecoder:
             row = RowChange(offset, self._layout.marker_table, "c", None, None, (record.value or "").encode())
             self._rows[row.table] += 1
             return [LogRecord(offset, RecordKind.ROWS, self._id, self._position, [row])]
+        if not self._messages.reads(record.topic):
+            return []
         place = self._position.topics.get(record.topic) if self._position else None
         found = self._messages.said(given_of(record), partitions=len(place.ends) if place else 1)
         return [self._record(offset, record, one) for one in found]
@@ -130,7 +133,7 @@ def given_of(record: Record) -> Given:
         what = "value" if record.value_base64 is not None else "key"
         raise LogCorrupted(
             f"a message cannot be taken: {given.place}: its {what} is no text of UTF-8",
-            hint="topics are read as JSON alone: a topic of Avro or Protobuf needs a copy that is JSON",
+            hint=JSON_ALONE,
         )
     return given
 

@@ -1,15 +1,17 @@
 """What the messages of each topic say. Whatever cannot be read stops here, with its place and how to mend it. Pure."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from seamline.domain.errors import LogCorrupted
 from seamline.sources.kafka.formats import canal, debezium, maxwell, plain
 from seamline.sources.kafka.formats.shared import SharedTopic
 from seamline.sources.kafka.layout import CANAL, DEBEZIUM, MAXWELL, PLAIN, Layout, TopicTable
-from seamline.sources.kafka.rows import EMPTIES, Given, Said
+from seamline.sources.kafka.rows import ALTERS, CHANGES, EMPTIES, GOES, Given, Said, gone_by_key
 
 _SHOWN_MAX = 120
 _Read = Callable[[Given], Iterator[Said]]
+_KeyOf = Callable[[Given], bytes | None]
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 
 
 class Messages:
@@ -17,8 +19,9 @@ class Messages:
 
     def __init__(self, layout: Layout, source: str) -> None:
         self._source = source
-        topics = {one.topic for one in layout.tables}
+        topics = layout.topics(one.definition.name for one in layout.tables)
         self._read: Mapping[str, _Read] = {topic: _reader(layout, topic) for topic in topics}
+        self._key_of: Mapping[str, _KeyOf] = {topic: _reader_of_keys(layout, topic) for topic in topics}
 
     def said(self, given: Given, *, partitions: int) -> list[Said]:
         """What one message says, in its order. `partitions`: of its topic.
@@ -30,13 +33,29 @@ class Messages:
             raise self._refused(given, "its topic is not declared")
         try:
             found = list(read(given))
-        except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        except _UNREADABLE as exc:
             raise self._refused(given, str(exc)) from exc
-        if partitions > 1 and any(one.op == EMPTIES for one in found):
-            raise self._refused(
-                given, f"it empties a table whose rows lie in {partitions} partitions, without an order"
-            )
+        if partitions > 1 and (what := _without_order(found)):
+            raise self._refused(given, f"it {what} whose rows lie in {partitions} partitions, without an order")
         return found
+
+    def reads(self, topic: str) -> bool:
+        return topic in self._read
+
+    def require_key(self, given: Given, found: Sequence[Said]) -> None:
+        """Of a compacted topic, where the newest message of each key is all that stays.
+
+        LogCorrupted: the key of a message is not the declared key of the row that it is about.
+        """
+        rows = [one for one in found if one.op not in (EMPTIES, ALTERS)]
+        if not rows:
+            return
+        try:
+            key = self._key_of[given.topic](given)
+        except _UNREADABLE as exc:
+            raise self._refused(given, f"its topic is compacted, and of its key: {exc}") from exc
+        if any(one.key != key for one in rows):
+            raise self._refused(given, "its topic is compacted, and its key is not the declared key of its row")
 
     def _refused(self, given: Given, why: str) -> LogCorrupted:
         shown = "no value" if given.value is None else f"{given.value[:_SHOWN_MAX]!r}"
@@ -60,3 +79,24 @@ def _reader(layout: Layout, topic: str) -> _Read:
         PLAIN: plain.said,
     }
     return lambda given: of_one[first.format](given, first)
+
+
+def _reader_of_keys(layout: Layout, topic: str) -> _KeyOf:
+    table = layout.of_topic(topic)[0]
+    fields_of = debezium.key_of if table.format == DEBEZIUM else plain.key_of
+
+    def key_of(given: Given) -> bytes | None:
+        fields, forms = fields_of(given, table)
+        if others := sorted(fields.keys() - set(table.definition.key)):
+            raise ValueError(f"it has {', '.join(others)} beside the declared key")
+        return gone_by_key(table, fields, forms).key
+
+    return key_of
+
+
+def _without_order(found: Sequence[Said]) -> str:
+    """What one message says of rows in several partitions; "" where it is about one row at a time."""
+    ops = {one.op for one in found}
+    if EMPTIES in ops:
+        return "empties a table"
+    return "changes the key of a table" if ops >= {GOES, CHANGES} else ""

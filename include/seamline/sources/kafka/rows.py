@@ -12,6 +12,7 @@ from seamline.sources.kafka.layout import TopicTable
 from seamline.sources.kafka.texts import parsed, text_of
 
 Fields = Mapping[str, Any]
+JSON_ALONE = "topics are read as JSON alone: a topic of Avro or Protobuf needs a copy that is JSON"
 # A row that comes, changes or goes; a table that is emptied; a statement that alters a table.
 COMES, CHANGES, GOES, EMPTIES, ALTERS = "c", "u", "d", "t", "ddl"
 

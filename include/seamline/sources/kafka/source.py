@@ -3,22 +3,23 @@
 import difflib
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 from seamline.adapters.connections import resolve
 from seamline.adapters.kafka.client import client_settings
-from seamline.adapters.kafka.committed import begins, committed, committed_ends
+from seamline.adapters.kafka.committed import begins, committed, committed_end, committed_ends
 from seamline.adapters.kafka.lines import KafkaLines
 from seamline.adapters.kafka.topics import CaptureTopics, TopicFacts
 from seamline.adapters.marker_row import marker_row
 from seamline.domain.catalogue import Table, alterations
-from seamline.domain.errors import InvariantViolated, TransientError
+from seamline.domain.errors import InvariantViolated, Refused, TransientError
 from seamline.kinds.bulk import ArrowRows, BulkRead, CopyTasks, OpenedSource, Wanted
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker, Problem, Survey
+from seamline.sources.kafka import kept
 from seamline.sources.kafka.layout import TopicTable, layout_of, markers_topic
 from seamline.sources.kafka.log import read_record
 from seamline.sources.kafka.position import KafkaPosition, TopicPlace, written_by_kafka
@@ -28,7 +29,9 @@ from seamline.values.segments import in_segment
 
 # The end of a transaction is looked for in so many of the newest records, then in more.
 _TAIL = 200
-_LAG_MS_MIN = 3_600_000
+# So long a read waits for the capture, which takes what it can in parts of a second.
+_WAIT_S = 60.0
+_PAUSE_S = 0.2
 
 
 class KafkaSource:
@@ -78,12 +81,15 @@ class KafkaSource:
         return topics.prune(topic, below=below) - first if below > first else 0
 
     def seed_position(self) -> KafkaPosition:
-        """Where all topics end now. What is before it is read from the topics themselves."""
-        markers = markers_topic(self._source)
-        KafkaLines(markers, self._ours)
-        theirs = {one.topic: self._theirs for one in self._layout.tables}
-        found = {topic: _end_of(topic, settings) for topic, settings in {**theirs, markers: self._ours}.items()}
-        return KafkaPosition({topic: found[topic] for topic in sorted(found) if found[topic] is not None})  # type: ignore[misc]
+        """Where the markers end now. Each topic begins at its end when the capture begins: what is before is read from
+        the topic itself, and those that no table is taken from need not even be there."""
+        markers, settings = markers_topic(self._source), self._ours
+        KafkaLines(markers, settings)
+        facts = CaptureTopics(settings).facts(markers)
+        if facts is None:
+            raise TransientError(f"topic {markers} is not there yet", hint="try again: it was made just now")
+        end = committed_end(settings, markers)
+        return KafkaPosition({markers: TopicPlace(written_by_kafka(facts.topic_id), (end,))})
 
     def let_go(self) -> None:
         """The topic of markers goes with the capture."""
@@ -109,6 +115,24 @@ class KafkaSource:
             f"log topic {topic} holds no transaction yet", hint="is the capture running? `seamline status` shows it"
         )
 
+    def newest_of_all(self, tables: Sequence[Table]) -> tuple[KafkaPosition, datetime]:
+        """A position behind all that the topics of these tables hold, and a time that is not behind it, UTC.
+
+        Waits for the capture. TransientError: it does not come so far in a minute, as one that stands still.
+        """
+        settings, now = self._theirs, datetime.now(UTC)
+        topics = self._layout.topics(table.name for table in tables)
+        behind = {topic: _committed_ends(settings, topic) for topic in sorted(topics)}
+        until = time.monotonic() + _WAIT_S
+        while True:
+            position = self.newest()
+            behind = {topic: ends for topic, ends in behind.items() if _is_behind(settings, topic, position, ends)}
+            if not behind:
+                return position, now
+            if time.monotonic() >= until:
+                raise _capture_behind(position, behind)
+            time.sleep(_PAUSE_S)
+
     def states(self, position: KafkaPosition) -> TopicStates:
         return TopicStates(self._theirs, self._layout, self._source.name, position)
 
@@ -117,10 +141,10 @@ class KafkaSource:
 def open_for_tasks(source: SourcePlan, wanted: Wanted, tasks: CopyTasks) -> Iterator[OpenedSource]:
     """Tasks fold their tables' topics themselves, up to the same offsets."""
     opened = KafkaSource(source)
-    position = opened.newest()
+    position, moment = opened.newest_of_all(wanted.tables)
     with closing(TopicView(opened.states(position), wanted.tables)) as view:
         tasks.start(json.dumps(position.to_json()))
-        yield OpenedSource([view] * wanted.views, position, datetime.now(UTC), str(position))
+        yield OpenedSource([view] * wanted.views, position, moment, str(position))
 
 
 class KafkaReaders:
@@ -158,45 +182,41 @@ def _newest_end(settings: dict[str, Any], topic: str, start: int, end: int) -> K
     return None if found is None else KafkaPosition.of_texts(found)
 
 
-def _end_of(topic: str, settings: dict[str, Any]) -> TopicPlace | None:
+def _committed_ends(settings: dict[str, Any], topic: str) -> tuple[int, ...]:
     facts = CaptureTopics(settings).facts(topic)
     ends = committed_ends(settings, topic, facts.partitions) if facts else None
-    return TopicPlace(written_by_kafka(facts.topic_id), ends) if facts and ends else None
+    if ends is None:
+        raise Refused(f"topic {topic} is not there any more", hint="give the capture up and onboard again")
+    return ends
+
+
+def _is_behind(settings: dict[str, Any], topic: str, position: KafkaPosition, ends: Sequence[int]) -> bool:
+    """Whether there are records below the ends that are not below the position. Behind the last record may be the
+    marker of its transaction alone, which takes an offset and is none."""
+    place = position.topics.get(topic)
+    if place is None or len(place.ends) != len(ends):
+        # The state refuses both by name.
+        return False
+    if all(mine >= end for mine, end in zip(place.ends, ends, strict=True)):
+        return False
+    with closing(committed(settings, topic, ends, starts=place.ends)) as found:  # type: ignore[type-var]
+        return next(found, None) is not None
+
+
+def _capture_behind(position: KafkaPosition, behind: Mapping[str, Sequence[int]]) -> TransientError:
+    said = "; ".join(f"{topic} to {','.join(map(str, ends))}" for topic, ends in behind.items())
+    return TransientError(
+        f"the capture stands at {position}, and has not come to what its topics held {_WAIT_S:.0f} s ago: {said}",
+        hint="is it stopped, paused or slowed, or does it catch up? `./seamline status` shows it",
+    )
 
 
 def _of_topic(table: TopicTable, facts: TopicFacts | None, settings: dict[str, Any]) -> Iterator[Problem]:
-    name, topic = table.definition.name, table.topic
     if facts is None:
-        yield Problem(f"there is no topic {topic}, or its login may not describe it", "correct `topic`", table=name)
-        return
-    first = begins(settings, topic, facts.partitions) or ()
-    if "compact" in facts.settings.get("cleanup.policy", ""):
-        yield from _of_compacted(table, facts)
-    elif any(first):
-        yield Problem(
-            f"topic {topic} begins at {', '.join(map(str, first))}: what it said before is deleted",
-            "let it keep all records, or be compacted, and let its writer send the table anew",
-            table=name,
-        )
-    elif facts.settings.get("retention.ms", "-1") != "-1" or facts.settings.get("retention.bytes", "-1") != "-1":
-        yield Problem(
-            f"topic {topic} deletes what is old: from then on nothing can be compared with it, and no load begins",
-            "set `retention.ms=-1` and `retention.bytes=-1`, or let it be compacted; the stream goes on in any case",
-            is_fatal=False,
-            table=name,
-        )
-
-
-def _of_compacted(table: TopicTable, facts: TopicFacts) -> Iterator[Problem]:
-    name = table.definition.name
-    if not table.definition.is_keyed:
-        yield Problem(f"topic {facts.name} is compacted, and {name} has no key", "declare its `key`", table=name)
-    if int(facts.settings.get("min.compaction.lag.ms", "0")) < _LAG_MS_MIN:
-        yield Problem(
-            f"topic {facts.name} is compacted at once: what a comparison is about to read may be gone by then",
-            f"set its `min.compaction.lag.ms` to {_LAG_MS_MIN} or more",
-            table=name,
-        )
+        what = f"there is no topic {table.topic}, or its login may not describe it"
+        yield Problem(what, "correct `topic`", table=table.definition.name)
+    else:
+        yield from kept.problems(table, facts, begins(settings, table.topic, facts.partitions) or ())
 
 
 def _unknown(name: str, known: Sequence[str], source: str) -> Problem:

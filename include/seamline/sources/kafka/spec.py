@@ -35,7 +35,8 @@ class TopicColumn(Declared):
         description="How its values stand in JSON, where not as a number or a text of ISO 8601. Date: `days` or `ms`"
         " since 1970. Datetime and instant: `s`, `ms`, `us` or `ns` since 1970; an instant also `utc`, a text without a"
         " zone. Time: `ms`, `us` or `ns` since midnight. Decimal: `base64`, the unscaled number; `text`. Bytes:"
-        " `base64` (left out), `hex` or `latin-1`. Where a message holds Debezium's schema, that says it.",
+        " `base64` (left out), `hex` or `latin-1`. Where a message holds Debezium's schema, that says it;"
+        " a `form` beside it may say nothing else. Bytes that are a string there need their `form`.",
     )
 
     @model_validator(mode="after")
@@ -155,6 +156,8 @@ class KafkaSource(DeclaredSource):
             if table.table in tables:
                 yield f"table {table.table} stands twice"
             tables.add(table.table)
+            if table.named in self.left_out:
+                yield f"{table.named} is left out, and table {table.table} is read from it"
             other = topics.setdefault(table.topic, table)
             if other is not table and (other.format != table.format or table.format not in _SHARED):
                 what = f"{other.table} and {table.table} share topic {table.topic}"

@@ -12,20 +12,19 @@ from typing import Any
 import pyarrow as pa
 
 from seamline.adapters.kafka.committed import begins, committed
-from seamline.adapters.kafka.topics import CaptureTopics
+from seamline.adapters.kafka.topics import CaptureTopics, TopicFacts
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import LogCorrupted, Refused
 from seamline.kinds.arrow_view import ArrowView
 from seamline.kinds.held_rows import Changed, HeldRows
+from seamline.sources.kafka import kept
 from seamline.sources.kafka.images import DECODER
 from seamline.sources.kafka.layout import Layout
 from seamline.sources.kafka.messages import Messages
-from seamline.sources.kafka.position import KafkaPosition, written_by_kafka
-from seamline.sources.kafka.rows import ALTERS, CHANGES, COMES, EMPTIES, GOES, Given, Said
+from seamline.sources.kafka.position import KafkaPosition, TopicPlace, written_by_kafka
+from seamline.sources.kafka.rows import ALTERS, CHANGES, COMES, EMPTIES, GOES, JSON_ALONE, Given, Said
 from seamline.values.segments import in_segment
-
-_COMPACT = "compact"
 
 
 class TopicStates:
@@ -65,16 +64,24 @@ class TopicStates:
             raise Refused(f"the capture does not read topic {topic} yet", hint="onboard the sync that needs it")
         tables = self._layout.of_topic(topic)
         folds = {one.definition.name: HeldRows(keyed=one.definition.is_keyed) for one in tables}
-        require_beginning(self._settings, topic, len(place.ends), topic_id=place.topic_id)
+        facts = required_beginning(self._settings, topic, place)
+        take = self._said_by_key if kept.is_compacted(facts) else self._said
+        for problem in (one for table in tables for one in kept.uncompactable(table, facts)):
+            raise Refused(problem.what, hint=problem.cure, table=problem.table)
         for messages in committed(self._settings, topic, place.ends):
-            said = [one for message in messages for one in self._said(given_by(message), len(place.ends))]
+            said = [one for message in messages for one in take(given_by(message), len(place.ends))]
             for name, fold in folds.items():
                 _take_in(fold, [one for one in said if one.table == name])
-        require_beginning(self._settings, topic, len(place.ends), topic_id=place.topic_id)
+        required_beginning(self._settings, topic, place)
         return folds
 
     def _said(self, given: Given, partitions: int) -> Sequence[Said]:
         return self._messages.said(given, partitions=partitions)
+
+    def _said_by_key(self, given: Given, partitions: int) -> Sequence[Said]:
+        found = self._messages.said(given, partitions=partitions)
+        self._messages.require_key(given, found)
+        return found
 
 
 class TopicView(ArrowView):
@@ -103,7 +110,7 @@ def given_by(message: Any) -> Given:
     except UnicodeDecodeError as exc:
         raise LogCorrupted(
             f"a message cannot be taken: {found.place}: it is no text of UTF-8",
-            hint="topics are read as JSON alone: a topic of Avro or Protobuf needs a copy that is JSON",
+            hint=JSON_ALONE,
         ) from exc
     headers = {
         name: None if value is None else value.decode(errors="replace") for name, value in message.headers() or ()
@@ -111,19 +118,14 @@ def given_by(message: Any) -> Given:
     return Given(found.topic, found.partition, found.offset, key, value, headers=headers)
 
 
-def require_beginning(settings: Mapping[str, Any], topic: str, partitions: int, *, topic_id: str) -> None:
-    """Refused: what the topic said first is deleted, or it is another topic. Compaction keeps the newest of a key."""
+def required_beginning(settings: Mapping[str, Any], topic: str, place: TopicPlace) -> TopicFacts:
+    """Refused: what the topic said first is deleted, or it is another topic."""
     facts = CaptureTopics(dict(settings)).facts(topic)
-    if facts is None or written_by_kafka(facts.topic_id) != topic_id:
+    if facts is None or written_by_kafka(facts.topic_id) != place.topic_id or facts.partitions != len(place.ends):
         raise Refused(f"topic {topic} is not the one that was read", hint="give the capture up and onboard again")
-    first = begins(settings, topic, partitions) or ()
-    if _COMPACT not in facts.settings.get("cleanup.policy", "") and any(first):
-        raise Refused(
-            f"topic {topic} begins at {', '.join(map(str, first))}: what it said before is deleted, so nobody knows"
-            " what its rows are",
-            hint="let it keep all records (`retention.ms=-1`) or be compacted, and let its writer send the table anew;"
-            " a stream that runs already goes on",
-        )
+    if lost := kept.lost_beginning(topic, begins(settings, topic, facts.partitions) or ()):
+        raise Refused(lost, hint=kept.SENT_ANEW)
+    return facts
 
 
 def _take_in(fold: HeldRows, said: Sequence[Said]) -> None:

@@ -9,7 +9,7 @@ import re
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
-from decimal import Context, Decimal, InvalidOperation
+from decimal import Context, Decimal
 from typing import Any, NoReturn
 from uuid import UUID
 
@@ -28,7 +28,10 @@ _NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_MS = 86_400_000
 _WHOLE = re.compile(r"-?[0-9]+")
-_FRACTION = re.compile(r"\.([0-9]+)")
+# `Decimal` and `float` take more than numbers: `1_000`, and the digits of other scripts.
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NO_FINITE_NUMBER = re.compile(r"nan|[+-]?inf(?:inity)?", re.IGNORECASE)
+_FRACTION = re.compile(r"[.,]([0-9]+)")
 _TIME = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?")
 _DIGITS = 6
 _HOURS = 24
@@ -79,14 +82,14 @@ def _number(column: Column, value: Any, _: str) -> str:
 
 def _decimal(column: Column, value: Any, form: str) -> str:
     found = _decimal_in(column, value, form)
-    if not found.is_finite():
-        raise _not(column, value)
     scaled = found.scaleb(column.scale, _EXACT)
     if scaled != scaled.to_integral_value(context=_EXACT):
         raise _not(column, value, f": more than {column.scale} decimals")
     if scaled.copy_abs() >= 10**column.precision:
         raise _not(column, value, ": too large")
-    return f"{found:f}"
+    # One text for each number, since rows are known by the text of their key.
+    found = found.quantize(Decimal((0, (1,), -column.scale)), context=_EXACT)
+    return f"{found if found else found.copy_abs():f}"
 
 
 def _decimal_in(column: Column, value: Any, form: str) -> Decimal:
@@ -100,10 +103,9 @@ def _decimal_in(column: Column, value: Any, form: str) -> Decimal:
         return _unscaled(value, int(scale or column.scale))
     if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
         raise _not(column, value)
-    try:
-        return Decimal(value)
-    except InvalidOperation as exc:
-        raise _not(column, value, ": declare its `form`") from exc
+    if isinstance(value, str) and not _NUMBER.fullmatch(value):
+        raise _not(column, value, ": declare its `form`")
+    return Decimal(value)
 
 
 def _unscaled(text: str, scale: int) -> Decimal:
@@ -115,11 +117,11 @@ def _unscaled(text: str, scale: int) -> Decimal:
 def _real(column: Column, value: Any, _: str) -> str:
     if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
         raise _not(column, value)
-    try:
-        found = float(value)
-    except ValueError as exc:
-        raise _not(column, value) from exc
-    if not math.isfinite(found) and not isinstance(value, str):
+    is_word = isinstance(value, str) and _NO_FINITE_NUMBER.fullmatch(value) is not None
+    if isinstance(value, str) and not is_word and not _NUMBER.fullmatch(value):
+        raise _not(column, value)
+    found = float(value)
+    if not math.isfinite(found) and not is_word:
         raise _not(column, value, ": too large")
     return repr(found)
 

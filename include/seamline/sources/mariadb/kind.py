@@ -1,6 +1,6 @@
 """MariaDB as a source."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, ClassVar
 
@@ -56,7 +56,7 @@ class MariaDb:
 
         return why_it_hangs(source, waits_for)
 
-    def decoder(self, source: SourcePlan) -> "Decoder":
+    def decoder(self, source: SourcePlan, tables: Collection[str]) -> "Decoder":  # noqa: ARG002 (a record names its own)
         from seamline.sources.mariadb.decode import MariaDbDecoder
 
         return MariaDbDecoder(source.connector, source.places, source.limits)

@@ -1,6 +1,6 @@
 """MySQL as a source."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, ClassVar
 
@@ -51,7 +51,7 @@ class MySql:
 
         return open_readers(source, reads, barrier=barrier, participant=participant)
 
-    def decoder(self, source: SourcePlan) -> "Decoder":
+    def decoder(self, source: SourcePlan, tables: Collection[str]) -> "Decoder":  # noqa: ARG002 (a record names its own)
         from seamline.sources.mysql.decode import MySqlDecoder
 
         return MySqlDecoder(source.connector, source.places, source.limits)

@@ -1,6 +1,6 @@
 """PostgreSQL as a source."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
@@ -51,7 +51,7 @@ class Postgres:
 
         return open_readers(source, reads, barrier=barrier, participant=participant)
 
-    def decoder(self, source: SourcePlan) -> "Decoder":
+    def decoder(self, source: SourcePlan, tables: Collection[str]) -> "Decoder":  # noqa: ARG002 (a record names its own)
         from seamline.sources.postgres.decode import WalDecoder
 
         return WalDecoder(source.connector, source.database, source.places)

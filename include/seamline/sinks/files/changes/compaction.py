@@ -107,9 +107,14 @@ def _all(files: Sequence[ChangeFile], read: Read) -> Iterator[pa.RecordBatch]:
 def _as_read(held: HeldTable, files: Sequence[ChangeFile], read: Read) -> Iterator[pa.RecordBatch]:
     """The rows that stand behind these changes, as a load would have read them, each with its own place."""
     for batch in standing(held.definition, files, read):
-        place = batch.schema.get_field_index(columns.OP)
-        field = batch.schema.field(place)
-        yield batch.set_column(place, field, pa.array([columns.READ] * batch.num_rows, field.type))
+        as_read = _with(batch, columns.OP, columns.READ)
+        yield _with(as_read, columns.BEFORE, None) if held.has_before else as_read
+
+
+def _with(batch: pa.RecordBatch, name: str, value: str | None) -> pa.RecordBatch:
+    place = batch.schema.get_field_index(name)
+    field = batch.schema.field(place)
+    return batch.set_column(place, field, pa.array([value] * batch.num_rows, field.type))
 
 
 def utc_now() -> datetime:

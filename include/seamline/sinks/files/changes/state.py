@@ -7,6 +7,7 @@ from typing import Any
 
 from seamline.domain.catalogue import Table, table_from_json, table_to_json
 from seamline.domain.cutover import Boundary
+from seamline.domain.errors import Refused
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.files.dialect import Dialect
 from seamline.kinds.ledger_json import ledger_from_json, ledger_to_json, stream_of
@@ -137,9 +138,14 @@ def state_to_json(state: ChangesState) -> dict[str, Any]:
 
 
 def state_from_json(document: Mapping[str, Any]) -> ChangesState:
-    """The inverse of `state_to_json`; of {} where nothing was ever decided."""
+    """The inverse of `state_to_json`; of {} where nothing was ever decided. Refused: it is of cuts."""
     if not document:
         return ChangesState()
+    if "streams" not in document:
+        raise Refused(
+            "cuts were delivered to this place, and no change files begin there",
+            hint="`mode` was changed to `changes`: give the destination another `location`, or name a new destination",
+        )
     streams = {stream_of(text): said for text, said in document["streams"].items()}
     return ChangesState(
         {stream: _stream_from_json(said, stream) for stream, said in streams.items()},

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from seamline.domain.catalogue import Kind
 from seamline.sources.kafka.layout import TopicTable
 from seamline.sources.kafka.rows import (
     EMPTIES,
@@ -50,7 +51,7 @@ def said(given: Given, table: TopicTable) -> Iterator[Said]:
     payload, schema = (None, None) if given.value is None else _parts(object_in(given.value, "value"), table)
     if payload is None:
         # Behind a delete, which compaction may have taken away: the row goes, again or now.
-        yield _gone_by_key(given, table)
+        yield _gone_of(given, table)
         return
     refuse_others(payload, _ENVELOPE)
     op = required(payload, "op", str)
@@ -77,7 +78,7 @@ def _of_row(op: str, before: _Row, after: _Row, given: Given, table: TopicTable)
         case "d", (row, forms), None if _holds_key(row, table):
             yield gone_by_key(table, row, forms)
         case "d", _, None:
-            yield _gone_by_key(given, table)
+            yield _gone_of(given, table)
         case _:
             raise ValueError(
                 f"its op is {op}, before {'' if before else 'not '}there and after {'' if after else 'not '}there"
@@ -112,29 +113,49 @@ def _row(payload: Fields, schema: Fields | None, name: str, table: TopicTable) -
     if schema is None:
         return row, table.forms
     fields = next((one.get("fields", ()) for one in schema.get("fields", ()) if one.get("field") == name), ())
-    return row, _forms(fields)
+    return row, _forms(fields, table)
 
 
-def _forms(fields: Any) -> Mapping[str, str]:
-    """By field, as the schema says it."""
-    found = {}
+def _forms(fields: Any, table: TopicTable) -> Mapping[str, str]:
+    """By field, as the schema says it, else as it is declared. ValueError: they say two things, or neither says it."""
+    bytes_columns = {one.name for one in table.definition.columns if one.kind is Kind.BYTES}
+    found = dict(table.forms)
     for one in fields:
-        named = one.get("name", "")
-        if named == _DECIMAL:
-            found[one["field"]] = f"base64:{one['parameters']['scale']}"
-        elif named in _FORMS:
-            found[one["field"]] = _FORMS[named]
+        name, form = one["field"], _form(one)
+        declared = table.forms.get(name, "")
+        if form and declared and declared != form.partition(":")[0]:
+            said_there = form.partition(":")[0]
+            raise ValueError(f"column {name} is {said_there} by the message's schema, and {declared} by its `form`")
+        if name in bytes_columns and not form and not declared:
+            raise ValueError(
+                f"column {name} is of type {one.get('type')} by the message's schema: declare its `form`, base64 or hex"
+            )
+        found[name] = form or declared
     return found
+
+
+def _form(field: Fields) -> str:
+    """ "" where the schema leaves it open."""
+    named = field.get("name", "")
+    if named == _DECIMAL:
+        return f"base64:{field['parameters']['scale']}"
+    # JsonConverter knows one way to write bytes.
+    return _FORMS.get(named, "base64" if field.get("type") == "bytes" else "")
 
 
 def _holds_key(row: Fields, table: TopicTable) -> bool:
     return all(row.get(name) is not None for name in table.definition.key)
 
 
-def _gone_by_key(given: Given, table: TopicTable) -> Said:
+def _gone_of(given: Given, table: TopicTable) -> Said:
+    """That the row of the message's key goes. ValueError: it is no key."""
+    return gone_by_key(table, *key_of(given, table))
+
+
+def key_of(given: Given, table: TopicTable) -> tuple[Fields, Mapping[str, str]]:
+    """The fields of the message's key, and their forms. ValueError, TypeError: it is no object."""
     key = object_in(given.key, "key")
     if key.keys() == {"schema", "payload"}:
-        return gone_by_key(
-            table, required(key, "payload", dict), _forms(required(key, "schema", dict).get("fields", ()))
-        )
-    return gone_by_key(table, key, table.forms)
+        fields = required(key, "schema", dict).get("fields", ())
+        return required(key, "payload", dict), _forms(fields, table)
+    return key, table.forms

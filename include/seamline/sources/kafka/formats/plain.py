@@ -1,6 +1,6 @@
 """Messages that are rows: a JSON object each; with a key, no value means that the row of the message's key goes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from seamline.sources.kafka.layout import TopicTable
 from seamline.sources.kafka.rows import Fields, Given, Said, gone, gone_by_key, object_in, stands
@@ -13,7 +13,7 @@ _OP, _GOES = "op", "d"
 def said(given: Given, table: TopicTable) -> Iterator[Said]:
     """ValueError: it is no such message."""
     if given.value is None:
-        yield gone_by_key(table, _key(given, table), table.forms)
+        yield gone_by_key(table, *key_of(given, table))
         return
     row = object_in(given.value, "value")
     if not table.definition.is_keyed and given.headers.get(_OP) == _GOES:
@@ -25,6 +25,11 @@ def said(given: Given, table: TopicTable) -> Iterator[Said]:
         key = _key(given, table)
         row = {**row, **{name: key[name] for name in lacking if name in key}}
     yield stands(table, row, table.forms)
+
+
+def key_of(given: Given, table: TopicTable) -> tuple[Fields, Mapping[str, str]]:
+    """The fields of the message's key, and their forms. ValueError: it is no key."""
+    return _key(given, table), table.forms
 
 
 def _key(given: Given, table: TopicTable) -> Fields:
