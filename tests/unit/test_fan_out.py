@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from seamline.bulk.fan_out import load_each
+from seamline.bulk.fan_out import Load, load_each
 from seamline.domain.errors import InvariantViolated, TransientError
 from seamline.kinds.bulk import PostgresCopy, TableRows
 
@@ -75,10 +75,10 @@ def test_an_error_of_one_load_is_its_outcome_and_the_others_get_every_row() -> N
     assert read == list(range(50))
 
 
-def test_where_every_load_fails_the_first_error_is_raised_and_the_rest_is_not_read() -> None:
+@pytest.mark.parametrize("loads", [[away], [away, away]])
+def test_where_every_load_fails_each_has_its_error_and_the_rest_is_not_read(loads: list[Load]) -> None:
     read: list[int] = []
-    with pytest.raises(TransientError, match="the destination is away"):
-        load_each(numbered(10**6, read), [away, away])
+    assert [type(one) for one in load_each(numbered(10**6, read), loads)] == [TransientError] * len(loads)
     assert len(read) < 100
 
 
@@ -102,8 +102,9 @@ def test_an_error_of_the_read_ends_every_load_and_none_takes_it_for_the_end() ->
         finished.append(count)
         return count
 
-    with pytest.raises(TransientError, match="the source is away"):
-        load_each(PostgresCopy(broken()), [load, load])
+    for loads in ([load, load], [load]):
+        with pytest.raises(TransientError, match="the source is away"):
+            load_each(PostgresCopy(broken()), loads)
     assert finished == []
 
 

@@ -127,6 +127,15 @@ def test_only_changes_of_rows_in_the_kept_ranges_are_applied_to_them() -> None:
     assert found.offset.to_pylist() == [0, 1, 2, 4]
 
 
+def test_keys_above_the_greatest_signed_number_lie_in_their_range() -> None:
+    table = Table("account", (Column("id", Kind.UNSIGNED, "bigint unsigned", nullable=False, length=64),), ("id",))
+    keys = [1, 2**63 - 1, 2**63, 2**64 - 1]
+    rows = pa.RecordBatch.from_arrays([pa.array(keys, pa.uint64())], schema=schema_of(table))
+    batch = replace(batch_of(*range(4)), table=table, rows=rows)
+    found = in_key_ranges(batch, [(None, 2), (2**63, 2**64 - 1)])
+    assert found.rows.column("id").to_pylist() == [1, 2**63]
+
+
 def test_a_row_whose_values_lie_in_a_range_that_was_read_later_is_not_guessed() -> None:
     inside = in_key_ranges(batch_of(1, 50, old_keys=(5, None)), [(None, 10)])
     assert inside.old_key is not None

@@ -1,5 +1,6 @@
 """The archive of a log: whole whatever ends its writer, never more than what was read back, and read as the log is."""
 
+import errno
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -259,6 +260,56 @@ def test_two_writers_commit_each_record_once(tmp_path: Path) -> None:
     assert len(files(tmp_path)) == 1
 
 
+@pytest.mark.parametrize("content", [b"", b"other"])
+def test_a_file_without_an_entry_that_is_not_of_the_log_is_removed_and_written_anew(
+    tmp_path: Path, content: bytes
+) -> None:
+    """Else every maintenance would stop there."""
+    log = written(2, 3)
+    ends = archive(tmp_path, log).extend(0, 5).ends
+    (entry,) = tmp_path.rglob("*.json")
+    entry.unlink()
+    (file,) = tmp_path.rglob("*.parquet")
+    if content:
+        other = written(2, 3)
+        other.messages[3] = ArchivedMessage(3, FIRST_MS, None, content, None)
+        (tmp_path / "other").mkdir()
+        archive(tmp_path / "other", other).extend(0, 5)
+        (made,) = (tmp_path / "other").rglob("*.parquet")
+        made.rename(file)
+    else:
+        file.write_bytes(content)
+    assert archive(tmp_path, log).extend(0, 5).ends == ends
+    assert held(tmp_path, log) == [message for message in log.messages if message.at < ends]
+
+
+def test_a_full_disk_of_this_machine_is_a_trouble_of_one_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Maintenance goes on with the other sources, and says why this log is not pruned."""
+    log = written(2, 3)
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("seamline.archive.stored.write_part", full)
+        with pytest.raises(TransientError, match="No space left"):
+            archive(tmp_path, log).extend(0, log.at)
+    log.pruned = archive(tmp_path, log).extend(0, log.at).ends
+
+    class Full(LocalStore):
+        def read(self, path: str, into: Any) -> None:  # noqa: ARG002
+            full()
+
+    with pytest.raises(TransientError, match="No space left"):
+        next(archive(tmp_path, log, Full(tmp_path)).messages(0))
+    with monkeypatch.context() as patch:
+        patch.setattr("tempfile.tempdir", str(tmp_path / "none"))
+        with pytest.raises(TransientError, match="on this machine"):
+            next(archive(tmp_path, log).messages(0))
+
+
 def test_a_draft_that_another_run_has_removed_is_tried_again(tmp_path: Path) -> None:
     class Cleared(LocalStore):
         def place(self, source: str, target: str) -> bool:
@@ -341,6 +392,30 @@ def test_a_log_that_is_pruned_while_its_archive_is_read_is_read_on_in_the_archiv
         opened.assign(0)
         found = list(opened.poll(0.0, 100))
         log.pruned = archive(tmp_path, log).extend(log.pruned, 13).ends
+        while records := opened.poll(0.0, 100):
+            found += records
+    assert flat(found) == whole
+
+
+def test_a_log_that_is_away_where_its_archive_ends_is_read_on_by_the_next_poll(tmp_path: Path) -> None:
+    log = written(2, 3, 4)
+    whole = read(log, 0)
+    log.decoder = decoder()
+    log.pruned = archive(tmp_path, log).extend(0, 6).ends
+    assign, away = log.assign, [TransientError("the broker is away")]
+
+    def assigned(offset: int) -> None:
+        if away:
+            raise away.pop()
+        assign(offset)
+
+    log.assign = assigned  # type: ignore[method-assign]
+    found: list[LogRecord] = []
+    with closing(reader(tmp_path, log)) as opened:
+        opened.assign(0)
+        found += opened.poll(0.0, 100)
+        with pytest.raises(TransientError, match="away"):
+            opened.poll(0.0, 100)
         while records := opened.poll(0.0, 100):
             found += records
     assert flat(found) == whole

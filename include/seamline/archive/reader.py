@@ -97,9 +97,10 @@ class ArchivedLogReader:
         """Go on in the log; or in the archive, if the log was pruned while this was read."""
         begins = self._log.begins()
         if begins <= self._next_offset:
+            # First: where the log is away, the next poll comes here again.
+            self._log.assign(self._next_offset)
             self._archive = None
             archive.close()
-            self._log.assign(self._next_offset)
             return
         found = archive.archived()
         if not found.reaches(self._next_offset, begins):

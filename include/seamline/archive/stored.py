@@ -1,9 +1,10 @@
 """The archive of one log topic in a folder or on S3: `ports.log_archive.LogArchive` (ADR 85)."""
 
+import logging
 import secrets
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from seamline.adapters.debezium.envelope import Decoder
 from seamline.archive.described import Described, Describer, fill_in_commits
 from seamline.archive.manifest import Manifest, at_the_same_time
 from seamline.archive.part_file import ArchivedMessage, read_part, write_part
-from seamline.domain.errors import PositionLost
+from seamline.domain.errors import LogCorrupted, PositionLost, TransientError
 from seamline.domain.log_archive import (
     Archived,
     ArchivedPart,
@@ -23,6 +24,8 @@ from seamline.domain.log_archive import (
 )
 from seamline.files.stores.store import Store
 from seamline.ports.log_archive import RawLog
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +93,9 @@ class StoredArchive:
         """All that is archived from this offset on, some at a time. GateFailed: a file is not the one that was written;
         nothing of that file was handed over then. PositionLost: a file is gone."""
         for part in self._manifest.parts(since):
-            with self._fetched(part) as path:
-                require_same(part, _digest_of(read_part(path)), self._manifest.file_of(part.begins, part.ends))
+            file = self._manifest.file_of(part.begins, part.ends)
+            with self._fetched(file) as path:
+                require_same(part, _digest_of(read_part(path)), file)
                 for some in read_part(path):
                     if wanted := [message for message in some if message.at >= since]:
                         yield wanted
@@ -108,10 +112,28 @@ class StoredArchive:
             if (begins, ends) in committed:
                 continue
             if begins == at and ends <= below:
-                at = self._commit(_digest_of(self._log.read(begins, ends)), begins, ends)
+                at = self._taken_in(begins, ends)
             elif begins < at:
                 self._store.remove(self._manifest.file_of(begins, ends))
         return at
+
+    def _taken_in(self, begins: int, ends: int) -> int:
+        """A file without an entry, if it holds what the log holds; else it is removed, and written anew from the log.
+        Returns where the archive goes on."""
+        file, of_log = self._manifest.file_of(begins, ends), _digest_of(self._log.read(begins, ends))
+        if self._holds(file, of_log):
+            return self._commit(of_log, begins, ends)
+        log.warning("%s of the archive is removed: it has no entry, and the log holds something else", file)
+        self._store.remove(file)
+        return begins
+
+    def _holds(self, file: str, of_log: MessagesDigest) -> bool:
+        with self._fetched(file) as path:
+            try:
+                found = _digest_of(read_part(path))
+            except LogCorrupted:
+                return False
+        return (found.records, found.hex()) == (of_log.records, of_log.hex())
 
     def _messages(self, describer: Describer, begins: int, ends: int) -> Iterator[Described]:
         if begins < ends:
@@ -121,9 +143,9 @@ class StoredArchive:
     def _write(self, part: Sequence[Described], begins: int, ends: int) -> int:
         fill_in_commits(part)
         draft = f"{self._manifest.drafts}/{secrets.token_hex(8)}.parquet"
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "part.parquet"
-            write_part(part, path)
+        with _temporary() as path:
+            with _on_this_disk():
+                write_part(part, path)
             with path.open("rb") as content:
                 self._store.write(draft, content)
         try:
@@ -148,7 +170,7 @@ class StoredArchive:
             size,
             size + self._bytes_so_far(),
         )
-        with self._fetched(part) as path:
+        with self._fetched(file) as path:
             require_same(part, _digest_of(read_part(path)), file)
         self._manifest.commit(part)
         return ends
@@ -158,16 +180,35 @@ class StoredArchive:
         return self._manifest.part(beginnings[-1]).bytes_so_far if beginnings else 0
 
     @contextmanager
-    def _fetched(self, part: ArchivedPart) -> Iterator[Path]:
-        file = self._manifest.file_of(part.begins, part.ends)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "part.parquet"
-            try:
-                with path.open("wb") as into:
+    def _fetched(self, file: str) -> Iterator[Path]:
+        with _temporary() as path:
+            with _on_this_disk(), path.open("wb") as into:
+                try:
                     self._store.read(file, into)
-            except FileNotFoundError as exc:
-                raise PositionLost(f"{file} of the archive is gone", hint="put it back from a copy") from exc
+                except FileNotFoundError as exc:
+                    raise PositionLost(f"{file} of the archive is gone", hint="put it back from a copy") from exc
             yield path
+
+
+@contextmanager
+def _temporary() -> Iterator[Path]:
+    """Where a file may be made, in a folder that is gone afterwards."""
+    with ExitStack() as around:
+        with _on_this_disk():
+            folder = around.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
+        yield Path(folder) / "part.parquet"
+
+
+@contextmanager
+def _on_this_disk() -> Iterator[None]:
+    """TransientError: it is full, or cannot be written to."""
+    try:
+        yield
+    except OSError as exc:
+        raise TransientError(
+            f"a file of the archive cannot be kept for a moment on this machine: {exc}",
+            hint="make room where its temporary files lie; the next maintenance goes on",
+        ) from exc
 
 
 def _digest_of(batches: Iterable[Sequence[LogMessage]]) -> MessagesDigest:

@@ -5,7 +5,7 @@ has one child unless said otherwise, and the sessions at the source grow with th
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection as Pipe
@@ -55,8 +55,8 @@ class CopyItem:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """`proof`: the position that the reading session itself reported. `error`: why this destination has not all rows,
-    while others have."""
+    """`proof`: the position that the reading session itself reported, "" where nothing was read. `error`: why this
+    destination has not all rows, while others have."""
 
     table: str
     destination: str
@@ -71,6 +71,7 @@ class CopyGroup:
     """The work of one task: per participant of the read its tables. `first_participant` is the number of its first one.
 
     `barrier` is what participants need to come to the position of the others; it is known when the source is open.
+    `destinations`: of all groups of the copy. While one of them goes on, no error of another one ends this group.
     """
 
     source: SourcePlan
@@ -78,6 +79,11 @@ class CopyGroup:
     participants: tuple[tuple[CopyItem, ...], ...]
     barrier: str = ""
     streaming_max: int = 1
+    destinations: frozenset[str] = frozenset()
+
+
+def destinations_of(items: Iterable[CopyItem]) -> frozenset[str]:
+    return frozenset(to.destination.name for item in items for to in item.targets)
 
 
 def grouped(
@@ -94,7 +100,7 @@ def grouped(
         mine = order[number::count]
         children = min(len(mine), children_max)
         participants = tuple(tuple(mine[child::children]) for child in range(children))
-        groups.append(CopyGroup(source, first_participant, participants))
+        groups.append(CopyGroup(source, first_participant, participants, destinations=destinations_of(items)))
         first_participant += children
     return groups
 
@@ -140,7 +146,7 @@ def _participant(group: CopyGroup, number: int, pipe: Pipe) -> None:
         readers.open_at_barrier()
         for index, item in enumerate(items):
             pipe.recv()
-            pipe.send(Message(number, value=copy_one(readers, index, item, failed)))
+            pipe.send(Message(number, value=copy_one(readers, index, item, failed, group.destinations)))
     finally:
         readers.close()
 
@@ -182,7 +188,7 @@ class _Loads:
         self._outcomes: list[int | SeamlineError] = []
 
     def load(self, rows: TableRows) -> int:
-        """`fan_out.Load` of all of them. Raises where none of them has its rows."""
+        """`fan_out.Load` of all of them."""
         loads = [partial(_load, to, self._proofs) for to in self.targets]
         self._outcomes = load_each(_made_of(self._table, self.transform, rows), loads)
         return 0
@@ -211,18 +217,37 @@ def _by_transform(table: Table, targets: Sequence[CopyTarget], proofs: Sequence[
     return groups
 
 
-def copy_one(readers: TableReaders, index: int, item: CopyItem, failed: dict[str, SeamlineError]) -> tuple[Copied, ...]:
-    """Table number `index` of the readers into each of its places.
+def copy_one(
+    readers: TableReaders,
+    index: int,
+    item: CopyItem,
+    failed: dict[str, SeamlineError],
+    destinations: Collection[str] = (),
+) -> tuple[Copied, ...]:
+    """Table number `index` of the readers into each of its places. It is not read where all of them have failed.
 
-    `failed`: destinations that no further table is loaded into, and why; what fails here is added. Raises where no
-    destination is left.
+    `failed`: destinations that no further table is loaded into, and why; what fails here is added. `destinations`: of
+    the whole copy; those of this table where none is given. Raises where none of them is left.
     """
     proofs: list[str] = []
     set_table(item.read.table.name)
     targets = [to for to in item.targets if to.destination.name not in failed]
-    if not targets:
-        raise next(iter(failed.values()))
-    rows, armed = readers.rows(index, proven=proofs.append), registry.failpoints()
+    written = _written(readers.rows(index, proven=proofs.append), item, targets, proofs) if targets else {}
+    for name, outcome in written.items():
+        if isinstance(outcome, SeamlineError):
+            outcome.table = outcome.table or item.read.table.name
+            failed[name] = outcome
+    if failed.keys() >= (set(destinations) or destinations_of([item])):
+        raise next((one for one in written.values() if isinstance(one, SeamlineError)), next(iter(failed.values())))
+    proof = proofs[0] if proofs else ""
+    return tuple(_copied(item, to, written.get(to.destination.name, 0), proof, failed) for to in item.targets)
+
+
+def _written(
+    rows: TableRows, item: CopyItem, targets: Sequence[CopyTarget], proofs: Sequence[str]
+) -> dict[str, int | SeamlineError]:
+    """By destination the rows that it has of a table, or its error. Raises an error of the read."""
+    armed = registry.failpoints()
     rows = counted(rows, progress_of(item.read))
     groups = _by_transform(item.read.table, targets, proofs)
     try:
@@ -230,13 +255,8 @@ def copy_one(readers: TableReaders, index: int, item: CopyItem, failed: dict[str
     except SeamlineError as error:
         error.table = error.table or item.read.table.name
         raise
-    written: dict[str, int | SeamlineError] = {}
-    for to, outcome in (one for group, each in zip(groups, ended, strict=True) for one in group.outcomes(each)):
-        written[to.destination.name] = outcome
-        if isinstance(outcome, SeamlineError):
-            outcome.table = outcome.table or item.read.table.name
-            failed[to.destination.name] = outcome
-    return tuple(_copied(item, to, written.get(to.destination.name, 0), proofs[0], failed) for to in item.targets)
+    outcomes = (one for group, each in zip(groups, ended, strict=True) for one in group.outcomes(each))
+    return {to.destination.name: outcome for to, outcome in outcomes}
 
 
 def _copied(

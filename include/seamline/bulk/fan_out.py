@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from seamline.domain.errors import SeamlineError
 from seamline.kinds.bulk import ArrowRows, PostgresCopy, TableRows
-from seamline.sync.outcomes import outcome_of, require_one_done
+from seamline.sync.outcomes import outcome_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,16 +58,49 @@ class _Branch(Generic[PartT]):
 
 
 def load_each(rows: TableRows, loads: Sequence[Load]) -> list[int | SeamlineError]:
-    """What each load returns for all of `rows`, which is read once, or the error that ended it while others went on.
+    """What each load returns for all of `rows`, which is read once, or the error that ended it.
 
-    Raised: an error of the read, the first error where every load has one, InvariantViolated, and what is no error of
-    Seamline. Loads of several destinations run in threads; a single one runs here, as if it had been called.
+    Raised: an error of the read, InvariantViolated, and what is no error of Seamline. Where every load has ended by an
+    error, the rest is not read. Loads of several destinations run in threads; a single one runs here, as if it had been
+    called.
     """
     if len(loads) == 1:
-        return [loads[0](rows)]
+        return [_alone(rows, loads[0])]
     if isinstance(rows, PostgresCopy):
         return _in_threads(rows.blocks, [partial(_load_blocks, load) for load in loads])
     return _in_threads(rows.batches, [partial(_load_batches, load, rows) for load in loads])
+
+
+class _Read(Generic[PartT]):
+    """The parts as they come, and whether they have ended by an error."""
+
+    def __init__(self, parts: Iterator[PartT]) -> None:
+        self._parts = parts
+        self.has_failed = False
+
+    def parts(self) -> Iterator[PartT]:
+        while True:
+            try:
+                part = next(self._parts, None)
+            except BaseException:
+                self.has_failed = True
+                raise
+            if part is None:
+                return
+            yield part
+
+
+def _alone(rows: TableRows, load: Load) -> int | SeamlineError:
+    read: _Read[bytes] | _Read[pa.RecordBatch]
+    if isinstance(rows, PostgresCopy):
+        read = blocks = _Read(rows.blocks)
+        outcome = outcome_of(lambda: load(PostgresCopy(blocks.parts())))
+    else:
+        read = batches = _Read(rows.batches)
+        outcome = outcome_of(lambda: load(replace(rows, batches=batches.parts())))
+    if read.has_failed and isinstance(outcome, SeamlineError):
+        raise outcome
+    return outcome
 
 
 def _load_blocks(load: Load, blocks: Iterator[bytes]) -> int:
@@ -102,6 +135,4 @@ def _hand_over(part: PartT | None, branches: Sequence[_Branch[PartT]], running: 
 
 
 def _results(running: "Sequence[Future[int]]") -> list[int | SeamlineError]:
-    outcomes = [outcome_of(load.result) for load in running]
-    require_one_done(outcomes)
-    return outcomes
+    return [outcome_of(load.result) for load in running]

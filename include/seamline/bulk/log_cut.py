@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 
 from seamline import registry
+from seamline.bulk.log_begin import begins_through_archive
 from seamline.domain.calendar import Day
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import InvariantViolated, SeamlineError
@@ -163,9 +164,7 @@ class _LogCut:
 
     def _with_archive(self, held: LogHeld) -> LogHeld:
         """From where on a reader comes through the archive to the log."""
-        with registry.log_archive(self._own.source, held.topic_id) as archive:
-            found = archive.archived()
-        return replace(held, begins=found.begins) if found.reaches(found.begins, held.begins) else held
+        return replace(held, begins=begins_through_archive(self._own.source, held.topic_id, held.begins))
 
     def _base_view(self, kind: CarriesCutsOn, base: EarlierCut) -> ReadView:
         published = kind.published_tables(self._destination, self._own.sync, base.business_date, base.version)

@@ -16,12 +16,12 @@ from datetime import datetime
 from typing import Protocol
 
 from seamline import registry
-from seamline.bulk.copy import Copied, CopyGroup, CopyItem, CopyTarget, copy_one, grouped
-from seamline.bulk.resume import Resumes, SplitLoads, is_interrupted
+from seamline.bulk.copy import Copied, CopyGroup, CopyItem, CopyTarget, copy_one, destinations_of, grouped
+from seamline.bulk.resume import Resumes, SplitLoads, is_interrupted, is_refuted
 from seamline.domain.catalogue import Table
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.digest import Segment, SegmentDigest
-from seamline.domain.errors import GateFailed, InvariantViolated, SeamlineError, TransientError
+from seamline.domain.errors import InvariantViolated, SeamlineError, TransientError
 from seamline.domain.load_progress import LoadSoFar
 from seamline.domain.position import Position
 from seamline.kinds.bulk import BulkRead, Form, LoadArea, LoadProgress, OpenedSource, StagedPlace, TableReaders, Wanted
@@ -154,7 +154,12 @@ class _Here:
 
     def _copy(self) -> list[Copied]:
         failed: dict[str, SeamlineError] = {}
-        return [one for number, item in enumerate(self._items) for one in copy_one(self._readers, number, item, failed)]
+        all_of_them = destinations_of(self._items)
+        return [
+            one
+            for number, item in enumerate(self._items)
+            for one in copy_one(self._readers, number, item, failed, all_of_them)
+        ]
 
 
 class SourceAtOnePosition:
@@ -295,14 +300,14 @@ class RunReader:
             for name in read.incomplete:
                 _quietly_drop(begun.areas[name])
             begun.forget()
-        except GateFailed:
-            # The staged tables are the evidence of what differs; the run's next attempt drops them.
-            begun.forget()
-            raise
         except BaseException as error:
             tasks.cancel()
-            if not (splits and is_interrupted(error)):
+            if is_refuted(error):
+                # The staged tables are the evidence of what differs; the run's next attempt drops them.
+                begun.forget()
+            elif not (splits and is_interrupted(error)):
                 begun.drop()
+                begun.forget()
             raise
         finally:
             tasks.cancel()
@@ -347,7 +352,10 @@ class RunReader:
             size = sum(one.written_bytes for one in found)
             so_far = LoadSoFar(rows, expected, kept, size, time.monotonic() - began)
             log.info("load of %s: %s", self._run.sync, so_far.in_words())
-            self._on_progress(so_far)
+            noted = outcome_of(lambda: self._on_progress(so_far))
+            if isinstance(noted, SeamlineError):
+                # The copy does not need it, and the next look says it again.
+                log.warning("how far the load of %s is, could not be kept: %s", self._run.sync, noted.message)
 
         return report
 

@@ -8,16 +8,18 @@ this one before anything is compared or published.
 import json
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from seamline import registry
 from seamline.bulk.copy import Copied, CopyItem, CopyTarget
+from seamline.bulk.log_begin import begins_through_archive
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import TableChanges
 from seamline.domain.digest import Segment
-from seamline.domain.errors import Diverged, PositionLost, SchemaConflict, SeamlineError, TransientError
+from seamline.domain.errors import Diverged, GateFailed, PositionLost, SchemaConflict, SeamlineError, TransientError
 from seamline.domain.load_splits import (
     DoneSplit,
     Split,
@@ -31,6 +33,7 @@ from seamline.domain.load_splits import (
     why_not_kept,
 )
 from seamline.domain.made_from import LogPlace
+from seamline.domain.position import Position
 from seamline.kinds.bulk import BulkRead, KnowsRowOrder, OpenedSource, SplitArea, SplitTable, StagedPlace, StagedSplits
 from seamline.kinds.found import sink_kind, source_kind
 from seamline.kinds.sink import ResumesLoads
@@ -95,6 +98,7 @@ class SplitLoads:
         self.without_place: dict[str, SeamlineError] = {}
         self._changes: dict[str, Mapping[str, TableChanges]] = {}
         self._place: LogPlace | None = None
+        self._log_begins = 0
         self._hold = ""
         self._now: SplitRead | None = None
 
@@ -106,6 +110,7 @@ class SplitLoads:
         others why."""
         try:
             self._place = self._log.place(self._run.run_id)
+            self._log_begins = registry.log_topics().offsets(self._place.topic)[0]
         except SeamlineError as error:
             log.warning("this load cannot be resumed if it is interrupted: %s", error.message)
             return False
@@ -143,8 +148,8 @@ class SplitLoads:
         if not found:
             return
         kept.reads = {one: read_from_json(json.loads(text)) for one, text in area.reads().items()}
-        topics, topic = registry.log_topics(), self._run.plan.source.log_topic
-        topic_id, begins = topics.topic_id(topic), topics.offsets(topic)[0]
+        assert self._place is not None
+        topic_id, begins = self._place.topic_id, self._begins_for(kept.reads.values())
         taken: list[StagedSplits] = []
         for name, staged in found.items():
             if not staged.done:
@@ -161,6 +166,21 @@ class SplitLoads:
         area.keep(taken)
         kept.places = {staged.place.table.name: staged.place for staged in taken}
         kept.done = {staged.place.table.name: staged.done for staged in taken}
+
+    def _begins_for(self, reads: Iterable[SplitRead]) -> int:
+        """From where on the log can be read. Its archive is asked only for what the log has no longer."""
+        if all(read.place.offset >= self._log_begins for read in reads):
+            return self._log_begins
+        return self._archive_begins
+
+    @cached_property
+    def _archive_begins(self) -> int:
+        assert self._place is not None
+        try:
+            return begins_through_archive(self._run.plan.source, self._place.topic_id, self._log_begins)
+        except SeamlineError as error:
+            log.warning("the archive of the log could not be looked at: %s", error.message)
+            return self._log_begins
 
     def _hold_log(self) -> None:
         """Until the load is whole: the next attempt needs the log from the oldest of its reads on."""
@@ -264,9 +284,11 @@ class SplitLoads:
         return any(one.number == number for one in self._kept[to.destination.name].done.get(name, ()))
 
     def opened(self, opened: OpenedSource) -> None:
-        """Write down where this read stands: without that no split of it is ever kept.
+        """Write down where this read stands: without that no split of it is ever kept. And read what the log says since
+        the reads of earlier attempts: what is wrong there is no destination's, and ends the attempt before it has
+        copied much.
 
-        TransientError: what is staged lies behind the source as it is now.
+        TransientError: what is staged lies behind the source as it is now, or the log does not bring it there.
         """
         assert self._place is not None
         self._now = SplitRead(self._read, opened.proof, opened.position, self._place)
@@ -279,7 +301,31 @@ class SplitLoads:
                         f" {opened.position}",
                         hint="the next attempt reads all tables again",
                     )
-            one.area.note_read(self._read, json.dumps(read_to_json(self._now)))
+            try:
+                one.area.note_read(self._read, json.dumps(read_to_json(self._now)))
+            except SeamlineError as error:
+                # If it is away, its load says so.
+                name = one.destination.name
+                log.warning("the load into %s cannot be resumed if it is interrupted: %s", name, error.message)
+        try:
+            self._read_log(self._now.position)
+        except (Diverged, PositionLost, SchemaConflict) as error:
+            self.forget()
+            what = f"table {error.table} restarts" if error.table else "what is staged restarts"
+            raise TransientError(
+                f"{what}, the log does not bring it to one position: {error.message}",
+                hint="the next attempt reads all tables again",
+                table=error.table,
+            ) from error
+
+    def _read_log(self, upto: Position) -> None:
+        """Of each earlier read whose splits are kept. Raises also where a kept table cannot take its changes."""
+        for one in self._kept.values():
+            for name in one.done:
+                for since in self._used(one, name):
+                    if since.read not in self._changes:
+                        self._changes[since.read] = self._log.changes(since, upto)
+                    self._batch(one, name, since)
 
     # ---- behind the read --------------------------------------------------------------------------------------------
 
@@ -306,20 +352,18 @@ class SplitLoads:
             for read in self._used(one, name):
                 self._bring_forward(one, name, read)
                 rows = kind.finish_splits(one.destination, place)
-        except (Diverged, PositionLost, SchemaConflict) as error:
+        except Diverged as error:
             self.forget()
             raise TransientError(
                 f"table {name} restarts, the log does not bring it to one position: {error.message}",
-                hint="the next attempt reads all tables again",
+                hint="nothing of it is kept: whoever reads the tables next reads all of them",
                 table=name,
             ) from error
         return rows
 
     def _bring_forward(self, one: _Kept, name: str, since: SplitRead) -> None:
         assert self._now is not None
-        if since.read not in self._changes:
-            self._changes[since.read] = self._log.changes(since, self._now.position)
-        batch = self._batch(one, name, since, self._changes[since.read].get(name))
+        batch = self._batch(one, name, since)
         dates = self._reads[name].segment if self._reads[name].segment.date_column else None
         kind = self._kind(one.destination)
         kind.bring_forward(one.destination, one.places[name], batch, dates=dates, since=since, to=self._now)
@@ -328,8 +372,9 @@ class SplitLoads:
             name, one.destination.name, since.position, self._now.position, batch.rows.num_rows if batch else 0,
         )  # fmt: skip
 
-    def _batch(self, one: _Kept, name: str, since: SplitRead, changes: TableChanges | None) -> ChangeBatch | None:
+    def _batch(self, one: _Kept, name: str, since: SplitRead) -> ChangeBatch | None:
         """What the log does to the rows of these splits; to the others it has happened before they were read."""
+        changes = self._changes[since.read].get(name)
         if changes is None:
             return None
         if changes.truncate_first:
@@ -378,3 +423,8 @@ class SplitLoads:
 def is_interrupted(error: BaseException) -> bool:
     """Whether the next attempt of the run may go on with what is staged: not where trying again cannot help."""
     return isinstance(error, TransientError) or not isinstance(error, SeamlineError)
+
+
+def is_refuted(error: BaseException) -> bool:
+    """Whether a comparison of what is staged has failed, be it in one of several destinations of which all failed."""
+    return isinstance(error, SeamlineError) and any(isinstance(one, GateFailed) for one in (error, *error.others))

@@ -47,6 +47,8 @@ class SeamlineError(Exception):
         self.sync = sync
         self.table = table
         self.position = position
+        # Of a step in several destinations that failed in all of them: what ended it in the others.
+        self.others: tuple[SeamlineError, ...] = ()
 
     def __str__(self) -> str:
         place = ", ".join(

@@ -26,7 +26,8 @@ from seamline.sync.transaction_buffer import BufferLimits, TransactionBuffer
 class SplitLogLimits:
     """How much of the log may lie between both positions, in row changes and in bytes of their images: the newest of
     each key is in memory. `place_within_s`: how long the log may take to show a marker before a read, which can then
-    not be resumed. `wait_max_s`: the same behind it."""
+    not be resumed. `wait_max_s`: the same behind it, from when all was read that the log had by then; before that, for
+    how long it may bring no record."""
 
     changes_max: int = 1_000_000
     bytes_max: int = 512 << 20
@@ -78,6 +79,7 @@ class SplitLog:
                 raise PositionLost(f"log topic {reader.topic} was created again since {since.position}")
             reader.assign(since.place.offset)
             self.commit_marker(marker)
+            backlog_ends = reader.end_offset()
             buffer = self._buffer(reader, since)
             found = transactions_until(
                 buffer,
@@ -87,6 +89,7 @@ class SplitLog:
                 look_every_s=self.limits.look_every_s,
                 too_large=lambda: self._too_much(since),
                 too_late=self._too_late,
+                backlog_ends=backlog_ends,
             )
             return compact(self._between(found, since, upto, gate), tables=definitions, gate=gate)
 

@@ -21,11 +21,13 @@ def outcome_of(step: Callable[[], ResultT]) -> ResultT | SeamlineError:
 
 
 def require_one_done(outcomes: Iterable[object]) -> None:
-    """Raises the first error where every outcome is one."""
+    """Raises the first error where every outcome is one; it has the `others`."""
     seen = list(outcomes)
     errors = [one for one in seen if isinstance(one, SeamlineError)]
     if errors and len(errors) == len(seen):
-        raise errors[0]
+        first, *others = errors
+        first.others = tuple(one for one in others if one is not first)
+        raise first
 
 
 def in_each(

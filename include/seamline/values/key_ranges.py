@@ -48,11 +48,12 @@ def _within(keys: pa.Array, ranges: Sequence[KeyRange]) -> pa.Array:
 
 
 def _above(keys: pa.Array, low: int | None, below: int | None) -> pa.Array:
+    # Of the keys' own type: a number alone would be taken for a signed one.
     inside = keys.is_valid()
     if low is not None:
-        inside = pc.and_(inside, pc.greater_equal(keys, low))
+        inside = pc.and_(inside, pc.greater_equal(keys, pa.scalar(low, keys.type)))
     if below is not None:
-        inside = pc.and_(inside, pc.less(keys, below))
+        inside = pc.and_(inside, pc.less(keys, pa.scalar(below, keys.type)))
     return inside
 
 

@@ -18,11 +18,11 @@ from seamline.domain.errors import Refused
 from seamline.domain.late_posting import LatePosting
 from seamline.domain.level import is_achieved, level_of
 from seamline.domain.load_progress import LOADING, LoadSoFar, load_from_json
-from seamline.domain.runs import FAILURE, Reconciliation, RunKind
+from seamline.domain.runs import FAILURE, Reconciliation, RunKind, RunState
 from seamline.domain.sign_off import Signature, SignOff
 from seamline.domain.tolerance import Absorbed
 from seamline.domain.verdict import ControlTotal
-from seamline.plan.model import SyncPlan
+from seamline.plan.model import Run, SyncPlan
 from seamline.platform import ageing
 from seamline.platform.attachments import Holder
 from seamline.platform.breaks import Amount, Changes, Compared, Count, Money, StoredBreak, Wanted
@@ -207,8 +207,13 @@ def of_run(sync: str, airflow_run: str) -> RunReport:
             cuts=tuple(read.take(one, of_days[one.business_date]) for one in cuts),
             live=tuple(read.report(one) for one in live),
             failures=tuple(run.result[FAILURE] for run in mine if run.result.get(FAILURE)),
-            loads=tuple(load_from_json(run.result[LOADING]) for run in mine if run.result.get(LOADING)),
+            loads=tuple(load_from_json(run.result[LOADING]) for run in mine if _is_loading(run)),
         )
+
+
+def _is_loading(run: Run) -> bool:
+    """One that has failed keeps its last look."""
+    return run.state is RunState.RUNNING and bool(run.result.get(LOADING))
 
 
 def live_of(sync: str, run_id: str) -> tuple[Report, ...]:

@@ -23,6 +23,8 @@ from seamline.sinks.postgres.staging import StagingArea, index_rows, load, relat
 from seamline.values.changes import ChangeBatch
 
 _STALLS_MS = 600_000
+# Two sessions that create the same table at once do not see each other: the second one fails.
+_CREATE_LOCK = 7_305_805_512_440_061
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS {schema}.staged_load (staged_as text PRIMARY KEY, run_id text NOT NULL,"
@@ -49,9 +51,7 @@ class SplitStagingArea(StagingArea):
     def begun(self, tables: Sequence[Table]) -> Mapping[str, StagedSplits]:
         by_name = {table.name: table for table in tables}
         with closing(self._session()) as session, translated("look for what an earlier attempt has staged"):
-            session.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(self._schema)}".encode())
-            for statement in _TABLES:
-                session.execute(statement.format(schema=quoted(self._schema)).encode())
+            self._create_tables(session)
             for statement in _CLEANED:
                 given = (self._schema,) if "%s" in statement else None
                 session.execute(statement.format(schema=quoted(self._schema)).encode(), given)
@@ -71,6 +71,13 @@ class SplitStagingArea(StagingArea):
                 for name, table, made, edges in rows
                 if table in by_name and name in mine
             }
+
+    def _create_tables(self, session: Session) -> None:
+        with session.transaction():
+            session.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATE_LOCK,))
+            session.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(self._schema)}".encode())
+            for statement in _TABLES:
+                session.execute(statement.format(schema=quoted(self._schema)).encode())
 
     def _done(self, session: Session, name: str) -> tuple[DoneSplit, ...]:
         rows = session.execute(

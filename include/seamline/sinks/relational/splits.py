@@ -66,15 +66,20 @@ class SplitStagingArea(StagingArea):
         """Without the records of tables that are gone: published, dropped, or of a run that nobody continues."""
         for table in _TABLES:
             execute(session, f"CREATE TABLE IF NOT EXISTS {self._at}.{table}")
+        # Looked for without a lock: another load's split, open for as long as its rows take, is not waited for.
+        # What is written later is looked at first, so that a load that begins meanwhile loses nothing.
+        splits = query(session, f"SELECT staged_as, number FROM {self._at}.staged_split")
+        reads = query(session, f"SELECT read_id, run_id FROM {self._at}.staged_read")
+        loads = query(session, f"SELECT staged_as, run_id FROM {self._at}.staged_load")
         there = f"SELECT table_name FROM information_schema.tables WHERE table_schema = {text_literal(self._database)}"
         names = {str(name) for (name,) in query(session, there)}
-        for (name,) in query(session, f"SELECT staged_as FROM {self._at}.staged_load"):
-            if name not in names:
-                execute(session, f"DELETE FROM {self._at}.staged_load WHERE staged_as = %s", (name,))
-        loads = f"SELECT staged_as FROM {self._at}.staged_load"
-        execute(session, f"DELETE FROM {self._at}.staged_split WHERE staged_as NOT IN ({loads})")
-        runs = f"SELECT run_id FROM {self._at}.staged_load"
-        execute(session, f"DELETE FROM {self._at}.staged_read WHERE run_id NOT IN ({runs})")
+        kept = {name: run for name, run in loads if name in names}
+        runs = set(kept.values())
+        gone = [("staged_load WHERE staged_as = %s", (name,)) for name, _ in loads if name not in kept]
+        gone += [("staged_split WHERE staged_as = %s AND number = %s", one) for one in splits if one[0] not in kept]
+        gone += [("staged_read WHERE read_id = %s", (read,)) for read, run in reads if run not in runs]
+        for rows, key in gone:
+            execute(session, f"DELETE FROM {self._at}.{rows}", key)
 
     def _done(self, session: Session, name: str) -> tuple[DoneSplit, ...]:
         rows = query(
