@@ -50,4 +50,7 @@ def test_a_load_that_goes_on_stands_on_the_page_with_rows_bytes_percent_and_esti
         " about 3 min left"
     )
     assert words in signed_in.get("/page?sync=settlement").text
-    assert f"Its load: {words}" in signed_in.get("/page?dag_id=settlement__onboard&run_id=r2").text
+    of_run = "/page?dag_id=settlement__onboard&run_id=r2"
+    assert f"Its load: {words}" in signed_in.get(of_run).text
+    platform.runs = {"a/o/r2": replace(run, started_at=EVENING, state=RunState.FAILED)}
+    assert words not in signed_in.get(of_run).text, "a load that has failed does not go on"
