@@ -91,11 +91,13 @@ def date_of(named: str) -> date | None:
 
 
 def verdict_of(store: Any, sync: str, day: date) -> tuple[CutState, ...]:
-    """The newest take of a date in each destination, where they have a verdict; nothing where one has none. A run that
-    was only to compare gives a date no verdict."""
+    """The newest take of a date that has a verdict in each destination; nothing where none has. While a date is taken
+    again the verdict of before stands, published or not. A run that was only to compare gives a date no verdict."""
     # Parsing imports no client of a database.
     from seamline.platform.reconciliations import Detail
 
     takes = [one for one in store.takes(sync, day, detail=Detail.VERDICTS) if not one.is_compare_only]
-    newest = tuple(one for one in takes if one.run_id == takes[0].run_id)
-    return newest if has_verdict(newest) else ()
+    of_runs = (
+        tuple(one for one in takes if one.run_id == run_id) for run_id in dict.fromkeys(one.run_id for one in takes)
+    )
+    return next(filter(has_verdict, of_runs), ())

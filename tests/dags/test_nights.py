@@ -12,6 +12,7 @@ from seamline.domain.day_closed import CLOSED, ClosedBy, DayClosed
 from seamline.domain.runs import PUBLISH, STAGE, RunKind, RunState
 from seamline.plan.model import NightlyPlan, Run
 from seamline.sync.night_watch import late_onboarding, troubles_of
+from seamline_airflow import deadline
 from seamline_airflow.operators.nights import NightsCheckOperator
 from tests.dags import results
 from tests.unit.declared import SYNC, write_declarations
@@ -160,6 +161,50 @@ def test_a_verdict_that_is_not_there_by_its_hour_is_an_alarm_also_where_no_run_b
     assert "verdict_late settlement 2026-11-19" in kinds(at_seven)
     assert "verdict_late settlement 2026-11-19" not in kinds(at_seven - timedelta(seconds=1))
     assert "verdict_late settlement 2026-11-19" not in kinds(at_seven, has_verdict=True)
+
+
+def test_a_verdict_whose_hour_lies_behind_the_end_of_the_next_date_is_late_by_it() -> None:
+    """Dates end at 15:00, and the verdict is due at 18:00 of the day after: three hours behind the end of the next."""
+    nightly = replace(NIGHTLY, cut_off="15:00", verdict_by="18:00", stages_by=())
+    due = datetime(2026, 11, 20, 10, tzinfo=UTC)
+
+    def late(now: datetime, since: datetime = ONBOARDED) -> list[str]:
+        return [
+            one.subject for one in troubles_of("settlement", nightly, lambda _: None, lambda _: False, now, since=since)
+        ]
+
+    assert nightly.last_ended(due) == date(2026, 11, 20)
+    assert late(due) == ["settlement 2026-11-19"]
+    assert late(due - timedelta(seconds=1)) == []
+    assert late(due, since=datetime(2026, 11, 19, 8, tzinfo=UTC)) == [], "it had ended before the onboarding"
+
+
+def test_the_alarm_of_a_late_verdict_ends_where_nobody_expects_one_any_more(
+    declared: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform = results.use(monkeypatch, results.Platform())
+    look, late = NightsCheckOperator(task_id="nights"), ("verdict_late", "settlement 2026-11-19")
+    platform.alarms = {late: "late", ("verdict_late", "retired 2026-11-19"): "late"}
+    declared("2099-12-31")
+    look.execute({})
+    assert list(platform.alarms) == [late], "the other sync is not declared any more"
+    declared("2099-12-31", sync="sync: settlement\n")
+    look.execute({})
+    assert list(platform.alarms) == [late], "what is declared wrongly says nothing about it"
+    declared("2099-12-31\nholidays: [2026-11-19]")
+    look.execute({})
+    assert platform.alarms == {}
+
+
+def test_a_date_that_is_run_again_keeps_the_verdict_that_was_not_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    platform = results.use(monkeypatch, results.Platform())
+    platform.runs[results.RUN] = results.run(state=RunState.FAILED)
+    platform.found = [results.clean()]
+    again = f"{results.RUN}~2"
+    platform.runs[again] = results.run(run_id=again, result={})
+    assert [one.run_id for one in deadline.verdict_of(platform, "settlement", results.DATE)] == [results.RUN]
+    platform.found = []
+    assert deadline.verdict_of(platform, "settlement", results.DATE) == ()
 
 
 def test_the_alarm_of_a_late_verdict_ends_with_the_verdict_of_its_date(

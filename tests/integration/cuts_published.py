@@ -39,7 +39,9 @@ STAGED_ENTRY = Table(
 @pytest.fixture
 def sql(database: Connection) -> Iterator["psycopg.Connection[Any]"]:
     with postgres(database) as session:
-        session.execute("DROP SCHEMA IF EXISTS settlement, settlement_cut, settlement_stage, seamline, mine CASCADE")
+        session.execute(
+            "DROP SCHEMA IF EXISTS settlement, settlement_cut, settlement_stage, seamline, mine, mine_cut CASCADE"
+        )
         session.execute("CREATE SCHEMA settlement_stage")
         yield session
 

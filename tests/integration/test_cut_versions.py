@@ -1,6 +1,7 @@
 """Cuts stored as versions in a real PostgreSQL: held against the same cuts stored as copies."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from datetime import date
@@ -15,7 +16,7 @@ from seamline.domain.errors import GateFailed, SchemaConflict, TransientError
 from seamline.plan.model import NightlyPlan
 from seamline.sinks.postgres import cut_versions
 from seamline.sinks.postgres.cut_expiry import PostgresCutExpiry
-from seamline.sinks.postgres.cuts import PostgresCuts
+from seamline.sinks.postgres.cuts import LOCK, PostgresCuts
 from tests.integration.cut_history import KEYED, LOOSE, VERSIONED, Step, history
 from tests.integration.cuts_published import (
     DAY,
@@ -31,6 +32,7 @@ from tests.integration.cuts_published import (
 )
 from tests.integration.cuts_published import sql as sql
 from tests.integration.databases import postgres_database
+from tests.waiting import wait_until
 
 BOTH_WAYS = replace(DESTINATION, versioned=VERSIONED)
 AS_VERSIONS = replace(DESTINATION, versioned=("entry",))
@@ -205,6 +207,69 @@ def test_cuts_stored_one_way_are_put_aside_before_the_other_begins(
         publish(as_copies, back)
     assert one(sql, "SELECT count(*) FROM settlement_cut.entry_current") == 7
     assert one(sql, "SELECT count(*) FROM settlement_cut.entry_20260305_v1") == 5
+
+
+def test_tables_of_one_name_in_two_schemas_of_a_database_have_rows_of_their_own(
+    cuts: PostgresCuts, database: Connection, sql: Any
+) -> None:
+    other = replace(AS_VERSIONS, namespace="mine", staged_in="settlement_stage")
+    with closing(PostgresCuts(other, open_session(database, application_name="test cuts"))) as mine:
+        for number, (into, sync) in enumerate(((cuts, "settlement"), (mine, "books")) * 2):
+            day = EARLIER if number < 2 else DAY
+            cut = whole(f"r{number}", {"entry": stage(sql, f"e{number}", 3 + number)}, day=day)
+            publish(into, replace(cut, sync=sync))
+    for schema, expected in (("settlement", [(EARLIER, 3), (DAY, 5)]), ("mine", [(EARLIER, 4), (DAY, 6)])):
+        found = sql.execute(f"SELECT cut_business_date, count(*) FROM {schema}_cut.entry GROUP BY 1 ORDER BY 1")
+        assert found.fetchall() == expected
+
+
+def test_a_cut_whose_rows_were_put_aside_and_dropped_expires(
+    cuts: PostgresCuts, expiry: PostgresCutExpiry, sql: Any
+) -> None:
+    publish(cuts, whole("r1", {"entry": stage(sql, "e1", 3)}, day=EARLIER))
+    sql.execute(cut_versions.aside_of(AS_VERSIONS, "entry", DAY, what="VIEW"))
+    sql.execute(f"DROP TABLE {ROWS} CASCADE")
+    publish(cuts, whole("r2", {"entry": stage(sql, "e2", 5)}))
+    kept, _ = expiry.kept_cuts("settlement")
+    expiry.expire("settlement", EARLIER, [cut for cut in kept if cut.business_date == EARLIER])
+    assert sql.execute("SELECT business_date FROM seamline.cut_number").fetchall() == [(DAY,)]
+
+
+def test_readers_wait_for_a_column_that_comes_and_not_for_the_difference(
+    cuts: PostgresCuts, sql: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(cuts, whole("r1", {"entry": stage(sql, "e1", 3)}, day=EARLIER))
+    wider = stage(sql, "e2", 3)
+    sql.execute("ALTER TABLE settlement_stage.e2 ADD COLUMN fee integer NOT NULL DEFAULT 7")
+    attach_all, seen = cuts._attach_all, []
+    views = ("settlement_cut.entry", "settlement_cut.entry_current", "settlement.entry_proven")
+
+    def before_its_commit(*args: Any) -> Any:
+        attached = attach_all(*args)
+        seen.extend(one(sql, f"SELECT count(*), count(fee) FROM {view}") for view in views)
+        return attached
+
+    monkeypatch.setattr(cuts, "_attach_all", before_its_commit)
+    sql.execute("SET lock_timeout = '2s'")
+    publish(cuts, whole("r2", {"entry": wider}))
+    assert seen == [(3, 0)] * 3
+    assert one(sql, "SELECT count(*), count(fee) FROM settlement_cut.entry") == (6, 3)
+
+
+def test_a_publish_waits_for_its_turn_longer_than_for_a_table(cuts: PostgresCuts, sql: Any) -> None:
+    cuts._session.execute("SET lock_timeout = '50ms'")
+    place = stage(sql, "e1", 3)
+    waits = "FROM pg_stat_activity WHERE application_name = 'test cuts' AND wait_event = 'advisory'"
+    waits += " AND clock_timestamp() - query_start > interval '200 ms'"
+    sql.execute(f"SELECT pg_advisory_lock({LOCK})")
+    with ThreadPoolExecutor(1) as pool:
+        publishing = pool.submit(publish, cuts, whole("r1", {"entry": place}))
+        wait_until(
+            lambda: publishing.done() or one(sql, f"SELECT count(*) {waits}") == 1, timeout_s=30, what="the turn"
+        )
+        sql.execute(f"SELECT pg_advisory_unlock({LOCK})")
+        assert publishing.result().is_new
+    assert one(cuts._session, "SHOW lock_timeout") == "50ms"
 
 
 def test_ten_dates_of_which_one_percent_changes_take_less_than_a_quarter_of_the_space(

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -29,14 +30,15 @@ def server() -> Iterator[Server]:
         yield made
 
 
-def _note_load(server: Server, run_id: str, *, seconds: float) -> None:
+def _note_load(server: Server, run_id: str, *, seconds: float | None, kind: str = "onboard") -> None:
     """A run that has staged two tables in one destination."""
-    snapshot = {"read_s": seconds, "loads": {"warehouse": [{"rows": 2}, {"rows": 3}]}}
+    snapshot: dict[str, Any] = {"loads": {"warehouse": [{"rows": 2}, {"rows": 3}]}}
+    if seconds is not None:
+        snapshot["read_s"] = seconds
     with closing(server.open()) as session:
         session.execute(
-            "insert into seamline.run (run_id, sync, kind, plan_json, result)"
-            " values (%s, 'settlement', 'onboard', '{}', %s)",
-            (run_id, json.dumps({"snapshot": snapshot})),
+            "insert into seamline.run (run_id, sync, kind, plan_json, result) values (%s, 'settlement', %s, '{}', %s)",
+            (run_id, kind, json.dumps({"snapshot": snapshot})),
         )
 
 
@@ -59,6 +61,8 @@ def test_a_stream_that_is_cut_off_ends_with_an_alarm_and_needs_no_log_until_it_i
         assert followers.last_load(STREAM) is None, "no load of it was measured"
         _note_load(server, "an older one", seconds=7.0)
         _note_load(server, "the newest", seconds=90.0)
+        _note_load(server, "only a table that enters", seconds=1.0, kind="tables")
+        _note_load(server, "one that went on with an earlier attempt", seconds=None)
         assert followers.last_load(STREAM) == LastLoad(5, 90.0)
         assert followers.last_load(StreamId("settlement", "another")) is None
         store.start_run(run_id="a load", sync="settlement", kind="onboard", plan_json=plan_to_json(plan()))

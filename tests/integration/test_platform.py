@@ -391,6 +391,11 @@ def test_a_stream_that_ended_for_good_is_known_until_a_later_want(
         director.give_up(STREAM, want_number=1, error=error, holder=holder)
     [wanted] = director.wanted("default")
     assert (wanted.want_number, wanted.final_want, wanted.final_error) == (1, 1, "fenced by epoch 7")
+    director.try_again(STREAM, holder="another host")
+    assert director.wanted("default")[0].final_want == 1
+    director.try_again(STREAM, holder=holder)
+    assert director.wanted("default")[0].final_want == -1
+    director.give_up(STREAM, want_number=1, error="the same again", holder=holder)
     director.want(STREAM, plan_json=plan_to_json(plan()))
     [wanted] = director.wanted("default")
     assert (wanted.want_number, wanted.final_want) == (2, 1)

@@ -105,6 +105,20 @@ def _require_same(sql: Sql) -> None:
             assert found[0] or "changes" in view
 
 
+def test_a_repeat_whose_staged_table_is_gone_shows_what_was_written(
+    server: Server, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(opened(server, AS_VERSIONS)) as cuts:
+        cut = whole("r1", {"entry": stage(sql, "e1", 3)})
+        with monkeypatch.context() as patch:
+            patch.setattr(cuts, "_require_stored", stop)
+            with pytest.raises(TransientError):
+                publish(cuts, cut)
+        sql.execute("DROP TABLE cuts_stage.e1")
+        assert publish(cuts, cut).is_new
+    assert one(sql, "SELECT count(*) FROM cuts_cut.entry_current") == 3
+
+
 def test_a_cut_writes_what_changed_since_the_cut_before_and_nothing_else(server: Server, sql: Sql) -> None:
     with closing(opened(server, AS_VERSIONS)) as cuts:
         publish(cuts, whole("r1", {"entry": stage(sql, "e1", 2000)}, day=EARLIER))

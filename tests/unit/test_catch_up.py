@@ -9,6 +9,7 @@ from seamline.domain.ledger import StreamId
 from seamline.domain.log_fill import GIB, Follower, LogFill, LogLimits
 from seamline.domain.source_backlog import SourceBacklog
 from seamline.sync.catch_up_watch import CATCH_UP, CatchUpWatch
+from seamline.sync.flow_control import PAUSED_AT, Level
 from seamline.sync.stream_host import EndAlarm, RaiseAlarm
 from tests.unit.test_source_watch import World, run
 
@@ -46,6 +47,12 @@ def test_a_forecast_is_what_is_left_by_what_is_gained() -> None:
     assert CatchUp(20_000, 30.0, 20.0, log_full_in_s=100_000).makes_it is True
 
 
+def test_with_a_full_log_the_source_says_whether_a_stream_makes_it() -> None:
+    """2,000 s of work lie before it, and nothing comes."""
+    for keeps_s, makes_it in ((None, False), (1_999.0, False), (2_000.0, True)):
+        assert CatchUp(20_000, 10.0, 0.0, log_full_in_s=0, source_keeps_s=keeps_s).makes_it is makes_it
+
+
 def test_a_stream_that_keeps_pace_has_a_little_before_it_and_is_not_behind() -> None:
     assert CatchUp(500, 1_000.0, 1_001.0, log_full_in_s=60).makes_it
     assert CatchUp(3, 0.0, 0.1, log_full_in_s=0).makes_it, "heartbeats alone come"
@@ -63,6 +70,38 @@ def test_a_stream_that_falls_back_is_said_with_when_the_log_is_full_and_what_is_
 def test_the_nearer_limit_of_the_source_counts() -> None:
     slot = SourceBacklog(0, 500 * 1024 * 60, None)
     assert "in about 38 min from now" in said(seen(applied=100, come=500, behind=2_000_000, backlog=slot))
+
+
+@pytest.mark.parametrize(("room_min", "is_said"), [(60, True), (600, False)])
+def test_the_alarm_stays_while_the_log_is_full_by_what_the_source_still_keeps(*, room_min: int, is_said: bool) -> None:
+    """500 records of a KiB came in a second until the capture stood; the stream has three hours and more before it."""
+    watch, limits = CatchUpWatch("bank", lambda _: None, lambda _: ()), LogLimits(max_gb=1)
+    backlog = SourceBacklog(0, room_min * 60 * 500 * 1024, None)
+    ends = int(0.9 * GIB) // 1024
+    for second in range(0, 1201, 10):
+        level = Level.FREE if second <= 120 else Level.PAUSED
+        ends += 5_000 if second <= 120 else 0
+        # Room of a pause that has not ended is no room: 1 KiB is free here and nothing comes.
+        fill = LogFill(0, ends, min(ends * 1024, int(PAUSED_AT * GIB) - 1024))
+        found = watch.seen(fill, [Follower(STREAM, 60 * second)], limits, backlog, now_s=float(second), level=level)
+        assert second < 60 or second > 130 or found, "it is late while the log fills"
+    if not is_said:
+        assert found == []
+        return
+    text = said(found)
+    assert "the log is full: the capture stands still, and the source deletes what was not read in about 1 h" in text
+
+
+def test_a_load_that_ends_after_the_source_has_deleted_its_log_is_said_while_the_capture_stands() -> None:
+    load = RunningLoad("settlement", "onboard 7", 600.0, LastLoad(9_000_000, 5_400.0))
+    for keeps_s, is_said in ((4_000.0, True), (5_000.0, False)):
+        watch = CatchUpWatch("bank", lambda _: None, lambda _: [load])
+        for second in range(0, 121, 10):
+            found = watch.seen(
+                LogFill(0, 100, GIB), [], LogLimits(max_gb=1), SourceBacklog(0, None, keeps_s), now_s=float(second)
+            )
+        assert bool(found) is is_said
+        assert not is_said or "it needs all since it began, is full: the capture stands still" in said(found)
 
 
 def test_a_stream_that_is_through_in_time_is_no_alarm_and_ends_one_of_an_earlier_watch_once() -> None:

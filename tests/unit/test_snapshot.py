@@ -51,6 +51,7 @@ class World:
     receipts: list[Receipt] = field(default_factory=list)
     results: dict[str, Any] = field(default_factory=dict)
     away: Sequence[str] = ()
+    is_carried_on: bool = False
     source_away: bool = False
 
     # the source and its log
@@ -184,6 +185,11 @@ class _Both:
 
 def run(plan: SyncPlan = PLAN) -> Run:
     return Run("s/onboard/-/1", "s", RunKind.ONBOARD, None, plan, RunState.RUNNING)
+
+
+def test_a_load_that_goes_on_with_an_earlier_attempt_is_no_measure_of_a_whole_one() -> None:
+    assert "read_s" in take_snapshot(run(), World().tools)
+    assert "read_s" not in take_snapshot(run(), World(is_carried_on=True).tools)
 
 
 def test_markers_lie_on_both_sides_of_the_open_views() -> None:

@@ -195,6 +195,10 @@ class SourceAtOnePosition:
     def position_time(self) -> datetime:
         return self._opened.opened_at
 
+    @property
+    def is_carried_on(self) -> bool:
+        return self._splits is not None and self._splits.is_carried_on
+
     def stage(self, destination: DestinationPlan) -> Sequence[Load]:
         """Waits until all is copied; each reader has said where it stood. Raises what kept this destination from having
         every table."""

@@ -251,6 +251,11 @@ class SplitLoads:
         return {name: one.places for name, one in self._kept.items()}
 
     @property
+    def is_carried_on(self) -> bool:
+        """Whether any destination keeps what an earlier attempt has staged."""
+        return any(one.done for one in self._kept.values())
+
+    @property
     def kept_rows(self) -> int:
         """That need not be read again; of the destination that has the fewest."""
         return min(sum(done.rows for splits in one.done.values() for done in splits) for one in self._kept.values())

@@ -36,20 +36,20 @@ class RunningLoad:
         return max(0.0, self.before.seconds - self.for_s)
 
     def in_words(self, log_full_in_s: float) -> str:
-        """That the log, of which it needs all since it began, is full before it ends."""
+        """That the log, of which it needs all since it began, is full before it ends; 0: it is full."""
         return (
             f"will not make it: the load of {self.sync} (run {self.run_id}) goes on for {_long(self.for_s)}, the last"
             f" one took {_long(self.before.seconds)} ({self.before.rows:,} rows), so it has about"
-            f" {_long(self.ends_in_s)} left; the log, of which it needs all since it began, is full in about"
-            f" {_long(log_full_in_s)}: from then on the capture stands still"
+            f" {_long(self.ends_in_s)} left; the log, of which it needs all since it began, {_full(log_full_in_s)}"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
     """`behind`: records that it has yet to apply. `applied_per_s`, `come_per_s`: records a second, as measured now.
-    `log_full_in_s`: until the log takes no more, as it grows now. `source_keeps_s`: so long the source's own log then
-    keeps what comes; None where that has no end."""
+    `log_full_in_s`: until the log takes no more, as it grows now; 0: it is full, and the capture stands.
+    `source_keeps_s`: so long the source's own log then keeps what
+    comes; None where that has no end."""
 
     behind: int
     applied_per_s: float
@@ -77,8 +77,13 @@ class CatchUp:
 
     @property
     def makes_it(self) -> bool:
-        """It is through before the log is full; or that is so far away that the pace of now says nothing about it."""
-        return not self.is_behind or self.log_full_in_s > _FAR_S or self.ends_in_s <= self.log_full_in_s
+        """It is through before the log is full; or that is so far away that the pace of now says nothing about it. Of a
+        log that is full: before the source deletes what the capture has not read."""
+        if not self.is_behind:
+            return True
+        if not self.log_full_in_s:
+            return self.source_keeps_s is not None and self.ends_in_s <= self.source_keeps_s
+        return self.log_full_in_s > _FAR_S or self.ends_in_s <= self.log_full_in_s
 
     def is_slower_than(self, load: LastLoad | None) -> bool:
         """Whether reading all tables again would be clearly faster."""
@@ -96,7 +101,7 @@ class CatchUp:
         """When the log ends, and what then."""
         if self.log_full_in_s == float("inf"):
             return "the log does not grow now"
-        full = f"the log is full in about {_long(self.log_full_in_s)}: from then on the capture stands still"
+        full = f"the log {_full(self.log_full_in_s)}"
         if self.source_keeps_s is None:
             return f"{full}, and the source keeps what comes, without a limit of its own"
         return f"{full}, and the source deletes what was not read in about {_long(self.expires_in_s)} from now"
@@ -109,6 +114,12 @@ def load_in_words(load: LastLoad, sync: str, destination: str) -> str:
         f"reading again is cheaper: the last load of all tables took {_long(load.seconds)} ({load.rows:,} rows,"
         f" {rate:,.0f} a second). Run `{sync}__onboard` and name {destination} under Destinations to load"
     )
+
+
+def _full(in_s: float) -> str:
+    if not in_s:
+        return "is full: the capture stands still"
+    return f"is full in about {_long(in_s)}: from then on the capture stands still"
 
 
 def _long(seconds: float) -> str:

@@ -310,8 +310,8 @@ def state_of_cut(
 
 
 def has_verdict(states: Sequence[CutState]) -> bool:
-    """Whether a business date has one: `states` are those of its newest take, in each destination. While a date is
-    taken again the version in force has the verdict of before."""
+    """Whether a take of a business date has one: `states` are those of it, in each destination. While a date is taken
+    again the version in force has the verdict of before."""
     return bool(states) and all(one.found is not None or one.publication.in_force is not None for one in states)
 
 

@@ -41,12 +41,14 @@ class PlatformFollowers:
             return database.transact(work)
 
     def last_load(self, stream: StreamId) -> LastLoad | None:
-        """Of its newest run whose snapshot was staged there."""
+        """Of its newest onboarding whose snapshot was staged there, all of it in one attempt. A change of the tables
+        reads those that enter, which says nothing about all."""
 
         def work(session: Session) -> LastLoad | None:
             row = session.execute(
                 "select loads->%(to)s::text, read_s from (select started_at, result->'snapshot'->'loads' as loads,"
-                " (result->'snapshot'->>'read_s')::double precision as read_s from run where sync = %(sync)s) as found"
+                " (result->'snapshot'->>'read_s')::double precision as read_s from run where sync = %(sync)s"
+                " and kind = 'onboard') as found"
                 " where read_s is not null and loads ? %(to)s::text order by started_at desc limit 1",
                 {"sync": stream.sync, "to": stream.destination},
             ).fetchone()
@@ -62,6 +64,7 @@ class PlatformFollowers:
             cursor = session.execute(
                 "select r.sync, r.run_id, r.plan_json, extract(epoch from clock_timestamp() - r.started_at),"
                 " b.result->'snapshot' from run as r join lateral (select result from run as o where o.sync = r.sync"
+                " and o.kind = 'onboard'"
                 " and o.result->'snapshot'->>'read_s' is not null order by o.started_at desc limit 1) as b on true"
                 " where r.state = 'running' and r.kind = 'onboard' and r.result->'snapshot' is null"
             )

@@ -157,6 +157,10 @@ class HostCoordinator:
             lambda: self._director.give_up(stream, want_number=want_number, error=error, holder=holder),
         )
 
+    def try_again(self, stream: StreamId) -> None:
+        holder = str(self._holder)
+        self._enqueue(("final", str(stream)), lambda: self._director.try_again(stream, holder=holder))
+
     def forget_report(self, stream: str) -> None:
         """The stream speaks for itself again: an older write on it must not come late."""
         with self._lock:

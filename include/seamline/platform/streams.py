@@ -267,6 +267,19 @@ class PlatformStreamDirector:
 
         self._database.transact(work)
 
+    def try_again(self, stream: StreamId, *, holder: str) -> None:
+        """For the host: what `give_up` wrote down holds no more, under whatever want. Without effect unless `holder`
+        has the lease."""
+
+        def work(session: Session) -> None:
+            if _has_lease(session, stream, holder):
+                session.execute(
+                    "update stream set final_want = -1, final_error = '' where sync = %s and destination = %s",
+                    (stream.sync, stream.destination),
+                )
+
+        self._database.transact(work)
+
     def hosts(self) -> tuple[HostState, ...]:
         """One for each pool that has wanted streams or ever had a host."""
 

@@ -50,7 +50,7 @@ class CaptureFlow:
         self._limit(probe, flow)
         self._let_stand(probe, flow, state)
         said, self._flow = self._said(flow), flow
-        return [*said, *self._catch_up.seen(fill, followers, limits, backlog, now_s=now_s)]
+        return [*said, *self._catch_up.seen(fill, followers, limits, backlog, now_s=now_s, level=flow.level)]
 
     def _limit(self, probe: CaptureProbe, flow: Flow) -> None:
         """A broker that lets nobody set quotas still sees the capture pause."""

@@ -2,8 +2,9 @@
 
 Pure: the host feeds in what is installed and how its streams are, and does what comes out.
 
-A stream that does not come up by the new code ends the sequence: the others go on by the code that they have. It begins
-again when yet another code is installed, with that stream.
+A stream that does not come up by the new code stops the sequence: the others go on by the code that they have. The
+sequence goes on once that stream is caught up after all, or is not wanted any more; and when yet another code is
+installed, it begins again with that stream.
 """
 
 from collections.abc import Sequence, Set
@@ -15,8 +16,10 @@ from seamline.sync.stream_host import EndAlarm, RaiseAlarm
 CODE_DIFFERS = "code_differs"
 # A stream takes seconds to start; one that has not streamed by then does not come up.
 _UP_WITHIN_S = 180.0
-# Attempts that ended with an error, by the new code.
+# Attempts that ended with an error, by the new code. A destination that restarts ends two within seconds, so they count
+# only for a stream that has not been up for so long.
 _ATTEMPTS_MAX = 2
+_FAILS_FOR_S = 60.0
 _SHOWN = 12
 
 
@@ -58,7 +61,8 @@ class CodeRollout:
         self._target = code
         self._seen = code
         self._at: StreamId | None = None
-        self._since_s = 0.0
+        # When that one was up last, or was restarted.
+        self._up_s = 0.0
         self._broken = ""
         self._first: StreamId | None = None
         self._said = ""
@@ -76,6 +80,8 @@ class CodeRollout:
 
     def due(self, streams: Sequence[RunsBy], *, now_s: float) -> list[Step]:
         """What is to be done now; nothing for as long as the stream that was restarted last is on its way."""
+        if self._broken:
+            self._look_whether_mended(streams)
         at = next((one for one in streams if one.stream == self._at), None)
         if at is None:
             self._at = None
@@ -90,13 +96,22 @@ class CodeRollout:
         return [*steps, *self._say(by_now, [one for one in mine if one.stream not in given])]
 
     def _judge(self, one: RunsBy, now_s: float) -> None:
-        waited_s = now_s - self._since_s
+        if one.is_up:
+            self._up_s = now_s
+        down_s = now_s - self._up_s
+        has_failed = one.failures >= _ATTEMPTS_MAX and down_s >= _FAILS_FOR_S
         if one.is_caught_up or one.is_idle:
             self._at, self._first = None, None
-        elif one.is_final or one.failures >= _ATTEMPTS_MAX or (not one.is_up and waited_s > _UP_WITHIN_S):
-            why = one.error or f"it has not streamed for {waited_s:.0f} s"
+        elif one.is_final or has_failed or (not one.is_up and down_s > _UP_WITHIN_S):
+            why = one.error or f"it has not streamed for {down_s:.0f} s"
             self._broken = f"{one.stream} does not come up by it: {why}"
             self._at, self._first = None, one.stream
+
+    def _look_whether_mended(self, streams: Sequence[RunsBy]) -> None:
+        """The stream that did not come up tries on: what was wrong may have been the world, and not the code."""
+        first = next((one for one in streams if one.stream == self._first), None)
+        if first is None or (first.code == self._target and (first.is_caught_up or first.is_idle)):
+            self._broken, self._first = "", None
 
     def _restarts(self, mine: Sequence[RunsBy], now_s: float) -> list[Step]:
         """Of the one that failed by the code before, else of one that is well; behind those, of all without a task,
@@ -104,7 +119,7 @@ class CodeRollout:
         first = next((one for one in mine if one.stream == self._first), None)
         following = first or next((one for one in mine if one.is_running and one.is_caught_up), None)
         if following is not None:
-            self._at, self._since_s = following.stream, now_s
+            self._at, self._up_s = following.stream, now_s
             return [Restart(following.stream, self._target)]
         return [] if any(one.is_running for one in mine) else [Restart(one.stream, self._target) for one in mine]
 

@@ -100,13 +100,16 @@ def troubles_of(
     it is not: of a date that had ended before nobody expects a night."""
     found = list(ending_calendars(sync, nightly.dates, date_at(now, timezone=nightly.timezone)))
     day = nightly.last_ended(now)
-    if day is None or since is None or since >= nightly.day_of(day).end:
+    if day is None or since is None:
         return found
-    return [
-        *found,
-        *late_stages(sync, nightly, day, newest_of(day), now),
-        *late_verdict(sync, nightly, day, has_verdict, now),
-    ]
+    # The hour of a verdict may lie behind the end of the next date, which is the newest one by then.
+    before = nightly.dates.before(day)
+    expected = [one for one in (day, before) if one is not None and since < nightly.day_of(one).end]
+    if day in expected:
+        found += late_stages(sync, nightly, day, newest_of(day), now)
+    for one in expected:
+        found += late_verdict(sync, nightly, one, has_verdict, now)
+    return found
 
 
 def _is_through(stage: str, run: Run | None) -> bool:

@@ -69,6 +69,14 @@ class ReadAtOnePosition(Protocol):
         it."""
 
 
+class ReadOfLoad(ReadAtOnePosition, Protocol):
+    """One whose tables may be staged in part already."""
+
+    @property
+    def is_carried_on(self) -> bool:
+        """Whether an earlier attempt had read some of the rows."""
+
+
 class SnapshotRecords(Protocol):
     """What a snapshot needs of the platform database."""
 
@@ -83,7 +91,7 @@ class SnapshotTools:
 
     source: LoggedSource
     open_log: Callable[[], LogReader]
-    open_read: Callable[[Sequence[TableRead]], AbstractContextManager[ReadAtOnePosition]]
+    open_read: Callable[[Sequence[TableRead]], AbstractContextManager[ReadOfLoad]]
     open_staged: Callable[[DestinationPlan, Sequence[Load], int], AbstractContextManager[Sequence[StagedView]]]
     holds: PruningHolds
     records: SnapshotRecords
@@ -119,8 +127,8 @@ def take_snapshot(run: Run, tools: SnapshotTools) -> Mapping[str, Any]:
         staged = {name: one for name, one in outcomes.items() if not isinstance(one, SeamlineError)}
         # What fails here is the source or the platform database, and no destination.
         loads = {name: _with_receipts(run, tools, read, plan.destination(name), *one) for name, one in staged.items()}
-        position, moment = read.position, read.position_time
-    snapshot = {
+        position, moment, is_carried_on = read.position, read.position_time, read.is_carried_on
+    snapshot: dict[str, Any] = {
         "position": position_to_json(position),
         "position_time": moment.astimezone(UTC).isoformat(),
         "low_marker": low.marker_id,
@@ -129,9 +137,10 @@ def take_snapshot(run: Run, tools: SnapshotTools) -> Mapping[str, Any]:
         "topic_id": topic_id,
         "next_offset": low.next_offset,
         "loads": loads,
-        # How long reading again would take, about.
-        "read_s": round(time.monotonic() - began, 1),
     }
+    if not is_carried_on:
+        # How long reading again would take, about. What earlier attempts took for their part, nobody has measured.
+        snapshot["read_s"] = round(time.monotonic() - began, 1)
     failed = {name: error.message for name, error in outcomes.items() if isinstance(error, SeamlineError)}
     for name, why in failed.items():
         log.error("nothing was staged in %s: %s", name, why)

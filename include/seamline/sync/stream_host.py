@@ -3,8 +3,8 @@ does what comes out (PROTOCOL 11).
 
 Each stream is one long-running task that holds a slot. Slots are given in the order in which streams were wanted, and
 a stream keeps its slot while it waits for its next attempt: a dead worker never loses its place to a waiting stream.
-This is the one owner of retries. A stream that ended for good stays so until somebody wants it again. One that was
-fenced has a new owner, which starts it again: it is called failed where that does not happen.
+This is the one owner of retries. A stream that ended for good stays so until somebody wants it again, or other code is
+installed. One that was fenced has a new owner, which starts it again: it is called failed where that does not happen.
 """
 
 import math
@@ -93,6 +93,13 @@ class GiveUp:
 
 
 @dataclass(frozen=True, slots=True)
+class TryAgain:
+    """Take back that the stream ended for good: it is tried by other code, and a later host must go on with it."""
+
+    stream: StreamId
+
+
+@dataclass(frozen=True, slots=True)
 class RaiseAlarm:
     kind: str
     subject: str
@@ -105,7 +112,7 @@ class EndAlarm:
     subject: str
 
 
-Action = Start | Cancel | SendReport | GiveUp | RaiseAlarm | EndAlarm
+Action = Start | Cancel | SendReport | GiveUp | TryAgain | RaiseAlarm | EndAlarm
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,12 +262,19 @@ class StreamRoster:
 
     def run_by(self, stream: StreamId, code: str) -> list[Action]:
         """From its next attempt on the stream runs by this code, and so does any that is wanted from now on. Its
-        task is ended at once: the open transaction is rolled back, and its ledger says where the next one begins."""
+        task is ended at once: the open transaction is rolled back, and its ledger says where the next one begins.
+
+        One that ended for good is tried once by each code: what ended it may be mended. One that was fenced is not,
+        for it has another owner."""
         self._code = code
         entry = self._entries.get(stream)
         if entry is None:
             return []
+        tries_again = entry.is_final and entry.code != code and not Fenced.ended(entry.error)
         entry.code, entry.failures, entry.retry_s = code, 0, 0.0
+        if tries_again:
+            entry.final_want, entry.final_since_s = -1, None
+            return [TryAgain(stream)]
         if entry.running is None or entry.is_cancelled:
             return []
         entry.is_cancelled = True

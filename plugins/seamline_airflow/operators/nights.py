@@ -8,6 +8,7 @@ from typing import Any
 from airflow.sdk import BaseOperator
 
 from seamline import settings
+from seamline.domain.business_dates import Is
 from seamline.domain.calendar import zone
 from seamline.plan.compile import compile_plan
 from seamline.plan.deadlines import ONBOARDINGS
@@ -22,7 +23,8 @@ from seamline_airflow.errors import task_errors
 class NightsCheckOperator(BaseOperator):
     """Look whether a stage of a night, its verdict or a stage of an onboarding is late, and whether a calendar ends
     soon. What is found is an open alarm, ended by the look that does not find it any more; that of a verdict by the
-    verdict. Of a sync whose declarations are wrong nothing is known: its alarms stay."""
+    verdict, or once nobody expects one: the sync has no nights any more, or the date is no business date. Of a sync
+    whose declarations are wrong nothing is known: its alarms stay."""
 
     def execute(self, context: Any) -> list[str]:
         del context
@@ -32,6 +34,7 @@ class NightsCheckOperator(BaseOperator):
             for one in found:
                 self.log.warning("%s: %s", one.subject, one.message)
                 store.raise_alarm(one.kind, one.subject, one.message)
+            nights = {one.name: one.nightly for one in syncs}
             holds = {(one.kind, one.subject) for one in found}
             for alarm in store.open_alarms():
                 if (
@@ -40,7 +43,9 @@ class NightsCheckOperator(BaseOperator):
                     and (alarm.kind, alarm.subject) not in holds
                 ):
                     store.end_alarm(alarm.kind, alarm.subject)
-                if alarm.kind == VERDICT_LATE and _has_come(store, alarm):
+                if alarm.kind == VERDICT_LATE and (
+                    _has_come(store, alarm) or (alarm.about not in unknown and _is_void(alarm, nights))
+                ):
                     store.end_alarm(alarm.kind, alarm.subject)
         return [one.subject for one in found]
 
@@ -85,6 +90,13 @@ def _of_nights(store: Any, sync: str, nightly: NightlyPlan, now: datetime) -> li
         now,
         since=since,
     )
+
+
+def _is_void(alarm: Any, nights: Mapping[str, NightlyPlan | None]) -> bool:
+    """Whether nobody expects a verdict of this date, as the syncs are declared now. `nights`: None of one that has
+    none."""
+    nightly, day = nights.get(alarm.about), deadline.date_of(alarm.subject.partition(" ")[2])
+    return nightly is None or (day is not None and nightly.dates.look(day).is_ is Is.CLOSED)
 
 
 def _has_come(store: Any, alarm: Any) -> bool:

@@ -37,6 +37,7 @@ from seamline.sync.stream_host import (
     Start,
     StreamRoster,
     TaskEnd,
+    TryAgain,
     Woken,
 )
 from seamline_spark.stream_host.spark_streams import SparkStreams
@@ -51,7 +52,8 @@ _ALIVE_S = 5.0
 # Older than this, a report says nothing of now.
 _HEARD_S = 30.0
 _UP = frozenset({"streaming", "catching_up", "paused", "held", "waiting"})
-_CAUGHT_UP = frozenset({"streaming", "paused", "held"})
+# One that is held is left alone: a run waits for it where it stands.
+_CAUGHT_UP = frozenset({"streaming", "paused"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,8 @@ class StreamHost:
                 self._coordinator.report(action.report)
             case GiveUp():
                 self._coordinator.give_up(action.stream, want_number=action.want_number, error=action.error)
+            case TryAgain():
+                self._coordinator.try_again(action.stream)
             case RaiseAlarm():
                 log.error("%s: subject=%s %s", action.kind, action.subject, action.message)
                 self._coordinator.raise_alarm(action.kind, action.subject, action.message)

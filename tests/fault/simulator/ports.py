@@ -397,6 +397,7 @@ class StagedRead:
     """ports for `take_snapshot`: tables at one position; staging lasts while the source goes on."""
 
     position_time = datetime(2026, 11, 20, 1, 2, 3, tzinfo=UTC)
+    is_carried_on = False
 
     def __init__(self, world: SteppedSource, view: Tables, tables: Sequence[Table]) -> None:
         self._world = world

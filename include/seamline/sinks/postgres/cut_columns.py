@@ -41,6 +41,16 @@ def fit_columns(session: Session, *, cut: Relation, cuts: Relation) -> bool:
     Whether the partitioned table has gained any. In the caller's transaction; no row is written. ColumnsMisfit where
     the earlier cuts cannot be given what the new one needs without a change of what they hold.
     """
+    gained = widen(session, cut=cut, cuts=cuts)
+    new, known = stored_columns(session, cut), stored_columns(session, cuts)
+    left = [f"ADD COLUMN {quoted(name)} {column.type}" for name, column in known.items() if name not in new]
+    _alter(session, cut, left)
+    return gained
+
+
+def widen(session: Session, *, cut: Relation, cuts: Relation, but: Collection[str] = ()) -> bool:
+    """The half of `fit_columns` that changes what earlier cuts share; whether it has gained a column. `but`: columns
+    that no cut has of itself."""
     new, known = stored_columns(session, cut), stored_columns(session, cuts)
     misfits = [
         f"{name} is {new[name].type} now and {known[name].type} there"
@@ -51,9 +61,8 @@ def fit_columns(session: Session, *, cut: Relation, cuts: Relation) -> bool:
         raise ColumnsMisfit("; ".join(misfits))
     gained = [f"ADD COLUMN {quoted(name)} {column.type}" for name, column in new.items() if name not in known]
     _alter(session, cuts, gained)
-    _require_no_more(session, cuts, [name for name in known if not (name in new and new[name].is_required)])
-    left = [f"ADD COLUMN {quoted(name)} {column.type}" for name, column in known.items() if name not in new]
-    _alter(session, cut, left)
+    loose = [name for name in known if name not in but and not (name in new and new[name].is_required)]
+    _require_no_more(session, cuts, loose)
     return bool(gained)
 
 

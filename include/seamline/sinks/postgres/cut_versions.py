@@ -35,7 +35,7 @@ from seamline.domain.errors import SchemaConflict
 from seamline.kinds.cut_rules import CutMisfit, other_storage, require_same_key
 from seamline.plan.model import DestinationPlan
 from seamline.sinks.postgres.cut_changes import primary_key
-from seamline.sinks.postgres.cut_columns import ColumnsMisfit, allow_null, fit_columns, stored_columns
+from seamline.sinks.postgres.cut_columns import ColumnsMisfit, allow_null, fit_columns, stored_columns, widen
 from seamline.sinks.postgres.cut_places import in_place_of_cuts, put_aside
 
 CATALOGUE = """
@@ -73,6 +73,22 @@ class StoredVersion:
     is_wider: bool
 
 
+def make_room(
+    session: Session, destination: DestinationPlan, staged: Relation, table: str, *, day: date
+) -> Relation | None:
+    """Give the stored rows the columns that the staged ones have beyond them; the table of rows, None where nothing was
+    to be done or the two do not fit: `store_version` says why. In a short transaction of the caller's, before that
+    which writes: readers wait for it."""
+    try:
+        with session.transaction():
+            rows = _rows_in_use(session, destination, Relation(destination.cut_namespace, table), day)
+            if rows is None or primary_key(session, staged) != _key_of(session, rows):
+                return None
+            return rows if widen(session, cut=staged, cuts=rows, but=_OWN) else None
+    except (CutMisfit, ColumnsMisfit):
+        return None
+
+
 def store_version(
     session: Session, destination: DestinationPlan, staged: Relation, table: str, *, sync: str, day: date, version: int
 ) -> StoredVersion:
@@ -89,7 +105,7 @@ def store_version(
         f" ADD COLUMN {VALID_TO} bigint NOT NULL DEFAULT {STILL_VALID}".encode()
     )
     aside = aside_of(destination, table, day, what="VIEW")
-    require_same_key(table, key, [name for name in primary_key(session, rows) if name not in _OWN], aside=aside)
+    require_same_key(table, key, _key_of(session, rows), aside=aside)
     try:
         is_wider = fit_columns(session, cut=staged, cuts=rows)
     except ColumnsMisfit as exc:
@@ -144,7 +160,11 @@ def drop_version(
 
 def drop_rows_of_no_cut(session: Session, rows: Relation) -> int:
     """Delete the rows that no cut has any more; their bytes. Those of the newest number stay, for the next cut is
-    written as the difference from them, until there is no cut at all. Nobody who reads waits for it."""
+    written as the difference from them, until there is no cut at all. Nobody who reads waits for it. Nothing of a table
+    that was put aside and is dropped."""
+    there = session.execute("SELECT to_regclass(%s) IS NOT NULL", (str(rows),)).fetchone()
+    if there is None or not there[0]:
+        return 0
     numbers = f"FROM seamline.cut_number AS n WHERE n.rows_table = {text_literal(rows.name)}"
     row = session.execute(
         f"WITH gone AS (DELETE FROM {rows} AS v WHERE (v.{VALID_TO} < {STILL_VALID}"
@@ -159,9 +179,11 @@ def drop_rows_of_no_cut(session: Session, rows: Relation) -> int:
 
 
 def _rows_in_use(session: Session, destination: DestinationPlan, parent: Relation, day: date) -> Relation | None:
-    """None where the name of all cuts is free: then another table of rows begins."""
+    """None where the name of all cuts is free: then another table of rows begins. A table of the same name in another
+    schema of the database has rows of its own, which the catalogue names beside these."""
     row = session.execute(
-        "SELECT c.relkind::text, (SELECT r.rows_table FROM seamline.cut_rows AS r WHERE r.table_name = %s"
+        "SELECT c.relkind::text, (SELECT r.rows_table FROM seamline.cut_rows AS r JOIN pg_class AS t"
+        " ON t.relname = r.rows_table AND t.relnamespace = c.relnamespace WHERE r.table_name = %s"
         " ORDER BY r.begun_at DESC LIMIT 1) FROM pg_class AS c WHERE c.oid = to_regclass(%s)",
         (parent.name, str(parent)),
     ).fetchone()
@@ -172,6 +194,13 @@ def _rows_in_use(session: Session, destination: DestinationPlan, parent: Relatio
         raise other_storage(parent.name, now="versions", was="copies", aside=aside)
     for what, cure in in_place_of_cuts(session, destination, parent.name):
         raise SchemaConflict(what, hint=f"nothing was published. {cure}. Then repeat the publish", table=parent.name)
+    if row[1] is None:
+        aside = aside_of(destination, parent.name, day, what="VIEW")
+        raise SchemaConflict(
+            f"{parent} shows cuts whose rows are not in this schema any more",
+            hint=f"move the table of rows back, or put the earlier cuts aside: {aside}. Then repeat the publish",
+            table=parent.name,
+        )
     return Relation(destination.cut_namespace, str(row[1]))
 
 
@@ -191,6 +220,11 @@ def _begin(
     return rows
 
 
+def _key_of(session: Session, rows: Relation) -> Sequence[str]:
+    """That of the source: stored rows have the number of their first cut in theirs beside it."""
+    return [name for name in primary_key(session, rows) if name not in _OWN]
+
+
 def _next_number(session: Session, rows: Relation) -> int:
     """Never one that a cut had before, also where that cut has expired."""
     row = session.execute(
@@ -206,12 +240,15 @@ def _next_number(session: Session, rows: Relation) -> int:
 def _write(session: Session, rows: Relation, staged: Relation, key: Sequence[str], number: int) -> None:
     columns = [quoted(name) for name in stored_columns(session, rows)]
     values = [quoted(name) for name in stored_columns(session, rows) if name not in _OWN]
-    statements = _by_key(rows, staged, key, values) if key else _by_copies(rows, staged, values)
-    end, begun = statements
     listed = ", ".join(columns)
+    if key:
+        end, begun = _by_key(rows, staged, key, values)
+        gone, come = f"WHERE {end}", f"{staged} AS s WHERE {begun}"
+    else:
+        gone, come = _by_copies(rows, staged, values)
     for statement in (
-        f"UPDATE {rows} AS v SET {VALID_TO} = {number} WHERE v.{VALID_TO} = {STILL_VALID} AND {end}",
-        f"INSERT INTO {rows} ({listed}) SELECT {listed} FROM {staged} AS s WHERE {begun}",
+        f"UPDATE {rows} AS v SET {VALID_TO} = {number} {gone} AND v.{VALID_TO} = {STILL_VALID}",
+        f"INSERT INTO {rows} ({listed}) SELECT {listed} FROM {come}",
     ):
         session.execute(statement.encode())
 
@@ -228,13 +265,15 @@ def _by_key(rows: Relation, staged: Relation, key: Sequence[str], values: Sequen
 
 
 def _by_copies(rows: Relation, staged: Relation, values: Sequence[str]) -> tuple[str, str]:
-    """The same of rows without a key: the third copy of a row here is the third one there."""
+    """The same of rows without a key: the third copy of a row here is the third one there. Rows are joined by where
+    they lie: an array of their places has room for 67 million."""
     text = f'ROW({", ".join(values)})::text COLLATE "C"'
-    numbered = f"ctid AS {_PLACE}, {text} AS {_IDENTITY}, row_number() OVER (PARTITION BY {text}) AS {_COPY}"
-    stored = f"(SELECT {numbered} FROM {rows} WHERE {VALID_TO} = {STILL_VALID}) AS o"
-    come = f"(SELECT {numbered} FROM {staged}) AS c"
+    numbered = f"{text} AS {_IDENTITY}, row_number() OVER (PARTITION BY {text}) AS {_COPY}"
+    stored = f"(SELECT ctid AS {_PLACE}, {numbered} FROM {rows} WHERE {VALID_TO} = {STILL_VALID}) AS o"
+    come = f"(SELECT *, {numbered} FROM {staged}) AS c"
     same = f"o.{_IDENTITY} = c.{_IDENTITY} AND o.{_COPY} = c.{_COPY}"
+    gone = f"SELECT o.{_PLACE} FROM {stored} WHERE NOT EXISTS (SELECT FROM {come} WHERE {same})"
     return (
-        f"v.ctid = ANY (ARRAY(SELECT o.{_PLACE} FROM {stored} WHERE NOT EXISTS (SELECT FROM {come} WHERE {same})))",
-        f"s.ctid = ANY (ARRAY(SELECT c.{_PLACE} FROM {come} WHERE NOT EXISTS (SELECT FROM {stored} WHERE {same})))",
+        f"FROM ({gone}) AS gone WHERE v.ctid = gone.{_PLACE}",
+        f"{come} WHERE NOT EXISTS (SELECT FROM {stored} WHERE {same})",
     )

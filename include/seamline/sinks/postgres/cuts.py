@@ -46,11 +46,13 @@ from seamline.plan.model import DestinationPlan
 from seamline.sinks.postgres.cut_changes import make_changes_view, primary_key
 from seamline.sinks.postgres.cut_columns import ColumnsMisfit, allow_null, fit_columns, stored_columns
 from seamline.sinks.postgres.cut_places import in_place_of_view, views_of
-from seamline.sinks.postgres.cut_versions import CATALOGUE, all_cuts_query, aside_of, store_version
+from seamline.sinks.postgres.cut_versions import CATALOGUE, all_cuts_query, aside_of, make_room, store_version
 from seamline.sinks.postgres.staged_rows import require_as_compared
 
 # Publishers of cuts in one database take turns: versions are counted and partitioned tables are made under it.
 LOCK = 7_305_805_512_440_011
+# The difference of a large table is computed in a turn.
+_TURN_WITHIN = "30min"
 _LOOK_EVERY_S = 0.02
 _PUT_ASIDE = (
     "nothing was published. Put the earlier cuts aside as they are, then repeat the publish, which makes table and"
@@ -185,6 +187,7 @@ class PostgresCuts:
             if attached is None:
                 for table in cut.tables:
                     self._prepare(table, definitions.get(table.table), cut.position)
+                self._make_room(cut)
                 with self._locked():
                     attached = self._attached(cut) or self._attach_all(cut, signed_by, definitions)
             # Who has signed last: a later question about this very cut may have been answered by somebody else.
@@ -202,7 +205,11 @@ class PostgresCuts:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         with self._session.transaction():
+            # Only the turn may be waited for so long: behind a table that is waited for its readers queue.
+            (patience,) = self._session.execute("SHOW lock_timeout").fetchone() or ("",)
+            self._session.execute(f"SET LOCAL lock_timeout = '{_TURN_WITHIN}'")
             self._session.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+            self._session.execute("SELECT set_config('lock_timeout', %s, true)", (patience,))
             yield
 
     # ---- first commit: partitions ----------------------------------------------------------------------------------
@@ -302,9 +309,28 @@ class PostgresCuts:
         self._is_free(changes, sync, table.table)
         make_changes_view(self._session, changes, cuts=parent, key=primary_key(self._session, partition), sync=sync)
 
+    def _make_room(self, cut: StagedCut) -> None:
+        """Columns that have come, and the views that show them, in a transaction of a moment: a table is locked for it,
+        and the difference is written for much longer. Readers find NULL there until the cut is published."""
+        for table in sorted(filter(self._is_versioned, cut.tables), key=lambda staged: staged.table):
+            with self._locked():
+                staged = self._staged(table.staged_as)
+                self._require_own_columns_free(table, staged)
+                rows = make_room(self._session, self._destination, staged, table.table, day=cut.business_date)
+                if rows is not None:
+                    self._show_versions(cut.sync, table.table, rows, primary_key(self._session, staged), is_wider=True)
+
+    def _show_versions(self, sync: str, table: str, rows: Relation, key: Sequence[str], *, is_wider: bool) -> None:
+        parent, changes = self._parent(table), views_of(self._destination, table)[-1]
+        if self._kind(parent) is None or is_wider:
+            self._create_view(parent, all_cuts_query(self._session, rows))
+        self._make_views(sync, table, is_wider=is_wider)
+        self._is_free(changes, sync, table)
+        make_changes_view(self._session, changes, cuts=parent, key=key, sync=sync, rows_table=rows.name)
+
     def _store(self, cut: StagedCut, table: StagedTable, version: int, definition: Table | None) -> None:
         """Write what differs from the cut before. What the cut shows then must be what was compared."""
-        staged, parent = self._staged(table.staged_as), self._parent(table.table)
+        staged = self._staged(table.staged_as)
         self._require_own_columns_free(table, staged)
         stored = store_version(
             self._session,
@@ -323,14 +349,7 @@ class PostgresCuts:
             definition=definition,
             position=cut.position,
         )
-        if self._kind(parent) is None or stored.is_wider:
-            self._create_view(parent, all_cuts_query(self._session, stored.rows))
-        self._make_views(cut.sync, table.table, is_wider=stored.is_wider)
-        changes = views_of(self._destination, table.table)[-1]
-        self._is_free(changes, cut.sync, table.table)
-        make_changes_view(
-            self._session, changes, cuts=parent, key=stored.key, sync=cut.sync, rows_table=stored.rows.name
-        )
+        self._show_versions(cut.sync, table.table, stored.rows, stored.key, is_wider=stored.is_wider)
 
     def _make_views(self, sync: str, table: str, *, is_wider: bool) -> None:
         """Of those that count, and of the newest proven one."""

@@ -120,7 +120,9 @@ def write_version(session: Session, at: str, rows: Place, staged: Place, cut: tu
 def show_version(
     session: Session, destination: DestinationPlan, columns: Sequence[StoredColumn], cut: tuple[str, str, date, int]
 ) -> Place:
-    """The view of one cut, by the name that a table of its own would have. A repeat changes nothing."""
+    """The view of one cut, by the name that a table of its own would have. A repeat changes nothing. `columns`: as they
+    were staged; where the staged table is gone before a repeat, those of all cuts, which are NULL where this has none.
+    """
     at, (_, table, day, version) = ledger_place(destination), cut
     shown = (destination.cut_namespace, partition_name(table, day, version))
     if stored_columns(session, shown):
@@ -133,7 +135,8 @@ def show_version(
     )
     rows = (destination.cut_namespace, str(name))
     own = [] if primary_key(session, rows) else [HASH]
-    listed = ", ".join([*(quoted(column.name) for column in columns), *own])
+    of_all = [column for key, column in stored_columns(session, rows).items() if key not in _OWN]
+    listed = ", ".join([*(quoted(column.name) for column in columns or of_all), *own])
     execute(
         session,
         f"CREATE OR REPLACE VIEW {relation(*shown)} AS SELECT {listed} FROM {relation(*rows)}"
