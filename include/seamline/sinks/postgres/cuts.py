@@ -312,8 +312,11 @@ class PostgresCuts:
     def _make_room(self, cut: StagedCut) -> None:
         """Columns that have come, and the views that show them, in a transaction of a moment: a table is locked for it,
         and the difference is written for much longer. Readers find NULL there until the cut is published."""
-        for table in sorted(filter(self._is_versioned, cut.tables), key=lambda staged: staged.table):
-            with self._locked():
+        tables = sorted(filter(self._is_versioned, cut.tables), key=lambda staged: staged.table)
+        if not tables:
+            return
+        with self._locked():
+            for table in tables:
                 staged = self._staged(table.staged_as)
                 self._require_own_columns_free(table, staged)
                 rows = make_room(self._session, self._destination, staged, table.table, day=cut.business_date)
