@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -22,11 +21,8 @@ from seamline.bulk.resume import Resumes, SplitLoads
 from seamline.domain.errors import TransientError
 from seamline.domain.made_from import MadeFrom
 from seamline.domain.verdict import Verdict
-from seamline.kinds.bulk import SplitArea
-from seamline.kinds.found import sink_kind
-from seamline.kinds.sink import ResumesLoads
 from seamline.plan.document import plan_to_json
-from seamline.plan.model import DestinationPlan, Run
+from seamline.plan.model import Run
 from seamline.sync.onboard import publish
 from seamline.sync.snapshot import take_snapshot
 from tests.conftest import RunningStack
@@ -171,36 +167,6 @@ def test_a_load_that_is_killed_at_80_percent_goes_on_and_is_the_source_at_its_po
     }
     assert live == there
     assert world.query("SELECT count(*) FROM bank_stage.staged_load") == [(0,)]
-
-
-def split_area(destination: DestinationPlan, run_id: str) -> SplitArea:
-    kind = sink_kind(destination.kind)
-    assert isinstance(kind, ResumesLoads)
-    return kind.split_area(destination, run_id=run_id)
-
-
-def test_loads_that_begin_at_once_in_an_empty_destination_do_not_end_each_other(stack: RunningStack) -> None:
-    destination = destination_plan("begun_at_once", "bank")
-    with postgres_database("begun_at_once") as connection, destination_known_by_id(connection, "begun_at_once"):
-        areas = [split_area(destination, f"r{number}") for number in range(8)]
-        with ThreadPoolExecutor(len(areas)) as pool:
-            assert list(pool.map(lambda area: area.begun([]), areas)) == [{}] * len(areas)
-
-
-def test_a_load_into_mariadb_waits_for_no_split_that_another_one_writes(stack: RunningStack) -> None:
-    destination = plan_of("begun_meanwhile")
-    with warehouse_in_mariadb(destination.namespace) as connection:
-        split_area(destination, "r1").begun([])
-        at = destination.stage_namespace
-        with closing(mariadb(connection)) as session, session.cursor() as cursor:
-            cursor.execute(f"INSERT INTO {at}.staged_split VALUES ('gone', 0, 'r', 'p', 1)")
-            session.commit()
-            cursor.execute("START TRANSACTION")
-            cursor.execute(f"INSERT INTO {at}.staged_split VALUES ('theirs', 0, 'r', '', 0)")
-            assert split_area(destination, "r2").begun([]) == {}, "a wait would end in an error"
-            session.commit()
-            cursor.execute(f"SELECT staged_as FROM {at}.staged_split")
-            assert list(cursor.fetchall()) == [("theirs",)]
 
 
 @pytest.fixture

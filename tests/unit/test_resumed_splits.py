@@ -230,7 +230,7 @@ def test_only_what_was_interrupted_is_gone_on_with(
 def test_records_of_loads_that_are_gone_are_deleted_one_by_one_and_nothing_else_is_locked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A DELETE that looks for them waits for each split that is being written."""
+    """Whether a DELETE that looks for them waits for a split that is being written is up to the server."""
     found = {
         "staged_split": [("there", 0), ("gone", 1)],
         "staged_read": [("r1", "mine"), ("r2", "over")],
