@@ -418,6 +418,12 @@ def test_a_declaration_that_does_not_go_together_is_refused(table: Mapping[str, 
         declared(table)
 
 
+def test_topics_of_others_are_not_archived(tmp_path: Path) -> None:
+    said = {"source": "bank", "kind": "kafka", "connection": "queue", "tables": [RATE]}
+    with pytest.raises(ValidationError, match="topics are kept for long where they are written"):
+        KafkaSource.model_validate({**said, "log": {"archive": {"location": str(tmp_path)}}})
+
+
 def test_a_night_of_topics_is_read_and_not_made_from_the_log(tmp_path: Path) -> None:
     source = {"source": "core_bank", "kind": "kafka", "connection": "queue", "tables": [{**RATE, "table": "account"}]}
     sync = "sync: settlement\nsource: core_bank\ndestinations: [warehouse]\ntables: [account]\nnightly:\n"

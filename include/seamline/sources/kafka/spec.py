@@ -151,6 +151,8 @@ class KafkaSource(DeclaredSource):
         return self
 
     def _faults(self) -> Iterator[str]:
+        if self.log.archive is not None:
+            yield "`log.archive` is for logs of databases: topics are kept for long where they are written"
         tables, topics = set[str](), dict[str, TopicTable]()
         for table in self.tables:
             if table.table in tables:
