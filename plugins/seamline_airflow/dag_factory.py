@@ -61,8 +61,8 @@ _ABOUT = {
     "repair": "Makes rows of the live tables that differ what the source has: planned, approved by a second person, "
     "applied where the stream stands, compared again. Run it by hand; the form names a destination, or a repair that "
     "is planned already.",
-    "reconcile": "Compares the live tables with the source at one position, after each nightly cut and on demand. Red "
-    "on a break, and names it.",
+    "reconcile": "Compares the live tables with the source at one position, after the nightly cut of the newest date "
+    "and on demand. Red on a break, and names it.",
 }
 _ABOUT_CUTS_ONLY = (
     "Finds out what the nights of this sync go by: its source is checked, and its tables are read from the catalogue. "

@@ -10,7 +10,7 @@ from typing import Any
 from seamline import settings
 from seamline.domain.runs import RunKind
 from seamline.plan.pools import BACKFILL
-from seamline_airflow.run_context import is_of_backfill
+from seamline_airflow.run_context import follows_a_cut, is_of_backfill
 
 # The night's, and the comparisons that follow it.
 _DAGS = (RunKind.NIGHTLY, RunKind.RECONCILE)
@@ -34,7 +34,7 @@ def _is_behind(run_id: str, dag_run: Any) -> bool:
     # By its name: Airflow does not always hand over the run itself.
     if is_of_backfill(run_id):
         return True
-    return run_id.startswith("asset_triggered__") and dag_run is not None and _is_old(dag_run)
+    return follows_a_cut(run_id) and dag_run is not None and _is_old(dag_run)
 
 
 def _is_old(dag_run: Any) -> bool:

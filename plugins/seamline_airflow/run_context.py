@@ -55,6 +55,11 @@ def is_of_backfill(name: str) -> bool:
     return name.startswith("backfill__")
 
 
+def follows_a_cut(name: str) -> bool:
+    """Whether Airflow has made the run of this name for an event of an asset; it keeps these names from people, too."""
+    return name.startswith("asset_triggered__")
+
+
 def run_id(context: Mapping[str, Any], *, sync: str, kind: RunKind) -> str:
     """`<sync>/<kind>/<business date or ->/<airflow run id>`: the same for every task and every attempt of a run."""
     found = optional_business_date(context)

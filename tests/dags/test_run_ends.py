@@ -1,13 +1,14 @@
 """A run that fails says by which task, why and how to mend it; when it goes on it says so no more."""
 
 from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import structlog
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from seamline.domain.cut_state import Headline
 from seamline.domain.decision import DECISION, Decision
@@ -123,6 +124,33 @@ def test_a_break_of_the_live_tables_stays_on_record_when_its_run_is_cleared(
     assert compare(Verdict.MATCH) == f"{name}~2"
     assert [one.verdict for one in platform.live_reconciliations("settlement", 9)] == [Verdict.MATCH, Verdict.BREAK]
     assert [platform.runs[one].state for one in (name, f"{name}~2")] == [RunState.FAILED, RunState.RUNNING]
+
+
+def test_live_tables_are_compared_after_the_cut_of_the_newest_date_alone(
+    platform: results.Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backfill of thirty dates compared the same tables thirty times."""
+    monkeypatch.setattr("seamline_airflow.operators.spark_job.SparkJobOperator.execute", lambda *_: None)
+    plan = results.plan()
+    platform.start_run(run_id="o", sync="settlement", kind="onboard", plan_json=plan_to_json(plan))
+    platform.put_result("o", PUBLISH, {"warehouse": "p"})
+    assert plan.nightly is not None
+    newest = plan.nightly.last_ended(datetime.now(UTC))
+    assert newest is not None
+
+    def compare(day: date, airflow_run: str) -> str:
+        task = CompareJobOperator(
+            task_id="compare", job="j", run=f"settlement/reconcile/{day}/{airflow_run}", plan_json=plan_to_json(plan)
+        )
+        dag_run = SimpleNamespace(partition_key=str(day), run_id=airflow_run)
+        return str(task.execute(_context("compare") | {"dag_run": dag_run}))
+
+    older = newest - timedelta(days=1)
+    with pytest.raises(AirflowSkipException, match=f"after the cut of {newest}"):
+        compare(older, "asset_triggered__1")
+    assert f"settlement/reconcile/{older}/asset_triggered__1" not in platform.runs
+    for day, airflow_run in ((newest, "asset_triggered__2"), (older, "manual__3")):
+        assert compare(day, airflow_run) in platform.runs
 
 
 def test_the_verdicts_of_a_comparison_are_those_of_the_run_that_its_job_opened() -> None:

@@ -201,7 +201,7 @@ def _waiting(nightly: NightlyPlan) -> tuple[Stage, ...]:
 
 
 def _publishes(plan: SyncPlan) -> str:
-    live = "; the cut's asset event starts the reconcile DAG of the same date" if plan.streamed.destinations else ""
+    live = "; the cut of the newest date has the live tables compared" if plan.streamed.destinations else ""
     return f"all tables of the date become its next version in one step for readers, per destination{live}"
 
 

@@ -1,13 +1,16 @@
 """Spark jobs that begin a run: they write it down before the driver starts."""
 
+from datetime import UTC, date, datetime
 from typing import Any
 
 from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowSkipException
 
 from seamline.domain.decision import DECISION
 from seamline.domain.errors import Refused
 from seamline.domain.runs import ASKED_BY, EXPECTATIONS, MODE, PUBLISH, REASON, RunKind
 from seamline.plan.document import plan_from_json
+from seamline.plan.model import SyncPlan
 from seamline.sync.fatal_problems import refuse_fatal
 from seamline_airflow import onboarding, parts, runs
 from seamline_airflow.errors import task_errors
@@ -15,7 +18,7 @@ from seamline_airflow.one_run_per_date import alone
 from seamline_airflow.operators.spark_job import SparkJobOperator
 from seamline_airflow.operators.step import log_problems
 from seamline_airflow.others_go_on import others_go_on
-from seamline_airflow.run_context import run_id
+from seamline_airflow.run_context import business_date, follows_a_cut, run_id
 
 
 class OpenNightlyOperator(BaseOperator):
@@ -96,9 +99,16 @@ class CompareJobOperator(SparkJobOperator):
         self.plan_json = plan_json
 
     def execute(self, context: Any) -> Any:
+        plan = plan_from_json(self.plan_json)
+        with task_errors():
+            newer = _newer_date(context, plan)
+        if newer is not None:
+            raise AirflowSkipException(
+                f"the live tables are the same whatever date was cut: they are compared after the cut of {newer}, "
+                "and whenever a person starts this DAG"
+            )
         with task_errors(), parts.platform() as store:
             self.name_run(runs.take_of(store, self.run))
-            plan = plan_from_json(self.plan_json)
             if plan.reconcile_only is not None:
                 plan, problems = onboarding.preflight_of_reconcile_only(plan)
                 log_problems(self.log, problems)
@@ -107,3 +117,12 @@ class CompareJobOperator(SparkJobOperator):
             parts.reach("dag.state_written")
         super().execute(context)
         return self.run
+
+
+def _newer_date(context: Any, plan: SyncPlan) -> date | None:
+    """The newest date that has ended, where this run follows the cut of an older one: each date of a backfill would
+    compare the same tables again."""
+    if plan.nightly is None or not follows_a_cut(context["dag_run"].run_id):
+        return None
+    newest, mine = plan.nightly.last_ended(datetime.now(UTC)), business_date(context)
+    return newest if newest is not None and mine < newest else None
