@@ -91,6 +91,19 @@ def test_a_foreign_database_of_mariadb_becomes_declarations_that_validate(
     assert plan.source.capture == "core", "its login can read the log, too"
 
 
+def test_a_source_whose_log_may_not_be_read_becomes_a_sync_of_nights_alone(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with mariadb_database(DATABASE) as root, known_by_id(root, "core", "mysql"):
+        run_mariadb(root, TABLES)
+        assert main(["init", "pay", "--from", "core", "--to", "dwh", "--nights-only", "--yes"]) == 0
+        said = capsys.readouterr().out
+        assert main(["init", "more", "--from", "core", "--to", "dwh", "--nights-only", "--yes"]) == 0
+    plan = written(folder, "pay")
+    assert not plan.source.has_log and plan.nightly is not None and not plan.streamed.destinations
+    assert "each night makes a cut" in said and "_capture" not in said
+
+
 def test_a_second_sync_takes_the_source_and_destination_that_are_declared_and_nothing_is_written_over(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,7 +22,7 @@ from seamline.cli.init_found import examined_tables, listed_tables, matching, tr
 from seamline.cli.init_text import FoundTable, destination_text, source_text, sync_text
 from seamline.domain.calendar import zone
 from seamline.domain.errors import ConfigError
-from seamline.domain.server_found import CAPTURES, ListedTable
+from seamline.domain.server_found import CAPTURES, ListedTable, ServerFound
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
 from seamline.spec.faults import guess
@@ -45,24 +45,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--schema", default="", help="of the tables, in PostgreSQL")
     parser.add_argument("--into", default="", metavar="NAME", help="schema or database of the copies; the sync's name")
     parser.add_argument("--timezone", default="", metavar="ZONE", help="of the business dates, as Asia/Shanghai")
+    parser.add_argument(
+        "--nights-only", action="store_true", help="without the source's log: no stream, and a login that may SELECT"
+    )
     parser.add_argument("--yes", action="store_true", help="ask nothing, take every default")
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
     """A source or destination. `text`: of its new file, by the schema of the tables; None where it is declared already.
-    `time_zone`: of its server. `is_one_login`: its connection can read the log, too."""
+    `time_zone`: of its server. `capture`: the connection that reads the log, "" where no log is read."""
 
     name: str
     text: Callable[[str], str] | None = None
     time_zone: str = ""
-    is_one_login: bool = False
+    capture: str = ""
 
 
 def run(args: argparse.Namespace) -> int:
     folder = settings.load().declarations
     _require_new(folder, args.sync)
-    source, destination = _source(folder, args.source), _destination(folder, args.to, args.into or args.sync)
+    source = _source(folder, args.source, nights_only=args.nights_only)
+    destination = _destination(folder, args.to, args.into or args.sync)
     with tempfile.TemporaryDirectory(prefix="seamline-init-") as place:
         draft = _Draft(Path(place), args.sync, source, destination)
         draft.begin(folder)
@@ -160,10 +164,12 @@ def _require_new(folder: Path, sync: str) -> None:
         raise ConfigError(f"{file} is there already", hint="choose another name: nothing is written over")
 
 
-def _source(folder: Path, name: str) -> _Part:
+def _source(folder: Path, name: str, *, nights_only: bool) -> _Part:
     """The source of this name, or one that has this connection, or a new one."""
     for one, file in read_folder(folder).sources.items():
         if file.spec is not None and name in (one, file.spec.connection):
+            if nights_only and file.spec.has_log:
+                raise ConfigError(f"source `{one}` is declared with a log", hint="leave out --nights-only")
             return _Part(one)
     _require_connection(name, "source")
     connection = resolve(name)
@@ -175,19 +181,31 @@ def _source(folder: Path, name: str) -> _Part:
             f"connection `{name}` names no database", hint="add it to its URL: kind://login@host/database"
         )
     key = source_namespace_key(server.kind)
-    is_one_login = any(use.role == CAPTURES and use.is_possible for use in server.uses)
+    capture = "" if nights_only else _capture(name, server)
 
     def text(schema: str) -> str:
         return source_text(
             name,
             server.kind,
             connection=name,
-            capture=name if is_one_login else f"{name}_capture",
+            capture=capture,
             database=connection.database,
             namespace=(key, schema) if key and schema else None,
         )
 
-    return _Part(name, text, server.time_zone, is_one_login)
+    return _Part(name, text, server.time_zone, capture)
+
+
+def _capture(name: str, server: ServerFound) -> str:
+    """The connection that reads the log: this one where its login can."""
+    lacking = [one for use in server.uses if use.role == CAPTURES for one in use.missing]
+    if not lacking:
+        return name
+    _note(
+        f"connection `{name}` cannot read the log: it lacks {'; '.join(lacking)}. The next steps mend that. Where "
+        "it is not to be had, `--nights-only` makes a sync without the log"
+    )
+    return f"{name}_capture"
 
 
 def _destination(folder: Path, name: str, namespace: str) -> _Part:
@@ -267,10 +285,11 @@ def _next(sync: str, source: _Part, destination: _Part) -> Iterator[tuple[str, s
     """Commands, each with what it is for."""
     yield f"./seamline grants {source.name}", "what the owner of the source runs once"
     yield f"./seamline grants {destination.name}", "what the owner of the destination runs once"
-    if source.text is not None and not source.is_one_login:
-        yield f"./seamline connect add {source.name}_capture URL", "the login of the script that reads the log"
+    if source.capture not in ("", source.name):
+        yield f"./seamline connect add {source.capture} URL", "the login of the script that reads the log"
     yield "./seamline validate --online", "until it says ok"
-    yield f"./seamline onboard {sync}", "load, stream, compare"
+    has_stream = source.text is None or source.capture
+    yield f"./seamline onboard {sync}", "load, stream, compare" if has_stream else "from then on each night makes a cut"
 
 
 def _quoted(name: str) -> str:

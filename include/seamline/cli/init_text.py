@@ -35,8 +35,10 @@ class FoundTable:
 def source_text(
     name: str, kind: str, *, connection: str, capture: str, database: str, namespace: tuple[str, str] | None = None
 ) -> str:
-    """`namespace`: the key that says where its tables lie, and its value; None where the kind's default is meant."""
+    """`capture`: the connection that reads the log, "" for none. `namespace`: the key that says where its tables lie,
+    and its value; None where the kind's default is meant."""
     shared = capture == connection
+    kept = "log: {max_gb: 20, keep_days: 7}  # how much of its log is kept, and how long. none: nights alone"
     return "\n".join(
         [
             _SCHEMA.format("source"),
@@ -44,11 +46,11 @@ def source_text(
             f"kind: {kind}",
             f"connection: {connection}  # who reads tables",
             *(["# One login for all roles: right for a trial; later give each its own, with less rights."] * shared),
-            f"capture_connection: {capture}  # who reads the log",
+            *([f"capture_connection: {capture}  # who reads the log"] if capture else []),
             *([f"marker_connection: {connection}"] * shared),
             f"database: {text(database)}",
             *([f"{namespace[0]}: {text(namespace[1])}"] if namespace else []),
-            "log: {max_gb: 20, keep_days: 7}  # how much of its log is kept, and how long. none: nights alone",
+            kept if capture else "log: none  # nights alone, by a login that may SELECT and nothing more",
             "",
         ]
     )
