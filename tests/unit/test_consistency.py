@@ -30,6 +30,7 @@ DESTINATIONS = {
     "change_files": "location: /srv/changes\nmode: changes\n",
     "delta": LAKE,
     "files": "location: /srv/files\n",
+    "hbase": "connection: cells\nnamespace: settlement\n",
     "hive": "connection: rows\nmetastore: metastore\ndatabase: settlement\nwarehouse: /srv/hive\n",
     "hudi": LAKE,
     "iceberg": f"{LAKE}catalog: lake\natomic: true\n",
@@ -100,7 +101,11 @@ def test_each_kind_with_live_tables_runs_the_suite_that_its_cells_promise() -> N
     """Of all tables, or of those with a key alone (`tests/contract`)."""
     kinds = {name: sink_kind(name).powers for name in installed.names(installed.SINKS)}
     promised = {name: powers.keyless for name, powers in kinds.items() if powers.streams}
-    assert promised == {**dict.fromkeys((*APPENDED, "postgres", *RELATIONAL, *LAKES), True), "redis": False}
+    assert promised == {
+        **dict.fromkeys((*APPENDED, "postgres", *RELATIONAL, *LAKES), True),
+        "hbase": False,
+        "redis": False,
+    }
 
 
 def test_a_kind_without_cuts_needs_a_log() -> None:

@@ -100,7 +100,16 @@ def test_the_lock_of_the_project_names_every_dependency_of_ivy_xml(checkout: Pat
 def test_what_only_a_bench_or_a_test_uses_is_locked_too_and_no_part_of_the_stack(checkout: Path) -> None:
     locked = jars.read_lock(checkout / "jars" / "jars.lock")
     peers = [file for file in locked if jars.is_peer(file)]
-    alone = (jars.ENCRYPTING, jars.DELTA, jars.REST, jars.HDFS, jars.HUDI, jars.DATABASES)
+    alone = (
+        jars.ENCRYPTING,
+        jars.DELTA,
+        jars.REST,
+        jars.HDFS,
+        jars.HUDI,
+        jars.HBASE,
+        jars.HBASE_SERVER,
+        jars.DATABASES,
+    )
     of_tests = [file for file in locked if file.configuration in alone]
     assert peers
     assert of_tests

@@ -32,6 +32,8 @@ _KNOWN: dict[str, tuple[str, ...]] = {
     "http": _CONNECT,
     # Its service is asked without a login and in the clear.
     "hive_metastore": (),
+    # Its host is ZooKeeper's, its login a name that is believed; `znode`: where HBase keeps its state there.
+    "hbase": ("znode",),
     # Its host is the JDBC URL, which says all else.
     "jdbc": ("driver_class",),
     # The server's key, as `ssh-keyscan` prints it behind its name, and the file of the login's own.

@@ -1,21 +1,22 @@
 """Make or mend the environment and the jars; start nothing.
 
 `--with hudi` makes an environment beside it: Spark 3.5 with Hudi, 600 MB, for those who read Hudi tables by Hudi's own
-reader. Seamline itself writes and reads them without it.
+reader. Seamline itself writes and reads them without it. `--with hbase` fetches HBase's client, 70 MB, which
+destinations of that kind need.
 """
 
 import argparse
 
 from seamline import settings
 from seamline.cli.answer import give, progress
-from seamline.stack import boot, hudi_environment
+from seamline.stack import boot, hbase_client, hudi_environment
 from seamline.stack.layout import Layout
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jars", default="", metavar="NAMES", help="only these configurations of jars/ivy.xml")
-    text = "also an environment of its own, with Hudi and its Spark (600 MB)"
-    parser.add_argument("--with", dest="beside", choices=["hudi"], default="", help=text)
+    text = "also hudi: an environment of its own, with Hudi and its Spark (600 MB); or hbase: HBase's client (70 MB)"
+    parser.add_argument("--with", dest="beside", choices=["hudi", "hbase"], default="", help=text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -25,8 +26,11 @@ def run(args: argparse.Namespace) -> int:
     layout = Layout(settings.load())
     boot.prepare(layout, said, configurations=names)
     said.say("environment and jars are in place")
-    beside = None
-    if args.beside:
+    beside: dict[str, str] | None = None
+    if args.beside == "hbase":
+        beside = {"folder": str(hbase_client.prepare(layout, said))}
+        said.say(f"HBase's client is in place: {beside['folder']}")
+    elif args.beside:
         made = hudi_environment.prepare(layout, said)
         beside = {"python": str(made.python), "jar": str(made.jar)}
         said.say(f"Hudi's environment is in place: {made.python} with {made.jar}")

@@ -11,7 +11,7 @@ from seamline.spec.source import DeclaredSource
 
 # Named in messages: what people ask for and nobody can have yet.
 SOURCES_PLANNED: tuple[str, ...] = ()
-DESTINATIONS_PLANNED = ("hbase",)
+DESTINATIONS_PLANNED: tuple[str, ...] = ()
 
 # The method by which a kind of destination can be read without a ledger.
 _ALONE = "separate_side"

