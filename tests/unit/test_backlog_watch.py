@@ -40,6 +40,13 @@ def test_half_of_the_limit_is_said_and_the_limit_gives_the_capture_up() -> None:
     assert [watch.must_give_up(gib(size)) for size in (9.9, 10)] == [False, True]
 
 
+def test_a_capture_of_a_binlog_is_given_up_without_its_place_so_a_higher_limit_lets_it_go_on() -> None:
+    (over,) = said(replace(gib(10), is_held=False), max_gb=10)
+    assert "the capture is given up, and keeps its place" in over
+    assert "raise the limit and run `./seamline capture start bank`" in over
+    assert "capture reset" not in over
+
+
 def test_a_limit_that_is_reached_within_the_hour_is_said_however_far_it_is() -> None:
     _, soon = said(gib(1), gib(1.2), max_gb=10)
     assert "given up at 10 GiB, in about 44 min as it grows now" in soon

@@ -52,10 +52,13 @@ class BacklogWatch:
             return f"the source no longer keeps its log for the capture of {self.source}, which cannot go on: {again}"
         kept = f"the source keeps {_size(backlog.size_bytes)} of its log for the capture of {self.source}"
         if self.must_give_up(backlog):
-            return (
-                f"{kept}, its `log.source_backlog_max_gb` is {self.max_gb:g} GiB: the capture is given up, so that the"
-                f" source's disk does not fill. To go on: {again}"
-            )
+            limit = f"{kept}, its `log.source_backlog_max_gb` is {self.max_gb:g} GiB: the capture is given up"
+            if not backlog.is_held:
+                return (
+                    f"{limit}, and keeps its place; the source deletes its log by age. To go on before it has: raise"
+                    f" the limit and run `./seamline capture start {self.source}`"
+                )
+            return f"{limit}, so that the source's disk does not fill. To go on: {again}"
         found = [said for said in (self._by_size(backlog), self._by_time(backlog)) if said]
         return f"{kept}; {'; '.join(found)}" if found else ""
 

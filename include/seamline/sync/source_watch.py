@@ -151,7 +151,8 @@ class SourceWatch:
             self._ask(now_s)
         if self._size.is_due(now_s):
             self._weigh(now_s)
-        if self._state is CaptureState.RUNNING and self._place_due.is_due(now_s):
+        # One that stands still may be what a host finds when it starts: its place says what the source keeps for it.
+        if self._state not in (None, CaptureState.MISSING) and self._place_due.is_due(now_s):
             self._hear_place()
 
     def _commit_heartbeat(self, now_s: float) -> None:

@@ -13,14 +13,15 @@ def binlog_backlog(session: "Session[Any]", place: Mapping[str, object]) -> Sour
     was written. The login may see the binlog."""
     file, position = str(place.get("file") or ""), int(str(place.get("pos") or 0))
     if not file:
-        return SourceBacklog()
+        return SourceBacklog(is_held=False)
     base, number = binlog_file(file)
     files = [(binlog_file(str(row[0])), int(row[1])) for row in query(session, "SHOW BINARY LOGS")]
     behind = {found: size for (of, found), size in files if of == base and found >= number}
     if number not in behind:
-        return SourceBacklog(is_lost=True)
+        return SourceBacklog(is_lost=True, is_held=False)
     ((expires_s, now_s),) = query(session, "SELECT @@global.binlog_expire_logs_seconds, UNIX_TIMESTAMP()")
     written_s = int(str(place.get("seamline_marker_ms") or 0)) / 1000
     left_s = max(0.0, float(expires_s) - (float(now_s) - written_s)) if expires_s and written_s else None
     # The file that is being written is never deleted.
-    return SourceBacklog(sum(behind.values()) - position, expires_in_s=left_s if len(behind) > 1 else None)
+    expires_in_s = left_s if len(behind) > 1 else None
+    return SourceBacklog(sum(behind.values()) - position, expires_in_s=expires_in_s, is_held=False)
