@@ -15,6 +15,8 @@ from seamline.domain.catch_up import LastLoad, RunningLoad
 from seamline.domain.ledger import StreamId
 from seamline.domain.log_fill import GIB, Follower
 from seamline.plan.model import StreamPlan
+from seamline.sync import catch_up_watch
+from seamline.sync.catch_up_watch import CATCH_UP
 from seamline.sync.flow_control import CAPTURE_PAUSED, CAPTURE_SLOWED
 from tests.conftest import RunningStack
 from tests.integration.captured import Captured, captured, finish, replay
@@ -67,19 +69,19 @@ class OneFollower:
 
 
 @contextmanager
-def filling(bank: Captured) -> Iterator[None]:
-    """Transactions that no compression makes small, one after another."""
+def filling(bank: Captured, every_s: float = 0.1, *, count: int = ROWS, first_id: int = 0) -> Iterator[None]:
+    """Transactions of `count` rows that no compression makes small, one after another."""
     end = threading.Event()
 
     def fill() -> None:
         with closing(mariadb(bank.root)) as session, session.cursor() as cursor:
-            for first in range(0, 1_000_000, ROWS):
+            for first in range(first_id, first_id + 1_000_000, count):
                 if end.is_set():
                     return
-                rows = [(first + number, number, secrets.token_hex(100)) for number in range(ROWS)]
+                rows = [(first + number, number, secrets.token_hex(100)) for number in range(count)]
                 cursor.executemany("INSERT INTO account VALUES (%s, %s, %s)", rows)
                 session.commit()
-                end.wait(0.1)
+                end.wait(every_s)
 
     thread = threading.Thread(target=fill)
     thread.start()
@@ -118,6 +120,30 @@ def test_a_slow_destination_slows_the_capture_down_within_30_s_and_lets_it_go_by
             assert stream.differences("account") == {}
             assert stream.query("SELECT count(*) FROM live.account") == [(written,)]
             assert stream.findings() == 0
+
+
+def test_a_stream_whose_destination_is_slow_will_not_make_it_by_name_and_catches_up_by_itself(
+    bank: Captured, warehouse: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catch_up_watch, "_MEASURED_FOR_S", 15.0)
+    bank.plan = replace(bank.plan, source=replace(bank.source_plan, log_behind_max_gb=0.0))
+    with streamed(bank, warehouse, "account", options=StreamPlan(span_changes_max=50)) as stream:
+        execute(warehouse, *SLOW)
+        stream.start()
+        stream.wait_until_it_runs()
+        with filling(bank, 0.0, count=50):
+            wait_until(lambda: size_of(bank) > 10 << 20, timeout_s=60, what="a quarter of an hour of work")
+        limit(bank, 1.2 * size_of(bank))
+        with watched(bank, followers=OneFollower(stream)) as alarms:
+            with filling(bank, 5.0, count=50, first_id=2_000_000):
+                said = wait_until(lambda: alarms.raised.get(CATCH_UP, ""), timeout_s=60, what="the alarm")
+            assert f"will not make it: stream {stream.stream} has " in said
+            assert "the log is full in about" in said
+            execute(warehouse, "DROP TRIGGER slow ON live.account")
+            wait_until(lambda: CATCH_UP not in alarms.raised, timeout_s=120, what="the stream to catch up")
+            stream.wait_until_applied()
+        assert stream.differences("account") == {}
+        assert stream.findings() == 0
 
 
 def execute(database: Connection, *statements: str) -> None:
