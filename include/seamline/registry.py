@@ -5,6 +5,7 @@ needs, and the DAG processor nothing at all.
 """
 
 import dataclasses
+import logging
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
@@ -40,6 +41,7 @@ from seamline.kinds.sink import (
     ReadsBack,
 )
 from seamline.kinds.source import Certifies, HidesSchemaChanges, ReadsSeparately
+from seamline.plan.checks import SourceBudgetPlan
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
 from seamline.platform.attachments import PlatformAttachments
 from seamline.platform.audit import PlatformAudit
@@ -56,6 +58,7 @@ from seamline.platform.followers import PlatformFollowers
 from seamline.platform.host_lease import this_process
 from seamline.platform.late_inputs import PlatformLateInputs
 from seamline.platform.late_postings import PlatformLatePostings
+from seamline.platform.log_pressure import log_pressure
 from seamline.platform.maintenance import PlatformMaintenance
 from seamline.platform.notices import PlatformNotices
 from seamline.platform.origins import PlatformOrigins
@@ -85,7 +88,9 @@ from seamline.ports.log_images import LogImages, Texts
 from seamline.ports.maintenance import DestinationMaintenance, LogTopics
 from seamline.ports.questions import AnswersQuestions, Delivers
 from seamline.ports.separate import OpenedSide, SeparateSide
+from seamline.sync.reading_pace import PaceQuestion, Pacer
 
+_log = logging.getLogger(__name__)
 # The chain behind a date may be long; a person waits for it.
 _EVIDENCE_TIMEOUT_S = 60.0
 
@@ -298,6 +303,15 @@ def archive_problems(plan: SyncPlan) -> tuple[Problem, ...]:
     return problems(plan.source)
 
 
+def budget_problems(plan: SyncPlan) -> tuple[Problem, ...]:
+    """Why nobody could say how busy the source is; nothing where its budget does not ask for that."""
+    try:
+        PaceQuestion(plan.source, lambda: source(plan), lambda: None).load()
+    except (ConfigError, Refused) as exc:
+        return (Problem(exc.message, exc.hint),)
+    return ()
+
+
 def destination_problems(plan: SyncPlan, destination_name: str) -> tuple[Problem, ...]:
     destination = plan.destination(destination_name)
     return tuple(sink_kind(destination.kind).problems(plan.at_destination(destination_name), destination))
@@ -402,6 +416,22 @@ def log_topics() -> LogTopics:
 
 def followers() -> PlatformFollowers:
     return PlatformFollowers()
+
+
+def reading_pacer(source: SourcePlan, run_id: str, *, say: Callable[[str], None] = _log.warning) -> Pacer:
+    """Of a load or a night of this run: by the source's budget, and by what the streams of its log are behind."""
+    ask = PaceQuestion(
+        source, lambda: source_kind(source.kind).open_source(source), lambda: log_pressure(source, run_id)
+    )
+    return Pacer(source.name, ask, wait_max_s=(source.budget or SourceBudgetPlan()).wait_max_s, say=say)
+
+
+def comparing_pacer(source: SourcePlan) -> Pacer | None:
+    """Of a comparison, which keeps no log: by the source's budget alone. None where it has none."""
+    if source.budget is None:
+        return None
+    ask = PaceQuestion(source, lambda: source_kind(source.kind).open_source(source), lambda: None)
+    return Pacer(source.name, ask, wait_max_s=source.budget.wait_max_s)
 
 
 def platform_expiry() -> PlatformExpiry:

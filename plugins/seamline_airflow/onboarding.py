@@ -119,7 +119,8 @@ def _of_capture(plan: SyncPlan, *, behind: Sequence[Problem]) -> Sequence[Proble
     from seamline import registry
 
     try:
-        return [*registry.capture_problems(plan), *registry.archive_problems(plan)]
+        found = (registry.capture_problems, registry.archive_problems, registry.budget_problems)
+        return [one for problems in found for one in problems(plan)]
     except TransientError:
         # What ends the step is known already, and its cure need not wait for Connect to come back.
         if any(problem.is_fatal for problem in behind):

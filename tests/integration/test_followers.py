@@ -10,14 +10,18 @@ import pytest
 from seamline.domain.catch_up import LastLoad
 from seamline.domain.ledger import StreamId
 from seamline.domain.log_fill import Follower
+from seamline.domain.reading_pace import LogPressure, Rate
 from seamline.plan.document import plan_to_json
 from seamline.platform import migrate
+from seamline.platform.capture_registry import PlatformPruningHolds
 from seamline.platform.database import Database
 from seamline.platform.followers import STREAM_CUT_OFF, PlatformFollowers
+from seamline.platform.log_pressure import log_pressure
 from seamline.platform.maintenance import PlatformMaintenance
 from seamline.platform.store import PlatformStore
 from seamline.platform.streams import PlatformStreamDirector, put_report
 from seamline.ports import StreamReport
+from seamline.sync.flow_control import CAPTURE_PAUSED, CAPTURE_SLOWED
 from tests.integration.platform_database import Server, database_of_its_own, plan
 
 STREAM = StreamId("settlement", "warehouse")
@@ -77,3 +81,30 @@ def test_a_stream_that_is_cut_off_ends_with_an_alarm_and_needs_no_log_until_it_i
         assert (maintenance.cut_off(), alarms()) == (frozenset(), [])
         # Where it stood then would cut it off again, before it has said where it begins now.
         assert followers.of(plan().source.name) == ()
+
+
+def test_who_reads_a_source_knows_what_its_watch_does_and_whether_it_keeps_the_log_itself(server: Server) -> None:
+    source = plan().source
+    store, holds = PlatformStore(Database(server.open)), PlatformPruningHolds(Database(server.open))
+    director = PlatformStreamDirector(Database(server.open))
+
+    def pressure(run_id: str) -> LogPressure | None:
+        return log_pressure(source, run_id, lambda: Database(server.open))
+
+    with closing(store), closing(holds), closing(director):
+        director.want(STREAM, plan_json=plan_to_json(plan()))
+        with closing(server.open()) as session:
+            put_report(session, StreamReport(STREAM, "streaming", next_offset=700))
+        assert pressure("a night") is None, "the capture is free"
+        store.raise_alarm(CAPTURE_SLOWED, source.name, "a stream is behind")
+        assert pressure("a night") == LogPressure(Rate.SLOWED, "a stream is behind")
+        store.raise_alarm(CAPTURE_PAUSED, source.name, "the log is full")
+        assert pressure("a night") == LogPressure(Rate.WAITS, "the log is full")
+        holds.hold_log(source.log_topic, holder="later", offset=701, lease_s=60)
+        holds.hold_log(source.log_topic, holder="earlier", offset=900, lease_s=60)
+        holds.hold_log(source.log_topic, holder="the load of earlier into warehouse", offset=600, lease_s=60)
+        assert pressure("later") == LogPressure(Rate.WAITS, "the log is full")
+        assert pressure("earlier") == LogPressure(Rate.WAITS, "the log is full", is_ours=True)
+        store.end_alarm(CAPTURE_PAUSED, source.name)
+        store.end_alarm(CAPTURE_SLOWED, source.name)
+        assert pressure("earlier") is None

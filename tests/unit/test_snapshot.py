@@ -13,7 +13,7 @@ import pytest
 from seamline.domain.canonical import canonical_row, digest_of
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import KeyedDigest, Segment, SegmentDigest
-from seamline.domain.errors import GateFailed, Refused, SchemaConflict, TransientError
+from seamline.domain.errors import GateFailed, Refused, SchemaConflict, SeamlineError, TransientError
 from seamline.domain.log import LogRecord, RecordKind, RowChange
 from seamline.domain.position import position_to_json
 from seamline.domain.runs import NOT_STAGED, PUBLISH, Receipt, RunKind, RunState
@@ -53,6 +53,7 @@ class World:
     away: Sequence[str] = ()
     is_carried_on: bool = False
     source_away: bool = False
+    ended: SeamlineError | None = None
 
     # the source and its log
     alterations: Sequence[str] = ()
@@ -98,7 +99,8 @@ class World:
         self.steps.append("hold")
         return holder
 
-    def release_log(self, hold_id: str) -> None: ...
+    def release_log(self, hold_id: str) -> None:
+        self.steps.append(f"{hold_id} lets the log go")
 
     def put_result(self, run_id: str, key: str, value: Any) -> None:
         self.steps.append("result")
@@ -128,6 +130,8 @@ class World:
         return [_Both(CONTENT)]
 
     def stage(self, destination: DestinationPlan) -> Sequence[Load]:
+        if self.ended is not None:
+            raise self.ended
         if destination.name in self.away:
             raise TransientError(f"{destination.name} does not answer")
         self.steps.append("staged")
@@ -381,3 +385,13 @@ def test_publish_without_every_table_staged_is_refused() -> None:
     taken.result["snapshot"] = {**snapshot, "loads": {"warehouse": snapshot["loads"]["warehouse"][:1]}}
     with pytest.raises(Refused, match="has not staged audit"):
         publish(taken, "warehouse", sink=object())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("ended", "is_let_go"), [(Refused("it may not wait"), True), (TransientError("away"), False)])
+def test_a_load_that_ends_for_good_lets_the_log_go_and_one_that_is_tried_again_keeps_it(
+    ended: SeamlineError, is_let_go: bool
+) -> None:
+    world = World(ended=ended)
+    with pytest.raises(type(ended)):
+        take_snapshot(run(), world.tools)
+    assert any(step.endswith("lets the log go") for step in world.steps) is is_let_go

@@ -15,7 +15,8 @@ from seamline import registry
 from seamline.adapters.children import Message, running, set_table
 from seamline.adapters.hanging import SILENCE_S
 from seamline.bulk.fan_out import load_each
-from seamline.bulk.progress import counted, progress_of
+from seamline.bulk.paced import paced
+from seamline.bulk.progress import counted, progress_of, to_log
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import InvariantViolated, SeamlineError
 from seamline.domain.load_splits import Split
@@ -26,6 +27,7 @@ from seamline.kinds.sink import ResumesLoads
 from seamline.kinds.source import ExplainsHangingReaders
 from seamline.plan.model import DestinationPlan, SourcePlan
 from seamline.ports import Failpoints
+from seamline.sync.reading_pace import Pacer
 from seamline.transform.rows import target_rows
 from seamline.values.arrow import schema_of
 
@@ -72,6 +74,7 @@ class CopyGroup:
 
     `barrier` is what participants need to come to the position of the others; it is known when the source is open.
     `destinations`: of all groups of the copy. While one of them goes on, no error of another one ends this group.
+    `run_id`: of the run for which the source is read at the pace that it allows; "": as fast as it goes.
     """
 
     source: SourcePlan
@@ -80,6 +83,7 @@ class CopyGroup:
     barrier: str = ""
     streaming_max: int = 1
     destinations: frozenset[str] = frozenset()
+    run_id: str = ""
 
 
 def destinations_of(items: Iterable[CopyItem]) -> frozenset[str]:
@@ -87,9 +91,9 @@ def destinations_of(items: Iterable[CopyItem]) -> frozenset[str]:
 
 
 def grouped(
-    items: Sequence[CopyItem], *, source: SourcePlan, tasks: int, children_max: int = CHILDREN_MAX
+    items: Sequence[CopyItem], *, source: SourcePlan, tasks: int, children_max: int = CHILDREN_MAX, run_id: str = ""
 ) -> list[CopyGroup]:
-    """Spread items over at most `tasks` groups, the largest tables first and apart."""
+    """Spread items over at most `tasks` groups, the largest tables first and apart. `run_id`: as of `CopyGroup`."""
     if not items:
         return []
     order = sorted(items, key=lambda item: -item.read.table.rows_estimate)
@@ -100,7 +104,9 @@ def grouped(
         mine = order[number::count]
         children = min(len(mine), children_max)
         participants = tuple(tuple(mine[child::children]) for child in range(children))
-        groups.append(CopyGroup(source, first_participant, participants, destinations=destinations_of(items)))
+        groups.append(
+            CopyGroup(source, first_participant, participants, destinations=destinations_of(items), run_id=run_id)
+        )
         first_participant += children
     return groups
 
@@ -142,11 +148,12 @@ def _participant(group: CopyGroup, number: int, pipe: Pipe) -> None:
         group.source, [item.read for item in items], barrier=group.barrier, participant=group.first_participant + number
     )
     failed: dict[str, SeamlineError] = {}
+    pacer = registry.reading_pacer(group.source, group.run_id, say=to_log) if group.run_id else None
     try:
         readers.open_at_barrier()
         for index, item in enumerate(items):
             pipe.recv()
-            pipe.send(Message(number, value=copy_one(readers, index, item, failed, group.destinations)))
+            pipe.send(Message(number, value=copy_one(readers, index, item, failed, group.destinations, pacer)))
     finally:
         readers.close()
 
@@ -223,16 +230,20 @@ def copy_one(
     item: CopyItem,
     failed: dict[str, SeamlineError],
     destinations: Collection[str] = (),
+    pacer: Pacer | None = None,
 ) -> tuple[Copied, ...]:
     """Table number `index` of the readers into each of its places. It is not read where all of them have failed.
 
     `failed`: destinations that no further table is loaded into, and why; what fails here is added. `destinations`: of
-    the whole copy; those of this table where none is given. Raises where none of them is left.
+    the whole copy; those of this table where none is given. Raises where none of them is left, and where `pacer` ends
+    the read.
     """
     proofs: list[str] = []
     set_table(item.read.table.name)
     targets = [to for to in item.targets if to.destination.name not in failed]
-    written = _written(readers.rows(index, proven=proofs.append), item, targets, proofs) if targets else {}
+    written: Mapping[str, int | SeamlineError] = {}
+    if targets:
+        written = _written(paced(readers.rows(index, proven=proofs.append), pacer), item, targets, proofs)
     for name, outcome in written.items():
         if isinstance(outcome, SeamlineError):
             outcome.table = outcome.table or item.read.table.name

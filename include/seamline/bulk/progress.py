@@ -16,7 +16,8 @@ _MB = 1_000_000
 PartT = TypeVar("PartT")
 
 
-def _to_log(line: str) -> None:
+def to_log(line: str) -> None:
+    """Of a process that reads: a line in the log of its task."""
     # A worker of Spark has no logging of its own: what it writes here comes into the log of the driver.
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
@@ -28,7 +29,7 @@ class Progress:
 
     table: str
     expected: int = 0
-    say: Callable[[str], None] = _to_log
+    say: Callable[[str], None] = to_log
     clock: Callable[[], float] = time.monotonic
     rows: int = 0
     size: int = 0

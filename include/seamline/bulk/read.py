@@ -24,6 +24,7 @@ from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import InvariantViolated, SeamlineError, TransientError
 from seamline.domain.load_progress import LoadSoFar
 from seamline.domain.position import Position
+from seamline.domain.reading_pace import Rate
 from seamline.kinds.bulk import BulkRead, Form, LoadArea, LoadProgress, OpenedSource, StagedPlace, TableReaders, Wanted
 from seamline.kinds.found import power, sink_kind, source_kind
 from seamline.kinds.sink import ReadsBack
@@ -31,6 +32,7 @@ from seamline.kinds.transformed_view import as_held
 from seamline.plan.model import DestinationPlan, Run, SourcePlan, SyncPlan, TablePlan
 from seamline.ports import Load, ReadView, StagedView, TableRead
 from seamline.sync.outcomes import outcome_of
+from seamline.sync.reading_pace import Pacer
 
 # Sessions for digests. More than the databases have cores to spare for us only makes each table slower.
 VIEWS = 2
@@ -73,8 +75,10 @@ class _Tasks:
         areas: Sequence[LoadArea],
         still_s: float,
         on_look: Callable[[Sequence[LoadProgress]], None],
+        waits: Callable[[], bool] = lambda: False,
     ) -> None:
         self._on_look = on_look
+        self._waits = waits
         self._groups = groups
         self._copying_of = copying_of
         self._areas = areas
@@ -109,7 +113,7 @@ class _Tasks:
                 return
             found = [progress for area in self._areas if (progress := _progress(area))]
             self._on_look(found)
-            if found != last or any(one.is_working for one in found):
+            if found != last or any(one.is_working for one in found) or self._waits():
                 moved_at, last = time.monotonic(), found
             elif time.monotonic() - moved_at > self._still_s:
                 copying.cancel()
@@ -140,9 +144,10 @@ class _Tasks:
 class _Here:
     """The copy by this process itself, at the first time that it is asked for; each destination asks."""
 
-    def __init__(self, items: Sequence[CopyItem], readers: TableReaders) -> None:
+    def __init__(self, items: Sequence[CopyItem], readers: TableReaders, pacer: Pacer | None) -> None:
         self._items = items
         self._readers = readers
+        self._pacer = pacer
         self._copied: list[Copied] | SeamlineError | None = None
 
     def result(self) -> list[Copied]:
@@ -158,7 +163,7 @@ class _Here:
         return [
             one
             for number, item in enumerate(self._items)
-            for one in copy_one(self._readers, number, item, failed, all_of_them)
+            for one in copy_one(self._readers, number, item, failed, all_of_them, self._pacer)
         ]
 
 
@@ -242,9 +247,10 @@ class _Begun:
     areas: Mapping[str, LoadArea]
     without_place: Mapping[str, SeamlineError]
     splits: SplitLoads | None
+    pacer: Pacer | None
 
     def opened(self, plan: SyncPlan, reads: Sequence[TableRead], opened: OpenedSource) -> SourceAtOnePosition:
-        here = opened.read_here and _Here(self.items, opened.read_here([item.read for item in self.items]))
+        here = opened.read_here and _Here(self.items, opened.read_here([item.read for item in self.items]), self.pacer)
         return SourceAtOnePosition(
             plan, reads, opened, here or self.tasks, without_place=self.without_place, splits=self.splits
         )
@@ -264,7 +270,8 @@ class RunReader:
     `copying_of(groups, name)` makes the tasks' run, one task per group, at most `tasks` of them at the same time. It is
     ended by name when nothing has moved for `still_s` and what `longest_without_a_row_s` says. `resumes`: given where
     an attempt that is interrupted shall leave what it has staged to the next one of the run.
-    `on_progress` is called every 15 s while the tasks copy.
+    `on_progress` is called every 15 s while the tasks copy. `pacer`: given where the source is read at the pace that it
+    allows; each task has another of its own.
     """
 
     def __init__(
@@ -276,8 +283,10 @@ class RunReader:
         still_s: float = STILL_S,
         resumes: Resumes | None = None,
         on_progress: Callable[[LoadSoFar], None] = lambda _: None,
+        pacer: Pacer | None = None,
     ) -> None:
         self._on_progress = on_progress
+        self._pacer = pacer
         self._run = run
         self._resumes = resumes
         self._still_s = still_s
@@ -288,7 +297,9 @@ class RunReader:
     @contextmanager
     def open_read(self, reads: Sequence[TableRead]) -> Iterator[SourceAtOnePosition]:
         """Views and readers of all tables at one P. What was staged is dropped again if the caller fails, unless the
-        next attempt goes on with it."""
+        next attempt goes on with it. Waits first until the source may be read."""
+        if self._pacer is not None:
+            self._pacer.begin(lambda why: self._note(LoadSoFar.waiting(why)))
         begun = self._begun(reads)
         splits, tasks = begun.splits, begun.tasks
         try:
@@ -328,18 +339,20 @@ class RunReader:
         items = self._items(reads, places)
         items = splits.divided(items) if splits else items
         attempt = f"{self._run.run_id}/{secrets.token_hex(8)}"
-        groups = grouped(items, source=plan.source, tasks=self._tasks)
+        run_id = self._run.run_id if self._pacer else ""
+        groups = grouped(items, source=plan.source, tasks=self._tasks, run_id=run_id)
         tasks = _Tasks(
             groups,
             lambda started: self._copying_of(started, attempt),
             areas=list(areas.values()),
             still_s=self._still_s + longest_without_a_row_s(items),
             on_look=self._reporting(reads, splits.kept_rows if splits else 0),
+            waits=lambda: self._pacer is not None and self._pacer.pace.rate is Rate.WAITS,
         )
         participants = sum(len(group.participants) for group in groups)
         tables = tuple(plan.table(read.table.name).definition for read in reads)
         wanted = Wanted(attempt, VIEWS, tables, participants, self._run.business_date)
-        return _Begun(plan.source, wanted, tasks, items, areas, without_place, splits)
+        return _Begun(plan.source, wanted, tasks, items, areas, without_place, splits, self._pacer)
 
     def _reporting(self, reads: Sequence[TableRead], kept: int) -> Callable[[Sequence[LoadProgress]], None]:
         """Says how far the load is, in this process' log and to `on_progress`."""
@@ -354,14 +367,18 @@ class RunReader:
                 return
             rows = min(one.rows for one in found)
             size = sum(one.written_bytes for one in found)
-            so_far = LoadSoFar(rows, expected, kept, size, time.monotonic() - began)
+            slow = self._pacer.pace.why if self._pacer else ""
+            so_far = LoadSoFar(rows, expected, kept, size, time.monotonic() - began, slow)
             log.info("load of %s: %s", self._run.sync, so_far.in_words())
-            noted = outcome_of(lambda: self._on_progress(so_far))
-            if isinstance(noted, SeamlineError):
-                # The copy does not need it, and the next look says it again.
-                log.warning("how far the load of %s is, could not be kept: %s", self._run.sync, noted.message)
+            self._note(so_far)
 
         return report
+
+    def _note(self, so_far: LoadSoFar) -> None:
+        noted = outcome_of(lambda: self._on_progress(so_far))
+        if isinstance(noted, SeamlineError):
+            # The copy does not need it, and the next look says it again.
+            log.warning("how far the load of %s is, could not be kept: %s", self._run.sync, noted.message)
 
     @contextmanager
     def open_staged(

@@ -50,7 +50,8 @@ def _of_source(declarations: Declarations, plan: SyncPlan) -> Answers:
         survey = source.survey([table.name for table in plan.tables])
         answers.add(_of_transforms(plan, survey, made))
         answers.add(_of_tables(declarations, plan, survey, made))
-        answers.add(_of_problems(declarations, plan, source.preflight(survey.tables)))
+        problems = (*source.preflight(survey.tables), *registry.budget_problems(plan))
+        answers.add(_of_problems(declarations, plan, problems))
     except SeamlineError as exc:
         answers.faults.append(declarations.source_fault(plan.source.name, _CONNECTION, exc.message, exc.hint))
     places = {table: place for place, table in _places(declarations, plan)}

@@ -16,13 +16,20 @@ _MB = 1_000_000
 @dataclass(frozen=True, slots=True)
 class LoadSoFar:
     """`rows` are staged of about `expected`, `kept` of them by earlier attempts; 0 rows where only bytes are known.
-    `size_bytes`: of the staged tables as the destination counts them. `elapsed_s`: of this attempt."""
+    `size_bytes`: of the staged tables as the destination counts them. `elapsed_s`: of this attempt. `held_back`: why it
+    is read slower than it could be, or waits; "" where it is not."""
 
     rows: int
     expected: int
     kept: int
     size_bytes: int
     elapsed_s: float
+    held_back: str = ""
+
+    @classmethod
+    def waiting(cls, why: str) -> "LoadSoFar":
+        """One that has not begun."""
+        return cls(0, 0, 0, 0, 0.0, why)
 
     @property
     def percent(self) -> int | None:
@@ -39,6 +46,10 @@ class LoadSoFar:
 
     def in_words(self) -> str:
         """For people, in their language where a page shows it."""
+        done = self._done()
+        return phrase("%(done)s; slowed down: %(why)s", done=done, why=self.held_back) if self.held_back else done
+
+    def _done(self) -> str:
         size = f"{self.size_bytes / _MB:,.1f}"
         if self.percent is None:
             return phrase("%(size)s MB staged", size=size)

@@ -19,7 +19,15 @@ from seamline.domain.names import NameLimit
 from seamline.domain.repair import RepairLimits
 from seamline.domain.row_transform import Analysed, Expression, RowTransform
 from seamline.domain.table_places import TablePlace
-from seamline.plan.checks import BudgetPlan, ControlTotalPlan, ReconcileOnlyPlan, ReconcilePlan, RulePlan, Says
+from seamline.plan.checks import (
+    BudgetPlan,
+    ControlTotalPlan,
+    ReconcileOnlyPlan,
+    ReconcilePlan,
+    RulePlan,
+    Says,
+    SourceBudgetPlan,
+)
 from seamline.plan.columns import measured_misfits, misfit
 from seamline.plan.model import (
     ArchivePlan,
@@ -45,6 +53,7 @@ from seamline.spec.kinds import holds_cuts, keeps_versions, name_limit, takes_st
 from seamline.spec.load import Declarations
 from seamline.spec.night import SystemDate
 from seamline.spec.source import Archive, DatabaseSource, DeclaredSource
+from seamline.spec.source_budget import SourceBudget
 from seamline.spec.sync import (
     MIDNIGHT,
     Budget,
@@ -272,6 +281,7 @@ def config_hash(declarations: Declarations, sync_name: str) -> str:
     _leave_out(canonical[0]["stream"], {"cut_off_behind_gb": {}}, ("cut_off_behind_gb",))
     if isinstance(log := canonical[1].get("log"), dict):
         _leave_out(log, dict.fromkeys(_LOG_LATER), _LOG_LATER)
+    _leave_out(canonical[1], {"budget": None}, ("budget",))
     if sync.reconcile_only is None:
         del canonical[0]["reconcile_only"]
     # By when a stage is to be through changes nothing that is read, written or compared.
@@ -328,6 +338,7 @@ def _source(spec: DeclaredSource, sync: SyncSpec, names: Sequence[str], limits: 
         kind=spec.kind,
         database=spec.database if isinstance(spec, DatabaseSource) else spec.namespace,
         reader=spec.connection,
+        budget=_source_budget(spec.reading_budget) if spec.reading_budget else None,
         **_log_of(spec),
         name_limits=tuple((limit.length, limit.unit.value) for limit in limits),
         elsewhere=tuple(
@@ -356,6 +367,17 @@ def _log_of(spec: DeclaredSource) -> Mapping[str, Any]:
         "source_backlog_max_gb": log.source_backlog_max_gb or 0.0,
         "archive": _archive(log.archive) if log.archive else None,
     }
+
+
+def _source_budget(spec: SourceBudget) -> SourceBudgetPlan:
+    lag = spec.replica_lag_max
+    return SourceBudgetPlan(
+        spec.running_max or 0,
+        lag.total_seconds() if lag else 0.0,
+        spec.quiet_times,
+        spec.timezone,
+        spec.wait_max.total_seconds(),
+    )
 
 
 def _archive(spec: Archive) -> ArchivePlan:

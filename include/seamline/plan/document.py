@@ -13,7 +13,15 @@ from seamline.domain.measure import Measure
 from seamline.domain.repair import RepairLimits
 from seamline.domain.row_transform import transform_from_json, transform_to_json
 from seamline.domain.staged_cut import CutSource
-from seamline.plan.checks import BudgetPlan, ControlTotalPlan, ReconcileOnlyPlan, ReconcilePlan, RulePlan, Says
+from seamline.plan.checks import (
+    BudgetPlan,
+    ControlTotalPlan,
+    ReconcileOnlyPlan,
+    ReconcilePlan,
+    RulePlan,
+    Says,
+    SourceBudgetPlan,
+)
 from seamline.plan.model import (
     ArchivePlan,
     BusinessDate,
@@ -49,7 +57,9 @@ def plan_to_json(plan: SyncPlan) -> str:
     _shorten_nightly(plan.nightly or NightlyPlan(), document["nightly"] or {})
     if plan.reconcile_only is None:
         del document["reconcile_only"]
-    _without_defaults(plan.source, document["source"], "log_behind_max_gb", "source_backlog_max_gb", "archive")
+    _without_defaults(
+        plan.source, document["source"], "log_behind_max_gb", "source_backlog_max_gb", "archive", "budget"
+    )
     _without_defaults(plan.stream, document["stream"], "cut_off_behind_gb")
     _shorten(plan.reconcile, document["reconcile"])
     return json.dumps(document, sort_keys=True, ensure_ascii=False)
@@ -157,7 +167,14 @@ def _source_plan(entry: dict[str, Any]) -> SourcePlan:
     names = ("elsewhere", "name_limits", "options")
     pairs = {key: tuple((one, other) for one, other in entry.get(key, ())) for key in names}
     archive = ArchivePlan(**entry["archive"]) if entry.get("archive") else None
-    return SourcePlan(**{**entry, **pairs, "databases": tuple(entry.get("databases", ())), "archive": archive})
+    known = {"databases": tuple(entry.get("databases", ())), "archive": archive, "budget": _source_budget(entry)}
+    return SourcePlan(**{**entry, **pairs, **known})
+
+
+def _source_budget(entry: dict[str, Any]) -> SourceBudgetPlan | None:
+    if not (budget := entry.get("budget")):
+        return None
+    return SourceBudgetPlan(**{**budget, "quiet": tuple((begins, ends) for begins, ends in budget["quiet"])})
 
 
 def _destination_plan(entry: dict[str, Any]) -> DestinationPlan:

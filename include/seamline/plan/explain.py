@@ -100,6 +100,7 @@ def _head(plan: SyncPlan) -> str:
             f"  log  {plan.source.log_topic}, filled by connector {plan.source.connector}; "
             f"the capture stops at {plan.source.log_max_gb:g} GB"
         )
+    lines += [f"  read {line}" for line in _budget(plan)]
     for destination in plan.destinations:
         lines.append(f"  to   {destination.name} ({destination.kind}): {_into(plan, destination)}")
     for table in plan.tables:
@@ -126,10 +127,28 @@ def _head_of_reconcile_only(plan: SyncPlan) -> str:
         f"sync {plan.sync}: compared only, another tool carries the tables; declarations {plan.config_hash[:12]}",
         f"  source      {plan.source.name} ({plan.source.kind}, {_place(plan)}): read as {plan.source.reader}",
     ]
+    lines += [f"  read        {line}" for line in _budget(plan)]
     for one in plan.destinations:
         lines.append(f"  destination {one.name} ({one.kind}, {one.namespace}): read as {one.connection}")
     lines += [f"  table {table.name}{_from(plan, table.name)}" for table in plan.tables]
     return "\n".join([*lines, *(f"  table {table.name}: {table.verdict.reason}" for table in plan.parked)])
+
+
+def _budget(plan: SyncPlan) -> list[str]:
+    """What loads, nights and comparisons wait for."""
+    budget = plan.source.budget
+    if budget is None:
+        return []
+    said = []
+    if budget.running_max:
+        said.append(f"while it works on fewer than {budget.running_max} statements")
+    if budget.replica_lag_max_s:
+        said.append(f"while replicas are less than {duration(timedelta(seconds=budget.replica_lag_max_s))} behind")
+    if budget.quiet:
+        times = ", ".join(f"{begins}-{ends}" for begins, ends in budget.quiet)
+        said.append(f"but not at {times} ({budget.timezone})")
+    waits = duration(timedelta(seconds=budget.wait_max_s))
+    return [f"{', '.join(said)}; slower from 80 % of a limit on, waits for up to {waits}"]
 
 
 def _computed(derived: DerivedTablePlan) -> str:

@@ -23,7 +23,7 @@ from seamline.domain.runs import PUBLISH, PUT_TABLES_IN_PLACE, RunKind, RunState
 from seamline.domain.staged_cut import CutSource
 from seamline.domain.table_places import TablePlaces
 from seamline.domain.verdict import TableVerdict, parked
-from seamline.plan.checks import ReconcileOnlyPlan, ReconcilePlan
+from seamline.plan.checks import ReconcileOnlyPlan, ReconcilePlan, SourceBudgetPlan
 
 # What the rows of later dates are called, behind the name of their table; with it a name must fit all destinations.
 AHEAD = "__ahead"
@@ -52,7 +52,8 @@ class SourcePlan:
     `source_backlog_max_gb`: what its server may keep of its own log until the capture is given up; 0: it never is.
     `databases`: of a MariaDB source, those beside `database` that its capture reads. `name_limits`: length and unit of
     the names of columns at each destination of the sync. `capture`, `marker`, `log_topic` and `connector` are "" of a
-    source without a log. `options`: what the kind's own keys say, by their names.
+    source without a log. `options`: what the kind's own keys say, by their names. `budget`: what reading it in bulk may
+    cost; None: anything.
     """
 
     name: str
@@ -75,6 +76,7 @@ class SourcePlan:
     name_limits: tuple[tuple[int, str], ...] = ()
     options: tuple[tuple[str, str], ...] = ()
     archive: ArchivePlan | None = None
+    budget: SourceBudgetPlan | None = None
 
     @property
     def has_log(self) -> bool:

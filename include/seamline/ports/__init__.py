@@ -454,6 +454,18 @@ class KeepsItsLog(Protocol):
         """Drop what the server keeps for the capture (a slot), if anything. The capture is stopped. Repeat-safe."""
 
 
+@runtime_checkable
+class KnowsItsLoad(Protocol):
+    """A source whose server says how busy it is."""
+
+    def running(self) -> int:
+        """Statements that it works on now. Refused, ConfigError: the reader may not see them."""
+
+    def replica_lag_s(self) -> float | None:
+        """How far a replica is behind: this server, or the slowest one that it knows of. None: there is none. Infinite:
+        it stands still. Refused, ConfigError: as above."""
+
+
 class CaptureRegistry(Protocol):
     """Which tables a source's capture carries. Changes only inside `locked`."""
 

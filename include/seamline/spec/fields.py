@@ -164,8 +164,12 @@ def _day(value: object) -> object:
         raise ValueError(f"a day as 2027-03-31, got {redacted(value)}") from None
 
 
+def is_time_of_day(value: str) -> bool:
+    return bool(_TIME_OF_DAY.fullmatch(value))
+
+
 def _time_of_day(value: str) -> str:
-    if not _TIME_OF_DAY.fullmatch(value):
+    if not is_time_of_day(value):
         raise ValueError(f'a time of day is written "HH:MM" in quotes, from 00:00 to 23:59, got {redacted(value)}')
     return value
 

@@ -10,6 +10,7 @@ from seamline.domain.table_places import TablePlace
 from seamline.spec.faults import redacted
 from seamline.spec.fields import ConnectionId, Declared, Identifier, Name, SqlName
 from seamline.spec.file_places import Place, location_faults
+from seamline.spec.source_budget import SourceBudget
 
 
 class Capture(Declared):
@@ -99,13 +100,14 @@ class DeclaredSource(Declared):
     `names_elsewhere`: a sync may name tables of other schemas or databases of it, and give tables other names.
     `connection_type`: Airflow's `conn_type` of its connections; "" for a kind that takes any. `namespace_key`: the key
     that says where in the database its tables lie; "" for a kind without one. `commit_times`: its log says when each
-    transaction was committed.
+    transaction was committed. `knows_its_load`: its server says how busy it is (`ports.KnowsItsLoad`).
     """
 
     namespace_key: ClassVar[str] = ""
     names_elsewhere: ClassVar[bool] = False
     connection_type: ClassVar[str] = ""
     commit_times: ClassVar[bool] = True
+    knows_its_load: ClassVar[bool] = False
 
     source: Name = Field(description="Name of the source; the file has the same name.")
     kind: str = Field(description="What kind of system the source is.")
@@ -124,6 +126,11 @@ class DeclaredSource(Declared):
     @property
     def kept_log(self) -> Log | None:
         """How its log is kept; None of a source whose log nobody reads."""
+        return None
+
+    @property
+    def reading_budget(self) -> SourceBudget | None:
+        """What reading it in bulk may cost; None: anything."""
         return None
 
     @property
@@ -166,6 +173,9 @@ class DatabaseSource(DeclaredSource):
         description="How long the log topic is kept. `none`: nobody reads the source's log. Its syncs have nights and"
         " no streams, and need no right but SELECT.",
     )
+    budget: SourceBudget | None = Field(
+        None, description="What loads, nights and comparisons may cost its server; left out: they never wait for it."
+    )
 
     @property
     def has_log(self) -> bool:
@@ -180,12 +190,23 @@ class DatabaseSource(DeclaredSource):
         return self.log if isinstance(self.log, Log) else None
 
     @property
+    def reading_budget(self) -> SourceBudget | None:
+        return self.budget
+
+    @property
     def logins_of_log(self) -> tuple[str, str]:
         return self.capture_connection or f"{self.connection}_capture", self.marker_connection or self.connection
 
     @property
     def namespace(self) -> str:
         return self.database
+
+    @model_validator(mode="after")
+    def _knows_what_its_budget_asks(self) -> Self:
+        asked = self.budget is not None and (self.budget.running_max or self.budget.replica_lag_max)
+        if asked and not self.knows_its_load:
+            raise ValueError("nobody can ask this kind of source for its load: its `budget` may have `quiet` alone")
+        return self
 
     @model_validator(mode="after")
     def _declares_no_capture_without_a_log(self) -> Self:
@@ -198,6 +219,7 @@ class ServerSource(DatabaseSource):
     """A database of a server whose other databases the same capture may read."""
 
     names_elsewhere: ClassVar[bool] = True
+    knows_its_load: ClassVar[bool] = True
 
     databases: tuple[SqlName, ...] = Field(
         (),

@@ -2,6 +2,7 @@
 many sessions, and with which pauses. A budget that is over ends in INCONCLUSIVE with what was compared till then, never
 in MATCH."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -10,10 +11,13 @@ from seamline.domain.runs import Json
 from seamline.plan.checks import BudgetPlan
 from seamline.sync.bucket_search import Limits
 from seamline.sync.clock import Clock, SystemClock
+from seamline.sync.reading_pace import Pacer
 from seamline.sync.repetition import NEEDS_A_PERSON
 
 # How long one question of a first pass shall take, as it is measured.
 QUESTION_S = 0.5
+# Of a sync that declares none: its source's is one of load and of hours.
+_ANY_TIME = BudgetPlan(time_s=math.inf)
 
 
 class BudgetSpent(SeamlineError):
@@ -26,31 +30,45 @@ class Spending:
 
     plan: BudgetPlan
     clock: Clock = field(default_factory=SystemClock)
+    pacer: Pacer | None = None
     is_over: bool = field(default=False, init=False)
     _began: float = field(init=False)
 
     def __post_init__(self) -> None:
         self._began = self.clock.now()
 
-    def before_a_question(self) -> None:
-        """Rest as declared. BudgetSpent where the time is over: no question is begun after it, and one that is asked
-        is waited for."""
-        if self.clock.now() - self._began >= self.plan.time_s:
-            self.is_over = True
-            raise BudgetSpent(
-                f"the budget of {self.plan.time_s:g} s was over before the table was wholly compared",
-                hint="raise `reconcile.budget.time`, or compare at a quieter hour",
-            )
+    def before_a_question(self, check: Callable[[], None] = lambda: None) -> None:
+        """Rest as declared, and wait as the source's own budget says; what `check` raises ends that. BudgetSpent where
+        the time is over: no question is begun after it, and one that is asked is waited for."""
+
+        def go_on() -> None:
+            check()
+            self._in_time()
+
+        go_on()
+        if self.pacer is not None:
+            self.pacer.before_a_question(QUESTION_S, go_on)
         self.rest()
+
+    def _in_time(self) -> None:
+        if self.clock.now() - self._began < self.plan.time_s:
+            return
+        self.is_over = True
+        why = self.pacer.pace.why if self.pacer is not None else ""
+        raise BudgetSpent(
+            f"the budget of {self.plan.time_s:g} s was over before the table was wholly compared"
+            + (f", while {why}" if why else ""),
+            hint="raise `reconcile.budget.time`, or compare at a quieter hour",
+        )
 
     def rest(self) -> None:
         if self.plan.pause_s:
             self.clock.sleep(self.plan.pause_s)
 
 
-def begun(plan: BudgetPlan | None) -> Spending | None:
-    """The budget of a comparison that begins now; None where none is declared."""
-    return Spending(plan) if plan else None
+def begun(plan: BudgetPlan | None, pacer: Pacer | None = None) -> Spending | None:
+    """The budget of a comparison that begins now; None where neither the sync declares one nor its source."""
+    return Spending(plan or _ANY_TIME, pacer=pacer) if plan or pacer else None
 
 
 def within(spending: Spending | None, check: Callable[[], None]) -> Callable[[], None]:
@@ -58,11 +76,7 @@ def within(spending: Spending | None, check: Callable[[], None]) -> Callable[[],
     if spending is None:
         return check
 
-    def both() -> None:
-        check()
-        spending.before_a_question()
-
-    return both
+    return lambda: spending.before_a_question(check)
 
 
 def limits_of(spending: Spending | None, limits: Limits | None) -> Limits:

@@ -285,8 +285,9 @@ def compare_live(
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     limits: Limits | None = None,
     tried: Sequence[Tried] = (),
-    spending: Callable[[], Spending] | None = None,
+    spending: Callable[[], Spending | None] | None = None,
     repeated: Repeated | None = None,
+    begin: Callable[[], None] = lambda: None,
 ) -> Reconciliation:
     """Compare the live tables of a destination with the source at one position, to which `barrier` brings both: the
     barrier (`sync.barrier`), or the log (`sync.log_patched`).
@@ -295,11 +296,13 @@ def compare_live(
     not be brought to one position or a side failed, each with its reason. Parked tables stand in it and do not count.
     `findings` gives those of the stream that no reconciliation has reported yet; they make this one BREAK. `tried`: the
     attempts of this run before this one. `spending`: begins the budget of the comparison, once the views are open.
-    `repeated`: what is kept from one comparison to the next, where that is declared.
+    `repeated`: what is kept from one comparison to the next, where that is declared. `begin` waits, before anything is
+    opened, until the source may be read.
     """
     plan = run.plan
     blank = _blank(run, destination, barrier.mode, tried, clock())
     try:
+        begin()
         with barrier.aligned(views) as aligned:
             barrier.failpoints.reach("rec.pair_opened")
             met = findings()

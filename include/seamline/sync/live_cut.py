@@ -26,6 +26,7 @@ from seamline.sync.comparison import DIGEST, Work, compare_tables
 from seamline.sync.cut import CutRead, Selection, ended_day, open_at, select, with_verdicts
 from seamline.sync.derived import Derive, with_derived
 from seamline.sync.late_rows import DateBefore, OpenCut, since_date_before
+from seamline.sync.reading_pace import Pacer
 from seamline.sync.reconcile import inconclusive, not_run
 from seamline.sync.repetition import Tried, evidence_of
 from seamline.sync.self_test import self_tested
@@ -55,7 +56,7 @@ class Pinning:
 @dataclass(frozen=True, slots=True)
 class LiveCutTools:
     """The world of one cut. `aligned(n)`: a barrier whose destination `pinning` opens. `date_before`, `open_cut` and
-    `derive` as for a cut of rows; what is held of a table is what it is staged as."""
+    `derive` as for a cut of rows; what is held of a table is what it is staged as. `pacer`: as there."""
 
     aligned: Callable[[int], AbstractContextManager[Aligned]]
     pinning: Pinning
@@ -63,6 +64,7 @@ class LiveCutTools:
     open_cut: OpenCut
     derive: Derive
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    pacer: Pacer | None = None
 
 
 def take_live_cut(
@@ -83,7 +85,7 @@ def take_live_cut(
     try:
         budget = run.plan.reconcile.budget
         with tools.aligned(budget.sessions if budget else VIEWS) as aligned:
-            spent = begun(budget)
+            spent = begun(budget, tools.pacer)
             selection = select(run.plan, business_date, as_of=tools.clock(), open_at=open_at(run))
             _require_history(run, selection)
             work = [_whole(read) for read in selection.reads]

@@ -39,6 +39,7 @@ from seamline.sync.derived import Derive, with_derived
 from seamline.sync.late_rows import DateBefore, OpenCut, since_date_before
 from seamline.sync.live_cut import LiveCutTools, take_live_cut
 from seamline.sync.outcomes import in_each, outcome_of, require_one_done
+from seamline.sync.reading_pace import Pacer
 from seamline.sync.reconcile import not_run
 from seamline.sync.repetition import Tried, evidence_of, until_conclusive
 from seamline.sync.self_test import self_tested
@@ -80,7 +81,8 @@ class CutTools:
     `derive` computes one derived table from its staged bases; `lateness` is None where the date has no version yet.
     `date_before` finds the published date before a date, and `open_cut` gives a view of its tables. `live` brings what
     a cut of live tables needs, and is asked for destinations whose cuts are made of these; the rest is for the others.
-    `log` brings what a cut from the log needs. `admit` refuses what is not to be read a second time.
+    `log` brings what a cut from the log needs. `admit` refuses what is not to be read a second time. `pacer`: at which
+    pace the comparison asks, where the source has a budget.
     """
 
     open_read: Callable[[Sequence[TableRead]], AbstractContextManager[ReadAtOnePosition]]
@@ -95,6 +97,7 @@ class CutTools:
     log: "LogWay | None" = None
     how: How = field(default_factory=How)
     admit: Callable[[Position], None] = lambda _: None
+    pacer: Pacer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,7 +369,7 @@ def _stage(
     with tools.open_staged(destination, list(loads.values()), len(source)) as views:
         work = [_work(each, loads[each.plan.name]) for each in reads]
         totals = run.plan.reconcile.control_totals
-        spent = begun(budget)
+        spent = begun(budget, tools.pacer)
         verdicts = compare_tables(work, source=source, destination=views, totals=totals, check=within(spent, _go_on))
         verdicts = with_whole_digests(verdicts, work, views[0])
         verdicts, tested = self_tested(verdicts, work, source=source[0], destination=views[0])

@@ -45,15 +45,18 @@ def compare_separately(
     clock: Clock | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     limits: Limits | None = None,
-    spending: Callable[[], Spending] | None = None,
+    spending: Callable[[], Spending | None] | None = None,
+    begin: Callable[[], None] = lambda: None,
 ) -> Reconciliation:
     """Compare the tables of a run's plan, which the source was surveyed for, with those of one destination.
 
     Always gives a reconciliation. What differs is read again after `in_flight_max_s` at the earliest, counted from the
     first reading of the source; where nothing differs nobody waits.
-    `spending` begins the budget of the first reading. A repeat reads both sides at other places.
+    `spending` begins the budget of the first reading. A repeat reads both sides at other places. `begin` waits until
+    the source may be read.
     """
-    return _Separately(run, destination, source, other, views, clock or SystemClock(), now, limits, spending).compare()
+    clock = clock or SystemClock()
+    return _Separately(run, destination, source, other, views, clock, now, limits, spending, begin).compare()
 
 
 @dataclass(slots=True)
@@ -66,7 +69,8 @@ class _Separately:
     clock: Clock
     now: Callable[[], datetime]
     limits: Limits | None
-    spending: Callable[[], Spending] | None
+    spending: Callable[[], Spending | None] | None
+    begin: Callable[[], None]
     source_read: float = 0.0
     spent: Spending | None = None
 
@@ -101,6 +105,7 @@ class _Separately:
         return replace(blank, verdict=of_guaranteed(tables), tables=tables, ended_at=self.now(), evidence=evidence)
 
     def _compared(self) -> tuple[tuple[TableVerdict, ...], dict[str, object]]:
+        self.begin()
         pairs, unlike_tables = self._pairs()
         with ExitStack() as opened:
             first, mine, theirs = self._open_first(pairs, opened)

@@ -105,15 +105,24 @@ def take_snapshot(run: Run, tools: SnapshotTools) -> Mapping[str, Any]:
     staged tables differ from the source at P (GateFailed), keeps no other from its load: it has none, and stands with
     its error in `result["not_staged"]`. Where all fail, the first error is raised.
     """
-    plan = run.plan
     reader = tools.open_log()
     try:
         start = reader.end_offset()
-        tools.holds.hold_log(plan.source.log_topic, holder=run.run_id, offset=start, lease_s=HOLD_S)
+        hold = tools.holds.hold_log(run.plan.source.log_topic, holder=run.run_id, offset=start, lease_s=HOLD_S)
         low = _commit_low_marker(run, tools, reader, start)
         topic_id = reader.topic_id
     finally:
         reader.close()
+    try:
+        return _behind_marker(run, tools, low, topic_id)
+    except Refused:
+        # Nothing goes on with this attempt: another one begins with a marker of its own.
+        tools.holds.release_log(hold)
+        raise
+
+
+def _behind_marker(run: Run, tools: SnapshotTools, low: MarkerPlace, topic_id: str) -> Mapping[str, Any]:
+    plan = run.plan
     _require_capturable(run, tools.source)
     reads = [TableRead(table.target, Segment(table.name)) for table in plan.tables]
     began = time.monotonic()

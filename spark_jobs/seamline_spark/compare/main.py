@@ -23,9 +23,10 @@ from seamline.plan.model import Run, SyncPlan
 from seamline.platform.store import PlatformStore
 from seamline.ports import Failpoints, ReadView, Sink, StreamDirector, Unarmed
 from seamline.sync.barrier import BARRIER, VERSIONED, Aligns, Barrier, Patience
-from seamline.sync.budget import Spending
+from seamline.sync.budget import Spending, begun
 from seamline.sync.comparison import FINDINGS_THROUGH, StreamFindings, compare_live, findings_reported
 from seamline.sync.log_patched import LogLimits, LogPatched
+from seamline.sync.reading_pace import Pacer
 from seamline.sync.repeated import Repeated
 from seamline.sync.repetition import Tried, until_conclusive
 from seamline.sync.separate import compare_separately
@@ -128,9 +129,10 @@ def compare_destination(
 
     def compare(tried: Sequence[Tried]) -> Sequence[Reconciliation]:
         with _repeated(run, destination) as repeated:
+            pacer = registry.comparing_pacer(plan.source)
             found = compare_live(
                 run, destination, barrier=barrier, views=_views(plan), findings=findings, tried=tried,
-                spending=_spending_of(plan), repeated=repeated,
+                spending=_spending_of(plan, pacer), repeated=repeated, begin=_beginning(pacer),
             )  # fmt: skip
         records.save_reconciliation(registry.with_level(plan, found))
         return [found]
@@ -193,9 +195,11 @@ def _repeated(run: Run, destination: str) -> Iterator[Repeated | None]:
 def _compare_separately(run: Run, destination: str, records: Reconciliations) -> Reconciliation:
     """Once: what was in flight would be another thing at the next look, and waiting for a MATCH proves nothing."""
     source, other = registry.separate_sides(run.plan, destination)
+    pacer = registry.comparing_pacer(run.plan.source)
     found = compare_separately(
-        run, destination, source=source, other=other, views=_views(run.plan), spending=_spending_of(run.plan)
-    )
+        run, destination, source=source, other=other, views=_views(run.plan),
+        spending=_spending_of(run.plan, pacer), begin=_beginning(pacer),
+    )  # fmt: skip
     records.save_reconciliation(found)
     _log(found)
     return found
@@ -205,9 +209,12 @@ def _views(plan: SyncPlan) -> int:
     return plan.reconcile.budget.sessions if plan.reconcile.budget else VIEWS
 
 
-def _spending_of(plan: SyncPlan) -> Callable[[], Spending] | None:
-    budget = plan.reconcile.budget
-    return (lambda: Spending(budget)) if budget else None
+def _spending_of(plan: SyncPlan, pacer: Pacer | None) -> Callable[[], Spending | None]:
+    return lambda: begun(plan.reconcile.budget, pacer)
+
+
+def _beginning(pacer: Pacer | None) -> Callable[[], None]:
+    return pacer.begin if pacer else lambda: None
 
 
 def _log(found: Reconciliation) -> None:

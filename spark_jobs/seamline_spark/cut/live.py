@@ -19,8 +19,12 @@ def live_cut_tools(run: Run, destination: DestinationPlan, *, date_before: DateB
     pinning = Pinning(lambda count: registry.pin_live(plan, destination, count, run_id=run.run_id))
     aligned_at: list[Position] = []
 
+    pacer = registry.comparing_pacer(plan.source)
+
     @contextmanager
     def aligned(views: int) -> Iterator[Aligned]:
+        if pacer is not None:
+            pacer.begin()
         with closing(registry.director()) as director, closing(registry.sink(plan, destination.name)) as sink:
             barrier = Barrier(
                 plan.stream_id(destination.name),
@@ -40,4 +44,4 @@ def live_cut_tools(run: Run, destination: DestinationPlan, *, date_before: DateB
         with closing(registry.published_view(plan, destination, published, position=aligned_at[-1])) as view:
             yield view
 
-    return LiveCutTools(aligned, pinning, date_before, open_cut, derive)
+    return LiveCutTools(aligned, pinning, date_before, open_cut, derive, pacer=pacer)

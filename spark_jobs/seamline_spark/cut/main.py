@@ -61,6 +61,7 @@ def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
     with closing(registry.platform()) as store, closing(registry.pruning_holds()) as holds:
         run = store.run(run_id)
         by_rows = made_of(run, CutSource.ROWS)
+        pacer = registry.reading_pacer(run.plan.source, run_id)
 
         def derived(
             destination: DestinationPlan, table: DerivedTablePlan, bases: Mapping[str, Load], position: str
@@ -77,6 +78,7 @@ def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
                 part,
                 resumes=Resumes(holds),
                 on_progress=lambda so_far: store.put_result(run_id, LOADING, load_to_json(so_far)),
+                pacer=pacer,
             )
             return CutTools(
                 open_read=reader.open_read,
@@ -88,6 +90,7 @@ def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
                 records=_WithLevels(store, run.plan),
                 live=live,
                 admit=lambda position: require_new(part, position, store.cuts(part.sync, part.business_date)),
+                pacer=registry.comparing_pacer(part.plan.source),
             )
 
         tools = read(replace(by_rows, plan=by_rows.plan.of_cuts))

@@ -13,6 +13,7 @@ from seamline.bulk.resume import Resumes
 from seamline.domain.errors import InvariantViolated, TransientError
 from seamline.domain.load_progress import LoadSoFar
 from seamline.plan.model import Run
+from seamline.sync.reading_pace import Pacer
 from seamline_spark.snapshot.task import Outcome, copy_partition
 
 _TOO_FEW_SLOTS = "SPARK-24819"
@@ -29,6 +30,7 @@ class SparkReader(RunReader):
         still_s: float = STILL_S,
         resumes: Resumes | None = None,
         on_progress: Callable[[LoadSoFar], None] = lambda _: None,
+        pacer: Pacer | None = None,
     ) -> None:
         super().__init__(
             run,
@@ -37,6 +39,7 @@ class SparkReader(RunReader):
             still_s=still_s,
             resumes=resumes,
             on_progress=on_progress,
+            pacer=pacer,
         )
 
 

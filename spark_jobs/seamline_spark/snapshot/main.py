@@ -13,7 +13,7 @@ from seamline import registry, settings
 from seamline.adapters import failpoints
 from seamline.bulk.resume import Resumes
 from seamline.domain.errors import SeamlineError
-from seamline.domain.load_progress import LOADING, load_to_json
+from seamline.domain.load_progress import LOADING, LoadSoFar, load_to_json
 from seamline.domain.runs import TABLES
 from seamline.plan.list_change import ListChange, entering_only
 from seamline.plan.model import Run
@@ -57,12 +57,16 @@ def load(context: SparkContext, run_id: str) -> Mapping[str, Any]:
         if not run.plan.tables:
             log.info("no table enters: sync=%s", run.sync)
             return {"loads": {}}
+        pacer = registry.reading_pacer(run.plan.source, run_id)
+        # Before the run keeps the log: a wait costs nobody anything.
+        pacer.begin(lambda why: store.put_result(run_id, LOADING, load_to_json(LoadSoFar.waiting(why))))
         with closing(registry.pruning_holds()) as holds:
             reader = SparkReader(
                 context,
                 run,
                 resumes=Resumes(holds),
                 on_progress=lambda so_far: store.put_result(run_id, LOADING, load_to_json(so_far)),
+                pacer=pacer,
             )
             tools = SnapshotTools(
                 source=registry.logged_source(run.plan),

@@ -14,24 +14,35 @@ from seamline.plan.model import SourcePlan
 @dataclass(frozen=True, slots=True)
 class Rights:
     """In what the statements of a server differ. `remarks`: comments at the top, and above the rights of the capture;
-    `capture`: what is granted to it ON *.*; `reader`: by `snapshot.lock` a remark, and what is granted to it."""
+    `capture`: what is granted to it ON *.*; `reader`: by `snapshot.lock` a remark, and what is granted to it;
+    `replica`: what shows how far it is behind as a replica."""
 
     server: str
     remarks: tuple[Sequence[str], Sequence[str]]
     capture: Sequence[str]
     reader: Mapping[str, tuple[str, Sequence[str]]]
+    replica: str
 
     def script_of(self, source: SourcePlan, tables: Sequence[str], *, logins: Logins) -> str:
-        """`grant_script` of a plan's source."""
+        """`grant_script` of a plan's source, with what its budget asks for."""
         if not source.has_log:
-            return self._read_script(source, tables, logins.reader)
-        return self.grant_script(
+            return self._read_script(source, tables, logins.reader) + self._of_budget(source, logins.reader)
+        script = self.grant_script(
             source.database,
             tables,
             logins=logins,
             marker_table=source.marker_table,
             snapshot_lock=source.snapshot_lock,
             databases=source.databases,
+        )
+        return script + self._of_budget(source, logins.reader)
+
+    def _of_budget(self, source: SourcePlan, reader: str) -> str:
+        if source.budget is None or not source.budget.replica_lag_max_s:
+            return ""
+        return (
+            "\n-- `budget.replica_lag_max`: how far this server is behind, where it is a replica.\n"
+            f"GRANT {self.replica} ON *.* TO {account(reader)};\n"
         )
 
     def grant_script(

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeVar
 
 import pymysql
 
+from seamline.databases.mysql import server_load
 from seamline.databases.mysql.backlog import binlog_backlog
 from seamline.databases.mysql.canonical import quoted
 from seamline.databases.mysql.client import Session, query, role
@@ -107,6 +108,12 @@ class BinlogSource:
 
     def let_go(self) -> None:
         """Nothing: the server knows of no capture."""
+
+    def running(self) -> int:
+        return self._asked(self._source.reader, server_load.running)
+
+    def replica_lag_s(self) -> float | None:
+        return self._asked(self._source.reader, server_load.replica_lag_s)
 
     def open_views(self, count: int) -> Sequence[ReadView]:
         return self.reading.open_views(self._source, count)

@@ -18,5 +18,6 @@ _RIGHTS = Rights(
             ["RELOAD ON *.*"],
         )
     },
+    "SLAVE MONITOR",
 )
 grant_script, script_of = _RIGHTS.grant_script, _RIGHTS.script_of

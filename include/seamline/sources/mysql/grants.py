@@ -20,5 +20,6 @@ _RIGHTS = Rights(
             ["BACKUP_ADMIN ON *.*", "SELECT ON performance_schema.log_status"],
         ),
     },
+    "REPLICATION CLIENT",
 )
 grant_script, script_of = _RIGHTS.grant_script, _RIGHTS.script_of

@@ -53,9 +53,20 @@ def grant_script(source: SourcePlan, tables: Sequence[str], *, logins: Logins | 
             f"{publication_statement(source, tables)};",
             "-- A table that a sync gets later, after the same grants for it:",
             f'-- ALTER PUBLICATION {publication} ADD TABLE {schema}."<table>";',
+            *_of_budget(source, names.reader),
             "",
         ]
     )
+
+
+def _of_budget(source: SourcePlan, reader: str) -> list[str]:
+    if source.budget is None or not (source.budget.running_max or source.budget.replica_lag_max_s):
+        return []
+    return [
+        "",
+        "-- `budget`: what the sessions of others do, by number; and how far standbys are behind.",
+        f"GRANT pg_read_all_stats TO {quoted(reader)};",
+    ]
 
 
 def _read_script(source: SourcePlan, tables: Sequence[str], reader: str) -> str:
@@ -68,6 +79,7 @@ def _read_script(source: SourcePlan, tables: Sequence[str], reader: str) -> str:
         f"GRANT CONNECT ON DATABASE {quoted(source.database)} TO {quoted(reader)};",
         *(f"GRANT USAGE ON SCHEMA {quoted(name)} TO {quoted(reader)};" for name in schemas),
         *_selects(source, tables, reader),
+        *_of_budget(source, reader),
     ]
     return "\n".join(statements) + "\n"
 

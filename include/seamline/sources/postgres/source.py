@@ -13,7 +13,7 @@ from seamline.domain.source_backlog import SourceBacklog
 from seamline.domain.table_places import TablePlace
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker, Problem, ReadView, Survey
-from seamline.sources.postgres import catalogue, marker, preflight, preflight_facts, sessions, slots
+from seamline.sources.postgres import catalogue, marker, preflight, preflight_facts, server_load, sessions, slots
 from seamline.sources.postgres.client import open_session, role, translated
 from seamline.sources.postgres.origin import undone_alterations
 from seamline.sources.postgres.position import PostgresPosition
@@ -88,6 +88,16 @@ class PostgresSource:
                 hint="the capture is given up all the same; if that server lives on, it keeps its log until then:"
                 f" SELECT pg_drop_replication_slot('{slot}')",
             ) from exc
+
+    def running(self) -> int:
+        connection = role(self._source, self._source.reader)
+        with closing(open_session(connection)) as session, translated(connection):
+            return server_load.running(session, self._source.reader)
+
+    def replica_lag_s(self) -> float | None:
+        connection = role(self._source, self._source.reader)
+        with closing(open_session(connection)) as session, translated(connection):
+            return server_load.replica_lag_s(session, self._source.reader)
 
     def open_views(self, count: int) -> Sequence[ReadView]:
         return sessions.open_views(self._source, count)

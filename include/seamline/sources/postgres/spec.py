@@ -15,7 +15,7 @@ class PostgresSource(DatabaseSource):
     """A PostgreSQL database, captured through a replication slot and a publication of listed tables."""
 
     names_elsewhere: ClassVar[bool] = True
-
+    knows_its_load: ClassVar[bool] = True
     connection_type: ClassVar[str] = "postgres"
     namespace_key: ClassVar[str] = "schema"
 
