@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from seamline import settings
+from seamline.domain.alarms import AlarmKind
 from seamline.domain.calendar import moment_in_words, zone
 from seamline.domain.day_closed import CLOSED, ClosedBy, DayClosed, Look
 from seamline.domain.errors import ConfigError, SeamlineError, TransientError
@@ -16,7 +17,7 @@ from seamline.sync.day_closed import look as look_at
 from seamline_airflow import parts
 
 # Late input: the source has not closed its day by the hour of the verdict.
-ALARM = "late_input"
+ALARM = AlarmKind.LATE_INPUT
 # Airflow's own bound of the wait, behind the task's: for a triggerer that is not there.
 SPARE = timedelta(minutes=15)
 SeenAsset = Callable[[str, str], bool]

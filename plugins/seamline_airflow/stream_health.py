@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from seamline.domain.alarms import AlarmKind
 from seamline.domain.ledger import StreamId
 from seamline.plan.document import plan_from_json
 from seamline.ports import StreamReport, WantedStream
@@ -16,7 +17,7 @@ from seamline_airflow import parts
 class Trouble:
     """One thing that is wrong. `subject` names the stream or the pool; `kind` is stable, for alarms."""
 
-    kind: str
+    kind: AlarmKind
     subject: str
     message: str
 

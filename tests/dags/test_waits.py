@@ -1,11 +1,9 @@
 """Cutover and stream watch: at once where there is something to say, otherwise without a worker."""
 
 import asyncio
-import re
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,16 +14,9 @@ from airflow.sdk.module_loading import import_string
 from seamline.domain.cutover import Boundary
 from seamline.domain.errors import ConfigError, InvariantViolated, SeamlineError, TransientError
 from seamline.domain.ledger import LedgerRow
-from seamline.platform.followers import STREAM_CUT_OFF
 from seamline.ports import WantedStream
-from seamline.sync.code_rollout import CODE_DIFFERS
-from seamline.sync.night_watch import NIGHT_ALARMS
-from seamline.sync.source_watch import SOURCE_ALARMS
-from seamline.sync.stream_host import ROSTER_ALARMS
-from seamline.sync.stream_state import HOST_GONE, SILENCE_MAX_S, STILL_MAX_S, STREAM_ALARMS
-from seamline_airflow import cutover_state, day_closed, deadline, parts
-from seamline_airflow.operators.gate import NOT_CLEAN
-from seamline_airflow.operators.maintenance import LOG_NOT_PRUNED
+from seamline.sync.stream_state import SILENCE_MAX_S, STILL_MAX_S
+from seamline_airflow import cutover_state, parts
 from seamline_airflow.operators.step import StreamsCheckOperator
 from seamline_airflow.sensors.cutover_sensor import CutoverSensor
 from seamline_airflow.sensors.stream_watch import StreamWatchSensor
@@ -298,11 +289,3 @@ def test_a_host_that_nobody_brought_back_is_started_and_reported(
 
 def test_a_host_that_has_just_gone_is_left_to_its_supervisor() -> None:
     assert host_troubles([_host(is_alive=False, silent_s=5.0)], ["default"]) == []
-
-
-def test_the_page_about_alarms_shows_each_of_them(checkout: Path) -> None:
-    of_flow = {STREAM_CUT_OFF, CODE_DIFFERS}
-    of_nights = {deadline.ALARM, NOT_CLEAN, day_closed.ALARM, *NIGHT_ALARMS}
-    known = {*STREAM_ALARMS, HOST_GONE, *ROSTER_ALARMS, *SOURCE_ALARMS, LOG_NOT_PRUNED, *of_flow, *of_nights}
-    page = (checkout / "docs/reference/alarms.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"^\| `(\w+)` \|", page, flags=re.MULTILINE)) == known

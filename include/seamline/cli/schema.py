@@ -1,12 +1,12 @@
 """Write what is made from the code: the JSON Schema of the declarations into schemas/, where every YAML's first line
-points its editor, and the pages of their keys, of the commands and of the errors into docs/reference/."""
+points its editor, and the pages of their keys, of the commands, errors, alarms and metrics into docs/reference/."""
 
 import argparse
 import sys
 from pathlib import Path
 
 from seamline import settings
-from seamline.cli import commands_page, errors_page
+from seamline.cli import alarms_page, commands_page, errors_page, figures
 from seamline.cli.answer import give
 from seamline.spec.schema import made_texts, stale_files, write_files
 
@@ -35,4 +35,9 @@ def texts(root: Path) -> dict[str, str]:
     from seamline.cli import main
 
     parsers = {name: (summary, main.parser_of(name)) for name, (_, summary) in main.COMMANDS.items()}
-    return made_texts() | {commands_page.PAGE: commands_page.page(parsers), errors_page.PAGE: errors_page.page(root)}
+    return made_texts() | {
+        commands_page.PAGE: commands_page.page(parsers),
+        errors_page.PAGE: errors_page.page(root),
+        alarms_page.PAGE: alarms_page.page(),
+        figures.PAGE: figures.page(),
+    }

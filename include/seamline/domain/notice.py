@@ -3,13 +3,14 @@ declared, dates, counts and links; no value, key or amount of a row, and no word
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from enum import StrEnum
 from html import escape
 from urllib.parse import urlencode
 
+from seamline.domain.alarms import AlarmKind
 from seamline.domain.duration import duration
 
 LINES_MAX = 20
@@ -126,11 +127,11 @@ def postings_late(sync: str, destination: str, day: date, version: int) -> Happe
 
 
 # What of nights is an alarm before a verdict is late, as a mail says it of a date or a calendar.
-_OF_NIGHTS = {
-    "late_input": "the source has not closed {about}",
-    "stage_late": "a stage of the night of {about} is late",
-    "onboard_late": "a stage of the run {about} is late",
-    "calendar_ends": "calendar {about} ends",
+_OF_NIGHTS: Mapping[str, str] = {
+    AlarmKind.LATE_INPUT: "the source has not closed {about}",
+    AlarmKind.STAGE_LATE: "a stage of the night of {about} is late",
+    AlarmKind.ONBOARD_LATE: "a stage of the run {about} is late",
+    AlarmKind.CALENDAR_ENDS: "calendar {about} ends",
 }
 
 

@@ -5,13 +5,14 @@ from contextlib import closing
 from functools import lru_cache
 from typing import Any
 
+from seamline.domain.alarms import AlarmKind
 from seamline.domain.catch_up import LastLoad, RunningLoad
 from seamline.domain.ledger import StreamId
 from seamline.domain.log_fill import Follower
 from seamline.plan.document import plan_from_json
 from seamline.platform.database import Database, Session
 
-STREAM_CUT_OFF = "stream_cut_off"
+STREAM_CUT_OFF = AlarmKind.STREAM_CUT_OFF
 # Looked at every few seconds.
 _plan_of = lru_cache(maxsize=1024)(plan_from_json)
 

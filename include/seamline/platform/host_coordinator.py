@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
+from seamline.domain.alarms import AlarmKind
 from seamline.domain.errors import SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.platform.control import open_for_stream
@@ -144,7 +145,7 @@ class HostCoordinator:
         """Whether the platform database could not be reached when it was last tried."""
         return self._loop.is_away
 
-    def raise_alarm(self, kind: str, subject: str, message: str) -> None:
+    def raise_alarm(self, kind: AlarmKind, subject: str, message: str) -> None:
         self._enqueue(("alarm", kind, subject), lambda: self._store.raise_alarm(kind, subject, message))
 
     def end_alarm(self, kind: str, subject: str) -> None:

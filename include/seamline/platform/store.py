@@ -12,6 +12,7 @@ from typing import Any
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
+from seamline.domain.alarms import AlarmKind
 from seamline.domain.audit import Kind, cut_act, verdict_act
 from seamline.domain.cut_keep import PublishedCut
 from seamline.domain.cut_state import CutState
@@ -433,7 +434,7 @@ class PlatformStore:
 
         return self._database.transact(work)
 
-    def raise_alarm(self, kind: str, subject: str, message: str) -> None:
+    def raise_alarm(self, kind: AlarmKind, subject: str, message: str) -> None:
         """Open the alarm, or give the open one its newest message."""
 
         def work(session: Session) -> None:

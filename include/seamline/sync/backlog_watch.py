@@ -8,12 +8,13 @@ from collections import deque
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from seamline.domain.alarms import AlarmKind
 from seamline.domain.duration import duration
 from seamline.domain.log_fill import GIB
 from seamline.domain.source_backlog import SourceBacklog
 from seamline.sync.stream_host import EndAlarm, RaiseAlarm
 
-SOURCE_BACKLOG = "source_backlog"
+SOURCE_BACKLOG = AlarmKind.SOURCE_BACKLOG
 _SAID_FROM = 0.5
 _MEASURED_OVER_S = 600.0
 # What happens sooner than this is said, however little is used yet.

@@ -74,7 +74,7 @@ class CaptureFlow:
             probe.resume()
 
     def _said(self, flow: Flow) -> list[RaiseAlarm | EndAlarm]:
-        kind = _ALARM_OF.get(flow.level, "")
+        kind = _ALARM_OF.get(flow.level)
         before = _ALARM_OF.get(self._flow.level, "") if self._flow else None
         ended = [one for one in _ALARM_OF.values() if one != kind and before in (one, None)]
         actions: list[RaiseAlarm | EndAlarm] = [EndAlarm(one, self._source) for one in ended]

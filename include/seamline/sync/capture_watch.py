@@ -7,14 +7,15 @@ deletes anything: at its byte limit the log topic grows no further because the c
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from seamline.domain.alarms import AlarmKind
 from seamline.domain.capture_status import CaptureState, CaptureStatus
 from seamline.sync.capture_lifecycle import full_topic_cure
 from seamline.sync.stream_host import BackOff, EndAlarm, RaiseAlarm
 
-CAPTURE_FAILED = "capture_failed"
-CAPTURE_STOPPED = "capture_stopped"
-CAPTURE_UNREACHABLE = "capture_unreachable"
-LOG_SIZE = "log_size"
+CAPTURE_FAILED = AlarmKind.CAPTURE_FAILED
+CAPTURE_STOPPED = AlarmKind.CAPTURE_STOPPED
+CAPTURE_UNREACHABLE = AlarmKind.CAPTURE_UNREACHABLE
+LOG_SIZE = AlarmKind.LOG_SIZE
 _GIB = 1 << 30
 
 
@@ -117,12 +118,12 @@ class CaptureWatch:
         cure = "its capture stops there: raise `log.max_gb` in time, as far as the broker's disk allows"
         return self._alarm(LOG_SIZE, f"{text}; {cure}")
 
-    def _alarm(self, kind: str, message: str) -> list[Action]:
+    def _alarm(self, kind: AlarmKind, message: str) -> list[Action]:
         """At each look while it is so: another hand may have ended it meanwhile (`capture reset`, another host)."""
         self._is_open[kind] = True
         return [RaiseAlarm(kind, self.source, message)]
 
-    def _quiet(self, kind: str) -> list[Action]:
+    def _quiet(self, kind: AlarmKind) -> list[Action]:
         """Once, also of an alarm that an earlier watch has raised."""
         if self._is_open.get(kind) is False:
             return []

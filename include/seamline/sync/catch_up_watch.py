@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from seamline.domain.alarms import AlarmKind
 from seamline.domain.catch_up import CatchUp, LastLoad, RunningLoad, load_in_words
 from seamline.domain.ledger import StreamId
 from seamline.domain.log_fill import Follower, LogFill, LogLimits
@@ -12,7 +13,7 @@ from seamline.domain.source_backlog import SourceBacklog
 from seamline.sync.flow_control import PAUSED_AT, Level
 from seamline.sync.stream_host import EndAlarm, RaiseAlarm
 
-CATCH_UP = "catch_up"
+CATCH_UP = AlarmKind.CATCH_UP
 _MEASURED_OVER_S = 600.0
 # A shorter look says more about one transaction than about the pace.
 _MEASURED_FOR_S = 60.0

@@ -10,10 +10,11 @@ installed, it begins again with that stream.
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
+from seamline.domain.alarms import AlarmKind
 from seamline.domain.ledger import StreamId
 from seamline.sync.stream_host import EndAlarm, RaiseAlarm
 
-CODE_DIFFERS = "code_differs"
+CODE_DIFFERS = AlarmKind.CODE_DIFFERS
 # A stream takes seconds to start; one that has not streamed by then does not come up.
 _UP_WITHIN_S = 180.0
 # Attempts that ended with an error, by the new code. A destination that restarts ends two within seconds, so they count

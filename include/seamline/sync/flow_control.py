@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from seamline.domain.alarms import AlarmKind
 from seamline.domain.ledger import StreamId
 from seamline.domain.log_fill import GIB, Follower, LogFill, LogLimits
 
-CAPTURE_SLOWED = "capture_slowed"
-CAPTURE_PAUSED = "capture_paused"
+CAPTURE_SLOWED = AlarmKind.CAPTURE_SLOWED
+CAPTURE_PAUSED = AlarmKind.CAPTURE_PAUSED
 # Heartbeats come through at this rate, and the largest batch long before its transaction times out.
 RATE_MIN = 64 * 1024
 # Of what the slowest destination applies, so that it catches up.

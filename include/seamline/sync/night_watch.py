@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 
+from seamline.domain.alarms import AlarmKind
 from seamline.domain.business_dates import BusinessDates
 from seamline.domain.calendar import date_at, moment_in_words, zone
 from seamline.domain.day_closed import CLOSED
@@ -14,10 +15,10 @@ from seamline.plan.deadlines import night_deadlines, onboard_limits
 from seamline.plan.model import NightlyPlan, Run
 from seamline.plan.night import night_of
 
-STAGE_LATE = "stage_late"
-VERDICT_LATE = "verdict_late"
-ONBOARD_LATE = "onboard_late"
-CALENDAR_ENDS = "calendar_ends"
+STAGE_LATE = AlarmKind.STAGE_LATE
+VERDICT_LATE = AlarmKind.VERDICT_LATE
+ONBOARD_LATE = AlarmKind.ONBOARD_LATE
+CALENDAR_ENDS = AlarmKind.CALENDAR_ENDS
 # Those that end as soon as a look does not find them. A late verdict ends with the verdict, whatever date is looked at.
 NIGHT_ALARMS = (STAGE_LATE, ONBOARD_LATE, CALENDAR_ENDS)
 _SAID = {
@@ -30,7 +31,7 @@ _SAID = {
 
 @dataclass(frozen=True, slots=True)
 class NightTrouble:
-    kind: str
+    kind: AlarmKind
     subject: str
     message: str
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from seamline.domain.alarms import AlarmKind
 from seamline.domain.capture_status import CaptureState
 from seamline.domain.errors import SeamlineError
 from seamline.domain.log_fill import LogLimits
@@ -36,7 +37,7 @@ log = logging.getLogger(__name__)
 _MARKERS_KEPT_S = 7 * 24 * 3600.0
 _MARKERS_PRUNED_MAX = 1_000
 
-SOURCE_UNREACHABLE = "source_unreachable"
+SOURCE_UNREACHABLE = AlarmKind.SOURCE_UNREACHABLE
 SOURCE_ALARMS = (
     SOURCE_UNREACHABLE,
     CAPTURE_FAILED,
@@ -55,7 +56,7 @@ class _Cycle(Protocol):
 
 
 class Alarms(Protocol):
-    def raise_alarm(self, kind: str, subject: str, message: str) -> None: ...
+    def raise_alarm(self, kind: AlarmKind, subject: str, message: str) -> None: ...
 
     def end_alarm(self, kind: str, subject: str) -> None: ...
 

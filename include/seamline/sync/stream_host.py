@@ -12,12 +12,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from seamline.domain.alarms import AlarmKind
 from seamline.domain.errors import Fenced
 from seamline.domain.ledger import StreamId
 from seamline.ports import StreamReport, WantedStream
 
-NO_SLOT = "no_slot"
-STREAM_FAILED = "stream_failed"
+NO_SLOT = AlarmKind.NO_SLOT
+STREAM_FAILED = AlarmKind.STREAM_FAILED
 ROSTER_ALARMS = (NO_SLOT, STREAM_FAILED)
 
 
@@ -101,7 +102,7 @@ class TryAgain:
 
 @dataclass(frozen=True, slots=True)
 class RaiseAlarm:
-    kind: str
+    kind: AlarmKind
     subject: str
     message: str
 
@@ -403,7 +404,7 @@ class StreamRoster:
         ended = [] if entry.alarm == state else self._end_alarm(stream, entry)
         return [*ended, SendReport(StreamReport(stream, state, error=error))]
 
-    def _raise_alarm(self, stream: StreamId, entry: _Entry, kind: str, message: str) -> list[Action]:
+    def _raise_alarm(self, stream: StreamId, entry: _Entry, kind: AlarmKind, message: str) -> list[Action]:
         if entry.alarm == kind:
             return []
         entry.alarm = kind

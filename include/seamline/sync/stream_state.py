@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
+from seamline.domain.alarms import AlarmKind
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.duration import duration
 from seamline.domain.errors import Fenced, TransientError
@@ -27,10 +28,12 @@ SILENCE_MAX_S = 60.0
 # The source's heartbeats move every stream each ten seconds, and its host speaks for an idle one.
 STILL_MAX_S = 300.0
 
-SILENT, ENDED, WITHOUT_SLOT = "stream_silent", "stream_ended", "stream_no_slot"
-LATE, STILL, PAUSED = "stream_late", "stream_still", "stream_paused"
+SILENT, ENDED, WITHOUT_SLOT = AlarmKind.STREAM_SILENT, AlarmKind.STREAM_ENDED, AlarmKind.STREAM_NO_SLOT
+LATE, STILL, PAUSED = AlarmKind.STREAM_LATE, AlarmKind.STREAM_STILL, AlarmKind.STREAM_PAUSED
 STREAM_ALARMS = frozenset({SILENT, ENDED, WITHOUT_SLOT, LATE, STILL, PAUSED})
-HOST_GONE = "host_gone"
+HOST_GONE = AlarmKind.HOST_GONE
+# The kind of an alarm, or none.
+Worth: TypeAlias = AlarmKind | Literal[""]
 
 
 class Word(StrEnum):
@@ -73,7 +76,7 @@ class StreamState:
     since: datetime | None = None
     lag_s: float | None = None
     records_behind: int | None = None
-    alarm: str = ""
+    alarm: Worth = ""
 
     @property
     def is_green(self) -> bool:
@@ -167,7 +170,7 @@ def stream_states(
 def alarms_over(alarms: Iterable[A], states: Mapping[StreamId, StreamState], hosts: Iterable[HostLike]) -> list[A]:
     """Those of the open alarms about streams and hosts that are not so any more: the lag has ended, the stream is
     paused or not wanted instead, the host is back."""
-    so = {(state.alarm, str(stream)) for stream, state in states.items()}
+    so: set[tuple[str, str]] = {(state.alarm, str(stream)) for stream, state in states.items()}
     so |= {(HOST_GONE, host.pool) for host in hosts if not host.is_alive}
     so |= {(kind, str(stream)) for stream, state in states.items() for kind in _may_last(state)}
     return [one for one in alarms if one.kind in STREAM_ALARMS | {HOST_GONE} and (one.kind, one.subject) not in so]
@@ -219,7 +222,7 @@ def stream_state(
         return _not_heard(report, host, now)
     # A source that is away takes its capture along; what the stream says of it is the nearer word.
     if capture is not None and report.state != "waiting":
-        alarm = LATE if (now - capture.since).total_seconds() > lag_max_s else ""
+        alarm: Worth = LATE if (now - capture.since).total_seconds() > lag_max_s else ""
         return StreamState(report.stream, Word.CAPTURE_DOWN, capture.why, capture.since, alarm=alarm)
     found = _heard(report, lag_max_s, now)
     takes = _takes(report) if found.word in _GOES_ON else ""
@@ -278,7 +281,7 @@ def _paused(wanted: WantedStream, report: StreamReport, lag_max_s: float, now: d
         seconds=f"{report.lag_s:.0f}",
     )
     why = joined("; ", [known.why, back])
-    alarm = PAUSED if report.lag_s > lag_max_s else ""
+    alarm: Worth = PAUSED if report.lag_s > lag_max_s else ""
     return replace(known, why=why, lag_s=report.lag_s, records_behind=behind, alarm=alarm)
 
 
@@ -293,7 +296,7 @@ def _not_heard(report: StreamReport, host: HostLike | None, now: datetime) -> St
     )
     why = joined("; ", [part for part in (last_report, _of_host(host)) if part])
     since = now - timedelta(seconds=report.age_s)
-    alarm = SILENT if report.age_s > SILENCE_MAX_S else ""
+    alarm: Worth = SILENT if report.age_s > SILENCE_MAX_S else ""
     return StreamState(report.stream, Word.UNKNOWN, why, since, alarm=alarm)
 
 
@@ -327,7 +330,7 @@ def _heard(report: StreamReport, lag_max_s: float, now: datetime) -> StreamState
             "nothing has come through the log for %(seconds)s s, not even the source's heartbeat",
             seconds=f"{report.silent_s:.0f}",
         )
-        alarm = LATE if report.silent_s > lag_max_s else ""
+        alarm: Worth = LATE if report.silent_s > lag_max_s else ""
         since = now - timedelta(seconds=silent_s)
         return replace(known, word=Word.NO_HEARTBEAT, why=why, since=since, lag_s=None, alarm=alarm)
     if report.lag_s > lag_max_s:

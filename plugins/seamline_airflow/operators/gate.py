@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow.sdk import BaseBranchOperator
 
+from seamline.domain.alarms import AlarmKind
 from seamline.domain.decision import DECISION
 from seamline.domain.errors import GateFailed, Refused
 from seamline.domain.person import one_line, person_of
@@ -20,7 +21,7 @@ from seamline_airflow import deadline, parts
 from seamline_airflow.errors import task_errors
 
 # The alarm about a cut that is not published as it is. It ends when a take of the date is.
-NOT_CLEAN = "cut_not_clean"
+NOT_CLEAN = AlarmKind.CUT_NOT_CLEAN
 _APPROVED = "Approve"
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from airflow.sdk import BaseOperator
 
+from seamline.domain.alarms import AlarmKind
 from seamline.domain.errors import SeamlineError
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.sync.cut_expiry import expire_cuts
@@ -14,7 +15,7 @@ from seamline_airflow import parts
 from seamline_airflow.errors import task_errors
 
 # Nothing may be deleted of a log: somebody has to look before its disk is full.
-LOG_NOT_PRUNED = "log_not_pruned"
+LOG_NOT_PRUNED = AlarmKind.LOG_NOT_PRUNED
 _MIB = 1024 * 1024
 
 
