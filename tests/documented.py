@@ -1,16 +1,50 @@
-"""Commands as documents show them, in blocks of `sh`."""
+"""Commands and programs as documents show them, in blocks of code."""
 
 import re
 import shlex
+import textwrap
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 BLOCK = re.compile(r"^ *```sh\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+# What a person copies to run it; `console` has the answer beside the command.
+LANGUAGES = ("console", "py", "python", "sh", "sql")
+_ANY_BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _HEREDOC = re.compile(r"<<-?\s*'?(\w+)'?.*?\n\s*\1\s*$", re.MULTILINE | re.DOTALL)
 _SEPARATORS = {"|", "||", "&&", ";", "&", "(", ")"}
 # Of `./seamline`: what changes nothing.
 _LOOKS = frozenset({"audit", "cuts", "doctor", "explain", "grants", "report", "status", "tables", "validate"})
 _CHANGES = re.compile(r"\b(?:UPDATE|DELETE|INSERT)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """`page`: its path in the checkout."""
+
+    page: str
+    language: str
+    text: str
+
+    @property
+    def first(self) -> str:
+        return self.text.split("\n", 1)[0]
+
+
+def blocks_of(checkout: Path) -> Iterator[Block]:
+    """All blocks of the documents for people, in the order of pages; decisions are not among them."""
+    for path in [checkout / "README.md", *sorted((checkout / "docs").rglob("*.md"))]:
+        page = path.relative_to(checkout).as_posix()
+        if not page.startswith("docs/adr/"):
+            for _, language, text in _ANY_BLOCK.findall(path.read_text(encoding="utf-8")):
+                yield Block(page, language, textwrap.dedent(text))
+
+
+def block(checkout: Path, page: str, begins: str) -> str:
+    """The text of the one block of a page that begins so."""
+    found = [one.text for one in blocks_of(checkout) if one.page == page and one.text.startswith(begins)]
+    assert len(found) == 1, f"{page} has {len(found)} blocks that begin with {begins!r}"
+    return found[0]
 
 
 def lines_of(block: str) -> Iterator[list[str]]:

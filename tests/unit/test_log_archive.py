@@ -20,6 +20,7 @@ from seamline.domain.log import LogRecord
 from seamline.domain.table_places import TablePlaces
 from seamline.files.stores.local import LocalStore
 from seamline.sources.mariadb.decode import MariaDbDecoder
+from tests.documented import block
 
 TOPIC, ID, NAME = "seamline.bank.log", "id-1", "seamline-bank"
 DAY_MS, FIRST_MS = 86_400_000, 1_795_224_000_000
@@ -165,7 +166,7 @@ def test_all_below_the_floor_is_archived_as_it_was_and_a_repeat_adds_what_has_co
     assert found.parts == len(files(tmp_path))
 
 
-def test_the_files_are_a_table_for_other_tools(tmp_path: Path) -> None:
+def test_the_files_are_a_table_for_other_tools(tmp_path: Path, checkout: Path) -> None:
     log = written(2, 1)
     log.write(b"garbage")
     archive(tmp_path, log, limits=PartLimits()).extend(0, log.at)
@@ -184,6 +185,9 @@ def test_the_files_are_a_table_for_other_tools(tmp_path: Path) -> None:
     assert row[3].startswith("0-7-1")
     assert json.loads(row[7]) == {"id": 0, "memo": "wörtlich"}
     assert rows[-1][8] == "garbage"
+    shown = block(checkout, "docs/how-to/archive-the-log.md", "-- DuckDB")
+    shown = shown.replace("/srv/archive/seamline.core_bank.log", f"{tmp_path}/{TOPIC}").replace("42", "1")
+    assert [row[1:3] for row in duckdb.execute(shown).fetchall()] == [("0-7-1", "c")]
 
 
 def test_a_file_ends_with_a_transaction_unless_one_fills_it(tmp_path: Path) -> None:
