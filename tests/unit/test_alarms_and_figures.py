@@ -13,6 +13,7 @@ from seamline.cli.seen import Seen, Streams
 from seamline.domain.alarms import MEANINGS, AlarmKind
 from seamline.platform.store import Alarm
 from seamline.ports import StreamReport
+from seamline_airflow.page.alarm_words import TITLES
 from tests.unit.test_watch import SYNC
 
 RAISES = frozenset({"RaiseAlarm", "raise_alarm", "_raise_alarm", "Trouble", "NightTrouble"})
@@ -46,6 +47,10 @@ def test_every_kind_of_alarm_has_a_meaning_and_a_line_of_the_page() -> None:
     assert set(MEANINGS) == set(AlarmKind)
     page = alarms_page.page()
     assert [kind for kind in AlarmKind if f"\n| `{kind}` | " not in page] == []
+
+
+def test_the_page_has_words_for_every_kind_of_alarm() -> None:
+    assert set(TITLES) == set(AlarmKind)
 
 
 def test_no_module_raises_an_alarm_that_the_table_does_not_have_and_each_of_the_table_is_raised(checkout: Path) -> None:

@@ -37,6 +37,45 @@ def broken_links(document: Path) -> Iterator[str]:
                 yield f"{link}: no such heading"
 
 
+def reached(readme: Path) -> set[Path]:
+    """The documents that links lead to, from one to the next."""
+    found, waiting = set(), [readme.resolve()]
+    while waiting:
+        document = waiting.pop()
+        if document in found or document.suffix != ".md" or not document.exists():
+            continue
+        found.add(document)
+        text = _FENCE.sub("", document.read_text(encoding="utf-8"))
+        waiting += [
+            (document.parent / (link[1] or link[2]).partition("#")[0]).resolve()
+            for link in _LINK.finditer(text)
+            if not re.match(r"[a-z]+:|#", link[1] or link[2])
+        ]
+    return found
+
+
+def test_the_readme_leads_to_every_document_and_names_each_how_to(checkout: Path) -> None:
+    readme = checkout / "README.md"
+    there = reached(readme)
+    assert [one.name for one in sorted((checkout / "docs").rglob("*.md")) if one.resolve() not in there] == []
+    text = readme.read_text(encoding="utf-8")
+    assert [
+        one.name for one in sorted((checkout / "docs/how-to").glob("*.md")) if f"how-to/{one.name})" not in text
+    ] == []
+
+
+def test_a_planted_document_that_nothing_leads_to_is_not_reached(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("# A\n\n[b](b.md#x) [c](https://example.org/c.md)\n", encoding="utf-8")
+    for name, text in {
+        "b.md": "[d](d.md)",
+        "c.md": "",
+        "d.md": "`[e](e.md)`\n```\n[f](f.md)\n```\n",
+        "f.md": "",
+    }.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert {one.name for one in reached(tmp_path / "README.md")} == {"README.md", "b.md", "d.md"}
+
+
 def test_every_relative_link_leads_to_a_file_and_a_heading(checkout: Path) -> None:
     found = [f"{path.relative_to(checkout)}: {said}" for path in documents(checkout) for said in broken_links(path)]
     assert not found, "\n" + "\n".join(found)
