@@ -51,6 +51,7 @@ RUN: Mapping[str, Mapping[str, str]] = {
         "./seamline connect add brokerage_capture": E2E,
     },
     "docs/reference/audit.md": {"./seamline audit export": E2E},
+    "docs/reference/connections.md": {"SEAMLINE_CONNECTION_WAREHOUSE": "tests/unit/test_connections.py"},
     "docs/reference/rest.md": {'curl -H "Authorization: Bearer $TOKEN" ': E2E},
     "docs/tutorial/first-hour.md": {
         "./seamline exec airflow dags trigger settlement__reconcile\n": E2E,
@@ -154,9 +155,6 @@ PARSED: Mapping[str, Mapping[str, str]] = {
     "docs/how-to/work-in-several-checkouts.md": {
         "git worktree": "makes a second checkout; tests/unit/test_shared_files.py has what they share",
         "SEAMLINE_PORT_BASE": _STREAMS_ON + "; every session of tests has ports of its own by it",
-    },
-    "docs/reference/connections.md": {
-        "SEAMLINE_CONNECTION_WAREHOUSE": "sets a variable; tests/unit/test_connections.py"
     },
     "docs/reference/delta-destination.md": {"SELECT table_name": "needs Delta tables, as the how-to to read a lake"},
     "docs/reference/hive-destination.md": {

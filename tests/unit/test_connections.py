@@ -1,6 +1,7 @@
 """Connections by id: from the file that Airflow reads, or from a variable that wins over it."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from seamline.domain.errors import ConfigError
 from seamline.settings import Settings
 from seamline.stack import credentials
 from seamline.stack.layout import Layout
+from tests.documented import block
 
 WAREHOUSE = {
     "conn_type": "postgres",
@@ -47,6 +49,15 @@ def test_a_variable_wins_over_the_file(tmp_path: Path) -> None:
     found = resolve("warehouse", within=known)
     assert (found.host, found.port, found.login, found.password) == ("other", 6000, "me", "p@ss")
     assert (found.database, found.extra["sslmode"]) == ("else", "require")
+
+
+def test_the_variable_that_the_page_shows_names_a_connection(tmp_path: Path, checkout: Path) -> None:
+    (shown,) = shlex.split(block(checkout, "docs/reference/connections.md", "SEAMLINE_CONNECTION_WAREHOUSE="))
+    authority = tmp_path / "ca.pem"
+    authority.touch()
+    name, _, uri = shown.replace("/etc/seamline/ca.pem", str(authority)).partition("=")
+    found = resolve("warehouse", within=within(tmp_path, **{name: uri}))
+    assert (found.host, found.login, found.database) == ("db.example", "warehouse_publisher", "warehouse")
 
 
 def test_an_unknown_id_names_the_file_and_the_nearest_id(tmp_path: Path) -> None:

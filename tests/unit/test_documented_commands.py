@@ -16,6 +16,9 @@ from tests.unit.test_links import documents
 _INLINE = re.compile(r"`(\./seamline(?: [^`]*)?)`")
 # What stands for something of the reader's own.
 _DATE = re.compile(r"<(?:date|from|to|first|last)>|\b(?:DATE|FROM|TO)\b")
+# A command with its answer: lines that begin with `$` are typed.
+_TYPED = re.compile(r"^ *\$ (.*)$", re.MULTILINE)
+_CONSOLE = re.compile(r"^ *```console\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _VERB = re.compile(r"\./seamline ([a-z]+)\b")
 _OWN = re.compile(r"<[^>]*>|\{[^}]*\}|…")
 # Files of the checkout that a block names have to be there.
@@ -60,7 +63,8 @@ def of_reader(text: str) -> str:
 
 def broken_commands(document: Path, checkout: Path) -> Iterator[str]:
     text = document.read_text(encoding="utf-8")
-    for block in BLOCK.findall(text):
+    typed = ["\n".join(_TYPED.findall(block)) for block in _CONSOLE.findall(text)]
+    for block in [*BLOCK.findall(text), *typed]:
         for command in lines_of(of_reader(block) if "<" in block else block):
             words = seamline_words(command)
             if words is not None and (said := mistake(words, is_whole=True)):
@@ -129,6 +133,15 @@ def test_a_planted_mistake_is_found(block: str, said: str, tmp_path: Path, check
     document = tmp_path / "x.md"
     document.write_text(block if block.startswith("`") else f"# A\n\n```sh\n{block}\n```\n", encoding="utf-8")
     assert said in "\n".join(broken_commands(document, checkout))
+
+
+def test_a_planted_mistake_beside_its_answer_is_found(tmp_path: Path, checkout: Path) -> None:
+    document = tmp_path / "x.md"
+    shown = "# A\n\n```console\n$ ./seamline {}\nall is well, ./seamline nonsense\n```\n"
+    document.write_text(shown.format("status --wach"), encoding="utf-8")
+    assert "--wach" in "\n".join(broken_commands(document, checkout))
+    document.write_text(shown.format("status --watch"), encoding="utf-8")
+    assert not list(broken_commands(document, checkout))
 
 
 def test_what_is_right_and_what_belongs_to_another_program_is_not_found(tmp_path: Path, checkout: Path) -> None:
