@@ -135,6 +135,9 @@ PARSED: Mapping[str, Mapping[str, str]] = {
         "$ ./seamline explain": "needs a calendar; tests/unit/test_explain_date.py holds the answer",
         "$ ./seamline status --missing": "needs dates that are late; tests/unit/test_missing_dates.py holds the answer",
     },
+    "docs/how-to/sync-without-a-log.md": {
+        "./seamline grants": "asks every declared server; tests/integration/test_validate_online.py asks them",
+    },
     "docs/how-to/transform-a-table.md": {
         "-- include/transforms/client": _TRANSFORM.format("tests/integration/test_transformed_tables.py"),
         "from pyspark.sql import DataFrame": _TRANSFORM.format("tests/spark/test_transform_against_spark.py"),
