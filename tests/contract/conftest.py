@@ -12,6 +12,8 @@ from tests.conftest import RunningStack
 from tests.contract.change_files_world import LONG_OVER_FILES
 from tests.contract.file_places import Place, Places, Reached
 from tests.contract.kafka_world import OVER_TOPICS
+from tests.contract.lake_worlds import SINGLE
+from tests.contract.single_world import OVER_A_METASTORE
 from tests.contract.spark_session import frames, spark
 from tests.hdfs_server import Hdfs
 from tests.integration.conftest import mysql_root
@@ -27,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Over topics one behaviour of each sort, over files no long history, unless all are asked for."""
+    """Over topics and a metastore one behaviour of each sort, over files no long history, unless all are asked for."""
     leave_out(config, items, [one for one in items if _is_slow(one)])
 
 
@@ -35,6 +37,8 @@ def _is_slow(item: pytest.Item) -> bool:
     given = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
     if given.get("make_world") == "change_files":
         return given["behaviour"].__name__ in LONG_OVER_FILES
+    if given.get("make_world") == SINGLE.name:
+        return given["behaviour"].__name__ not in OVER_A_METASTORE
     return given.get("make_world") == "kafka" and given["behaviour"].__name__ not in OVER_TOPICS
 
 

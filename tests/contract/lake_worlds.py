@@ -33,6 +33,7 @@ from seamline.sinks.iceberg import snapshot
 from seamline.sinks.iceberg.manifests import Head
 from seamline.sinks.iceberg.read_back import live as iceberg_live
 from seamline.sinks.iceberg.read_back import live_in
+from seamline.sinks.iceberg.single.pointers import LedgerPointers
 from seamline.sinks.iceberg.sink import IcebergSink
 from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.files import NewFiles
@@ -92,6 +93,14 @@ HUDI = Lake(
     HudiSink,
     lambda destination: HudiCatalogue(dict(destination.options)["warehouse"]),
     hudi_live,
+)
+
+SINGLE = Lake(
+    "iceberg_single",
+    IcebergSink,
+    lambda destination: LedgerPointers(CATALOG),
+    iceberg_live,
+    (("catalog", CATALOG), ("catalog_type", "hive"), ("catalog_connection", "metastore")),
 )
 
 LAKES = {lake.name: lake for lake in (ICEBERG, DELTA, HUDI)}
@@ -155,9 +164,12 @@ class LakeWorld:
     def seen(self) -> Seen:
         return self.store().look(STREAM, "settlement")
 
+    def heads(self) -> Mapping[str, str]:
+        return self.seen().heads
+
     def rows(self, table: Table) -> list[str]:
         """As other clients read them, written as the log writes them; only for the plain test tables."""
-        location = self.seen().heads.get(table.name)
+        location = self.heads().get(table.name)
         if location is None:
             return []
         live = live_in(self.destination) if isinstance(self._warehouse, str) else self._lake.live

@@ -17,7 +17,7 @@ from seamline.spec import consistency
 from seamline.spec.consistency import Case, Refusal, cases, matrix_lines, matrix_page, matrix_text, outcome, refusal
 from seamline.spec.kinds import source_models
 from seamline.spec.load import load_declarations
-from tests.contract.lake_worlds import LAKES
+from tests.contract.lake_worlds import LAKES, SINGLE
 from tests.contract.relational_worlds import RELATIONAL
 from tests.contract.worlds import APPENDED
 from tests.log_topic import ACCOUNT, AUDIT
@@ -34,6 +34,7 @@ DESTINATIONS = {
     "hive": "connection: rows\nmetastore: metastore\ndatabase: settlement\nwarehouse: /srv/hive\n",
     "hudi": LAKE,
     "iceberg": f"{LAKE}catalog: lake\natomic: true\n",
+    "iceberg_single": f"{LAKE}catalog: lake\ncatalog_type: glue\n",
     "kafka": "connection: queue\nprefix: settlement\n",
     "mariadb": DATABASE,
     "mysql": DATABASE,
@@ -101,11 +102,8 @@ def test_each_kind_with_live_tables_runs_the_suite_that_its_cells_promise() -> N
     """Of all tables, or of those with a key alone (`tests/contract`)."""
     kinds = {name: sink_kind(name).powers for name in installed.names(installed.SINKS)}
     promised = {name: powers.keyless for name, powers in kinds.items() if powers.streams}
-    assert promised == {
-        **dict.fromkeys((*APPENDED, "postgres", *RELATIONAL, *LAKES), True),
-        "hbase": False,
-        "redis": False,
-    }
+    of_all = (*APPENDED, "postgres", *RELATIONAL, *LAKES, SINGLE.name)
+    assert promised == {**dict.fromkeys(of_all, True), "hbase": False, "redis": False}
 
 
 def test_a_kind_without_cuts_needs_a_log() -> None:

@@ -146,7 +146,7 @@ def test_the_page_of_all_keys_has_each_key_of_each_file(checkout: Path) -> None:
     page = (checkout / "docs/reference/declarations.md").read_text(encoding="utf-8")
     for key in ("`nightly.keep.month_ends`", "`tables[].business_date.as`", "`log.max_gb`", "`checks[].kwargs`"):
         assert f"| {key} |" in page
-    assert page.count("| `connection` |") == 18, "six kinds of source, twelve of destination"
+    assert page.count("| `connection` |") == 19, "six kinds of source, thirteen of destination"
     assert "| `nightly.verdict_by` | text |  | Local time by which the verdict must be there. Without it: 6" in page
 
 

@@ -30,6 +30,7 @@ catalog: lake
 warehouse: /srv/warehouse
 """
 REST = "catalog_type: rest\natomic: true\n"
+SINGLE = "catalog_type: glue\n"
 WITHOUT_CUTS = SYNC.partition("nightly:")[0]
 WITH_PLAIN_CUTS = SYNC.replace("  expectations: settlement\n", "")
 FILE = "destinations/warehouse.yaml"
@@ -107,9 +108,11 @@ def test_a_rule_that_cannot_be_checked_in_a_lake_is_refused(
         (f"{REST}writer_connection: writer", "leave `writer_connection` out"),
         ("warehouse: /srv/lake#1", "has '#' in its path"),
         ("warehouse: /srv/lake?", r"has '\?' in its path"),
-        ("catalog_type: hive", "a Hive metastore commits one table at a time.*catalog_type: jdbc"),
-        ("catalog_type: glue", "Glue commits one table at a time.*catalog_type: jdbc"),
-        ("catalog_type: nessie", "must be one of jdbc, rest"),
+        ("catalog_type: hive", "name as `catalog_connection` what leads to the metastore"),
+        ("catalog_connection: metastore", "`connection` leads to this catalogue: leave `catalog_connection` out"),
+        (f"{SINGLE}write: spark", "does not write beside such a catalogue yet: `write: native`"),
+        (f"namespace: Bank\n{SINGLE}", "keeps names in lower case"),
+        ("catalog_type: nessie", "must be one of jdbc, rest, hive, glue"),
     ],
 )
 def test_what_it_does_not_do_yet_is_refused_with_the_reason(tmp_path: Path, added: str, said: str) -> None:
@@ -118,6 +121,19 @@ def test_what_it_does_not_do_yet_is_refused_with_the_reason(tmp_path: Path, adde
     changed = {FILE: "\n".join([*lines, added, ""]), "syncs/settlement.yaml": WITHOUT_CUTS}
     with pytest.raises(ConfigError, match=said):
         load_declarations(write_declarations(tmp_path, changed))
+
+
+@pytest.mark.parametrize("more", ["catalog_type: hive\ncatalog_connection: metastore\n", "catalog_type: glue\n"])
+def test_a_catalogue_that_commits_single_tables_makes_a_kind_whose_level_says_so(tmp_path: Path, more: str) -> None:
+    plan = compile_plan(load_declarations(write_declarations(tmp_path, {FILE: f"{LAKE}{more}"})), "settlement")
+    (lake,) = (one for one in plan.destinations if one.name == "warehouse")
+    assert lake.kind == "iceberg_single"
+    assert options_of(lake).is_single
+    kind = sink_kind(lake.kind)
+    assert kind.powers.level == "each table exactly once; all tables at one position by the ledger's versions"
+    said = kind.grant_script(lake, "lake", logins=DestinationLogins())
+    assert ("glue:UpdateTable" in said) == ("glue" in more)
+    assert "public.iceberg_tables" not in said
 
 
 def test_a_sync_with_all_stages_of_a_night_goes_there(tmp_path: Path) -> None:

@@ -66,8 +66,8 @@ def test_a_stage_that_needs_a_power_it_lacks_is_refused_with_the_kinds_that_have
     assert ended.returncode == 2
     assert "destination `warehouse` (memory) cannot hold cuts" in said
     assert (
-        "Use a destination of kind delta or hudi or iceberg or mariadb or mysql or postgres, or leave `nightly` out"
-        in said
+        "Use a destination of kind delta or hudi or iceberg or iceberg_single or mariadb or mysql or"
+        " postgres, or leave `nightly` out" in said
     )
 
 

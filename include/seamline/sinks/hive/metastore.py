@@ -1,29 +1,24 @@
 """A Hive metastore by its own Thrift service: tables, and where the partition of each date lies.
 
-The service is the interface that every engine uses, whatever database is behind it. What is sent is understood by
-metastores from 2.3 on. A repeat of any call here finds done what is done.
+What is sent is understood by metastores from 2.3 on. A repeat of any call here finds done what is done.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
 from hive_metastore import ttypes
 from hive_metastore.ThriftHiveMetastore import Client
-from thrift.protocol.TBinaryProtocol import TBinaryProtocol
-from thrift.Thrift import TException
-from thrift.transport.TSocket import TSocket
-from thrift.transport.TTransport import TBufferedTransport, TTransportException
+from thrift.transport.TTransport import TBufferedTransport
 
 from seamline.adapters.connections import Connection
 from seamline.domain.cut_names import DATE_COLUMN
-from seamline.domain.errors import InvariantViolated, Refused, TransientError
+from seamline.domain.errors import Refused, TransientError
 from seamline.sinks.lake.files import path_of, url_of
+from seamline.sinks.lake.thrift_metastore import opened, translated
 
-# A call asks the metastore's database, and its file system whether a folder is there.
-_PATIENCE_MS = 60_000
 _INPUT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
 _OUTPUT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
 _SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
@@ -60,7 +55,7 @@ class Metastore:
     # ---- tables -----------------------------------------------------------------------------------------------------
 
     def has_database(self) -> bool:
-        with _translated("look for a database"):
+        with translated("look for a database"):
             try:
                 self._client.get_database(self.database)
             except ttypes.NoSuchObjectException:
@@ -69,7 +64,7 @@ class Metastore:
 
     def make_database(self, folder: Path) -> None:
         wanted = ttypes.Database(name=self.database, locationUri=url_of(folder), parameters={})
-        with _translated(f"make database {self.database}"), suppress(ttypes.AlreadyExistsException):
+        with translated(f"make database {self.database}"), suppress(ttypes.AlreadyExistsException):
             self._client.create_database(wanted)
 
     def table(self, name: str) -> HiveTable | None:
@@ -91,7 +86,7 @@ class Metastore:
             parameters={"EXTERNAL": "TRUE", "external.table.purge": "false", OWNER: owner},
             tableType="EXTERNAL_TABLE",
         )
-        with _translated(f"make table {self.database}.{name}"), suppress(ttypes.AlreadyExistsException):
+        with translated(f"make table {self.database}.{name}"), suppress(ttypes.AlreadyExistsException):
             self._client.create_table(wanted)
 
     def set_columns(self, name: str, columns: Columns) -> None:
@@ -100,7 +95,7 @@ class Metastore:
         if found is None:
             raise _gone(self.database, name)
         found.sd.cols = _fields(columns)
-        with _translated(f"alter table {self.database}.{name}"):
+        with translated(f"alter table {self.database}.{name}"):
             self._client.alter_table_with_environment_context(self.database, name, found, _NO_STATISTICS)
 
     # ---- partitions -------------------------------------------------------------------------------------------------
@@ -122,7 +117,7 @@ class Metastore:
             sd=_storage(table, columns, folder),
             parameters=dict(parameters),
         )
-        with _translated(f"place the partition {day} of {self.database}.{table}"):
+        with translated(f"place the partition {day} of {self.database}.{table}"):
             try:
                 if known is None:
                     self._client.add_partitions([wanted])
@@ -138,18 +133,18 @@ class Metastore:
     def drop(self, table: str, day: date) -> None:
         """Without its files."""
         doing = f"drop the partition {day} of {self.database}.{table}"
-        with _translated(doing), suppress(ttypes.NoSuchObjectException):
+        with translated(doing), suppress(ttypes.NoSuchObjectException):
             self._client.drop_partition(self.database, table, [day.isoformat()], deleteData=False)
 
     def _table(self, name: str) -> "ttypes.Table | None":
-        with _translated(f"look for table {self.database}.{name}"):
+        with translated(f"look for table {self.database}.{name}"):
             try:
                 return self._client.get_table(self.database, name)
             except ttypes.NoSuchObjectException:
                 return None
 
     def _partition(self, table: str, day: date) -> "ttypes.Partition | None":
-        with _translated(f"look for the partition {day} of {self.database}.{table}"):
+        with translated(f"look for the partition {day} of {self.database}.{table}"):
             try:
                 return self._client.get_partition(self.database, table, [day.isoformat()])
             except ttypes.NoSuchObjectException:
@@ -157,19 +152,9 @@ class Metastore:
 
 
 def open_metastore(connection: Connection, database: str) -> Metastore:
-    """TransientError where the service does not answer; the connection's login is that of nobody: the service is asked
-    without one."""
-    socket = TSocket(connection.host, connection.port)
-    socket.setTimeout(_PATIENCE_MS)
-    transport = TBufferedTransport(socket)
-    try:
-        transport.open()
-    except TTransportException as exc:
-        raise TransientError(
-            f"the Hive metastore of connection {connection.connection_id} does not answer: {exc.message}",
-            hint="it is tried again; if it stays: does the service run, and is this its Thrift port (9083 as a rule)?",
-        ) from exc
-    return Metastore(Client(TBinaryProtocol(transport)), transport, database)
+    """TransientError where the service does not answer."""
+    client, transport = opened(connection)
+    return Metastore(client, transport, database)
 
 
 def _described(found: "ttypes.Table") -> HiveTable:
@@ -203,18 +188,3 @@ def _fields(columns: Columns) -> "list[ttypes.FieldSchema]":
 
 def _gone(database: str, name: str) -> Refused:
     return Refused(f"table {database}.{name} is not in the metastore any more", hint="try again", table=name)
-
-
-@contextmanager
-def _translated(doing: str) -> Iterator[None]:
-    """Errors of the service leave as Seamline's."""
-    try:
-        yield
-    except ttypes.InvalidObjectException as exc:
-        raise InvariantViolated(f"the Hive metastore cannot {doing}: {exc.message}") from exc
-    except (TException, OSError) as exc:
-        # What it answers while its own database is away is a MetaException, as most of its errors are.
-        raise TransientError(
-            f"cannot {doing}: {getattr(exc, 'message', None) or exc}",
-            hint="it is tried again; if it stays, look at the metastore's log",
-        ) from exc

@@ -13,13 +13,13 @@ from seamline.sinks.iceberg.orphans import drop_orphans
 from seamline.sinks.iceberg.placing import misfit_in
 from seamline.sinks.iceberg.read_back import live_in, open_at
 from seamline.sinks.iceberg.reading import table_at
-from seamline.sinks.lake.catalogue import Catalogue
+from seamline.sinks.iceberg.single.pointers import pointers_of
 from seamline.sinks.lake.lake import Lake
 
 
 def lake_of(destination: DestinationPlan) -> Lake:
     options = options_of(destination)
-    catalogue = Catalogue(options.catalog)
+    catalogue = pointers_of(options)
 
     def sweep(session: Session) -> int:
         def all_pointers() -> Sequence[str]:

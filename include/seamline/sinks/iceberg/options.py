@@ -11,14 +11,18 @@ from seamline.sinks.iceberg.layout import TableLayout
 
 NATIVE, SPARK = "native", "spark"
 FORMAT: Final = 2
-# What catalogue it is: Iceberg's own in PostgreSQL, or one behind a REST server.
-JDBC, REST = "jdbc", "rest"
+# What catalogue it is: Iceberg's own in PostgreSQL, one behind a REST server, or one that commits single tables.
+JDBC, REST, HIVE, GLUE = "jdbc", "rest", "hive", "glue"
+SINGLE = (HIVE, GLUE)
+# What such a catalogue makes of a destination.
+SINGLE_KIND = "iceberg_single"
 
 
 @dataclass(frozen=True, slots=True)
 class LakeOptions:
     """`catalog`: the catalogue's name, by which all its clients call it. `warehouse`: a folder, or the URL of a store;
-    `warehouse_connection`: id of what leads there. `layouts`: of tables with partitions or an order."""
+    `warehouse_connection`: id of what leads there. `layouts`: of tables with partitions or an order.
+    `catalog_connection`: id of what leads to a catalogue that commits single tables; "" for the machine's own."""
 
     catalog: str
     warehouse: str
@@ -27,10 +31,16 @@ class LakeOptions:
     layouts: Mapping[str, TableLayout] = field(default_factory=dict)
     warehouse_connection: str = ""
     catalog_type: str = JDBC
+    catalog_connection: str = ""
 
     @property
     def is_rest(self) -> bool:
         return self.catalog_type == REST
+
+    @property
+    def is_single(self) -> bool:
+        """Whether its catalogue commits one table at a time."""
+        return self.catalog_type in SINGLE
 
     def layout(self, table: str) -> TableLayout:
         return self.layouts.get(table, TableLayout())
@@ -47,6 +57,7 @@ def options_of(destination: DestinationPlan) -> LakeOptions:
             {name: TableLayout.of(said) for name, said in json.loads(found.get("layouts", "{}")).items()},
             found.get("warehouse_connection", ""),
             found.get("catalog_type", JDBC),
+            found.get("catalog_connection", ""),
         )
     except KeyError as exc:
         raise Refused(

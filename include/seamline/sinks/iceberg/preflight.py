@@ -4,6 +4,7 @@ from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Problem
 from seamline.sinks.iceberg import rest_preflight
 from seamline.sinks.iceberg.options import LakeOptions, options_of
+from seamline.sinks.iceberg.single import preflight as single_preflight
 from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.preflight import problems as problems_of_the_catalogue
 from seamline.sinks.lake.warehouse import of_all_names, of_namespace, of_warehouse
@@ -41,4 +42,6 @@ def problems(plan: SyncPlan, destination: DestinationPlan) -> tuple[Problem, ...
 def _of_the_catalogue(plan: SyncPlan, destination: DestinationPlan, options: LakeOptions) -> tuple[Problem, ...]:
     if options.is_rest:
         return rest_preflight.problems(plan, destination)
+    if options.is_single:
+        return single_preflight.problems(plan, destination)
     return problems_of_the_catalogue(plan, destination, Catalogue(options.catalog))

@@ -19,6 +19,8 @@ from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.sinks.iceberg.io import LOCAL_IO, WarehouseIO, static_table, warehouse_io
 from seamline.sinks.iceberg.options import LakeOptions, options_of
 from seamline.sinks.iceberg.rest_opening import open_client, open_store
+from seamline.sinks.iceberg.single.opening import pointers_there
+from seamline.sinks.iceberg.single.pointers import pointers_of
 from seamline.sinks.iceberg.types import typed
 from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.files import translated
@@ -54,6 +56,8 @@ def heads_of(destination: DestinationPlan, options: LakeOptions) -> Mapping[str,
     if options.is_rest:
         with closing(open_client(destination)) as client:
             return client.locations((destination.namespace,))
+    if options.is_single:
+        return pointers_there(destination)
     known = resolve(destination.connection)
     with (
         closing(open_session(known, application_name="seamline reads back")) as session,
@@ -65,7 +69,7 @@ def heads_of(destination: DestinationPlan, options: LakeOptions) -> Mapping[str,
 def open_at(destination: DestinationPlan) -> OpenAt:
     """Reads tables at snapshots."""
     options = options_of(destination)
-    catalogue, io = Catalogue(options.catalog), warehouse_io(options)
+    catalogue, io = pointers_of(options), warehouse_io(options)
 
     def at(session: Session, table: Table, number: int) -> Batches:
         location = location_in(catalogue.pointers(session, destination.namespace), table)

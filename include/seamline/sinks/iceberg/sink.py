@@ -7,6 +7,8 @@ from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Failpoints
 from seamline.sinks.iceberg.options import SPARK, options_of
 from seamline.sinks.iceberg.rest_opening import open_store
+from seamline.sinks.iceberg.single.opening import following
+from seamline.sinks.iceberg.single.store import SingleLakeStore
 from seamline.sinks.iceberg.spark_tables import SparkTables
 from seamline.sinks.iceberg.tables import IcebergTables
 from seamline.sinks.lake.catalogue import Catalogue
@@ -25,6 +27,8 @@ def open_sink(
     store: LakeStore
     if options.is_rest:
         store = open_store(destination, failpoints=armed)
+    elif options.is_single:
+        store = SingleLakeStore(destination, following(destination), failpoints=armed)
     else:
         store = PostgresLakeStore(destination, Catalogue(options.catalog), failpoints=armed)
     return IcebergSink(plan, destination, decoder=decoder, store=store, frames=frames, failpoints=armed)

@@ -1,6 +1,7 @@
 """The declaration of a destination of Iceberg tables."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -9,17 +10,12 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from seamline.domain.catalogue import Table
 from seamline.domain.staged_cut import CutSource
 from seamline.sinks.iceberg.layout import Ordered, Partitioned, TableLayout
-from seamline.sinks.iceberg.options import FORMAT, JDBC, NATIVE, REST, SPARK
+from seamline.sinks.iceberg.options import FORMAT, HIVE, JDBC, NATIVE, REST, SINGLE, SINGLE_KIND, SPARK
 from seamline.sinks.lake.spec import Warehouse, folder_of
 from seamline.spec.destination import Destination, Misfit
 from seamline.spec.fields import ConnectionId, Declared, Name, SchemaName, SqlName
 
-_PER_TABLE = "commits one table at a time, so tables and ledger could not move at once"
-# Catalogues that people have, each with the reason why no sync goes there.
-_NOT_TAKEN = {
-    "hive": f"a Hive metastore {_PER_TABLE}",
-    "glue": f"Glue {_PER_TABLE}",
-}
+_NAMESPACE = re.compile(r"[a-z0-9_]+")
 
 
 def _partition(value: str) -> str:
@@ -42,6 +38,14 @@ def _of_a_rest_catalogue(said: Mapping[str, Any]) -> Iterator[str]:
         )
     if said.get("writer_connection"):
         yield "a stream finishes in a REST catalogue what a publish has begun: leave `writer_connection` out"
+
+
+def _of_single_tables(kind: str, said: Mapping[str, Any]) -> Iterator[str]:
+    """The same of a catalogue that commits single tables."""
+    if kind == HIVE and not said.get("catalog_connection"):
+        yield "name as `catalog_connection` what leads to the metastore: a connection of type `hive_metastore`"
+    if not _NAMESPACE.fullmatch(str(said.get("namespace_", "a"))):
+        yield "the catalogue keeps names in lower case: write the namespace in a to z, digits and `_`"
 
 
 class TableLayoutEntry(Declared):
@@ -74,27 +78,37 @@ class TableLayoutEntry(Declared):
 
 
 class IcebergDestination(Destination):
-    """Iceberg tables in a catalogue, PostgreSQL's or a REST server's: one commit moves all tables of a sync and its
-    ledger."""
+    """Iceberg tables in a catalogue. PostgreSQL's or a REST server's: one commit moves all tables of a sync and its
+    ledger. A Hive metastore or Glue: the ledger in PostgreSQL moves, then table by table."""
 
     namespace_key: ClassVar[str] = "namespace"
     cut_source: ClassVar[CutSource] = CutSource.LIVE
-    other_connections: ClassVar[Mapping[str, str]] = {"warehouse_connection": ""}
+    other_connections: ClassVar[Mapping[str, str]] = {"warehouse_connection": "", "catalog_connection": ""}
 
     kind: Literal["iceberg"] = Field(description="What kind of system the destination is.")
     namespace_: SchemaName = Field(alias="namespace", description="Namespace of the live tables in the catalogue.")
     catalog: Name = Field(
         description="Name of the catalogue: all its clients must call it so, as Spark does below `spark.sql.catalog`."
         " `connection` leads to the PostgreSQL database that holds it (Iceberg's JDBC catalogue), or to the server of"
-        " the REST catalogue by a connection of type `iceberg`."
+        " the REST catalogue by a connection of type `iceberg`, or to the PostgreSQL database of the ledger beside a"
+        " Hive metastore or Glue."
     )
     atomic: bool = Field(
         default=False,
         description="Whether the server of a REST catalogue moves all tables of one `transactions/commit` at once, or"
         " none. Its documentation says so: no call can ask. `catalog_type: rest` needs it.",
     )
-    catalog_type: Literal["jdbc", "rest"] = Field(
-        "jdbc", description="What catalogue it is: Iceberg's JDBC catalogue in PostgreSQL, or one behind a REST server."
+    catalog_connection: ConnectionId | None = Field(
+        None,
+        description="Connection id of what leads to a catalogue that commits single tables: to a Hive metastore of type"
+        " `hive_metastore`, to Glue of type `aws`. Where it is left out for Glue, each machine's own credentials are"
+        " asked.",
+    )
+    catalog_type: Literal["jdbc", "rest", "hive", "glue"] = Field(
+        "jdbc",
+        validate_default=True,
+        description="What catalogue it is: Iceberg's JDBC catalogue in PostgreSQL, one behind a REST server, or a Hive"
+        " metastore or Glue, which commit single tables: commands then call the destination's kind `iceberg_single`.",
     )
     warehouse: Warehouse = Field(
         description="Where the tables' files lie: a folder, which must be there under the same absolute path on every"
@@ -132,10 +146,12 @@ class IcebergDestination(Destination):
     @field_validator("catalog_type", mode="before")
     @classmethod
     def _of_one_commit(cls, value: Any, info: ValidationInfo) -> Any:
-        if isinstance(value, str) and value in _NOT_TAKEN:
-            raise ValueError(f"{_NOT_TAKEN[value]}; keep the catalogue in PostgreSQL: `catalog_type: jdbc`")
         if value == REST and (fault := next(_of_a_rest_catalogue(info.data), "")):
             raise ValueError(fault)
+        if value in SINGLE and (fault := next(_of_single_tables(value, info.data), "")):
+            raise ValueError(fault)
+        if value in (JDBC, REST) and info.data.get("catalog_connection"):
+            raise ValueError("`connection` leads to this catalogue: leave `catalog_connection` out")
         return value
 
     @field_validator("format_version")
@@ -166,6 +182,8 @@ class IcebergDestination(Destination):
     def _where_spark_writes(cls, value: str, info: ValidationInfo) -> str:
         if value == SPARK and info.data.get("catalog_type") == REST:
             raise ValueError(f"`write: {SPARK}` does not write into a REST catalogue yet: `write: {NATIVE}`")
+        if value == SPARK and info.data.get("catalog_type") in SINGLE:
+            raise ValueError(f"`write: {SPARK}` does not write beside such a catalogue yet: `write: {NATIVE}`")
         if value == SPARK and str(info.data.get("warehouse", "")).startswith("hdfs://"):
             raise ValueError(f"`write: {SPARK}` does not write to HDFS yet: `write: {NATIVE}`")
         return value
@@ -176,6 +194,10 @@ class IcebergDestination(Destination):
         if value is not None and str(info.data.get("warehouse", "")).startswith("/"):
             raise ValueError("the warehouse is a folder: nothing leads there, leave `warehouse_connection` out")
         return value
+
+    @classmethod
+    def kind_of(cls, said: Mapping[str, Any]) -> str:
+        return SINGLE_KIND if said.get("catalog_type") in SINGLE else ""
 
     @classmethod
     def lacks(cls, said: Mapping[str, Any]) -> Mapping[str, str]:
@@ -208,6 +230,8 @@ class IcebergDestination(Destination):
             said["warehouse_connection"] = self.warehouse_connection
         if self.catalog_type != JDBC:
             said["catalog_type"] = self.catalog_type
+        if self.catalog_connection:
+            said["catalog_connection"] = self.catalog_connection
         if self.format_version != FORMAT:
             said["format_version"] = str(self.format_version)
         if self.tables:
@@ -217,3 +241,12 @@ class IcebergDestination(Destination):
     @property
     def commit_interval_ms(self) -> int:
         return self.commit_every_ms
+
+
+class SingleIcebergDestination(IcebergDestination):
+    """Iceberg tables in a Hive metastore or Glue: the same keys under the kind that they make of it."""
+
+    kind: Literal["iceberg_single"] = Field(  # type: ignore[assignment]
+        description="What kind of system the destination is: Iceberg tables whose catalogue commits them one by one."
+    )
+    catalog_type: Literal["hive", "glue"] = Field(description="What catalogue it is: a Hive metastore, or Glue.")

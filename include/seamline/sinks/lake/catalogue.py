@@ -38,10 +38,14 @@ _IS_VIEW = "catalog_name = %s AND table_namespace = %s AND iceberg_type = 'VIEW'
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """The rows of one catalogue, by its name: `lake.pointers.Pointers`."""
+    """The rows of one catalogue, by its name: `lake.pointers.Pointers`. `table`: of the rows, with its schema."""
 
     name: str
-    names: ClassVar[Sequence[str]] = ("public.iceberg_tables",)
+    table: ClassVar[str] = "public.iceberg_tables"
+
+    @property
+    def names(self) -> Sequence[str]:
+        return (self.table,)
 
     def create_tables(self, session: Session) -> None:
         session.execute(_TABLES)
@@ -55,19 +59,19 @@ class Catalogue:
 
     def pointers(self, session: Session, namespace: str) -> dict[str, str]:
         rows = session.execute(
-            f"SELECT table_name, metadata_location FROM public.iceberg_tables WHERE {_IS_TABLE}", (self.name, namespace)
+            f"SELECT table_name, metadata_location FROM {self.table} WHERE {_IS_TABLE}", (self.name, namespace)
         ).fetchall()
         return {str(table): str(location) for table, location in rows}
 
     def views(self, session: Session, namespace: str) -> dict[str, str]:
         rows = session.execute(
-            f"SELECT table_name, metadata_location FROM public.iceberg_tables WHERE {_IS_VIEW}", (self.name, namespace)
+            f"SELECT table_name, metadata_location FROM {self.table} WHERE {_IS_VIEW}", (self.name, namespace)
         ).fetchall()
         return {str(view): str(location) for view, location in rows}
 
     def held(self, session: Session, namespace: str, tables: Collection[str]) -> dict[str, str]:
         rows = session.execute(
-            f"SELECT table_name, metadata_location FROM public.iceberg_tables WHERE {_IS_TABLE}"
+            f"SELECT table_name, metadata_location FROM {self.table} WHERE {_IS_TABLE}"
             " AND table_name = ANY(%s) ORDER BY table_name FOR UPDATE",
             (self.name, namespace, list(tables)),
         ).fetchall()
@@ -92,8 +96,7 @@ class Catalogue:
         for table, location in sorted(changes.taken.items()):
             self._require_one(
                 session.execute(
-                    f"DELETE FROM public.iceberg_tables WHERE {_IS_TABLE} AND table_name = %s"
-                    " AND metadata_location = %s",
+                    f"DELETE FROM {self.table} WHERE {_IS_TABLE} AND table_name = %s AND metadata_location = %s",
                     (self.name, changes.taken_from, table, location),
                 ).rowcount,
                 table,
@@ -104,22 +107,20 @@ class Catalogue:
         """Where the pointers of all tables lead, of every namespace and of every catalogue in this database. By one
         statement: a table that joins, or gets another name, is there once."""
         rows = session.execute(
-            "SELECT metadata_location FROM public.iceberg_tables WHERE iceberg_type IS DISTINCT FROM 'VIEW'"
+            f"SELECT metadata_location FROM {self.table} WHERE iceberg_type IS DISTINCT FROM 'VIEW'"
         ).fetchall()
         return [str(location) for (location,) in rows]
 
     def drop_namespace(self, session: Session, namespace: str) -> None:
-        session.execute(f"DELETE FROM public.iceberg_tables WHERE {_IS_TABLE}", (self.name, namespace))
+        session.execute(f"DELETE FROM {self.table} WHERE {_IS_TABLE}", (self.name, namespace))
 
     def drop_view(self, session: Session, namespace: str, view: str) -> None:
-        session.execute(
-            f"DELETE FROM public.iceberg_tables WHERE {_IS_VIEW} AND table_name = %s", (self.name, namespace, view)
-        )
+        session.execute(f"DELETE FROM {self.table} WHERE {_IS_VIEW} AND table_name = %s", (self.name, namespace, view))
 
     def add_view(self, session: Session, namespace: str, view: str, location: str) -> None:
         """A table of somebody else's under that name stays what it is."""
         session.execute(
-            "INSERT INTO public.iceberg_tables"
+            f"INSERT INTO {self.table}"
             " (catalog_name, table_namespace, table_name, metadata_location, iceberg_type)"
             " VALUES (%s, %s, %s, %s, 'VIEW') ON CONFLICT DO NOTHING",
             (self.name, namespace, view, location),
@@ -127,7 +128,7 @@ class Catalogue:
 
     def _update(self, session: Session, namespace: str, move: PointerMove) -> None:
         moved = session.execute(
-            "UPDATE public.iceberg_tables SET metadata_location = %s, previous_metadata_location = %s"
+            f"UPDATE {self.table} SET metadata_location = %s, previous_metadata_location = %s"
             f" WHERE {_IS_TABLE} AND table_name = %s AND metadata_location = %s",
             (move.new, move.old, self.name, namespace, move.table, move.old),
         ).rowcount
@@ -136,7 +137,7 @@ class Catalogue:
     def _insert(self, session: Session, namespace: str, move: PointerMove) -> None:
         """Refused: a view has the name."""
         made = session.execute(
-            "INSERT INTO public.iceberg_tables"
+            f"INSERT INTO {self.table}"
             " (catalog_name, table_namespace, table_name, metadata_location, iceberg_type)"
             " VALUES (%s, %s, %s, %s, 'TABLE') ON CONFLICT DO NOTHING",
             (self.name, namespace, move.table, move.new),
@@ -152,7 +153,7 @@ class Catalogue:
     def _rename(self, session: Session, namespace: str, names: Mapping[str, str]) -> None:
         for old, new in sorted(names.items()):
             session.execute(
-                f"UPDATE public.iceberg_tables SET table_name = %s WHERE {_IS_TABLE} AND table_name = %s",
+                f"UPDATE {self.table} SET table_name = %s WHERE {_IS_TABLE} AND table_name = %s",
                 (new, self.name, namespace, old),
             )
 
