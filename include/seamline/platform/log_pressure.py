@@ -3,15 +3,14 @@
 from collections.abc import Callable
 from contextlib import closing
 
+from seamline.domain.alarms import AlarmKind
 from seamline.domain.reading_pace import LogPressure, Rate
 from seamline.plan.model import SourcePlan
 from seamline.platform.database import Database, Session
 from seamline.platform.followers import PlatformFollowers
 
-_ALARMS = (
-    "select kind, message from alarm where subject = %s and kind in ('capture_slowed', 'capture_paused')"
-    " and ended_at is null order by kind"
-)
+_ALARMS = "select kind, message from alarm where subject = %s and kind = any(%s) and ended_at is null order by kind"
+_HELD_UP = [AlarmKind.CAPTURE_PAUSED.value, AlarmKind.CAPTURE_SLOWED.value]
 _NEEDED = (
     "select min(next_offset) from pruning_hold where topic = %(topic)s"
     " and (holder = %(run)s or starts_with(holder, %(load)s))"
@@ -25,7 +24,7 @@ def log_pressure(
     run that reads, which keeps the log from its begin on."""
 
     def work(session: Session) -> tuple[list[tuple[str, str]], int | None]:
-        alarms = session.execute(_ALARMS, (source.name,)).fetchall()
+        alarms = session.execute(_ALARMS, (source.name, _HELD_UP)).fetchall()
         if not alarms:
             return [], None
         named = {"topic": source.log_topic, "run": run_id, "load": f"the load of {run_id} into "}
@@ -43,4 +42,4 @@ def log_pressure(
     # Sorted by name, that of a capture that pauses comes first.
     kind, message = alarms[0]
     is_ours = needed is not None and (slowest is None or slowest >= needed)
-    return LogPressure(Rate.WAITS if kind == "capture_paused" else Rate.SLOWED, message, is_ours)
+    return LogPressure(Rate.WAITS if kind == AlarmKind.CAPTURE_PAUSED else Rate.SLOWED, message, is_ours)
