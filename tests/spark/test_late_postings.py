@@ -128,20 +128,22 @@ def test_a_posting_that_comes_late_for_a_signed_date_is_flagged_by_its_stream_an
         f"INSERT INTO entry VALUES (7, '{OTHER}', 7.50)",
         # Of a deleted row PostgreSQL's log has the key alone; the signed cut has the row.
         "DELETE FROM entry WHERE id = 1 OR id = 7",
+        # Of an updated row it has what the row became alone: this one leaves the signed date.
+        f"UPDATE entry SET business_date = '{OTHER}' WHERE id = 3",
     )
 
     def flagged() -> SignOff | None:
         (found,) = world.signs()
-        return found if found.watch is not None and found.watch.rows >= 5 else None
+        return found if found.watch is not None and found.watch.rows >= 6 else None
 
     wait_until(lambda: flagged() is not None, timeout_s=60, what="what came late to be flagged")
     (one,) = world.signs()
     assert one.watch is not None
     assert (one.state, one.is_overtaken, one.watch.unknown) == (SignState.SIGNED, True, "")
-    assert one.late_in_words == ["late postings since its cut: 5; entry: 5 in 4 transactions"]
+    assert one.late_in_words == ["late postings since its cut: 6; entry: 6 in 5 transactions"]
     with closing(registry.late_postings()) as store:
         found = store.of_take(one.run_id, "warehouse", limit=10)
-    posted = [('{"id": "4"}', 1), ('{"id": "5"}', 2), ('{"id": "2"}', 1), ('{"id": "1"}', 1)]
+    posted = [('{"id": "4"}', 1), ('{"id": "5"}', 2), *((f'{{"id": "{n}"}}', 1) for n in (2, 1, 3))]
     assert [(two.key, two.rows) for two in reversed(found)] == posted
     assert all(two.position and two.committed_at for two in found)
 
@@ -152,7 +154,7 @@ def test_a_posting_that_comes_late_for_a_signed_date_is_flagged_by_its_stream_an
     assert by_version[1].signature is not None and by_version[1].signature.who == "ann"
     assert (by_version[2].waits, by_version[2].late_in_words, by_version[2].preparer) == (True, [], "bob")
     assert by_version[2].earlier is not None
-    world.sign(second, "ann", "five postings came late")
+    world.sign(second, "ann", "six postings came late")
     world.post(f"INSERT INTO entry VALUES (8, '{DAY}', 8.50)")
     wait_until(
         lambda: any(two.is_overtaken for two in world.signs() if two.version == 2), timeout_s=60, what="the next flag"

@@ -212,31 +212,58 @@ def gone(number: int, *, at: int) -> LoggedChange:
     return LoggedChange("account", str(number), Operation.DELETE, position(at), 1_000 * at, is_before_known=False)
 
 
-def test_a_deleted_row_of_which_the_log_has_the_key_alone_is_late_where_a_signed_version_has_it() -> None:
+def moved(number: int, day: str, *, at: int) -> LoggedChange:
+    """An update of which the log has what the row became alone."""
+    became = {"id": str(number), "name": day}
+    return replace(gone(number, at=at), operation=Operation.UPDATE, after=became)
+
+
+TABLES, DATES = {"account": ACCOUNT}, {"account": BusinessDate("name", "date")}
+
+
+def test_a_row_whose_former_values_the_log_lacks_is_late_where_a_signed_version_has_it() -> None:
     asked: list[tuple[str, list[str]]] = []
 
     def rows(_plan: SyncPlan, _to: str, one: WatchedTake, _table: str, keys: Sequence[str]) -> Mapping[str, Texts]:
         asked.append((one.run_id, list(keys)))
-        held = {"r1": {"1": SIGNED, "9": SIGNED}, "r2": {"2": OTHER}}[one.run_id]
+        held = {"r1": {"1": SIGNED, "4": SIGNED, "5": SIGNED, "9": SIGNED}, "r2": {"2": OTHER}}[one.run_id]
         return {key: {"id": key, "name": held[key]} for key in keys if key in held}
 
     log = LogTopic()
     takes = [take(log, cut_at=3), take(log, cut_at=5, run_id="r2", business_date=OTHER)]
     signed = SignedVersions(dated(), "warehouse", takes, rows)
-    changes = [gone(9, at=2), gone(1, at=4), gone(2, at=6), gone(3, at=6)]
-    tables, dates = {"account": ACCOUNT}, {"account": BusinessDate("name", "date")}
-    found = late_postings(signed.with_images(changes), tables, dates, takes, nightly=NightlyPlan(timezone="UTC"))
+    changes = [
+        gone(9, at=2),
+        gone(1, at=4),
+        gone(2, at=6),
+        gone(3, at=6),
+        moved(4, "2026-03-09", at=7),  # out of a signed date, into one that is not
+        moved(4, "2026-03-09", at=7),
+        moved(5, SIGNED, at=8),  # another column
+        moved(6, "2026-03-09", at=9),  # of a date that nobody has signed
+    ]
+    found = late_postings(signed.with_rows(changes), TABLES, DATES, takes, nightly=NightlyPlan(timezone="UTC"))
 
     # Version r1 sees the delete of 9, so its rows are without it.
-    assert asked == [("r1", ["1", "2", "3"]), ("r2", ["2", "3"])]
+    assert asked == [("r1", ["1", "2", "3", "4", "5", "6"]), ("r2", ["2", "3", "4", "5", "6"])]
     assert [(one.run_id, one.key, one.rows, one.position) for one in found] == [
         ("r1", '{"id": "1"}', 1, str(position(4))),
+        ("r1", '{"id": "4"}', 2, str(position(7))),
+        ("r1", '{"id": "5"}', 1, str(position(8))),
         ("r2", '{"id": "2"}', 1, str(position(6))),
     ]
     assert signed.unknown == {}
 
 
-def test_a_version_that_cannot_be_asked_for_deleted_rows_says_so_and_the_other_changes_count() -> None:
+def test_nobody_is_asked_for_updates_of_a_table_whose_key_has_the_date() -> None:
+    log, plan = LogTopic(), dated()
+    tables = (replace(one, business_date=BusinessDate("id", "date")) for one in plan.tables if one.name == "account")
+    signed = SignedVersions(replace(plan, tables=tuple(tables)), "warehouse", [take(log)], no_rows)
+    change = moved(1, OTHER, at=6)
+    assert [(one.change, one.held) for one in signed.with_rows([change])] == [(change, ())]
+
+
+def test_a_version_that_cannot_be_asked_for_former_rows_says_so_and_the_other_changes_count() -> None:
     def rows(*_: Any) -> Mapping[str, Texts]:
         raise Refused("version 1 is not kept any more")
 
@@ -244,10 +271,12 @@ def test_a_version_that_cannot_be_asked_for_deleted_rows_says_so_and_the_other_c
     takes = [take(log)]
     signed = SignedVersions(dated(), "warehouse", takes, rows)
     other = LoggedChange("account", "4", Operation.INSERT, position(6), 6_000, after=account(4, SIGNED))
-    assert list(signed.with_images([gone(1, at=5), other])) == [gone(1, at=5), other]
+    changes = [gone(1, at=4), moved(2, OTHER, at=5), other]
+    found = late_postings(signed.with_rows(changes), TABLES, DATES, takes, nightly=NightlyPlan(timezone="UTC"))
+    assert [one.position for one in found] == [str(position(6))]
     assert signed.unknown == {
-        "r1": f"whether rows of account that were deleted up to {position(5)} were of the date: version 1 is not kept"
-        " any more"
+        "r1": f"whether rows of account that were changed or deleted up to {position(5)} were of the date: version 1 is"
+        " not kept any more"
     }
 
 

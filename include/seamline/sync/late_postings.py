@@ -7,7 +7,7 @@ with a business date, only dates that are signed; where there are none, nothing 
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -21,14 +21,14 @@ from seamline.domain.errors import ConfigError, PositionLost, Refused, SeamlineE
 from seamline.domain.late_posting import LatePosting, LogPlace, WatchedTake, gap_of
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position
-from seamline.plan.model import BusinessDate, NightlyPlan, SyncPlan
+from seamline.plan.model import BusinessDate, NightlyPlan, SyncPlan, TablePlan
 from seamline.ports import LogReader
 from seamline.ports.log_images import LogImages, Texts
 from seamline.sync.log_between import LoggedChange, LogStretch, Operation, changes_between
 
 log = logging.getLogger(__name__)
 
-# Changes whose deleted rows are looked for in signed versions by one question each.
+# Of so many changes at a time the former rows are looked for, by one question to each signed version.
 _ASKED_AT_ONCE = 5_000
 # Transactions of one table in one look that are kept each by itself.
 _APART = 20
@@ -119,13 +119,21 @@ def _read(
         images = tools.images(plan, watched.stream.destination)
         changes = changes_between(reader, stretch, tables, images, check=tools.check)
         signed = SignedVersions(plan, watched.stream.destination, takes, tools.signed_rows)
-        return late_postings(signed.with_images(changes), tables, dates, takes, nightly=plan.nightly), signed.unknown
+        return late_postings(signed.with_rows(changes), tables, dates, takes, nightly=plan.nightly), signed.unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A change, and of a row whose former values its log does not have, what signed versions `held` of it."""
+
+    change: LoggedChange
+    held: Sequence[Texts] = ()
 
 
 @dataclass(slots=True)
 class SignedVersions:
-    """The signed versions, asked for the deleted rows of which the log has the key alone. `unknown`: by run why its
-    version could not be asked."""
+    """The signed versions, asked for rows that were changed or deleted and whose former values the log does not have.
+    `unknown`: by run why its version could not be asked."""
 
     plan: SyncPlan
     destination: str
@@ -133,30 +141,27 @@ class SignedVersions:
     rows: SignedRows
     unknown: dict[str, str] = field(default_factory=dict)
 
-    def with_images(self, changes: Iterable[LoggedChange]) -> Iterator[LoggedChange]:
-        """The changes in their order; behind each delete of such a row, the same for each version that has the row,
-        with what it has of it."""
+    def with_rows(self, changes: Iterable[LoggedChange]) -> Iterator[Seen]:
+        """The changes in their order, each with the rows of the versions that do not see it."""
+        may_move = {table.name for table in self.plan.tables if _may_move(table)}
         left = iter(changes)
         while some := list(islice(left, _ASKED_AT_ONCE)):
-            found = self._found(some)
+            unclear = [one for one in some if _is_unclear(one, may_move)]
+            held = self._held(unclear)
             for change in some:
-                yield change
-                yield from (
-                    replace(change, before=row, is_before_known=True)
-                    for row in found.get((change.table, change.key), ())
-                )
+                yield Seen(change, held.get((change.table, change.key), ()) if _is_unclear(change, may_move) else ())
 
-    def _found(self, changes: Sequence[LoggedChange]) -> Mapping[tuple[str, str], Sequence[Texts]]:
-        """By table and key what the versions that do not see the delete have of the row."""
-        gone = [one for one in changes if one.operation is Operation.DELETE and not one.is_before_known]
+    def _held(self, unclear: Sequence[LoggedChange]) -> Mapping[tuple[str, str], Sequence[Texts]]:
+        """By table and key what the versions that do not see the change have of the row."""
         found: dict[tuple[str, str], list[Texts]] = {}
         for take in self.takes:
-            keys: dict[str, list[str]] = {}
-            for one in gone:
+            # A row that was changed often is asked for once.
+            keys: dict[str, dict[str, None]] = {}
+            for one in unclear:
                 if not is_covered(one.position, take.cut_position):
-                    keys.setdefault(one.table, []).append(one.key)
+                    keys.setdefault(one.table, {})[one.key] = None
             for table, wanted in keys.items():
-                for key, row in self._asked(take, table, wanted, until=gone[-1].position).items():
+                for key, row in self._asked(take, table, list(wanted), until=unclear[-1].position).items():
                     found.setdefault((table, key), []).append(row)
         return found
 
@@ -165,13 +170,25 @@ class SignedVersions:
             return self.rows(self.plan, self.destination, take, table, keys)
         except (Refused, ConfigError) as exc:
             self.unknown.setdefault(
-                take.run_id, f"whether rows of {table} that were deleted up to {until} were of the date: {exc.message}"
+                take.run_id,
+                f"whether rows of {table} that were changed or deleted up to {until} were of the date: {exc.message}",
             )
             return {}
 
 
+def _may_move(table: TablePlan) -> bool:
+    """Whether an update can take a row to another date: a change of key is a delete and an insert in the log."""
+    return table.business_date is not None and table.business_date.column not in table.target.key
+
+
+def _is_unclear(change: LoggedChange, may_move: Container[str]) -> bool:
+    if change.is_before_known or not change.key:
+        return False
+    return change.operation is Operation.DELETE or (change.operation is Operation.UPDATE and change.table in may_move)
+
+
 def late_postings(
-    changes: Iterable[LoggedChange],
+    seen: Iterable[Seen],
     tables: Mapping[str, Table],
     dates: Mapping[str, BusinessDate],
     takes: Sequence[WatchedTake],
@@ -180,18 +197,18 @@ def late_postings(
 ) -> list[LatePosting]:
     """Of these changes those of rows that are, or were, of a watched date and are not in its cut.
 
-    A row whose former values the log does not have counts by what it became. A delete of such a row counts for nothing:
-    the changes have it once more with what a signed version holds of it.
+    A row whose former values nobody has counts by what it became.
     """
     by_date = {take.business_date: take for take in takes}
     found: dict[tuple[str, str, str], _Counted] = {}
-    for change in changes:
-        for take in _concerned(change, dates[change.table], by_date, nightly):
+    for one in seen:
+        change = one.change
+        for take in _concerned(one, dates[change.table], by_date, nightly):
             if not is_covered(change.position, take.cut_position):
                 position = str(change.position)
-                made = _Counted(take, change, position, _key(tables[change.table], change))
-                one = found.setdefault((take.run_id, change.table, position), made)
-                one.rows += 1
+                made = _Counted(take, change, position, _key(tables[change.table], one))
+                counted = found.setdefault((take.run_id, change.table, position), made)
+                counted.rows += 1
     return _bounded([one.posting for one in found.values()])
 
 
@@ -229,16 +246,17 @@ class _Counted:
 
 
 def _concerned(
-    change: LoggedChange, how: BusinessDate, by_date: Mapping[str, WatchedTake], nightly: NightlyPlan
+    seen: Seen, how: BusinessDate, by_date: Mapping[str, WatchedTake], nightly: NightlyPlan
 ) -> Iterable[WatchedTake]:
+    change = seen.change
     if change.operation is Operation.TRUNCATE:
         return by_date.values()
-    days = {_day(texts, how, nightly) for texts in (change.before, change.after)}
+    days = {_day(texts, how, nightly) for texts in (change.before, change.after, *seen.held)}
     return [take for day, take in by_date.items() if day in days]
 
 
-def _key(table: Table, change: LoggedChange) -> str:
-    texts = change.after or change.before
+def _key(table: Table, seen: Seen) -> str:
+    texts = seen.change.after or seen.change.before or next(iter(seen.held), None)
     if not table.is_keyed or texts is None:
         return ""
     return json.dumps({name: texts.get(name) for name in table.key}, ensure_ascii=False)
