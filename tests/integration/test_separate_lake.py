@@ -1,9 +1,10 @@
-"""Iceberg tables that another client writes, compared with a database by logins that may read and no more."""
+"""Iceberg and Delta tables that another client writes, compared with a database by reading alone."""
 
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -31,6 +32,7 @@ from seamline_spark.compare.main import compare_run
 from tests.conftest import RunningStack
 from tests.integration.databases import postgres, postgres_database
 from tests.integration.test_separate import PASSWORD, TABLES, Waits, known, postgres_side
+from tests.unit.delta_of_others import Written
 
 NAME = "separate_lake"
 # Of each type that an Iceberg table may have.
@@ -160,6 +162,28 @@ def test_declared_it_is_confirmed_and_its_run_is_a_match_by_reading_alone(
     assert [total.group for total in found.tables[0].totals] == [("EUR",)]
     assert " 0 others" in self_test_in_words(found.evidence)[0]
     assert "destination payment at snapshot " in separate_in_words(found.evidence)[0]
+
+
+def test_delta_tables_are_compared_by_their_logs_alone(mirror: Mirror, tmp_path: Path) -> None:
+    lakes = {name: Written(tmp_path, name) for name in ("rate", "audit")}
+    for name, lake in lakes.items():
+        rows = mirror.tables[name].scan().to_arrow()
+        of = {pa.date32(): "date", pa.float64(): "double"}
+        lake.begin({field.name: of.get(field.type, "string") for field in rows.schema})
+        lake.commit(lake.add(rows))
+    plan = mirror.plan
+    copy = replace(plan.destination("copy"), kind="delta", connection="", options=(("warehouse", str(tmp_path)),))
+    tables = tuple(one for one in plan.tables if one.name in lakes)
+    checks = replace(plan.reconcile, control_totals=())
+    in_delta = replace(mirror, plan=replace(plan, destinations=(copy,), tables=tables, reconcile=checks))
+    found = in_delta.compare()
+    assert [(one.table, one.verdict, one.source_rows) for one in found.tables] == [
+        ("rate", Verdict.MATCH, 2),
+        ("audit", Verdict.MATCH, 3),
+    ]
+    assert "destination rate at version 1, audit at version 1" in separate_in_words(found.evidence)[0]
+    lakes["audit"].commit(lakes["audit"].add(pa.table({"actor": ["c"], "object": ["z"]})))
+    assert [one.verdict for one in in_delta.compare().tables] == [Verdict.MATCH, Verdict.BREAK]
 
 
 def test_a_catalogue_that_is_not_there_is_an_error_of_the_destination(

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,18 @@ import pytest
 
 from seamline import settings
 from seamline.domain.catalogue import Table
+from seamline.domain.digest import Segment
 from seamline.domain.errors import Diverged
+from seamline.plan.model import DestinationPlan
 from seamline.sinks.delta import tables as delta_tables
+from seamline.sinks.delta.log import DeltaLog
 from seamline.sinks.delta.pointer import Pointer
+from seamline.sinks.delta.separate import DeltaSide
 from seamline.sinks.delta.types import typed
 from seamline.stack import jars
 from seamline.stack.layout import Layout
 from seamline.values.digest import row_texts
+from seamline.values.segments import texts_of
 from tests.contract.behaviours import Applying, account, published
 from tests.contract.lake_worlds import DELTA, MemoryCatalogueWorld
 from tests.log_topic import ACCOUNT, AUDIT, TABLES, TRANSFER, delete, insert, update
@@ -84,8 +90,14 @@ def logged(table: Table, world: MemoryCatalogueWorld) -> list[str]:
     return sorted(text for batch in batches for text in row_texts(table, batch).to_pylist())
 
 
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
+    with spark_of(tmp_path_factory.mktemp("spark") / "own") as found:
+        yield found
+
+
 def test_spark_reads_every_version_that_is_kept_and_its_compaction_is_gone_on_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: Spark
 ) -> None:
     monkeypatch.setattr(delta_tables, "CHECKPOINT_EVERY", 3)
     warehouse = tmp_path / "warehouse"
@@ -116,23 +128,55 @@ def test_spark_reads_every_version_that_is_kept_and_its_compaction_is_gone_on_fr
     every = DeltaLake(EVERY_KIND, tmp_path)
     every.commit(every.put(*KEPT_ROWS))
     folder = {name: Pointer.parsed(text).folder for name, text in world.seen().heads.items()}
-    with spark_of(tmp_path / "spark") as spark:
-        for (name, version), rows in expected.items():
-            if name == ACCOUNT.name:
-                assert spark.texts(ACCOUNT, folder[name], version) == rows, f"{name} at version {version}"
-        for table in TABLES:
-            assert spark.texts(table, folder[table.name]) == logged(table, world), "the head as well"
-        assert spark.texts(EVERY_KIND, every.folder) == every.texts()
-        spark.sql(f"OPTIMIZE delta.`{folder['account']}`")
-        before = logged(ACCOUNT, world)
-        stream = Applying(world)
-        stream.span(insert(ACCOUNT, **account(1_000)), delete(ACCOUNT, **account(2, "n2")))
-        assert spark.texts(ACCOUNT, folder["account"]) == logged(ACCOUNT, world)
-        assert len(logged(ACCOUNT, world)) == len(before)
-        spark.sql(f"DELETE FROM delta.`{folder['account']}` WHERE id = 1000")
-        with pytest.raises(Diverged, match="account: DELETE of version"):
-            stream.span(insert(ACCOUNT, **account(1_001)))
-        at = Pointer.parsed(world.seen().heads["account"]).version
-        spark.sql(f"RESTORE TABLE delta.`{folder['account']}` TO VERSION AS OF {at}")
-        Applying(world).span(insert(ACCOUNT, **account(1_001)))
-        assert spark.texts(ACCOUNT, folder["account"]) == logged(ACCOUNT, world)
+    for (name, version), rows in expected.items():
+        if name == ACCOUNT.name:
+            assert spark.texts(ACCOUNT, folder[name], version) == rows, f"{name} at version {version}"
+    for table in TABLES:
+        assert spark.texts(table, folder[table.name]) == logged(table, world), "the head as well"
+    assert spark.texts(EVERY_KIND, every.folder) == every.texts()
+    spark.sql(f"OPTIMIZE delta.`{folder['account']}`")
+    before = logged(ACCOUNT, world)
+    stream = Applying(world)
+    stream.span(insert(ACCOUNT, **account(1_000)), delete(ACCOUNT, **account(2, "n2")))
+    assert spark.texts(ACCOUNT, folder["account"]) == logged(ACCOUNT, world)
+    assert len(logged(ACCOUNT, world)) == len(before)
+    spark.sql(f"DELETE FROM delta.`{folder['account']}` WHERE id = 1000")
+    with pytest.raises(Diverged, match="account: DELETE of version"):
+        stream.span(insert(ACCOUNT, **account(1_001)))
+    at = Pointer.parsed(world.seen().heads["account"]).version
+    spark.sql(f"RESTORE TABLE delta.`{folder['account']}` TO VERSION AS OF {at}")
+    Applying(world).span(insert(ACCOUNT, **account(1_001)))
+    assert spark.texts(ACCOUNT, folder["account"]) == logged(ACCOUNT, world)
+
+
+def test_a_table_that_spark_writes_is_compared_as_spark_reads_it(tmp_path: Path, spark: Spark) -> None:
+    place = f"delta.`{tmp_path}/bank/payment`"
+    (tmp_path / "bank").mkdir()
+    for statement in (
+        f"CREATE TABLE {place} (id short, amount decimal(18,4), rate float, is_open boolean, mark binary, paid_at"
+        " timestamp, booked_at timestamp_ntz, day date, branch int) USING delta PARTITIONED BY (day, branch)"
+        " TBLPROPERTIES ('delta.enableDeletionVectors' = 'true', 'delta.checkpointInterval' = '3')",
+        f"INSERT INTO {place} SELECT id, id + 0.25, id / 7, id % 2 = 1, cast(id as binary), timestamp '1890-01-01"
+        " 00:00:00.000001Z' + make_interval(id * 10), timestamp_ntz '2026-03-29 02:30:00', date '2026-03-01' + id % 3,"
+        " nullif(id % 2, 0) FROM range(1, 60)",
+        f"ALTER TABLE {place} ADD COLUMN memo string",
+        f"INSERT INTO {place} VALUES (100, 1, null, null, null, null, null, null, 7, '付款 ')",
+        f"DELETE FROM {place} WHERE id % 5 = 0 AND id < 100",
+        f"UPDATE {place} SET amount = -1 WHERE id = 3",
+    ):
+        spark.sql(statement)
+    side = DeltaSide(DestinationPlan("copy", "delta", "", "bank", options=(("warehouse", str(tmp_path)),)))
+    survey = side.survey(["payment"])
+    assert survey.problems == ()
+    table = replace(survey.tables[0], key=("id",))
+    opened = side.open([table], 1)
+    hashes = opened.views[0].row_hashes(Segment("payment"), run_key="k")
+    rows = opened.views[0].rows("payment", [one.key for one in hashes])
+    known = spark.read(tmp_path / "bank" / "payment").combine_chunks()
+    expected = [
+        dict(zip([column.name for column in table.columns], texts, strict=True))
+        for texts in texts_of(table.columns, typed(table, known))
+    ]
+    assert len(expected) == 49
+    assert sorted(map(str, (dict(row) for row in rows.values()))) == sorted(map(str, expected))
+    assert opened.stand.place == f"payment at version {len(DeltaLog(tmp_path / 'bank' / 'payment').versions()) - 1}"

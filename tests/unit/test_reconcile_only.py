@@ -77,16 +77,19 @@ def test_how_long_a_change_is_on_its_way_must_be_said(tmp_path: Path) -> None:
     assert [fault.path for fault in caught.value.faults] == ["reconcile_only.in_flight_max"]
 
 
-def test_a_kind_that_needs_a_ledger_of_ours_is_refused_and_iceberg_is_read_by_its_own_catalogue(tmp_path: Path) -> None:
+def test_a_kind_that_needs_a_ledger_of_ours_is_refused_and_delta_and_iceberg_are_read_by_their_own_logs(
+    tmp_path: Path,
+) -> None:
     lake = "destination: copy\nkind: {kind}\nconnection: warehouse\nnamespace: bank\nwarehouse: /tmp/lake\n"
-    files = {**FILES, "destinations/copy.yaml": lake.format(kind="delta")}
+    files = {**FILES, "destinations/copy.yaml": lake.format(kind="hudi")}
     with pytest.raises(DeclarationsInvalid) as caught:
-        load_declarations(write_declarations(tmp_path / "delta", files))
+        load_declarations(write_declarations(tmp_path / "hudi", files))
     (fault,) = [fault for fault in caught.value.faults if "without a ledger of ours" in fault.cause]
-    assert fault.cure == "Such kinds can: iceberg, mariadb, mysql, postgres"
-    files["destinations/copy.yaml"] = f"{lake.format(kind='iceberg')}catalog: theirs\n"
-    plan = compile_plan(load_declarations(write_declarations(tmp_path / "iceberg", files)), "mirror")
-    assert "copy (iceberg, bank)" in explain(plan)
+    assert fault.cure == "Such kinds can: delta, iceberg, mariadb, mysql, postgres"
+    for kind, more in (("iceberg", "catalog: theirs\n"), ("delta", "")):
+        files["destinations/copy.yaml"] = f"{lake.format(kind=kind)}{more}"
+        plan = compile_plan(load_declarations(write_declarations(tmp_path / kind, files)), "mirror")
+        assert f"copy ({kind}, bank)" in explain(plan)
 
 
 def test_a_table_may_be_carried_by_one_sync_and_compared_by_another(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 from seamline.kinds.sink import SinkKind
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Problem, Sink
+from seamline.ports.separate import SeparateSide
 from seamline.sinks.lake.kind import LakeKind
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 
 class Delta(LakeKind):
+    """With the power `ReadsAlone` beside."""
+
     name: ClassVar[str] = "delta"
 
     def spec(self) -> "type[Destination]":
@@ -36,6 +39,19 @@ class Delta(LakeKind):
         from seamline.sinks.delta.preflight import problems
 
         return problems(plan, destination)
+
+    # ReadsAlone
+
+    def separate_side(self, destination: DestinationPlan) -> SeparateSide:
+        from seamline.sinks.delta.separate import DeltaSide
+
+        return DeltaSide(destination)
+
+    def separate_rights(self, destination: DestinationPlan, tables: Sequence[str]) -> str:
+        from seamline.sinks.delta.options import options_of
+
+        folder = f"{options_of(destination).warehouse}/{destination.namespace}"
+        return f"no right in its database; the files of these tables in {folder} must be readable: {', '.join(tables)}"
 
 
 KIND: SinkKind = Delta()

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from seamline.domain.errors import InvariantViolated, Refused
@@ -30,10 +30,14 @@ class VersionTaken(Exception):
 
 
 class DeltaLog:
-    """Of the table in a folder."""
+    """Of the table in a folder. `accepted`: gives the state of a table that may be read, or is Refused; without it only
+    tables that a sync of ours writes."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self, folder: Path, *, accepted: Callable[[TableState, Path], TableState] = lambda *at: understood(*at)
+    ) -> None:
         self.folder = folder
+        self._accepted = accepted
         self._path = folder / "_delta_log"
 
     @property
@@ -78,7 +82,7 @@ class DeltaLog:
             state = state.after(actions)
         if state.version < 0:
             raise Refused(f"{self.folder} holds no Delta table", hint="was it moved? Onboard its sync again")
-        return understood(state, self.folder)
+        return self._accepted(state, self.folder)
 
     def at(self, version: int, known: TableState | None = None) -> TableState:
         """Refused: nobody can make this version any more."""
@@ -91,7 +95,7 @@ class DeltaLog:
                     hint="somebody has cleaned up the log: take a later cut, or onboard the sync again",
                 )
             state = state.after(actions)
-        return understood(state, self.folder)
+        return self._accepted(state, self.folder)
 
     def write_checkpoint(self, state: TableState) -> None:
         """Whole or not at all; one that is there is written again."""

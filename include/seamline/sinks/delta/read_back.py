@@ -50,7 +50,9 @@ def living_rows(file: DataFile, folder: Path, names: Sequence[str]) -> Iterator[
     """The rows of a data file that are in the table."""
     dead = None if file.vector is None else file.vector.positions(folder)
     start = 0
-    for batch in pq.ParquetFile(file.path_in(folder)).iter_batches(columns=list(names)):
+    # Spark writes moments as INT96, which Arrow would read as nanoseconds: years beyond 2262 have none.
+    opened = pq.ParquetFile(file.path_in(folder), coerce_int96_timestamp_unit="us")
+    for batch in opened.iter_batches(columns=list(names)):
         end = start + batch.num_rows
         if dead is not None:
             is_living = np.ones(batch.num_rows, np.bool_)
