@@ -1,16 +1,20 @@
 """The gate fails closed: evidence first, then breaks, and a person's signature where one is asked for."""
 
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from seamline.domain.errors import GateFailed, Refused
+from seamline.domain.errors import ConfigError, GateFailed, Refused
 from seamline.domain.runs import GATE
 from seamline.domain.verdict import Verdict
 from seamline.spec.expectation_types import EXPECTATION_TYPES
+from seamline.spec.expectations import CAPPED_TYPE
 from seamline_airflow import gx_engine
 from seamline_airflow.expectations import GateResult, Weight, result_frames, staged_rows
 from seamline_airflow.gx_engine import load_checks
@@ -208,6 +212,41 @@ def test_the_expectations_that_a_suite_may_name_are_those_that_great_expectation
     from great_expectations.expectations.registry import list_registered_expectation_implementations
 
     assert sorted(EXPECTATION_TYPES) == sorted(list_registered_expectation_implementations())
+
+
+def test_what_great_expectations_compares_over_200_rows_alone_is_refused_and_what_it_counts_is_whole(
+    tmp_path: Path,
+) -> None:
+    """Both halves are of the version that is installed: a later one may have another bound."""
+    import great_expectations as gx
+
+    file = tmp_path / "rows.sqlite"
+    with closing(sqlite3.connect(file)) as session, session:
+        session.execute("create table mine as with recursive n(id) as (select 1 union all select id + 1 from n"
+                        " where id < 1000) select id from n")  # fmt: skip
+        session.execute("create table theirs as select case when id > 200 then -id else id end as id from mine")
+    context = gx.get_context(mode="ephemeral")
+    source = context.data_sources.add_sqlite("staged", connection_string=f"sqlite:///{file}")
+    batch = source.add_table_asset("t", table_name="theirs").add_batch_definition_whole_table("all").get_batch()
+    asked = {
+        CAPPED_TYPE: {
+            "base_query": "select id from mine order by abs(id)",
+            "comparison_query": "select id from theirs order by abs(id)",
+            "comparison_data_source_name": "staged",
+        },
+        "unexpected_rows_expectation": {"unexpected_rows_query": "select id from {batch} where id < 0"},
+    }
+    found = {
+        name: batch.validate(gx.ExpectationSuite("s", expectations=[{"type": name, "kwargs": kwargs}])).results[0]
+        for name, kwargs in asked.items()
+    }
+    assert found[CAPPED_TYPE].success, "800 of 1,000 rows differ"
+    assert found["unexpected_rows_expectation"].result["observed_value"] == 800
+    (tmp_path / "expectations").mkdir()
+    text = f"expectations: s\nchecks: [{{table: t, type: {CAPPED_TYPE}}}]\n"
+    (tmp_path / "expectations" / "s.yaml").write_text(text)
+    with pytest.raises(ConfigError, match="no more than 200 rows"):
+        load_checks(tmp_path, "s")
 
 
 @pytest.mark.parametrize(
