@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from seamline import registry
+from seamline.cluster.code_archive import with_code
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import Refused, TransientError
 from seamline.domain.ledger import StreamId
@@ -118,7 +119,7 @@ def apply(run_id: str) -> Repair:
                 hint="nothing was changed; apply it again",
                 sync=repair.sync,
             )
-        store.save_reconciliation(registry.with_level(held, found))
+        store.save_reconciliation(with_code(registry.with_level(held, found)))
         kept.verified(run_id, found.verdict)
         store.finish_run(run_id, state=RunState.SUCCEEDED)
         return kept.repair(run_id)

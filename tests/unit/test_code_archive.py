@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from seamline import settings
-from seamline.cluster.code_archive import code_archive
+from seamline.cluster.code_archive import code_archive, code_in_use, with_code
 from seamline.domain.errors import ConfigError
+from seamline.domain.runs import CODE
 from tests.installed import EXAMPLE, install
+from tests.unit.reported import MATCH, reconciliation
 
 _NAMES_ITS_KINDS = """
 import sys
@@ -125,3 +127,10 @@ def _archive_of(packages: Path, tmp_path: Path) -> Path:
     )
     assert said.returncode == 0, said.stderr
     return Path(said.stdout.strip())
+
+
+def test_a_comparison_is_kept_with_the_code_that_made_it_and_the_same_code_is_the_same_elsewhere(
+    tmp_path: Path,
+) -> None:
+    found = with_code(reconciliation(MATCH))
+    assert found.evidence[CODE] == code_in_use() == code_archive(tmp_path).stem.rpartition("-")[2]

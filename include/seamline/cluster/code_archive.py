@@ -10,11 +10,14 @@ import re
 import secrets
 import zipfile
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 from seamline.domain import installed
 from seamline.domain.errors import ConfigError
+from seamline.domain.runs import CODE, Reconciliation
 
 _PROJECT = "seamline"
 # It has no entry point: nothing but Spark's own programs import it.
@@ -57,6 +60,21 @@ class InstalledCode:
         if self._known[0] != found:
             self._known = (found, _hash_of({str(path): path.read_bytes() for path in paths}))
         return self._known[1]
+
+
+@cache
+def code_in_use() -> str:
+    """The hash of the code of this process, as its archive has it in its name: the same on every machine that has the
+    same code. As it is installed at the first call, so ask early. "" where it cannot be read."""
+    try:
+        return _hash_of(dict(_files()))
+    except (ConfigError, OSError):
+        return ""
+
+
+def with_code(found: Reconciliation) -> Reconciliation:
+    """The comparison as it is kept: with the code that made it."""
+    return replace(found, evidence={**found.evidence, CODE: code_in_use()}) if code_in_use() else found
 
 
 def _watched_folders() -> Iterator[Path]:

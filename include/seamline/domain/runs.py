@@ -28,6 +28,8 @@ INTO = "into"
 CUT_TRANSFORMS = "cut_transforms"
 # And this: why it failed for good, by which task, with the cure; gone when the run goes on.
 FAILURE = "failure"
+# In the evidence of a comparison: a hash of the code that made it.
+CODE = "code"
 # And what the checks of a staged cut said, for each destination; `checked_in` reads it.
 EXPECTATIONS = "expectations"
 # And why a destination has nothing staged while others have: name → error.

@@ -19,7 +19,7 @@ from seamline.domain.level import is_achieved, level_of
 from seamline.domain.log_patch import log_between_in_words
 from seamline.domain.made_from import by_log_in_words, taken_over_in_words
 from seamline.domain.row_transform import transforms_in_words
-from seamline.domain.runs import Reconciliation
+from seamline.domain.runs import CODE, Reconciliation
 from seamline.domain.self_test import is_passed, self_test_in_words
 from seamline.domain.separate import separate_in_words
 from seamline.domain.sign_off import SignAct, SignOff, SignState, by_take
@@ -161,7 +161,8 @@ def _as_shown(block: Block, parts: Sequence[_Part]) -> Block:
 
 _HEADER = (
     "verdict", "compared", "checks", "decision", "publication", "position", "position committed", "mode",
-    "comparison began", "comparison ended", "guarantee", "level", "level achieved", "configuration", "digest", "run",
+    "comparison began", "comparison ended", "guarantee", "level", "level achieved", "configuration", "code", "digest",
+    "run",
 )  # fmt: skip
 
 
@@ -188,7 +189,7 @@ def _header(part: _Part, guarantees: Mapping[str, str], levels: Mapping[str, str
         found.ended_at,
     ) if found else (None,) * 5  # fmt: skip
     level = level_of(found, levels.get(str(part.about[1])))
-    of_run = (_text(evidence.get(name)) for name in ("config_hash", "digest"))
+    of_run = (_text(evidence.get(name)) for name in ("config_hash", CODE, "digest"))
     known = (guarantees.get(run), level, _ACHIEVED[is_achieved(found)], *of_run)
     cells = (*part.about, shown.value, *of_cut, *compared, *known, run)
     return Row(cells, is_wrong=shown not in headline.WELL)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from seamline import registry
+from seamline.cluster.code_archive import code_in_use, with_code
 from seamline.domain.baseline import Baseline
 from seamline.domain.errors import SeamlineError
 from seamline.domain.ledger import StreamId
@@ -44,6 +45,8 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--run", required=True, help="id of the run in the platform database")
     run_id = parser.parse_args(argv).run
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    # Before a deployment beside it can change what is installed.
+    code_in_use()
     try:
         with as_an_application():
             compare_run(run_id)
@@ -134,7 +137,7 @@ def compare_destination(
                 run, destination, barrier=barrier, views=_views(plan), findings=findings, tried=tried,
                 spending=_spending_of(plan, pacer), repeated=repeated, begin=_beginning(pacer),
             )  # fmt: skip
-        records.save_reconciliation(registry.with_level(plan, found))
+        records.save_reconciliation(with_code(registry.with_level(plan, found)))
         return [found]
 
     with closing(registry.sink(plan, destination)) as sink:
@@ -200,7 +203,7 @@ def _compare_separately(run: Run, destination: str, records: Reconciliations) ->
         run, destination, source=source, other=other, views=_views(run.plan),
         spending=_spending_of(run.plan, pacer), begin=_beginning(pacer),
     )  # fmt: skip
-    records.save_reconciliation(found)
+    records.save_reconciliation(with_code(found))
     _log(found)
     return found
 

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from seamline import registry
 from seamline.bulk.resume import Resumes
 from seamline.bulk.since_cut import way_of
+from seamline.cluster.code_archive import code_in_use, with_code
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import SeamlineError
 from seamline.domain.load_progress import LOADING, load_to_json
@@ -43,6 +44,8 @@ def main(argv: Sequence[str]) -> int:
     run_id = parser.parse_args(argv).run
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.ERROR)
+    # Before a deployment beside it can change what is installed.
+    code_in_use()
     try:
         session = open_session("seamline nightly_cut")
         try:
@@ -111,7 +114,8 @@ def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
 
 @dataclass(frozen=True, slots=True)
 class _WithLevels:
-    """`CutRecords` that keep with each comparison what readers of its destination may rely on."""
+    """`CutRecords` that keep with each comparison what readers of its destination may rely on, and the code that
+    made it."""
 
     kept: CutRecords
     plan: SyncPlan
@@ -123,7 +127,7 @@ class _WithLevels:
         self.kept.put_receipt(run_id, receipt)
 
     def save_reconciliation(self, reconciliation: Reconciliation) -> None:
-        self.kept.save_reconciliation(registry.with_level(self.plan, reconciliation))
+        self.kept.save_reconciliation(with_code(registry.with_level(self.plan, reconciliation)))
 
 
 def _lateness(run: Run) -> Callable[[DestinationPlan, date, Load], Lateness | None]:
