@@ -8,8 +8,10 @@ from xml.etree import ElementTree
 
 from fastapi.testclient import TestClient
 
+from seamline.domain.break_age import Aged
 from seamline.domain.verdict import Verdict
 from seamline_airflow.page.charts import HEIGHT, WIDTH, bars, day_chart, sparkline
+from seamline_airflow.page.over_ages import drawn_by_age
 from tests.dags import results
 from tests.dags.test_page import HOSTILE
 from tests.dags.test_page import platform as platform
@@ -48,6 +50,12 @@ def test_bars_hang_below_the_line_where_a_value_is_negative() -> None:
     assert float(above.attrib["y"]) + float(above.attrib["height"]) == zero == float(below.attrib["y"])
     assert float(above.attrib["height"]) > float(below.attrib["height"]) > float(nothing.attrib["height"])
     assert [one.attrib["class"] for one in (above, below)] == ["bar", "bar bad"]
+
+
+def test_breaks_by_age_have_a_bar_for_each_band_and_open_ones_stand_out() -> None:
+    found = drawn(drawn_by_age([Aged(0, 1_200, 0, 0), Aged(2, 3, 1, 3)], (0, 2)))
+    assert found.findtext("title") == "breaks by age: 0 days 1,200; >2 days 3"
+    assert [one.attrib["class"] for one in found.findall("rect")] == ["bar", "bar", "bar bad"]
 
 
 def test_nothing_to_draw_is_said_and_titles_are_text() -> None:

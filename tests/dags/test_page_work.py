@@ -231,6 +231,7 @@ def test_the_report_of_a_date_has_the_ages_of_its_breaks_and_who_is_done_with_th
     text = page.get("/page", params=of_date).text
     assert "Breaks by age" in text and re.search(r"<td>0–1 days</td><td class=.n.>3</td>", text)
     assert "3 open" in text and "all breaks explained or tolerated" not in text
+    assert "<title>breaks by age: 0–1 days 3</title>" in text
     for key in KEYS:
         act(page, "explain", key, reason="timing")
     text = page.get("/page", params=of_date).text

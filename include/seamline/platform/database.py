@@ -41,7 +41,9 @@ def parameters(connection: Connection, *, application_name: str, statement_timeo
         "keepalives_count": 3,
         "tcp_user_timeout": 15_000,
         "options": f"-c statement_timeout={timeout_ms} -c lock_timeout={timeout_ms}"
-        " -c idle_in_transaction_session_timeout=30000 -c timezone=UTC -c search_path=seamline",
+        " -c idle_in_transaction_session_timeout=30000 -c timezone=UTC -c search_path=seamline"
+        # Compiling a statement takes longer than a page may; its breaks are joined without files beside the memory.
+        " -c jit=off -c work_mem=32MB",
     }
 
 

@@ -39,6 +39,7 @@ from seamline_airflow.page import access, acting, reports
 from seamline_airflow.page.differing import Pair, pairs
 from seamline_airflow.page.language import Language, Speaker, here_of, language_of
 from seamline_airflow.page.mount import URL_PREFIX
+from seamline_airflow.page.over_ages import drawn_by_age
 
 # Of the breaks that wait for a person the overview shows so many.
 WAITING_SHOWN = 20
@@ -125,6 +126,7 @@ _FILTERS: dict[str, Any] = dict(
     mode=_mode,
     as_json=json.dumps,
     band=band_in_words,
+    drawn_by_age=drawn_by_age,
     duration=duration,
 )
 
