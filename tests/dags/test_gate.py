@@ -214,6 +214,29 @@ def test_the_expectations_that_a_suite_may_name_are_those_that_great_expectation
     assert sorted(EXPECTATION_TYPES) == sorted(list_registered_expectation_implementations())
 
 
+def test_data_docs_of_great_expectations_let_a_value_act_so_that_nothing_here_makes_or_serves_them(
+    tmp_path: Path, checkout: Path
+) -> None:
+    import great_expectations as gx
+    from great_expectations.core import RunIdentifier
+    from great_expectations.render.renderer import ValidationResultsPageRenderer
+    from great_expectations.render.view import DefaultJinjaPageView
+
+    file, hostile = tmp_path / "rows.sqlite", "<script>alert(1)</script>"
+    with closing(sqlite3.connect(file)) as session, session:
+        session.execute("create table t (memo text)")
+        session.execute("insert into t values (?)", (hostile,))
+    source = gx.get_context(mode="ephemeral").data_sources.add_sqlite("s", connection_string=f"sqlite:///{file}")
+    batch = source.add_table_asset("t", table_name="t").add_batch_definition_whole_table("all").get_batch()
+    kwargs = {"column": "memo", "value_set": ["ok"]}
+    only = [{"type": "expect_column_values_to_be_in_set", "kwargs": kwargs}]
+    found = batch.validate(gx.ExpectationSuite("s", expectations=only), result_format="SUMMARY")
+    found.meta["run_id"] = RunIdentifier(run_name="r")
+    assert hostile in DefaultJinjaPageView().render(ValidationResultsPageRenderer().render(found))
+    code = [path.read_text("utf-8") for path in (checkout / "plugins").rglob("*.py")]
+    assert not [text for text in code if "data_docs" in text or "great_expectations.render" in text]
+
+
 def test_what_great_expectations_compares_over_200_rows_alone_is_refused_and_what_it_counts_is_whole(
     tmp_path: Path,
 ) -> None:

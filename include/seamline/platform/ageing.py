@@ -39,8 +39,8 @@ with standing as (
 select {_BAND}, count(*), count(*) filter (where state = 'open'), count(*) filter (where is_carried) from standing
 group by band order by band
 """
-# The texts of one column and of its groups, of the breaks of its table. Each is taken out of its JSON once: an expression
-# that names a text three times would read the document three times (`offset 0` keeps PostgreSQL from writing it so).
+# The texts of one column and of its groups, of the breaks of its table. Each is taken out of its JSON once: an
+# expression that names a text three times would read the document three times. `offset 0` keeps PostgreSQL from that.
 _TEXTS = """
 select first_date, first_at, array[{groups}]::text[] as "group", source_values->>%(column)s as mine,
     destination_values->>%(column)s as theirs
