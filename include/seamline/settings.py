@@ -11,6 +11,7 @@
 | SEAMLINE_CONNECTIONS_FROM_AIRFLOW | ids, by commas: Airflow's tasks write what Airflow knows of them into the file | |
 | SEAMLINE_POOLS | 1: Airflow has the pools of `plan.pools`; else tasks use its default pool | |
 | SEAMLINE_AUDIT_ANCHORS | folder of the files that hold heads of the log of acts | `audit` of SEAMLINE_DATA |
+| SEAMLINE_SIGNING_KEY | file of the Ed25519 key (PEM) that signs verdicts in `export.json`; without it nothing does | |
 | SEAMLINE_READY_FILES | folder of the files by which sources say that their day is closed | `ready` of SEAMLINE_DATA |
 | SEAMLINE_JDBC_DRIVERS | folder of the JDBC drivers that people place | `jdbc-drivers` of SEAMLINE_HOME |
 | SEAMLINE_SERVERS | `here`: Supervisor runs them on this machine; `elsewhere`: as in docker-compose.yml | `here` |
@@ -75,6 +76,7 @@ class Settings:
     ready_files: Path
     jdbc_drivers: Path
     audit_topic: str = ""
+    signing_key: Path | None = None
     is_debug: bool = False
     has_pools: bool = False
     are_servers_here: bool = True
@@ -103,6 +105,7 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
         ready_files=_path(values, "SEAMLINE_READY_FILES", data / "ready"),
         jdbc_drivers=_path(values, "SEAMLINE_JDBC_DRIVERS", home / "jdbc-drivers"),
         audit_topic=values.get("SEAMLINE_AUDIT_TOPIC", "").strip(),
+        signing_key=Path(key).absolute() if (key := values.get("SEAMLINE_SIGNING_KEY", "").strip()) else None,
         is_debug=values.get("SEAMLINE_DEBUG", "") not in ("", "0"),
         has_pools=values.get("SEAMLINE_POOLS", "") not in ("", "0"),
         are_servers_here=_are_servers_here(values.get("SEAMLINE_SERVERS", "")),
@@ -145,6 +148,7 @@ def as_environment(settings: Settings) -> dict[str, str]:
         "SEAMLINE_AUDIT_ANCHORS": str(settings.audit_anchors),
         "SEAMLINE_READY_FILES": str(settings.ready_files),
         "SEAMLINE_AUDIT_TOPIC": settings.audit_topic,
+        "SEAMLINE_SIGNING_KEY": str(settings.signing_key or ""),
     }
 
 

@@ -7,14 +7,19 @@ import json
 import zipfile
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from fastapi.testclient import TestClient
 
+from seamline.adapters.signing import signer_of
+from seamline.cli.main import main
 from seamline.domain import audit
 from seamline.domain.audit import Kind, Subject
-from seamline.domain.errors import Refused, TransientError
+from seamline.domain.errors import ConfigError, Refused, TransientError
 from seamline.domain.runs import Scope
 from seamline.domain.verdict import Break, BreakType
 from seamline.report import spreadsheet
@@ -176,6 +181,43 @@ def test_the_json_carries_the_entry_of_each_verdict_and_the_head_of_the_log(
     assert log["hash"] == audit.link_hash(content_hash=hashed, number=log["number"], previous=log["previous"])
     assert (log["number"], log["head"]["number"]) == (2, 3)
     assert log["head"]["hash"] == platform.acts.entries[2].hash
+
+
+def test_verdicts_in_the_json_are_signed_by_the_key_of_the_house_and_a_changed_one_is_named(
+    signed_in: TestClient,
+    platform: results.Platform,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    platform.found = [broken(value("a"))]
+    key, public, file = tmp_path / "key.pem", tmp_path / "public.pem", tmp_path / "export.json"
+    private = Ed25519PrivateKey.generate()
+    key.write_bytes(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    public.write_bytes(private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+
+    def checked() -> tuple[int, str]:
+        ended = main(["audit", "signed", str(file), "--key", str(public)])
+        return ended, capsys.readouterr().out
+
+    taken = signed_in.get("/export.json", params=OF_DAY)
+    assert taken.json()[0]["signature"] is None
+    file.write_bytes(taken.content)
+    assert checked()[0] == 1
+    monkeypatch.setenv("SEAMLINE_SIGNING_KEY", str(key))
+    file.write_bytes(signed_in.get("/export.json", params=OF_DAY).content)
+    assert checked() == (0, "1 verdicts, 1 signed by this key as they are\n")
+    changed = json.loads(file.read_text("utf-8"))
+    changed[0]["verdict"] = "MATCH"
+    file.write_text(json.dumps(changed), encoding="utf-8")
+    ended, said = checked()
+    assert ended == 1 and "it was changed after it was signed" in said and "settlement → warehouse" in said
+    other = Ed25519PrivateKey.generate().public_key()
+    public.write_bytes(other.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    assert "signed by another key" in checked()[1]
+    key.write_text("nothing", encoding="utf-8")
+    with pytest.raises(ConfigError, match="no private key"):
+        signer_of(key)
 
 
 def test_the_json_of_a_verdict_that_no_entry_names_says_so(signed_in: TestClient, platform: results.Platform) -> None:

@@ -3,23 +3,27 @@
 `verify` checks the chain of hashes, and that verdicts, decisions, cuts, signatures and files of breaks are stored as
 they were entered. It ends with 0 only where nothing is wrong; each fault is a line that names the entry, or the sync,
 date, destination, run and table that was changed, removed or inserted. `export` writes a folder that verifies itself
-with Python alone.
+with Python alone. `signed` checks the signatures of an `export.json` of the page, and asks no server.
 """
 
 import argparse
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
 from seamline import registry
+from seamline.adapters.signing import verifier_of
 from seamline.cli.answer import give
 from seamline.cli.person import person
 from seamline.domain.audit import FROM_COMMAND_LINE, Act, Kind, Subject
+from seamline.domain.errors import ConfigError
 from seamline.platform.audit import append
 from seamline.platform.audit_check import Checked, check
 from seamline.platform.audit_export import Exported, export
@@ -27,19 +31,25 @@ from seamline.platform.database import Session, open_session, translated
 
 # A chain of millions of entries is one question.
 _TIMEOUT_S = 600.0
+_EXPORT = "take it as export.json from the report of a date"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    orders = parser.add_subparsers(dest="order", required=True, metavar="verify|export")
+    orders = parser.add_subparsers(dest="order", required=True, metavar="verify|export|signed")
     verify = orders.add_parser("verify", help="check the chain, what is stored, and the anchors")
     verify.add_argument("--sync", default="", help="what is stored of this sync only; the chain is one for all")
     evidence = orders.add_parser("export", help="write the evidence of a business date into a folder")
     evidence.add_argument("sync")
     evidence.add_argument("--date", type=date.fromisoformat, required=True, help="as 2026-03-01")
     evidence.add_argument("--output", type=Path, required=True, metavar="DIR", help="a folder that is not there yet")
+    signed = orders.add_parser("signed", help="check the signatures of an export.json")
+    signed.add_argument("file", type=Path)
+    signed.add_argument("--key", type=Path, required=True, metavar="PEM", help="the public key")
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.order == "signed":
+        return _signed(args)
     # Before the view of the database begins: an anchor is younger than the entry that it names.
     anchors = registry.audit_anchors()
     with _session() as session:
@@ -54,6 +64,31 @@ def run(args: argparse.Namespace) -> int:
     sys.stdout.write("".join(f"{line}\n" for line in summary(checked)))
     give(args, {**asdict(checked), "faults": faults})
     return 1 if checked.faults else 0
+
+
+def _signed(args: argparse.Namespace) -> int:
+    """No server is asked."""
+    verifier = verifier_of(args.key)
+    verdicts = _verdicts_in(args.file)
+    faults: list[str] = []
+    for one in verdicts:
+        if why := verifier.fault(one):
+            day = one.get("business_date") or "live"
+            _fault(f"{one.get('sync')} → {one.get('destination')} {day}, run {one.get('run')}: {why}", faults)
+    number = len(verdicts)
+    sys.stdout.write(f"{number:,} verdicts, {number - len(faults):,} signed by this key as they are\n")
+    give(args, {"verdicts": number, "faults": faults})
+    return 1 if faults or not number else 0
+
+
+def _verdicts_in(file: Path) -> list[dict[str, Any]]:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as exc:
+        raise ConfigError(f"{file} holds no JSON that can be read", hint=_EXPORT) from exc
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise ConfigError(f"{file} is no list of verdicts", hint=_EXPORT)
+    return found
 
 
 def _enter(session: Session, exported: Exported, subject: Subject) -> None:

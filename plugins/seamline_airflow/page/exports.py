@@ -9,6 +9,8 @@ from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, Depends, Form, HTTPException, Query, Response
 
+from seamline import settings
+from seamline.adapters.signing import SIGNATURE, signer_of
 from seamline.domain.audit import FROM_PAGE, Subject
 from seamline.domain.cut_state import CutState
 from seamline.domain.errors import Refused
@@ -132,7 +134,9 @@ def _handed_out(user: access.User, wanted: Exported, kind: str, made: Callable[[
 
 
 def _json(wanted: Exported) -> bytes:
-    """With what the log of acts has of each verdict, and with the head of the log."""
+    """With what the log of acts has of each verdict, with the head of the log, and signed where there is a key."""
+    key = settings.load().signing_key
+    signer = signer_of(key) if key else None
     compared = wanted.compared
     with parts.audit() as log:
         head, entries = log.head(), log.verdict_entries([one.run_id for one in compared])
@@ -146,6 +150,7 @@ def _json(wanted: Exported) -> bytes:
     for one in made:
         entry = entries.get((one["run"], one["destination"], one["scope"]))
         one["log"] = documents.log_json(entry, head and (head.number, head.hash))
+        one[SIGNATURE] = signer.signature(one) if signer else None
     return f"{json.dumps(made, indent=2, ensure_ascii=False)}\n".encode()
 
 
