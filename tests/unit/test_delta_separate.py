@@ -12,7 +12,7 @@ import pytest
 
 from seamline.domain.catalogue import Kind, Table
 from seamline.domain.digest import Segment
-from seamline.domain.errors import Refused, TransientError
+from seamline.domain.errors import Refused, SchemaConflict, TransientError
 from seamline.plan.model import DestinationPlan
 from seamline.ports.separate import OpenedSide
 from seamline.sinks.delta.log import DeltaLog
@@ -125,6 +125,15 @@ def test_a_log_whose_newest_checkpoint_cannot_be_read_is_never_taken_for_an_olde
         path.unlink()
     with pytest.raises(Refused, match="cannot be read from its beginning"):
         newest_of_others(written.folder)
+
+
+def test_a_file_that_holds_what_its_schema_cannot_is_named_and_never_compared(tmp_path: Path) -> None:
+    written = Written(tmp_path)
+    written.begin({"id": "short", "amount": "decimal(10,2)", "paid_at": "timestamp"})
+    written.commit(written.add(rows([1], amount=pa.array(["1.2345"]).cast(pa.decimal128(18, 4)))))
+    (table,) = side(tmp_path).survey(["payment"]).tables
+    with pytest.raises(SchemaConflict, match=r"column amount of part-0.parquet holds what its schema"):
+        texts(side(tmp_path).open([keyed(table)], 1), keyed(table))
 
 
 def test_a_table_that_is_not_there_is_named_with_one_that_is(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from seamline.domain.catalogue import Column, Kind, Table
-from seamline.domain.errors import Refused
+from seamline.domain.errors import Refused, SchemaConflict
 from seamline.domain.separate import NOWHERE, Stand
 from seamline.plan.model import DestinationPlan
 from seamline.ports import Problem, Survey
@@ -194,12 +194,17 @@ def _rows(table: Table, state: TableState, folder: Path) -> Batches:
 def _values(rows: pa.RecordBatch, file: DataFile, name: str, of: pa.DataType) -> pa.Array:
     """Of one column as its schema has it. A file that was written before the column came has NULL in it; the value of
     a partition stands in the log alone."""
-    if name in rows.schema.names:
-        return rows.column(name).cast(of)
-    partitions = file.add.get("partitionValues") or {}
     # The log has an empty text for NULL.
-    text = partitions.get(name) or None
-    return pa.array([text], pa.string()).cast(of).take(pa.array([0] * rows.num_rows, pa.int64()))
+    text = (file.add.get("partitionValues") or {}).get(name) or None
+    try:
+        if name in rows.schema.names:
+            return rows.column(name).cast(of)
+        return pa.array([text], pa.string()).cast(of).take(pa.array([0] * rows.num_rows, pa.int64()))
+    except pa.ArrowException as exc:
+        raise SchemaConflict(
+            f"column {name} of {file.add['path']} holds what its schema, {of}, cannot: {exc}",
+            hint="the writer of the table has to mend it",
+        ) from exc
 
 
 def _no_kind(table: str, field: Mapping[str, Any]) -> Problem:
