@@ -156,9 +156,9 @@ def test_a_table_that_spark_writes_is_compared_as_spark_reads_it(tmp_path: Path,
         f"CREATE TABLE {place} (id short, amount decimal(18,4), rate float, is_open boolean, mark binary, paid_at"
         " timestamp, booked_at timestamp_ntz, day date, branch int) USING delta PARTITIONED BY (day, branch)"
         " TBLPROPERTIES ('delta.enableDeletionVectors' = 'true', 'delta.checkpointInterval' = '3')",
-        f"INSERT INTO {place} SELECT id, id + 0.25, id / 7, id % 2 = 1, cast(id as binary), timestamp '1890-01-01"
-        " 00:00:00.000001Z' + make_interval(id * 10), timestamp_ntz '2026-03-29 02:30:00', date '2026-03-01' + id % 3,"
-        " nullif(id % 2, 0) FROM range(1, 60)",
+        f"INSERT INTO {place} SELECT n, n + 0.25, n / 7, n % 2 = 1, cast(cast(n as string) as binary), timestamp"
+        " '1890-01-01 00:00:00.000001Z' + make_interval(n * 10), timestamp_ntz '2026-03-29 02:30:00',"
+        " date_add(date '2026-03-01', n % 3), nullif(n % 2, 0) FROM (SELECT cast(id as int) AS n FROM range(1, 60))",
         f"ALTER TABLE {place} ADD COLUMN memo string",
         f"INSERT INTO {place} VALUES (100, 1, null, null, null, null, null, null, 7, '付款 ')",
         f"DELETE FROM {place} WHERE id % 5 = 0 AND id < 100",

@@ -1,5 +1,9 @@
 """Breaks by age, counted and added up in the platform database: those of one comparison, and those that it carries
-forward."""
+forward.
+
+All of it is one statement, which a page waits for: what is carried forward may be tens of thousands of breaks, and is
+looked up once.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,46 +17,54 @@ from seamline.platform.database import Session
 _ABOUT = """
 select reconciliation_id, sync, business_date, ended_at from reconciliation where reconciliation_id = %s
 """
-# A break that stands in a cut of an earlier date, of whose rows this cut has none, is carried forward. What the
-# comparison is comes as values, not as a row that is joined: PostgreSQL then knows how many breaks it reads.
-_CARRIED = """
-from break_work c join reconciliation r on (r.run_id, r.destination, r.scope) = (c.in_cut, c.destination, 'cut')
-left join tolerance t on t.tolerance_id = c.tolerance_id and c.state = 'tolerated'
-"""
-_CARRIED_HERE = """
-where %(scope)s = 'cut' and (c.sync, c.destination) = (%(sync)s, %(destination)s) and c.state <> 'closed'
-    and c.in_cut <> '' and c.in_cut <> %(run_id)s and c.cut_date < %(day)s
-"""
-# As `break_now` has it.
-_STATE = "case when t.expires_at <= statement_timestamp() then 'open' else c.state end as state"
 # Of live tables the moments count, of a cut the business dates. A band begins on the day after the bound before it.
 _BAND = """width_bucket(greatest(0, case
-    when %(scope)s = 'cut' and first_date is not null then %(day)s - first_date
-    else extract(day from %(ended_at)s - first_at) end)::int, %(begins)s::int[]) as band"""
-_COUNTED = f"""
-with standing as (
-    select w.state, w.first_date, w.first_at, false as is_carried
+    when %(scope)s = 'cut' and {of}.first_date is not null then %(day)s - {of}.first_date
+    else extract(day from %(ended_at)s - {of}.first_at)::int end), %(begins)s::int[]) as band"""
+# A break that stands in a cut of an earlier date, of whose rows this cut has none, is carried forward. What the
+# comparison is comes as values, not as a row that is joined: PostgreSQL then knows how many breaks it reads.
+# The state is as `break_now` has it.
+_STANDING = f"""
+with own as materialized (
+    select b.table_name, b.source_values, b.destination_values, w.state, {_BAND.format(of="w")}
     from break b join break_now w using (break_id) where b.reconciliation_id = %(number)s
-    union all
-    select {_STATE}, c.first_date, c.first_at, true {_CARRIED} {_CARRIED_HERE}
+),
+carried as materialized (
+    select c.break_id, r.reconciliation_id, c.table_name,
+        case when t.expires_at <= statement_timestamp() then 'open' else c.state end as state, {_BAND.format(of="c")}
+    from break_work c
+    join reconciliation r on (r.run_id, r.destination, r.scope) = (c.in_cut, c.destination, 'cut')
+    left join tolerance t on t.tolerance_id = c.tolerance_id and c.state = 'tolerated'
+    where %(scope)s = 'cut' and (c.sync, c.destination) = (%(sync)s, %(destination)s) and c.state <> 'closed'
+        and c.in_cut <> '' and c.in_cut <> %(run_id)s and c.cut_date < %(day)s
 )
-select {_BAND}, count(*), count(*) filter (where state = 'open'), count(*) filter (where is_carried) from standing
-group by band order by band
 """
-# The texts of one column and of its groups, of the breaks of its table. Each is taken out of its JSON once: an
-# expression that names a text three times would read the document three times. `offset 0` keeps PostgreSQL from that.
-_TEXTS = """
-select first_date, first_at, array[{groups}]::text[] as "group", source_values->>%(column)s as mine,
-    destination_values->>%(column)s as theirs
-from (
-    select b.source_values, b.destination_values, w.first_date, w.first_at
-    from break b join break_now w using (break_id)
-    where b.reconciliation_id = %(number)s and b.table_name = %(table)s
-    union all
-    select b.source_values, b.destination_values, c.first_date, c.first_at {carried}
-    join break b on (b.break_id, b.reconciliation_id) = (c.break_id, r.reconciliation_id)
-    {here} and c.table_name = %(table)s and b.table_name = %(table)s
-) as standing offset 0
+_COUNTED = """
+select -1 as place, band, count(*) as breaks, count(*) filter (where state = 'open') as opened,
+    count(*) filter (where is_carried) as carried, null::text[] as "group", null::numeric as gross
+from (select band, state, false as is_carried from own union all select band, state, true from carried) as standing
+group by band
+"""
+# Of one summed column. What is carried forward stands in a few cuts: only their breaks are read, by `any`, where a join
+# alone would read those of all dates. Each text is taken out of its JSON once (`offset 0`): an expression that names it
+# three times would read the document three times.
+_SUMMED = f"""
+union all
+select {{place}}, band, count(*), 0, 0, "group", sum(abs(coalesce(theirs, 0) - coalesce(mine, 0))) from (
+    select band, "group", {as_number("mine")} as mine, {as_number("theirs")} as theirs from (
+        select band, array[{{groups}}]::text[] as "group", source_values->>%(column{{place}})s as mine,
+            destination_values->>%(column{{place}})s as theirs
+        from (
+            select band, source_values, destination_values from own where table_name = %(table{{place}})s
+            union all
+            select carried.band, b.source_values, b.destination_values
+            from carried join break b using (break_id, reconciliation_id)
+            where carried.table_name = %(table{{place}})s
+                and b.reconciliation_id = any(array(select distinct reconciliation_id from carried))
+        ) as standing offset 0
+    ) as texts offset 0
+) as differing
+where mine is not null or theirs is not null group by band, "group"
 """
 
 
@@ -70,14 +82,24 @@ def of_comparison(
         "scope": compared.scope.value,
         "begins": [day + 1 for day in bounds],
     }
-    counted = session.execute(_COUNTED.encode(), values).fetchall()
+    statement = _STANDING + _COUNTED
+    for place, one in enumerate(money):
+        names = {f"by{place}_{number}": name for number, name in enumerate(one.by)}
+        groups = ", ".join(f"coalesce(destination_values->>%({name})s, source_values->>%({name})s)" for name in names)
+        statement += _SUMMED.format(place=place, groups=groups)
+        values |= {**names, f"table{place}": one.table, f"column{place}": one.column}
+    # Of a column the groups in the order of their texts.
+    rows = session.execute(f"{statement} order by place, band, 6".encode(), values).fetchall()
     amounts: dict[int, list[AgedAmount]] = {}
-    for one in money if counted else ():
-        for band, group, breaks, gross in _summed(session, one, values):
+    for place, band, breaks, _, _, group, gross in rows:
+        if place >= 0:
             known = None if None in group else tuple(group)
-            amounts.setdefault(band, []).append(AgedAmount(one.table, one.column, known, breaks, gross))
+            of = money[place]
+            amounts.setdefault(band, []).append(AgedAmount(of.table, of.column, known, breaks, gross))
     return tuple(
-        Aged(band, breaks, opened, carried, tuple(amounts.get(band, ()))) for band, breaks, opened, carried in counted
+        Aged(band, breaks, opened, carried, tuple(amounts.get(band, ())))
+        for place, band, breaks, opened, carried, _, _ in rows
+        if place < 0
     )
 
 
@@ -85,21 +107,3 @@ def money_of(plan: SyncPlan) -> list[Money]:
     """The columns that are summed as control totals."""
     sums = [one for one in plan.reconcile.control_totals if one.measure is Measure.SUM and one.column]
     return [Money(one.table, one.column, one.by) for one in sums]
-
-
-def _summed(session: Session, money: Money, values: dict[str, Any]) -> list[tuple[Any, ...]]:
-    groups = ", ".join(
-        f"coalesce(destination_values->>%(by{place})s, source_values->>%(by{place})s)"
-        for place, _ in enumerate(money.by)
-    )
-    texts = _TEXTS.format(groups=groups, carried=_CARRIED, here=_CARRIED_HERE)
-    statement = f"""
-        select {_BAND}, "group", count(*), sum(abs(coalesce(theirs, 0) - coalesce(mine, 0))) from (
-            select first_date, first_at, "group", {as_number("mine")} as mine, {as_number("theirs")} as theirs
-            from ({texts}) as texts offset 0
-        ) as differing
-        where mine is not null or theirs is not null group by band, "group" order by band, "group"
-    """
-    arguments = {f"by{place}": name for place, name in enumerate(money.by)}
-    arguments |= {"table": money.table, "column": money.column}
-    return session.execute(statement.encode(), {**values, **arguments}).fetchall()

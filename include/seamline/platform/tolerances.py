@@ -50,13 +50,15 @@ class PlatformTolerances:
         """Those in force in its destination, with what they tolerate of its breaks."""
 
         def work(session: Session) -> tuple[Absorbed, ...]:
+            mine = [one for one in _read(session, _IN_FORCE, {"sync": sync}) if one.destination == compared.destination]
+            if not mine:
+                return ()  # no break has to be looked at
             cursor = session.execute(
                 "select w.tolerance_id, count(*), sum(w.absorbed) from break b join break_now w using (break_id)"
                 " where b.reconciliation_id = %s and w.state = 'tolerated' group by w.tolerance_id",
                 (number_of(session, compared),),
             )
             under = {number: (breaks, absorbed) for number, breaks, absorbed in cursor}
-            mine = (one for one in _read(session, _IN_FORCE, {"sync": sync}) if one.destination == compared.destination)
             return tuple(Absorbed(one, *under.get(one.number, (0, Decimal(0)))) for one in mine)
 
         return self._database.transact(work)
