@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from seamline import registry, settings
 from seamline.adapters.airflow_rest import AirflowRest
@@ -22,6 +22,7 @@ from seamline.stack.layout import Layout
 _CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
 _SHOWN_WITHIN_MS = 60_000
 _DOWN_WITHIN_S = 120
+_SHOWN_WITHIN_MS = 60_000
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -77,6 +78,8 @@ def chromium() -> Iterator[Browser]:
     program = next(filter(None, map(shutil.which, _CHROMIUMS)), None)
     if program is None:
         pytest.fail(f"these tests need one of {', '.join(_CHROMIUMS)}: on Debian `apt-get install chromium`")
+    # Playwright's 5 s are over on a busy machine before Airflow has drawn its page.
+    expect.set_options(timeout=_SHOWN_WITHIN_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
         yield browser
