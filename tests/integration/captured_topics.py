@@ -18,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from seamline.adapters.connect.debezium_capture import capture_endpoint
 from seamline.adapters.connect.rest import ConnectClient
-from seamline.adapters.connections import Connection, resolve
+from seamline.adapters.connections import resolve
 from seamline.adapters.kafka.client import admin_client, client_settings
 from seamline.adapters.kafka.topics import CaptureTopics
 from seamline.plan.model import SourcePlan, SyncPlan, TablePlan
@@ -96,6 +96,19 @@ class TopicsCaptured(Captured):
         return Producer({**client_settings(self.root), "acks": "all", **more})
 
 
+class NoTasks:
+    """`CopyTasks` that are read here."""
+
+    def start(self, barrier: str) -> None:
+        self.barrier = barrier
+
+    def is_running(self) -> bool:
+        return False
+
+    def result(self) -> None:
+        return None
+
+
 def envelope(op: str, before: Sequence[Any] | None, after: Sequence[Any] | None) -> bytes:
     """A message about `account`, whose values are the id, the balance in hundredths, days since 1970, and the memo."""
     source = {"connector": "mysql", "name": "bank", "file": "binlog.000001", "pos": 4}
@@ -121,24 +134,10 @@ def captured_topics(
     name: str, tables: Sequence[Mapping[str, Any]] = TABLES, *, client: ConnectClient | None = None
 ) -> Iterator[TopicsCaptured]:
     """Empty topics of three partitions; nothing is captured yet."""
-    kafka: Connection = resolve("kafka")
-    declared = Declaration.model_validate({"source": name, "kind": "kafka", "connection": "kafka", "tables": tables})
-    source = SourcePlan(
-        name=name,
-        kind="kafka",
-        database=name,
-        reader="kafka",
-        capture="kafka",
-        marker="kafka",
-        log_topic=f"seamline.{name}.log",
-        connector=f"seamline-{name}",
-        **declared.plan_fields(),
-    )
-    plan = SyncPlan(f"{name}_sync", source, (), tuple(TablePlan(str(one["table"])) for one in tables))
-    one = TopicsCaptured(plan, kafka, client or ConnectClient(resolve("connect")), capture_endpoint(source))
+    one = _as_declared(name, tables, client=client)
     topics = sorted({str(table["topic"]) for table in tables})
     _forget(one, topics)
-    made = admin_client(client_settings(kafka)).create_topics(
+    made = admin_client(client_settings(one.root)).create_topics(
         [NewTopic(topic, num_partitions=3, replication_factor=1) for topic in topics]
     )
     for future in made.values():
@@ -147,6 +146,45 @@ def captured_topics(
         yield one
     finally:
         _forget(one, topics)
+
+
+@contextmanager
+def captured_topics_of_others(
+    name: str, tables: Sequence[Mapping[str, Any]], *, connection: str = "kafka", client: ConnectClient | None = None
+) -> Iterator[TopicsCaptured]:
+    """Topics that somebody else makes and takes away; nothing is captured yet. `connection`: of the login that reads
+    them."""
+    one = _as_declared(name, tables, connection=connection, client=client)
+    _forget(one, ())
+    try:
+        yield one
+    finally:
+        _forget(one, ())
+
+
+def _as_declared(
+    name: str,
+    tables: Sequence[Mapping[str, Any]],
+    *,
+    connection: str = "kafka",
+    client: ConnectClient | None = None,
+) -> TopicsCaptured:
+    declared = Declaration.model_validate({"source": name, "kind": "kafka", "connection": connection, "tables": tables})
+    source = SourcePlan(
+        name=name,
+        kind="kafka",
+        database=name,
+        reader=connection,
+        capture=connection,
+        marker=connection,
+        log_topic=f"seamline.{name}.log",
+        connector=f"seamline-{name}",
+        **declared.plan_fields(),
+    )
+    plan = SyncPlan(f"{name}_sync", source, (), tuple(TablePlan(str(one["table"])) for one in tables))
+    return TopicsCaptured(
+        plan, resolve(connection), client or ConnectClient(resolve("connect")), capture_endpoint(source)
+    )
 
 
 def _forget(one: TopicsCaptured, topics: Sequence[str]) -> None:

@@ -10,8 +10,10 @@ from seamline.adapters.connections import Connection
 from seamline.cli.main import main
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
+from seamline.sources.kafka.source import KafkaSource
 from seamline.spec.load import load_sync
 from tests.conftest import RunningStack
+from tests.integration.captured_topics import captured_topics, envelope, key
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
 from tests.integration.known import known_by_id
 
@@ -117,6 +119,32 @@ def test_a_second_sync_takes_the_source_and_destination_that_are_declared_and_no
     assert "is there already" in capsys.readouterr().err
     assert {file: file.read_bytes() for file in before} == before
     assert written(folder, "branches").source.name == "core"
+
+
+def test_topics_of_debeziums_become_declarations_by_the_schemas_of_their_newest_messages(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with captured_topics("init_topics") as topics:
+        producer = topics.producer()
+        row = (1, 1007, 20_000, "户名")
+        producer.produce("topics-test.account", envelope("c", None, row), key(1))
+        producer.produce("topics-test.account", envelope("d", row, None), key(1))
+        producer.produce("topics-test.account", None, key(1))
+        producer.produce("topics-test.rate", '{"currency":"EUR","rate":1}', "EUR")
+        producer.produce("topics-test.note", b"\0\0\0\0\1avro")
+        assert producer.flush(30) == 0
+        arguments = ["--from", "kafka", "--to", "dwh", "--tables", "topics-test.*", "--yes"]
+        assert main(["init", "queue", *arguments]) == 0, capsys.readouterr().err
+        heard = capsys.readouterr()
+        plan = written(folder, "queue")
+        (found,) = KafkaSource(plan.source).catalogue(("account",))
+    assert (plan.source.kind, [table.name for table in plan.tables]) == ("kafka", ["account"])
+    assert [(one.name, one.source_type, one.nullable) for one in found.columns] == [
+        ("id", "bigint", False), ("balance", "decimal(18,2)", False), ("opened", "date", False), ("memo", "text", False)
+    ]  # fmt: skip
+    assert "none of Debezium with a schema: topics-test.rate" in heard.err
+    assert "topic topics-test.note is left out: its messages are no JSON but of a schema registry" in heard.err
+    assert "./seamline onboard queue" in heard.out
 
 
 @pytest.mark.parametrize(

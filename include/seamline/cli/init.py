@@ -23,6 +23,8 @@ from seamline.cli.init_text import FoundTable, destination_text, source_text, sy
 from seamline.domain.calendar import zone
 from seamline.domain.errors import ConfigError
 from seamline.domain.server_found import CAPTURES, ListedTable, ServerFound
+from seamline.kinds.found import drafting_kind
+from seamline.kinds.source import Drafts
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
 from seamline.spec.faults import guess
@@ -42,7 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--to", required=True, metavar="ID", help="connection to a database, or a destination")
     parser.add_argument("--tables", default="*", metavar="PATTERN", help="as 'pay*,account'; all where left out")
-    parser.add_argument("--schema", default="", help="of the tables, in PostgreSQL")
+    parser.add_argument(
+        "--schema", default="", help="of the tables, in PostgreSQL; of topics what stands before their last dot"
+    )
     parser.add_argument("--into", default="", metavar="NAME", help="schema or database of the copies; the sync's name")
     parser.add_argument("--timezone", default="", metavar="ZONE", help="of the business dates, as Asia/Shanghai")
     parser.add_argument(
@@ -54,19 +58,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 @dataclass(frozen=True, slots=True)
 class _Part:
     """A source or destination. `text`: of its new file, by the schema of the tables; None where it is declared already.
-    `time_zone`: of its server. `capture`: the connection that reads the log, "" where no log is read."""
+    `time_zone`: of its server. `capture`: the connection that reads the log, "" where no log is read. `tables`: which
+    of its tables, as patterns."""
 
     name: str
     text: Callable[[str], str] | None = None
     time_zone: str = ""
     capture: str = ""
+    tables: str = "*"
 
 
 def run(args: argparse.Namespace) -> int:
     folder = settings.load().declarations
     _require_new(folder, args.sync)
-    source = _source(folder, args.source, nights_only=args.nights_only)
-    destination = _destination(folder, args.to, args.into or args.sync)
+    source, destination = _source(folder, args), _destination(folder, args.to, args.into or args.sync)
     with tempfile.TemporaryDirectory(prefix="seamline-init-") as place:
         draft = _Draft(Path(place), args.sync, source, destination)
         draft.begin(folder)
@@ -74,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         listed = listed_tables(default)
         schema = args.schema or _most_likely(listed, default.namespace)
         namespace = draft.plan([_ANY], schema).source.namespace
-        tables = matching(listed, namespace, args.tables, _note)
+        tables = matching(listed, namespace, source.tables, _note)
         found, survey = examined_tables(draft.plan([one.name for one in tables], schema), tables, _note)
         files = draft.write(found, _time_zone(args, source))
         # What is written here is read back first, against the source's own catalogue.
@@ -164,15 +169,15 @@ def _require_new(folder: Path, sync: str) -> None:
         raise ConfigError(f"{file} is there already", hint="choose another name: nothing is written over")
 
 
-def _source(folder: Path, name: str, *, nights_only: bool) -> _Part:
+def _source(folder: Path, args: argparse.Namespace) -> _Part:
     """The source of this name, or one that has this connection, or a new one."""
-    for one, file in read_folder(folder).sources.items():
-        if file.spec is not None and name in (one, file.spec.connection):
-            if nights_only and file.spec.has_log:
-                raise ConfigError(f"source `{one}` is declared with a log", hint="leave out --nights-only")
-            return _Part(one)
+    name: str = args.source
+    if (declared := _declared(folder, args)) is not None:
+        return declared
     _require_connection(name, "source")
     connection = resolve(name)
+    if (drafting := drafting_kind(connection.kind)) is not None:
+        return _drafted(drafting, args)
     server = examined(connection)
     if not server.kind:
         raise ConfigError(f"connection `{name}` leads to no database that init can ask")
@@ -181,7 +186,7 @@ def _source(folder: Path, name: str, *, nights_only: bool) -> _Part:
             f"connection `{name}` names no database", hint="add it to its URL: kind://login@host/database"
         )
     key = source_namespace_key(server.kind)
-    capture = "" if nights_only else _capture(name, server)
+    capture = "" if args.nights_only else _capture(name, server)
 
     def text(schema: str) -> str:
         return source_text(
@@ -193,7 +198,25 @@ def _source(folder: Path, name: str, *, nights_only: bool) -> _Part:
             namespace=(key, schema) if key and schema else None,
         )
 
-    return _Part(name, text, server.time_zone, capture)
+    return _Part(name, text, server.time_zone, capture, args.tables)
+
+
+def _declared(folder: Path, args: argparse.Namespace) -> _Part | None:
+    for name, file in read_folder(folder).sources.items():
+        if file.spec is not None and args.source in (name, file.spec.connection):
+            if args.nights_only and file.spec.has_log:
+                raise ConfigError(f"source `{name}` is declared with a log", hint="leave out --nights-only")
+            return _Part(name, tables=args.tables)
+    return None
+
+
+def _drafted(drafting: Drafts, args: argparse.Namespace) -> _Part:
+    """A source that lists its tables itself: the chosen ones and no others."""
+    name: str = args.source
+    if args.nights_only:
+        raise ConfigError(f"connection `{name}` leads to a log and nothing else", hint="leave out --nights-only")
+    drafted = drafting.drafted(name, name, patterns=args.tables, namespace=args.schema, note=_note)
+    return _Part(name, lambda _: drafted, capture=name)
 
 
 def _capture(name: str, server: ServerFound) -> str:

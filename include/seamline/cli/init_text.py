@@ -1,13 +1,13 @@
 """The files that `./seamline init` writes: declarations with what was found as comments."""
 
-import json
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from seamline.domain.catalogue import Table
 from seamline.domain.server_found import ListedTable
-from seamline.spec.fields import NAME, WHY_LENGTH_MAX
+from seamline.spec.fields import WHY_LENGTH_MAX
+from seamline.spec.written import text
 from seamline.sync.suite_proposal import Observed
 from seamline.sync.sync_proposal import ProposedDate, ProposedEntry
 
@@ -15,8 +15,6 @@ _SCHEMA = "# yaml-language-server: $schema=../../schemas/{}.schema.json"
 # So many other candidates for a business date are named.
 _OTHERS_MAX = 3
 _COMMENT_LETTERS = 110
-# Which YAML 1.1 takes for something else.
-_NO_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +149,3 @@ def _total_lines(found: FoundTable) -> Iterator[str]:
     by = f", by: [{', '.join(map(text, found.entry.by))}]" if found.entry.by else ""
     for column in found.entry.sums:
         yield f"    - {{table: {text(found.table.name)}, sum: {text(column)}{by}}}"
-
-
-def text(value: str) -> str:
-    """A plain word as it is, else as JSON has it, which YAML reads alike."""
-    is_word = NAME.fullmatch(value) is not None and value not in _NO_WORDS
-    return value if is_word else json.dumps(value, ensure_ascii=not value.isprintable())

@@ -6,7 +6,7 @@ from seamline.domain import installed
 from seamline.domain.errors import ConfigError
 from seamline.kinds.command_line import CommandLineClient
 from seamline.kinds.sink import SinkKind
-from seamline.kinds.source import LoggedKind, SourceKind
+from seamline.kinds.source import Drafts, LoggedKind, SourceKind
 
 PowerT = TypeVar("PowerT")
 
@@ -19,6 +19,16 @@ def source_kind(name: str) -> SourceKind:
 def logged_kind(name: str) -> LoggedKind:
     """ConfigError: no kind of this name is installed, or it has no log."""
     return power(source_kind(name), LoggedKind, to="be captured: it has no log")
+
+
+def drafting_kind(connection_kind: str) -> Drafts | None:
+    """Of the source that a connection of this `conn_type` leads to. None: it is no kind that drafts its declaration."""
+    kinds = (source_kind(name) for name in installed.names(installed.SOURCES))
+    return next((one for one in kinds if isinstance(one, Drafts) and _type_of(one) == connection_kind), None)
+
+
+def _type_of(kind: SourceKind) -> str:
+    return kind.spec().connection_type
 
 
 def sink_kind(name: str) -> SinkKind:

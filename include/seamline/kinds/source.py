@@ -4,7 +4,7 @@ A kind's class imports its clients inside its methods: a stream's worker needs n
 DAG processor nothing at all.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
@@ -142,3 +142,15 @@ class ListsTables(Protocol):
 
     def list_tables(self, source: SourcePlan) -> Sequence[ListedTable]:
         """Every table of its database that its reader sees, in the order of names; none of the server's own."""
+
+
+@runtime_checkable
+class Drafts(Protocol):
+    """A kind whose declaration lists its tables with their columns, as its server keeps no catalogue of them."""
+
+    def drafted(
+        self, source: str, connection: str, *, patterns: str, namespace: str, note: Callable[[str], None]
+    ) -> str:
+        """The text of a declaration, by what the server holds now; nothing is changed there. `patterns`: of tables,
+        which commas divide; `namespace`: where they lie, "" for anywhere; `note` hears what is left out, and why.
+        ConfigError: nothing there can be declared."""

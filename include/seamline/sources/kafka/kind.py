@@ -1,9 +1,10 @@
 """Topics of others as a source: Debezium's, Maxwell's, Canal's, and rows as plain JSON."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, ClassVar
 
+from seamline.domain.server_found import ListedTable
 from seamline.kinds.bulk import BulkRead, CopyTasks, OpenedSource, TableReaders, Wanted
 from seamline.kinds.logins import Logins
 from seamline.kinds.source import LoggedKind
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Kafka:
-    """`kinds.source.LoggedKind`."""
+    """`kinds.source.LoggedKind` with the powers `Drafts` and `ListsTables`."""
 
     name: ClassVar[str] = "kafka"
 
@@ -71,6 +72,20 @@ class Kafka:
         from seamline.sources.kafka.grants import grant_script
 
         return grant_script(source, tables, login=logins.reader)
+
+    def drafted(
+        self, source: str, connection: str, *, patterns: str, namespace: str, note: Callable[[str], None]
+    ) -> str:
+        from seamline.sources.kafka.draft import drafted
+
+        return drafted(source, connection, patterns=patterns, namespace=namespace, note=note)
+
+    def list_tables(self, source: SourcePlan) -> Sequence[ListedTable]:
+        """Those that its declaration names."""
+        from seamline.sources.kafka.layout import layout_of
+
+        names = sorted(one.definition.name for one in layout_of(source).tables)
+        return [ListedTable(source.namespace, name) for name in names]
 
 
 KIND: LoggedKind = Kafka()

@@ -13,6 +13,8 @@ from seamline.sources.kafka.texts import parsed, text_of
 
 Fields = Mapping[str, Any]
 JSON_ALONE = "topics are read as JSON alone: a topic of Avro or Protobuf needs a copy that is JSON"
+# How a message of Avro or Protobuf begins, whose schema lies in a registry.
+OF_REGISTRY = "\0"
 # A row that comes, changes or goes; a table that is emptied; a statement that alters a table.
 COMES, CHANGES, GOES, EMPTIES, ALTERS = "c", "u", "d", "t", "ddl"
 
@@ -82,6 +84,8 @@ def gone_by_key(table: TopicTable, key: Fields, forms: Mapping[str, str]) -> Sai
 
 def object_in(text: str | None, what: str) -> Fields:
     """ValueError: it is no JSON. TypeError: it is no object."""
+    if text is not None and text.startswith(OF_REGISTRY):
+        raise ValueError(f"its {what} begins as one of a schema registry; {JSON_ALONE}")
     found = None if text is None else parsed(text)
     if not isinstance(found, dict):
         raise TypeError(f"its {what} is no JSON object")

@@ -24,6 +24,7 @@ from seamline.sources.kafka.rows import (
     required,
     stands,
 )
+from seamline.sources.kafka.schemas import DECIMAL, departures, fields_of
 
 _ENVELOPE = frozenset({"before", "after", "source", "op", "ts_ms", "ts_us", "ts_ns", "transaction"})
 _LEFT_OUT = "__debezium_unavailable_value"
@@ -43,7 +44,6 @@ _FORMS: Mapping[str, str] = MappingProxyType(
         "org.apache.kafka.connect.data.Time": "ms",
     }
 )
-_DECIMAL = "org.apache.kafka.connect.data.Decimal"
 
 
 def said(given: Given, table: TopicTable) -> Iterator[Said]:
@@ -112,7 +112,9 @@ def _row(payload: Fields, schema: Fields | None, name: str, table: TopicTable) -
         )
     if schema is None:
         return row, table.forms
-    fields = next((one.get("fields", ()) for one in schema.get("fields", ()) if one.get("field") == name), ())
+    fields = fields_of(schema, name)
+    if why := "; ".join(departures(fields, table)):
+        raise ValueError(f"its schema is not the declared one of table {table.definition.name}: {why}")
     return row, _forms(fields, table)
 
 
@@ -137,7 +139,7 @@ def _forms(fields: Any, table: TopicTable) -> Mapping[str, str]:
 def _form(field: Fields) -> str:
     """ "" where the schema leaves it open."""
     named = field.get("name", "")
-    if named == _DECIMAL:
+    if named == DECIMAL:
         return f"base64:{field['parameters']['scale']}"
     # JsonConverter knows one way to write bytes.
     return _FORMS.get(named, "base64" if field.get("type") == "bytes" else "")
