@@ -21,14 +21,18 @@ from seamline.adapters.kafka.client import client_settings
 from seamline.adapters.kafka.topics import CaptureTopics
 from seamline.databases.mysql import client as mariadb_client
 from seamline.databases.postgres import client as postgres_client
+from seamline.domain.digest import Segment
 from seamline.domain.errors import ConfigError, SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
+from seamline.kinds.bulk import Wanted
 from seamline.plan.document import plan_to_json
 from seamline.plan.model import SyncPlan
 from seamline.platform import migrate
 from seamline.platform.database import Database
 from seamline.platform.streams import PlatformStreamDirector
 from seamline.ports import Marker
+from seamline.sinks.kafka.kind import KIND
+from seamline.sources.kafka.source import open_for_tasks
 from seamline.sources.postgres import client as postgres_source_client
 from seamline.sync.capture_lifecycle import ensure_capture
 from seamline.sync.onboard import publish
@@ -38,13 +42,17 @@ from seamline.sync.stream_host import Outcome
 from seamline_spark.stream_host.task import StreamTask, run_one
 from tests.certificates import Authority
 from tests.conftest import RunningStack
+from tests.contract.behaviours import account, published
+from tests.contract.kafka_world import KafkaWorld
 from tests.integration.captured import Captured, captured, replay
 from tests.integration.captured_postgres import captured_postgres
+from tests.integration.captured_topics import NoTasks, captured_topics_of_others
 from tests.integration.connect_worker import ConnectWorker, connect_worker
 from tests.integration.databases import postgres, postgres_database
 from tests.integration.encrypted import WITH_CERTIFICATE, Encrypted, encrypted
 from tests.integration.known import destination_plan
 from tests.integration.snapshot_run import Records, run_of, tools_of
+from tests.log_topic import ACCOUNT, delete, insert
 from tests.opened_sink import postgres_sink
 from tests.waiting import wait_until
 
@@ -367,6 +375,39 @@ def test_a_postgresql_source_is_captured_with_certificate_and_only_under_the_nam
         ensure(one)
         one.execute("INSERT INTO account VALUES (1, 1, 'encrypted')")
         assert replay(one, committed_marker(one)).holds("account") == one.rows("account")
+
+
+def test_topics_are_written_and_read_with_sasl_by_the_broker_of_a_list_that_answers(
+    servers: Encrypted, worker: ConnectWorker
+) -> None:
+    """A destination by SCRAM, a source that reads its topics by PLAIN; the first broker of both lists is away."""
+    broker = resolve("kafka")
+    extra = {**broker.extra, "bootstrap.servers": f"localhost:1,localhost:{broker.port}"}
+    feed = {"conn_type": "kafka", "login": "seamline", "password": "kafka-secret", "extra": extra}
+    theirs = {**feed, "login": "plain", "password": "plain-secret", "extra": {**extra, "sasl.mechanism": "PLAIN"}}
+    servers.secrets.put(connect=connect_entry(worker, here=True), feed=feed, their_kafka=theirs)
+    with closing(KafkaWorld((ACCOUNT,), connection="feed", partitions=2)) as world:
+        assert [one for one in KIND.problems(world.plan, world.destination) if one.is_fatal] == []
+        stream = published(world)
+        stream.span(insert(ACCOUNT, **account(1)), insert(ACCOUNT, **account(2)))
+        of_feed = {
+            "table": "account",
+            "topic": f"{world.declared.prefix}.account",
+            "format": "json",
+            "key": ["id"],
+            "columns": [{"name": "id", "type": "integer"}, {"name": "name", "type": "varchar(40)"}],
+        }
+        client = ConnectClient(worker.connection)
+        with captured_topics_of_others("encrypted_queue", [of_feed], connection="their_kafka", client=client) as queue:
+            ensure(queue)
+            stream.span(delete(ACCOUNT, **account(1)), insert(ACCOUNT, **account(3, "余额")))
+            tables = queue.source.catalogue(("account",))
+            with open_for_tasks(queue.source_plan, Wanted("one", 1, tables, 1), NoTasks()) as opened:
+                (view,) = opened.views
+                batches = list(view.typed_rows(tables[0], Segment("account")))
+            found = sorted((row for batch in batches for row in batch.to_pylist()), key=lambda row: row["id"])
+            assert found == [{"id": 2, "name": "a"}, {"id": 3, "name": "余额"}]
+            assert "plain-secret" not in str(queue.client.config(queue.connector.name)) + worker.log()
 
 
 def committed_marker(one: Captured) -> str:

@@ -14,7 +14,7 @@ from seamline.kinds.bulk import BulkRead, Wanted
 from seamline.sources.kafka import source
 from seamline.sources.kafka.source import KafkaReaders, open_for_tasks
 from tests.conftest import RunningStack
-from tests.integration.captured_topics import TopicsCaptured, captured_topics, envelope, key
+from tests.integration.captured_topics import NoTasks, TopicsCaptured, captured_topics, envelope, key
 from tests.integration.connect_worker import ConnectWorker, connect_worker
 from tests.integration.databases import postgres_database
 from tests.integration.streamed import streamed
@@ -98,19 +98,6 @@ def test_each_message_arrives_once_through_a_worker_that_is_killed_and_a_stream_
         ]
         # What a change met nobody knows, so nothing of it is a finding.
         assert stream.findings() == 0
-
-
-class NoTasks:
-    """`CopyTasks` that are read here."""
-
-    def start(self, barrier: str) -> None:
-        self.barrier = barrier
-
-    def is_running(self) -> bool:
-        return False
-
-    def result(self) -> None:
-        return None
 
 
 def test_a_load_reads_the_rows_that_the_topics_make_at_one_position_wherever_it_runs(

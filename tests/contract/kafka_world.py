@@ -80,7 +80,7 @@ class KafkaWorld:
         self.declared = KafkaDestination.model_validate({"prefix": f"t{_SESSION}-{next(NUMBERS)}", **said})
         self._kind = kind
         self._decoder = decoder
-        self.settings = client_settings(resolve("kafka"))
+        self.settings = client_settings(resolve(self.declared.connection))
         self.plan = sync_plan(tables)
 
     @property
@@ -96,7 +96,7 @@ class KafkaWorld:
                 replace(
                     one,
                     kind="kafka",
-                    connection="kafka",
+                    connection=self.declared.connection,
                     writer_connection="",
                     namespace=one.namespace.replace(base, self.declared.prefix, 1),
                     staged_in=one.staged_in.replace(base, self.declared.prefix, 1),

@@ -9,6 +9,7 @@ from airflow.secrets.local_filesystem import load_connections_dict
 
 from seamline import settings
 from seamline.adapters.connections import resolve
+from seamline.adapters.kafka.client import client_settings
 from seamline.domain.errors import ConfigError
 from seamline.settings import Settings
 from seamline.stack import credentials
@@ -24,6 +25,8 @@ WAREHOUSE = {
     "schema": "warehouse",
     "extra": {"sslmode": "require"},
 }
+
+ONE = {"conn_type": "kafka", "host": "k1", "port": 9092}
 
 
 def within(folder: Path, entries: object = None, **variables: str) -> Settings:
@@ -173,3 +176,21 @@ def test_a_password_that_breaks_its_uri_is_in_no_error(tmp_path: Path, password:
 def test_airflows_http_connection_that_says_https_is_encrypted(tmp_path: Path) -> None:
     entry = {"conn_type": "http", "host": "connect.example", "port": 8083, "schema": "https", "login": "me"}
     assert resolve("connect", within=within(tmp_path, {"connect": entry})).kind == "https"
+
+
+def test_a_connection_of_kafka_may_list_its_brokers_as_airflows_own_form_has_it(tmp_path: Path) -> None:
+    extra = {"bootstrap.servers": "k1:9093, k2:9093", "servers_for_connect": "inner:9093"}
+    known = within(tmp_path, {"feed": {"conn_type": "kafka", "extra": json.dumps(extra)}})
+    found = resolve("feed", within=known)
+    assert (found.host, found.port) == ("k1", 9093)
+    made = client_settings(found)
+    assert made["bootstrap.servers"] == "k1:9093, k2:9093"
+    assert "servers_for_connect" not in made, "librdkafka knows no such setting"
+    assert client_settings(resolve("one", within=within(tmp_path, {"one": ONE})))["bootstrap.servers"] == "k1:9092"
+
+
+@pytest.mark.parametrize("servers", ["k1:9093,k2", "k1:9093;k2:9093", "", "kafka://k1:9093"])
+def test_a_list_of_brokers_that_java_could_not_read_is_refused(tmp_path: Path, servers: str) -> None:
+    known = within(tmp_path, {"feed": {**ONE, "extra": {"bootstrap.servers": servers}}})
+    with pytest.raises(ConfigError, match=r"bootstrap\.servers names .*\n.*host:port for each broker"):
+        resolve("feed", within=known)

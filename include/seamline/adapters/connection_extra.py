@@ -6,6 +6,7 @@ the clear. Names and meanings of TLS are libpq's for every kind of server but Ka
 
 import difflib
 import os
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -48,6 +49,11 @@ _KNOWN: dict[str, tuple[str, ...]] = {
     ),
     "https": (*_CONNECT, "sslrootcert", "sslcert", "sslkey"),
 }
+# Of a connection to Kafka, and no setting of librdkafka's: where Connect's worker finds the brokers.
+SERVERS, SERVERS_FOR_CONNECT = "bootstrap.servers", "servers_for_connect"
+KAFKA_OWN = frozenset({SERVERS_FOR_CONNECT})
+# Java's clients need each port, which librdkafka would guess.
+_SERVER = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:,/]+):[0-9]{1,5}")
 _NUMBERS = ("port_for_connect", "db")
 _SCHEMES = ("http", "https")
 _OF_AWS = ("region_name", "endpoint_url", "role_arn", "aws_session_token", "verify")
@@ -73,6 +79,13 @@ def checked(connection_id: str, kind: str, extra: Mapping[str, Any], *, login: s
         raise ConfigError(f"Connection `{connection_id}`: {fault}", hint=f"{cure}; {_REFERENCE}")
     # librdkafka's word for the CAs of the system, which count where nothing is said. Other clients know files only.
     return {name: value for name, value in extra.items() if (name, value) != ("ssl.ca.location", "probe")}
+
+
+def first_server(kind: str, extra: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`host` and `port` of the first broker that `extra` lists, which Airflow's own connections of Kafka have no fields
+    for; none of a connection of another kind."""
+    host, _, port = str(extra.get(SERVERS, "")).partition(",")[0].strip().rpartition(":")
+    return {"host": host, "port": port} if kind == "kafka" and host and port.isdecimal() else {}
 
 
 def has_web_address(kind: str) -> bool:
@@ -123,6 +136,10 @@ def _others_may_read(key: Path) -> bool:
 
 def _kafka_fault(extra: Mapping[str, Any], login: str) -> tuple[str, str]:
     """Names are librdkafka's: it refuses those that it does not know. What it passes over is refused here."""
+    for name in (SERVERS, SERVERS_FOR_CONNECT):
+        wrong = [one for one in str(extra.get(name, "h:1")).split(",") if not _SERVER.fullmatch(one.strip())]
+        if wrong:
+            return f"{name} names {wrong[0].strip()!r}", "write host:port for each broker, with commas between them"
     protocol = str(extra.get("security.protocol", "plaintext")).lower()
     if not protocol.startswith("sasl") and (login or any(name.startswith("sasl.") for name in extra)):
         return f"it has a login, and security.protocol {protocol} sends none", "add security.protocol: SASL_SSL"

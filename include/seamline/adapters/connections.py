@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from seamline import settings
-from seamline.adapters.connection_extra import checked, has_web_address
+from seamline.adapters.connection_extra import checked, first_server, has_web_address
 from seamline.adapters.private_file import alone_in, write_private
 from seamline.domain.errors import ConfigError
 from seamline.settings import Settings
@@ -157,6 +157,8 @@ def _from_text(connection_id: str, text: str, *, where: str) -> Connection:
 def _from_entry(connection_id: str, entry: Any, *, where: str) -> Connection:
     try:
         extra = entry.get("extra") or {}
+        extra = dict(json.loads(extra) if isinstance(extra, str) else extra)
+        entry = {**first_server(str(entry["conn_type"]), extra), **{name: one for name, one in entry.items() if one}}
         host = str(entry.get("host") or "" if _has_no_server(entry["conn_type"]) else entry["host"])
         return _connection(
             connection_id,
@@ -166,7 +168,7 @@ def _from_entry(connection_id: str, entry: Any, *, where: str) -> Connection:
             login=str(entry.get("login") or ""),
             password=str(entry.get("password") or ""),
             database=str(entry.get("schema") or ""),
-            extra=dict(json.loads(extra) if isinstance(extra, str) else extra),
+            extra=extra,
         )
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
         raise ConfigError(

@@ -18,6 +18,7 @@ from seamline.adapters.connect.connector_config import (
 from seamline.adapters.connect.endpoint import DATABASES, CaptureEndpoint, Start, offsets_topic, schema_history_topic
 from seamline.adapters.connect.handed_over import hand_over, java_client_settings
 from seamline.adapters.connect.rest import ConnectClient, ConnectorStatus
+from seamline.adapters.connection_extra import SERVERS_FOR_CONNECT
 from seamline.adapters.connections import resolve
 from seamline.adapters.kafka.client import client_settings
 from seamline.adapters.kafka.left_open import end_left_open
@@ -324,7 +325,7 @@ def capture_endpoint(source: SourcePlan) -> CaptureEndpoint:
         kafka_security=java_client_settings(kafka, secrets_file=secrets_file),
         source_client={
             "bootstrap.servers": str(
-                extra.get("servers_for_connect") or client_settings(connection)["bootstrap.servers"]
+                extra.get(SERVERS_FOR_CONNECT) or client_settings(connection)["bootstrap.servers"]
             ),
             **java_client_settings(connection, secrets_file=secrets_file),
         },

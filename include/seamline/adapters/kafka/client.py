@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from seamline.adapters.connection_extra import KAFKA_OWN
 from seamline.adapters.connections import Connection
 from seamline.domain.errors import ConfigError, SeamlineError, TransientError
 
@@ -35,14 +36,15 @@ _WRONG_SETTING = {
 
 
 def client_settings(connection: Connection) -> dict[str, Any]:
-    """librdkafka settings: what the connection's `extra` says (security too), with its host and port as the default."""
+    """librdkafka settings: what the connection's `extra` says (security and several brokers too), with its host and
+    port as the default."""
     settings: dict[str, Any] = {
         "bootstrap.servers": f"{connection.host}:{connection.port}",
         "reconnect.backoff.max.ms": 1000,
         # librdkafka's own lines go to stderr: a broker that is away would write one a second.
         "log_level": 2,
     }
-    settings.update({name: str(value) for name, value in connection.extra.items()})
+    settings.update({name: str(value) for name, value in connection.extra.items() if name not in KAFKA_OWN})
     if connection.login:
         settings.setdefault("sasl.username", connection.login)
         settings.setdefault("sasl.password", connection.password)
@@ -105,11 +107,12 @@ def translated(exc: KafkaException, *, doing: str, settings: Mapping[str, Any]) 
     if code in _WRONG_SETTING:
         return ConfigError(
             f"Kafka at {servers} refused to {doing}: {text}",
-            hint="check login, password, security.protocol, certificates and ACLs of the connection `kafka`: the CA"
-            " that signed the broker's certificate, and the host name in it (docs/reference/connections.md)",
+            hint="check login, password, security.protocol, certificates and ACLs of its connection (of the log:"
+            " connection `kafka`): the CA that signed the broker's certificate, and the host name in it"
+            " (docs/reference/connections.md)",
         )
     return TransientError(
         f"Kafka at {servers} could not {doing}: {text}",
-        hint="is the broker up (`seamline status` shows it), and security.protocol of the connection `kafka` its"
-        " listener's? The call is repeated by its owner",
+        hint="is the broker up (`seamline status` shows the log's), and security.protocol of its connection that of"
+        " its listener? The call is repeated by its owner",
     )
