@@ -6,15 +6,13 @@ Airflow reads its settings when it is first imported, so they are set while this
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from seamline.platform import migrate
-from seamline.platform.database import CONNECTION_ID
 from tests.conftest import RunningStack
-from tests.integration.known import known_by_id
+from tests.dags.platform_known import platform_known
 from tests.integration.platform_database import Server, database_of_its_own
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
@@ -80,10 +78,8 @@ def rows_of_drivers(_platform_of_drivers: tuple[Server, RunningStack]) -> Iterat
 
     It is not emptied: a driver that a test has left would take the row of the next test's for its own.
     """
-    server, stack = _platform_of_drivers
-    known = replace(stack.connection("postgres_root"), database=server.name)
-    with known_by_id(known, CONNECTION_ID, "postgres"):
-        yield server
+    with platform_known(*_platform_of_drivers):
+        yield _platform_of_drivers[0]
 
 
 class StateStore:
