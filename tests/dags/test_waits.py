@@ -11,10 +11,13 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 from airflow.sdk.module_loading import import_string
 
+from seamline import settings
 from seamline.domain.cutover import Boundary
 from seamline.domain.errors import ConfigError, InvariantViolated, SeamlineError, TransientError
 from seamline.domain.ledger import LedgerRow
 from seamline.ports import WantedStream
+from seamline.stack import airflow_pools
+from seamline.stack.layout import Layout
 from seamline.sync.stream_state import SILENCE_MAX_S, STILL_MAX_S
 from seamline_airflow import cutover_state, parts
 from seamline_airflow.operators.step import StreamsCheckOperator
@@ -223,6 +226,23 @@ def test_all_streams_well_is_green_and_ends_old_alarms(platform: Any) -> None:
     platform.alarms = {("stream_late", "settlement@warehouse"): "old", ("log_full", "topic"): "not ours"}
     assert StreamsCheckOperator(task_id="look").execute({}) == ["settlement@warehouse"]
     assert platform.alarms == {("log_full", "topic"): "not ours"}
+
+
+def test_the_look_makes_the_pools_of_syncs_that_were_declared_since_up(
+    platform: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sync that was onboarded by clicks waited in its first task for ever: Airflow has no word for a missing pool."""
+    monkeypatch.setenv("SEAMLINE_DATA", str(tmp_path))
+    asked: list[Path] = []
+    monkeypatch.setattr(airflow_pools, "are_made", lambda layout: bool(asked.append(layout.data)) or True)
+    platform.host_states, platform.wanted_streams = (), ()
+    StreamsCheckOperator(task_id="look").execute({})
+    assert asked == [], "no Airflow of this stack is there"
+    passwords = Layout(settings.load()).airflow_passwords
+    passwords.parent.mkdir(parents=True, exist_ok=True)
+    passwords.write_text("{}", encoding="utf-8")
+    StreamsCheckOperator(task_id="look").execute({})
+    assert asked == [tmp_path]
 
 
 def test_a_stream_that_is_heard_but_does_not_move_raises_an_alarm_with_its_reason(platform: Any) -> None:

@@ -45,6 +45,41 @@ def test_a_kind_has_its_own_port_and_the_password_comes_by_standard_input() -> N
     }
 
 
+def test_a_password_question_that_is_left_by_ctrl_d_ends_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def left(_: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr(connect.getpass, "getpass", left)
+    assert main(["connect", "add", "core", "postgres://me@db/bank"]) == 2
+    assert "no password was given" in capsys.readouterr().err
+    assert known_ids() == frozenset()
+
+
+def test_what_a_login_lacks_and_what_its_server_is_set_to_are_two_things() -> None:
+    use = Use(CAPTURES, ("REPLICATION SLAVE",), unfit=("log_bin is OFF, wanted ON",))
+    (_, line) = connect.found_lines("core", ServerFound("MariaDB", uses=(use,)))
+    assert line == "  cannot read the log: it lacks REPLICATION SLAVE; log_bin is OFF, wanted ON"
+    (_, line) = connect.found_lines("core", ServerFound("MariaDB", uses=(Use(CAPTURES, unfit=("log_bin is OFF",)),)))
+    assert line == "  cannot read the log: log_bin is OFF"
+
+
+def test_a_connection_that_the_platform_itself_needs_is_not_removed(capsys: pytest.CaptureFixture[str]) -> None:
+    """It was, and every stream ended: no declaration names the log's own connection."""
+    put({"kafka": {"conn_type": "kafka", "host": "db", "port": 9092}})
+    assert main(["connect", "remove", "kafka"]) == 2
+    assert "connection `kafka` is one that Seamline itself needs" in capsys.readouterr().err
+    assert known_ids() == {"kafka"}
+
+
+def test_airflows_own_connection_of_spark_is_listed_as_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    put({"spark_default": {"conn_type": "spark", "host": "local[4]"}})
+    assert main(["connect", "list"]) == 0
+    assert "not usable" not in capsys.readouterr().out
+
+
 def test_a_connection_that_is_there_is_replaced_only_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["connect", "add", "core", "postgres://me@db/bank"]) == 0
     assert main(["connect", "add", "core", "postgres://you@db/bank"]) == 2
@@ -60,6 +95,8 @@ def test_a_connection_that_is_there_is_replaced_only_when_asked(capsys: pytest.C
         (("core", "db.example"), "is not a URI"),
         (("core", "oracle://me@db:1521/bank"), "there is no kind oracle"),
         (("core", "postgres://me@db/bank?sslmod=require"), "did you mean `sslmode`?"),
+        (("core", "postgres://me@db/bank?sslrootcert=/not/there"), "Connection `core`: sslrootcert"),
+        (("core", "db.example"), "write kind://login@host:port/database\n"),
     ],
 )
 def test_what_cannot_be_a_connection_is_said_in_one_sentence(

@@ -70,7 +70,9 @@ def test_validate_names_a_connection_that_is_not_known_here(
     assert main(["validate"]) == 2
     said = capsys.readouterr().err
     assert "1 mistake" in said
-    assert "core_bank.yaml:3  connection: there is no connection `core_bank_capture` here. Add it" in said
+    assert (
+        "core_bank.yaml:3  connection: there is no connection `core_bank_capture` here. `./seamline connect add" in said
+    )
     assert "SEAMLINE_CONNECTION_CORE_BANK_CAPTURE" in said
     assert "Did you mean" not in said, "another login of the same server is no slip of the pen"
     file.write_text('{"core_bank": {}, "core_bank_capture": {}, "warehouse": {}}')

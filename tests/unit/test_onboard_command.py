@@ -6,12 +6,19 @@ from pathlib import Path
 import pytest
 
 from seamline import settings
-from seamline.cli import onboard
+from seamline.adapters.airflow_rest import DagRun
+from seamline.adapters.connections import put, resolve
+from seamline.cli import onboard, online
 from seamline.cli.main import main
 from seamline.cli.online import Answers
+from seamline.cli.reconcile import outcome
+from seamline.domain.backfill import Exit
+from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.spec.faults import DeclarationsInvalid, Fault
+from seamline.spec.load import load_sync
 from seamline.stack.layout import Layout
 from tests.unit.declared import write_declarations
+from tests.unit.reported import reconciliation
 
 DENIED = Answers([Fault(Path("bank.yaml"), 3, "connection", "REPLICATION is missing", "run the script")])
 
@@ -40,7 +47,9 @@ def test_rights_that_are_missing_are_listed_and_nothing_is_started(
 ) -> None:
     answering(monkeypatch, DENIED)
     assert main(["onboard", "settlement"]) == 2
-    assert "REPLICATION is missing" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "REPLICATION is missing" in said and "--wait 30 goes on asking" in said
+    assert "1 mistake in the declarations or at their servers" in said
 
 
 def test_a_wait_ends_once_the_rights_hold(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,3 +63,30 @@ def test_a_wait_that_is_over_lists_what_is_missing_still(monkeypatch: pytest.Mon
     answering(monkeypatch, DENIED)
     with pytest.raises(DeclarationsInvalid, match="REPLICATION is missing"):
         required(minutes=0)
+
+
+def test_an_unknown_login_of_the_log_is_one_mistake_at_its_own_key(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was named at the reader's connection, with the reader as the name that was meant."""
+    monkeypatch.setenv("SEAMLINE_CONNECTIONS", str(folder / "connections.json"))
+    put({name: {"conn_type": "mysql", "host": "127.0.0.1", "port": 1, "login": "me"} for name in ("core_bank",)})
+    monkeypatch.setattr(online.registry, "source", lambda plan: resolve(plan.source.capture))
+    monkeypatch.setattr(online.registry, "destination_problems", lambda *_: ())
+    monkeypatch.setattr(online.registry, "misfits", lambda *_: ())
+    answers = online.ask(load_sync(folder / "syncs" / "settlement.yaml"), "settlement", Layout(settings.load()))
+    (fault,) = answers.faults
+    assert (fault.file.name, fault.path) == ("core_bank.yaml", "connection"), "the key was left out"
+    assert "`./seamline connect add core_bank_capture kind://" in fault.cure
+
+
+def test_a_partial_verdict_names_what_was_left_out_and_where_the_reason_stands(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It was one word, and a person who had onboarded a first sync did not know what it meant."""
+    parked = TableVerdict("price", Verdict.NOT_RUN, reason="parked: money")
+    found = reconciliation(TableVerdict("account", Verdict.MATCH), parked)
+    args = argparse.Namespace(sync="settlement", json=False)
+    assert outcome(args, DagRun("settlement__onboard", "run", "success", None, {}), [found]) is Exit.PROVEN
+    said = "warehouse: PARTIAL, 1 of 2 tables MATCH; left out: price; `./seamline status settlement` says why\n"
+    assert capsys.readouterr().out == said

@@ -80,11 +80,11 @@ def test_a_problem_of_a_table_stands_at_the_table_one_of_the_server_at_its_conne
     answer(monkeypatch, TABLES, (OF_TABLE, OF_SERVER, OF_NO_MATTER), (OF_SERVER, OF_NO_MATTER))
     assert main(["validate", "--online"]) == 2
     said = said_by(capsys)
-    assert "3 mistakes in the declarations" in said
+    assert "3 mistakes in the declarations or at their servers" in said
     assert "settlement.yaml:5  tables[0]: reader lacks SELECT on account. run the script" in said
     assert "core_bank.yaml:3  connection: log_bin is OFF. switch it on" in said
     assert "warehouse.yaml:3  connection: log_bin is OFF. switch it on" in said
-    assert said.count("note: the server is small. give it memory") == 1
+    assert said.count("note: source core_bank: the server is small. give it memory") == 1
     answer(monkeypatch, TABLES, (OF_NO_MATTER,))
     assert main(["validate", "--online"]) == 0, "a warning is no mistake"
 

@@ -54,9 +54,9 @@ def resolve(connection_id: str, *, within: Settings | None = None) -> Connection
     return _from_entry(connection_id, entry, where=where)
 
 
-def parsed(uri: str) -> Connection:
+def parsed(uri: str, *, connection_id: str = "given") -> Connection:
     """The connection that a URI, or Airflow's JSON, says by itself. ConfigError as for `resolve`."""
-    return _from_text("given", uri, where="the connection")
+    return _from_text(connection_id, uri, where="the connection")
 
 
 def known_ids(*, within: Settings | None = None) -> frozenset[str]:
@@ -125,7 +125,8 @@ def _unknown(connection_id: str, known: Settings, entries: Mapping[str, Any]) ->
         guess = "That file is missing or empty; `./seamline up` writes it for the local stack. "
     return ConfigError(
         f"Connection `{connection_id}` is not in {known.connections}",
-        hint=f"{guess}Add it there, or set SEAMLINE_CONNECTION_{connection_id.upper()} to a URI",
+        hint=f"{guess}`./seamline connect add {connection_id} kind://login@host/database`, or set"
+        f" SEAMLINE_CONNECTION_{connection_id.upper()} to a URI",
     )
 
 

@@ -28,6 +28,9 @@ from seamline.spec.source import DeclaredSource
 _ID = re.compile(r"[a-z][a-z0-9_]*\Z")
 _PORTS = {"postgres": 5432, "postgresql": 5432, "mysql": 3306, "mariadb": 3306, "kafka": 9092}
 _REACH_S = 10.0
+# Whatever is declared: the log, its capture, the two databases, Airflow's REST and where Spark runs.
+_OF_SPARK = "spark_default"
+_OF_THE_PLATFORM = frozenset({"kafka", "connect", "seamline_db", "airflow_db", "airflow", _OF_SPARK})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -97,6 +100,8 @@ def _require_free(connection_id: str, *, may_replace: bool) -> None:
 
 def _given(connection_id: str, url: str) -> Connection:
     """The connection that a person wrote, with the kind's own port where none was said, and no password."""
+    if "://" not in url:
+        raise ConfigError("the connection is not a URI", hint="write kind://login@host:port/database")
     try:
         parts = urlsplit(url)
         port, has_password = parts.port, parts.password is not None
@@ -109,16 +114,20 @@ def _given(connection_id: str, url: str) -> Connection:
         )
     if port is None and parts.scheme in _PORTS and parts.hostname:
         parts = parts._replace(netloc=f"{parts.netloc.rstrip(':')}:{_PORTS[parts.scheme]}")
-    made = replace(parsed(urlunsplit(parts)), connection_id=connection_id)
+    made = parsed(urlunsplit(parts), connection_id=connection_id)
     if command_line_client(made.kind) is not None and not made.login:
         raise ConfigError("the URL names no login", hint="write kind://login@host:port/database")
     return made
 
 
 def _password(connection: Connection) -> str:
-    if sys.stdin.isatty():
+    """May be empty, as of a login by certificate. ConfigError: the question was left by ctrl-D."""
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\r\n")
+    try:
         return getpass.getpass(f"Password of {connection.login} at {connection.host}: ")
-    return sys.stdin.readline().rstrip("\r\n")
+    except EOFError:
+        raise ConfigError("no password was given", hint="nothing was stored: run the command again") from None
 
 
 def _entry(connection: Connection) -> dict[str, Any]:
@@ -154,11 +163,7 @@ def found_lines(connection_id: str, found: ServerFound) -> Iterator[str]:
     yield f"{connection_id}: {found.product}, {found.encryption}"
     for use in found.uses:
         extent = f": {use.extent}" if use.extent else ""
-        yield (
-            f"  can {use.role}{extent}"
-            if use.is_possible
-            else f"  cannot {use.role}: it lacks {'; '.join(use.missing)}"
-        )
+        yield f"  can {use.role}{extent}" if use.is_possible else f"  cannot {use.role}: {use.why_not}"
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -170,6 +175,8 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _row(connection_id: str) -> dict[str, str]:
+    if connection_id == _OF_SPARK:
+        return {"id": connection_id, "kind": "spark", "shown": "Airflow's own: where its Spark jobs run"}
     try:
         one = resolve(connection_id)
     except ConfigError as exc:
@@ -243,6 +250,11 @@ def _remove(args: argparse.Namespace) -> int:
         raise ConfigError(f"SEAMLINE_CONNECTION_{args.id.upper()} is set", hint="take that variable away")
     if args.id not in known_ids():
         raise ConfigError(f"there is no connection `{args.id}`", hint=guess(args.id, sorted(known_ids())))
+    if args.id in _OF_THE_PLATFORM:
+        raise ConfigError(
+            f"connection `{args.id}` is one that Seamline itself needs",
+            hint=f"nothing was removed; `./seamline connect add {args.id} URL --replace` gives it another server",
+        )
     if users := sorted({one.by for one in _declared().get(args.id, [])}):
         raise ConfigError(
             f"connection `{args.id}` is used by {', '.join(users)}", hint="change these declarations first"

@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,12 @@ from seamline.cli.init_found import examined_tables, listed_tables, matching, tr
 from seamline.cli.init_text import FoundTable, destination_text, source_text, sync_text
 from seamline.domain.calendar import zone
 from seamline.domain.errors import ConfigError
-from seamline.domain.server_found import CAPTURES, ListedTable, ServerFound
+from seamline.domain.server_found import CAPTURES, MAKES, ListedTable, ServerFound
 from seamline.kinds.found import drafting_kind
 from seamline.kinds.source import Drafts
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
+from seamline.spec.destination import Destination
 from seamline.spec.faults import guess
 from seamline.spec.fields import NAME
 from seamline.spec.kinds import namespace_key, source_namespace_key
@@ -71,7 +72,7 @@ class _Part:
 def run(args: argparse.Namespace) -> int:
     folder = settings.load().declarations
     _require_new(folder, args.sync)
-    source, destination = _source(folder, args), _destination(folder, args.to, args.into or args.sync)
+    source, destination = _source(folder, args), _destination(folder, args)
     with tempfile.TemporaryDirectory(prefix="seamline-init-") as place:
         draft = _Draft(Path(place), args.sync, source, destination)
         draft.begin(folder)
@@ -80,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
         schema = args.schema or _most_likely(listed, default.namespace)
         namespace = draft.plan([_ANY], schema).source.namespace
         tables = matching(listed, namespace, source.tables, _note)
+        draft = replace(draft, destination=_free(folder, destination, args, [one.name for one in tables]))
         found, survey = examined_tables(draft.plan([one.name for one in tables], schema), tables, _note)
         files = draft.write(found, _time_zone(args, source))
         # What is written here is read back first, against the source's own catalogue.
@@ -89,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, target)
             sys.stdout.write(f"wrote {target}\n")
-    steps = list(_next(args.sync, source, destination))
+    steps = list(_next(args.sync, source, draft.destination))
     wide = max(len(command) for command, _ in steps)
     said = (*troubles(found), *_summary(found), "next:", *(f"  {one:<{wide}}    {why}" for one, why in steps))
     sys.stdout.write("".join(f"{line}\n" for line in said))
@@ -166,7 +168,10 @@ def _require_new(folder: Path, sync: str) -> None:
     if NAME.fullmatch(sync) is None:
         raise ConfigError(f"`{sync}` is no name", hint="small letters, digits and _ between them, as card_payments")
     if (file := folder / "syncs" / f"{sync}.yaml").exists():
-        raise ConfigError(f"{file} is there already", hint="choose another name: nothing is written over")
+        raise ConfigError(
+            f"{file} is there already",
+            hint="nothing is written over: choose another name, or delete that file, and those that its init named",
+        )
 
 
 def _source(folder: Path, args: argparse.Namespace) -> _Part:
@@ -221,29 +226,79 @@ def _drafted(drafting: Drafts, args: argparse.Namespace) -> _Part:
 
 def _capture(name: str, server: ServerFound) -> str:
     """The connection that reads the log: this one where its login can."""
-    lacking = [one for use in server.uses if use.role == CAPTURES for one in use.missing]
+    lacking = [use.why_not for use in server.uses if use.role == CAPTURES and not use.is_possible]
     if not lacking:
         return name
     _note(
-        f"connection `{name}` cannot read the log: it lacks {'; '.join(lacking)}. The next steps mend that. Where "
+        f"connection `{name}` cannot read the log: {'; '.join(lacking)}. The next steps mend that. Where "
         "it is not to be had, `--nights-only` makes a sync without the log"
     )
     return f"{name}_capture"
 
 
-def _destination(folder: Path, name: str, namespace: str) -> _Part:
-    for one, file in read_folder(folder).destinations.items():
+def _destination(folder: Path, args: argparse.Namespace) -> _Part:
+    name = str(args.to)
+    declared = read_folder(folder).destinations
+    if name not in declared and name == args.source:
+        raise ConfigError(
+            f"`{name}` is both --from and --to",
+            hint="add another connection for the destination, with a login that may make tables there:"
+            " `./seamline connect add <id> kind://login@host/database`",
+        )
+    for one, file in declared.items():
         if file.spec is not None and name in (one, file.spec.connection):
-            return _Part(one)
+            is_elsewhere = args.into and args.into != file.spec.namespace
+            return _beside(one, file.spec, args) if is_elsewhere else _Part(one)
     _require_connection(name, "destination")
-    server = examined(resolve(name))
+    return _new_destination(name, name, args.into or args.sync)
+
+
+def _new_destination(name: str, connection: str, namespace: str) -> _Part:
+    server = examined(resolve(connection))
     if not server.kind:
         raise ConfigError(
-            f"connection `{name}` leads to no database", hint="declare the destination, then name it here"
+            f"connection `{connection}` leads to no database", hint="declare the destination, then name it here"
         )
+    for use in server.uses:
+        if use.role == MAKES and not use.is_possible:
+            _note(f"connection `{connection}` cannot {use.role} yet: {use.why_not}")
     key = namespace_key(server.kind)
-    made = destination_text(name, server.kind, connection=name, namespace_key=key, namespace=namespace)
+    made = destination_text(name, server.kind, connection=connection, namespace_key=key, namespace=namespace)
     return _Part(name, lambda _: made)
+
+
+def _free(folder: Path, destination: _Part, args: argparse.Namespace, tables: Sequence[str]) -> _Part:
+    """A declared destination as it is, unless another sync writes a table of one of these names there: then one of the
+    same connection with a namespace of its own."""
+    spec = read_folder(folder).destinations[destination.name].spec if destination.text is None else None
+    taken = _taken(folder, destination.name, tables) if spec is not None else ("", [])
+    if spec is None or not taken[1]:
+        return destination
+    made = _beside(destination.name, spec, args)
+    more = f" and {len(taken[1]) - 1} more" if len(taken[1]) > 1 else ""
+    _note(f"sync {taken[0]} writes {taken[1][0]}{more} into {destination.name}, so this one gets {made.name}")
+    return made
+
+
+def _taken(folder: Path, destination: str, tables: Sequence[str]) -> tuple[str, list[str]]:
+    """The first sync that writes some of these tables into the destination, and which."""
+    for sync, file in read_folder(folder).syncs.items():
+        if file.spec is not None and destination in file.spec.destinations:
+            there = {(one.as_ or one.name.rpartition(".")[2]).lower() for one in file.spec.tables}
+            if both := [name for name in tables if name.lower() in there]:
+                return sync, both
+    return "", []
+
+
+def _beside(name: str, spec: Destination, args: argparse.Namespace) -> _Part:
+    """A new destination of the connection of a declared one. ConfigError: only a person can write it."""
+    made, fresh = f"{name}_{args.sync}", examined(resolve(spec.connection)).kind
+    if fresh != spec.kind or not namespace_key(fresh) or made in read_folder(settings.load().declarations).destinations:
+        raise ConfigError(
+            f"destination `{name}` cannot take these tables as it is",
+            hint=f"declare another of kind {spec.kind}, with a place of its own, and name it by --to",
+        )
+    return _new_destination(made, spec.connection, args.into or args.sync)
 
 
 def _require_connection(name: str, word: str) -> None:
@@ -282,7 +337,8 @@ def _summary(found: Sequence[FoundTable]) -> Iterator[str]:
     carried = [one for one in found if one.table is not None and one.entry is not None]
     keyless = [one.written for one in carried if one.table and not one.table.key]
     whole = [one.written for one in carried if one.entry and one.entry.date is None]
-    yield f"{len(carried)} tables are carried, {len(found) - len(carried)} are parked"
+    count = "1 table is carried" if len(carried) == 1 else f"{len(carried)} tables are carried"
+    yield f"{count}, {len(found) - len(carried)} parked"
     if keyless:
         yield f"without a key, kept exact as a multiset: {', '.join(keyless)}"
     if whole:

@@ -20,7 +20,7 @@ from seamline.domain.calendar import date_at
 from seamline.domain.errors import ConfigError, TransientError
 from seamline.plan.model import SyncPlan
 from seamline.platform.reconciliations import Detail
-from seamline.spec.faults import DeclarationsInvalid
+from seamline.spec.faults import OR_AT_SERVERS, DeclarationsInvalid
 from seamline.spec.load import load_sync
 from seamline.stack import airflow_pools
 from seamline.stack.layout import Layout
@@ -81,7 +81,8 @@ def _require_rights(args: argparse.Namespace, layout: Layout) -> None:
                 say(args, f"note: {note}")
             return
         if time.monotonic() >= until:
-            raise DeclarationsInvalid(answers.faults)
+            cure = "mend them and run this again; --wait 30 goes on asking for half an hour"
+            raise DeclarationsInvalid(answers.faults, where=OR_AT_SERVERS, hint=cure)
         if len(answers.faults) != before:
             say(args, f"{len(answers.faults)} things are not right yet, the first: {answers.faults[0]}")
         before = len(answers.faults)

@@ -4,13 +4,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from seamline import analysis, registry
+from seamline.adapters.connections import known_ids
 from seamline.domain.compared_tables import unlike
-from seamline.domain.errors import SeamlineError, TransientError
+from seamline.domain.errors import ConfigError, SeamlineError, TransientError
 from seamline.domain.row_transform import Analysed, RowTransform
 from seamline.kinds.live_columns import cure_in_any_state
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
 from seamline.ports import Problem, Survey
+from seamline.spec.checks import unknown_connection
 from seamline.spec.document import Path_
 from seamline.spec.faults import DeclarationsInvalid, Fault, guess
 from seamline.spec.load import Declarations
@@ -53,12 +55,23 @@ def _of_source(declarations: Declarations, plan: SyncPlan) -> Answers:
         problems = (*source.preflight(survey.tables), *registry.budget_problems(plan))
         answers.add(_of_problems(declarations, plan, problems))
     except SeamlineError as exc:
-        answers.faults.append(declarations.source_fault(plan.source.name, _CONNECTION, exc.message, exc.hint))
+        unknown = list(_unknown_connections(declarations, plan)) if isinstance(exc, ConfigError) else []
+        answers.faults += unknown or [declarations.source_fault(plan.source.name, _CONNECTION, exc.message, exc.hint)]
     places = {table: place for place, table in _places(declarations, plan)}
     for destination in plan.destinations:
         held = _with_definitions(plan, destination.name, survey, made)
         answers.add(_of_destination(declarations, held, destination.name, places))
     return answers
+
+
+def _unknown_connections(declarations: Declarations, plan: SyncPlan) -> Iterator[Fault]:
+    """Of a source's roles, at the place and in the words of `validate`."""
+    known, written = known_ids(), declarations.source_documents.get(plan.source.name)
+    roles = {"connection": plan.source.reader, "capture_connection": plan.source.capture}
+    for key, connection in {**roles, "marker_connection": plan.source.marker}.items():
+        if connection and connection not in known:
+            place: Path_ = (key,) if written is not None and (key,) in written.lines else _CONNECTION
+            yield declarations.source_fault(plan.source.name, place, *unknown_connection(connection, known))
 
 
 def _of_both_sides(declarations: Declarations, plan: SyncPlan) -> Answers:
@@ -119,7 +132,7 @@ def _of_destination(declarations: Declarations, plan: SyncPlan, name: str, place
             if problem.is_fatal:
                 answers.faults.append(declarations.destination_fault(name, _CONNECTION, problem.what, problem.cure))
             else:
-                answers.notes.append(f"{problem.what}. {problem.cure}")
+                answers.notes.append(f"destination {name}: {problem.what}. {problem.cure}")
         for one in registry.misfits(plan, name):
             what, cure = f"in destination `{name}`: {one.what}", cure_in_any_state(plan.sync, one)
             answers.faults.append(declarations.fault(plan.sync, places[one.table], what, cure))
@@ -136,7 +149,7 @@ def _of_problems(declarations: Declarations, plan: SyncPlan, problems: Sequence[
     answers = Answers()
     for one in problems:
         if not one.is_fatal:
-            answers.notes.append(f"{one.what}. {one.cure}")
+            answers.notes.append(f"source {plan.source.name}: {one.what}. {one.cure}")
         elif one.table in places:
             answers.faults.append(declarations.fault(plan.sync, places[one.table], one.what, one.cure))
         else:

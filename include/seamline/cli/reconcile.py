@@ -13,9 +13,11 @@ from seamline.cli.in_airflow import note_of, say_task
 from seamline.domain.backfill import BROKEN, PROVEN, Exit
 from seamline.domain.cut_state import Headline, of_live, worst_headline
 from seamline.domain.runs import Reconciliation
+from seamline.domain.verdict import Verdict
 from seamline.platform.reconciliations import Detail
 
 WITHIN_S = 24 * 3600
+_NAMED_MAX = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,8 +48,8 @@ def _run(args: argparse.Namespace) -> Exit:
 def outcome(args: argparse.Namespace, ended: DagRun, found: Sequence[Reconciliation]) -> Exit:
     """Give what a run found of the live tables, by destination, and the exit code of the worst of it."""
     each = {one.destination: of_live(one) for one in found}
-    for destination, headline in each.items():
-        say(args, f"{destination}: {headline.value}")
+    for one in found:
+        say(args, f"{one.destination}: {each[one.destination].value}{_of_tables(one)}")
     verdict = worst_headline(each.values()) if each else Headline.NOT_RUN
     words = {destination: headline.value for destination, headline in each.items()}
     known = {"sync": args.sync, "run": ended.run_id, "state": ended.state}
@@ -55,3 +57,20 @@ def outcome(args: argparse.Namespace, ended: DagRun, found: Sequence[Reconciliat
     if verdict in BROKEN:
         return Exit.BREAK
     return Exit.PROVEN if verdict in PROVEN else Exit.NOT_PROVEN
+
+
+def _of_tables(found: Reconciliation) -> str:
+    """What a person has to know behind the verdict, and where the rest stands."""
+    proven = sum(one.verdict is Verdict.MATCH for one in found.tables)
+    groups = {
+        "left out": [one.table for one in found.tables if one.verdict is Verdict.NOT_RUN],
+        "not proven": [one.table for one in found.tables if one.verdict not in (Verdict.MATCH, Verdict.NOT_RUN)],
+    }
+    named = [f"{word}: {_some(tables)}" for word, tables in groups.items() if tables]
+    why = [f"`./seamline status {found.sync}` says why"] if named else []
+    return "; ".join([f", {proven} of {len(found.tables)} tables MATCH", *named, *why])
+
+
+def _some(tables: Sequence[str]) -> str:
+    more = f" and {len(tables) - _NAMED_MAX} more" if len(tables) > _NAMED_MAX else ""
+    return ", ".join(tables[:_NAMED_MAX]) + more

@@ -9,12 +9,14 @@ import argparse
 import sys
 from contextlib import closing
 
-from seamline import registry
+from seamline import registry, settings
 from seamline.cli.answer import give
 from seamline.cli.person import person
 from seamline.domain.errors import ConfigError, Refused
 from seamline.domain.ledger import StreamId
 from seamline.platform.streams import PlatformStreamDirector
+from seamline.spec.faults import guess
+from seamline.spec.load import read_folder
 
 ORDERS = {"pause": "pauses at its next whole transaction", "resume": "goes on", "restart": "is wanted again"}
 
@@ -51,6 +53,8 @@ def _streams(director: PlatformStreamDirector, sync: str, destination: str) -> l
     # A destination that was taken out of the sync is meant only by its name: a restart would want its stream again.
     wanted_now = [each.stream for each in director.wanted_of(sync)]
     found = [stream for stream in known if stream.destination == destination] if destination else wanted_now
+    if not known and sync not in (declared := read_folder(settings.load().declarations).syncs):
+        raise ConfigError(f"there is no sync `{sync}`", hint=guess(sync, sorted(declared)))
     if not found:
         into = ", ".join(stream.destination for stream in known) or "none"
         asked = f"{sync} into {destination}" if destination else sync

@@ -20,7 +20,7 @@ from seamline.domain.errors import ConfigError
 from seamline.domain.separate import COMPARED_ONLY
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
-from seamline.spec.faults import DeclarationsInvalid, Fault
+from seamline.spec.faults import IN_DECLARATIONS, OR_AT_SERVERS, DeclarationsInvalid, Fault
 from seamline.spec.load import Declarations, load_declarations, load_each
 from seamline.spec.transform_syntax import syntax_faults
 from seamline.stack.layout import Layout
@@ -43,7 +43,8 @@ def run(args: argparse.Namespace) -> int:
         notes, denied = _denied(layout)
         faults += denied
     if faults or declarations is None:
-        raise DeclarationsInvalid(dict.fromkeys(faults))
+        where = OR_AT_SERVERS if args.online else IN_DECLARATIONS
+        raise DeclarationsInvalid(dict.fromkeys(faults), where=where)
     if not declarations.syncs:
         raise ConfigError(
             f"no sync is declared in {folder / 'syncs'}",

@@ -5,16 +5,23 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a login can be asked to do. `missing`: the rights and settings without which it cannot; `extent`: of what it
-    can do so much, both for people."""
+    """What a login can be asked to do. `missing`: the rights without which it cannot; `unfit`: what is wrong with the
+    server, each a sentence; `extent`: of what it can do so much. All are for people."""
 
     role: str
     missing: tuple[str, ...] = ()
     extent: str = ""
+    unfit: tuple[str, ...] = ()
 
     @property
     def is_possible(self) -> bool:
-        return not self.missing
+        return not self.missing and not self.unfit
+
+    @property
+    def why_not(self) -> str:
+        """For people, behind the login or its connection; "" where it is possible."""
+        lacks = [f"it lacks {'; '.join(self.missing)}"] if self.missing else []
+        return "; ".join([*lacks, *self.unfit])
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,16 +84,21 @@ def check_connections(
     for place, connection in places:
         # What is no id may be an address with a password.
         if NAME.fullmatch(connection) and connection not in known:
-            cure = (
-                f"{_meant(connection, known)}Add it to the connections (docs/reference/connections.md), or set"
-                f" SEAMLINE_CONNECTION_{connection.upper()} to a URI"
-            )
-            _add(document, place, f"there is no connection `{connection}` here", cure)
+            _add(document, place, *unknown_connection(connection, known))
         elif wanted and (found := known.get(connection)) and found != wanted:
             who = by or f"kind {document.data['kind']}"
             cause = f"connection `{connection}` is of type {found}; {who} needs type {wanted}"
             cure = "Name another connection" if by else "Name another connection, or another kind"
             _add(document, place, cause, cure)
+
+
+def unknown_connection(connection: str, known: Iterable[str]) -> tuple[str, str]:
+    """Cause and cure."""
+    cure = (
+        f"{_meant(connection, known)}`./seamline connect add {connection} kind://login@host/database`, or set"
+        f" SEAMLINE_CONNECTION_{connection.upper()} to a URI"
+    )
+    return f"there is no connection `{connection}` here", cure
 
 
 def _meant(connection: str, known: Iterable[str]) -> str:

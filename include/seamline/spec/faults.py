@@ -9,6 +9,8 @@ from pathlib import Path
 from seamline.domain.errors import ConfigError
 
 UNKNOWN_KEY = "unknown key"
+IN_DECLARATIONS = "in the declarations"
+OR_AT_SERVERS = "in the declarations or at their servers"
 _MAY_HOLD_A_SECRET = re.compile(r"://|@|(pass|pwd|secret|token)\w*\s*=", re.IGNORECASE)
 
 
@@ -34,13 +36,13 @@ class Fault:
 
 
 class DeclarationsInvalid(ConfigError):
-    """At least one declaration is wrong; `faults` are in the order of files and lines."""
+    """At least one declaration is wrong, or what servers deny of it; `faults` are in the order of files and lines."""
 
-    def __init__(self, faults: Iterable[Fault]) -> None:
+    def __init__(self, faults: Iterable[Fault], *, where: str = IN_DECLARATIONS, hint: str = "") -> None:
         self.faults = tuple(sorted(faults, key=lambda fault: (str(fault.file), fault.line, fault.path, fault.cause)))
         count = "1 mistake" if len(self.faults) == 1 else f"{len(self.faults)} mistakes"
         lines = "\n".join(f"  {fault}" for fault in self.faults)
-        super().__init__(f"{count} in the declarations\n{lines}")
+        super().__init__(f"{count} {where}\n{lines}", hint=hint)
 
 
 def shown(file: Path) -> str:

@@ -26,6 +26,7 @@ from seamline.sync.fatal_problems import refuse_fatal
 from seamline.sync.stream_state import HOST_GONE, StreamState, Word, alarms_over, not_wanted
 from seamline_airflow import deadline, onboarding, parts, runs
 from seamline_airflow.errors import task_errors
+from seamline_airflow.local_pools import make_pools_here
 from seamline_airflow.operators.gate import compares_only
 from seamline_airflow.others_go_on import others_go_on
 from seamline_airflow.run_context import stream_date
@@ -352,9 +353,11 @@ class StreamsCheckOperator(BaseOperator):
     Red with the reasons when something is wrong; the same is kept as open alarms in the platform database. Red also
     where a stream is paused or not known to be well and that is worth no alarm yet. A pool whose host is gone, and
     which its supervisor did not bring back, gets a new host. Restarts of streams within seconds are the host's own.
+    On the local stack it first makes the pools of syncs that were declared since.
     """
 
     def execute(self, context: Any) -> list[str]:
+        make_pools_here()
         with task_errors(), parts.platform() as store:
             seen = look()
             found = troubles(seen)

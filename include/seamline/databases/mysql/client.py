@@ -109,7 +109,9 @@ class Server:
             cure = "check that the server runs and can be reached"
             return TransientError(f"{where} cannot be reached: {text}", hint=cure)
         if code in self.lost:
-            return TransientError(f"{where} is away: {text}", hint="is the server up? `seamline status` shows it")
+            return TransientError(
+                f"{where} is away: {text}", hint="is the server up, and is it MariaDB or MySQL that answers there?"
+            )
         if code in self.retry:
             return TransientError(f"{where}: {text} (error {code})")
         return TerminalError(f"{where}: {text} (error {code})")

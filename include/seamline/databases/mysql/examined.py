@@ -96,16 +96,16 @@ def _uses(facts: _Facts) -> list[Use]:
     where = f"in database {facts.database}" if facts.database else "in all databases"
     # Without a right a server shows no table, so an empty database looks like one that may not be read.
     can_read = facts.tables or not facts.lacks_here("SELECT")
-    captures = [
+    unfit = [
         f"{name} is {facts.settings.get(name, 'unknown')}, wanted {wanted}: the server's option file sets it"
         for name, wanted in _SETTINGS.items()
         if facts.settings.get(name, "").upper() != wanted
     ]
-    captures += ["REPLICATION SLAVE"] if facts.lacks("REPLICATION SLAVE", "REPLICATION REPLICA") else []
+    captures = ["REPLICATION SLAVE"] if facts.lacks("REPLICATION SLAVE", "REPLICATION REPLICA") else []
     captures += ["REPLICATION CLIENT"] if facts.lacks("BINLOG MONITOR", "REPLICATION CLIENT") else []
     makes = [f"{right} on the destination's databases" for right in ("CREATE", "INSERT") if facts.lacks_here(right)]
     return [
         Use(READS, () if can_read else ("SELECT on the tables",), f"{facts.tables} {where}"),
-        Use(CAPTURES, tuple(captures)),
+        Use(CAPTURES, tuple(captures), unfit=tuple(unfit)),
         Use(MAKES, tuple(makes)),
     ]

@@ -117,7 +117,10 @@ def cannot_connect(connection: Connection, exc: psycopg.Error) -> SeamlineError:
         return ConfigError(f"{where} refuses the session: {text}", hint=tls_cure(connection))
     if is_refused_in_the_clear(text):
         return ConfigError(f"{where} refuses the session: {text}", hint=clear_cure(connection))
-    if any(sign in text for sign in ("authentication failed", "no pg_hba.conf entry", "does not exist")):
+    if any(
+        sign in text
+        for sign in ("authentication failed", "no password supplied", "no pg_hba.conf entry", "does not exist")
+    ):
         return ConfigError(
             f"{where} refuses the session: {text}", hint="check login, password and database of the connection"
         )

@@ -44,23 +44,23 @@ def _found(session: WatchedSession) -> ServerFound:
     # Of an empty database, as that of a destination, nothing can be lacking yet.
     reads = [] if readable or not tables else ["SELECT on the tables, and USAGE on their schema"]
     captures = [] if replicates or is_super else ["the attribute REPLICATION"]
-    captures += [] if wal == "logical" else [f"wal_level is {wal}, wanted logical: a restart of the server sets it"]
+    logs = () if wal == "logical" else (f"wal_level is {wal}, wanted logical: a restart of the server sets it",)
     makes = [] if creates else [f"CREATE on database {database}"]
     return ServerFound(
         f"PostgreSQL {version}",
         f"encrypted ({tls})" if is_encrypted else "in the clear",
         "postgres",
         (
-            Use(READS, (*_older(number, _SOURCE_VERSION), *reads), f"{readable} of {tables} in database {database}"),
-            Use(CAPTURES, (*_older(number, _SOURCE_VERSION), *captures)),
-            Use(MAKES, (*_older(number, _DESTINATION_VERSION), *makes)),
+            Use(READS, tuple(reads), f"{readable} of {tables} in database {database}", _older(number, _SOURCE_VERSION)),
+            Use(CAPTURES, tuple(captures), unfit=(*_older(number, _SOURCE_VERSION), *logs)),
+            Use(MAKES, tuple(makes), unfit=_older(number, _DESTINATION_VERSION)),
         ),
         str(zone),
     )
 
 
 def _older(version: int, wanted: int) -> tuple[str, ...]:
-    return () if version >= wanted else (f"PostgreSQL {wanted // 10_000} or newer",)
+    return () if version >= wanted else (f"it needs PostgreSQL {wanted // 10_000} or newer",)
 
 
 def _one(session: WatchedSession, question: str) -> tuple[Any, ...]:
