@@ -87,4 +87,6 @@ def looking_blocks(page: Path) -> Iterator[str]:
 def _looks(command: list[str]) -> bool:
     words = seamline_words(command)
     # What asks every declared server is right only where all of them can be asked.
-    return bool(words) and "--online" not in words and (words[0] in _LOOKS or words[:2] == ["exec", "--as"])
+    if not words or "--online" in words:
+        return False
+    return words[0] in _LOOKS or words[:2] == ["exec", "--as"]
