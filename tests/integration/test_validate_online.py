@@ -140,6 +140,31 @@ def test_a_right_that_is_missing_is_named_before_any_run_needs_it(
     assert "SELECT" in capsys.readouterr().err
 
 
+def test_the_system_date_that_ends_a_day_is_looked_at_where_it_lies(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("CREATE TABLE core.system_date (unit int PRIMARY KEY, business_date text)")
+    file = folder / "syncs" / "ledger.yaml"
+    change(file, ("nightly:\n", "nightly:\n  cut_off: {table: system_date, column: business_dat}\n"))
+
+    def said() -> str:
+        main(["validate", "--online"])
+        return capsys.readouterr().err
+
+    assert "ledger.yaml:8  nightly.cut_off.column: table system_date has no column `business_dat`" in said()
+    change(file, ("business_dat}", "business_date}"))
+    assert "ledger.yaml:8  nightly.cut_off.table: its rows cannot be read: " in (denied := said())
+    assert "permission denied" in denied
+    run(f"GRANT SELECT ON core.system_date TO {LOGINS.reader}")
+    assert "table system_date has no row" in said()
+    run("INSERT INTO core.system_date VALUES (1, '20261126'), (2, 'closed')")
+    assert "nightly.cut_off.column: column `business_date` of table system_date holds no date in 1 of 2 rows" in said()
+    run("UPDATE core.system_date SET business_date = '20261126'")
+    assert not said()
+    change(file, ("{table: system_date, ", "{table: system_dates, "))
+    assert 'there is no table "system_dates"' in said()
+
+
 def test_what_is_wrong_without_servers_hides_nothing_that_they_deny_of_another_sync(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

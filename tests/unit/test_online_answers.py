@@ -2,15 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import pytest
 
 from seamline import analysis
-from seamline.cli import online
+from seamline.cli import online, online_night
 from seamline.cli.main import main
 from seamline.domain.catalogue import Column, Kind, Table
-from seamline.domain.errors import TransientError
+from seamline.domain.errors import ConfigError, SeamlineError, TransientError
 from seamline.domain.row_transform import Expression, RowTransform, transform_to_json
 from seamline.kinds.live_columns import Misfit
 from seamline.plan.model import SyncPlan
@@ -113,6 +114,52 @@ def test_live_tables_that_cannot_be_asked_are_named_unless_it_is_said_what_is_wr
     assert main(["validate", "--online"]) == 2
     said = said_by(capsys)
     assert "log_bin is OFF" in said and "is away" not in said
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([date(2026, 11, 26), "20261126", 20261127], ""),
+        ([], "nightly.cut_off.table: table account has no row, so each night would wait for one"),
+        ([date(2026, 11, 26)] * 1000, "nightly.cut_off.table: table account has 1,000 rows or more"),
+        (["open"], "nightly.cut_off.column: column `id` of table account holds no date in 1 of 1 rows"),
+        (ConfigError("cannot be asked", hint="name a file"), "its rows cannot be read: cannot be asked. name a file"),
+    ],
+)
+def test_the_system_date_by_which_a_day_ends_is_read(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    values: list[object] | SeamlineError,
+    said: str,
+) -> None:
+    class Questions:
+        def values_of(self, table: str, column: str) -> list[object]:
+            assert (table, column) == ("account", "id")
+            if isinstance(values, SeamlineError):
+                raise values
+            return values
+
+    cut_off = "nightly:\n  cut_off: {table: account, column: id}\n"
+    write_declarations(folder, {"syncs/settlement.yaml": SYNC.replace("nightly:\n", cut_off)})
+    monkeypatch.setattr(online_night.registry, "questions", lambda _: Questions())
+    assert main(["validate", "--online"]) == (2 if said else 0)
+    assert said in said_by(capsys)
+
+
+def test_a_query_that_the_source_does_not_answer_stands_at_its_place(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Questions:
+        def ask(self, statement: str, _: date) -> object:
+            raise ConfigError(f"there is no table in {statement}")
+
+    ready = "nightly:\n  ready_when: {sql: 'select 1 from nowhere where day = :date'}\n"
+    write_declarations(folder, {"syncs/settlement.yaml": SYNC.replace("nightly:\n", ready)})
+    monkeypatch.setattr(online_night.registry, "questions", lambda _: Questions())
+    assert main(["validate", "--online"]) == 2
+    said = said_by(capsys)
+    assert "nightly.ready_when.sql: the source does not answer it: there is no table in select 1 from nowhere" in said
 
 
 QUERY = "SELECT id,\n  nme\nFROM account\n"

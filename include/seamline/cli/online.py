@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from seamline import analysis, registry
 from seamline.adapters.connections import known_ids
+from seamline.cli.online_night import faults_of_nights
 from seamline.domain.compared_tables import unlike
 from seamline.domain.errors import ConfigError, SeamlineError, TransientError
 from seamline.domain.row_transform import Analysed, RowTransform
@@ -54,6 +55,7 @@ def _of_source(declarations: Declarations, plan: SyncPlan) -> Answers:
         answers.add(_of_tables(declarations, plan, survey, made))
         problems = (*source.preflight(survey.tables), *registry.budget_problems(plan))
         answers.add(_of_problems(declarations, plan, problems))
+        answers.faults += faults_of_nights(declarations, plan, source)
     except SeamlineError as exc:
         unknown = list(_unknown_connections(declarations, plan)) if isinstance(exc, ConfigError) else []
         answers.faults += unknown or [declarations.source_fault(plan.source.name, _CONNECTION, exc.message, exc.hint)]

@@ -96,14 +96,15 @@ def by_answer(value: object) -> Look:
 
 def by_system_date(values: list[object], business_date: date) -> Look:
     """Of the rows of the table of the system date: each must be later than the date. No row says nothing."""
-    days = [_day(value) for value in values]
+    days = [date_in(value) for value in values]
     if not days or None in days:
         return Look(is_closed=False, seen="the table says no date")
     earliest = min(day for day in days if day is not None)
     return Look(earliest > business_date, f"the system date is {earliest}")
 
 
-def _day(value: object) -> date | None:
+def date_in(value: object) -> date | None:
+    """The date that a column of a system date holds; None where it is none."""
     if isinstance(value, datetime):
         return value.date()
     if isinstance(value, date):

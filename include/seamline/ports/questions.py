@@ -6,6 +6,9 @@ from typing import Any, Protocol, runtime_checkable
 
 from seamline.domain.day_closed import Look
 
+# Of a table whose values are asked for, as a system date in a row for each unit of a bank.
+VALUES_MAX = 1_000
+
 
 @runtime_checkable
 class AnswersQuestions(Protocol):
@@ -15,7 +18,7 @@ class AnswersQuestions(Protocol):
         """The rows of a query in which `:date` stands for the date."""
 
     def values_of(self, table: str, column: str) -> Sequence[Any]:
-        """Of every row of a table, named as a sync names one. For tables of a few rows."""
+        """Of every row of a table, named as a sync names one, up to `VALUES_MAX`. For tables of a few rows."""
 
 
 @runtime_checkable

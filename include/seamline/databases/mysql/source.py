@@ -24,10 +24,9 @@ from seamline.domain.source_backlog import SourceBacklog
 from seamline.domain.table_places import TablePlace
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker, Problem, ReadView, Survey
+from seamline.ports.questions import VALUES_MAX
 
 AnswerT = TypeVar("AnswerT")
-# Of a system date: one for each unit of a bank.
-_VALUES_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +123,7 @@ class BinlogSource:
 
     def values_of(self, table: str, column: str) -> Sequence[Any]:
         place = TablePlace.declared(table, self._source.namespace)
-        text = f"SELECT {quoted(column)} FROM {quoted(place.namespace)}.{quoted(place.table)} LIMIT {_VALUES_MAX}"
+        text = f"SELECT {quoted(column)} FROM {quoted(place.namespace)}.{quoted(place.table)} LIMIT {VALUES_MAX}"
         return [row[0] for row in self._asked(self._source.reader, lambda session: _read_only(session, text))]
 
     def _asked(self, connection_id: str, ask: "Callable[[Session[Any]], AnswerT]") -> AnswerT:

@@ -13,13 +13,11 @@ from seamline.domain.source_backlog import SourceBacklog
 from seamline.domain.table_places import TablePlace
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker, Problem, ReadView, Survey
+from seamline.ports.questions import VALUES_MAX
 from seamline.sources.postgres import catalogue, marker, preflight, preflight_facts, server_load, sessions, slots
 from seamline.sources.postgres.client import open_session, role, translated
 from seamline.sources.postgres.origin import undone_alterations
 from seamline.sources.postgres.position import PostgresPosition
-
-# Of a system date: one for each unit of a bank.
-_VALUES_MAX = 1_000
 
 
 class PostgresSource:
@@ -108,7 +106,7 @@ class PostgresSource:
 
     def values_of(self, table: str, column: str) -> Sequence[Any]:
         place = TablePlace.declared(table, self._source.namespace)
-        text = f"SELECT {quoted(column)} FROM {quoted(place.namespace)}.{quoted(place.table)} LIMIT {_VALUES_MAX}"
+        text = f"SELECT {quoted(column)} FROM {quoted(place.namespace)}.{quoted(place.table)} LIMIT {VALUES_MAX}"
         return [row[0] for row in self._read_only(text)]
 
     def _read_only(self, statement: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
