@@ -3,6 +3,7 @@ lose is found, counted, and read."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -31,17 +32,18 @@ def nights(request: pytest.FixtureRequest, stack: RunningStack, monkeypatch: pyt
         yield made
 
 
-def taken(nights: Nights) -> tuple[list[tuple[int, int, int]], str]:
-    """Take and publish the date everywhere; what was read above which key and kept, and what is said. Both are the same
-    in each destination, and its rows are those of the source."""
+def taken(nights: Nights) -> tuple[list[tuple[int | str, int, int]], str]:
+    """Take and publish the date everywhere; what was read above which key or time and kept, and what is said. Both are
+    the same in each destination, and its rows are those of the source."""
     nights.ends[DAY + timedelta(days=1)] = datetime.now(UTC) + timedelta(days=1)
     source = {name: sorted(map(repr, nights.bank.rows(name))) for name in ("entry", "audit")}
     answers = set()
     for name, (cut, found) in nights.take(DAY, MadeFrom.INCREMENTAL).items():
         assert cut.verdict is Verdict.MATCH
         staged = nights.staged(cut)
-        ids = sorted(row[0] for row in staged["entry"])
+        ids = sorted(int(row[0]) for row in staged["entry"])
         assert [repr(one) for one in ids] == sorted((one.split(",")[0][1:] for one in source["entry"]), key=int)
+        assert len(staged["audit"]) == len(source["audit"])
         nights.publish(cut)
         counts = tuple((one.above, one.read, one.kept) for one in taken_over_from_json(found.evidence))
         answers.add((counts, " ".join(taken_over_in_words(found.evidence))))
@@ -84,7 +86,7 @@ def test_new_rows_are_read_and_what_a_cursor_loses_is_found_counted_and_read(nig
         bank.execute("INSERT INTO entry VALUES (14, NULL, 'quick')")
         assert taken(nights)[0] == [(12, 1, 5)]
     counts, said = taken(nights)
-    assert (counts, "entry below the greatest key of the cut before: 1 came late" in said) == ([], True)
+    assert (counts, "entry that are those of the cut before: 1 came late" in said) == ([], True)
 
     # A session that was given a block of numbers uses an old one; a row changes, another goes; a clock was set back.
     bank.execute("INSERT INTO entry VALUES (3, '2001-01-01 00:00:00', 'cached')")
@@ -93,3 +95,70 @@ def test_new_rows_are_read_and_what_a_cursor_loses_is_found_counted_and_read(nig
     assert "1 changed, 1 are gone" in taken(nights)[1]
     bank.execute("INSERT INTO entry VALUES (20, '2001-01-01 00:00:00', 'clock')")
     assert taken(nights)[0] == [(14, 1, 7)]
+
+
+PARTS = "CREATE TABLE entry (id bigint, part int, at timestamp(6) NULL, memo varchar(40), PRIMARY KEY (id, part))"
+
+
+def without_its_log(nights: Nights) -> None:
+    nights.ends[DAY] = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
+    of_log = ("capture", "marker", "log_topic", "connector")
+    source = replace(nights.plan.source, **dict.fromkeys(of_log, ""), snapshot_lock="none")
+    nights.plan = replace(nights.plan, source=source)
+
+
+def by_time(nights: Nights) -> None:
+    nightly = nights.plan.nightly
+    assert nightly is not None
+    nights.plan = replace(nights.plan, nightly=replace(nightly, cursors=(("entry", "at"),)))
+
+
+def test_a_table_without_a_key_has_a_cursor_too_and_equal_rows_are_kept_as_often_as_they_are_there(
+    stack: RunningStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyless = PARTS.replace(", PRIMARY KEY (id, part)", "")
+    with nights_of(
+        "mariadb", "cursor_keyless", monkeypatch, create=keyless, tables=("entry", "audit"), dated={}
+    ) as nights:
+        without_its_log(nights)
+        by_time(nights)
+        rows = "(1, 1, '2026-03-05 10:00:00', 'a'), (1, 1, '2026-03-05 10:00:00', 'a'), (2, 1, NULL, 'no time')"
+        nights.bank.execute(f"INSERT INTO entry VALUES {rows}, (3, 1, '2026-03-06 00:00:00', 'newest')")
+        assert taken(nights)[0] == []
+        nights.bank.execute("INSERT INTO entry VALUES (3, 1, '2026-03-06 00:00:00', 'newest')")
+        assert taken(nights)[0] == [("2026-03-06 00:00:00.000000", 2, 3)]
+
+
+@pytest.mark.parametrize("kind", ["mariadb", pytest.param("postgres", marks=ONCE_MORE)])
+def test_keys_of_several_columns_and_times_are_cursors_also_without_a_log_and_what_they_lose_is_counted_and_read(
+    stack: RunningStack, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    with nights_of(kind, f"cursors_{kind}", monkeypatch, create=PARTS, tables=("entry", "audit"), dated={}) as nights:
+        without_its_log(nights)
+        bank, at = nights.bank, "'2026-03-05 10:00:00.000001'"
+        bank.execute(f"INSERT INTO entry VALUES (1, 1, {at}, 'a'), (2, 1, {at}, 'b'), (2, 2, NULL, 'no time')")
+        assert taken(nights)[0] == []
+        bank.execute(f"INSERT INTO entry VALUES (2, 3, {at}, 'of the greatest number'), (3, 1, {at}, 'c')")
+        assert taken(nights)[0] == [(2, 4, 1)]
+        bank.execute("INSERT INTO entry VALUES (1, 2, NULL, 'below')")
+        assert "1 came late" in taken(nights)[1]
+
+        by_time(nights)
+        bank.execute(
+            f"INSERT INTO entry VALUES (1, 3, {at}, 'equal time')",
+            "UPDATE entry SET at = '2026-03-06 00:00:00', memo = 'changed with its time' WHERE id = 3",
+        )
+        newest = "2026-03-05 10:00:00.000001"
+        assert taken(nights)[0] == [(newest, 5, 2)], "all of the newest time, and the changed row once"
+        bank.execute("UPDATE entry SET at = '2026-03-06 00:00:00' WHERE id = 2 AND part = 1")
+        assert taken(nights)[0] == [("2026-03-06 00:00:00.000000", 2, 5)], "its old row is not kept"
+        with commits_late(nights, f"INSERT INTO entry VALUES (9, 1, {at}, 'long')"):
+            bank.execute("INSERT INTO entry VALUES (9, 2, '2026-03-07 00:00:00', 'quick')")
+            assert taken(nights)[0] == [("2026-03-06 00:00:00.000000", 3, 5)]
+        assert "1 came late" in taken(nights)[1]
+        bank.execute("INSERT INTO entry VALUES (9, 3, '2001-01-01 00:00:00', 'clock')")
+        assert "1 came late" in taken(nights)[1]
+        bank.execute(
+            "UPDATE entry SET memo = 'no new time' WHERE part = 1 AND id = 1", "DELETE FROM entry WHERE id = 2"
+        )
+        assert "1 changed, 3 are gone" in taken(nights)[1]

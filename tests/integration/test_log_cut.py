@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from seamline.domain.day_closed import ClosedBy, DayClosed
 from seamline.domain.errors import Refused
 from seamline.domain.made_from import BY_LOG, NOT_BY_LOG, MadeFrom
 from seamline.domain.runs import NOT_STAGED
@@ -85,6 +86,8 @@ def write_third_date(nights: Nights) -> None:
     nights.bank.execute(
         "DELETE FROM audit WHERE memo = 'other'",
         "INSERT INTO account VALUES (7, 7, 'seven')",
+        # More than PostgreSQL is sent as arrays: they come in a temporary table.
+        f"INSERT INTO account VALUES {', '.join(f'({number}, 1, NULL)' for number in range(100, 400))}",
         "UPDATE account SET a = 12 WHERE id = 1",
         # Back to the date: its large value is in the rows that were kept for later dates, and not in the log.
         f"UPDATE booked SET day = '{d2}' WHERE id = 3",
@@ -155,3 +158,30 @@ def test_a_cut_from_the_log_begins_with_one_that_is_stored_as_versions(nights: N
                 assert sorted(map(repr, shown)) == sorted(map(repr, nights.held[day][table])), (table, day)
         stored = f"SELECT COUNT(*) FROM {destination.cut_namespace}.account__rows_1"
         assert nights.query(destination.name, stored) == [(6,)], "three, and what became of two of them and a new one"
+
+
+def test_a_cut_ends_where_the_log_moves_the_system_date_on_whatever_the_time(
+    stack: RunningStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    d0, d1, d2, _ = DAYS
+    tables = ("account", "booked")
+    with nights_of("postgres", "log_system_date", monkeypatch, create=BOOKED, tables=tables, dated={}) as nights:
+        nights.bank.execute(f"INSERT INTO booked VALUES (1, '{d0}', 'unit')", "INSERT INTO account VALUES (1, 1, 'a')")
+        nightly = nights.plan.nightly
+        assert nightly is not None
+        by_date = (DayClosed(ClosedBy.SYSTEM_DATE, "booked", "day"),)
+        nights.plan = replace(nights.plan, nightly=replace(nightly, closed_when=by_date))
+        nights.bank.execute(f"UPDATE booked SET day = '{d1}'")
+        nights.end(d0)
+        for cut, found in nights.take(d0).values():
+            assert found.mode == "read"
+            nights.publish(cut)
+        nights.end(d1)
+        nights.bank.execute("INSERT INTO account VALUES (2, 2, 'behind the time, and before the date has moved on')")
+        held = {name: nights.bank.rows(name) for name in tables}
+        nights.bank.execute(f"UPDATE booked SET day = '{d2}'", "INSERT INTO account VALUES (3, 3, 'of the next date')")
+        for cut, found in nights.take(d1).values():
+            assert (found.mode, found.verdict) == ("log", Verdict.MATCH), [(t.table, t.reason) for t in found.tables]
+            assert ordered(nights.staged(cut)) == ordered(held), cut.destination
+            made: Any = found.evidence[BY_LOG]
+            assert made["moved_on"] == "booked.day"

@@ -43,7 +43,7 @@ DAY = datetime.now(UTC).date() - timedelta(days=1)
 FILLED = "INSERT INTO account VALUES " + ", ".join(f"({one}, {one % 7}, 'row {one}')" for one in range(1, ROWS + 1))
 # Of rows whose splits are done, of such that are not, and of both.
 MEANWHILE = (
-    "UPDATE account SET memo = 'later' WHERE id BETWEEN 90 AND 110",
+    "UPDATE account SET memo = 'later' WHERE id BETWEEN 90 AND 410",
     "DELETE FROM account WHERE id IN (7, 8, 1599)",
     "INSERT INTO account VALUES (0, 1, 'below all'), (5000, 2, 'above all')",
     "UPDATE account SET id = 6000 WHERE id = 20",

@@ -7,6 +7,7 @@ import pytest
 
 from seamline.domain.business_dates import Is, Rule
 from seamline.domain.day_closed import ClosedBy
+from seamline.domain.made_from import MadeFrom
 from seamline.plan.compile import compile_plan
 from seamline.plan.document import plan_from_json, plan_to_json
 from seamline.spec.faults import DeclarationsInvalid
@@ -102,6 +103,12 @@ def test_what_is_wrong_of_a_calendar_is_said_with_its_line(
         (['ready_when: {file: "/etc/{date}"}'], "nightly.ready_when.file", "no name of a file below"),
         (['ready_when: {file: "../{date}"}'], "nightly.ready_when.file", "no name of a file below"),
         (["cut_off: {table: system_date}"], "nightly.cut_off.column", "is missing"),
+        (["from: log", "ready_when: {sql: 'select :date'}"], "nightly", "`ready_when` is not in the log"),
+        (
+            ["from: log", "cut_off: {table: system_date, column: day}"],
+            "nightly.cut_off.table",
+            "no table of this sync has its rows whole",
+        ),
         (['cut_off: "09:00"'], "nightly", "before the date ends at 09:00"),
         (['stages_by: {closed: "00:10"}'], "nightly.stages_by.closed", "is not after run_at 00:30"),
         (['stages_by: {cut: "03:00", publish: "02:00"}'], "nightly.stages_by.publish", "is not after cut 03:00"),
@@ -114,6 +121,14 @@ def test_what_a_sync_says_wrongly_of_its_nights_is_said(tmp_path: Path, lines: l
     (fault,) = invalid.value.faults
     assert fault.path == path
     assert said in fault.cause
+
+
+def test_a_system_date_ends_a_date_in_the_log_where_its_table_is_in_the_sync(tmp_path: Path) -> None:
+    lines = ["from: auto", "cut_off: {table: account, column: day}"]
+    for given, way in ((lines, MadeFrom.AUTO), ([lines[0], lines[1].replace("account", "other")], MadeFrom.READ)):
+        files = {"syncs/settlement.yaml": _sync(*given)}
+        plan = compile_plan(load_declarations(write_declarations(tmp_path, files)), "settlement")
+        assert plan.nightly is not None and plan.nightly.made_from is way
 
 
 def test_a_night_waits_for_the_system_date_and_for_what_is_declared(tmp_path: Path) -> None:

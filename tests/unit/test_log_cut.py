@@ -24,6 +24,7 @@ from seamline.ports import ReadView
 from seamline.sync.cut import dates_of
 from seamline.sync.from_earlier_cut import dates_in_base, expected_view
 from seamline.sync.log_cut import CutLogLimits, LogToCutOff, LogTools, read_to_cut_off
+from seamline.sync.system_date import SystemDate, system_date_of
 from seamline.values.changes import under_name
 from seamline.values.dated_changes import of_dates
 from seamline_memory.apply import apply
@@ -411,3 +412,76 @@ def test_more_changes_than_fit_into_memory_are_not_taken() -> None:
     night = Night(plain_history(), limits=CutLogLimits(changes_max=4))
     with pytest.raises(NotByLog, match="more than 4 row changes"):
         night.read(read_at(night.history, 2, 1).base, DAYS[1])
+
+
+# ---- where a system date ends it -------------------------------------------------------------------------------------
+
+
+def of_unit(table: Table, number: int, day: date) -> Row:
+    row: Row = {"id": number, "day": day, "memo": f"unit {number}"}
+    return {column.name: row[column.name] for column in table.columns}
+
+
+def moved_on(table: Table) -> History:
+    """Both units of a bank are at the second date, and its transaction 6 is the one that moves the last of them on."""
+    history, before, after = History(), DAYS[1], DAYS[2]
+    history.commit(NOON, *((table, None, of_unit(table, number, before)) for number in (1, 2)))
+    history.commit(NOON, (ACCOUNT, None, {"id": 1, "memo": "a"}))
+    history.commit(end_of(DAYS[3]), (ACCOUNT, None, {"id": 2, "memo": "by a clock that is ahead"}))
+    history.commit(NOON, (table, of_unit(table, 1, before), of_unit(table, 1, after)))
+    history.commit(NOON, (ACCOUNT, None, {"id": 3, "memo": "booked while one unit is through"}))
+    history.commit(NOON, (table, of_unit(table, 2, before), of_unit(table, 2, after)))
+    history.commit(NOON - timedelta(seconds=1), (ACCOUNT, None, {"id": 4, "memo": "late"}))
+    return history
+
+
+def to_system_date(history: History, table: Table, base: EarlierCut, number: int, day: date = DAYS[1]) -> LogToCutOff:
+    view: Any = Views({table: history.states[number][table.name]})
+    patches = registry.log_patches(PLAN)
+    system_date = system_date_of(view, table, "day", day, patch_of=patches, of="the cut")
+    night, reader = Night(history), TopicReader(history.log, at_most=3)
+    tools = LogTools(lambda: reader, night.mark, night.clock, night.limits, system_date=system_date)  # type: ignore[arg-type,return-value]
+    return read_to_cut_off(PLAN, base, end_of(day), tools)
+
+
+@pytest.mark.parametrize("table", [ENTRY, VISIT], ids=["with-a-key", "without-one"])
+@pytest.mark.parametrize(("number", "low"), [(2, 1), (5, 0)])
+def test_a_date_ends_before_the_transaction_that_moves_the_system_date_of_every_unit_on(
+    table: Table, number: int, low: int
+) -> None:
+    history = moved_on(table)
+    found = to_system_date(history, table, read_at(history, number, low).base, number)
+    assert found.position.covers(position(5)) and not found.position.covers(position(6))
+    (late,) = found.made.late
+    assert (found.made.moved_on, late.position.split()[0]) == (f"{table.name}.day", gtid(7))
+    assert f"which moved {table.name}.day on at 2026-03-05T12:00:00" in found.made.in_words
+    assert by_log_from_json(by_log_to_json(found.made)) == found.made
+
+
+def test_a_system_date_that_ends_a_date_with_its_first_unit_would_leave_rows_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    any_unit = property(lambda self: any(str(text) > str(self.business_date) for text in self.rows.values()))
+    monkeypatch.setattr(SystemDate, "is_later", any_unit)
+    history = moved_on(ENTRY)
+    found = to_system_date(history, ENTRY, read_at(history, 2, 1).base, 2)
+    assert not found.position.covers(position(5))
+
+
+def test_a_base_whose_system_date_is_later_is_none_and_a_date_that_has_not_ended_is_waited_for() -> None:
+    history = moved_on(ENTRY)
+    with pytest.raises(NotByLog, match="in the cut entry.day is behind 2026-03-05 already"):
+        to_system_date(history, ENTRY, read_at(history, 6, 6).base, 6)
+
+    class Silent(TopicReader):
+        def poll(self, *args: Any, **named: Any) -> Any:
+            night.clock.time += 1_000.0
+            return super().poll(*args, **named)
+
+    night, reader = Night(history), Silent(history.log, at_most=3)
+    view: Any = Views({ENTRY: history.states[2]["entry"]})
+    wanted = system_date_of(view, ENTRY, "day", DAYS[2], patch_of=registry.log_patches(PLAN), of="the cut")
+    tools = LogTools(lambda: reader, night.mark, night.clock, night.limits, system_date=wanted)  # type: ignore[arg-type,return-value]
+    with pytest.raises(TransientError, match="no transaction that moves entry.day on"):
+        read_to_cut_off(PLAN, read_at(history, 2, 1).base, end_of(DAYS[2]), tools)
+    assert night.markers == 0, "no marker would move it on"

@@ -30,7 +30,7 @@ from seamline.domain.verdict import Break, BreakType, TableVerdict, Verdict
 from seamline.plan.compile import compile_plan
 from seamline.plan.document import plan_from_json, plan_to_json
 from seamline.plan.explain import explain
-from seamline.plan.model import AHEAD, DestinationPlan, Run, SyncPlan
+from seamline.plan.model import AHEAD, BusinessDate, DestinationPlan, Run, SyncPlan
 from seamline.plan.stages import nightly_stages
 from seamline.ports import TableRead
 from seamline.spec.faults import DeclarationsInvalid
@@ -236,6 +236,28 @@ def test_a_destination_that_cannot_carry_a_cut_on_takes_no_increments(tmp_path: 
     assert "Write `read`" in fault.cure
 
 
+def test_a_cursor_is_declared_where_it_is_used_and_is_in_the_plan_of_nights_alone(tmp_path: Path) -> None:
+    plain = compile_plan(load_declarations(write_declarations(tmp_path, {})), "settlement")
+    with_cursor = SYNC.replace("  - account\n", "  - {name: account, cursor: changed_at}\n")
+    write_declarations(tmp_path, {"syncs/settlement.yaml": with_cursor})
+    with pytest.raises(DeclarationsInvalid, match="cursor `changed_at` is used by `nightly.from: incremental` alone"):
+        load_declarations(tmp_path)
+    right = with_cursor.replace("nightly:\n", "nightly:\n  from: incremental\n  ready_when: {file: 'closed_{date}'}\n")
+    write_declarations(tmp_path, {"syncs/settlement.yaml": right})
+    plan = compile_plan(load_declarations(tmp_path), "settlement")
+    assert plan.nightly is not None
+    assert (plan.nightly.made_from, plan.nightly.cursors) == (MadeFrom.INCREMENTAL, (("account", "changed_at"),))
+    assert plan_from_json(plan_to_json(plan)) == plan
+    assert plan.of_stream("warehouse").nightly.cursors == ()  # type: ignore[union-attr]
+    assert "cursors" not in plan_to_json(plain)
+    (said,) = [line for line in explain(plan).splitlines() if line.startswith("  table account")]
+    assert said.endswith("read from the newest changed_at of the cut before on, that included")
+    dated = right.replace("cursor: changed_at}", "cursor: changed_at, business_date: {column: day, as: date}}")
+    write_declarations(tmp_path, {"syncs/settlement.yaml": dated})
+    with pytest.raises(DeclarationsInvalid, match="a table with `business_date` is read by its date"):
+        load_declarations(tmp_path)
+
+
 def test_a_cut_that_differs_from_the_source_is_read_whole_and_the_differing_rows_are_counted() -> None:
     made = TakenOver("entry", "2026-11-24", 2, above=10, kept=3, read=2)
     breaks = tuple(Break("entry", kind, str(number), None, None) for number, kind in enumerate(_DIFFERING))
@@ -246,6 +268,11 @@ def test_a_cut_that_differs_from_the_source_is_read_whole_and_the_differing_rows
         require_equal([found])
     require_equal([replace(found, tables=(replace(table, verdict=Verdict.MATCH, breaks=()),))])
     require_equal([replace(found, evidence={})])
+    by_time = replace(made, above="2026-11-24 10:00:00", column="at")
+    assert [one.in_words.split(" were")[0] for one in (made, by_time)] == [
+        "entry: 2 rows with a key above 10",
+        "entry: 2 rows with at from 2026-11-24 10:00:00 on",
+    ]
 
 
 # ---- what it begins with ---------------------------------------------------------------------------------------------
@@ -321,6 +348,20 @@ def test_a_table_that_has_changed_since_begins_nothing() -> None:
     tables = (plan.tables[0], replace(plan.tables[1], table=wider))
     with pytest.raises(NotByLog, match=f"entry, {AHEAD_ROWS} has another definition"):
         History().base(replace(plan, tables=tables))
+
+
+def test_a_date_that_begins_before_the_rows_that_an_earlier_cut_kept_does_not_begin_with_it() -> None:
+    """The cut before ended at midnight. With a cut-off of 17:00 the date has rows of the evening before, which are in
+    no cut that could be carried on."""
+    plan = made_from(MadeFrom.LOG)
+    local = (plan.tables[0], replace(plan.tables[1], business_date=BusinessDate("day", "local")))
+    then, nightly = replace(plan, tables=local), plan.nightly
+    assert nightly is not None
+    with pytest.raises(
+        NotByLog, match="begins in entry at 2026-03-04 17:00:00, .* kept the rows from 2026-03-05 00:00:00"
+    ):
+        History(then).base(replace(then, nightly=replace(nightly, cut_off="17:00")))
+    assert History(then).base(replace(then, nightly=replace(nightly, cut_off="02:00"))).version == 2
 
 
 def test_a_table_that_keeps_no_rows_for_the_next_cut_is_named() -> None:

@@ -9,12 +9,14 @@ from datetime import date, datetime
 from seamline import registry
 from seamline.bulk.log_begin import begins_through_archive
 from seamline.domain.calendar import Day
+from seamline.domain.day_closed import ClosedBy
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import InvariantViolated, SeamlineError
 from seamline.domain.log_patch import LOG
 from seamline.domain.made_from import BY_LOG, LOG_PLACE, EarlierCut, LogPlace, NotByLog, by_log_to_json, place_to_json
 from seamline.domain.position import Position
 from seamline.domain.runs import Json
+from seamline.domain.table_places import TablePlace
 from seamline.kinds.bulk import LoadArea
 from seamline.kinds.found import power, sink_kind
 from seamline.kinds.sink import CarriesCutsOn, ReadsBack
@@ -27,6 +29,7 @@ from seamline.sync.log_cut import CutHistory, LogHeld, LogToCutOff, LogTools, fi
 from seamline.sync.markers import read_until_marker
 from seamline.sync.nightly_cut import CutTools, How
 from seamline.sync.snapshot import MARKER_WITHIN_S
+from seamline.sync.system_date import SystemDate, system_date_of
 from seamline.values.changes import under_name
 from seamline.values.dated_changes import of_dates
 
@@ -108,7 +111,7 @@ class _LogCut:
         day = ended_day(self._own, business_date, at=self._tools.clock(), clock="this machine's clock")
         base = self._base(business_date)
         hold(self._holds, self._own, self._destination.name, base.place.offset)
-        log = read_to_cut_off(self._own, base, day.end, self._log_tools())
+        log = read_to_cut_off(self._own, base, day.end, self._log_tools(self._system_date(self._kind, base)))
         with ExitStack() as stack:
             view = stack.enter_context(closing(self._base_view(self._kind, base)))
             _require_as_proven(view, self._plan, base)
@@ -175,12 +178,26 @@ class _LogCut:
         tables = [one for one in published if one.table in needed]
         return registry.published_view(self._plan, self._destination, tables, position=base.position)
 
-    def _log_tools(self) -> LogTools:
+    def _system_date(self, kind: CarriesCutsOn, base: EarlierCut) -> SystemDate | None:
+        """By which the date ends; None where it ends at a time."""
+        closed_when = self._own.nightly.closed_when if self._own.nightly else ()
+        wanted = next((one for one in closed_when if one.by is ClosedBy.SYSTEM_DATE), None)
+        if wanted is None:
+            return None
+        source = self._own.source
+        name = source.places.name(*TablePlace.declared(wanted.what, source.namespace))
+        table = self._own.table(name).definition
+        of = f"the cut of {base.business_date}, version {base.version},"
+        patches = registry.log_patches(self._own)
+        with closing(self._base_view(kind, base)) as view:
+            return system_date_of(view, table, wanted.column, self._date(), patch_of=patches, of=of)
+
+    def _log_tools(self, system_date: SystemDate | None) -> LogTools:
         def commit_marker() -> None:
             marker = Marker(uuid.uuid4().hex, "barrier", {"run": self._run.run_id})
             registry.logged_source(self._own).commit_marker(marker)
 
-        return LogTools(lambda: registry.log_reader(self._own), commit_marker, SystemClock())
+        return LogTools(lambda: registry.log_reader(self._own), commit_marker, SystemClock(), system_date=system_date)
 
 
 def _require_as_proven(view: ReadView, plan: SyncPlan, base: EarlierCut) -> None:
@@ -214,8 +231,9 @@ class CutFromLog:
 
     @property
     def position_time(self) -> datetime:
-        """The cut-off: the cut is the state of that moment."""
-        return self.day.end
+        """The cut-off, or when the system date has moved on: the cut is the state of that moment."""
+        made = self.log.made
+        return max(self.day.end, datetime.fromisoformat(made.ended_at)) if made.moved_on else self.day.end
 
     def views_for(self, destination: DestinationPlan) -> Sequence[ReadView]:  # noqa: ARG002
         return [self.expected]

@@ -1,4 +1,8 @@
-"""Cuts that begin with the newest one and read what has a greater key: `seamline.sync.nightly_cut.LogWay` (ADR 82).
+"""Cuts that begin with the newest one and read what is behind it: `seamline.sync.nightly_cut.LogWay` (ADR 82).
+
+Behind it are the rows with a greater key, where the key is one whole number; of a key that only begins with one those
+from its greatest value on; of a table with a cursor those from its newest time on: rows of one time, or of one number,
+may be in two cuts.
 
 No bound says which keys no open transaction can still commit: a sequence hands numbers out before the commit, in
 blocks to sessions, and clocks are set. So nothing is taken on trust: the whole table is compared with the source at P.
@@ -13,7 +17,7 @@ from datetime import datetime
 
 from seamline import registry
 from seamline.bulk.log_cut import LogCuts
-from seamline.domain.catalogue import Table
+from seamline.domain.catalogue import Kind, Table
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.made_from import NOT_TAKEN_OVER, TAKEN_OVER, MadeFrom, NotByLog, TakenOver, taken_over_from_json
@@ -57,16 +61,19 @@ def require_equal(found: Sequence[Reconciliation]) -> None:
 def _how_it_differs(table: TableVerdict) -> str:
     counts = Counter(one.type for one in table.breaks)
     listed = ", ".join(f"{counts[kind]} {word}" for kind, word in _WORDS.items() if counts[kind])
-    return f"rows of {table.table} below the greatest key of the cut before: {listed or table.reason or table.verdict}"
+    return f"rows of {table.table} that are those of the cut before: {listed or table.reason or table.verdict}"
 
 
 @dataclass(frozen=True, slots=True)
 class _EarlierRows:
-    """A table of an earlier cut; `through`: its greatest key."""
+    """A table of an earlier cut. `read`: the part of the source's table that is behind it; `column` and `above` say
+    that as `TakenOver` does."""
 
     cut: Cut
     published: PublishedTable
-    through: int
+    read: Segment
+    above: int | str
+    column: str = ""
 
 
 class CutsSince:
@@ -99,22 +106,34 @@ class CutsSince:
         if not isinstance(kind, CarriesCutsOn):
             raise NotByLog(f"a destination of kind {kind.name} cannot carry a cut on")
         own = self._run.plan.held_by(destination.name)
-        wanted = [one for one in tables if is_ranged(one) and own.table(one.name).transform is None]
+        cursors = dict(own.nightly.cursors) if own.nightly else {}
+        wanted = [
+            one
+            for one in tables
+            if (one.name in cursors or _begins_with_a_number(one)) and own.table(one.name).transform is None
+        ]
         if not wanted:
-            raise NotByLog("no table that is read whole has one whole number as its key")
+            raise NotByLog("no table that is read whole has a cursor, or a key that begins with a whole number")
         cut = self._newest(destination.name)
         published = {
             one.table: one for one in kind.published_tables(destination, own.sync, cut.business_date, cut.version)
         }
         then = self._history.run(cut.run_id).plan.held_by(destination.name)
-        same = [one.name for one in wanted if one.name in published and _is_same(own, then, one.name)]
+        same = [one for one in wanted if one.name in published and _is_same(own, then, one.name)]
         if not same:
             raise NotByLog(f"the cut of {cut.business_date} has none of these tables as they are now")
-        with closing(
-            registry.published_view(own, destination, [published[name] for name in same], position=cut.position)
-        ) as view:
-            spans = {name: view.key_span(name) for name in same}
-        return kind, {name: _EarlierRows(cut, published[name], span[1]) for name, span in spans.items() if span}
+        places = [published[one.name] for one in same]
+        with closing(registry.published_view(own, destination, places, position=cut.position)) as view:
+            found = {
+                table.name: _by_number(cut, place, table, view.key_span(table.name))
+                for table, place in zip(same, places, strict=True)
+                if table.name not in cursors
+            }
+        for table, place in zip(same, places, strict=True):
+            if (column := cursors.get(table.name)) is not None:
+                newest = kind.newest_in(destination, place, table.column(column))
+                found[table.name] = _by_time(cut, place, newest, column)
+        return kind, {name: one for name, one in found.items() if one}
 
     def _newest(self, destination: str) -> Cut:
         for cut in self._history.cuts(self._run.sync):
@@ -128,8 +147,27 @@ def _is_same(now: SyncPlan, then: SyncPlan, name: str) -> bool:
     return known.get(name) == now.table(name).fingerprint
 
 
+def _begins_with_a_number(table: Table) -> bool:
+    return table.is_keyed and table.key_columns[0].kind in (Kind.INTEGER, Kind.UNSIGNED)
+
+
+def _by_number(cut: Cut, place: PublishedTable, table: Table, span: tuple[int, int] | None) -> _EarlierRows | None:
+    if span is None:
+        return None
+    if is_ranged(table):
+        return _EarlierRows(cut, place, Segment(table.name, key_from=span[1] + 1), span[1])
+    # Of the greatest number more rows may come, with other values behind it in the key.
+    return _EarlierRows(cut, place, Segment(table.name, key_from=span[1]), span[1], table.key[0])
+
+
+def _by_time(cut: Cut, place: PublishedTable, newest: str, column: str) -> _EarlierRows | None:
+    if not newest:
+        return None
+    return _EarlierRows(cut, place, Segment(place.table, column, newest), newest, column)
+
+
 def _above(read: TableRead, base: _EarlierRows | None) -> TableRead:
-    return read if base is None else replace(read, segment=replace(read.segment, key_from=base.through + 1))
+    return read if base is None else replace(read, segment=base.read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +197,9 @@ class ReadSinceCut:
         base = self.bases.get(load.table.name)
         if base is None:
             return load
-        kept = self.kind.take_over(destination, load, base.published, through=base.through)
+        kept = self.kind.take_over(destination, load, base.published, read=base.read)
         day, version = base.cut.business_date.isoformat(), base.cut.version
-        self.made.append(TakenOver(load.table.name, day, version, base.through, kept, load.rows))
+        self.made.append(TakenOver(load.table.name, day, version, base.above, kept, load.rows, base.column))
         return replace(load, rows=load.rows + kept)
 
     def digest(self, segment: Segment, destination: DestinationPlan) -> SegmentDigest:

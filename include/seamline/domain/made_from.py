@@ -1,5 +1,5 @@
 """What a night makes its cut of: one read of the source; the cut before it and the log since (ADR 73); or that cut and
-the rows above its greatest key (ADR 82)."""
+the rows behind it (ADR 82)."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -26,7 +26,7 @@ class MadeFrom(StrEnum):
     LOG = "log"  # the cut before it and the log since, up to the cut-off
     AUTO = "auto"  # the log where it can be, else a read
     DAY_SLICE = "day_slice"  # a snapshot at P, of the rows of the date alone
-    INCREMENTAL = "incremental"  # a snapshot at P, of the rows above the greatest key of the newest cut, and that cut
+    INCREMENTAL = "incremental"  # a snapshot at P, of the rows behind the newest cut, and that cut
 
     @property
     def uses_log(self) -> bool:
@@ -77,7 +77,8 @@ class LateTransaction:
 class ByLog:
     """How a cut was made from the log. `base_*`: the cut that it began with. `read_date`: the date whose cut was read
     from the source, `steps` cuts before this one. `ended_by`: the transaction before which it ends, and when that was
-    committed. `late` are at most so many of `late_total`, found up to `looked_until`."""
+    committed. `late` are at most so many of `late_total`, found up to `looked_until`. `moved_on`: the system date by
+    which it ended, and not by the cut-off."""
 
     base_date: str
     base_version: int
@@ -95,15 +96,19 @@ class ByLog:
     looked_until: str
     late_total: int = 0
     late: tuple[LateTransaction, ...] = ()
+    moved_on: str = ""
 
     @property
     def in_words(self) -> str:
         earlier = f"made so too, {self.steps - 1} cuts after that of {self.read_date}, which was read from the source"
         how = "read from the source" if self.steps == 1 else earlier
+        ended = f"the first that was committed at {self.cut_off} or later"
+        if self.moved_on:
+            ended = f"which moved {self.moved_on} on at {self.ended_at}"
         return (
             f"made by the log since the cut of {self.base_date} (version {self.base_version}, {self.base_verdict},"
             f" {how}): from {self.base_position} to {self.position}, {self.changes:,} changes in {self.transactions:,}"
-            f" transactions. It ends before {self.ended_by}, the first that was committed at {self.cut_off} or later"
+            f" transactions. It ends before {self.ended_by}, {ended}"
         )
 
 
@@ -125,19 +130,22 @@ class EarlierCut:
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
-    """How a table of a cut came about: `read` rows with a key above `above`, and `kept` rows of an earlier cut."""
+    """How a table of a cut came about: `read` rows with a key above `above`, and `kept` rows of an earlier cut. Where
+    `column` is named, rows were read whose value in it is `above` or more."""
 
     table: str
     business_date: str
     version: int
-    above: int
+    above: int | str
     kept: int
     read: int
+    column: str = ""
 
     @property
     def in_words(self) -> str:
+        bound = f"{self.column} from {self.above} on" if self.column else f"a key above {self.above}"
         return (
-            f"{self.table}: {self.read} rows with a key above {self.above} were read, {self.kept} are those of the cut"
+            f"{self.table}: {self.read} rows with {bound} were read, {self.kept} are those of the cut"
             f" of {self.business_date}, version {self.version}; all of them were compared with the source"
         )
 

@@ -250,9 +250,12 @@ class CarriesCutsOn(HoldsCuts, Protocol):
         a stored value, or a copy to remove, that is not there.
         """
 
-    def take_over(self, destination: DestinationPlan, load: Load, base: PublishedTable, *, through: int) -> int:
-        """Put the rows of `base` whose key, a whole number, is at most `through` beside those that are staged; how
-        many. Not to be repeated: the same rows again would be refused for their key."""
+    def take_over(self, destination: DestinationPlan, load: Load, base: PublishedTable, *, read: Segment) -> int:
+        """Put the rows of `base` that are not in the part `read`, and whose key no staged row has, beside what is
+        staged; how many. Not to be repeated: the same rows would be refused for their key, or be there twice."""
+
+    def newest_in(self, destination: DestinationPlan, base: PublishedTable, column: Column) -> str:
+        """The newest date or time (of UTC) in a column, as the bound of a Segment; "" where it has none."""
 
 
 @runtime_checkable

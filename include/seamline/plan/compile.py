@@ -79,6 +79,7 @@ _KINDS_THAT_HOLD = {
     Holds.INSTANT: frozenset({Kind.INSTANT, Kind.DATETIME}),
     Holds.DIGITS: frozenset({Kind.INTEGER, Kind.UNSIGNED, Kind.CHAR, Kind.STRING}),
 }
+_CURSORS = frozenset({Kind.DATE, Kind.DATETIME, Kind.INSTANT})
 
 
 def destination_plan(spec: Destination) -> DestinationPlan:
@@ -134,7 +135,7 @@ def compile_plan(
         stream=StreamPlan(
             **{**sync.stream.model_dump(), "cut_off_behind_gb": tuple(sorted(sync.stream.cut_off_behind_gb.items()))}
         ),
-        nightly=_nightly(sync.nightly, declarations, declarations.sources[sync.source]) if sync.nightly else None,
+        nightly=_nightly(sync.nightly, declarations, sync, names) if sync.nightly else None,
         reconcile=ReconcilePlan(
             (*map(_total, sync.reconcile.control_totals), *_totals_of_rules(sync.reconcile.rules)),
             sync.reconcile.expectations or "",
@@ -268,7 +269,7 @@ def config_hash(declarations: Declarations, sync_name: str) -> str:
     ]
     canonical: list[Any] = [spec.model_dump(mode="json", by_alias=True) for spec in specs]
     for entry in canonical[0]["tables"]:
-        _leave_out(entry, {"cut_storage": "copies"}, ("cut_storage",))
+        _leave_out(entry, {"cut_storage": "copies", "cursor": None}, ("cut_storage", "cursor"))
         # One without has the hash that it had before there were any.
         if isinstance(named := entry.pop("transform"), str):
             entry["transform"] = declarations.transforms[named]
@@ -384,7 +385,9 @@ def _archive(spec: Archive) -> ArchivePlan:
     return ArchivePlan(spec.location, spec.connection, spec.keep_days or 0.0)
 
 
-def _nightly(spec: Nightly, declarations: Declarations, source: DeclaredSource) -> NightlyPlan:
+def _nightly(spec: Nightly, declarations: Declarations, sync: SyncSpec, names: Sequence[str]) -> NightlyPlan:
+    entries = zip(names, sync.tables, strict=True)
+    made_from = MadeFrom(spec.from_)
     return NightlyPlan(
         timezone=spec.timezone,
         cut_off=spec.cut_off if isinstance(spec.cut_off, str) else MIDNIGHT,
@@ -398,10 +401,11 @@ def _nightly(spec: Nightly, declarations: Declarations, source: DeclaredSource) 
             tuple(declarations.calendars[name].calendar_of() for name in spec.calendars),
             OpenRule(spec.business_date_if),
         ),
-        closed_when=tuple(_closed_when(spec, source)),
+        closed_when=tuple(_closed_when(spec, declarations.sources[sync.source])),
         stages_by=tuple((stage, by) for stage, by in spec.stages_by.model_dump().items() if by is not None),
-        # A day that the source closes itself ends when it says so, which no commit time in the log shows.
-        made_from=MadeFrom.READ if spec.waits_for_the_source else MadeFrom(spec.from_),
+        # A day that the source closes itself ends when it says so, which the log need not show.
+        made_from=MadeFrom.READ if made_from.uses_log and not spec.has_its_end_in_the_log(sync.tables) else made_from,
+        cursors=tuple((name, entry.cursor) for name, entry in entries if entry.cursor and entry.parked is None),
     )
 
 
@@ -520,6 +524,8 @@ def _misfits(
             place = ("tables", number, "business_date", "column")
             yield from misfit(held[name], date.column, wanted, place, f"as: {date.as_}")
             yield from _computed_date(transforms.get(name), date.column, place)
+        if name in held and (cursor := sync.tables[number].cursor):
+            yield from misfit(held[name], cursor, _CURSORS, ("tables", number, "cursor"), "a cursor")
         yield from _unknown_sensitive(sync.tables[number], number, [held.get(name), definitions.get(name)])
     yield from measured_misfits(sync, held)
     for number, derived in enumerate(sync.derived):

@@ -83,7 +83,7 @@ def _without_dates(plan: SyncPlan) -> SyncPlan:
 def _shorten_nightly(plan: NightlyPlan, document: dict[str, Any]) -> None:
     """As above, of a sync without calendars whose nights wait for nothing and are read."""
     document["dates"] = business_dates.to_json(plan.dates)
-    for name in ("dates", "closed_when", "stages_by", "made_from"):
+    for name in ("dates", "closed_when", "stages_by", "made_from", "cursors"):
         if getattr(plan, name) == getattr(NightlyPlan(), name):
             document.pop(name, None)
 
@@ -141,8 +141,9 @@ def _nightly_plan(entry: dict[str, Any]) -> NightlyPlan:
     more: dict[str, Any] = {"dates": business_dates.from_json(entry["dates"])} if "dates" in entry else {}
     closed = tuple(DayClosed(**{**one, "by": ClosedBy(one["by"])}) for one in entry.get("closed_when", ()))
     stages = tuple((stage, by) for stage, by in entry.get("stages_by", ()))
-    made_from = MadeFrom(entry.get("made_from", MadeFrom.READ))
-    return NightlyPlan(**{**entry, **more, "closed_when": closed, "stages_by": stages, "made_from": made_from})
+    more["made_from"] = MadeFrom(entry.get("made_from", MadeFrom.READ))
+    more["cursors"] = tuple((table, column) for table, column in entry.get("cursors", ()))
+    return NightlyPlan(**{**entry, **more, "closed_when": closed, "stages_by": stages})
 
 
 def _reconcile_only_plan(entry: dict[str, Any] | None) -> ReconcileOnlyPlan | None:

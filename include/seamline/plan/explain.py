@@ -214,12 +214,17 @@ def _held(plan: SyncPlan, entry: TablePlan) -> str:
     if entry.business_date is None:
         return (
             f"{held} it whole, as of P, and counts for the date only within "
-            f"{plan.nightly.as_of_max_s / 3600:g} h of its end{_stored(plan, entry)}"
+            f"{plan.nightly.as_of_max_s / 3600:g} h of its end{_cursor(plan, entry)}{_stored(plan, entry)}"
         )
     by = f"by {entry.business_date.column} ({entry.business_date.holds})"
     if all(one.cut_source is CutSource.LIVE for one in plan.destinations):
         return f"{held} it whole, as of P: the rows of the date {by} among them"
     return f"{held} the rows of the date {by}"
+
+
+def _cursor(plan: SyncPlan, entry: TablePlan) -> str:
+    column = dict(plan.nightly.cursors).get(entry.name) if plan.nightly else None
+    return f"; read from the newest {column} of the cut before on, that included" if column else ""
 
 
 def _stored(plan: SyncPlan, entry: TablePlan) -> str:

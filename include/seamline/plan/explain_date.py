@@ -19,13 +19,16 @@ from seamline.plan.night import Night, next_night, night_of
 WIDTH = 118
 _NAME = 15
 _READ = "read: one snapshot of the source at one position P of its log, for all tables"
-_OF_LOG = "log: the newest cut before it, and the log up to the last transaction before the cut-off; P is there"
+_OF_LOG = (
+    "log: the newest cut before it, and the log up to the last transaction before the cut-off, or before the one that"
+    " moves the system date on; P is there"
+)
 # By `nightly.from`; what is below counts where the date is read.
 _MODES = {
     MadeFrom.READ: _READ,
-    MadeFrom.INCREMENTAL: f"{_READ}. Of tables whose key is one whole number only the rows above the greatest key"
-    " of the newest cut; the others are those of that cut. All of them are compared with the source: where one has"
-    " changed, gone or come late, the tables are read whole, and the report says so",
+    MadeFrom.INCREMENTAL: f"{_READ}. Of tables with a `cursor`, or whose key begins with a whole number,"
+    " only the rows behind the newest cut; the others are those of that cut. All of them are compared with the source:"
+    " where one has changed, gone or come late, the tables are read whole, and the report says so",
     MadeFrom.DAY_SLICE: f"{_READ}, of the rows of this date alone. They take the place of those that the date had, in"
     " one commit; other dates stay as they are. A date without rows is cut too, and the report says that it has none",
     MadeFrom.LOG: f"{_OF_LOG}. The very first date is read; one that cannot be made so is refused",

@@ -228,7 +228,8 @@ class StreamPlan:
 @dataclass(frozen=True, slots=True)
 class NightlyPlan:
     """`cut_off`: local time at which a date ends (`domain.calendar`). `closed_when`: what has to say so before a date
-    is cut, all of it. `stages_by`: local times of the day after by which stages are to be through."""
+    is cut, all of it. `stages_by`: local times of the day after by which stages are to be through. `cursors`: table →
+    column of times, of increments."""
 
     timezone: str = "UTC"
     cut_off: str = "00:00"
@@ -242,6 +243,7 @@ class NightlyPlan:
     closed_when: tuple[DayClosed, ...] = ()
     stages_by: tuple[tuple[str, str], ...] = ()
     made_from: MadeFrom = MadeFrom.READ
+    cursors: tuple[tuple[str, str], ...] = ()
 
     def day_of(self, business_date: date) -> Day:
         """The instants of a business date: those of the closed days before it belong to it."""
@@ -415,7 +417,8 @@ class SyncPlan:
             source=dataclasses.replace(self.source, name_limits=self._limits_in_use()),
             destinations=(dataclasses.replace(mine, origins=(), versioned=()),),
             tables=tuple(_with_origin(table, dict(mine.origins)) for table in held.tables),
-            nightly=self.nightly and dataclasses.replace(self.nightly, dates=EVERY_DAY, closed_when=(), stages_by=()),
+            nightly=self.nightly
+            and dataclasses.replace(self.nightly, dates=EVERY_DAY, closed_when=(), stages_by=(), cursors=()),
             config_hash="",
         )
 

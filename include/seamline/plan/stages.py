@@ -388,8 +388,9 @@ def _by_log(plan: SyncPlan, of: str, read: str) -> str:
     made_from = plan.nightly.made_from if plan.nightly else MadeFrom.READ
     if made_from is MadeFrom.INCREMENTAL:
         return (
-            f"{read}; of tables whose key is one whole number only the rows above the greatest key of the newest cut"
-            " are read, the others are those of that cut; where any differs from the source, the tables are read whole"
+            f"{read}; of tables with a `cursor`, or whose key begins with a whole number, only the rows behind the"
+            " newest cut are read, the others are those of that cut; where any differs from the source, the"
+            " tables are read whole"
         )
     if not made_from.uses_log:
         return read

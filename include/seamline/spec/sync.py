@@ -63,6 +63,12 @@ class TableEntry(Declared):
         None, description="How a row's business date is found; without it the nightly cut holds the table whole."
     )
 
+    cursor: SqlName | None = Field(
+        None,
+        description="Column of a date or time by which `nightly.from: incremental` finds new and changed rows: those"
+        " from the newest value of the cut before on are read. Left out: the first column of the key, where it is a"
+        " whole number.",
+    )
     cut_storage: Literal["copies", "versions"] = Field(
         "copies",
         description="How destinations of PostgreSQL, MariaDB and MySQL store the cuts of a table that is read whole."
@@ -175,8 +181,8 @@ class Nightly(Declared):
         description="How the cut is made. read: a snapshot of the source at a position. log: the cut before it and the"
         " log since, exact at the cut-off; only the first cut is read. auto: log where that can be, else read."
         " day_slice: as read, of tables with a `business_date` alone: any date may be replaced at any time."
-        " incremental: as read, but of tables that a whole number is the key of only the rows above the greatest one of"
-        " the newest cut; the whole is compared, and read where it differs.",
+        " incremental: as read, but of tables with a `cursor`, or whose key begins with a whole number, only the rows"
+        " behind the newest cut; the whole is compared, and read where it differs.",
     )
     as_of_max: Duration = Field(
         timedelta(hours=2),
@@ -203,17 +209,20 @@ class Nightly(Declared):
 
     @model_validator(mode="after")
     def _ends_at_one_moment(self) -> "Nightly":
-        if self.from_ == "log" and self.waits_for_the_source:
+        if self.from_ == "log" and self.ready_when is not None:
             raise ValueError(
-                "`from: log` ends a business date at its cut-off, and here the source says itself when its day is"
-                " closed (`ready_when`, `cut_off`): what is booked until then would be left out. Write `from: read`"
+                "`from: log` ends a business date where the log shows it, at a time or a system date, and `ready_when`"
+                " is not in the log: what is booked until then would be left out. Write `from: read`"
             )
         return self
 
-    @property
-    def waits_for_the_source(self) -> bool:
-        """Whether the source says itself that a day is closed."""
-        return self.ready_when is not None or not isinstance(self.cut_off, str)
+    def has_its_end_in_the_log(self, tables: tuple[TableEntry, ...]) -> bool:
+        """Whether the log shows where a date ends: at a time, or where it moves a table of the sync on that cuts hold
+        whole."""
+        if self.ready_when is not None or isinstance(self.cut_off, str):
+            return self.ready_when is None
+        mine = [one for one in tables if one.name == self.cut_off.table]
+        return any(not (one.parked or one.business_date or one.transform) for one in mine)
 
 
 class ControlTotal(Declared):

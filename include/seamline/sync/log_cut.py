@@ -36,6 +36,7 @@ from seamline.sync.clock import Clock
 from seamline.sync.compaction import compact
 from seamline.sync.cut import staged_cut
 from seamline.sync.stop_conditions import stands_alone, stop_condition
+from seamline.sync.system_date import SystemDate
 from seamline.sync.transaction_buffer import BufferLimits, TransactionBuffer
 
 # Cuts that are looked at, the newest first: further back a read costs less than the log since.
@@ -93,9 +94,9 @@ def find_base(
     why = ""
     for cut in earlier:
         found = _base_of(cut, plan, history, held)
-        if isinstance(found, EarlierCut):
+        if isinstance(found, EarlierCut) and not (gap := _left_out(cut, plan, business_date, history)):
             return found
-        why = why or found
+        why = why or (gap if isinstance(found, EarlierCut) else found)
     if not earlier:
         error = NotByLog(f"no cut before {business_date} is published in {destination}", sync=plan.sync)
         error.is_first = not all_cuts
@@ -149,6 +150,22 @@ def _base_of(cut: Cut, plan: SyncPlan, history: CutHistory, held: LogHeld) -> Ea
     )
 
 
+def _left_out(cut: Cut, plan: SyncPlan, business_date: date, history: CutHistory) -> str:
+    """Where rows of the date begin before the rows of later dates that the earlier cut kept: its own date ended later
+    by the declarations of then, which had another cut-off, time zone or calendar. "" where they do not."""
+    now, then = plan.nightly, history.run(cut.run_id).plan.nightly
+    for table in plan.tables:
+        if now is None or then is None or not table.ahead_of:
+            continue
+        begins = now.segment_of(table, business_date).date_from
+        if begins < (ended := then.segment_of(table, cut.business_date).date_to):
+            return (
+                f"{business_date} begins in {table.ahead_of} at {begins}, and the cut of {cut.business_date}, version"
+                f" {cut.version}, kept the rows from {ended} on: the cut-off, the time zone or the calendar was changed"
+            )
+    return ""
+
+
 def needed_tables(plan: SyncPlan) -> tuple[str, ...]:
     """What a cut needs of the one that it begins with: tables that are read whole, and of the others the rows of later
     dates. NotByLog for a table that has none."""
@@ -181,17 +198,20 @@ class LogToCutOff:
 
 @dataclass(frozen=True, slots=True)
 class LogTools:
-    """`open_log`: a reader of the source's log. `commit_marker` lets a transaction come that is younger than all."""
+    """`open_log`: a reader of the source's log. `commit_marker` lets a transaction come that is younger than all.
+    `system_date`: by which the date ends, and not by a time."""
 
     open_log: Callable[[], LogReader]
     commit_marker: Callable[[], None]
     clock: Clock
     limits: CutLogLimits = field(default_factory=CutLogLimits)
     check: Callable[[], None] = lambda: None
+    system_date: SystemDate | None = None
 
 
 def read_to_cut_off(plan: SyncPlan, base: EarlierCut, cut_off: datetime, tools: LogTools) -> LogToCutOff:
-    """All transactions behind the base and before the first END that was committed at `cut_off` or later.
+    """All transactions behind the base and before the first END that was committed at `cut_off` or later, or before the
+    one that moves the system date on.
 
     `plan`: the sync's own, whose names the log has. NotByLog: the base lies behind the cut-off, a table was changed in
     between, or too much lies there. PositionLost, LogCorrupted and SchemaConflict as a stream raises them.
@@ -214,6 +234,7 @@ def read_to_cut_off(plan: SyncPlan, base: EarlierCut, cut_off: datetime, tools: 
         base_position=str(base.position),
         position=str(last),
         cut_off=cut_off.isoformat(),
+        moved_on=tools.system_date.name if tools.system_date else "",
         ended_by=str(stretch.ended_by.position),
         ended_at=moment(stretch.ended_by.committed_ms),
         transactions=stretch.count,
@@ -268,19 +289,31 @@ class _Stretch:
         while True:
             while self._buffer:
                 transaction = self._buffer.pop()
-                if transaction.committed_ms >= self._cut_off_ms:
+                if self._is_end(transaction):
                     self._end(transaction)
                     return
                 if (kept := self._kept(transaction)) is not None:
                     yield kept
             self._look_again()
-            if not asked and not self._buffer and not self._buffer.found_records:
+            if not (asked or self._tools.system_date or self._buffer or self._buffer.found_records):
                 # Nothing more is there: a transaction of now proves that nothing from before the cut-off is to come.
                 self._tools.commit_marker()
                 asked = True
 
+    def _is_end(self, transaction: Transaction) -> bool:
+        if (system_date := self._tools.system_date) is None:
+            return transaction.committed_ms >= self._cut_off_ms
+        if self._is_of_base(transaction) or not system_date.moves_on(transaction):
+            return False
+        # What lies behind it and says to be earlier is late.
+        self._cut_off_ms = transaction.committed_ms
+        return True
+
+    def _is_of_base(self, transaction: Transaction) -> bool:
+        return not self._base.place.is_exact and is_covered(transaction.position, self._base.position)
+
     def _end(self, transaction: Transaction) -> None:
-        if not self._base.place.is_exact and is_covered(transaction.position, self._base.position):
+        if self._is_of_base(transaction):
             raise NotByLog(
                 f"the cut of {self._base.business_date} was read at {self._base.position}, behind the cut-off"
                 f" {moment(self._cut_off_ms)}"
@@ -316,9 +349,13 @@ class _Stretch:
         if self._buffer.found_records:
             self._deadline = self._tools.clock.now() + self._tools.limits.wait_max_s
         if self._tools.clock.now() >= self._deadline:
+            system_date = self._tools.system_date
+            end = f"was committed at {moment(self._cut_off_ms)} or later"
+            if system_date is not None:
+                end = f"moves {system_date.name} on"
             raise TransientError(
-                f"the log has brought no transaction that was committed at {moment(self._cut_off_ms)} or later within"
-                f" {self._tools.limits.wait_max_s:g} s, so more may come from before it",
+                f"the log has brought no transaction that {end} within {self._tools.limits.wait_max_s:g} s, so more may"
+                " come from before it",
                 hint="see whether the capture runs and keeps up: `seamline status`",
             )
         self._buffer.read(self._tools.limits.look_every_s)

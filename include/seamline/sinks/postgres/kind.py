@@ -169,10 +169,15 @@ class Postgres:
 
         return carry_on(destination, place, base, changes, dates=dates)
 
-    def take_over(self, destination: DestinationPlan, load: Load, base: PublishedTable, *, through: int) -> int:
+    def take_over(self, destination: DestinationPlan, load: Load, base: PublishedTable, *, read: Segment) -> int:
         from seamline.sinks.postgres.carry_on import take_over
 
-        return take_over(destination, load, base, through=through)
+        return take_over(destination, load, base, read=read)
+
+    def newest_in(self, destination: DestinationPlan, base: PublishedTable, column: Column) -> str:
+        from seamline.sinks.postgres.carry_on import newest_in
+
+        return newest_in(destination, base, column)
 
     def rows_url(self, destination: DestinationPlan, schema: str) -> str:
         from seamline.databases.postgres.rows_url import rows_url

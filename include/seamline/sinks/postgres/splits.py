@@ -216,8 +216,10 @@ def bring_forward(
 ) -> None:
     """`kinds.sink.ResumesLoads.bring_forward`."""
     table = place.table
+    # By the writer, who makes temporary tables: the publisher has no right to.
+    by_writer = open_session(resolve(destination.writer), application_name="seamline staging", stalls_ms=_STALLS_MS)
     with (
-        closing(_opened(destination)) as session,
+        closing(by_writer) as session,
         translated("bring staged splits forward", table=table.name),
         session.transaction(),
     ):

@@ -9,6 +9,7 @@ from datetime import date
 from seamline.adapters.connections import resolve
 from seamline.databases.mysql.canonical import quoted
 from seamline.databases.mysql.read import where_clause
+from seamline.domain.catalogue import Column
 from seamline.domain.changes import Finding
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.digest import Segment
@@ -80,18 +81,36 @@ def carry_on(
     return int(count)
 
 
-def take_over(destination: DestinationPlan, load: Load, base: PublishedTable, dialect: Dialect, *, through: int) -> int:
+def take_over(
+    destination: DestinationPlan, load: Load, base: PublishedTable, dialect: Dialect, *, read: Segment
+) -> int:
     """`kinds.sink.CarriesCutsOn.take_over`."""
     table, staged = load.table, relation(*staged_place(load, destination))
-    columns, key = ", ".join(quoted(column.name) for column in table.columns), quoted(table.key[0])
+    own = {} if table.is_keyed else {HASH: HASH, COPY: "1"}
+    taken = {**own, **{quoted(column.name): quoted(column.name) for column in table.columns}}
+    wanted = where_clause(table, read).removeprefix(" WHERE ")
+    kept = f"({wanted}) IS NOT TRUE"
+    if table.is_keyed and read.date_column:
+        # A row that was changed has another time than before: it is read again, and the old one is not kept.
+        key = ", ".join(map(quoted, table.key))
+        kept += f" AND ({key}) NOT IN (SELECT {key} FROM {staged})"
     with _opened(destination, dialect) as session, translated("take rows of an earlier cut over", table=table.name):
         origin = relation(base.schema, base.name)
         with session.cursor() as cursor:
             return int(
                 cursor.execute(
-                    f"INSERT INTO {staged} ({columns}) SELECT {columns} FROM {origin} WHERE {key} <= {int(through)}"
+                    f"INSERT INTO {staged} ({', '.join(taken)}) SELECT {', '.join(taken.values())} FROM {origin}"
+                    f" WHERE {kept}"
                 )
             )
+
+
+def newest_in(destination: DestinationPlan, base: PublishedTable, column: Column, dialect: Dialect) -> str:
+    """`kinds.sink.CarriesCutsOn.newest_in`."""
+    with _opened(destination, dialect) as session, translated("look for the newest row of an earlier cut"):
+        newest = f"CAST(MAX({quoted(column.name)}) AS CHAR)"
+        ((found,),) = query(session, f"SELECT {newest} FROM {relation(base.schema, base.name)}")
+    return str(found or "")
 
 
 def brought(

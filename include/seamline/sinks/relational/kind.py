@@ -167,10 +167,15 @@ class RelationalKind:
 
         return carry_on(destination, place, base, changes, self.dialect, dates=dates)
 
-    def take_over(self, destination: DestinationPlan, load: Load, base: PublishedTable, *, through: int) -> int:
+    def take_over(self, destination: DestinationPlan, load: Load, base: PublishedTable, *, read: Segment) -> int:
         from seamline.sinks.relational.carry_on import take_over
 
-        return take_over(destination, load, base, self.dialect, through=through)
+        return take_over(destination, load, base, self.dialect, read=read)
+
+    def newest_in(self, destination: DestinationPlan, base: PublishedTable, column: Column) -> str:
+        from seamline.sinks.relational.carry_on import newest_in
+
+        return newest_in(destination, base, column, self.dialect)
 
     def open_probed(self, plan: SyncPlan, destination: DestinationPlan) -> "ProbeDestination":
         from seamline.sinks.relational.probed import open_probed

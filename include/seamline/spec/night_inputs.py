@@ -1,0 +1,39 @@
+"""What nights cannot use: cursors, and a system date that the log does not have."""
+
+from seamline.domain.made_from import MadeFrom
+from seamline.spec.document import Document
+
+
+def check_cursors(document: Document) -> None:
+    """Add to a sync's document which cursors would not be used, and why."""
+    made_from = document.value(("nightly", "from"))
+    for place, column in document.texts("tables[].cursor"):
+        entry = place[:2]
+        if made_from != MadeFrom.INCREMENTAL:
+            cause = f"cursor `{column}` is used by `nightly.from: incremental` alone"
+            document.fault(place, cause, "Write `from: incremental`, or leave it out")
+        for key, why in (("business_date", "is read by its date"), ("transform", "has a transform, and is read whole")):
+            if document.value((*entry, key)) is not None:
+                document.fault(place, f"a table with `{key}` {why}", f"Leave out `cursor`, or `{key}`")
+
+
+def check_system_date(document: Document) -> None:
+    """Add to a sync's document why its log does not show where a date ends that a system date ends."""
+    table = document.value(("nightly", "cut_off", "table"))
+    if document.value(("nightly", "from")) != MadeFrom.LOG or not isinstance(table, str):
+        return
+    entries = [place[:2] for place, name in document.texts("tables[]", "tables[].name") if name == table]
+    whole = [
+        one
+        for one in entries
+        if all(document.value((*one, key)) is None for key in ("parked", "business_date", "transform"))
+    ]
+    if not whole:
+        cause = (
+            f"`from: log` ends a date where the log moves `{table}` on, and no table of this sync has its rows whole"
+        )
+        document.fault(
+            ("nightly", "cut_off", "table"),
+            cause,
+            "Add it to `tables`, without `business_date` and `transform`, or write `from: read`",
+        )
