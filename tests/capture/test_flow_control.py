@@ -138,7 +138,7 @@ def test_a_stream_whose_destination_is_slow_will_not_make_it_by_name_and_catches
             with filling(bank, 5.0, count=50, first_id=2_000_000):
                 said = wait_until(lambda: alarms.raised.get(CATCH_UP, ""), timeout_s=60, what="the alarm")
             assert f"will not make it: stream {stream.stream} has " in said
-            assert "the log is full in about" in said
+            assert "the log is full" in said
             execute(warehouse, "DROP TRIGGER slow ON live.account")
             wait_until(lambda: CATCH_UP not in alarms.raised, timeout_s=120, what="the stream to catch up")
             stream.wait_until_applied()

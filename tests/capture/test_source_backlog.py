@@ -91,6 +91,7 @@ def test_a_binlog_is_given_up_with_its_place_and_one_that_expires_meanwhile_is_n
         said = alarms.raised[SOURCE_BACKLOG]
         assert "the capture is given up, and keeps its place" in said
         assert "raise the limit and run `./seamline capture start" in said and "reset" not in said
+        assert "deletes nothing of its log by itself, for slave_connections_needed_for_purge is 1" in said
         with expiring_at_once(bank):
             wait_until(lambda: "no longer keeps" in alarms.raised[SOURCE_BACKLOG], timeout_s=60, what="the loss named")
     assert f"`./seamline capture reset {bank.source_plan.name}`" in alarms.raised[SOURCE_BACKLOG]
@@ -110,7 +111,8 @@ def write_to_binlog(bank: Captured, size: int) -> None:
 @contextmanager
 def expiring_at_once(bank: Captured) -> Iterator[None]:
     """The server's own rule deletes what is a second old, at each new file."""
-    ((before,),) = bank.rows_of("SELECT @@GLOBAL.binlog_expire_logs_seconds")
+    names = ("binlog_expire_logs_seconds", "slave_connections_needed_for_purge")
+    (before,) = bank.rows_of(f"SELECT @@GLOBAL.{', @@GLOBAL.'.join(names)}")
     end = threading.Event()
 
     def rotate() -> None:
@@ -118,6 +120,7 @@ def expiring_at_once(bank: Captured) -> Iterator[None]:
             bank.execute("FLUSH BINARY LOGS")
 
     bank.execute("SET GLOBAL binlog_expire_logs_seconds = 1")
+    bank.execute("SET GLOBAL slave_connections_needed_for_purge = 0")
     thread = threading.Thread(target=rotate)
     thread.start()
     try:
@@ -125,4 +128,5 @@ def expiring_at_once(bank: Captured) -> Iterator[None]:
     finally:
         end.set()
         thread.join(timeout=30)
-        bank.execute(f"SET GLOBAL binlog_expire_logs_seconds = {before}")
+        for name, value in zip(names, before, strict=True):
+            bank.execute(f"SET GLOBAL {name} = {value}")

@@ -47,6 +47,15 @@ def test_a_capture_of_a_binlog_is_given_up_without_its_place_so_a_higher_limit_l
     assert "capture reset" not in over
 
 
+def test_a_server_that_deletes_nothing_of_its_binlog_while_the_capture_is_away_is_named_with_what_its_owner_sets() -> (
+    None
+):
+    """MariaDB 11.4: the disk went on to fill up behind a capture that had been given up to spare it."""
+    (over,) = said(replace(gib(10), is_held=False, never_while="x is 1: its owner sets it to 0"), max_gb=10)
+    assert "deletes nothing of its log by itself, for x is 1: its owner sets it to 0. To go on: raise" in over
+    assert "by age" not in over
+
+
 def test_a_limit_that_is_reached_within_the_hour_is_said_however_far_it_is() -> None:
     _, soon = said(gib(1), gib(1.2), max_gb=10)
     assert "given up at 10 GiB, in about 44 min as it grows now" in soon

@@ -55,9 +55,14 @@ class BacklogWatch:
         if self.must_give_up(backlog):
             limit = f"{kept}, its `log.source_backlog_max_gb` is {self.max_gb:g} GiB: the capture is given up"
             if not backlog.is_held:
+                until = (
+                    f"the source deletes nothing of its log by itself, for {backlog.never_while}. To go on"
+                    if backlog.never_while
+                    else "the source deletes its log by age. To go on before it has"
+                )
                 return (
-                    f"{limit}, and keeps its place; the source deletes its log by age. To go on before it has: raise"
-                    f" the limit and run `./seamline capture start {self.source}`"
+                    f"{limit}, and keeps its place; {until}: raise the limit and run"
+                    f" `./seamline capture start {self.source}`"
                 )
             return f"{limit}, so that the source's disk does not fill. To go on: {again}"
         found = [said for said in (self._by_size(backlog), self._by_time(backlog)) if said]

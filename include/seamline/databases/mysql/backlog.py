@@ -19,9 +19,22 @@ def binlog_backlog(session: "Session[Any]", place: Mapping[str, object]) -> Sour
     behind = {found: size for (of, found), size in files if of == base and found >= number}
     if number not in behind:
         return SourceBacklog(is_lost=True, is_held=False)
+    if never := _deletes_nothing(session):
+        return SourceBacklog(sum(behind.values()) - position, is_held=False, never_while=never)
     ((expires_s, now_s),) = query(session, "SELECT @@global.binlog_expire_logs_seconds, UNIX_TIMESTAMP()")
     written_s = int(str(place.get("seamline_marker_ms") or 0)) / 1000
     left_s = max(0.0, float(expires_s) - (float(now_s) - written_s)) if expires_s and written_s else None
     # The file that is being written is never deleted.
     expires_in_s = left_s if len(behind) > 1 else None
     return SourceBacklog(sum(behind.values()) - position, expires_in_s=expires_in_s, is_held=False)
+
+
+def _deletes_nothing(session: "Session[Any]") -> str:
+    """MariaDB 11.4 and newer: automatic deletion waits until so many replicas are connected, one by default
+    (`slave_connections_needed_for_purge`). A capture is one of them only while it runs."""
+    needed = query(session, "SHOW GLOBAL VARIABLES LIKE 'slave_connections_needed_for_purge'")
+    connected = query(session, "SHOW GLOBAL STATUS LIKE 'Slaves_connected'")
+    if not needed or not connected or int(connected[0][1]) >= int(needed[0][1]):
+        return ""
+    (name, least), (_, now) = needed[0], connected[0]
+    return f"{name} is {least} and {now} replicas are connected: the source's owner sets it to 0"

@@ -5,10 +5,11 @@ import math
 from seamline.domain.errors import ConfigError
 from seamline.sources.postgres.client import Session
 
-# `state` is NULL of what the role may not see.
+# `state` and `backend_type` are NULL of what the role may not see, the login is not.
 _SESSIONS = """
 SELECT count(*) FILTER (WHERE state = 'active'), count(*) FILTER (WHERE state IS NULL)
-FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
+FROM pg_stat_activity WHERE coalesce(backend_type, 'client backend') = 'client backend' AND usesysid IS NOT NULL
+  AND pid <> pg_backend_pid()
 """
 _AS_STANDBY = """
 SELECT CASE WHEN pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn() THEN 0
