@@ -164,6 +164,9 @@ PARSED: Mapping[str, Mapping[str, str]] = {
         "SELECT sum": "needs a metastore; tests/spark/test_hive_nightly.py reads so"
     },
     "docs/reference/hudi-destination.md": {"SELECT table_name": "needs Hudi tables, as the how-to to read a lake"},
+    "docs/reference/kafka-source.md": {
+        "./seamline init": "needs topics of somebody else; tests/integration/test_init.py runs it over Debezium's",
+    },
     "docs/reference/spark.md": {
         "update seamline.driver_run": "ends a driver that runs",
         "spark-submit": _CLUSTER,

@@ -85,7 +85,7 @@ def test_a_kind_that_needs_a_ledger_of_ours_is_refused_and_delta_and_iceberg_are
     with pytest.raises(DeclarationsInvalid) as caught:
         load_declarations(write_declarations(tmp_path / "hudi", files))
     (fault,) = [fault for fault in caught.value.faults if "without a ledger of ours" in fault.cause]
-    assert fault.cure == "Such kinds can: delta, iceberg, mariadb, mysql, postgres"
+    assert fault.cure == "Such kinds can: delta, iceberg, iceberg_single, mariadb, mysql, postgres"
     for kind, more in (("iceberg", "catalog: theirs\n"), ("delta", "")):
         files["destinations/copy.yaml"] = f"{lake.format(kind=kind)}{more}"
         plan = compile_plan(load_declarations(write_declarations(tmp_path / kind, files)), "mirror")

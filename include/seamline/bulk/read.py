@@ -144,7 +144,7 @@ class _Tasks:
 class _Here:
     """The copy by this process itself, at the first time that it is asked for; each destination asks."""
 
-    def __init__(self, items: Sequence[CopyItem], readers: TableReaders, pacer: Pacer | None) -> None:
+    def __init__(self, items: Sequence[CopyItem], readers: TableReaders, pacer: Pacer | None = None) -> None:
         self._items = items
         self._readers = readers
         self._pacer = pacer
