@@ -5,6 +5,7 @@ there stay as they are. Where this is a terminal and --yes is not given, what ca
 """
 
 import argparse
+import shlex
 import shutil
 import sys
 import tempfile
@@ -12,9 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from seamline import settings
 from seamline.adapters.connections import known_ids, resolve
+from seamline.adapters.connection_extra import TLS_NAMES
 from seamline.cli.answer import give
 from seamline.cli.connect import examined
 from seamline.cli.expectations import suite_text
@@ -24,6 +27,7 @@ from seamline.domain.calendar import zone
 from seamline.domain.errors import ConfigError
 from seamline.domain.server_found import CAPTURES, MAKES, ListedTable, ServerFound
 from seamline.kinds.found import drafting_kind
+from seamline.kinds.logins import logins_of
 from seamline.kinds.source import Drafts
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
@@ -365,10 +369,19 @@ def _next(sync: str, source: _Part, destination: _Part) -> Iterator[tuple[str, s
     yield f"./seamline grants {source.name}", "what the owner of the source runs once"
     yield f"./seamline grants {destination.name}", "what the owner of the destination runs once"
     if source.capture not in ("", source.name):
-        yield f"./seamline connect add {source.capture} URL", "the login of the script that reads the log"
+        url = shlex.quote(_url_of_capture(source.name))
+        yield f"./seamline connect add {source.capture} {url}", "the login of the script that reads the log"
     yield "./seamline validate --online", "until it says ok"
     has_stream = source.text is None or source.capture
     yield f"./seamline onboard {sync}", "load, stream, compare" if has_stream else "from then on each night makes a cut"
+
+
+def _url_of_capture(source: str) -> str:
+    """Where the source's connection leads, with the login that its script makes."""
+    reader = resolve(source)
+    tls = urlencode({name: value for name in TLS_NAMES if (value := str(reader.extra.get(name) or ""))}, safe="/")
+    where = f"{reader.kind}://{logins_of(source).capture}@{reader.host}:{reader.port}/{quote(reader.database)}"
+    return f"{where}?{tls}" if tls else where
 
 
 def _quoted(name: str) -> str:

@@ -27,6 +27,7 @@ def run(args: argparse.Namespace) -> int:
     has_airflow = any(part.name == "airflow" for part in chosen)
     if has_airflow:
         print_airflow(layout)
+        print("\n  next     `./seamline status`; for your own database docs/how-to/your-own-database.md")
     started = {"data": str(layout.data), "started": [part.name for part in chosen]}
     give(args, {**started, "airflow": airflow_document(layout) if has_airflow else None})
     return 0
