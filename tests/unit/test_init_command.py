@@ -90,10 +90,12 @@ def test_a_server_without_a_log_needs_another_login_for_it_though_no_right_is_la
 
 def test_the_login_that_reads_the_log_is_named_with_its_whole_url(folder: Path) -> None:
     known = {"conn_type": "postgres", "host": "db", "port": 5432, "login": "me", "schema": "bank"}
-    put({"core": known | {"extra": {"sslmode": "verify-full", "sslrootcert": "/etc/ca.pem"}}})
+    ca = folder / "ca.pem"
+    ca.write_text("")
+    put({"core": known | {"extra": {"sslmode": "verify-full", "sslrootcert": str(ca)}}})
     steps = init._next("cards", init._Part("core", str, capture="core_capture"), init._Part("warehouse"))  # noqa: SLF001
     (command,) = (command for command, _ in steps if "connect add" in command)
     assert command == (
         "./seamline connect add core_capture"
-        " 'postgres://seamline_core_capture@db:5432/bank?sslmode=verify-full&sslrootcert=/etc/ca.pem'"
+        f" 'postgres://seamline_core_capture@db:5432/bank?sslmode=verify-full&sslrootcert={ca}'"
     )

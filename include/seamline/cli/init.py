@@ -16,8 +16,8 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from seamline import settings
-from seamline.adapters.connections import known_ids, resolve
 from seamline.adapters.connection_extra import TLS_NAMES
+from seamline.adapters.connections import known_ids, resolve
 from seamline.cli.answer import give
 from seamline.cli.connect import examined
 from seamline.cli.expectations import suite_text
