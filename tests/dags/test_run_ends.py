@@ -1,7 +1,7 @@
 """A run that fails says by which task, why and how to mend it; when it goes on it says so no more."""
 
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -126,7 +126,7 @@ def test_a_break_of_the_live_tables_stays_on_record_when_its_run_is_cleared(
     assert [platform.runs[one].state for one in (name, f"{name}~2")] == [RunState.FAILED, RunState.RUNNING]
 
 
-def test_live_tables_are_compared_after_the_cut_of_the_newest_date_alone(
+def test_live_tables_are_not_compared_after_a_cut_that_is_older_than_one_that_is_published(
     platform: results.Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A backfill of thirty dates compared the same tables thirty times."""
@@ -134,9 +134,6 @@ def test_live_tables_are_compared_after_the_cut_of_the_newest_date_alone(
     plan = results.plan()
     platform.start_run(run_id="o", sync="settlement", kind="onboard", plan_json=plan_to_json(plan))
     platform.put_result("o", PUBLISH, {"warehouse": "p"})
-    assert plan.nightly is not None
-    newest = plan.nightly.last_ended(datetime.now(UTC))
-    assert newest is not None
 
     def compare(day: date, airflow_run: str) -> str:
         task = CompareJobOperator(
@@ -145,11 +142,13 @@ def test_live_tables_are_compared_after_the_cut_of_the_newest_date_alone(
         dag_run = SimpleNamespace(partition_key=str(day), run_id=airflow_run)
         return str(task.execute(_context("compare") | {"dag_run": dag_run}))
 
-    older = newest - timedelta(days=1)
-    with pytest.raises(AirflowSkipException, match=f"after the cut of {newest}"):
-        compare(older, "asset_triggered__1")
-    assert f"settlement/reconcile/{older}/asset_triggered__1" not in platform.runs
-    for day, airflow_run in ((newest, "asset_triggered__2"), (older, "manual__3")):
+    older = results.DATE - timedelta(days=1)
+    assert compare(older, "asset_triggered__1") in platform.runs, "no newer date is published yet"
+    platform.runs[results.RUN] = results.run(result={PUBLISH: {"warehouse": 1}})
+    with pytest.raises(AirflowSkipException, match=f"the cut of {results.DATE} is published"):
+        compare(older, "asset_triggered__2")
+    assert f"settlement/reconcile/{older}/asset_triggered__2" not in platform.runs
+    for day, airflow_run in ((results.DATE, "asset_triggered__3"), (older, "manual__4")):
         assert compare(day, airflow_run) in platform.runs
 
 

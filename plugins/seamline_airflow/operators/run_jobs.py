@@ -1,6 +1,6 @@
 """Spark jobs that begin a run: they write it down before the driver starts."""
 
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import Any
 
 from airflow.sdk import BaseOperator
@@ -100,12 +100,12 @@ class CompareJobOperator(SparkJobOperator):
 
     def execute(self, context: Any) -> Any:
         plan = plan_from_json(self.plan_json)
-        with task_errors():
-            newer = _newer_date(context, plan)
+        with task_errors(), parts.platform() as store:
+            newer = _newer_cut(context, plan, store)
         if newer is not None:
             raise AirflowSkipException(
-                f"the live tables are the same whatever date was cut: they are compared after the cut of {newer}, "
-                "and whenever a person starts this DAG"
+                f"the live tables are the same whatever date was cut, and the cut of {newer} is published: they "
+                "are compared after that one, and whenever a person starts this DAG"
             )
         with task_errors(), parts.platform() as store:
             self.name_run(runs.take_of(store, self.run))
@@ -119,10 +119,11 @@ class CompareJobOperator(SparkJobOperator):
         return self.run
 
 
-def _newer_date(context: Any, plan: SyncPlan) -> date | None:
-    """The newest date that has ended, where this run follows the cut of an older one: each date of a backfill would
-    compare the same tables again."""
-    if plan.nightly is None or not follows_a_cut(context["dag_run"].run_id):
+def _newer_cut(context: Any, plan: SyncPlan, store: Any) -> date | None:
+    """The newest published date, where this run follows the cut of an older one: each date of a backfill would compare
+    the same tables again."""
+    if not follows_a_cut(context["dag_run"].run_id):
         return None
-    newest, mine = plan.nightly.last_ended(datetime.now(UTC)), business_date(context)
+    newest = max((day for days in store.published_dates(plan.sync).values() for day in days), default=None)
+    mine = business_date(context)
     return newest if newest is not None and mine < newest else None
