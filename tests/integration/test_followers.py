@@ -10,6 +10,7 @@ import pytest
 from seamline.domain.catch_up import LastLoad
 from seamline.domain.ledger import StreamId
 from seamline.domain.log_fill import Follower
+from seamline.domain.log_keepers import held_for_cuts, held_for_load
 from seamline.domain.reading_pace import LogPressure, Rate
 from seamline.plan.document import plan_to_json
 from seamline.platform import migrate
@@ -102,9 +103,18 @@ def test_who_reads_a_source_knows_what_its_watch_does_and_whether_it_keeps_the_l
         assert pressure("a night") == LogPressure(Rate.WAITS, "the log is full")
         holds.hold_log(source.log_topic, holder="later", offset=701, lease_s=60)
         holds.hold_log(source.log_topic, holder="earlier", offset=900, lease_s=60)
-        holds.hold_log(source.log_topic, holder="the load of earlier into warehouse", offset=600, lease_s=60)
+        holds.hold_log(source.log_topic, holder=held_for_load("earlier") + "warehouse", offset=600, lease_s=60)
         assert pressure("later") == LogPressure(Rate.WAITS, "the log is full")
         assert pressure("earlier") == LogPressure(Rate.WAITS, "the log is full", is_ours=True)
+        holds.hold_log(source.log_topic, holder=held_for_cuts("settlement") + "warehouse", offset=500, lease_s=60)
+        assert pressure("earlier") == LogPressure(Rate.WAITS, "the log is full"), "ending it would free nothing"
         store.end_alarm(CAPTURE_PAUSED, source.name)
+        store.start_run(run_id="of a date", sync="settlement", kind="nightly", plan_json=plan_to_json(plan()))
+        store.start_run(run_id="anew", sync="settlement", kind="onboard", plan_json=plan_to_json(plan()))
+        assert pressure("of a date") is None, "it moves its own hold on"
+        assert pressure("anew") == LogPressure(Rate.SLOWED, "a stream is behind")
+        holds.hold_log(source.log_topic, holder=held_for_cuts("settlement") + "warehouse", offset=701, lease_s=60)
+        holds.hold_log(source.log_topic, holder=held_for_load("earlier") + "warehouse", offset=701, lease_s=60)
+        assert pressure("anew") is None, "it loads the slowest stream again"
         store.end_alarm(CAPTURE_SLOWED, source.name)
         assert pressure("earlier") is None

@@ -12,6 +12,7 @@ from seamline.domain.calendar import Day
 from seamline.domain.day_closed import ClosedBy
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import InvariantViolated, SeamlineError
+from seamline.domain.log_keepers import held_for_cuts
 from seamline.domain.log_patch import LOG
 from seamline.domain.made_from import BY_LOG, LOG_PLACE, EarlierCut, LogPlace, NotByLog, by_log_to_json, place_to_json
 from seamline.domain.position import Position
@@ -75,7 +76,7 @@ class LogCuts:
 
 def hold(holds: PruningHolds, plan: SyncPlan, destination: str, offset: int) -> None:
     """Keep the log from there on for the next cut of this destination, in place of what was kept for it before."""
-    holder = f"the cuts of {plan.sync} in {destination}"
+    holder = held_for_cuts(plan.sync) + destination
     holds.hold_log(plan.source.log_topic, holder=holder, offset=offset, lease_s=HOLD_S)
 
 

@@ -32,6 +32,7 @@ from seamline.domain.load_splits import (
     read_to_json,
     why_not_kept,
 )
+from seamline.domain.log_keepers import held_for_load
 from seamline.domain.made_from import LogPlace
 from seamline.domain.position import Position
 from seamline.kinds.bulk import BulkRead, KnowsRowOrder, OpenedSource, SplitArea, SplitTable, StagedPlace, StagedSplits
@@ -189,7 +190,7 @@ class SplitLoads:
         places = [read.place.offset for one in self._kept.values() for name, read in one.reads.items() if name in used]
         self._hold = self._tools.holds.hold_log(
             self._place.topic,
-            holder=f"the load of {self._run.run_id} into {', '.join(self._kept)}",
+            holder=held_for_load(self._run.run_id) + ", ".join(self._kept),
             offset=min([*places, self._place.offset]),
             lease_s=HOLD_S,
         )

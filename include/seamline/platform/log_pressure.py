@@ -4,42 +4,42 @@ from collections.abc import Callable
 from contextlib import closing
 
 from seamline.domain.alarms import AlarmKind
+from seamline.domain.log_keepers import LogUser, pressure_on
 from seamline.domain.reading_pace import LogPressure, Rate
+from seamline.domain.runs import RunKind
+from seamline.plan.document import plan_from_json
 from seamline.plan.model import SourcePlan
 from seamline.platform.database import Database, Session
 from seamline.platform.followers import PlatformFollowers
+from seamline.platform.maintenance import PlatformMaintenance
 
 _ALARMS = "select kind, message from alarm where subject = %s and kind = any(%s) and ended_at is null order by kind"
 _HELD_UP = [AlarmKind.CAPTURE_PAUSED.value, AlarmKind.CAPTURE_SLOWED.value]
-_NEEDED = (
-    "select min(next_offset) from pruning_hold where topic = %(topic)s"
-    " and (holder = %(run)s or starts_with(holder, %(load)s))"
-)
 
 
 def log_pressure(
     source: SourcePlan, run_id: str, open_database: Callable[[], Database] = Database
 ) -> LogPressure | None:
-    """By the open alarms; None where the capture is free, or held up by nobody else than this run. `run_id`: of the
-    run that reads, which keeps the log from its begin on."""
+    """By the open alarms; None where the capture is free, or held up for nobody whom this run could spare. `run_id`: of
+    the run that reads."""
 
-    def work(session: Session) -> tuple[list[tuple[str, str]], int | None]:
-        alarms = session.execute(_ALARMS, (source.name, _HELD_UP)).fetchall()
-        if not alarms:
-            return [], None
-        named = {"topic": source.log_topic, "run": run_id, "load": f"the load of {run_id} into "}
-        row = session.execute(_NEEDED, named).fetchone()
-        return [(str(kind), str(message)) for kind, message in alarms], None if row is None else row[0]
+    def alarms(session: Session) -> list[tuple[str, str]]:
+        return [(str(kind), str(why)) for kind, why in session.execute(_ALARMS, (source.name, _HELD_UP))]
 
     with closing(open_database()) as database:
-        alarms, needed = database.transact(work)
-    if not alarms:
-        return None
-    slowest = min((one.next_offset for one in PlatformFollowers(open_database).of(source.name)), default=None)
-    if slowest is None and needed is None:
-        # Nobody follows: an alarm that a host has left says nothing about this read.
-        return None
+        if not (found := database.transact(alarms)):
+            return None
+        user = database.transact(lambda session: _user(session, run_id))
+        holds = PlatformMaintenance(database).living_holds(source.log_topic)
     # Sorted by name, that of a capture that pauses comes first.
-    kind, message = alarms[0]
-    is_ours = needed is not None and (slowest is None or slowest >= needed)
-    return LogPressure(Rate.WAITS if kind == AlarmKind.CAPTURE_PAUSED else Rate.SLOWED, message, is_ours)
+    kind, why = found[0]
+    rate = Rate.WAITS if kind == AlarmKind.CAPTURE_PAUSED else Rate.SLOWED
+    return pressure_on(user, rate, why, followers=PlatformFollowers(open_database).of(source.name), holds=holds)
+
+
+def _user(session: Session, run_id: str) -> LogUser:
+    row = session.execute("select kind, plan_json from run where run_id = %s", (run_id,)).fetchone()
+    if row is None:
+        return LogUser(run_id)
+    plan = plan_from_json(row[1])
+    return LogUser(run_id, plan.sync, frozenset(plan.destination_names), RunKind(row[0]))
