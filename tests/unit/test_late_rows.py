@@ -5,6 +5,7 @@ from datetime import date
 
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.date_before import PublishedTable
+from seamline.domain.errors import Refused
 from seamline.domain.row_transform import Expression, RowTransform
 from seamline.kinds.arrow_view import ArrowView
 from seamline.plan.model import BusinessDate, SyncPlan, TablePlan
@@ -41,6 +42,15 @@ def looked_at(now: RowTransform | None, then: RowTransform | None) -> tuple[str,
     ]
     (since,) = rows_since_cut(plan(now), found, source=sides[0], cut=sides[1])
     return since.unknown, since.rows_now - since.rows_in_cut
+
+
+def test_the_date_before_is_looked_at_only_as_far_as_its_source_may_be_read() -> None:
+    def check() -> None:
+        raise Refused("the source is to be quiet")
+
+    view = ArrowView(position(1), {})
+    (since,) = rows_since_cut(plan(None), [PUBLISHED], source=view, cut=view, check=check)
+    assert since.unknown == "the source is to be quiet"
 
 
 def test_rows_of_a_cut_by_another_transform_are_no_late_rows() -> None:

@@ -1,4 +1,4 @@
-"""Whether a log that fills up slows a read down depends on who keeps it: others, the read, or what the read moves on."""
+"""Whether a log that fills up slows a read down depends on who keeps it: others, the read, or what it moves on."""
 
 from seamline.domain.ledger import StreamId
 from seamline.domain.log_fill import Follower

@@ -1,15 +1,18 @@
 """A source is read as fast as its load, its hours and its log allow: slower, not at all for a while, or no longer."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
 from seamline.bulk.paced import paced
+from seamline.domain.digest import SegmentDigest
 from seamline.domain.errors import ConfigError, Refused, SeamlineError, TransientError
 from seamline.domain.load_progress import LoadSoFar, load_from_json, load_to_json
 from seamline.domain.reading_pace import (
@@ -31,16 +34,20 @@ from seamline.plan.compile import compile_plan, config_hash
 from seamline.plan.document import plan_from_json, plan_to_json
 from seamline.plan.explain import explain
 from seamline.plan.model import SourcePlan
+from seamline.ports import ReadView
 from seamline.sources.jdbc.spec import JdbcSource
 from seamline.spec.faults import DeclarationsInvalid
 from seamline.spec.load import load_declarations
 from seamline.sync.budget import Spending
 from seamline.sync.comparison import compare_live
 from seamline.sync.reading_pace import LOOK_EVERY_S, PaceQuestion, Pacer
+from seamline.sync.snapshot import take_snapshot
 from tests.unit.declared import SOURCE, write_declarations
 from tests.unit.test_barrier import World
 from tests.unit.test_budget import compared, sides
 from tests.unit.test_comparison import RUN
+from tests.unit.test_snapshot import World as Load
+from tests.unit.test_snapshot import run as onboarding
 
 BUSY = ReadingPace(Rate.WAITS, "source core works on 50 statements, its limit is 50")
 SLOW = ReadingPace(Rate.SLOWED, "stream a@b has 3 GiB of the log of core before it")
@@ -252,6 +259,53 @@ def test_a_live_comparison_opens_nothing_while_its_source_is_to_be_quiet_and_is_
     found = compare_live(RUN, "warehouse", barrier=barrier, views=2, begin=Scripted([BUSY]).pacer(60).begin)
     assert found.verdict is Verdict.INCONCLUSIVE
     assert "has waited for 60 s: source core works on 50" in found.tables[0].reason
+
+
+def test_the_rest_after_a_question_is_three_times_as_long_as_that_question_took() -> None:
+    world = Scripted([SLOW])
+    pacer = world.pacer()
+    pacer.begin()
+    rests = []
+    for took_s in (0.1, 6.0, 600.0):
+        before = world.time
+        pacer.before_a_question(0.5, lambda: None)
+        rests.append(world.time - before)
+        world.time += took_s
+    pacer.before_a_question(0.5, lambda: None)
+    assert rests == [pytest.approx(1.5), pytest.approx(1.5), pytest.approx(18.0)]
+    assert world.time == pytest.approx(100 + sum(rests) + 606.1 + 30), "no rest is longer than half a minute"
+
+
+@dataclass
+class TimedLoad(Load):
+    """Each step of its proof takes so long that the source is looked at again."""
+
+    clock: Scripted = field(default_factory=lambda: Scripted([ReadingPace()]))
+    read_at: list[float] = field(default_factory=list)
+
+    @contextmanager
+    def open_staged(self, *of: Any) -> Iterator[Sequence[ReadView]]:
+        self.clock.time += LOOK_EVERY_S
+        with super().open_staged(*of) as views:
+            yield views
+        self.clock.time += LOOK_EVERY_S
+
+    def digest(self, *of: Any) -> SegmentDigest:
+        self.read_at.append(self.clock.time)
+        return super().digest(*of)
+
+
+def test_the_proof_of_a_load_waits_like_the_load_before_it_compares_and_before_each_receipt() -> None:
+    load = TimedLoad(clock=Scripted([ReadingPace(), BUSY, BUSY, ReadingPace()]))
+    take_snapshot(onboarding(), replace(load.tools, pacer=load.clock.pacer()))
+    assert load.read_at == [140.0, 140.0], "twenty seconds after the comparison"
+
+
+def test_a_proof_that_may_not_read_on_ends_with_its_reason_and_lets_the_log_go_and_nothing_differs() -> None:
+    load = TimedLoad(clock=Scripted([BUSY]))
+    with pytest.raises(Refused, match=r"has waited for 60 s: source core works on 50"):
+        take_snapshot(onboarding(), replace(load.tools, pacer=load.clock.pacer(60)))
+    assert load.steps[-1].endswith("lets the log go") and not load.results
 
 
 def test_the_line_of_a_load_says_why_it_is_slow() -> None:

@@ -42,7 +42,7 @@ class ServerLoad:
 @dataclass(frozen=True, slots=True)
 class LogPressure:
     """What the watch of a source does to its capture, as its alarm says: SLOWED, or WAITS where the capture pauses.
-    `is_ours`: no stream needs older records of the log than this very read, which keeps it."""
+    `is_ours`: nobody needs older records of the log than this very read, which keeps it."""
 
     rate: Rate
     why: str

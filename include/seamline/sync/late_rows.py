@@ -25,28 +25,36 @@ def since_date_before(
     source: ReadView,
     date_before: DateBefore,
     open_cut: OpenCut,
+    *,
+    check: Callable[[], None] = lambda: None,
 ) -> Sequence[SinceCut]:
-    """Whatever goes wrong here is reported and fails nothing: the night is for the date after it."""
+    """Whatever goes wrong here is reported and fails nothing: the night is for the date after it. So is what `check`
+    raises, which is called before each question."""
     published: Sequence[PublishedTable] = ()
     try:
         published = date_before(destination, business_date)
         if not published:
             return ()
         with open_cut(destination, published) as cut:
-            return rows_since_cut(plan.held_by(destination.name), published, source=source, cut=cut)
+            return rows_since_cut(plan.held_by(destination.name), published, source=source, cut=cut, check=check)
     except SeamlineError as exc:
         return not_looked_at(published, exc.message)
 
 
 def rows_since_cut(
-    plan: SyncPlan, published: Sequence[PublishedTable], *, source: ReadView, cut: ReadView
+    plan: SyncPlan,
+    published: Sequence[PublishedTable],
+    *,
+    source: ReadView,
+    cut: ReadView,
+    check: Callable[[], None] = lambda: None,
 ) -> tuple[SinceCut, ...]:
     """Digests only, one per side and table: a count and a yes or no.
 
     A table that cannot be compared is reported with its reason and fails nothing: the night is for the date after it.
     """
     tables = {table.name: table for table in plan.tables if table.business_date is not None}
-    return tuple(_look(plan, tables[one.table], one, source, cut) for one in published if one.table in tables)
+    return tuple(_look(plan, tables[one.table], one, source, cut, check) for one in published if one.table in tables)
 
 
 def not_looked_at(published: Sequence[PublishedTable], reason: str) -> tuple[SinceCut, ...]:
@@ -70,11 +78,19 @@ def _meaning(plan: SyncPlan, name: str) -> str:
     return meaning_of(found) if found is not None else ""
 
 
-def _look(plan: SyncPlan, table: TablePlan, published: PublishedTable, source: ReadView, cut: ReadView) -> SinceCut:
+def _look(
+    plan: SyncPlan,
+    table: TablePlan,
+    published: PublishedTable,
+    source: ReadView,
+    cut: ReadView,
+    check: Callable[[], None],
+) -> SinceCut:
     of = (published.table, published.business_date.isoformat(), published.version)
     if published.has_another_transform:
         return SinceCut(*of, unknown="its transform was changed since then")
-    sides = Sides(table.target, source, cut, _segment(plan, table, published), Segment(table.name), new_run_key())
+    of_date = _segment(plan, table, published)
+    sides = Sides(table.target, source, cut, of_date, Segment(table.name), new_run_key(), check)
     try:
         now, then = (sum(answer.values(), SegmentDigest()) for answer in sides.digests())
     except SeamlineError as exc:

@@ -102,8 +102,9 @@ def take_live_cut(
             )
             held = _cut(run, destination, selection, aligned, tools, verdicts)
             since = since_date_before(
-                run.plan, destination, business_date, aligned.source[0], tools.date_before, tools.open_cut
-            )
+                run.plan, destination, business_date, aligned.source[0], tools.date_before, tools.open_cut,
+                check=within(begun(None, tools.pacer), aligned.check),
+            )  # fmt: skip
     except NotAligned as exc:
         names = [*(table.name for table in run.plan.tables), *(table.name for table in run.plan.derived)]
         verdicts = tuple(inconclusive(name, exc.message) for name in names)

@@ -305,9 +305,10 @@ def take_cut(
         there = {name: one for name, one in staged.items() if not isinstance(one, SeamlineError)}
         # What fails here is the platform database, and no destination.
         _leave_receipts(run, selection, there.values(), tools)
+        ask = within(begun(None, tools.pacer), _go_on)
         late = {
             one.name: since_date_before(
-                run.plan, one, business_date, read.views_for(one)[0], tools.date_before, tools.open_cut
+                run.plan, one, business_date, read.views_for(one)[0], tools.date_before, tools.open_cut, check=ask
             )
             for one in run.plan.destinations
             if one.name in there

@@ -2,6 +2,7 @@
 no longer. Loads and comparisons have the same."""
 
 import logging
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -56,6 +57,8 @@ class Pacer:
         self._clock = clock or SystemClock()
         self._say = say
         self._lock = threading.Lock()
+        # `at`: when a question of this thread was let go.
+        self._asked = threading.local()
         self._pace = ReadingPace()
         self._passed_s = self._clock.now()
         self._due_s = self._passed_s + LOOK_EVERY_S
@@ -96,12 +99,15 @@ class Pacer:
         self._passed_s = self._clock.now()
 
     def before_a_question(self, took_s: float, check: Callable[[], None]) -> None:
-        """Before a question of a comparison whose questions take `took_s`. What `check` raises ends the wait."""
+        """Before a question of a comparison. The one before it, of the same thread, took as long as is measured, and
+        at least `took_s`. What `check` raises ends the wait."""
+        took_s = max(took_s, self._clock.now() - getattr(self._asked, "at", math.inf))
         while (rate := self._goes_on().rate) is Rate.WAITS:
             check()
             self._wait()
         if rate is Rate.SLOWED:
             self._rest(took_s)
+        self._asked.at = self._clock.now()
 
     def _goes_on(self) -> ReadingPace:
         pace = self.pace

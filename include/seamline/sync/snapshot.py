@@ -31,10 +31,12 @@ from seamline.ports import (
     StagedView,
     TableRead,
 )
+from seamline.sync.budget import begun, within
 from seamline.sync.comparison import Work, compare_tables, with_whole_digests
 from seamline.sync.fatal_problems import refuse_fatal
 from seamline.sync.markers import MarkerPlace, read_until_marker
 from seamline.sync.outcomes import in_each
+from seamline.sync.reading_pace import Pacer
 
 # Until the snapshot is read and written down; from then on its run itself holds the log until it is published.
 HOLD_S = 24 * 3600.0
@@ -87,7 +89,8 @@ class SnapshotRecords(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTools:
-    """The world of one snapshot. `open_read` opens only when called; `open_staged` gives views of staged tables."""
+    """The world of one snapshot. `open_read` opens only when called; `open_staged` gives views of staged tables.
+    `pacer`: at which pace the source is read once more for the proof; None: at any."""
 
     source: LoggedSource
     open_log: Callable[[], LogReader]
@@ -96,6 +99,7 @@ class SnapshotTools:
     holds: PruningHolds
     records: SnapshotRecords
     failpoints: Failpoints
+    pacer: Pacer | None = None
 
 
 def take_snapshot(run: Run, tools: SnapshotTools) -> Mapping[str, Any]:
@@ -195,6 +199,25 @@ def _require_covered(low: MarkerPlace, position: Position) -> None:
         )
 
 
+@dataclass(slots=True)
+class _Turn:
+    """Before each question of a comparison, which makes of any error a table that was not compared."""
+
+    ask: Callable[[], None]
+    ended: SeamlineError | None = None
+
+    def come(self) -> None:
+        try:
+            self.ask()
+        except SeamlineError as exc:
+            self.ended = exc
+            raise
+
+
+def _asking(tools: SnapshotTools) -> Callable[[], None]:
+    return within(begun(None, tools.pacer), lambda: None)
+
+
 _Staged = tuple[Sequence[Load], Sequence[TableVerdict]]
 
 
@@ -204,10 +227,14 @@ def _stage(run: Run, tools: SnapshotTools, read: ReadAtOnePosition, destination:
     tools.failpoints.reach("snap.chunk_staged")
     work = [Work(load.table, Segment(load.table.name), Segment(load.table.name)) for load in loads]
     views = read.views_for(destination)
+    turn = _Turn(_asking(tools))
     with tools.open_staged(destination, loads, len(views)) as staged:
-        verdicts = compare_tables(work, source=views, destination=staged)
+        verdicts = compare_tables(work, source=views, destination=staged, check=turn.come)
         verdicts = with_whole_digests(verdicts, work, staged[0])
     wrong = [verdict for verdict in verdicts if verdict.verdict is not Verdict.MATCH]
+    if wrong and turn.ended is not None:
+        # That the source may not be read on says nothing about what is staged.
+        raise turn.ended
     if wrong:
         keyed = [load.table.name for load in loads if load.table.is_keyed]
         raise GateFailed(
@@ -230,7 +257,9 @@ def _with_receipts(
     loads: Sequence[Load],
     verdicts: Sequence[TableVerdict],
 ) -> list[dict[str, Any]]:
+    ask = _asking(tools)
     for load in loads:
+        ask()
         digest = read.digest(Segment(load.table.name), destination)
         receipt = Receipt(load.table.name, 0, load.staged_as, load.rows, digest, read.position)
         tools.records.put_receipt(run.run_id, receipt)

@@ -76,6 +76,7 @@ def load(context: SparkContext, run_id: str) -> Mapping[str, Any]:
                 holds=holds,
                 records=store,
                 failpoints=failpoints.from_environment(settings.process_environment()) or failpoints.ArmedFailpoints(),
+                pacer=pacer,
             )
             snapshot = take_snapshot(run, tools)
             store.put_result(run_id, LOADING, None)
