@@ -11,9 +11,13 @@ SELECT count(*) FILTER (WHERE state = 'active'), count(*) FILTER (WHERE state IS
 FROM pg_stat_activity WHERE coalesce(backend_type, 'client backend') = 'client backend' AND usesysid IS NOT NULL
   AND pid <> pg_backend_pid()
 """
+# A standby that was ever to stream has a place up to which it has received, also while it receives nothing any more. By
+# `primary_conninfo` that is not to be seen: it takes pg_read_all_settings.
 _AS_STANDBY = """
-SELECT CASE WHEN pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn() THEN 0
-            ELSE extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()) END
+SELECT pg_last_wal_receive_lsn() IS NOT NULL, coalesce(pg_last_wal_receive_lsn() <= pg_last_wal_replay_lsn(), false),
+       extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()),
+       (SELECT count(*) FROM pg_stat_wal_receiver WHERE status = 'streaming'),
+       (SELECT count(*) FROM pg_stat_wal_receiver WHERE status IS NULL)
 WHERE pg_is_in_recovery()
 """
 # The slots of captures are logical: how far those are behind is the capture's matter.
@@ -31,12 +35,22 @@ def running(session: Session, reader: str) -> int:
 
 
 def replica_lag_s(session: Session, reader: str) -> float | None:
-    """None of a primary without standbys. ConfigError: as above."""
+    """None of a primary without standbys. Infinite of a standby that streams no more. ConfigError: as above."""
     if (own := session.execute(_AS_STANDBY).fetchone()) is not None:
-        return math.inf if own[0] is None else float(own[0])
+        streamed, has_all, age_s, streaming, unseen = own
+        _require_seen(unseen, "WAL receivers", reader)
+        return _behind(is_lost=streamed and not streaming, has_all=bool(streaming and has_all), age_s=age_s)
     lag, unseen = session.execute(_OF_STANDBYS).fetchone() or (None, 0)
     _require_seen(unseen, "standbys", reader)
     return None if lag is None else float(lag)
+
+
+def _behind(*, is_lost: bool, has_all: bool, age_s: float | None) -> float:
+    """`age_s`: of the newest transaction that the standby has applied."""
+    if has_all:
+        return 0.0
+    # What it lacks it will not get, or it has applied nothing yet.
+    return math.inf if is_lost or age_s is None else float(age_s)
 
 
 def _require_seen(unseen: int, what: str, reader: str) -> None:
