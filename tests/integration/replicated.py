@@ -1,5 +1,6 @@
 """A server of a test's own, with its replica, which takes over the address when it dies, or with its backup."""
 
+import math
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 from seamline import settings
 from seamline.adapters.connections import Connection, resolve
 from seamline.settings import Ports
+from seamline.sources.postgres.server_load import replica_lag_s
 from seamline.stack import account, mariadb, postgres
 from seamline.stack.layout import Layout
 from seamline.stack.test_session import free_port_base
@@ -120,7 +122,7 @@ def replicated_postgres() -> Iterator[TakeOver]:
             ((all_of_it,),) = first.ask("SELECT pg_current_wal_insert_lsn()")
             is_caught_up = f"SELECT pg_last_wal_replay_lsn() >= '{all_of_it}'"
             wait_until(lambda: second.ask(is_caught_up) == [(True,)], timeout_s=60, what="the replica")
-            first.end(signal.SIGKILL)
+            _loses_its_primary(second, lambda: first.end(signal.SIGKILL))
             assert second.ask("SELECT pg_promote(true, 60)") == [(True,)]
             second.move_to(first)
 
@@ -174,6 +176,18 @@ def restorable_postgres(*flags: str) -> Iterator[Backup]:
         _make_logins(server)
         with _leading_to(server, "postgres_root", PUBLISHER, WRITER):
             yield Backup(server, server.layout.postgres)
+
+
+def _loses_its_primary(standby: Server, end: Callable[[], None]) -> None:
+    """What it says of its distance before and after."""
+    with closing(databases.postgres(standby.administrator)) as session:
+
+        def says(lag_s: float) -> bool:
+            return replica_lag_s(session, "postgres_root") == lag_s  # type: ignore[arg-type]
+
+        wait_until(lambda: says(0.0), timeout_s=60, what="a standby that has all")
+        end()
+        wait_until(lambda: says(math.inf), timeout_s=60, what="a standby that streams no more")
 
 
 def _make_logins(server: Server) -> None:

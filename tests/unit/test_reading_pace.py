@@ -5,14 +5,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
 from seamline.bulk.paced import paced
-from seamline.domain.digest import SegmentDigest
+from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import ConfigError, Refused, SeamlineError, TransientError
 from seamline.domain.load_progress import LoadSoFar, load_from_json, load_to_json
 from seamline.domain.reading_pace import (
@@ -33,7 +32,8 @@ from seamline.plan.checks import BudgetPlan, SourceBudgetPlan
 from seamline.plan.compile import compile_plan, config_hash
 from seamline.plan.document import plan_from_json, plan_to_json
 from seamline.plan.explain import explain
-from seamline.plan.model import SourcePlan
+from seamline.plan.model import DestinationPlan, SourcePlan
+from seamline.ports import Load as Staged
 from seamline.ports import ReadView
 from seamline.sources.jdbc.spec import JdbcSource
 from seamline.spec.faults import DeclarationsInvalid
@@ -284,15 +284,17 @@ class TimedLoad(Load):
     read_at: list[float] = field(default_factory=list)
 
     @contextmanager
-    def open_staged(self, *of: Any) -> Iterator[Sequence[ReadView]]:
+    def open_staged(
+        self, destination: DestinationPlan, loads: Sequence[Staged], count: int
+    ) -> Iterator[Sequence[ReadView]]:
         self.clock.time += LOOK_EVERY_S
-        with super().open_staged(*of) as views:
+        with super().open_staged(destination, loads, count) as views:
             yield views
         self.clock.time += LOOK_EVERY_S
 
-    def digest(self, *of: Any) -> SegmentDigest:
+    def digest(self, segment: Segment, destination: DestinationPlan) -> SegmentDigest:
         self.read_at.append(self.clock.time)
-        return super().digest(*of)
+        return super().digest(segment, destination)
 
 
 def test_the_proof_of_a_load_waits_like_the_load_before_it_compares_and_before_each_receipt() -> None:

@@ -73,7 +73,7 @@ class BudgetPlan:
 @dataclass(frozen=True, slots=True)
 class SourceBudgetPlan:
     """When a source may be read in bulk, and beside which load; 0 is no limit. `quiet`: pairs of local times "HH:MM" in
-    which it is not read. `wait_max_s`: so long a read waits all in all."""
+    which it is not read. `wait_max_s`: so long each process that reads may wait."""
 
     running_max: int = 0
     replica_lag_max_s: float = 0.0

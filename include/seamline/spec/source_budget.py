@@ -36,8 +36,9 @@ class SourceBudget(Declared):
     wait_max: Duration = Field(
         _WAIT_MAX,
         json_schema_extra={"default": "2h"},
-        description="How long a read may wait all in all. A load or a night that has waited for so long fails, and a"
-        " comparison is INCONCLUSIVE, each with what it waited for.",
+        description="How long each process that reads may wait in one attempt: the driver of a load, each of its tasks,"
+        " the comparison of a night. A load or a night that has waited for so long fails, and a comparison is"
+        " INCONCLUSIVE, each with what it waited for.",
     )
 
     @field_validator("quiet")
