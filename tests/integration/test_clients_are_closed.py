@@ -29,7 +29,7 @@ from seamline.bulk.read import RunReader
 from seamline.bulk.threads import CopyingHere
 from seamline.cli.demo import SYNC, Demo
 from seamline.cli.main import main
-from seamline.domain.errors import Refused
+from seamline.domain.errors import ConfigError
 from seamline.domain.runs import TABLES
 from seamline.domain.verdict import Verdict
 from seamline.plan.compile import compile_plan
@@ -192,7 +192,7 @@ def orders_to_streams(office: Office) -> None:
 
 
 def an_order_that_is_refused(office: Office) -> None:
-    assert main(["stream", "pause", "nobody"]) == Refused.exit_code
+    assert main(["stream", "pause", "nobody"]) == ConfigError.exit_code
 
 
 def the_look_of_a_container(office: Office) -> None:
