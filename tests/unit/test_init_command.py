@@ -9,7 +9,7 @@ from seamline.adapters.connections import put
 from seamline.cli import init
 from seamline.domain.errors import ConfigError
 from seamline.domain.server_found import CAPTURES, MAKES, ServerFound, Use
-from tests.unit.declared import write_declarations
+from tests.unit.declared import DESTINATION, SOURCE, write_declarations
 
 
 @pytest.fixture
@@ -99,3 +99,73 @@ def test_the_login_that_reads_the_log_is_named_with_its_whole_url(folder: Path) 
         "./seamline connect add core_capture"
         f" 'postgres://seamline_core_capture@db:5432/bank?sslmode=verify-full&sslrootcert={ca}'"
     )
+
+
+WRONG = "destination: warehouse\nkind: postgres\nconnection: warehouse\nschemaa: settlement\n"
+
+
+@pytest.mark.parametrize("name", ["warehouse", "dwh"])
+def test_a_declared_destination_with_a_mistake_in_it_is_refused_by_name(folder: Path, name: str) -> None:
+    """It was taken for one that is not there, and written over."""
+    file = write_declarations(
+        folder, {"destinations/warehouse.yaml": WRONG.replace(" warehouse\nschema", f" {name}\nschema")}
+    )
+    for to in {"warehouse", name}:
+        with pytest.raises(ConfigError, match="destination `warehouse` is declared with a mistake") as refused:
+            place(folder, asked(to=to), "card")
+        assert "./seamline validate" in refused.value.hint
+    assert "schemaa" in (file / "destinations/warehouse.yaml").read_text()
+
+
+def source_of(folder: Path, name: str, *, nights_only: bool = False) -> init._Part | None:  # noqa: SLF001
+    args = argparse.Namespace(source=name, tables="*", nights_only=nights_only)
+    return init._declared(folder, args)  # noqa: SLF001 (what comes around it asks databases)
+
+
+def test_a_declared_source_with_a_mistake_in_it_is_refused_by_name(folder: Path) -> None:
+    write_declarations(
+        folder, {"sources/core_bank.yaml": "source: core_bank\nkind: mariadb\nconnection: core\n  bank: [\n"}
+    )
+    with pytest.raises(ConfigError, match="source `core_bank` is declared with a mistake in it, in .*core_bank.yaml"):
+        source_of(folder, "core_bank")
+
+
+def test_no_file_is_written_over(tmp_path: Path) -> None:
+    made, there = tmp_path / "made.yaml", tmp_path / "include" / "there.yaml"
+    made.write_text("new")
+    there.parent.mkdir()
+    there.write_text("a person's")
+    with pytest.raises(ConfigError, match="there.yaml is there already"):
+        init._place([made, made], [there.with_name("first.yaml"), there])  # noqa: SLF001
+    assert there.read_text() == "a person's" and not there.with_name("first.yaml").exists()
+    init._place([made], [there.with_name("first.yaml")])  # noqa: SLF001
+    assert there.with_name("first.yaml").read_text() == "new"
+
+
+def test_a_name_goes_before_a_connection_and_several_of_one_connection_are_listed(folder: Path) -> None:
+    """The first file by the order of names was taken, whether its name or its connection was meant."""
+    for kind, text in (("sources", SOURCE), ("destinations", DESTINATION)):
+        word = kind.removesuffix("s")
+        known = "core_bank" if word == "source" else "warehouse"
+        another = text.replace(f"{word}: {known}", f"{word}: a_first").replace("schema: settlement", "schema: other")
+        third = another.replace("a_first", "b_second").replace(f"connection: {known}", "connection: shared")
+        fourth = third.replace("b_second", "c_third")
+        write_declarations(
+            folder, {f"{kind}/a_first.yaml": another, f"{kind}/b_second.yaml": third, f"{kind}/c_third.yaml": fourth}
+        )
+    assert place(folder, asked(), "card") == ("warehouse", "")
+    chosen = source_of(folder, "core_bank")
+    assert chosen is not None and chosen.name == "core_bank"
+    with pytest.raises(ConfigError, match="several destinations have the connection `shared`: b_second, c_third"):
+        place(folder, asked(to="shared"), "card")
+    with pytest.raises(ConfigError, match="several sources have the connection `shared`: b_second, c_third"):
+        source_of(folder, "shared")
+
+
+@pytest.mark.parametrize(("log", "said"), [("log: none\n", "each night makes a cut"), ("", "load, stream, compare")])
+def test_the_last_step_of_a_declared_source_is_that_of_its_log(folder: Path, log: str, said: str) -> None:
+    write_declarations(folder, {"sources/core_bank.yaml": SOURCE + log})
+    source = source_of(folder, "core_bank")
+    assert source is not None
+    (*_, (_, why)) = init._next("cards", source, init._Part("warehouse"))  # noqa: SLF001
+    assert said in why

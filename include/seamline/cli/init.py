@@ -9,10 +9,10 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from seamline import settings
@@ -35,11 +35,13 @@ from seamline.spec.destination import Destination
 from seamline.spec.faults import guess
 from seamline.spec.fields import NAME
 from seamline.spec.kinds import namespace_key, source_namespace_key
-from seamline.spec.load import Declarations, load_sync, read_folder
+from seamline.spec.load import Declarations, OneFile, load_sync, read_folder
+from seamline.spec.source import DeclaredSource
 from seamline.sync.suite_proposal import ProposedTable, proposed
 
 # The one table of the draft by which a source is asked for its tables.
 _ANY = "seamline_any"
+SpecT = TypeVar("SpecT", DeclaredSource, Destination)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,13 +65,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 @dataclass(frozen=True, slots=True)
 class _Part:
     """A source or destination. `text`: of its new file, by the schema of the tables; None where it is declared already.
-    `time_zone`: of its server. `capture`: the connection that reads the log, "" where no log is read. `tables`: which
-    of its tables, as patterns."""
+    `time_zone`: of its server. `capture`: of a new file, the connection that reads the log, "" where no log is read.
+    `has_log`: whether one is. `tables`: which of its tables, as patterns."""
 
     name: str
     text: Callable[[str], str] | None = None
     time_zone: str = ""
     capture: str = ""
+    has_log: bool = True
     tables: str = "*"
 
 
@@ -91,10 +94,7 @@ def run(args: argparse.Namespace) -> int:
         # What is written here is read back first, against the source's own catalogue.
         compile_plan(draft.load(), args.sync, survey)
         written = [folder / file.relative_to(draft.folder) for file in files]
-        for file, target in zip(files, written, strict=True):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, target)
-            sys.stdout.write(f"wrote {target}\n")
+        _place(files, written)
     steps = list(_next(args.sync, source, draft.destination))
     wide = max(len(command) for command, _ in steps)
     said = (*troubles(found), *_summary(found), "next:", *(f"  {one:<{wide}}    {why}" for one, why in steps))
@@ -102,6 +102,26 @@ def run(args: argparse.Namespace) -> int:
     commands = [command for command, _ in steps]
     give(args, {"files": list(map(str, written)), "tables": list(map(_document, found)), "next": commands})
     return 0
+
+
+def _place(files: Sequence[Path], targets: Sequence[Path]) -> None:
+    """ConfigError, before any is written: one of the targets is there."""
+    for target in targets:
+        if target.exists():
+            raise _there_already(target)
+    for file, target in zip(files, targets, strict=True):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # Also one that came in between stays as it is.
+        with target.open("xb") as made:
+            made.write(file.read_bytes())
+        sys.stdout.write(f"wrote {target}\n")
+
+
+def _there_already(file: Path) -> ConfigError:
+    return ConfigError(
+        f"{file} is there already",
+        hint="nothing is written over: choose another name, or delete that file, and those that its init named",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,14 +192,11 @@ def _require_new(folder: Path, sync: str) -> None:
     if NAME.fullmatch(sync) is None:
         raise ConfigError(f"`{sync}` is no name", hint="small letters, digits and _ between them, as card_payments")
     if (file := folder / "syncs" / f"{sync}.yaml").exists():
-        raise ConfigError(
-            f"{file} is there already",
-            hint="nothing is written over: choose another name, or delete that file, and those that its init named",
-        )
+        raise _there_already(file)
 
 
 def _source(folder: Path, args: argparse.Namespace) -> _Part:
-    """The source of this name, or one that has this connection, or a new one."""
+    """The source of this name, or the one that has this connection, or a new one."""
     name: str = args.source
     if (declared := _declared(folder, args)) is not None:
         return declared
@@ -207,16 +224,42 @@ def _source(folder: Path, args: argparse.Namespace) -> _Part:
             namespace=(key, schema) if key and schema else None,
         )
 
-    return _Part(name, text, server.time_zone, capture, args.tables)
+    return _Part(name, text, server.time_zone, capture, has_log=bool(capture), tables=args.tables)
 
 
 def _declared(folder: Path, args: argparse.Namespace) -> _Part | None:
-    for name, file in read_folder(folder).sources.items():
-        if file.spec is not None and args.source in (name, file.spec.connection):
-            if args.nights_only and file.spec.has_log:
-                raise ConfigError(f"source `{name}` is declared with a log", hint="leave out --nights-only")
-            return _Part(name, tables=args.tables)
+    chosen = _chosen(read_folder(folder).sources, args.source, "source", "--from")
+    if chosen is None:
+        return None
+    name, spec = chosen
+    if args.nights_only and spec.has_log:
+        raise ConfigError(f"source `{name}` is declared with a log", hint="leave out --nights-only")
+    return _Part(name, has_log=spec.has_log, tables=args.tables)
+
+
+def _chosen(files: Mapping[str, OneFile[SpecT]], wanted: str, word: str, option: str) -> tuple[str, SpecT] | None:
+    """The file of this name, else the one that has this connection. ConfigError: that file has a mistake, or several
+    have this connection."""
+    found = [wanted] if wanted in files else [name for name, one in files.items() if _leads_to(one, wanted)]
+    if len(found) > 1:
+        raise ConfigError(
+            f"several {word}s have the connection `{wanted}`: {', '.join(found)}", hint=f"name one of them by {option}"
+        )
+    for name in found:
+        spec = files[name].spec
+        if spec is None or files[name].document.faults:
+            raise ConfigError(
+                f"{word} `{name}` is declared with a mistake in it, in {files[name].document.file}",
+                hint="mend it: `./seamline validate` says what is wrong. Nothing is written over",
+            )
+        return name, spec
     return None
+
+
+def _leads_to(file: OneFile[SpecT], connection: str) -> bool:
+    """By what it says, right or wrong."""
+    said = file.document.value(("connection",)) if file.spec is None else file.spec.connection
+    return bool(said == connection)
 
 
 def _drafted(drafting: Drafts, args: argparse.Namespace) -> _Part:
@@ -249,10 +292,10 @@ def _destination(folder: Path, args: argparse.Namespace) -> _Part:
             hint="add another connection for the destination, with a login that may make tables there:"
             " `./seamline connect add <id> kind://login@host/database`",
         )
-    for one, file in declared.items():
-        if file.spec is not None and name in (one, file.spec.connection):
-            is_elsewhere = args.into and args.into != file.spec.namespace
-            return _beside(one, file.spec, args) if is_elsewhere else _Part(one)
+    if (chosen := _chosen(declared, name, "destination", "--to")) is not None:
+        one, spec = chosen
+        is_elsewhere = args.into and args.into != spec.namespace
+        return _beside(one, spec, args) if is_elsewhere else _Part(one)
     _require_connection(name, "destination")
     return _new_destination(name, name, args.into or args.sync)
 
@@ -372,8 +415,8 @@ def _next(sync: str, source: _Part, destination: _Part) -> Iterator[tuple[str, s
         url = shlex.quote(_url_of_capture(source.name))
         yield f"./seamline connect add {source.capture} {url}", "the login of the script that reads the log"
     yield "./seamline validate --online", "until it says ok"
-    has_stream = source.text is None or source.capture
-    yield f"./seamline onboard {sync}", "load, stream, compare" if has_stream else "from then on each night makes a cut"
+    follows = "load, stream, compare" if source.has_log else "from then on each night makes a cut"
+    yield f"./seamline onboard {sync}", follows
 
 
 def _url_of_capture(source: str) -> str:
