@@ -1,13 +1,20 @@
 """What a capture's topics must be, and how a topic's bytes are asked for."""
 
+import socket
+import ssl
 import struct
+from typing import Any
 
 import pytest
 
 from seamline.adapters.connections import Connection
+from seamline.adapters.kafka import log_dirs, one_request, sasl
 from seamline.adapters.kafka.client import client_settings
 from seamline.adapters.kafka.log_dirs import _partitions
 from seamline.adapters.kafka.topics import CONNECTOR_OFFSETS, LOG, SCHEMA_HISTORY, TopicFacts, TopicRule, faults
+from seamline.domain.errors import ConfigError, SeamlineError, TransientError
+from seamline.sinks.kafka import loads, topics
+from seamline.sinks.kafka.options import KafkaOptions
 
 
 def facts(rule: TopicRule, partitions: int = 1, **changed: str) -> TopicFacts:
@@ -69,3 +76,68 @@ def test_client_settings_take_everything_that_the_connection_says() -> None:
     assert settings["security.protocol"] == "SASL_SSL"
     assert settings["linger.ms"] == "5"
     assert (settings["sasl.username"], settings["sasl.password"]) == ("me", "secret")
+
+
+def folders(monkeypatch: pytest.MonkeyPatch, answer: bytes) -> int:
+    monkeypatch.setattr(log_dirs, "ask_broker", lambda *_, **__: answer)
+    return log_dirs.partition_bytes("broker", 9092, "log", settings={})
+
+
+def test_a_login_that_may_not_ask_for_sizes_is_refused_and_its_topic_is_not_empty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its answer names no folder at all: the topic had 0 bytes then, and `log.max_gb` never gave an alarm."""
+    with pytest.raises(ConfigError, match="may not report the size of topic log") as refused:
+        folders(monkeypatch, struct.pack(">ii", 0, 0))
+    assert "--operation Describe --cluster" in refused.value.hint
+    empty_folder = struct.pack(">h", 0) + text("/disk1") + struct.pack(">i", 0)
+    assert folders(monkeypatch, struct.pack(">ii", 0, 1) + empty_folder) == 0
+
+
+def test_how_far_a_load_into_topics_is_needs_no_right_on_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was the size of the topics: 0 all along where the login has what `grants` prints, so the load was ended."""
+    ends = {"a": (7,), "b": (5,), "gone": None}
+    monkeypatch.setattr(topics, "written_ends", lambda _, topic: ends[topic])
+    monkeypatch.setattr(topics, "begins", lambda _, topic, __: (2,) if ends[topic] else None)
+    of_feed = topics.DestinationTopics.__new__(topics.DestinationTopics)
+    of_feed._settings, of_feed._options = {}, KafkaOptions("bank", "json", 1, -1, 900)  # noqa: SLF001
+    assert [of_feed.records(topic) for topic in ends] == [5, 3, 0]
+    area = loads.KafkaLoadArea.__new__(loads.KafkaLoadArea)
+    area._topics, area._names = of_feed, list(ends)  # noqa: SLF001
+    before = area.progress()
+    ends["b"] = (6,)
+    assert area.progress().written_bytes > before.written_bytes > 0
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "cure"),
+    [
+        (ssl.SSLCertVerificationError(1, "certificate verify failed"), ConfigError, "the CA that signed"),
+        (ssl.SSLError(1, "certificate required"), ConfigError, "certificates and ACLs of its connection"),
+        (ssl.SSLEOFError(8, "EOF occurred"), TransientError, "is the broker up?"),
+        (ConnectionRefusedError(111, "refused"), TransientError, "is the broker up?"),
+    ],
+)
+def test_a_refused_certificate_is_no_broker_that_is_down(
+    error: OSError, kind: type[SeamlineError], cure: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> socket.socket:
+        raise error
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    with pytest.raises(kind) as said:
+        one_request.ask_broker(("broker", 9093), (35, 1, b""), settings={}, doing="report the size of topic log")
+    assert cure in said.value.hint and "broker:9093" in said.value.message
+
+
+def test_a_refused_login_names_no_connection_that_was_not_asked() -> None:
+    """It may be a destination's own connection."""
+    answers = {(17, "no mechanism"): 33, (36, "no login"): 58}
+    for refused, mechanism in (("no mechanism", "PLAIN"), ("no login", "PLAIN"), ("no login", "GSSAPI")):
+
+        def ask(key: int, _: int, __: bytes, refused: str = refused) -> bytes:
+            return struct.pack(">hh", answers.get((key, refused), 0), 0)
+
+        with pytest.raises(ConfigError) as said:
+            sasl.log_in(ask, {"sasl.mechanism": mechanism, "sasl.username": "me", "sasl.password": "pw"})
+        assert "connection" in said.value.hint and "`kafka`" not in said.value.hint

@@ -24,6 +24,10 @@ _ADMINS: dict[tuple[Any, ...], AdminClient] = {}
 # Why the broker's certificate or our login was refused last, by the client's key: its answers only say "timed out".
 _REFUSALS: dict[tuple[Any, ...], KafkaError] = {}
 
+CURE_OF_SETTINGS = (
+    "check login, password, security.protocol, certificates and ACLs of its connection (of the log: connection"
+    " `kafka`): the CA that signed the broker's certificate, and the host name in it (docs/reference/connections.md)"
+)
 _WRONG_SETTING = {
     KafkaError._AUTHENTICATION,  # noqa: SLF001 (the client names its local errors so)
     KafkaError._SSL,  # noqa: SLF001
@@ -105,12 +109,7 @@ def translated(exc: KafkaException, *, doing: str, settings: Mapping[str, Any]) 
     text = error.str() if isinstance(error, KafkaError) else str(exc)
     servers = settings.get("bootstrap.servers", "?")
     if code in _WRONG_SETTING:
-        return ConfigError(
-            f"Kafka at {servers} refused to {doing}: {text}",
-            hint="check login, password, security.protocol, certificates and ACLs of its connection (of the log:"
-            " connection `kafka`): the CA that signed the broker's certificate, and the host name in it"
-            " (docs/reference/connections.md)",
-        )
+        return ConfigError(f"Kafka at {servers} refused to {doing}: {text}", hint=CURE_OF_SETTINGS)
     return TransientError(
         f"Kafka at {servers} could not {doing}: {text}",
         hint="is the broker up (`seamline status` shows the log's), and security.protocol of its connection that of"

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamline.adapters.kafka import sasl
-from seamline.domain.errors import TransientError
+from seamline.adapters.kafka.client import CURE_OF_SETTINGS
+from seamline.domain.errors import ConfigError, TransientError
 
 _TIMEOUT_S = 10.0
 
@@ -19,7 +20,8 @@ def ask_broker(
     """The answer behind its correlation id. `place`: host and port. `request`: key, version (one whose header has no
     tagged fields) and body.
 
-    TransientError: the broker does not answer; `doing` says what was asked of it.
+    TransientError: the broker does not answer; `doing` says what was asked of it. ConfigError: it refuses the login, or
+    one of the two the other's certificate.
     """
     protocol = str(settings.get("security.protocol", "plaintext")).lower()
     try:
@@ -31,10 +33,16 @@ def ask_broker(
             if protocol.startswith("sasl"):
                 sasl.log_in(ask, settings)
             return ask(*request)
+    except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as exc:
+        raise _not_answered(place, doing, exc) from exc
+    except ssl.SSLError as exc:
+        raise ConfigError(f"Kafka at {place[0]}:{place[1]} refused to {doing}: {exc}", hint=CURE_OF_SETTINGS) from exc
     except OSError as exc:
-        raise TransientError(
-            f"Kafka at {place[0]}:{place[1]} did not {doing}: {exc}", hint="is the broker up?"
-        ) from exc
+        raise _not_answered(place, doing, exc) from exc
+
+
+def _not_answered(place: tuple[str, int], doing: str, exc: OSError) -> TransientError:
+    return TransientError(f"Kafka at {place[0]}:{place[1]} did not {doing}: {exc}", hint="is the broker up?")
 
 
 def tls_context(settings: Mapping[str, Any]) -> ssl.SSLContext:

@@ -28,13 +28,11 @@ def log_in(ask: Ask, settings: Mapping[str, Any]) -> None:
     if mechanism != "PLAIN" and mechanism not in _HASHES:
         raise ConfigError(
             f"sizes and quotas cannot be asked for with sasl.mechanism {mechanism}",
-            hint=f"the connection `kafka` takes PLAIN, {', '.join(_HASHES)}",
+            hint=f"Kafka's connection takes PLAIN, {', '.join(_HASHES)}",
         )
     answer = ask(_HANDSHAKE, _HANDSHAKE_VERSION, _text(mechanism))
     if struct.unpack_from(">h", answer)[0]:
-        raise ConfigError(
-            f"the broker does not take sasl.mechanism {mechanism}", hint="correct it in the connection `kafka`"
-        )
+        raise ConfigError(f"the broker does not take sasl.mechanism {mechanism}", hint="correct it in its connection")
     if mechanism == "PLAIN":
         _authenticate(ask, f"\0{login}\0{password}".encode())
     else:
@@ -68,7 +66,7 @@ def _authenticate(ask: Ask, token: bytes) -> bytes:
     at = 4 + max(length, 0)
     if error:
         raise ConfigError(
-            f"Kafka refused the login: {answer[4:at].decode()}", hint="correct login and password of `kafka`"
+            f"Kafka refused the login: {answer[4:at].decode()}", hint="correct login and password of its connection"
         )
     (size,) = struct.unpack_from(">i", answer, at)
     return answer[at + 4 : at + 4 + size]

@@ -46,7 +46,9 @@ class KafkaLoadArea:
         return places
 
     def progress(self) -> LoadProgress:
-        return LoadProgress(sum(map(self._topics.size_bytes, self._names)), (), is_working=False)
+        """In bytes of full records: smaller ones count as much."""
+        records = sum(map(self._topics.records, self._names))
+        return LoadProgress(records * _RECORD_BYTES, (), is_working=False)
 
     def drop(self) -> None:
         self._topics.delete(self._names)

@@ -6,6 +6,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from seamline.adapters.kafka.client import REQUEST_TIMEOUT_S, admin_client, translated
+from seamline.adapters.kafka.committed import begins, written_ends
 from seamline.adapters.kafka.topics import MESSAGE_BYTES_MAX, CaptureTopics, TopicRule
 from seamline.domain.catalogue import Table
 from seamline.sinks.kafka.options import KafkaOptions, topic_of
@@ -58,8 +59,13 @@ class DestinationTopics:
     def is_there(self, topic: str) -> bool:
         return bool(self._topics.topic_id(topic))
 
-    def size_bytes(self, topic: str) -> int:
-        return self._topics.size_bytes(topic)
+    def records(self, topic: str) -> int:
+        """Of a topic with one partition, whether their transactions have ended or not; 0 where it is not there.
+
+        Not its size: a login needs a right on the whole cluster to ask for that.
+        """
+        first, end = begins(self._settings, topic, 1), written_ends(self._settings, topic)
+        return end[0] - first[0] if first and end else 0
 
     def empty(self, topic: str) -> None:
         """Of a topic with one partition."""
