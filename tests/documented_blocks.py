@@ -159,6 +159,10 @@ PARSED: Mapping[str, Mapping[str, str]] = {
         "git worktree": "makes a second checkout; tests/unit/test_shared_files.py has what they share",
         "SEAMLINE_PORT_BASE": _STREAMS_ON + "; every session of tests has ports of its own by it",
     },
+    "docs/reference/audit.md": {
+        "openssl genpkey": "not every machine has this program; tests/dags/test_page_taken.py makes such keys and runs"
+        " the last line",
+    },
     "docs/reference/delta-destination.md": {"SELECT table_name": "needs Delta tables, as the how-to to read a lake"},
     "docs/reference/hive-destination.md": {
         "SELECT sum": "needs a metastore; tests/spark/test_hive_nightly.py reads so"

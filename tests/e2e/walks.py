@@ -158,21 +158,21 @@ def a_lake_joins(walk: Walk, *, within_s: float) -> str:
 
 
 def own_database_is_onboarded(walk: Walk) -> None:
-    """Two owners, each of whom runs what `grants` prints for his database."""
+    """Two owners, each of whom runs what `grants` prints for his database. Only the addresses are not the page's: its
+    names meet those of the stack."""
     begins = "./seamline connect add brokerage "
-    named = (("brokerage", foreign.LOGIN, foreign.DATABASE), ("warehouse", foreign.KEEPER, foreign.WAREHOUSE))
+    named = (("brokerage", foreign.LOGIN, foreign.DATABASE), ("dwh", foreign.KEEPER, foreign.WAREHOUSE))
     for place, (theirs, login, database) in enumerate(named):
         url = re.findall(r"postgres://[^\s']+", block(walk.checkout, OWN, begins))[place]
-        fill = {url: foreign.url(login, database), f"add {theirs}": f"add {database}"}
+        fill = {url: foreign.url(login, database)}
         said = walk.run(OWN, begins, lines=slice(place, place + 1), fill=fill, typed=f"pw-{login}\n")
-        assert re.match(rf"{database}: PostgreSQL [\d.]+, \w+", said), said
-    tables = {"--tables 'position*,trade' ": "", "brokerage": foreign.DATABASE, "warehouse": foreign.WAREHOUSE}
-    walk.run(OWN, begins, lines=slice(2, 3), fill=tables)
+        assert re.match(rf"{theirs}: PostgreSQL [\d.]+, \w+", said), said
+    walk.run(OWN, begins, lines=slice(2, 3), fill={"--tables 'position*,trade' ": ""})
     url = re.findall(r"postgres://[^\s']+", block(walk.checkout, OWN, CAPTURE))[0]
-    fill = {url: foreign.url(foreign.LOGIN, foreign.DATABASE), "brokerage_capture": f"{foreign.DATABASE}_capture"}
+    fill = {url: foreign.url(foreign.LOGIN, foreign.DATABASE)}
     walk.run(OWN, CAPTURE, fill=fill, typed=f"pw-{foreign.LOGIN}\n")
-    for place, (theirs, _, database) in enumerate(named, 3):
-        foreign.run(database, walk.run(OWN, begins, lines=slice(place, place + 1), fill={theirs: database}))
+    for place, (_, _, database) in enumerate(named, 3):
+        foreign.run(database, walk.run(OWN, begins, lines=slice(place, place + 1)))
     walk.run(OWN, begins, lines=slice(5, 6), within_s=600)
 
 

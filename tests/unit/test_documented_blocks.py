@@ -1,6 +1,7 @@
 """Every block of code in the documents is run by a test, or taken by its parser with a reason that is written down."""
 
 import ast
+import json
 import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,12 +11,18 @@ import pytest
 import sqlglot
 from sqlglot.errors import ErrorLevel, SqlglotError
 
+from seamline import settings
+from seamline.stack import credentials
+from seamline.stack.layout import Layout
 from tests.documented import LANGUAGES, Block, blocks_of, looking_blocks
 from tests.documented_blocks import E2E, PARSED, PRINTED, RUN
 from tests.unit.test_chinese_documents import ENGLISH
 
 TABLES = (RUN, PRINTED, PARSED)
-_COMMAND = re.compile(r"^\s*(?:\$ |\./seamline |curl |docker |spark-submit )")
+_COMMAND = re.compile(
+    r"^\s*(?:\$ |\./seamline |kafka-\w+|(?:cd|curl|docker|export|git|openssl|pip|spark-submit) )", re.MULTILINE
+)
+_ADDED = re.compile(r"\./seamline connect add (\w+) (?!.*--replace)")
 _FILE = re.compile(r"tests/[\w/]+\.py")
 
 
@@ -39,7 +46,7 @@ def faults(blocks: Iterable[Block], looks: frozenset[str]) -> Iterator[str]:
     for one in blocks:
         where = f"{one.page}: {one.first!r}"
         if one.language not in LANGUAGES:
-            if _COMMAND.match(one.text):
+            if _COMMAND.search(one.text):
                 yield f"{where} is a command without a language: make it `sh`, or `console` where the answer is shown"
             continue
         found = entries(one)
@@ -66,6 +73,10 @@ def test_every_block_is_run_or_has_a_reason(checkout: Path) -> None:
         (Block("docs/how-to/new.md", "sql", "SELECT 1\n"), "stands 0 times"),
         (Block("docs/how-to/new.md", "", "./seamline down\n"), "without a language"),
         (Block("docs/how-to/new.md", "", "$ ./seamline down\n"), "without a language"),
+        (Block("docs/how-to/new.md", "", "openssl genpkey -algorithm ed25519\n"), "without a language"),
+        (Block("docs/how-to/new.md", "", "# as root\n./seamline down\n"), "without a language"),
+        (Block("docs/how-to/new.md", "", "kafka-acls --add\n"), "without a language"),
+        (Block("docs/how-to/new.md", "text", "the answer is shown\n"), ""),
         (Block("docs/how-to/repair.md", "sh", "./seamline repair list settlement\n"), "stands 0 times"),
         (Block("docs/how-to/new.md", "sh", "./seamline status\n"), ""),
         (Block("docs/how-to/new.md", "yaml", "sync: settlement\n"), ""),
@@ -74,6 +85,21 @@ def test_every_block_is_run_or_has_a_reason(checkout: Path) -> None:
 def test_a_planted_block_without_a_test_is_found(planted: Block, said: str) -> None:
     found = "\n".join(faults([planted], frozenset({"./seamline status\n"})))
     assert said in found and bool(said) == bool(found)
+
+
+def taken_names(blocks: Iterable[Block], taken: Mapping[str, object]) -> list[str]:
+    return [f"{one.page}: {name}" for one in blocks for name in _ADDED.findall(one.text) if name in taken]
+
+
+def test_no_page_adds_a_connection_that_the_stack_of_a_clean_clone_has(checkout: Path, tmp_path: Path) -> None:
+    """`connect add` refuses a name that is there; `up` writes those of its own servers."""
+    known = settings.load({"SEAMLINE_DATA": str(tmp_path)})
+    layout = Layout(known)
+    credentials.write_files(layout, credentials.load_or_make(layout))
+    taken = json.loads(known.connections.read_text(encoding="utf-8"))
+    assert taken_names(blocks_of(checkout), taken) == []
+    planted = Block("docs/how-to/new.md", "sh", "./seamline connect add warehouse postgres://me@dwh.example/dwh\n")
+    assert taken_names([planted], taken) == ["docs/how-to/new.md: warehouse"]
 
 
 def test_every_entry_is_about_a_block_that_is_there(checkout: Path) -> None:
