@@ -194,6 +194,7 @@ def test_verdicts_in_the_json_are_signed_by_the_key_of_the_house_and_a_changed_o
     key, public, file = tmp_path / "key.pem", tmp_path / "public.pem", tmp_path / "export.json"
     private = Ed25519PrivateKey.generate()
     key.write_bytes(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    key.chmod(0o600)
     public.write_bytes(private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
 
     def checked() -> tuple[int, str]:

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from seamline.adapters.private_file import others_may_read
 from seamline.domain.errors import ConfigError
 
 TLS_NAMES = ("sslmode", "sslrootcert", "sslcert", "sslkey")
@@ -123,15 +124,9 @@ def _file_fault(named: Mapping[str, str]) -> tuple[str, str]:
     for name, place in named.items():
         if not os.access(place, os.R_OK):
             return f"{name} is {place}, which cannot be read here", "name a PEM file that this process may read"
-    if (key := named.get("sslkey") or named.get("ssl.key.location")) and _others_may_read(Path(key)):
+    if (key := named.get("sslkey") or named.get("ssl.key.location")) and others_may_read(Path(key)):
         return f"the private key {key} can be read by others", f"chmod 600 {key}"
     return "", ""
-
-
-def _others_may_read(key: Path) -> bool:
-    """By libpq's rule: one that root owns may be read by its group, as secrets of a container are."""
-    found = key.stat()
-    return bool(found.st_mode & (0o027 if found.st_uid == 0 else 0o077))
 
 
 def _kafka_fault(extra: Mapping[str, Any], login: str) -> tuple[str, str]:

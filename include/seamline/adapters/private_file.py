@@ -19,6 +19,12 @@ def alone_in(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def others_may_read(file: Path) -> bool:
+    """By libpq's rule: one that root owns may be read by its group, as secrets of a container are."""
+    found = file.stat()
+    return bool(found.st_mode & (0o027 if found.st_uid == 0 else 0o077))
+
+
 def write_private(path: Path, content: str | bytes) -> None:
     """Replace a file in one step; at no moment can another user read it."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,12 +1,12 @@
 """Signatures by a key of the house: Ed25519 over the canonical JSON (`domain.audit.canonical_json`) of a document."""
 
 import base64
-import binascii
 import hashlib
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -17,11 +17,13 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
+from seamline.adapters.private_file import others_may_read
 from seamline.domain.audit import canonical_json
 from seamline.domain.errors import ConfigError
 
 # Where a document carries its own signature, which cannot be part of what is signed.
 SIGNATURE = "signature"
+_FIELDS = {"algorithm", "key", "value"}
 _ALGORITHM = "ed25519"
 _MAKE = "`openssl genpkey -algorithm ed25519` makes one, `openssl pkey -pubout` its public half"
 
@@ -43,11 +45,14 @@ class Signer:
 
 
 def signer_of(path: Path) -> Signer:
-    """By the private key in a PEM file without a password. ConfigError: there is none."""
+    """By the private key in a PEM file without a password. ConfigError: there is none, or others may read it."""
     try:
+        is_open = others_may_read(path)
         key = load_pem_private_key(path.read_bytes(), password=None)
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as exc:
         raise ConfigError(f"{path} holds no private key that can be read: {type(exc).__name__}", hint=_MAKE) from exc
+    if is_open:
+        raise ConfigError(f"the signing key {path} can be read by others", hint=f"chmod 600 {path}")
     if not isinstance(key, Ed25519PrivateKey):
         raise ConfigError(f"{path} holds a key of another kind than Ed25519", hint=_MAKE)
     return Signer(key)
@@ -64,13 +69,17 @@ class Verifier:
         found = document.get(SIGNATURE)
         if not isinstance(found, Mapping):
             return "it bears no signature"
-        if found.get("key") != _name_of(self._key):
-            return f"it is signed by another key, {found.get('key')}"
+        if found.keys() != _FIELDS or found["algorithm"] != _ALGORITHM:
+            return f"its signature is none of {_ALGORITHM} with the fields {', '.join(sorted(_FIELDS))}"
+        if found["key"] != _name_of(self._key):
+            return f"it is signed by another key, {found['key']}"
         try:
-            self._key.verify(base64.b64decode(str(found.get("value")), validate=True), _signed(document))
-        except (InvalidSignature, binascii.Error):
+            value = base64.b64decode(str(found["value"]), validate=True)
+            self._key.verify(value, _signed(document))
+        except (InvalidSignature, ValueError, RecursionError):
             return "it was changed after it was signed"
-        return ""
+        # Base64 has several texts for the same bytes.
+        return "" if base64.b64encode(value).decode() == found["value"] else "its signature was written otherwise"
 
 
 def verifier_of(path: Path) -> Verifier:
@@ -82,6 +91,36 @@ def verifier_of(path: Path) -> Verifier:
     if not isinstance(key, Ed25519PublicKey):
         raise ConfigError(f"{path} holds a key of another kind than Ed25519", hint=_MAKE)
     return Verifier(key)
+
+
+def read_signed(text: str) -> Any:
+    """The JSON in a file, where every reader takes it for the same values. ValueError: it has an object with a name
+    twice, a number in a form that no document of ours has, or more parts within each other than can be read."""
+    try:
+        return json.loads(
+            text, object_pairs_hook=_object, parse_int=_whole, parse_float=_no_number, parse_constant=_no_number
+        )
+    except RecursionError:
+        raise ValueError("its parts lie too deep within each other") from None
+
+
+def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"an object has {next(one for one in names if names.count(one) > 1)!a} twice")
+    return found
+
+
+def _whole(text: str) -> int:
+    if str(number := int(text)) != text:
+        _no_number(text)
+    return number
+
+
+def _no_number(text: str) -> NoReturn:
+    """Numbers with a fraction are texts in what is signed: 5 and 5.0 would have one canonical form."""
+    raise ValueError(f"it has the number {text[:40]}; numbers with a fraction are texts")
 
 
 def _signed(document: Mapping[str, Any]) -> bytes:

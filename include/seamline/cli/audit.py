@@ -7,7 +7,6 @@ with Python alone. `signed` checks the signatures of an `export.json` of the pag
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -19,7 +18,7 @@ from typing import Any
 import psycopg
 
 from seamline import registry
-from seamline.adapters.signing import verifier_of
+from seamline.adapters.signing import read_signed, verifier_of
 from seamline.cli.answer import give
 from seamline.cli.person import person
 from seamline.domain.audit import FROM_COMMAND_LINE, Act, Kind, Subject
@@ -74,7 +73,9 @@ def _signed(args: argparse.Namespace) -> int:
     for one in verdicts:
         if why := verifier.fault(one):
             day = one.get("business_date") or "live"
-            _fault(f"{one.get('sync')} → {one.get('destination')} {day}, run {one.get('run')}: {why}", faults)
+            about = f"{one.get('sync')} → {one.get('destination')} {day}, run {one.get('run')}: {why}"
+            # What somebody else wrote: no control of a terminal, and no half of a character.
+            _fault("".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in about), faults)
     number = len(verdicts)
     sys.stdout.write(f"{number:,} verdicts, {number - len(faults):,} signed by this key as they are\n")
     give(args, {"verdicts": number, "faults": faults})
@@ -83,9 +84,9 @@ def _signed(args: argparse.Namespace) -> int:
 
 def _verdicts_in(file: Path) -> list[dict[str, Any]]:
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = read_signed(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as exc:
-        raise ConfigError(f"{file} holds no JSON that can be read", hint=_EXPORT) from exc
+        raise ConfigError(f"{file} holds no export that can be checked: {exc}", hint=_EXPORT) from exc
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise ConfigError(f"{file} is no list of verdicts", hint=_EXPORT)
     return found

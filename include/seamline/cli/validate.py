@@ -14,6 +14,7 @@ from typing import Any
 
 from seamline import settings
 from seamline.adapters.connections import known_types
+from seamline.adapters.signing import signer_of
 from seamline.cli import online
 from seamline.cli.answer import give
 from seamline.domain.errors import ConfigError
@@ -36,6 +37,7 @@ def run(args: argparse.Namespace) -> int:
     layout = Layout(settings.load())
     folder = layout.settings.declarations
     faults, declarations = _found(folder, connections)
+    faults += _of_signing_key(layout.settings.signing_key)
     if declarations is None and not args.online:
         raise DeclarationsInvalid(faults)
     notes: list[str] = []
@@ -87,6 +89,17 @@ def _found(folder: Path, connections: Mapping[str, str]) -> tuple[list[Fault], D
     except DeclarationsInvalid as exc:
         return list(exc.faults), None
     return syntax_faults(declarations, folder), declarations
+
+
+def _of_signing_key(key: Path | None) -> list[Fault]:
+    """Else only who takes an export away would hear of it."""
+    if key is None:
+        return []
+    try:
+        signer_of(key)
+    except ConfigError as exc:
+        return [Fault(key, 1, "SEAMLINE_SIGNING_KEY", exc.message, exc.hint)]
+    return []
 
 
 def _denied(layout: Layout) -> tuple[list[str], list[Fault]]:
