@@ -1,13 +1,14 @@
 """What the schema of a message of Debezium's says of a table: the columns of a declaration, and how it has changed."""
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
 
 from seamline.domain.errors import LogCorrupted
-from seamline.sources.kafka.draft import declared_text, found_in
+from seamline.sources.kafka import draft
+from seamline.sources.kafka.draft import FoundTopic, declared_text, found_in, read
 from seamline.sources.kafka.layout import layout_of
 from seamline.sources.kafka.messages import Messages
 from seamline.sources.kafka.rows import Given
@@ -46,6 +47,84 @@ def test_a_message_with_its_schema_becomes_a_declaration_by_which_it_is_read() -
     given = Given(str(ACCOUNT["topic"]), 0, 7, key(1).decode(), envelope("c", None, ROW).decode())
     (one,) = Messages(layout_of(plan), "queue").said(given, partitions=1)
     assert json.loads(one.after or b"") == {"id": "1", "balance": "10.07", "opened": "2024-10-04", "memo": "户名"}
+
+
+class Heard(NamedTuple):
+    """A message as a consumer gives it."""
+
+    key_bytes: bytes | None
+    value_bytes: bytes | None
+
+    def key(self) -> bytes | None:
+        return self.key_bytes
+
+    def value(self) -> bytes | None:
+        return self.value_bytes
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return 7
+
+
+WRITTEN, EMPTIED = Heard(key(1), envelope("c", None, ROW)), Heard(None, envelope("t", None, None))
+
+
+def test_a_table_that_was_emptied_last_has_the_key_of_its_rows() -> None:
+    """It was declared without one, and kept as a multiset."""
+    found = read("bank.public.account", [EMPTIED, WRITTEN])  # type: ignore[list-item]
+    assert isinstance(found, FoundTopic) and found.key == ("id",)
+    gone = read("bank.public.account", [Heard(key(1), None), EMPTIED])  # type: ignore[list-item]
+    assert isinstance(gone, FoundTopic) and gone.key == ("id",)
+    without = read("bank.public.account", [EMPTIED, Heard(None, WRITTEN.value_bytes), WRITTEN])  # type: ignore[list-item]
+    assert isinstance(without, FoundTopic) and without.key == ()
+    assert read("bank.public.account", [EMPTIED]) == (  # type: ignore[list-item]
+        "its newest messages are of TRUNCATE alone, so its key is not known"
+    )
+
+
+OF_ROUTER = Heard(
+    json.dumps({"payload": {"id": 1, "__dbz__physicalTableIdentifier": "a"}}).encode(), WRITTEN.value_bytes
+)
+DOTTED = Heard(key(1), changed([{"type": "string", "field": "a.b"}], {"a.b": None}).encode())
+
+
+@pytest.mark.parametrize(
+    ("topic", "message", "why"),
+    [
+        ("bank.account", OF_ROUTER, "its key has __dbz__physicalTableIdentifier, which is no column of its rows"),
+        (f"bank.{'a' * 65}", WRITTEN, f"`{'a' * 65}` is no name of a table"),
+        ("bank.", WRITTEN, "`` is no name of a table"),
+        ("bank.account", DOTTED, "`a.b` is no name of a column"),
+    ],
+)
+def test_a_topic_that_no_right_file_declares_is_left_out_by_name_and_the_others_stay(
+    topic: str, message: Heard, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One such column of a key ended `init` for all topics."""
+    of_topics = {topic: [message], "bank.client": [WRITTEN]}
+    monkeypatch.setattr(draft, "client_settings", lambda _: {})
+    monkeypatch.setattr(draft, "resolve", lambda _: None)
+    monkeypatch.setattr(draft, "_topics", lambda _: list(of_topics))
+    monkeypatch.setattr(draft, "_newest", lambda _, one: of_topics[one])
+    notes: list[str] = []
+    source = yaml.safe_load(draft.drafted("queue", "theirs", patterns="*", namespace="", note=notes.append))
+    assert [one["topic"] for one in source["tables"]] == ["bank.client"]
+    assert notes == [f"topic {topic} is left out: {why}"]
+
+
+def test_a_name_that_is_put_together_and_too_long_is_left_out_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = f"{'a' * 60}.account"
+    monkeypatch.setattr(draft, "client_settings", lambda _: {})
+    monkeypatch.setattr(draft, "resolve", lambda _: None)
+    monkeypatch.setattr(draft, "_topics", lambda _: [long, "c.account"])
+    monkeypatch.setattr(draft, "_newest", lambda *_: [WRITTEN])
+    notes: list[str] = []
+    source = yaml.safe_load(draft.drafted("queue", "theirs", patterns="*", namespace="", note=notes.append))
+    assert [one["topic"] for one in source["tables"]] == ["c.account"]
+    (note,) = notes
+    assert note.startswith(f"topic {long} is left out: ") and "is no name of a table" in note
 
 
 def test_tables_of_two_topics_with_one_name_are_named_apart() -> None:

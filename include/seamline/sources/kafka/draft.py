@@ -3,11 +3,11 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Message
 
 from seamline.adapters.connections import resolve
 from seamline.adapters.kafka.client import REQUEST_TIMEOUT_S, admin_client, client_settings, translated
@@ -18,7 +18,7 @@ from seamline.sources.kafka.layout import DEBEZIUM
 from seamline.sources.kafka.rows import OF_REGISTRY
 from seamline.sources.kafka.schemas import SaidColumn, columns_in, fields_of
 from seamline.sources.kafka.texts import parsed
-from seamline.spec.fields import SQL_NAME
+from seamline.spec.fields import is_sql_name
 from seamline.spec.written import text
 
 # So many of the newest records of each partition are looked at: behind a row that goes is one without a value.
@@ -45,7 +45,7 @@ def drafted(source: str, connection: str, *, patterns: str, namespace: str, note
     wanted = [one.strip() for one in patterns.split(",") if one.strip()]
     topics = [one for one in _topics(settings) if _is_wanted(one, wanted, namespace)]
     of_topics = {topic: _found(settings, topic, note) for topic in topics}
-    found = [one for one in of_topics.values() if isinstance(one, FoundTopic)]
+    found = _named([one for one in of_topics.values() if isinstance(one, FoundTopic)], note)
     if without := [topic for topic, one in of_topics.items() if one is None]:
         more = f" and {len(without) - _SHOWN_MAX} more" if len(without) > _SHOWN_MAX else ""
         shown = ", ".join(without[:_SHOWN_MAX])
@@ -91,8 +91,17 @@ def _is_wanted(topic: str, patterns: Sequence[str], namespace: str) -> bool:
 
 def _found(settings: Mapping[str, Any], topic: str, note: Note) -> FoundTopic | str | None:
     """A text where it was said already why not; None where it holds nothing of Debezium's."""
+    found = read(topic, _newest(settings, topic))
+    if isinstance(found, str):
+        note(f"topic {topic} is left out: {found}")
+    return found
+
+
+def read(topic: str, messages: Sequence[Message]) -> FoundTopic | str | None:
+    """What some messages, the newest first, say of their topic's table. A text says why a person has to declare it;
+    None: they are none of Debezium's with a schema."""
     is_of_registry = False
-    for message in _newest(settings, topic):
+    for message in messages:
         value = message.value()
         if value is None:
             continue
@@ -101,17 +110,39 @@ def _found(settings: Mapping[str, Any], topic: str, note: Note) -> FoundTopic | 
         try:
             found = found_in(topic, message.key(), value, place)
         except (ValueError, KeyError, TypeError) as exc:
-            note(why := f"topic {topic} is left out: {exc}, which a person has to declare")
-            return why
-        if found is not None and SQL_NAME.fullmatch(found.table) is not None:
-            return found
-    if not is_of_registry:
-        return None
-    note(why := f"topic {topic} is left out: its messages are no JSON but of a schema registry, as Avro or Protobuf")
-    return why
+            return f"{exc}, which a person has to declare"
+        if found is not None:
+            return _with_its_key(found, messages)
+    return "its messages are no JSON but of a schema registry, as Avro or Protobuf" if is_of_registry else None
 
 
-def _newest(settings: Mapping[str, Any], topic: str) -> Sequence[Any]:
+def _with_its_key(found: FoundTopic, messages: Sequence[Message]) -> FoundTopic | str:
+    """That of the newest message about a row: one about a TRUNCATE has none, whatever the table's key is."""
+    of_rows = [message.key() for message in messages if not _is_of_truncate(message.value())]
+    if not of_rows:
+        return "its newest messages are of TRUNCATE alone, so its key is not known"
+    keyed = replace(found, key=_key(of_rows[0]))
+    return _fault(keyed) or keyed
+
+
+def _is_of_truncate(value: bytes | None) -> bool:
+    payload = (_document(value) or {}).get("payload")
+    return isinstance(payload, dict) and payload.get("op") == "t"
+
+
+def _fault(found: FoundTopic) -> str:
+    """Why a file that declares it would be wrong; "" where it would not."""
+    if not is_sql_name(found.table):
+        return f"`{found.table}` is no name of a table"
+    names = [one.name for one in found.columns]
+    if wrong := [name for name in names if not is_sql_name(name)]:
+        return f"`{wrong[0]}` is no name of a column"
+    if strange := [name for name in found.key if name not in names]:
+        return f"its key has {', '.join(strange)}, which is no column of its rows"
+    return ""
+
+
+def _newest(settings: Mapping[str, Any], topic: str) -> Sequence[Message]:
     """Of each partition some of the newest, the newest first."""
     facts = CaptureTopics(dict(settings)).facts(topic)
     partitions = facts.partitions if facts else 0
@@ -142,6 +173,14 @@ def _named_apart(found: Sequence[FoundTopic]) -> Iterator[tuple[str, FoundTopic]
     names = [one.table for one in found]
     for one in found:
         yield (one.table if names.count(one.table) == 1 else one.topic.replace(".", "_").replace("-", "_")), one
+
+
+def _named(found: Sequence[FoundTopic], note: Note) -> Sequence[FoundTopic]:
+    """Without those whose name, put together from that of their topic, is none."""
+    for name, one in _named_apart(found):
+        if not is_sql_name(name):
+            note(f"topic {one.topic} is left out: `{name}` is no name of a table, and another topic has `{one.table}`")
+    return [one for name, one in _named_apart(found) if is_sql_name(name)]
 
 
 def _head(source: str, connection: str) -> Iterator[str]:
