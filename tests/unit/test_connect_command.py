@@ -31,6 +31,42 @@ def test_a_password_in_the_url_is_refused_and_never_printed(capsys: pytest.Captu
     assert known_ids() == frozenset()
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "kafka://k1/?security.protocol=SASL_SSL&sasl.username=me&sasl.password=s3cret",
+        "kafka://k1/?security.protocol=SSL&ssl.key.password=s3cret",
+        "kafka://k1/?ssl.key.pem=s3cret",
+        "kafka://k1/?__extra__=%7B%22sasl.password%22%3A%22s3cret%22%2C%22security.protocol%22%3A%22SASL_SSL%22%7D",
+        "aws://?aws_session_token=s3cret",
+        '{"conn_type": "hive_metastore", "host": "thrift://h", "port": 9083, "password": "s3cret"}',
+    ],
+)
+def test_a_secret_among_the_settings_is_refused_and_never_printed(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It was stored, and stood in the shell's history."""
+    assert main(["connect", "add", "feed", url]) == 2
+    said = capsys.readouterr().err
+    assert "does not belong into a command" in said and "s3cret" not in said
+    assert known_ids() == frozenset()
+
+
+def test_settings_that_say_where_a_secret_stands_are_none() -> None:
+    assert main(["connect", "add", "worker", "http://c1:8083/?secrets_file=/x"]) == 0
+
+
+def test_a_uri_may_list_its_brokers_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["connect", "add", "feed", "kafka://?bootstrap.servers=k1:9093,k2:9093"]) == 0
+    stored = json.loads((Path(connect.settings.load().connections)).read_text(encoding="utf-8"))["feed"]
+    assert (stored["host"], stored["port"]) == ("k1", 9093)
+    assert stored["extra"] == {"bootstrap.servers": "k1:9093,k2:9093"}
+
+
+def test_no_hint_of_a_command_shows_a_password_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["connect", "add", "feed", "hbase://"]) == 2
+    said = capsys.readouterr().err
+    assert "is not a URI" in said and ":password@" not in said
+
+
 def test_a_kind_has_its_own_port_and_the_password_comes_by_standard_input() -> None:
     assert main(["connect", "add", "core", "postgres://me@db.example/bank?sslmode=require"]) == 0
     stored = json.loads((Path(connect.settings.load().connections)).read_text(encoding="utf-8"))["core"]

@@ -183,34 +183,47 @@ def _from_uri(connection_id: str, uri: str, *, where: str) -> Connection:
         parts = urlsplit(uri)
         port = parts.port
         # A setting without a value is refused as any other: passed over, the session could be in the clear.
-        extra: dict[str, Any] = dict(parse_qsl(parts.query, keep_blank_values=True))
-        has_port = port is not None or _may_have_no_port(parts.scheme, unquote(parts.hostname or ""))
-        is_one = parts.scheme and (_has_no_server(parts.scheme) or (parts.hostname and has_port))
-        # The rest of a password with a `/`, `?` or `#` in it.
-        is_torn = "@" in parts.path or parts.fragment or any("@" in name for name in extra)
+        query = dict(parse_qsl(parts.query, keep_blank_values=True))
     except ValueError:
-        is_one = is_torn = False
-    if not is_one or is_torn:
-        # The URI holds a password: it is named by its place, never printed.
-        raise ConfigError(
-            f"{where} is not a URI",
-            hint="write kind://login:password@host:port/database, and as %XX what is special in it: / ? # [ ] @ : %",
-        )
-    try:
-        # So Airflow writes an extra that is more than names and texts.
-        extra |= json.loads(extra.pop("__extra__", "{}"))
-    except (TypeError, ValueError):
-        raise ConfigError(f"{where}: `__extra__` is no JSON object", hint="write settings as ?name=value") from None
+        raise _no_uri(where) from None
+    # The rest of a password with a `/`, `?` or `#` in it.
+    if "@" in parts.path or parts.fragment or any("@" in name for name in query):
+        raise _no_uri(where)
+    extra = _with_airflows_own(query, where)
+    host = parts.hostname or ""
+    if not host and (first := first_server(parts.scheme, extra)):
+        host, port = first["host"], int(first["port"])
+    has_port = port is not None or _may_have_no_port(parts.scheme, unquote(host))
+    if not parts.scheme or not (_has_no_server(parts.scheme) or (host and has_port)):
+        raise _no_uri(where)
     return _connection(
         connection_id,
         kind=parts.scheme,
-        host=parts.hostname or "",
+        host=host,
         port=port or 0,
         login=unquote(parts.username or ""),
         password=unquote(parts.password or ""),
         database=unquote(parts.path.lstrip("/")),
         extra=extra,
     )
+
+
+def _no_uri(where: str) -> ConfigError:
+    # The URI holds a password: it is named by its place, never printed.
+    return ConfigError(
+        f"{where} is not a URI",
+        hint="write kind://login@host:port/database, and as %XX what is special in it: / ? # [ ] @ : %. A password"
+        " stands behind the login and a colon in a variable or a file, never in a command",
+    )
+
+
+def _with_airflows_own(query: Mapping[str, str], where: str) -> dict[str, Any]:
+    """So Airflow writes an extra that is more than names and texts."""
+    found: dict[str, Any] = dict(query)
+    try:
+        return found | json.loads(found.pop("__extra__", "{}"))
+    except (TypeError, ValueError):
+        raise ConfigError(f"{where}: `__extra__` is no JSON object", hint="write settings as ?name=value") from None
 
 
 def _connection(connection_id: str, *, kind: str, extra: dict[str, Any], login: str, **where: Any) -> Connection:

@@ -9,10 +9,10 @@ import getpass
 import re
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from seamline import settings
 from seamline.adapters.connections import Connection, known_ids, parsed, put, remove, resolve
@@ -28,6 +28,8 @@ from seamline.spec.source import DeclaredSource
 _ID = re.compile(r"[a-z][a-z0-9_]*\Z")
 _PORTS = {"postgres": 5432, "postgresql": 5432, "mysql": 3306, "mariadb": 3306, "kafka": 9092}
 _REACH_S = 10.0
+# Of settings, Kafka's among them, whose value is the secret and not where it stands.
+_SECRET = re.compile(r"(?i)(pass(word|phrase)|secret|token|key\.pem|jaas\.config)\Z")
 # Whatever is declared: the log, its capture, the two databases, Airflow's REST and where Spark runs.
 _OF_SPARK = "spark_default"
 _OF_THE_PLATFORM = frozenset({"kafka", "connect", "seamline_db", "airflow_db", "airflow", _OF_SPARK})
@@ -108,16 +110,31 @@ def _given(connection_id: str, url: str) -> Connection:
     except ValueError:
         raise ConfigError("this is no URL", hint="write kind://login@host:port/database") from None
     if has_password:
-        raise ConfigError(
-            "a password does not belong into a command: your shell keeps what is typed",
-            hint="leave it out, it is asked for; and change this one, which the shell's history has now",
-        )
+        raise _password_in_command("a password")
+    _refuse_secrets(name for name, _ in parse_qsl(parts.query, keep_blank_values=True))
     if port is None and parts.scheme in _PORTS and parts.hostname:
         parts = parts._replace(netloc=f"{parts.netloc.rstrip(':')}:{_PORTS[parts.scheme]}")
     made = parsed(urlunsplit(parts), connection_id=connection_id)
+    if made.password:
+        raise _password_in_command("a password")
+    _refuse_secrets(made.extra)
     if command_line_client(made.kind) is not None and not made.login:
         raise ConfigError("the URL names no login", hint="write kind://login@host:port/database")
     return made
+
+
+def _refuse_secrets(names: Iterable[str]) -> None:
+    for name in names:
+        if _SECRET.search(name):
+            raise _password_in_command(f"`{name}`")
+
+
+def _password_in_command(what: str) -> ConfigError:
+    return ConfigError(
+        f"{what} does not belong into a command: your shell keeps what is typed",
+        hint="leave it out: the password of the login before the host is asked for, any other secret belongs into the"
+        " connections file; and change this one, which the shell's history has now",
+    )
 
 
 def _password(connection: Connection) -> str:
