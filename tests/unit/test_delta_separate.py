@@ -140,3 +140,48 @@ def test_a_table_that_is_not_there_is_named_with_one_that_is(tmp_path: Path) -> 
     Written(tmp_path, "payments").begin()
     (problem,) = side(tmp_path).survey(["payment"]).problems
     assert "has no Delta log" in problem.what and problem.cure == "Did you mean `payments`?"
+
+
+def damaged(file: Path, *, at: float) -> None:
+    """From that part of it on."""
+    content = file.read_bytes()
+    file.write_bytes(content[: int(len(content) * at)] + b"\xff" * (len(content) - int(len(content) * at)))
+
+
+@pytest.mark.parametrize("at", [0.0, 0.9])
+def test_a_damaged_data_file_is_named_with_its_table(at: float, tmp_path: Path) -> None:
+    """It left as an error of Arrow, which names neither."""
+    written = Written(tmp_path)
+    written.begin({"id": "short", "amount": "decimal(18,4)", "paid_at": "timestamp"})
+    added = written.add(rows([1, 2]))
+    written.commit(added)
+    (table,) = side(tmp_path).survey(["payment"]).tables
+    damaged(written.folder / added["add"]["path"], at=at)
+    with pytest.raises(Refused, match=rf"{added['add']['path']} of table payment is damaged: "):
+        texts(side(tmp_path).open([keyed(table)], 1), keyed(table))
+
+
+def test_a_page_that_was_cut_out_of_a_data_file_is_named_with_its_table(tmp_path: Path) -> None:
+    """Arrow calls that an error of the system, and it was tried again for ever."""
+    written = Written(tmp_path)
+    written.begin({"id": "short", "amount": "decimal(18,4)", "paid_at": "timestamp"})
+    added = written.add(rows(list(range(5000))))
+    written.commit(added)
+    (table,) = side(tmp_path).survey(["payment"]).tables
+    file = written.folder / added["add"]["path"]
+    content = file.read_bytes()
+    file.write_bytes(content[:4] + b"\xff" * 64 + content[68:])
+    with pytest.raises(Refused, match="of table payment is damaged: "):
+        texts(side(tmp_path).open([keyed(table)], 1), keyed(table))
+
+
+@pytest.mark.parametrize("name", [f"{1:020d}.json", f"{0:020d}.checkpoint.parquet"])
+def test_a_damaged_log_is_a_problem_of_its_table_and_of_no_other(name: str, tmp_path: Path) -> None:
+    for table in ("payment", "client"):
+        written = Written(tmp_path, table)
+        written.begin({"id": "short"})
+    (written.log / name).write_text('{"add": {"path": ', encoding="utf-8")
+    found = side(tmp_path).survey(["payment", "client"])
+    assert [one.name for one in found.tables] == ["payment"]
+    (problem,) = found.problems
+    assert problem.table == "client" and name in problem.what and "of table client is damaged" in problem.what

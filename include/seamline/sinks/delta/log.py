@@ -71,9 +71,11 @@ class DeltaLog:
         """None where there is no such version."""
         try:
             text = self.commit_file(version).read_text(encoding="utf-8")
+            return [json.loads(line) for line in text.split("\n") if line]
         except FileNotFoundError:
             return None
-        return [json.loads(line) for line in text.split("\n") if line]
+        except ValueError as exc:
+            raise ValueError(f"{self.commit_file(version).name}: {exc}") from exc
 
     def newest(self, known: TableState | None = None) -> TableState:
         """The head, from a state that is known or from the newest checkpoint."""
@@ -133,7 +135,11 @@ class DeltaLog:
         """The newest checkpoint that is not behind this version, or what is before all."""
         for number in reversed(self.checkpoints()):
             if version is None or number <= version:
-                return checkpoint.read(self.checkpoint_file(number), number)
+                file = self.checkpoint_file(number)
+                try:
+                    return checkpoint.read(file, number)
+                except ValueError as exc:
+                    raise ValueError(f"{file.name}: {exc}") from exc
         return TableState()
 
     def _numbers(self, pattern: re.Pattern[str]) -> list[int]:

@@ -3,6 +3,7 @@
 import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -86,14 +87,37 @@ class DeltaSide:
         return self._namespace() / table
 
     def _state(self, table: str) -> TableState:
-        with translated(f"read the log of table {table}"):
-            return newest_of_others(self._folder(table))
+        folder = self._folder(table)
+        with translated(f"read the log of table {table}"), _undamaged(table, folder / "_delta_log"):
+            return newest_of_others(folder)
 
     def _missing(self, name: str) -> Problem:
         known = [path.name for path in content(self._namespace()) if DeltaLog(local(path)).is_there]
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"Did you mean `{near[0]}`?" if near else "Correct its name, the namespace, or the warehouse"
         return Problem(f"table {name} has no Delta log in {self._folder(name)}", hint, table=name)
+
+
+@contextmanager
+def _undamaged(table: str, place: Path) -> Iterator[None]:
+    """Refused, where `place` cannot be read because of what is in it."""
+    try:
+        yield
+    except (pa.ArrowException, ValueError) as exc:
+        raise _damaged(table, place, exc) from exc
+    except OSError as exc:
+        # Arrow's, about the content of a file: the system's own have a number.
+        if exc.errno is None:
+            raise _damaged(table, place, exc) from exc
+        raise
+
+
+def _damaged(table: str, place: Path, exc: Exception) -> Refused:
+    return Refused(
+        f"{place} of table {table} is damaged: {exc}",
+        hint="the writer of the table has to restore it, or to write the table again",
+        table=table,
+    )
 
 
 def newest_of_others(folder: Path) -> TableState:
@@ -183,9 +207,10 @@ def _rows(table: Table, state: TableState, folder: Path) -> Batches:
     def batches() -> Iterator[pa.RecordBatch]:
         with translated(f"read table {table.name}"):
             for file in state.files.values():
-                for found in living_rows(file, folder, stored):
-                    arrays = [_values(found, file, name, types[name]) for name in names]
-                    yield typed(table, pa.RecordBatch.from_arrays(arrays, names=names))
+                with _undamaged(table.name, file.path_in(folder)):
+                    for found in living_rows(file, folder, stored):
+                        arrays = [_values(found, file, name, types[name]) for name in names]
+                        yield typed(table, pa.RecordBatch.from_arrays(arrays, names=names))
 
     names = [column.name for column in table.columns]
     return batches
