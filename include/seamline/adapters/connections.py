@@ -221,7 +221,8 @@ def _with_airflows_own(query: Mapping[str, str], where: str) -> dict[str, Any]:
     """So Airflow writes an extra that is more than names and texts."""
     found: dict[str, Any] = dict(query)
     try:
-        return found | json.loads(found.pop("__extra__", "{}"))
+        own: dict[str, Any] = json.loads(found.pop("__extra__", "{}"))
+        return found | own
     except (TypeError, ValueError):
         raise ConfigError(f"{where}: `__extra__` is no JSON object", hint="write settings as ?name=value") from None
 
