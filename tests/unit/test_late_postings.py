@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from seamline.domain.business_dates import BusinessDates, Calendar
 from seamline.domain.calendar import date_of
 from seamline.domain.errors import Refused, TransientError
 from seamline.domain.late_posting import LateInTable, LatePosting, LogPlace, StreamWatch, WatchedTake
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import BusinessDate, NightlyPlan, SyncPlan
 from seamline.ports.log_images import Texts
-from seamline.sync.late_postings import LateTools, LateWatch, SignedVersions, Watched, late_postings, look
+from seamline.sync.late_postings import LateTools, LateWatch, Seen, SignedVersions, Watched, late_postings, look
 from seamline.sync.log_between import LoggedChange, Operation
 from seamline.values.image_texts import ImageTexts
 from tests.log_topic import (
@@ -253,6 +254,26 @@ def test_a_row_whose_former_values_the_log_lacks_is_late_where_a_signed_version_
         ("r2", '{"id": "2"}', 1, str(position(6))),
     ]
     assert signed.unknown == {}
+
+
+def test_rows_of_the_closed_days_before_a_signed_date_are_late_for_it() -> None:
+    """The cut of Monday holds Saturday to Monday, so a row of Saturday is late for Monday."""
+    weekdays = BusinessDates((Calendar("cn_bank", date(2026, 1, 1), date(2026, 12, 31)),))
+    nightly = NightlyPlan(timezone="UTC", dates=weekdays)
+    log = LogTopic()
+    takes = [take(log, run_id="friday", business_date="2026-02-27"), take(log, run_id="monday", business_date=OTHER)]
+    days = ("2026-02-26", "2026-02-27", "2026-02-28", "2026-03-01", "2026-03-02", "2026-03-03")
+    changes = [
+        LoggedChange("account", str(at), Operation.INSERT, position(at), 1_000 * at, after=account(at, day))
+        for at, day in enumerate(days, start=1)
+    ]
+    found = late_postings([Seen(one) for one in changes], TABLES, DATES, takes, nightly=nightly)
+    assert [(one.run_id, one.business_date, one.key) for one in found] == [
+        ("friday", "2026-02-27", '{"id": 2}'),
+        ("monday", OTHER, '{"id": 3}'),
+        ("monday", OTHER, '{"id": 4}'),
+        ("monday", OTHER, '{"id": 5}'),
+    ]
 
 
 def test_nobody_is_asked_for_updates_of_a_table_whose_key_has_the_date() -> None:

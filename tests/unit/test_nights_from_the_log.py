@@ -10,7 +10,7 @@ import pytest
 
 from seamline.bulk.since_cut import require_equal
 from seamline.domain.digest import KeyedDigest, SegmentDigest
-from seamline.domain.errors import Refused, SeamlineError, TransientError
+from seamline.domain.errors import ConfigError, Refused, SeamlineError, TransientError
 from seamline.domain.made_from import (
     LOG_PLACE,
     NOT_BY_LOG,
@@ -143,6 +143,24 @@ def test_auto_reads_also_where_no_later_cut_can_begin_with_it() -> None:
     assert found.evidence[NOT_BY_LOG] == "another definition; nor can the next one begin with it: no marker came"
 
 
+@pytest.mark.parametrize(
+    ("way", "why"),
+    [
+        (MadeFrom.AUTO, Refused("the read has waited for too long")),
+        (MadeFrom.AUTO, ConfigError("nobody can ask the source for its load")),
+        (MadeFrom.INCREMENTAL, Refused("the read has waited for too long")),
+        (MadeFrom.INCREMENTAL, TransientError("the source is away")),
+    ],
+)
+def test_what_was_refused_is_not_answered_by_reading_everything(way: MadeFrom, why: SeamlineError) -> None:
+    with pytest.raises(type(why), match=why.message):
+        Nights(why=why).night(way)
+
+
+def test_increments_that_cannot_be_taken_are_read() -> None:
+    assert Nights(why=NotByLog("2 came late")).night(MadeFrom.INCREMENTAL).mode == "read"
+
+
 def test_log_refuses_what_cannot_be_made_so() -> None:
     with pytest.raises(Refused, match="cannot be made from the log: the log begins later") as refused:
         Nights(why=NotByLog("the log begins later", hint="dates after 2026-03-02")).night(MadeFrom.LOG)
@@ -268,6 +286,9 @@ def test_a_cut_that_differs_from_the_source_is_read_whole_and_the_differing_rows
         require_equal([found])
     require_equal([replace(found, tables=(replace(table, verdict=Verdict.MATCH, breaks=()),))])
     require_equal([replace(found, evidence={})])
+    # A comparison that was not made says nothing of the rows: it stays the result.
+    for word in (Verdict.INCONCLUSIVE, Verdict.NOT_RUN):
+        require_equal([replace(found, tables=(replace(table, verdict=word, breaks=(), reason="away"),))])
     by_time = replace(made, above="2026-11-24 10:00:00", column="at")
     assert [one.in_words.split(" were")[0] for one in (made, by_time)] == [
         "entry: 2 rows with a key above 10",

@@ -4,7 +4,7 @@ Business dates cover time without gap or overlap, as days do: what is booked on 
 to the next one. A day that no calendar knows any more is never guessed. Pure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from enum import StrEnum
@@ -132,6 +132,13 @@ class BusinessDates:
         while self.look(day - _DAY).is_ is Is.CLOSED:
             day -= _DAY
         return day
+
+    def days_of(self, business_date: date) -> Iterator[date]:
+        """The days whose rows belong to a business date, as `first_day` bounds them."""
+        day = self.first_day(business_date)
+        while day <= business_date:
+            yield day
+            day += _DAY
 
     def last_ended(self, now: datetime, *, timezone: str, cut_off: str = MIDNIGHT) -> date | None:
         """The newest business date that has ended at `now`; None where none is known. Days that are not known are

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from itertools import groupby, islice
 from typing import Protocol
 
@@ -199,11 +199,12 @@ def late_postings(
 
     A row whose former values nobody has counts by what it became.
     """
-    by_date = {take.business_date: take for take in takes}
+    by_day = _by_day(takes, nightly)
     found: dict[tuple[str, str, str], _Counted] = {}
     for one in seen:
         change = one.change
-        for take in _concerned(one, dates[change.table], by_date, nightly):
+        is_of_all = change.operation is Operation.TRUNCATE
+        for take in takes if is_of_all else _concerned(one, dates[change.table], by_day, nightly):
             if not is_covered(change.position, take.cut_position):
                 position = str(change.position)
                 made = _Counted(take, change, position, _key(tables[change.table], one))
@@ -245,14 +246,22 @@ class _Counted:
         )
 
 
+def _by_day(takes: Sequence[WatchedTake], nightly: NightlyPlan) -> Mapping[date, Sequence[WatchedTake]]:
+    """The takes whose cut has the rows of a day: with a calendar also those of the closed days before its date."""
+    found: dict[date, list[WatchedTake]] = {}
+    for take in takes:
+        for day in nightly.dates.days_of(date.fromisoformat(take.business_date)):
+            found.setdefault(day, []).append(take)
+    return found
+
+
 def _concerned(
-    seen: Seen, how: BusinessDate, by_date: Mapping[str, WatchedTake], nightly: NightlyPlan
+    seen: Seen, how: BusinessDate, by_day: Mapping[date, Sequence[WatchedTake]], nightly: NightlyPlan
 ) -> Iterable[WatchedTake]:
-    change = seen.change
-    if change.operation is Operation.TRUNCATE:
-        return by_date.values()
-    days = {_day(texts, how, nightly) for texts in (change.before, change.after, *seen.held)}
-    return [take for day, take in by_date.items() if day in days]
+    """Each once, also where a row was of one day of a cut and is of another."""
+    images = (seen.change.before, seen.change.after, *seen.held)
+    days = {day for texts in images if (day := _day(texts, how, nightly)) is not None}
+    return {take.run_id: take for day in days for take in by_day.get(day, ())}.values()
 
 
 def _key(table: Table, seen: Seen) -> str:
@@ -262,12 +271,11 @@ def _key(table: Table, seen: Seen) -> str:
     return json.dumps({name: texts.get(name) for name in table.key}, ensure_ascii=False)
 
 
-def _day(texts: Texts | None, how: BusinessDate, nightly: NightlyPlan) -> str | None:
+def _day(texts: Texts | None, how: BusinessDate, nightly: NightlyPlan) -> date | None:
     text = texts.get(how.column) if texts else None
     if text is None:
         return None
-    found = date_of(text, holds=how.holds, timezone=nightly.timezone, cut_off=nightly.cut_off)
-    return found.isoformat() if found else None
+    return date_of(text, holds=how.holds, timezone=nightly.timezone, cut_off=nightly.cut_off)
 
 
 class LateWatch:

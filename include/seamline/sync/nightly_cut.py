@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.digest import Segment
-from seamline.domain.errors import InvariantViolated, Refused, SeamlineError, TransientError
-from seamline.domain.made_from import LOG_PLACE, NOT_BY_LOG, LogPlace, NotByLog, place_to_json
+from seamline.domain.errors import ConfigError, InvariantViolated, Refused, SeamlineError, TransientError
+from seamline.domain.made_from import LOG_PLACE, NOT_BY_LOG, LogPlace, MadeFrom, NotByLog, place_to_json
 from seamline.domain.position import Position
 from seamline.domain.row_transform import transforms_evidence
 from seamline.domain.runs import NOT_STAGED, Json, Receipt, Reconciliation, Scope
@@ -205,12 +205,15 @@ def _from_log(run: Run, destination: DestinationPlan, way: LogWay, clock: Clock 
 
 
 def _may_be_read(run: Run, error: SeamlineError, tools: CutTools) -> bool:
-    """Whether a cut that was not made from the log for this is read: where the plan leaves that open, and the very
-    first one, if all of it can be read."""
+    """Whether a cut that was not made from an earlier one for this is read: where the plan leaves that open, and the
+    very first one, if all of it can be read. What a person has to mend, or has bounded, is no reason to read more."""
     assert run.plan.nightly is not None
-    if run.plan.nightly.made_from.may_be_read:
+    made_from = run.plan.nightly.made_from
+    if not isinstance(error, NotByLog):
+        return made_from is MadeFrom.AUTO and not isinstance(error, Refused | ConfigError)
+    if made_from.may_be_read:
         return True
-    if not (isinstance(error, NotByLog) and error.is_first and run.business_date is not None):
+    if not error.is_first or run.business_date is None:
         return False
     parked = {table.name for table in run.plan.parked}
     return select(run.plan, run.business_date, as_of=tools.clock()).left_out.keys() <= parked

@@ -24,7 +24,7 @@ from seamline.sinks.relational.encode_changes import encoded
 from seamline.sinks.relational.places import ledger_place, relation, staged_place
 from seamline.sinks.relational.session import Session, close, execute, open_session, query, translated
 from seamline.sinks.relational.staging import index_rows
-from seamline.sinks.relational.statements import COPY, HASH, TableStatements
+from seamline.sinks.relational.statements import COPY, HASH, TableStatements, number_copies
 from seamline.values.changes import ChangeBatch
 
 
@@ -96,13 +96,14 @@ def take_over(
         kept += f" AND ({key}) NOT IN (SELECT {key} FROM {staged})"
     with _opened(destination, dialect) as session, translated("take rows of an earlier cut over", table=table.name):
         origin = relation(base.schema, base.name)
-        with session.cursor() as cursor:
-            return int(
-                cursor.execute(
-                    f"INSERT INTO {staged} ({', '.join(taken)}) SELECT {', '.join(taken.values())} FROM {origin}"
-                    f" WHERE {kept}"
-                )
-            )
+        count = execute(
+            session,
+            f"INSERT INTO {staged} ({', '.join(taken)}) SELECT {', '.join(taken.values())} FROM {origin} WHERE {kept}",
+        )
+        if not table.is_keyed:
+            # Equal rows are known by the number of their copy, as by cuts that are stored as versions.
+            execute(session, number_copies(staged))
+    return count
 
 
 def newest_in(destination: DestinationPlan, base: PublishedTable, column: Column, dialect: Dialect) -> str:
