@@ -206,10 +206,11 @@ class Night:
         reader: Any = TopicReader(self.history.log, at_most=3)
         return read_to_cut_off(PLAN, base, end_of(day), LogTools(lambda: reader, self.mark, self.clock, self.limits))
 
-    def mark(self) -> None:
+    def mark(self) -> str:
         self.markers += 1
         self.history.log.clock_ms = lambda: int(end_of(DAYS[-1]).timestamp() * 1000)
         self.history.log.marker(f"m{self.markers}", "barrier")
+        return f"m{self.markers}"
 
     def make(self, cut: Cut, day: date) -> tuple[Cut, ReadView, Views]:
         log = self.read(cut.base, day)
@@ -384,8 +385,9 @@ def test_a_log_that_is_still_before_the_cut_off_is_asked_for_a_transaction_of_no
 
 def test_without_a_transaction_behind_the_cut_off_nothing_is_cut() -> None:
     class Silent(Night):
-        def mark(self) -> None:
+        def mark(self) -> str:
             self.clock.time += 1_000.0
+            return "lost"
 
     history = plain_history()
     with pytest.raises(TransientError, match="more may come from before it"):
@@ -468,20 +470,51 @@ def test_a_system_date_that_ends_a_date_with_its_first_unit_would_leave_rows_out
     assert not found.position.covers(position(5))
 
 
-def test_a_base_whose_system_date_is_later_is_none_and_a_date_that_has_not_ended_is_waited_for() -> None:
+def test_a_base_whose_system_date_is_later_is_none() -> None:
     history = moved_on(ENTRY)
     with pytest.raises(NotByLog, match="in the cut entry.day is behind 2026-03-05 already"):
         to_system_date(history, ENTRY, read_at(history, 6, 6).base, 6)
 
-    class Silent(TopicReader):
+
+def waited_for(history: History, day: date, reader: TopicReader, night: Night) -> TransientError:
+    """Of a date that no transaction of the log ends."""
+    view: Any = Views({ENTRY: history.states[2]["entry"]})
+    wanted = system_date_of(view, ENTRY, "day", day, patch_of=registry.log_patches(PLAN), of="the cut")
+    tools = LogTools(lambda: reader, night.mark, night.clock, night.limits, system_date=wanted)  # type: ignore[arg-type,return-value]
+    with pytest.raises(TransientError, match="no transaction that moves entry.day on") as error:
+        read_to_cut_off(PLAN, read_at(history, 2, 1).base, end_of(day), tools)
+    return error.value
+
+
+def test_a_log_that_goes_on_for_ever_without_the_system_date_is_read_up_to_a_marker_of_now() -> None:
+    """As where a heartbeat comes every 10 s: each moves the end of the wait on."""
+
+    class Beating(TopicReader):
+        beats = 0
+
         def poll(self, *args: Any, **named: Any) -> Any:
-            night.clock.time += 1_000.0
+            self.beats += 1
+            assert self.beats < 200, "it waits for ever"
+            night.clock.time += 10.0
+            history.commit(end_of(DAYS[3]), (ACCOUNT, None, {"id": 100 + self.beats, "memo": "beat"}))
             return super().poll(*args, **named)
 
-    night, reader = Night(history), Silent(history.log, at_most=3)
-    view: Any = Views({ENTRY: history.states[2]["entry"]})
-    wanted = system_date_of(view, ENTRY, "day", DAYS[2], patch_of=registry.log_patches(PLAN), of="the cut")
-    tools = LogTools(lambda: reader, night.mark, night.clock, night.limits, system_date=wanted)  # type: ignore[arg-type,return-value]
-    with pytest.raises(TransientError, match="no transaction that moves entry.day on"):
-        read_to_cut_off(PLAN, read_at(history, 2, 1).base, end_of(DAYS[2]), tools)
-    assert night.markers == 0, "no marker would move it on"
+    history = moved_on(ENTRY)
+    night = Night(history)
+    error = waited_for(history, DAYS[2], Beating(history.log, at_most=3), night)
+    assert night.markers == 1
+    assert "a marker that was committed" in error.message
+
+
+def test_a_log_that_stands_still_before_the_system_date_is_waited_for_as_long_as_any() -> None:
+    class Lagging(Night):
+        def mark(self) -> str:
+            """The capture does not bring it."""
+            self.markers += 1
+            self.clock.time += 1_000.0
+            return "lost"
+
+    history = moved_on(ENTRY)
+    night = Lagging(history)
+    error = waited_for(history, DAYS[2], TopicReader(history.log, at_most=3), night)
+    assert (night.markers, "within 600 s" in error.message) == (1, True)

@@ -194,9 +194,10 @@ class _LogCut:
             return system_date_of(view, table, wanted.column, self._date(), patch_of=patches, of=of)
 
     def _log_tools(self, system_date: SystemDate | None) -> LogTools:
-        def commit_marker() -> None:
+        def commit_marker() -> str:
             marker = Marker(uuid.uuid4().hex, "barrier", {"run": self._run.run_id})
             registry.logged_source(self._own).commit_marker(marker)
+            return marker.id
 
         return LogTools(lambda: registry.log_reader(self._own), commit_marker, SystemClock(), system_date=system_date)
 

@@ -35,6 +35,7 @@ from seamline.ports import LogReader
 from seamline.sync.clock import Clock
 from seamline.sync.compaction import compact
 from seamline.sync.cut import staged_cut
+from seamline.sync.markers import is_marker
 from seamline.sync.stop_conditions import stands_alone, stop_condition
 from seamline.sync.system_date import SystemDate
 from seamline.sync.transaction_buffer import BufferLimits, TransactionBuffer
@@ -198,11 +199,11 @@ class LogToCutOff:
 
 @dataclass(frozen=True, slots=True)
 class LogTools:
-    """`open_log`: a reader of the source's log. `commit_marker` lets a transaction come that is younger than all.
-    `system_date`: by which the date ends, and not by a time."""
+    """`open_log`: a reader of the source's log. `commit_marker` lets a transaction come that is younger than all, and
+    returns the id of its marker. `system_date`: by which the date ends, and not by a time."""
 
     open_log: Callable[[], LogReader]
-    commit_marker: Callable[[], None]
+    commit_marker: Callable[[], str]
     clock: Clock
     limits: CutLogLimits = field(default_factory=CutLogLimits)
     check: Callable[[], None] = lambda: None
@@ -274,7 +275,10 @@ class _Stretch:
                 limits.changes_max, limits.bytes_max, limits.poll_records_max, limits.changes_max, limits.bytes_max
             ),
         )
+        # Up to here the log is older than this attempt.
+        self._known_end = reader.end_offset()
         reader.assign(base.place.offset)
+        self._marker_id = ""
         self._ended_by: Transaction | None = None
         self._deadline = 0.0
 
@@ -285,20 +289,32 @@ class _Stretch:
 
     def transactions(self) -> Iterator[Transaction]:
         """Those of the cut, in log order; whoever takes all of them knows where it ends."""
-        asked = False
         while True:
             while self._buffer:
                 transaction = self._buffer.pop()
                 if self._is_end(transaction):
                     self._end(transaction)
                     return
+                if self._tools.system_date and self._has_marker(transaction):
+                    # Whoever found the date closed did so before the marker: the log does not show that it is.
+                    raise self._without_end("before a marker that was committed when the cut began")
                 if (kept := self._kept(transaction)) is not None:
                     yield kept
             self._look_again()
-            if not (asked or self._tools.system_date or self._buffer or self._buffer.found_records):
+            if not self._marker_id and self._is_at_its_end():
                 # Nothing more is there: a transaction of now proves that nothing from before the cut-off is to come.
-                self._tools.commit_marker()
-                asked = True
+                self._marker_id = self._tools.commit_marker()
+
+    def _is_at_its_end(self) -> bool:
+        """Whether the log has nothing more. One that always has more is read as far as it was there at first: a system
+        date need not come in what follows, and a cut-off does."""
+        if self._tools.system_date and self.next_offset >= self._known_end:
+            return True
+        return not (self._buffer or self._buffer.found_records)
+
+    def _has_marker(self, transaction: Transaction) -> bool:
+        table = self._plan.source.marker_table
+        return any(is_marker(row, table, self._marker_id) for row in transaction.markers)
 
     def _is_end(self, transaction: Transaction) -> bool:
         if (system_date := self._tools.system_date) is None:
@@ -349,16 +365,17 @@ class _Stretch:
         if self._buffer.found_records:
             self._deadline = self._tools.clock.now() + self._tools.limits.wait_max_s
         if self._tools.clock.now() >= self._deadline:
-            system_date = self._tools.system_date
-            end = f"was committed at {moment(self._cut_off_ms)} or later"
-            if system_date is not None:
-                end = f"moves {system_date.name} on"
-            raise TransientError(
-                f"the log has brought no transaction that {end} within {self._tools.limits.wait_max_s:g} s, so more may"
-                " come from before it",
-                hint="see whether the capture runs and keeps up: `seamline status`",
-            )
+            raise self._without_end(f"within {self._tools.limits.wait_max_s:g} s")
         self._buffer.read(self._tools.limits.look_every_s)
+
+    def _without_end(self, until: str) -> TransientError:
+        end = f"was committed at {moment(self._cut_off_ms)} or later"
+        if self._tools.system_date is not None:
+            end = f"moves {self._tools.system_date.name} on"
+        return TransientError(
+            f"the log has brought no transaction that {end} {until}, so more may come from before it",
+            hint="see whether the capture runs and keeps up: `seamline status`",
+        )
 
     def _too_much(self) -> NotByLog:
         limits = self._tools.limits

@@ -40,7 +40,7 @@ def read_until_marker(
     found: RowChange | None = None
     for record in _records(reader, time.monotonic() + timeout_s, while_silent):
         if found is None:
-            found = next((row for row in record.rows if _is_marker(row, marker_table, marker_id)), None)
+            found = next((row for row in record.rows if is_marker(row, marker_table, marker_id)), None)
         elif record.kind is RecordKind.END and record.position is not None:
             return MarkerPlace(marker_id, found.offset, record.offset + 1, record.position)
     raise TransientError(
@@ -49,7 +49,8 @@ def read_until_marker(
     )
 
 
-def _is_marker(row: RowChange, marker_table: str, marker_id: str) -> bool:
+def is_marker(row: RowChange, marker_table: str, marker_id: str) -> bool:
+    """Whether a row of the log is this marker."""
     return row.table == marker_table and json.loads(row.after or b"{}").get("id") == marker_id
 
 
