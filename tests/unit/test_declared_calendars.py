@@ -125,10 +125,18 @@ def test_what_a_sync_says_wrongly_of_its_nights_is_said(tmp_path: Path, lines: l
 
 def test_a_system_date_ends_a_date_in_the_log_where_its_table_is_in_the_sync(tmp_path: Path) -> None:
     lines = ["from: auto", "cut_off: {table: account, column: day}"]
-    for given, way in ((lines, MadeFrom.AUTO), ([lines[0], lines[1].replace("account", "other")], MadeFrom.READ)):
-        files = {"syncs/settlement.yaml": _sync(*given)}
+    by_date = _sync(*lines).replace("as: instant", "as: date")
+    # Rows that count by the clock end at midnight, wherever the log moves the system date on.
+    by_clock = [by_date.replace("as: date", f"as: {holds}") for holds in ("instant", "local")]
+    read = [by_date.replace("table: account", "table: other"), *by_clock]
+    for given, way in ((by_date, MadeFrom.AUTO), *((one, MadeFrom.READ) for one in read)):
+        files = {"syncs/settlement.yaml": given}
         plan = compile_plan(load_declarations(write_declarations(tmp_path, files)), "settlement")
         assert plan.nightly is not None and plan.nightly.made_from is way
+    for one in by_clock:
+        write_declarations(tmp_path, {"syncs/settlement.yaml": one.replace("from: auto", "from: log")})
+        with pytest.raises(DeclarationsInvalid, match="rows between the two would be in no cut"):
+            load_declarations(tmp_path)
 
 
 def test_a_night_waits_for_the_system_date_and_for_what_is_declared(tmp_path: Path) -> None:

@@ -37,6 +37,10 @@ class Holds(StrEnum):
     DIGITS = "digits"  # the business date itself as YYYYMMDD, a number or a text
 
 
+# What counts rows by the clock, and not by the date that is written in them.
+MOMENTS = frozenset({Holds.LOCAL, Holds.INSTANT})
+
+
 @dataclass(frozen=True, slots=True)
 class Day:
     """The instants `[start, end)` of one business date, both in UTC with whole seconds."""

@@ -1,5 +1,6 @@
 """What nights cannot use: cursors, and a system date that the log does not have."""
 
+from seamline.domain.calendar import MOMENTS
 from seamline.domain.made_from import MadeFrom
 from seamline.spec.document import Document
 
@@ -18,7 +19,8 @@ def check_cursors(document: Document) -> None:
 
 
 def check_system_date(document: Document) -> None:
-    """Add to a sync's document why its log does not show where a date ends that a system date ends."""
+    """Add to a sync's document why its log does not show where a date ends that a system date ends, and which tables
+    have rows by another end."""
     table = document.value(("nightly", "cut_off", "table"))
     if document.value(("nightly", "from")) != MadeFrom.LOG or not isinstance(table, str):
         return
@@ -37,3 +39,11 @@ def check_system_date(document: Document) -> None:
             cause,
             "Add it to `tables`, without `business_date` and `transform`, or write `from: read`",
         )
+        return
+    for place, holds in document.texts("tables[].business_date.as"):
+        if holds in MOMENTS and document.value((*place[:2], "parked")) is None:
+            cause = (
+                f"`as: {holds}` counts rows by the clock, from midnight to midnight, and `from: log` ends the date where"
+                f" the log moves `{table}` on: rows between the two would be in no cut"
+            )
+            document.fault(place, cause, "Name a column that holds the business date itself, or write `from: read`")

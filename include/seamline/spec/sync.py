@@ -7,6 +7,7 @@ from pydantic import Field, GetJsonSchemaHandler, field_validator, model_validat
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from seamline.domain.calendar import MOMENTS
 from seamline.domain.cut_job import DERIVED_ROWS_MAX
 from seamline.domain.measure import HASH_DIGITS
 from seamline.spec.fields import (
@@ -218,9 +219,11 @@ class Nightly(Declared):
 
     def has_its_end_in_the_log(self, tables: tuple[TableEntry, ...]) -> bool:
         """Whether the log shows where a date ends: at a time, or where it moves a table of the sync on that cuts hold
-        whole."""
+        whole. Rows that count by the clock end at midnight all the same."""
         if self.ready_when is not None or isinstance(self.cut_off, str):
             return self.ready_when is None
+        if any(one.business_date.as_ in MOMENTS for one in tables if one.business_date and not one.parked):
+            return False
         mine = [one for one in tables if one.name == self.cut_off.table]
         return any(not (one.parked or one.business_date or one.transform) for one in mine)
 
