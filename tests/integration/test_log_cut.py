@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from seamline.domain.date_before import DATE_BEFORE
 from seamline.domain.day_closed import ClosedBy, DayClosed
 from seamline.domain.errors import Refused
 from seamline.domain.made_from import BY_LOG, NOT_BY_LOG, MadeFrom
@@ -116,6 +117,9 @@ def test_each_date_is_cut_as_it_ended_from_the_cut_before_it_and_the_log(nights:
             made: Any = found.evidence[BY_LOG]
             assert (made["steps"], made["read_date"], made["base_verdict"]) == (number, d0.isoformat(), "MATCH")
             assert (cut.as_of, cut.is_partial) == (nights.ends[day], False)
+            # A row was moved to the first date behind its cut.
+            late: Any = [(one["table"], one["changed_in_log"]) for one in found.evidence[DATE_BEFORE]]  # type: ignore[attr-defined]
+            assert late == ([("booked", 1)] if day == d1 else [])
             nights.publish(cut)
     # A date that is long over is the same once more, also where its log lies in the archive alone.
     archived = moved_into_archive(nights.plan, nights.bank.kafka, tmp_path)

@@ -18,11 +18,13 @@ from seamline.domain.cutover import BoundaryGate
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import SchemaConflict, TransientError
 from seamline.domain.made_from import EarlierCut, LogPlace, MadeFrom, NotByLog, by_log_from_json, by_log_to_json
+from seamline.domain.runs import Cut as PublishedCut
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import BusinessDate, NightlyPlan, TablePlan
 from seamline.ports import ReadView
 from seamline.sync.cut import dates_of
 from seamline.sync.from_earlier_cut import dates_in_base, expected_view
+from seamline.sync.late_in_log import late_in_log
 from seamline.sync.log_cut import CutLogLimits, LogToCutOff, LogTools, read_to_cut_off
 from seamline.sync.system_date import SystemDate, system_date_of
 from seamline.values.changes import under_name
@@ -414,6 +416,64 @@ def test_more_changes_than_fit_into_memory_are_not_taken() -> None:
     night = Night(plain_history(), limits=CutLogLimits(changes_max=4))
     with pytest.raises(NotByLog, match="more than 4 row changes"):
         night.read(read_at(night.history, 2, 1).base, DAYS[1])
+
+
+# ---- what came late -------------------------------------------------------------------------------------------------
+
+
+def late_rows(history: History, *, cuts: Sequence[tuple[date, int, int]] = ((FIRST, 1, 2),)) -> list[tuple[Any, ...]]:
+    """Of a cut of the third date that begins with that of the second, which ended behind transaction 2. `cuts`: date,
+    version, and up to which transaction each of those before holds all."""
+    log = Night(history).read(read_at(history, 2, 2, DAYS[1]).base, DAYS[2])
+    known = [
+        PublishedCut("bank", "warehouse", day, version, "r", position(at), end_of(day), (), Verdict.MATCH)
+        for day, version, at in ((DAYS[1], 1, 2), *cuts)
+    ]
+    patches, images = registry.log_patches(PLAN), registry.log_images(PLAN, "warehouse")
+    found = late_in_log(OF_CUTS, log.changes, known, until=log.position, patch_of=patches, images=images)
+    return [(one.table, one.business_date, one.version, one.changed_in_log or one.unknown) for one in found]
+
+
+def late_history() -> History:
+    """Behind transaction 2 both first dates have ended, and rows still come for them."""
+    history, at = History(), end_of(DAYS[1])
+    early, own = {"id": 1, "day": FIRST, "memo": "x"}, {"id": 2, "day": DAYS[2], "memo": "x"}
+    history.commit(NOON, (ENTRY, None, early), (VISIT, None, {"day": DAYS[1], "memo": "v"}))
+    history.commit(NOON, (ENTRY, None, own))
+    history.commit(at, (ENTRY, None, {"id": 3, "day": DAYS[1], "memo": "late"}), (ENTRY, own, {**own, "memo": "y"}))
+    history.commit(at, (ENTRY, early, None), (ENTRY, None, {"id": 4, "day": None, "memo": "of no date"}))
+    history.commit(at, *[(VISIT, None, {"day": DAYS[1], "memo": "v"})] * 2, (ENTRY, None, {**own, "id": 5}))
+    history.commit(end_of(DAYS[2]))
+    return history
+
+
+def test_rows_that_the_log_brings_behind_the_cuts_of_their_dates_are_counted() -> None:
+    assert late_rows(late_history()) == [
+        ("entry", "2026-03-04", 1, 1),
+        ("entry", "2026-03-05", 1, 1),
+        ("visit", "2026-03-05", 1, 2),
+    ]
+
+
+def test_a_date_that_was_read_again_behind_them_has_no_late_rows_and_one_without_a_cut_none() -> None:
+    read_again = ((FIRST, 2, 5), (FIRST, 1, 2))
+    of_the_second = [("entry", "2026-03-05", 1, 1), ("visit", "2026-03-05", 1, 2)]
+    assert late_rows(late_history(), cuts=read_again) == late_rows(late_history(), cuts=()) == of_the_second
+
+
+def test_a_table_that_is_emptied_behind_a_cut_is_named() -> None:
+    history = late_history()
+    history.empty(ENTRY)
+    history.commit(end_of(DAYS[3]))
+    log = Night(history).read(read_at(history, 6, 6, DAYS[2]).base, DAYS[3])
+    cut = PublishedCut("bank", "warehouse", DAYS[2], 1, "r", position(6), NOON, (), Verdict.MATCH)
+    patches, images = registry.log_patches(PLAN), registry.log_images(PLAN, "warehouse")
+    (found,) = late_in_log(OF_CUTS, log.changes, [cut], until=log.position, patch_of=patches, images=images)
+    assert (found.table, found.business_date, found.unknown) == (
+        "entry",
+        "2026-03-06",
+        "the log empties the table behind it",
+    )
 
 
 # ---- where a system date ends it -------------------------------------------------------------------------------------

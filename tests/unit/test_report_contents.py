@@ -230,6 +230,14 @@ def test_rows_that_came_late_for_a_date_are_no_fault_and_bear_a_mark_of_their_ow
         assert line.lstrip("| ").startswith("…")
 
 
+def test_late_rows_that_the_log_brings_say_that_a_cut_from_the_log_leaves_them_out() -> None:
+    late = SinceCut("ledger_entry", "2026-11-18", 2, changed_in_log=1200)
+    made = report(cut(MATCH, evidence={DATE_BEFORE: date_before_to_json([late])}))
+    (line,) = [line for line in to_markdown(made).splitlines() if "LATE" in line]
+    assert "of 2026-11-18: late rows by the log: 1,200 since its cut, version 2" in line
+    assert "a cut from the log leaves them out: run that date again with from: read" in line
+
+
 def test_a_failure_and_a_match_over_no_rows_are_notes() -> None:
     failed = {"task": "publish", "error": "column cut_version is taken", "cure": "rename it"}
     found = report(cut(replace(MATCH, source_rows=0, destination_rows=0), publish={}, failure=failed))

@@ -9,11 +9,13 @@ from datetime import date, datetime
 from seamline import registry
 from seamline.bulk.log_begin import begins_through_archive
 from seamline.domain.calendar import Day
+from seamline.domain.changes import TableChanges
+from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.day_closed import ClosedBy
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import InvariantViolated, SeamlineError
 from seamline.domain.log_keepers import held_for_cuts
-from seamline.domain.log_patch import LOG
+from seamline.domain.log_patch import LOG, TablePatch
 from seamline.domain.made_from import BY_LOG, LOG_PLACE, EarlierCut, LogPlace, NotByLog, by_log_to_json, place_to_json
 from seamline.domain.position import Position
 from seamline.domain.runs import Json
@@ -25,7 +27,8 @@ from seamline.plan.model import DestinationPlan, Run, SyncPlan
 from seamline.ports import Load, Marker, PruningHolds, ReadView, StagedView, TableRead
 from seamline.sync.clock import SystemClock
 from seamline.sync.cut import ended_day, select_by_log
-from seamline.sync.from_earlier_cut import dates_in_base, expected_view
+from seamline.sync.from_earlier_cut import PatchOf, dates_in_base, expected_view
+from seamline.sync.late_in_log import late_in_log
 from seamline.sync.log_cut import CutHistory, LogHeld, LogToCutOff, LogTools, find_base, needed_tables, read_to_cut_off
 from seamline.sync.markers import read_until_marker
 from seamline.sync.nightly_cut import CutTools, How
@@ -53,7 +56,7 @@ class LogCuts:
             self._tools,
             open_read=made.open_read,
             open_staged=made.open_staged,
-            # What came late is in the next cut: the log says when each row was committed, and nothing is asked again.
+            # What came late for earlier dates the log says itself (`late_in_log`): the source is not asked.
             date_before=lambda *_: (),
             how=How(LOG, select_by_log, lambda: made.evidence),
         )
@@ -96,12 +99,15 @@ class _LogCut:
         self._own = run.plan.held_by(destination.name)
         self._plan = self._own.of_cuts
         self._read: CutFromLog | None = None
+        self._late: Sequence[SinceCut] = ()
 
     @property
     def evidence(self) -> Json:
         if self._read is None:
             return {}
-        return {BY_LOG: by_log_to_json(self._read.log.made), LOG_PLACE: place_to_json(self._read.log.place)}
+        log = self._read.log
+        late = date_before_to_json(self._late)
+        return {BY_LOG: by_log_to_json(log.made), LOG_PLACE: place_to_json(log.place), DATE_BEFORE: late}
 
     @contextmanager
     def open_read(self, _: Sequence[TableRead]) -> "Iterator[CutFromLog]":
@@ -116,7 +122,8 @@ class _LogCut:
         with ExitStack() as stack:
             view = stack.enter_context(closing(self._base_view(self._kind, base)))
             _require_as_proven(view, self._plan, base)
-            patches = registry.log_patches(self._own)
+            patches = _once(registry.log_patches(self._own))
+            self._late = self._late_rows(base, log, patches)
             expected = expected_view(self._plan, business_date, view, log.changes, patches, log.position)
             area = self._kind.load_area(self._destination, run_id=self._run.run_id)
             self._read = CutFromLog(self._own, self._kind, area, base, log, expected, day)
@@ -170,6 +177,16 @@ class _LogCut:
         """From where on a reader comes through the archive to the log."""
         return replace(held, begins=begins_through_archive(self._own.source, held.topic_id, held.begins))
 
+    def _late_rows(self, base: EarlierCut, log: LogToCutOff, patches: PatchOf) -> Sequence[SinceCut]:
+        name = self._destination.name
+        cuts = [
+            cut
+            for cut in self._history.cuts(self._own.sync)
+            if cut.destination == name and cut.business_date <= base.business_date
+        ]
+        images = registry.log_images(self._run.plan, name)
+        return late_in_log(self._plan, log.changes, cuts, until=log.position, patch_of=patches, images=images)
+
     def _base_view(self, kind: CarriesCutsOn, base: EarlierCut) -> ReadView:
         published = kind.published_tables(self._destination, self._own.sync, base.business_date, base.version)
         needed = set(needed_tables(self._plan))
@@ -200,6 +217,18 @@ class _LogCut:
             return marker.id
 
         return LogTools(lambda: registry.log_reader(self._own), commit_marker, SystemClock(), system_date=system_date)
+
+
+def _once(patch_of: PatchOf) -> PatchOf:
+    """Decodes the changes of each table once: its rows, those of later dates and late ones are all found in them."""
+    known: dict[str, TablePatch] = {}
+
+    def of(changes: TableChanges) -> TablePatch:
+        if changes.table not in known:
+            known[changes.table] = patch_of(changes)
+        return known[changes.table]
+
+    return of
 
 
 def _require_as_proven(view: ReadView, plan: SyncPlan, base: EarlierCut) -> None:

@@ -27,7 +27,8 @@ class PublishedTable:
 
 @dataclass(frozen=True, slots=True)
 class SinceCut:
-    """One table of an earlier date now. `business_date` in ISO 8601; `unknown`: why it could not be compared."""
+    """One table of an earlier date now. `business_date` in ISO 8601; `unknown`: why it could not be compared.
+    `changed_in_log`: rows that the log has changed behind its cut, where the source was not asked."""
 
     table: str
     business_date: str
@@ -36,6 +37,7 @@ class SinceCut:
     rows_now: int = 0
     is_same: bool = False
     unknown: str = ""
+    changed_in_log: int = 0
 
 
 def date_before_to_json(found: Sequence[SinceCut]) -> list[dict[str, Any]]:
@@ -57,6 +59,13 @@ def change_in_words(one: SinceCut) -> str:
         version = phrase(", version %(version)s", version=one.version) if one.version else ""
         return phrase(
             "not known whether rows came after its cut%(version)s: %(unknown)s", version=version, unknown=one.unknown
+        )
+    if one.changed_in_log:
+        return phrase(
+            "late rows by the log: %(number)s since its cut, version %(version)s; a cut from the log leaves them out:"
+            " run that date again with from: read",
+            number=f"{one.changed_in_log:,}",
+            version=one.version,
         )
     late = one.rows_now - one.rows_in_cut
     if late > 0:

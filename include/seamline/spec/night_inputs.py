@@ -43,7 +43,7 @@ def check_system_date(document: Document) -> None:
     for place, holds in document.texts("tables[].business_date.as"):
         if holds in MOMENTS and document.value((*place[:2], "parked")) is None:
             cause = (
-                f"`as: {holds}` counts rows by the clock, from midnight to midnight, and `from: log` ends the date where"
-                f" the log moves `{table}` on: rows between the two would be in no cut"
+                f"`as: {holds}` counts rows by the clock, from midnight to midnight, and `from: log` ends the date"
+                f" where the log moves `{table}` on: rows between the two would be in no cut"
             )
             document.fault(place, cause, "Name a column that holds the business date itself, or write `from: read`")
