@@ -145,6 +145,8 @@ class _Draft:
         self._write_parts(schema)
         listed = "".join(f"  - {{name: {_quoted(table)}}}\n" for table in tables)
         head = f"sync: {self.sync}\nsource: {self.source.name}\ndestinations: [{self.destination.name}]\n"
+        # Without a log there is nothing but nights.
+        head += "" if self.source.has_log else "nightly: {timezone: UTC}\n"
         self._file("syncs", self.sync).write_text(f"{head}tables:\n{listed}", encoding="utf-8")
         return compile_plan(self.load(), self.sync)
 
