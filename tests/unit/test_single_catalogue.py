@@ -2,24 +2,35 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import pytest
-from pyiceberg.table.update import RemoveSnapshotsUpdate, SetPropertiesUpdate
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.update import (
+    RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableUpdate,
+)
 
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import Diverged
 from seamline.plan.model import DestinationPlan
+from seamline.ports import Problem
 from seamline.sinks.iceberg import snapshot
 from seamline.sinks.iceberg.manifests import read_metadata
+from seamline.sinks.iceberg.single import preflight
 from seamline.sinks.iceberg.single.following import Following
 from seamline.sinks.iceberg.snapshot import FileChanges, new_head, staged_head
 from seamline.sinks.lake.files import NewFiles, new_location
 from tests.lake_metadata import altered, appended, compacted
+from tests.log_topic import sync_plan
 from tests.unit.memory_catalogue import MemoryCatalogue, MemoryPointers, NeverCompares
 
 ACCOUNT = Table("account", (Column("id", Kind.INTEGER, "bigint", nullable=False, length=64),), ("id",))
 NO_SESSION = cast(Any, None)
+Kinds = Literal[SnapshotRefType.TAG, SnapshotRefType.BRANCH]
 
 
 class Followed:
@@ -30,8 +41,8 @@ class Followed:
         self.catalogue = catalogue or MemoryCatalogue()
         self.ledger = MemoryPointers()
         options = {"catalog": "lake", "catalog_type": "hive", "catalog_connection": "m", "warehouse": str(folder)}
-        plan = DestinationPlan("lake", "iceberg_single", "ledger", "settlement", options=tuple(options.items()))
-        self.following = Following(plan, lambda: self.catalogue, pointers=cast(Any, self.ledger))
+        self.plan = DestinationPlan("lake", "iceberg_single", "ledger", "settlement", options=tuple(options.items()))
+        self.following = Following(self.plan, lambda: self.catalogue, pointers=cast(Any, self.ledger))
 
     def made(self, name: str = "account") -> str:
         """A new table that the ledger names; where it leads."""
@@ -163,8 +174,38 @@ def _that_lets_go_of_snapshots(pointer: str) -> str:
     return altered(after, RemoveSnapshotsUpdate(snapshot_ids=[first]))
 
 
-@pytest.mark.parametrize("theirs", [_with_rows, _that_lets_go_of_snapshots])
-def test_rows_or_an_expiry_that_came_beside_a_commit_are_left_there_and_named(
+def _head(pointer: str) -> int:
+    head = read_metadata(pointer).current_snapshot_id
+    assert head is not None
+    return head
+
+
+def _named(name: str, snapshot: int, kind: Kinds = SnapshotRefType.TAG) -> TableUpdate:
+    return SetSnapshotRefUpdate(ref_name=name, type=kind, snapshot_id=snapshot)
+
+
+def _with_a_tag(pointer: str) -> str:
+    return altered(pointer, _named("audit_2026", _head(pointer)))
+
+
+def _with_a_property(pointer: str) -> str:
+    return altered(compacted(pointer), SetPropertiesUpdate(updates={"theirs": "1"}))
+
+
+def _with_a_branch_of_rows(pointer: str) -> str:
+    rows = appended(pointer)
+    return altered(
+        rows,
+        _named("audit", _head(rows), SnapshotRefType.BRANCH),
+        _named(MAIN_BRANCH, _head(pointer), SnapshotRefType.BRANCH),
+    )
+
+
+BESIDE = [_with_rows, _that_lets_go_of_snapshots, _with_a_tag, _with_a_property, _with_a_branch_of_rows]
+
+
+@pytest.mark.parametrize("theirs", BESIDE)
+def test_what_somebody_else_did_beside_a_commit_is_left_there_and_named(
     followed: Followed, theirs: Callable[[str], str]
 ) -> None:
     found = theirs(followed.ledger.led["account"])
@@ -176,6 +217,23 @@ def test_rows_or_an_expiry_that_came_beside_a_commit_are_left_there_and_named(
         followed.following.require_settled(NO_SESSION)
     followed.following.made_ready(NO_SESSION)
     assert followed.ledger.led["account"] == found, "a publish, which brings other rows, goes on from it"
+
+
+def test_a_tag_of_ours_beside_a_compaction_of_somebody_else_stays_and_one_that_we_dropped_stays_away(
+    followed: Followed,
+) -> None:
+    before, tag = followed.ledger.led["account"], "cut_2026_11_27_v1"
+    tagged = altered(before, _named(tag, _head(before)))
+    followed.catalogue.pointers["account"] = compacted(before)
+    followed.ledger.led["account"] = tagged
+    assert followed.settle() == {}
+    assert followed.catalogue.pointers["account"] == tagged
+    followed.catalogue.pointers["account"] = compacted(tagged)
+    dropped = followed.ledger.led["account"] = altered(tagged, RemoveSnapshotRefUpdate(ref_name=tag))
+    assert followed.settle() == {}
+    assert followed.agrees
+    assert followed.ledger.led["account"] == dropped
+    assert [*read_metadata(dropped).refs] == [MAIN_BRANCH]
 
 
 def test_a_table_that_left_is_found_under_its_other_name_and_one_that_came_under_its_own(followed: Followed) -> None:
@@ -203,3 +261,17 @@ def test_a_table_of_somebody_else_under_the_name_is_left_alone(followed: Followe
     found = followed.following.settled(NO_SESSION)
     assert found.others == {"theirs": other.ledger.led["theirs"]}
     assert followed.catalogue.pointers["account"] == followed.ledger.led["account"]
+
+
+def test_tables_are_nobody_s_while_the_ledger_s_database_has_a_problem(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lacks = Problem("destination lake: the ledger's database takes no new connection", "wait", is_fatal=True)
+    monkeypatch.setattr(preflight, "problems_of_the_ledger", lambda *_: (lacks,))
+    monkeypatch.setattr(preflight, "opener", lambda _: lambda: followed.catalogue)
+    plan = sync_plan([ACCOUNT])
+    assert preflight.problems(plan, followed.plan) == (lacks,)
+    monkeypatch.setattr(preflight, "problems_of_the_ledger", lambda *_: ())
+    monkeypatch.setattr(preflight, "_folders", lambda *_: set())
+    (theirs,) = preflight.problems(plan, followed.plan)
+    assert "settlement.account exists in the catalogue and was not made by this sync" in theirs.what

@@ -38,7 +38,7 @@ from seamline.sinks.lake.pointers import Pointers
 from seamline.sinks.lake.postgres_store import create_tables, look
 from seamline.sinks.lake.read_back import Live, view_of
 from seamline.sinks.lake.store import PointerMove, PointerMoved, Seen
-from seamline.sinks.lake.tagging import TableTags, Tag, Tagged, Tagging
+from seamline.sinks.lake.tagging import OF_RUNS, TableTags, Tag, Tagged, Tagging
 
 # A run may wait days for somebody, as staged tables do.
 PINNED_FOR = timedelta(days=14)
@@ -416,7 +416,7 @@ def require_compared(pin: Pin | None, cut: StagedCut) -> Pin:
 
 def pin_tag(run_id: str) -> str:
     """Of the run's own, under a name that any client takes."""
-    return f"seamline_run_{hashlib.sha256(run_id.encode()).hexdigest()[:16]}"
+    return f"{OF_RUNS}{hashlib.sha256(run_id.encode()).hexdigest()[:16]}"
 
 
 def _made_from(held: Mapping[str, str], made: Sequence[PointerMove]) -> dict[str, str]:

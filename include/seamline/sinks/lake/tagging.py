@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+# What the tag of a run begins with, which holds the snapshots until its cut is published.
+OF_RUNS = "seamline_run_"
+
 
 @dataclass(frozen=True, slots=True)
 class Tag:

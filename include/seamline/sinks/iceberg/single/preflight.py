@@ -19,10 +19,8 @@ def problems(plan: SyncPlan, destination: DestinationPlan) -> tuple[Problem, ...
     """TransientError where a server does not answer."""
     pointers = LedgerPointers(options_of(destination).catalog)
     of_the_ledger = problems_of_the_ledger(plan, destination, pointers)
-    found = [
-        *of_names(plan),
-        *_of_the_catalogue(plan, destination, () if of_the_ledger else _folders(destination, pointers)),
-    ]
+    own = None if of_the_ledger else _folders(destination, pointers)
+    found = [*of_names(plan), *_of_the_catalogue(plan, destination, own)]
     return (*(Problem(f"destination {destination.name}: {what}", cure) for what, cure in found), *of_the_ledger)
 
 
@@ -35,8 +33,10 @@ def of_names(plan: SyncPlan) -> Iterator[tuple[str, str]]:
             )
 
 
-def _of_the_catalogue(plan: SyncPlan, destination: DestinationPlan, own: Collection[str]) -> Iterator[tuple[str, str]]:
-    """`own`: folders of the tables that the ledger leads to."""
+def _of_the_catalogue(
+    plan: SyncPlan, destination: DestinationPlan, own: Collection[str] | None
+) -> Iterator[tuple[str, str]]:
+    """`own`: folders of the tables that the ledger leads to; None where nobody can say, so no table is judged."""
     try:
         opened = opener(destination)
     except ConfigError as exc:
@@ -44,7 +44,7 @@ def _of_the_catalogue(plan: SyncPlan, destination: DestinationPlan, own: Collect
         return
     with closing(opened()) as catalogue:
         entries = catalogue.entries()
-    for table in plan.tables:
+    for table in plan.tables if own is not None else ():
         if table.name in entries and entries[table.name].folder not in own:
             yield (
                 f"table {destination.namespace}.{table.name} exists in the catalogue and was not made by this sync",
