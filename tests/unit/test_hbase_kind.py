@@ -3,11 +3,13 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from seamline.adapters.connections import parsed
-from seamline.domain.errors import ConfigError
+from seamline.domain.errors import ConfigError, Refused, SchemaConflict, SeamlineError, TransientError
 from seamline.domain.ledger import LedgerRow
 from seamline.kinds.found import sink_kind
 from seamline.kinds.logins import DestinationLogins
@@ -17,11 +19,11 @@ from seamline.plan.explain import explain
 from seamline.plan.model import SyncPlan
 from seamline.plan.stages import all_stages
 from seamline.ports import Survey
-from seamline.sinks.hbase.gateway import open_store
+from seamline.sinks.hbase.gateway import _error, open_store
 from seamline.sinks.hbase.grants import grant_script
 from seamline.sinks.hbase.ledger import State, now_ms, state_of, text_of
 from seamline.sinks.hbase.places import Places, keys_of
-from seamline.sinks.hbase.rows import How, page_of, rows_of
+from seamline.sinks.hbase.rows import How, page_of, rows_of, texts_of_rows
 from seamline.spec.faults import DeclarationsInvalid
 from seamline.spec.load import load_declarations
 from seamline.values.build import batch_of
@@ -68,6 +70,32 @@ def test_parts_of_a_key_are_kept_apart() -> None:
     assert keys_of(TRANSFER, batch_of(TRANSFER, [(7, 1, None)])) == [b"7:1"]
 
 
+@pytest.mark.parametrize(("name", "said"), [("x" * 32_001, "of 32001 bytes"), ("", "without a byte")])
+def test_a_row_key_that_hbase_does_not_take_is_refused_by_its_table(name: str, said: str) -> None:
+    named = replace(ACCOUNT, key=("name",))
+    with pytest.raises(SchemaConflict, match=f"a key of account \\(name\\) makes a row key {said}"):
+        keys_of(named, batch_of(named, [(1, "a"), (2, name)]))
+
+
+def test_a_value_that_hbase_does_not_take_is_refused_by_its_column() -> None:
+    assert texts_of_rows(ACCOUNT, batch_of(ACCOUNT, [(1, "x" * 1_000), (2, None)]))
+    with pytest.raises(SchemaConflict, match="column name of account has a value of 20000000 bytes"):
+        texts_of_rows(ACCOUNT, batch_of(ACCOUNT, [(1, "ü" * 10_000_000)]))
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("java.lang.IllegalArgumentException: KeyValue size too large", Refused),
+        ("RetriesExhausted: org.apache.hadoop.hbase.DoNotRetryIOException: Cell is too large", Refused),
+        ("java.net.SocketTimeoutException: 20000 ms", TransientError),
+    ],
+)
+def test_what_hbase_refuses_for_good_is_not_tried_again(said: str, kind: type[SeamlineError]) -> None:
+    thrown = SimpleNamespace(java_exception=SimpleNamespace(toString=lambda: said))
+    assert type(_error(cast(Any, thrown), "answer")) is kind
+
+
 def test_a_table_of_any_name_has_one_that_hbase_takes_and_no_other_has() -> None:
     places = Places("s")
     names = ["account", "no%table", "б", "xб", "_б", "a.b", ".2E", "-a", "_.-2E", "seamline.state", "seamline.rows"]
@@ -109,12 +137,20 @@ def test_numbers_never_fall_also_when_the_clock_does(monkeypatch: pytest.MonkeyP
 
 
 def test_the_ledger_comes_back_from_its_text() -> None:
-    state = replace(STATE, runs=("a", "b"), generations=(("account", 2),), ahead=20, findings=3)
+    state = replace(STATE, runs=("a", "b"), generations=(("account", 2),), ahead=20, before="7.a", placing="b")
+    state = state.with_findings(3)
     assert replace(state_of(STREAM, text_of(state)), updated_ms=0) == state
 
 
+def test_a_finding_counts_by_the_owner_that_the_ledger_names_for_its_number() -> None:
+    found = STATE.with_findings(2).with_findings(1)
+    after = replace(found, row=replace(found.row, epoch=7)).with_findings(2)
+    assert [after.finder(number) for number in range(1, 7)] == [1, 1, 1, 7, 7, None]
+    assert (after.findings, after.finders) == (5, ((3, 1), (5, 7)))
+
+
 def test_a_page_holds_rows_and_a_read_one_gives_them_back() -> None:
-    page = page_of(ACCOUNT, [(How.OVER, b"1", ("1", None)), (How.GOES, b"2", ())])
+    page = page_of([column.name for column in ACCOUNT.columns], [(How.OVER, b"1", ("1", None)), (How.GOES, b"2", ())])
     assert page.endswith(b"\x01\x00\x00\x00\x011\x00\x00\x00\x011\xff\xff\xff\xff\x02\x00\x00\x00\x012")
     read = b"\x00\x00\x00\x011\x00\x00\x00\x01\x00\x00\x00\x02id\x00\x00\x00\x011"
     assert list(rows_of(read * 2, "account")) == [(b"1", {"id": "1"})] * 2

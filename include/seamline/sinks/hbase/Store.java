@@ -7,7 +7,6 @@ import java.io.DataOutputStream;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.function.Consumer;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hbase.Cell;
 import org.apache.hadoop.hbase.CellUtil;
@@ -30,7 +29,9 @@ import org.apache.hadoop.hbase.client.RowMutations;
 import org.apache.hadoop.hbase.client.Scan;
 import org.apache.hadoop.hbase.client.Table;
 import org.apache.hadoop.hbase.client.TableDescriptorBuilder;
+import org.apache.hadoop.hbase.filter.FilterList;
 import org.apache.hadoop.hbase.filter.FirstKeyOnlyFilter;
+import org.apache.hadoop.hbase.filter.KeyOnlyFilter;
 import org.apache.hadoop.hbase.util.Bytes;
 
 /**
@@ -102,17 +103,17 @@ public final class Store implements AutoCloseable {
         }
     }
 
-    /** The rows of a table once more under another name; files are shared, none is copied. */
+    /** The rows of a table once more under another name, in place of what is there; files are shared, none is copied. */
     public void keep(String table, String as) throws IOException {
         TableName kept = TableName.valueOf(as);
-        String snapshot = kept.getQualifierAsString() + "_kept";
+        String snapshot = kept.getNamespaceAsString() + "." + kept.getQualifierAsString() + "_kept";
         try (Admin admin = connection.getAdmin()) {
-            if (admin.tableExists(kept)) {
-                return;
+            // What an attempt before has left may be older than the rows that leave.
+            if (!admin.listSnapshots(java.util.regex.Pattern.compile(java.util.regex.Pattern.quote(snapshot))).isEmpty()) {
+                admin.deleteSnapshot(snapshot);
             }
-            if (admin.listSnapshots(java.util.regex.Pattern.compile(java.util.regex.Pattern.quote(snapshot))).isEmpty()) {
-                admin.snapshot(snapshot, TableName.valueOf(table));
-            }
+            remove(as);
+            admin.snapshot(snapshot, TableName.valueOf(table));
             admin.cloneSnapshot(snapshot, kept);
             admin.deleteSnapshot(snapshot);
         }
@@ -219,24 +220,38 @@ public final class Store implements AutoCloseable {
     }
 
     public long count(String table, byte[] from, byte[] to) throws IOException {
-        long[] count = {0};
-        each(table, new Scan().withStartRow(from).withStopRow(to).setFilter(new FirstKeyOnlyFilter()), row -> count[0]++);
-        return count[0];
+        long count = 0;
+        Scan scan = new Scan().withStartRow(from).withStopRow(to).addFamily(FAMILY).setCaching(PAGE);
+        scan.setFilter(firstKeys());
+        try (Table open = connection.getTable(TableName.valueOf(table)); ResultScanner scanner = open.getScanner(scan)) {
+            while (scanner.next() != null) {
+                count++;
+            }
+        }
+        return count;
     }
 
     /** Let every row go that was written before `number`; how many. */
     public long sweep(String table, byte[] from, byte[] to, long number) throws IOException, InterruptedException {
+        long count = 0;
         List<Row> actions = new ArrayList<>();
-        Scan scan = new Scan().withStartRow(from).withStopRow(to).setFilter(new FirstKeyOnlyFilter());
-        each(table, scan, row -> {
-            if (row.rawCells()[0].getTimestamp() < number) {
+        Scan scan = new Scan().withStartRow(from).withStopRow(to).addFamily(FAMILY).setCaching(PAGE);
+        scan.setFilter(firstKeys());
+        try (Table open = connection.getTable(TableName.valueOf(table)); ResultScanner scanner = open.getScanner(scan)) {
+            for (Result row = scanner.next(); row != null; row = scanner.next()) {
+                if (row.rawCells()[0].getTimestamp() >= number) {
+                    continue;
+                }
                 actions.add(new Delete(row.getRow()).addFamily(FAMILY, number - 1));
+                count++;
+                if (actions.size() == PAGE) {
+                    batch(table, actions);
+                    actions.clear();
+                }
             }
-        });
-        for (int first = 0; first < actions.size(); first += PAGE) {
-            batch(table, actions.subList(first, Math.min(first + PAGE, actions.size())));
         }
-        return actions.size();
+        batch(table, actions);
+        return count;
     }
 
     /** Rows of one place once more in another, whose keys begin with `prefix` in place of `from`; how many. */
@@ -285,11 +300,9 @@ public final class Store implements AutoCloseable {
         }
     }
 
-    private void each(String table, Scan scan, Consumer<Result> act) throws IOException {
-        scan.addFamily(FAMILY).setCaching(PAGE);
-        try (Table open = connection.getTable(TableName.valueOf(table)); ResultScanner scanner = open.getScanner(scan)) {
-            scanner.forEach(act);
-        }
+    /** Of each row one cell without its value. */
+    private static FilterList firstKeys() {
+        return new FilterList(new FirstKeyOnlyFilter(), new KeyOnlyFilter());
     }
 
     private static byte[] page(List<Result> rows) throws IOException {

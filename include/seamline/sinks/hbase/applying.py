@@ -4,12 +4,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding
 from seamline.sinks.hbase.gateway import Store
 from seamline.sinks.hbase.places import Place, keys_of
-from seamline.sinks.hbase.rows import Cells, How, Texts, Written, page_of_keys, pages_of, rows_of, texts_of_rows
+from seamline.sinks.hbase.rows import (
+    Cells,
+    How,
+    Texts,
+    Written,
+    page_of_keys,
+    pages_of,
+    rows_of,
+    scanned,
+    texts_of_rows,
+)
 from seamline.sinks.lake.batches import findings_of, require_stored
 from seamline.values.changes import ChangeBatch, in_effect
 
@@ -27,6 +38,7 @@ class TableSpan:
     is_emptied: bool = False
     rows: dict[bytes, Written] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    _found: Held = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -41,11 +53,23 @@ class TableSpan:
             keys = [self.place.prefix + key for key in keys_of(self.table, batch.rows)]
             origins = self._origins(batch, keys)
             if not self.is_emptied:
-                _fetch(store, self.place, [*keys, *origins], held)
+                found = _fetched(store, self.place, [*keys, *origins], held)
+                self._found |= found
+                held |= found
             self.findings += findings_of(self.table, batch, np.array([held.get(key) is not None for key in keys]))
             changed = dict(self._changed(batch, keys, origins, held))
             held |= {key: self._as_cells(row) for key, row in changed.items()}
             self.rows |= changed
+
+    def before(self, store: Store) -> Iterator[tuple[bytes, Cells | None]]:
+        """What it writes over, as it was seen; of a table that is emptied all its rows."""
+        left = set(self.rows)
+        if self.is_emptied:
+            for key, cells in scanned(store, self.place):
+                left.discard(key)
+                yield key, cells
+        for key in sorted(left):
+            yield key, self._found.get(key)
 
     def write(self, store: Store, number: int) -> Iterator[None]:
         """Page by page. `number` is the cells' timestamp, and the one before it is for what goes under them. Rows come
@@ -70,8 +94,6 @@ class TableSpan:
                 continue
             if lacks := [place for place, flags in wanting.items() if flags[number]]:
                 stored = held.get(origins[number])
-                # A row that an interrupted attempt has put under its new key already.
-                stored = held.get(key) if stored is None else stored
                 lacking += stored is None
                 texts = self._filled(texts, lacks, stored or {})
             yield key, (How.OVER if None in texts else How.FRESH, key, texts)
@@ -95,10 +117,8 @@ class TableSpan:
         if batch.old_key is None:
             return list(keys)
         given = batch.old_key.column(0).is_valid().to_pylist()
-        old = keys_of(self.table, batch.old_key)
-        return [
-            self.place.prefix + was if is_given else key for key, was, is_given in zip(keys, old, given, strict=True)
-        ]
+        old = iter(keys_of(self.table, batch.old_key.filter(pa.array(given))))
+        return [self.place.prefix + next(old) if is_given else key for key, is_given in zip(keys, given, strict=True)]
 
     def _as_cells(self, row: Written) -> Cells | None:
         how, _, texts = row
@@ -108,9 +128,12 @@ class TableSpan:
         return {column.name: text for column, text in pairs if text is not None}
 
 
-def _fetch(store: Store, place: Place, keys: Sequence[bytes], held: Held) -> None:
-    wanted = [key for key in dict.fromkeys(keys) if key not in held]
+def _fetched(store: Store, place: Place, keys: Sequence[bytes], known: Held) -> Held:
+    """What is there of these keys that are not known."""
+    wanted = [key for key in dict.fromkeys(keys) if key not in known]
+    held = Held()
     for first in range(0, len(wanted), _PAGE):
         page = wanted[first : first + _PAGE]
         found = dict(rows_of(bytes(store.rows(place.table, page_of_keys(page))), place.table))
         held |= {key: found.get(key) for key in page}
+    return held

@@ -14,9 +14,9 @@ from seamline.sinks.hbase.rows import scanned
 
 
 def keep_findings(store: Store, places: Places, state: State, found: Sequence[Finding]) -> None:
-    """Behind those that the ledger counts. A repeat writes over what it has left."""
+    """Behind those that the ledger counts, as those of the ledger's epoch. A repeat writes over what it has left."""
     for number, one in enumerate(found, start=state.findings + 1):
-        key = finding_key(state.row.stream, number)
+        key = finding_key(state.row.stream, number, state.row.epoch)
         said = json.dumps([now_ms(), *asdict(one).values()]).encode()
         store.exchange(places.own, key, store.value(places.own, key), said)
 
@@ -25,9 +25,9 @@ def kept_findings(store: Store, places: Places, known: Known) -> list[tuple[Find
     """All that are not over, in their order, each with its number and time."""
     stream, found = known.state.row.stream, []
     for key, cells in scanned(store, _of(places, stream)):
-        number = int(key.rpartition(b"/")[2])
+        number, epoch = map(int, key.split(b"/")[-2:])
         at, *rest = json.loads(cells["s"])
-        if number <= known.state.findings:
+        if epoch == known.state.finder(number):
             found.append((FindingsReported(number, _moment(at)), Finding(*rest)))
     return found
 

@@ -21,6 +21,7 @@ LAUNCH = "launch.json"
 _ZNODE, _PORT = "/hbase", 2181
 _MEMORY = "-Xmx512m"
 _DENIED = ("AccessDeniedException", "AccessControlException")
+_NOT_TAKEN = ("IllegalArgumentException", "DoNotRetryIOException")
 _GONE = ("TableNotFoundException", "NamespaceNotFoundException")
 
 
@@ -66,7 +67,8 @@ def open_store(connection: Connection) -> Store:
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Errors of HBase as ours: all are transient but for a lacking right and a table that is gone."""
+    """Errors of HBase as ours: all are transient but for a lacking right, a table that is gone, and what it refuses for
+    good."""
     try:
         yield
     except Py4JJavaError as exc:
@@ -83,6 +85,8 @@ def _error(exc: Py4JJavaError, doing: str) -> SeamlineError:
         return ConfigError(short, hint="`seamline grants` prints the rights that its login needs")
     if any(name in said for name in _GONE):
         return Refused(short, hint="somebody removed the table: onboard it again")
+    if any(name in said for name in _NOT_TAKEN):
+        return Refused(short, hint="HBase takes it at no time: look at its limits, and into the server's log")
     return TransientError(short, hint="it is tried again; where it stays so, look into the server's log")
 
 

@@ -9,10 +9,9 @@ that is ahead, so HBase's own limits of age mean what they say.
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from seamline.domain.changes import Finding
 from seamline.domain.errors import TransientError
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.kinds.ledger_json import ledger_from_json, ledger_to_json
@@ -31,8 +30,10 @@ def now_ms() -> int:
 @dataclass(frozen=True, slots=True)
 class State:
     """`number`: the highest that was ever reserved. `findings`: how many were ever kept. `runs`: those that have
-    published or joined. `ahead`: up to which offset rows may hold changes that the ledger does not have yet; 0: none.
-    `met`: what the changes met whose rows are ahead, as they were found before any of them was written."""
+    published or joined. `finders`: by the last of their numbers, which epoch has kept these findings. `ahead`: up to
+    which offset rows may hold changes that the ledger does not have yet; 0: none. `before`: the name under which these
+    rows are kept as they were (`undo.py`); "" where none are ahead. `placing`: the run that puts other rows in place of
+    all, "" where none does."""
 
     row: LedgerRow
     number: int
@@ -41,7 +42,9 @@ class State:
     findings: int = 0
     updated_ms: int = 0
     ahead: int = 0
-    met: tuple[Finding, ...] = ()
+    before: str = ""
+    placing: str = ""
+    finders: tuple[tuple[int, int], ...] = ()
 
     def reserving(self, count: int) -> "State":
         """With the next `count` numbers, of which each other one is for a marker; the first is `first_number`."""
@@ -49,6 +52,18 @@ class State:
 
     def first_number(self, count: int) -> int:
         return self.number - 2 * (count - 1)
+
+    def with_findings(self, count: int) -> "State":
+        """With so many more, which the owner of this epoch has kept."""
+        if not count:
+            return self
+        last, epoch = self.findings + count, self.row.epoch
+        before = tuple(one for one in self.finders if one[1] != epoch)
+        return replace(self, findings=last, finders=(*before, (last, epoch)))
+
+    def finder(self, number: int) -> int | None:
+        """The epoch whose finding of this number counts; None: none does."""
+        return next((epoch for last, epoch in self.finders if number <= last), None)
 
     @property
     def place(self) -> tuple[str, int, int]:
@@ -72,7 +87,9 @@ def text_of(state: State) -> bytes:
         "findings": state.findings,
         "updated_ms": now_ms(),
         "ahead": state.ahead,
-        "met": [list(asdict(one).values()) for one in state.met],
+        "before": state.before,
+        "placing": state.placing,
+        "finders": [list(one) for one in state.finders],
     }
     return json.dumps(said).encode()
 
@@ -87,8 +104,20 @@ def state_of(stream: StreamId, stored: bytes) -> State:
         said["findings"],
         said["updated_ms"],
         said["ahead"],
-        tuple(Finding(*one) for one in said["met"]),
+        said["before"],
+        said["placing"],
+        tuple((last, epoch) for last, epoch in said["finders"]),
     )
+
+
+def require_placed(state: State) -> None:
+    """TransientError while a publish puts other rows in place of all, or after one that was interrupted."""
+    if state.placing:
+        raise TransientError(
+            f"tables of {state.row.stream} are being put in place by run {state.placing}, or that was interrupted",
+            hint="it goes on once that run has ended; where it has failed, clear its publish",
+            sync=state.row.stream.sync,
+        )
 
 
 class Ledgers:

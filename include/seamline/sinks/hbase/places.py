@@ -4,10 +4,11 @@
 |---|---|---|
 | `<namespace>:<table>` | key parts | the rows that readers see |
 | `<namespace>:seamline.rows` | `<name>/` and key parts | rows of loads, and of incremental snapshots |
+| | `undo/<stream>/<number>/` | rows as they were before a commit that has not ended |
 | `<namespace>:seamline.state` | `ledger/<stream>` | how far the stream has come, and what it is about to write |
 | | `table/<table>` | the stream that has made the table |
 | | `staged/<name>` | whose rows of a load these are |
-| | `finding/<stream>/<number>` | what the stream met that its log did not promise |
+| | `finding/<stream>/<number>/<epoch>` | what the stream met that its log did not promise |
 
 All cells lie in the family `r`, one per column, as canonical text; NULL is a cell that is not there. Key parts are
 canonical texts too, in the order of the table's key, with `:` in between; in a part `%` and `:` are written `%25` and
@@ -18,15 +19,20 @@ a name that would begin so has `_.-` before it.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 import pyarrow as pa
 
-from seamline.domain.catalogue import Table
+from seamline.domain.catalogue import PARK_IT, Table
+from seamline.domain.errors import SchemaConflict
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import DestinationPlan
 from seamline.values.digest import canonical_texts
 
 NAMESPACE = "namespace"
+# HBase takes 32,767 bytes; our longest prefix of a key has less than what is left.
+KEY_MAX = 32_000
+_SHOWN = 40
 # Of no table's name: behind the point is no hexadecimal digit.
 _OWN = ("seamline.state", "seamline.rows")
 _OTHERS = re.compile(rb"[^A-Za-z0-9_-]")
@@ -89,8 +95,8 @@ def staged_key(name: str) -> bytes:
     return f"staged/{name}".encode()
 
 
-def finding_key(stream: StreamId | str, number: int) -> bytes:
-    return f"finding/{stream}/{number:012d}".encode()
+def finding_key(stream: StreamId | str, number: int, epoch: int) -> bytes:
+    return f"finding/{stream}/{number:012d}/{epoch:012d}".encode()
 
 
 def _name_of(table: str) -> str:
@@ -99,9 +105,22 @@ def _name_of(table: str) -> str:
 
 
 def keys_of(table: Table, rows: pa.RecordBatch) -> list[bytes]:
-    """The row keys, without a prefix."""
+    """The row keys, without a prefix. SchemaConflict: one is none of HBase."""
     parts = [canonical_texts(column, rows.column(column.name)).to_pylist() for column in table.key_columns]
-    return [_key([text or "" for text in texts]) for texts in zip(*parts, strict=True)]
+    keys = [_key(texts) for texts in zip(*parts, strict=True)]
+    if wrong := next((key for key in keys if not 0 < len(key) <= KEY_MAX), None):
+        _refuse(table, f"of {len(wrong)} bytes ({wrong[:_SHOWN].decode(errors='replace')}…)")
+    if b"" in keys:
+        _refuse(table, "without a byte")
+    return keys
+
+
+def _refuse(table: Table, what: str) -> NoReturn:
+    raise SchemaConflict(
+        f"a key of {table.name} ({', '.join(table.key)}) makes a row key {what}, and HBase takes 1 to {KEY_MAX}",
+        hint=f"leave such rows out of the sync by a filter, or the table. {PARK_IT}",
+        table=table.name,
+    )
 
 
 def _key(parts: Sequence[str]) -> bytes:

@@ -19,9 +19,11 @@ from seamline.plan.model import INCREMENTAL, DestinationPlan
 from seamline.ports import Commit, Joining, Load, Publication
 from seamline.sinks.hbase.findings import forget_findings, keep_findings, kept_findings
 from seamline.sinks.hbase.gateway import Store
-from seamline.sinks.hbase.ledger import Known, Ledgers, State, now_ms
+from seamline.sinks.hbase.ledger import Known, Ledgers, State, now_ms, require_placed
 from seamline.sinks.hbase.places import Place, Places, staged_key, table_key
 from seamline.sinks.hbase.reading import staged_view
+from seamline.sinks.hbase.rows import scanned
+from seamline.sinks.hbase.undo import forget_all, forget_unnamed, put_back
 
 # A busy stream may commit between our look at its ledger and our own write.
 _ATTEMPTS = 20
@@ -57,27 +59,29 @@ class Placing:
 
     def publish(self, loads: Sequence[Load], publication: Publication) -> Commit:
         self._ledgers.make()
+        self._store.make(self._places.beside)
         known = self._ledgers.read(self._stream)
         if known is not None and publication.run_id in known.state.runs:
-            return Commit(known.state.row)
+            return self._published(known, loads, publication)
         moves = [Move(one.table.name, self._places.staged(one.staged_as), one.rows) for one in loads]
         for load in loads:
             self._require_staged(load)
             self._require_as_compared(load, publication)
         self._own([load.table for load in loads])
         for _ in range(_ATTEMPTS):
+            if known is not None and publication.run_id in known.state.runs:
+                return self._published(known, loads, publication)
             row = row_of_publish(self._stream, known.state.row if known else None, publication)
-            begun = self._fenced(known, row)
+            begun = self._fenced(known, row, placing=publication.run_id)
             left = {one.table for one in row.boundaries} - {load.table.name for load in loads}
             kept_as = {name: kept_name(name, publication.run_id) for name in left}
             self._put_in_place(moves, begun)
             forget_findings(self._store, self._places, self._stream, [*left, *(move.table for move in moves)])
-            # Nothing of what was ahead, or met, is in the tables any more.
-            after = replace(begun.state, row=row, ahead=0, met=())
+            # Nothing of what was ahead is in the tables any more.
+            after = replace(begun.state, row=row, ahead=0, before="", placing="")
             done = self._finish(known and begun, after, publication.boundaries, kept_as, publication.run_id)
             if done is not None:
-                self._drop([load.staged_as for load in loads])
-                return done
+                return self._published(done, loads, publication)
             known = self._ledgers.read(self._stream)
         raise self._moves_on()
 
@@ -89,10 +93,14 @@ class Placing:
                     f"nothing was published for {self._stream}", hint="onboard the sync first", sync=self._stream.sync
                 )
             if joining.run_id in known.state.runs:
-                return Commit(known.state.row)
+                return self._joined(known, joining)
+            require_placed(known.state)
             passed = self._passed(joining, known.state.row)
             self._own(joining.tables)
-            begun = self._fenced(known, replace(known.state.row, epoch=known.state.row.epoch + 1))
+            fenced = self._fenced(known, replace(known.state.row, epoch=known.state.row.epoch + 1))
+            begun = put_back(self._store, self._ledgers, self._places, fenced)
+            if begun is None:
+                raise self._moves_on()
             names = [table.name for table in joining.tables]
             from_there = joining.incremental_namespace
             self._put_in_place([Move(name, self._places.live(from_there, name)) for name in names], begun)
@@ -100,22 +108,24 @@ class Placing:
             found = kept_findings(self._store, self._places, passed) if passed else []
             forget_findings(self._store, self._places, self._stream, [*names, *joining.kept_as])
             keep_findings(self._store, self._places, begun.state, [one for _, one in found])
-            state = replace(begun.state, findings=begun.state.findings + len(found))
+            state = begun.state.with_findings(len(found))
             done = self._finish(begun, state, entering, joining.kept_as, joining.run_id)
             if done is not None:
                 self._end_snapshots()
-                return done
+                return self._joined(done, joining)
         raise self._moves_on()
 
     # ---- steps ------------------------------------------------------------------------------------------------------
 
-    def _fenced(self, known: Known | None, row: LedgerRow) -> Known:
-        """The ledger where it stands, under the next epoch, with numbers of its own for the rows that come."""
+    def _fenced(self, known: Known | None, row: LedgerRow, *, placing: str = "") -> Known:
+        """The ledger where it stands, under the next epoch, with numbers of its own for the rows that come. `placing`:
+        the run that puts others in place of all."""
         if known is None:
             return Known(State(row, now_ms()).reserving(1), None)
         before = known.state.row
         begun = self._ledgers.changed(
-            known, lambda state: replace(state.reserving(1), row=replace(before, epoch=row.epoch))
+            known,
+            lambda state: replace(state.reserving(1), row=replace(before, epoch=row.epoch), placing=placing),
         )
         if begun is None:
             raise self._moves_on()
@@ -139,8 +149,8 @@ class Placing:
         entering: Sequence[Boundary],
         kept_as: Mapping[str, str],
         run_id: str,
-    ) -> Commit | None:
-        """The ledger moves; what left goes behind it, and is kept before."""
+    ) -> Known | None:
+        """The ledger moves. What leaves is kept before; it goes behind it."""
         for name, kept in kept_as.items():
             live = self._places.live(self._destination.namespace, name).table
             if self._store.exists(live):
@@ -152,13 +162,32 @@ class Placing:
             generations=tuple(generations.items()),
             runs=(*state.runs, run_id),
         )
-        done = self._send(known, after)
-        if done is None:
-            return None
-        for name in kept_as:
-            self._store.remove(self._places.live(self._destination.namespace, name).table)
-            self._disown(name)
-        return Commit(done.state.row)
+        return self._send(known, after)
+
+    def _published(self, known: Known, loads: Sequence[Load], publication: Publication) -> Commit:
+        """What comes behind the ledger, also of an attempt before."""
+        self._let_go(known, lambda name: kept_name(name, publication.run_id))
+        self._drop([load.staged_as for load in loads])
+        forget_unnamed(self._store, self._places, known)
+        return Commit(known.state.row)
+
+    def _joined(self, known: Known, joining: Joining) -> Commit:
+        self._let_go(known, joining.kept_as.get)
+        if joining.incremental_stream is not None:
+            end_snapshot(self._store, self._ledgers, self._destination, str(joining.incremental_stream))
+        return Commit(known.state.row)
+
+    def _let_go(self, known: Known, kept_as: Callable[[str], str | None]) -> None:
+        """Remove the tables that this stream has made, its ledger does not have any more, and whose rows this run has
+        kept; `kept_as`: under which name."""
+        there = {one.table for one in known.state.row.boundaries}
+        for name in self._owned():
+            kept = kept_as(name)
+            if name in there or kept is None:
+                continue
+            if self._store.exists(self._places.live(self._places.namespace, kept).table):
+                self._store.remove(self._places.live(self._destination.namespace, name).table)
+                self._disown(name)
 
     def _passed(self, joining: Joining, row: LedgerRow) -> Known | None:
         """The ledger of the incremental snapshot, which stands where the stream does. None: no table enters."""
@@ -191,6 +220,12 @@ class Placing:
                 continue
             require_own(self._store, self._places, table.name, str(self._stream))
             self._store.make(place.table)
+
+    def _owned(self) -> list[str]:
+        """The tables that this stream has made."""
+        mine, first = str(self._stream), b"table/"
+        rows = list(scanned(self._store, Place(self._places.own, first)))
+        return [key.removeprefix(first).decode() for key, cells in rows if cells["s"] == mine]
 
     def _disown(self, name: str) -> None:
         key = table_key(name)
@@ -266,6 +301,7 @@ def end_snapshot(store: Store, ledgers: Ledgers, destination: DestinationPlan, n
     number = stream.sync.partition(INCREMENTAL)[2]
     rows = places.of_snapshot(replace(destination, namespace=places.namespace).incremental_namespace(number))
     store.sweep(rows.table, rows.prefix, rows.end, known.state.number + 2)
+    forget_all(store, places, known)
     forget_findings(store, places, stream, None)
     return True
 

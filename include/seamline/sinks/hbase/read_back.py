@@ -12,7 +12,7 @@ from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Load
 from seamline.sinks.hbase.findings import kept_findings
 from seamline.sinks.hbase.gateway import open_store
-from seamline.sinks.hbase.ledger import Ledgers, State
+from seamline.sinks.hbase.ledger import Ledgers, State, require_placed
 from seamline.sinks.hbase.places import Places
 from seamline.sinks.hbase.reading import FetchedView, fetched
 
@@ -22,7 +22,7 @@ _LISTED = 1_000
 
 def open_live(plan: SyncPlan, destination: DestinationPlan, count: int) -> list[FetchedView]:
     """`count` views of one read. TransientError: the stream commits meanwhile, which a held one does not, or an
-    interrupted commit has left rows ahead of the ledger."""
+    interrupted commit has left rows ahead of the ledger, or a publish has not ended."""
     stream, places = plan.stream_id(destination.name), Places.of(destination)
     with closing(open_store(resolve(destination.connection))) as store:
         ledgers = Ledgers(store, places)
@@ -73,9 +73,10 @@ def findings_of(
 
 
 def _require_at_rest(state: State) -> None:
-    if state.ahead > state.row.next_offset:
+    require_placed(state)
+    if state.before:
         raise TransientError(
             f"rows of {state.row.stream} are ahead of its ledger, up to offset {state.ahead}: a commit was interrupted",
-            hint="let the stream go on until it has passed that offset, and try again",
+            hint="let the stream go on, and try again",
             sync=state.row.stream.sync,
         )

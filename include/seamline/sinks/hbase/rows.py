@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from seamline.domain.catalogue import Table
-from seamline.domain.errors import Diverged
+from seamline.domain.catalogue import PARK_IT, Table
+from seamline.domain.errors import Diverged, SchemaConflict
 from seamline.sinks.hbase.gateway import Store
 from seamline.sinks.hbase.places import Place
 from seamline.values.arrow import schema_of
@@ -17,6 +18,8 @@ from seamline.values.digest import canonical_texts
 _INT = struct.Struct(">i")
 _NULL = _INT.pack(-1)
 _PAGE, _PAGE_CHARACTERS = 2_000, 4 << 20
+# HBase's own limit of a cell (hbase.client.keyvalue.maxsize, 10 MB), less a key and what stands beside it.
+CELL_MAX = (10 << 20) - (64 << 10)
 Texts = Sequence[str | None]
 Cells = Mapping[str, str]
 
@@ -35,19 +38,20 @@ Written = tuple[How, bytes, Texts]
 
 def pages_of(table: Table, rows: Sequence[Written]) -> Iterator[bytes]:
     """As many pages as it takes for none to be large."""
+    names = [column.name for column in table.columns]
     first, size = 0, 0
     for number, (_, _, texts) in enumerate(rows):
         size += sum(len(text) for text in texts if text is not None)
         if number - first == _PAGE or size > _PAGE_CHARACTERS:
-            yield page_of(table, rows[first : number + 1])
+            yield page_of(names, rows[first : number + 1])
             first, size = number + 1, 0
     if first < len(rows):
-        yield page_of(table, rows[first:])
+        yield page_of(names, rows[first:])
 
 
-def page_of(table: Table, rows: Sequence[Written]) -> bytes:
-    names = [_sized(column.name.encode()) for column in table.columns]
-    parts = [_INT.pack(len(names)), *names, _INT.pack(len(rows))]
+def page_of(names: Sequence[str], rows: Sequence[Written]) -> bytes:
+    """`names`: of the columns of each text."""
+    parts = [_INT.pack(len(names)), *[_sized(name.encode()) for name in names], _INT.pack(len(rows))]
     for how, key, texts in rows:
         parts += [bytes([how]), _sized(key)]
         if how is not How.GOES:
@@ -97,8 +101,17 @@ def pages(store: Store, place: Place) -> Iterator[Sequence[tuple[bytes, Cells]]]
 
 
 def texts_of_rows(table: Table, rows: pa.RecordBatch) -> list[Texts]:
-    columns = [canonical_texts(column, rows.column(number)).to_pylist() for number, column in enumerate(table.columns)]
-    return list(zip(*columns, strict=True))
+    """SchemaConflict: HBase takes no cell of that size."""
+    columns = [canonical_texts(column, rows.column(number)) for number, column in enumerate(table.columns)]
+    for column, texts in zip(table.columns, columns, strict=True):
+        largest = pc.max(pc.binary_length(texts)).as_py() or 0
+        if largest > CELL_MAX:
+            raise SchemaConflict(
+                f"column {column.name} of {table.name} has a value of {largest} bytes, and HBase takes {CELL_MAX}",
+                hint=f"leave the column out of the sync, or the table. {PARK_IT}",
+                table=table.name,
+            )
+    return list(zip(*[texts.to_pylist() for texts in columns], strict=True))
 
 
 def batch_from(table: Table, rows: Sequence[Cells]) -> pa.RecordBatch:

@@ -5,7 +5,7 @@ ledger last (`ledger.py`): rows may be ahead of the ledger for a moment, and are
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -13,7 +13,7 @@ from typing import cast
 from seamline import settings
 from seamline.adapters import connections, failpoints
 from seamline.adapters.connections import Connection
-from seamline.domain.changes import Finding, TableChanges
+from seamline.domain.changes import TableChanges
 from seamline.domain.errors import CommitUnknown, Diverged, Fenced, Refused, SeamlineError, TransientError
 from seamline.domain.ledger import LedgerRow, StreamId, refuse_one_that_went_back
 from seamline.kinds.ledger_rules import advanced, fenced_or, resolved
@@ -23,9 +23,10 @@ from seamline.ports import Commit, Failpoints, Joining, Lease, Load, Progress, P
 from seamline.sinks.hbase.applying import TableSpan
 from seamline.sinks.hbase.findings import keep_findings
 from seamline.sinks.hbase.gateway import Store, open_store
-from seamline.sinks.hbase.ledger import Known, Ledgers, State
+from seamline.sinks.hbase.ledger import Known, Ledgers, State, require_placed
 from seamline.sinks.hbase.places import Places
 from seamline.sinks.hbase.placing import Placing
+from seamline.sinks.hbase.undo import forget_rows, forget_unnamed, keep_rows, put_back
 from seamline.values.changes import ChangeBatch, ChangeDecoder, change_batch
 
 # What a commit keeps of one span.
@@ -79,9 +80,11 @@ class HBaseSink:
             )
         if after_epoch is not None and self._row is not None:
             refuse_one_that_went_back(known.state.row, confirmed=self._row)
+        require_placed(known.state)
         taken = ledgers.changed(known, _next_epoch) if after_epoch in (None, known.state.row.epoch) else None
         if taken is None:
             raise Fenced(f"another owner took {stream} meanwhile", sync=stream.sync)
+        forget_unnamed(self._connected(), self._places, taken)
         self._row = taken.state.row
         return Lease(stream, self._row.epoch, self._row)
 
@@ -92,7 +95,7 @@ class HBaseSink:
     def commit(self, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
         try:
             return self._commit(lease, staged, progress)
-        except (TransientError, Diverged) as exc:
+        except (TransientError, Diverged, Refused) as exc:
             raise fenced_or(exc, lease, self.read_ledger) from exc
         except SeamlineError as exc:
             exc.position = exc.position or f"offsets [{progress.span.start}, {progress.span.end})"
@@ -118,9 +121,11 @@ class HBaseSink:
         if known is None or known.state.place != self._place_of(lease, progress):
             return self._resolved(known, lease, progress)
         self._failpoints.reach("app.dest_begin")
+        known = put_back(self._connected(), ledgers, self._places, known)
+        if known is None:
+            return self._resolved(ledgers.read(lease.stream), lease, progress)
         spans = self._looked_at(staged)
-        before = known.state
-        met = _met(before, spans, progress)
+        met = [one for span in spans for one in span.findings]
         known = self._prepared(ledgers, known, spans, progress) if spans else known
         if known is None:
             return self._resolved(ledgers.read(lease.stream), lease, progress)
@@ -131,9 +136,11 @@ class HBaseSink:
             self._failpoints.reach("cut.overlap_ended")
         kept = met[:_FINDINGS_MAX]
         keep_findings(self._connected(), self._places, known.state, kept)
-        moved = self._send_commit(ledgers, known, lambda state: _moved(state, progress, kept), "app.commit_sent")
+        moved = self._send_commit(ledgers, known, lambda state: _moved(state, progress, len(kept)), "app.commit_sent")
         if moved is None:
             return self._resolved(ledgers.read(lease.stream), lease, progress)
+        with suppress(TransientError):  # the next owner forgets them
+            forget_rows(self._connected(), self._places, moved, known.state.before)
         self._row = moved.state.row
         return Commit(self._row, tuple(kept), len(met))
 
@@ -148,11 +155,8 @@ class HBaseSink:
 
     def _prepared(self, ledgers: Ledgers, known: Known, spans: Sequence[TableSpan], progress: Progress) -> Known | None:
         """The ledger once it says that these rows come; None where it has moved. From here on rows may be ahead."""
-        end = max(known.state.ahead, progress.span.end)
-        met = tuple(_met(known.state, spans, progress)[:_FINDINGS_MAX])
-        is_repeat = known.state.ahead > progress.span.start
-        said = {"ahead": end} if is_repeat else {"ahead": end, "met": met}
-        return ledgers.changed(known, lambda state: replace(state.reserving(1), **said))
+        before = keep_rows(self._connected(), self._places, known, spans)
+        return ledgers.changed(known, lambda state: replace(state.reserving(1), ahead=progress.span.end, before=before))
 
     def _write(self, spans: Sequence[TableSpan], number: int) -> None:
         for span in spans:
@@ -222,25 +226,10 @@ def _next_epoch(state: State) -> State:
     return replace(after, row=replace(state.row, epoch=state.row.epoch + 1))
 
 
-def _met(state: State, spans: Sequence[TableSpan], progress: Progress) -> list[Finding]:
-    """What the changes meet. Where an attempt was interrupted it was found before that attempt wrote anything: what
-    is there now may be its own rows."""
-    if state.ahead > progress.span.start:
-        return [one for one in state.met if one.offset < progress.span.end]
-    return [one for span in spans for one in span.findings]
-
-
-def _moved(state: State, progress: Progress, kept: Sequence[Finding]) -> State:
+def _moved(state: State, progress: Progress, kept: int) -> State:
     applied = state.row.applied_transactions + progress.span.transactions
     row = advanced(state.row, progress, applied, progress.last_marker or state.row.last_marker)
-    is_ahead = state.ahead > progress.span.end
-    return replace(
-        state.reserving(1),
-        row=row,
-        findings=state.findings + len(kept),
-        ahead=state.ahead if is_ahead else 0,
-        met=tuple(one for one in state.met if one not in kept) if is_ahead else (),
-    )
+    return replace(state.reserving(1).with_findings(kept), row=row, ahead=0, before="")
 
 
 def _batch_of(staged: Staged) -> ChangeBatch:
