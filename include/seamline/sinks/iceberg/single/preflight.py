@@ -44,7 +44,9 @@ def _of_the_catalogue(
         return
     with closing(opened()) as catalogue:
         entries = catalogue.entries()
-    for table in plan.tables if own is not None else ():
+    if own is None:
+        return
+    for table in plan.tables:
         if table.name in entries and entries[table.name].folder not in own:
             yield (
                 f"table {destination.namespace}.{table.name} exists in the catalogue and was not made by this sync",
