@@ -1,12 +1,14 @@
 """Where `./seamline init` puts the tables of a new sync; databases are asked in integration."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from seamline.adapters.connections import put
 from seamline.cli import init
+from seamline.cli.init_offer import offer
 from seamline.domain.errors import ConfigError
 from seamline.domain.server_found import CAPTURES, MAKES, ServerFound, Use
 from tests.unit.declared import DESTINATION, SOURCE, write_declarations
@@ -169,3 +171,18 @@ def test_the_last_step_of_a_declared_source_is_that_of_its_log(folder: Path, log
     assert source is not None
     (*_, (_, why)) = init._next("cards", source, init._Part("warehouse"))  # noqa: SLF001
     assert said in why
+
+
+@pytest.mark.parametrize(("answer", "then"), [("y", [["onboard", "cards", "--wait", "30"]]), ("", []), ("n", [])])
+def test_at_a_terminal_the_scripts_are_printed_and_the_onboarding_is_offered(
+    answer: str, then: list[list[str]]
+) -> None:
+    ran: list[list[str]] = []
+
+    def run(command: Sequence[str]) -> int:
+        ran.append(list(command))
+        return 3 if command[0] == "onboard" else 0
+
+    code = offer("cards", ("cards_db", "dwh"), ask=lambda _: answer, run=run)
+    assert ran == [["grants", "cards_db"], ["grants", "dwh"], *then]
+    assert code == (3 if then else 0), "the verdict of the onboarding is that of the command"

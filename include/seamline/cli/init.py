@@ -1,7 +1,8 @@
 """Write a first sync from a live database: its source, its destination, the sync itself and a suite of checks.
 
 Both servers are asked, and nothing is changed there. What was found stands in the files as comments; files that are
-there stay as they are. Where this is a terminal and --yes is not given, what cannot be found out is asked.
+there stay as they are. Where this is a terminal and --yes is not given, what cannot be found out is asked; at the end
+the scripts of both owners are printed, and the onboarding is offered.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from seamline.cli.answer import give
 from seamline.cli.connect import examined
 from seamline.cli.expectations import suite_text
 from seamline.cli.init_found import examined_tables, listed_tables, matching, troubles
+from seamline.cli.init_offer import offer
 from seamline.cli.init_text import FoundTable, destination_text, source_text, sync_text
 from seamline.domain.calendar import zone
 from seamline.domain.errors import ConfigError
@@ -101,7 +103,14 @@ def run(args: argparse.Namespace) -> int:
     sys.stdout.write("".join(f"{line}\n" for line in said))
     commands = [command for command, _ in steps]
     give(args, {"files": list(map(str, written)), "tables": list(map(_document, found)), "next": commands})
+    # A login that has to be added first is added by a command of its own.
+    if _is_asked(args) and source.capture in ("", source.name):
+        return offer(args.sync, (source.name, draft.destination.name))
     return 0
+
+
+def _is_asked(args: argparse.Namespace) -> bool:
+    return not args.yes and not args.json and sys.stdin.isatty()
 
 
 def _place(files: Sequence[Path], targets: Sequence[Path]) -> None:
@@ -369,7 +378,7 @@ def _time_zone(args: argparse.Namespace, source: _Part) -> str:
     if args.timezone:
         return str(zone(args.timezone).key)
     known = source.time_zone if _is_zone(source.time_zone) else "UTC"
-    if args.yes or args.json or not sys.stdin.isatty():
+    if not _is_asked(args):
         return known
     answer = input(f"Time zone of the business dates [{known}]: ").strip()
     return str(zone(answer).key) if answer else known

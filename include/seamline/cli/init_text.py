@@ -88,6 +88,7 @@ def sync_text(
             "nightly:",
             f"  timezone: {text(time_zone)}  # business dates begin and end at midnight there",
             '  run_at: "00:30"  # of the day after',
+            "  # calendars: [cn_bank]  # business days alone: docs/how-to/schedule-on-a-calendar.md",
             *([] if dated else ["  # No table has a business date, so each cut holds the tables whole."]),
             "reconcile:",
             *(["  control_totals:", *totals] if totals else ["  # No column looks like an amount: no control totals."]),
