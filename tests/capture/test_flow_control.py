@@ -19,7 +19,7 @@ from seamline.sync import catch_up_watch
 from seamline.sync.catch_up_watch import CATCH_UP
 from seamline.sync.flow_control import CAPTURE_PAUSED, CAPTURE_SLOWED
 from tests.conftest import RunningStack
-from tests.integration.captured import Captured, captured, finish, replay
+from tests.integration.captured import Captured, captured, finish, marker_in_log, replay
 from tests.integration.databases import mariadb, postgres, postgres_database
 from tests.integration.streamed import Streamed, streamed
 from tests.integration.watched import watched
@@ -133,6 +133,8 @@ def test_a_stream_whose_destination_is_slow_will_not_make_it_by_name_and_catches
         stream.wait_until_it_runs()
         with filling(bank, 0.0, count=50):
             wait_until(lambda: size_of(bank) > 10 << 20, timeout_s=60, what="a quarter of an hour of work")
+        # Else what the capture has not brought yet fills the log, and its size stops the capture for good.
+        marker_in_log(bank)
         limit(bank, 1.2 * size_of(bank))
         with watched(bank, followers=OneFollower(stream)) as alarms:
             with filling(bank, 5.0, count=50, first_id=2_000_000):

@@ -33,8 +33,15 @@ def _deletes_nothing(session: "Session[Any]") -> str:
     """MariaDB 11.4 and newer: automatic deletion waits until so many replicas are connected, one by default
     (`slave_connections_needed_for_purge`). A capture is one of them only while it runs."""
     needed = query(session, "SHOW GLOBAL VARIABLES LIKE 'slave_connections_needed_for_purge'")
-    connected = query(session, "SHOW GLOBAL STATUS LIKE 'Slaves_connected'")
-    if not needed or not connected or int(connected[0][1]) >= int(needed[0][1]):
+    if not needed:
         return ""
-    (name, least), (_, now) = needed[0], connected[0]
-    return f"{name} is {least} and {now} replicas are connected: the source's owner sets it to 0"
+    # The server counts who reads its binlog. `Slaves_connected` has those that registered, which a capture does not;
+    # the list of sessions has those of this login.
+    registered = query(session, "SHOW GLOBAL STATUS LIKE 'Slaves_connected'")
+    ((reading,),) = query(
+        session, "SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'"
+    )
+    connected, (name, least) = max(int(reading), *(int(row[1]) for row in registered)), needed[0]
+    if connected >= int(least):
+        return ""
+    return f"{name} is {least} and {connected} replicas are connected: the source's owner sets it to 0"

@@ -27,9 +27,9 @@ from seamline.domain.catalogue import PARK_IT, Table
 from seamline.domain.errors import SchemaConflict
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import DestinationPlan
+from seamline.sinks.hbase.options import NAMESPACE
 from seamline.values.digest import canonical_texts
 
-NAMESPACE = "namespace"
 # HBase takes 32,767 bytes; our longest prefix of a key has less than what is left.
 KEY_MAX = 32_000
 _SHOWN = 40

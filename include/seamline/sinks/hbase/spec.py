@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
-from seamline.sinks.hbase.places import NAMESPACE
+from seamline.sinks.hbase.options import NAMESPACE
 from seamline.spec.destination import Destination
 
 _NAMESPACE = re.compile(r"[A-Za-z0-9_]{1,63}")
