@@ -53,6 +53,8 @@ _KNOWN: dict[str, tuple[str, ...]] = {
 # Of a connection to Kafka, and no setting of librdkafka's: where Connect's worker finds the brokers.
 SERVERS, SERVERS_FOR_CONNECT = "bootstrap.servers", "servers_for_connect"
 KAFKA_OWN = frozenset({SERVERS_FOR_CONNECT})
+# The setting that lists servers, of the types of connections that may have more than one.
+_LISTS_SERVERS = {"kafka": SERVERS}
 # Java's clients need each port, which librdkafka would guess.
 _SERVER = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:,/]+):[0-9]{1,5}")
 _NUMBERS = ("port_for_connect", "db")
@@ -83,10 +85,10 @@ def checked(connection_id: str, kind: str, extra: Mapping[str, Any], *, login: s
 
 
 def first_server(kind: str, extra: Mapping[str, Any]) -> Mapping[str, Any]:
-    """`host` and `port` of the first broker that `extra` lists, which Airflow's own connections of Kafka have no fields
+    """`host` and `port` of the first server that `extra` lists, which Airflow's own connections of Kafka have no fields
     for; none of a connection of another kind."""
-    host, _, port = str(extra.get(SERVERS, "")).partition(",")[0].strip().rpartition(":")
-    return {"host": host, "port": port} if kind == "kafka" and host and port.isdecimal() else {}
+    host, _, port = str(extra.get(_LISTS_SERVERS.get(kind, ""), "")).partition(",")[0].strip().rpartition(":")
+    return {"host": host, "port": port} if host and port.isdecimal() else {}
 
 
 def has_web_address(kind: str) -> bool:
