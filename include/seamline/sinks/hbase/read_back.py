@@ -14,7 +14,8 @@ from seamline.sinks.hbase.findings import kept_findings
 from seamline.sinks.hbase.gateway import open_store
 from seamline.sinks.hbase.ledger import Ledgers, State, require_placed
 from seamline.sinks.hbase.places import Places
-from seamline.sinks.hbase.reading import FetchedView, fetched
+from seamline.sinks.hbase.reading import fetched
+from seamline.sinks.lake.fetched_view import FetchedView
 
 # Of each table.
 _LISTED = 1_000

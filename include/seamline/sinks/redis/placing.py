@@ -194,10 +194,7 @@ class Placing:
         if load.digest is None:
             return
         with staged_view(self._session, self._keys, load, publication.position) as view:
-            if load.digest.whole is not None:
-                found = view.whole_digest(load.table.name, run_key=load.digest.run_key)
-            else:
-                found = view.digest_of(load.table.name, run_key=load.digest.run_key)
+            found = view.digest_of(load)
         if found != (load.digest.whole or load.digest.digest):
             raise _changed(load, found, publication)
 

@@ -11,10 +11,11 @@ from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Load
+from seamline.sinks.lake.fetched_view import FetchedView
 from seamline.sinks.redis import ledger as ledgers
 from seamline.sinks.redis.keys import Keyspace
 from seamline.sinks.redis.options import rows_max_of
-from seamline.sinks.redis.reading import FetchedView, fetched
+from seamline.sinks.redis.reading import fetched
 from seamline.sinks.redis.session import Session, open_session, translated, unpacked
 
 # Of each table.
