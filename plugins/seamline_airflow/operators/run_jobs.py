@@ -101,13 +101,11 @@ class CompareJobOperator(SparkJobOperator):
     def execute(self, context: Any) -> Any:
         plan = plan_from_json(self.plan_json)
         with task_errors(), parts.platform() as store:
-            newer = _newer_cut(context, plan, store)
-        if newer is not None:
-            raise AirflowSkipException(
-                f"the live tables are the same whatever date was cut, and the cut of {newer} is published: they "
-                "are compared after that one, and whenever a person starts this DAG"
-            )
-        with task_errors(), parts.platform() as store:
+            if (newer := _newer_cut(context, plan, store)) is not None:
+                raise AirflowSkipException(
+                    f"the live tables are the same whatever date was cut, and the cut of {newer} is published: they "
+                    "are compared after that one, and whenever a person starts this DAG"
+                )
             self.name_run(runs.take_of(store, self.run))
             if plan.reconcile_only is not None:
                 plan, problems = onboarding.preflight_of_reconcile_only(plan)
