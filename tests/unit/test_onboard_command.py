@@ -13,6 +13,7 @@ from seamline.cli.main import main
 from seamline.cli.online import Answers
 from seamline.cli.reconcile import outcome
 from seamline.domain.backfill import Exit
+from seamline.domain.runs import Reconciliation
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.spec.faults import DeclarationsInvalid, Fault
 from seamline.spec.load import load_sync
@@ -90,3 +91,58 @@ def test_a_partial_verdict_names_what_was_left_out_and_where_the_reason_stands(
     assert outcome(args, DagRun("settlement__onboard", "run", "success", None, {}), [found]) is Exit.PROVEN
     said = "warehouse: PARTIAL, 1 of 2 tables MATCH; left out: price; `./seamline status settlement` says why\n"
     assert capsys.readouterr().out == said
+
+
+class AirflowOfNights:
+    """It has read a sync without a stream, and knows no other DAG of it."""
+
+    def __init__(self) -> None:
+        self.paused = {"settlement__onboard", "settlement__nightly"}
+
+    def __enter__(self) -> "AirflowOfNights":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def dag_ids(self) -> set[str]:
+        return {"settlement__onboard", "settlement__nightly", "seamline__streams"}
+
+    def is_paused(self, dag_id: str) -> bool:
+        return dag_id in self.paused
+
+    def unpause(self, dag_id: str) -> None:
+        self.paused.discard(dag_id)
+
+    def trigger(self, dag_id: str, **_: object) -> None:
+        assert dag_id == "settlement__onboard"
+
+    def wait(self, dag_id: str, run_id: str, **_: object) -> DagRun:
+        return DagRun(dag_id, run_id, "success", None, {})
+
+    def runs(self, dag_id: str) -> list[DagRun]:
+        raise AssertionError(f"Airflow has no DAG {dag_id}")
+
+
+class NothingCompared:
+    def live_reconciliations_named(self, *_: object, **__: object) -> list[Reconciliation]:
+        return []
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_sync_of_nights_alone_is_onboarded_and_its_first_cut_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command asked Airflow for a stream that there is none of, and ended as if the onboarding had failed."""
+    source = folder / "sources" / "core_bank.yaml"
+    source.write_text(source.read_text() + "log: none\n")
+    airflow = AirflowOfNights()
+    answering(monkeypatch, Answers())
+    monkeypatch.setattr(onboard.in_airflow, "airflow", lambda: airflow)
+    monkeypatch.setattr(onboard.registry, "platform", NothingCompared)
+    monkeypatch.setattr(onboard.airflow_pools, "are_made", lambda _: True)
+    assert main(["onboard", "settlement"]) == 0
+    assert not airflow.paused
+    assert "`./seamline cut settlement` makes and proves the first one" in capsys.readouterr().out

@@ -66,6 +66,9 @@ def _run(args: argparse.Namespace) -> Exit:
             _switch_on(args, api, plan)
         else:
             say(args, _failure(api, dag_id, name))
+    if not plan.streamed.destinations and ended.state == "success":
+        say(args, f"{plan.sync} has nights and no stream: `./seamline cut {plan.sync}` makes and proves the first one")
+        return Exit.PROVEN
     code = outcome(args, ended, found)
     return Exit.NOT_PROVEN if code is Exit.PROVEN and ended.state != "success" else code
 
@@ -109,12 +112,12 @@ def _failure(api: AirflowRest, dag_id: str, name: str) -> str:
 
 def _switch_on(args: argparse.Namespace, api: AirflowRest, plan: SyncPlan) -> None:
     """The DAGs that go on by themselves from now on, and the watch of its streams for the rest of the business date."""
-    kinds = ("stream", "reconcile", *(["nightly"] if plan.nightly else []))
-    for dag_id in sorted({f"{plan.sync}__{kind}" for kind in kinds} & api.dag_ids()):
+    kinds, there = ("stream", "reconcile", *(["nightly"] if plan.nightly else [])), api.dag_ids()
+    for dag_id in sorted({f"{plan.sync}__{kind}" for kind in kinds} & there):
         if api.is_paused(dag_id):
             api.unpause(dag_id)
             say(args, f"{dag_id} is on")
     today = date_at(datetime.now(UTC), timezone=plan.nightly.timezone if plan.nightly else "UTC")
     stream = f"{plan.sync}__stream"
-    if today.isoformat() not in {run.partition_key for run in api.runs(stream)}:
+    if stream in there and today.isoformat() not in {run.partition_key for run in api.runs(stream)}:
         api.trigger(stream, run_id=f"onboarded-{today}", partition_key=today.isoformat())
