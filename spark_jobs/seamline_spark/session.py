@@ -1,7 +1,9 @@
 """The one way to a Spark session. Master and resources come from spark-submit (the Spark connection); alone: local."""
 
 import os
+import re
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -66,6 +68,53 @@ def open_session(name: str) -> SparkSession:
         context.pythonExec = sys.executable
     context.setLogLevel("WARN")
     return session
+
+
+class Application:
+    """The Spark application of this process. On one machine its session costs seconds, so it is opened by what needs
+    it first; on a cluster, whose executors carry the data, at once. Safe for threads."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._session: SparkSession | None = None
+        self._master = submitted_conf(name).get("spark.master", "")
+        if not is_local(self._master):
+            self._session = open_session(name)
+
+    @classmethod
+    def of(cls, session: SparkSession) -> "Application":
+        """The one whose session somebody has opened."""
+        application = cls.__new__(cls)
+        application._name, application._lock, application._session = "", threading.Lock(), session
+        application._master = str(session.sparkContext.master)
+        return application
+
+    @property
+    def is_open(self) -> bool:
+        return self._session is not None
+
+    @property
+    def session(self) -> SparkSession:
+        with self._lock:
+            if self._session is None:
+                self._session = open_session(self._name)
+            return self._session
+
+    @property
+    def tasks(self) -> int:
+        """How many run at the same time."""
+        return self._session.sparkContext.defaultParallelism if self._session else threads_of(self._master)
+
+    def stop(self) -> None:
+        if self._session is not None:
+            self._session.stop()
+
+
+def threads_of(master: str) -> int:
+    """Of a local master: `local`, `local[4]`, `local[*, 2]`."""
+    said = re.match(r"local\[\s*(\d+)", master)
+    return int(said[1]) if said else 1 if master == "local" else len(os.sched_getaffinity(0))
 
 
 @contextmanager

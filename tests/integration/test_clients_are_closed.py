@@ -111,7 +111,7 @@ def office(request: pytest.FixtureRequest, stack: RunningStack, tmp_path_factory
         bank.execute("INSERT INTO account VALUES (1, 1, 'one')", "INSERT INTO audit VALUES (1, 'one')")
         patch.setenv("SEAMLINE_DECLARATIONS", str(declared(bank, warehouse, tmp_path_factory.mktemp("declared"))))
         # Without Spark; the job and its readers are the product's.
-        patch.setattr(snapshot_job, "SparkReader", lambda _, run, **__: reader_here(run))
+        patch.setattr(snapshot_job, "run_reader", lambda _, run, **__: reader_here(run))
         migrate.upgrade()
         one = Office(bank, compile_plan(load_declarations(settings.load().declarations), SYNC))
         one.onboard()

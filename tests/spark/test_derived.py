@@ -34,6 +34,7 @@ from seamline.sync.derived import Derived
 from seamline.values.build import batch_of
 from seamline_spark.cut.derived import derive, require_publishable
 from seamline_spark.cut.main import cut
+from seamline_spark.session import Application
 from seamline_spark.transform.job import AnalysedJob, analysed_job
 from tests.contract.lake_worlds import LAKES, PostgresLakeWorld
 from tests.integration.databases import postgres, postgres_database
@@ -349,10 +350,10 @@ class LakeNights:
         platform.start_run(
             run_id=run_id, sync="settlement", kind="nightly", plan_json=plan_to_json(plan), business_date=DAY
         )
-        cut(spark, run_id)
+        cut(Application.of(spark), run_id)
 
     def require_publishable(self, spark: SparkSession, *derived: DerivedTablePlan) -> None:
-        require_publishable(spark, replace(self.plan, derived=derived), self.destination)
+        require_publishable(Application.of(spark), replace(self.plan, derived=derived), self.destination)
 
 
 @pytest.fixture(params=LAKES)

@@ -26,7 +26,7 @@ from seamline.platform import migrate
 from seamline.spec.load import load_declarations
 from seamline.sync.cut import publish_cut
 from seamline_spark.cut.main import cut
-from seamline_spark.session import open_session
+from seamline_spark.session import Application, open_session
 from tests import ssh_server
 from tests.contract.file_places import said
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
@@ -106,7 +106,7 @@ class Both:
         run_id = f"{sync}/nightly/{day}/{number}"
         document = plan_to_json(self.onboarded(sync))
         self.store.start_run(run_id=run_id, sync=sync, kind="nightly", plan_json=document, business_date=day)
-        cut(self.spark, run_id)
+        cut(Application.of(self.spark), run_id)
         self.store.put_result(run_id, EXPECTATIONS, {"verdict": "MATCH"})
         run = self.store.run(run_id)
         (destination,) = run.plan.destinations

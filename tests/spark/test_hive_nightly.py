@@ -31,7 +31,7 @@ from seamline.sinks.files.spec import FilesDestination
 from seamline.sources.mariadb.catalogue import read_catalogue
 from seamline.sync.cut import publish_cut
 from seamline_spark.cut.main import cut
-from seamline_spark.session import open_session
+from seamline_spark.session import Application, open_session
 from seamline_spark.transform.analysis import analysed
 from tests import hive_metastore
 from tests.conftest import RunningStack
@@ -74,7 +74,7 @@ class Night:
         run_id = f"settlement/nightly/{day}/{number}"
         document = plan_to_json(self.plan)
         self.store.start_run(run_id=run_id, sync="settlement", kind="nightly", plan_json=document, business_date=day)
-        staged = cut(self.spark, run_id)
+        staged = cut(Application.of(self.spark), run_id)
         self.store.put_result(run_id, EXPECTATIONS, {"verdict": "MATCH"})
         run = self.store.run(run_id)
         for destination in run.plan.destinations:

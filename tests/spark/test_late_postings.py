@@ -23,7 +23,7 @@ from seamline.platform.database import open_session as open_session_of_platform
 from seamline.platform.signatures import Take
 from seamline.sync.cut import publish_cut
 from seamline_spark.cut.main import cut
-from seamline_spark.session import open_session
+from seamline_spark.session import Application, open_session
 from seamline_spark.stream_host.main import watching_for_late_postings
 from tests.conftest import RunningStack
 from tests.integration.captured import Captured
@@ -57,7 +57,7 @@ class World:
             store.start_run(run_id=run_id, sync=self.plan.sync, kind="nightly", plan_json=plan_json, business_date=DAY)
             store.put_result(run_id, ASKED_BY, by)
             wait_until(lambda: self.is_watched(run_id), timeout_s=30, what="the place of the stream to be noted")
-            cut(self.spark, run_id)
+            cut(Application.of(self.spark), run_id)
             store.put_result(run_id, EXPECTATIONS, {"verdict": "MATCH"})
             run = store.run(run_id)
             with closing(registry.cuts(self.plan.destination("warehouse"))) as publisher:

@@ -40,7 +40,7 @@ from seamline.platform import migrate
 from seamline.sources.mariadb.catalogue import read_catalogue
 from seamline.sync.cut import publish_cut
 from seamline_spark.cut.main import cut
-from seamline_spark.session import open_session
+from seamline_spark.session import Application, open_session
 from tests.integration.databases import mariadb, mariadb_database, mariadb_destination, postgres, postgres_database
 from tests.waiting import wait_until
 
@@ -142,7 +142,7 @@ def run_nightly(spark: SparkSession, plan: SyncPlan, platform: Any) -> Any:
         platform.start_run(
             run_id=run_id, sync="settlement", kind="nightly", plan_json=plan_to_json(plan), business_date=day
         )
-        return cut(spark, run_id)["warehouse"]
+        return cut(Application.of(spark), run_id)["warehouse"]
 
     return take
 
@@ -221,11 +221,23 @@ def test_a_night_without_a_log_is_one_session_s_snapshot_and_says_which_read_it_
     run_id = f"unlogged/nightly/{ended()}/1"
     text = plan_to_json(replace(plan, sync="unlogged", source=source))
     platform.start_run(run_id=run_id, sync="unlogged", kind="nightly", plan_json=text, business_date=ended())
-    staged = cut(spark, run_id)["warehouse"]
+    staged = cut(Application.of(spark), run_id)["warehouse"]
     assert {table.verdict for table in staged.tables} == {Verdict.MATCH}
     found = reconciled(platform, staged)
     assert (found.verdict, found.mode) == (Verdict.MATCH, "unlogged")
     assert str(found.position).startswith("this read alone (20")
+
+
+def test_a_night_of_small_tables_opens_no_session(plan: SyncPlan, platform: Any) -> None:
+    run_id = f"settlement/nightly/{ended()}/small"
+    small = replace(plan, derived=())
+    platform.start_run(
+        run_id=run_id, sync="settlement", kind="nightly", plan_json=plan_to_json(small), business_date=ended()
+    )
+    application = Application("nightly cut test")
+    staged = cut(application, run_id)["warehouse"]
+    assert {one.table: one.verdict for one in staged.tables} == dict.fromkeys(NAMES, Verdict.MATCH)
+    assert not application.is_open
 
 
 def test_a_second_run_is_version_2_and_counts_what_came_late(
@@ -314,7 +326,7 @@ def test_a_night_is_published_in_mariadb_as_in_postgresql_from_one_read(
             platform.start_run(
                 run_id=run_id, sync="settlement", kind="nightly", plan_json=plan_to_json(both), business_date=day
             )
-            cuts = cut(spark, run_id)
+            cuts = cut(Application.of(spark), run_id)
             platform.put_result(run_id, EXPECTATIONS, {"verdict": "MATCH"})
             run = platform.run(run_id)
             for name in ("warehouse", "copy"):

@@ -1,5 +1,6 @@
 """A whole sync read by Spark tasks at one position, while writers move money."""
 
+import multiprocessing
 import os
 import signal
 import threading
@@ -27,8 +28,8 @@ from seamline.plan.model import DestinationPlan, Run, SourcePlan, SyncPlan, Tabl
 from seamline.ports import Load, TableRead
 from seamline.sources.mariadb.catalogue import read_catalogue
 from seamline.sync.comparison import Work, compare_tables
-from seamline_spark.session import open_session
-from seamline_spark.snapshot.bulk_read import SparkCopying, SparkReader
+from seamline_spark.session import Application, open_session
+from seamline_spark.snapshot.bulk_read import SparkCopying, run_reader
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
 from tests.waiting import wait_until
 
@@ -114,7 +115,7 @@ def reads_of(run: Run) -> list[TableRead]:
 
 
 def verdicts_of(
-    reader: SparkReader, read: SourceAtOnePosition, loads: list[Load]
+    reader: RunReader, read: SourceAtOnePosition, loads: list[Load]
 ) -> dict[str, tuple[Verdict, list[tuple[BreakType, str]]]]:
     work = [Work(load.table, Segment(load.table.name), Segment(load.table.name)) for load in loads]
     views = read.views_for(DESTINATION)
@@ -131,7 +132,7 @@ def test_all_tables_stand_at_one_position_while_money_moves(
     run = run_of(bank, lock=lock)
     seen = set()
     for _ in range(ROUNDS):
-        reader = SparkReader(spark.sparkContext, run)
+        reader = run_reader(Application.of(spark), run)
         with reader.open_read(reads_of(run)) as read:
             loads = list(read.stage(DESTINATION))
             assert {load.table.name for load in loads} == set(TABLES)
@@ -170,7 +171,7 @@ def test_a_row_of_nulls_alone_is_no_empty_table(spark: SparkSession, bank: Conne
         cursor.execute("CREATE TABLE one_row LIKE no_row")
         cursor.execute("INSERT INTO one_row VALUES (NULL, NULL)")
     run = run_of(bank, lock="brief", names=("no_row", "one_row"))
-    reader = SparkReader(spark.sparkContext, run)
+    reader = run_reader(Application.of(spark), run)
     with reader.open_read(reads_of(run)) as read:
         loads = list(read.stage(DESTINATION))
         assert {load.table.name: load.rows for load in loads} == {"no_row": 0, "one_row": 1}
@@ -181,7 +182,7 @@ def test_a_changed_staged_row_is_named_while_the_views_are_open(
     spark: SparkSession, bank: Connection, warehouse: Connection, writers: list[Writer]
 ) -> None:
     run = run_of(bank, lock="brief")
-    reader = SparkReader(spark.sparkContext, run)
+    reader = run_reader(Application.of(spark), run)
     with reader.open_read(reads_of(run)) as read:
         loads = list(read.stage(DESTINATION))
         staged = {load.table.name: f'settlement_stage."{load.staged_as}"' for load in loads}
@@ -200,7 +201,7 @@ def test_a_killed_reader_ends_the_attempt_and_the_next_one_doubles_nothing(
     spark: SparkSession, bank: Connection, warehouse: Connection
 ) -> None:
     run = run_of(bank, lock="brief")
-    reader = SparkReader(spark.sparkContext, run)
+    reader = run_reader(Application.of(spark), run)
     with pytest.raises(TransientError), reader.open_read(reads_of(run)) as read:
         worker = wait_until(_a_python_worker, timeout_s=30, what="a worker of Spark")
         os.kill(worker.pid, signal.SIGKILL)
@@ -220,7 +221,7 @@ def test_a_reader_that_stands_still_ends_the_attempt_by_the_name_of_its_tables(
     spark: SparkSession, bank: Connection, warehouse: Connection
 ) -> None:
     run = run_of(bank, lock="brief")
-    reader = SparkReader(spark.sparkContext, run, still_s=4.0)
+    reader = run_reader(Application.of(spark), run, still_s=4.0)
     with (
         pytest.raises(TransientError, match="the copy has not moved for 4 s, at table .*"),
         reader.open_read(reads_of(run)) as read,
@@ -230,6 +231,28 @@ def test_a_reader_that_stands_still_ends_the_attempt_by_the_name_of_its_tables(
         read.stage(DESTINATION)
         pytest.fail("a worker that stands still went unnoticed")
     wait_until(lambda: not worker.is_running(), timeout_s=30, what="the worker to be killed")
+
+
+def test_a_small_read_stands_still_by_the_same_words_without_spark(bank: Connection, warehouse: Connection) -> None:
+    """Its threads would wait for their readers for ever."""
+    run = run_of(bank, lock="brief")
+    application = Application("snapshot test")
+    reader = run_reader(application, run, still_s=4.0)
+    with (
+        pytest.raises(TransientError, match="the copy has not moved for 4 s, at table .*"),
+        reader.open_read(reads_of(run)) as read,
+    ):
+        child = wait_until(_a_reader, timeout_s=30, what="a reader of this process")
+        child.suspend()
+        read.stage(DESTINATION)
+        pytest.fail("a reader that stands still went unnoticed")
+    assert not application.is_open
+    wait_until(lambda: not child.is_running(), timeout_s=30, what="the reader to be killed")
+
+
+def _a_reader() -> psutil.Process | None:
+    children = multiprocessing.active_children()
+    return psutil.Process(children[0].pid) if children else None
 
 
 def _a_python_worker() -> psutil.Process | None:
@@ -265,7 +288,7 @@ def test_a_value_that_the_destination_cannot_hold_is_refused_by_name(
     run = run_of(bank, lock="brief", names=("account", "odd"))
     with (
         pytest.raises(SchemaConflict, match="odd") as caught,
-        SparkReader(spark.sparkContext, run).open_read(reads_of(run)) as read,
+        run_reader(Application.of(spark), run).open_read(reads_of(run)) as read,
     ):
         read.stage(DESTINATION)
     assert message in str(caught.value)
@@ -281,7 +304,7 @@ def test_a_source_without_enough_connections_is_refused_before_anything_waits(
     run = run_of(bank, lock="none")
     with (
         pytest.raises(Refused, match="more connections"),
-        SparkReader(spark.sparkContext, run).open_read(reads_of(run)),
+        run_reader(Application.of(spark), run).open_read(reads_of(run)),
     ):
         pytest.fail("it opened")
 

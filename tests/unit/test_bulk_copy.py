@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from seamline.bulk.copy import CopyItem, CopyTarget, grouped
 from seamline.bulk.read import form_for, longest_without_a_row_s
+from seamline.bulk.threads import is_small
 from seamline.databases.mysql.snapshot_barrier import BarrierLocks
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
@@ -56,6 +57,11 @@ def test_the_largest_tables_are_read_by_different_tasks() -> None:
     groups = grouped(_items([5, 900, 7, 1000]), source=SOURCE, tasks=2)
     first = [group.participants[0][0].read.table.rows_estimate for group in groups]
     assert first == [1000, 900]
+
+
+@pytest.mark.parametrize(("sizes", "small"), [([100_000, 100_000], True), ([100_000, 100_001], False)])
+def test_a_read_is_small_by_all_its_tables_together(sizes: list[int], small: bool) -> None:
+    assert is_small(grouped(_items(sizes), source=SOURCE, tasks=2)) is small
 
 
 def test_a_copy_may_bring_no_row_for_longer_where_a_condition_may_reject_all() -> None:

@@ -159,6 +159,11 @@ class Children:
             for pipe in wait(list(self._pipes)):
                 yield self._received(pipe)  # type: ignore[arg-type]
 
+    def kill(self) -> None:
+        """From any thread; `messages` then says of each that still ran that it died."""
+        for process in self._processes:
+            process.kill()
+
     def end(self) -> None:
         for watch in self._watches:
             watch.close()

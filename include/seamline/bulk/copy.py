@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection as Pipe
 from typing import TypeVar
 
 from seamline import registry
-from seamline.adapters.children import Message, running, set_table
+from seamline.adapters.children import Children, Message, running, set_table
 from seamline.adapters.hanging import SILENCE_S
 from seamline.bulk.fan_out import load_each
 from seamline.bulk.paced import paced
@@ -112,11 +112,15 @@ def grouped(
 
 
 def copy_group(
-    group: CopyGroup, *, report: Callable[[Copied], None] = lambda _: None, silence_s: float = SILENCE_S
+    group: CopyGroup,
+    *,
+    report: Callable[[Copied], None] = lambda _: None,
+    began: Callable[[Children], None] = lambda _: None,
+    silence_s: float = SILENCE_S,
 ) -> list[Copied]:
     """Open at the one position, copy. Raises the first error of any child; the others are ended then.
 
-    `silence_s`: as of `children.running`.
+    `began` is called once with the processes that read. `silence_s`: as of `children.running`.
     """
     works = [partial(_participant, group, number) for number in range(len(group.participants))]
     order = deque(number for number, items in enumerate(group.participants) for _ in items)
@@ -125,6 +129,7 @@ def copy_group(
     read = 0
     look = partial(why_a_reader_hangs, group.source)
     with running(works, look=look, silence_s=silence_s) as children:
+        began(children)
         for _ in range(min(group.streaming_max, expected)):
             children.send(order.popleft(), "your turn")
         for message in children.messages():

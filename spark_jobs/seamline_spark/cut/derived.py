@@ -27,6 +27,7 @@ from seamline.kinds.sink import Derives, KeepsColumnsOfDerived
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, SyncPlan
 from seamline.ports import Load
 from seamline.sync.derived import Derived
+from seamline_spark.session import Application
 from seamline_spark.transform.function import NoFrame
 from seamline_spark.transform.job import AnalysedJob, analysed_job, frame_of, job_session
 from seamline_spark.transform.spark_plan import Mistake, quoted, refused
@@ -59,7 +60,7 @@ def derive(
     return Derived(made.staged_as, made.rows, verdict)
 
 
-def require_publishable(spark: SparkSession, plan: SyncPlan, destination: DestinationPlan) -> None:
+def require_publishable(application: Application, plan: SyncPlan, destination: DestinationPlan) -> None:
     """Judge before a night reads anything whether the tables that are derived from it can be published there. A plan is
     as old as its DAG file: a query may have been edited since the cuts that are there.
 
@@ -69,15 +70,15 @@ def require_publishable(spark: SparkSession, plan: SyncPlan, destination: Destin
     if not isinstance(kind, KeepsColumnsOfDerived):
         return
     tables = {one.name: one.target for one in plan.tables}
-    made = [_target(spark, one, tables) for one in plan.derived if tables.keys() >= set(one.bases)]
+    made = [_target(application, one, tables) for one in plan.derived if tables.keys() >= set(one.bases)]
     if made:
         kind.require_derived(destination, plan.stream_id(destination.name), made)
 
 
-def _target(spark: SparkSession, derived: DerivedTablePlan, tables: Mapping[str, Table]) -> Table:
+def _target(application: Application, derived: DerivedTablePlan, tables: Mapping[str, Table]) -> Table:
     if derived.job is None:
         return derived_table(derived, tables[derived.table])
-    return _analysed(spark, derived.name, derived.job, [tables[name] for name in derived.bases]).target
+    return _analysed(application.session, derived.name, derived.job, [tables[name] for name in derived.bases]).target
 
 
 def read_staged(spark: SparkSession, destination: DestinationPlan, base: Load, columns: Sequence[Column]) -> DataFrame:

@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, Protocol
 
-from pyspark.sql import SparkSession
-
 from seamline import registry
 from seamline.bulk.resume import Resumes
 from seamline.bulk.since_cut import way_of
@@ -32,8 +30,8 @@ from seamline.sync.live_cut import LiveCutTools
 from seamline.sync.nightly_cut import CutRecords, CutTools, made_of, take_conclusive_cut
 from seamline_spark.cut.derived import derive, require_publishable
 from seamline_spark.cut.live import live_cut_tools
-from seamline_spark.session import open_session
-from seamline_spark.snapshot.bulk_read import SparkReader
+from seamline_spark.session import Application
+from seamline_spark.snapshot.bulk_read import run_reader
 
 log = logging.getLogger("seamline_spark.cut")
 
@@ -47,18 +45,18 @@ def main(argv: Sequence[str]) -> int:
     # Before a deployment beside it can change what is installed.
     code_in_use()
     try:
-        session = open_session("seamline nightly_cut")
+        application = Application("seamline nightly_cut")
         try:
-            cut(session, run_id)
+            cut(application, run_id)
         finally:
-            session.stop()
+            application.stop()
     except SeamlineError as exc:
         sys.stderr.write(f"nightly_cut: {exc}\n")
         return exc.exit_code
     return 0
 
 
-def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
+def cut(application: Application, run_id: str) -> Mapping[str, StagedCut]:
     """Stage and compare the cut of a run; kept as `result["cut"]`. A repeat reads again at a new position, also within
     the run where the comparison was INCONCLUSIVE."""
     with closing(registry.platform()) as store, closing(registry.pruning_holds()) as holds:
@@ -69,15 +67,15 @@ def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
         def derived(
             destination: DestinationPlan, table: DerivedTablePlan, bases: Mapping[str, Load], position: str
         ) -> Derived:
-            return derive(session, destination, table, bases, run_id=run_id, position=position)
+            return derive(application.session, destination, table, bases, run_id=run_id, position=position)
 
         def live(destination: DestinationPlan) -> LiveCutTools:
-            require_publishable(session, run.plan.held_by(destination.name), destination)
+            require_publishable(application, run.plan.held_by(destination.name), destination)
             return live_cut_tools(run, destination, date_before=date_before_of(run, store), derive=derived)
 
         def read(part: Run) -> CutTools:
-            reader = SparkReader(
-                session.sparkContext,
+            reader = run_reader(
+                application,
                 part,
                 resumes=Resumes(holds),
                 on_progress=lambda so_far: store.put_result(run_id, LOADING, load_to_json(so_far)),

@@ -8,39 +8,45 @@ from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untype
 from pyspark import SparkContext
 
 from seamline.bulk.copy import Copied, CopyGroup
-from seamline.bulk.read import STILL_S, RunReader
+from seamline.bulk.read import STILL_S, Copying, RunReader
 from seamline.bulk.resume import Resumes
+from seamline.bulk.threads import CopyingHere, is_small
 from seamline.domain.errors import InvariantViolated, TransientError
 from seamline.domain.load_progress import LoadSoFar
 from seamline.plan.model import Run
 from seamline.sync.reading_pace import Pacer
+from seamline_spark.session import Application
 from seamline_spark.snapshot.task import Outcome, copy_partition
 
 _TOO_FEW_SLOTS = "SPARK-24819"
 
 
-class SparkReader(RunReader):
-    """Reads a run's source in tasks of a Spark application, as many at once as it has slots."""
+def run_reader(
+    application: Application,
+    run: Run,
+    *,
+    still_s: float = STILL_S,
+    resumes: Resumes | None = None,
+    on_progress: Callable[[LoadSoFar], None] = lambda _: None,
+    pacer: Pacer | None = None,
+) -> RunReader:
+    """Reads a run's source in tasks of a Spark application, as many at once as it has slots. What is small is read by
+    this process where nobody has opened a session yet: its start would take longer than the copy."""
 
-    def __init__(
-        self,
-        context: SparkContext,
-        run: Run,
-        *,
-        still_s: float = STILL_S,
-        resumes: Resumes | None = None,
-        on_progress: Callable[[LoadSoFar], None] = lambda _: None,
-        pacer: Pacer | None = None,
-    ) -> None:
-        super().__init__(
-            run,
-            tasks=context.defaultParallelism,
-            copying_of=lambda groups, name: SparkCopying(context, groups, name=name),
-            still_s=still_s,
-            resumes=resumes,
-            on_progress=on_progress,
-            pacer=pacer,
-        )
+    def copying_of(groups: Sequence[CopyGroup], name: str) -> Copying:
+        if not application.is_open and is_small(groups):
+            return CopyingHere(groups)
+        return SparkCopying(application.session.sparkContext, groups, name=name)
+
+    return RunReader(
+        run,
+        tasks=application.tasks,
+        copying_of=copying_of,
+        still_s=still_s,
+        resumes=resumes,
+        on_progress=on_progress,
+        pacer=pacer,
+    )
 
 
 class SparkCopying:

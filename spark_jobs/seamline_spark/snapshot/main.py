@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
-from pyspark import SparkContext
-
 from seamline import registry, settings
 from seamline.adapters import failpoints
 from seamline.bulk.resume import Resumes
@@ -18,8 +16,8 @@ from seamline.domain.runs import TABLES
 from seamline.plan.list_change import ListChange, entering_only
 from seamline.plan.model import Run
 from seamline.sync.snapshot import SnapshotTools, take_snapshot
-from seamline_spark.session import open_session
-from seamline_spark.snapshot.bulk_read import SparkReader
+from seamline_spark.session import Application
+from seamline_spark.snapshot.bulk_read import run_reader
 
 log = logging.getLogger("seamline_spark.snapshot")
 
@@ -33,11 +31,11 @@ def main(argv: Sequence[str]) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.ERROR)
     try:
-        session = open_session("seamline snapshot_load")
+        application = Application("seamline snapshot_load")
         try:
-            load(session.sparkContext, run_id)
+            load(application, run_id)
         finally:
-            session.stop()
+            application.stop()
     except SeamlineError as exc:
         sys.stderr.write(f"snapshot_load: {exc}\n")
         return exc.exit_code
@@ -50,7 +48,7 @@ def _what_to_read(run: Run) -> Run:
     return run if change is None else entering_only(run, ListChange.from_json(change))
 
 
-def load(context: SparkContext, run_id: str) -> Mapping[str, Any]:
+def load(application: Application, run_id: str) -> Mapping[str, Any]:
     """Take the snapshot of a run; its result is kept as `result["snapshot"]`. A repeat takes a new one."""
     with closing(registry.platform()) as store:
         run = _what_to_read(store.run(run_id))
@@ -61,8 +59,8 @@ def load(context: SparkContext, run_id: str) -> Mapping[str, Any]:
         # Before the run keeps the log: a wait costs nobody anything.
         pacer.begin(lambda why: store.put_result(run_id, LOADING, load_to_json(LoadSoFar.waiting(why))))
         with closing(registry.pruning_holds()) as holds:
-            reader = SparkReader(
-                context,
+            reader = run_reader(
+                application,
                 run,
                 resumes=Resumes(holds),
                 on_progress=lambda so_far: store.put_result(run_id, LOADING, load_to_json(so_far)),
