@@ -18,8 +18,8 @@ from seamline.kinds.found import power, sink_kind
 from seamline.kinds.sink import ReadsBack
 from seamline.plan.model import Run, SourcePlan, SyncPlan
 from seamline.ports import Load, TableRead
-from seamline_spark.session import open_session
-from seamline_spark.snapshot.bulk_read import SparkReader
+from seamline_spark.session import Application, open_session
+from seamline_spark.snapshot.bulk_read import run_reader
 
 NAME = "bench_copy"
 TABLE = "entry"
@@ -85,7 +85,7 @@ def spark_session(*more_jars: str, **conf: str) -> SparkSession:
 def by_seamline(bench: Bench) -> StagedPlace:
     (destination,) = bench.plan.destinations
     run = Run(f"bench/{time.monotonic_ns()}", NAME, RunKind.ONBOARD, None, bench.plan, RunState.RUNNING)
-    with SparkReader(bench.spark.sparkContext, run).open_read([TableRead(bench.table, Segment(TABLE))]) as read:
+    with run_reader(Application.of(bench.spark), run).open_read([TableRead(bench.table, Segment(TABLE))]) as read:
         (load,) = read.stage(destination)
     return StagedPlace(bench.table, destination.stage_namespace, load.staged_as)
 
