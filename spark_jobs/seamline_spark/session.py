@@ -1,7 +1,9 @@
 """The one way to a Spark session. Master and resources come from spark-submit (the Spark connection); alone: local."""
 
+import argparse
 import os
 import re
+import shlex
 import sys
 import threading
 from collections.abc import Iterator
@@ -14,6 +16,8 @@ from seamline import settings
 from seamline.cluster.spark_conf import for_executors, is_local
 
 _LOCAL = "local[2]"
+# Spark says by it where the JVM listens that has started a driver.
+_JVM_ABOVE = "PYSPARK_GATEWAY_PORT"
 # Values mean the same everywhere: UTC, and an error instead of a NULL where a cast or a sum does not fit.
 _ALWAYS = {
     "spark.sql.session.timeZone": "UTC",
@@ -78,7 +82,7 @@ class Application:
         self._name = name
         self._lock = threading.Lock()
         self._session: SparkSession | None = None
-        self._master = submitted_conf(name).get("spark.master", "")
+        self._master = _master()
         if not is_local(self._master):
             self._session = open_session(name)
 
@@ -111,6 +115,17 @@ class Application:
             self._session.stop()
 
 
+def _master() -> str:
+    """As it was submitted. Where no JVM has started this process, none is started to be asked."""
+    environment = settings.process_environment()
+    if _JVM_ABOVE in environment:
+        return submitted_conf("seamline").get("spark.master", "")
+    said = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    said.add_argument("--master", default=_LOCAL)
+    known, _ = said.parse_known_args(shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", "")))
+    return str(known.master)
+
+
 def threads_of(master: str) -> int:
     """Of a local master: `local`, `local[4]`, `local[*, 2]`."""
     said = re.match(r"local\[\s*(\d+)", master)
@@ -121,8 +136,8 @@ def threads_of(master: str) -> int:
 def as_an_application() -> Iterator[None]:
     """For a job that works without Spark. In cluster mode it opens a context: YARN counts a driver without one as
     failed. Elsewhere it opens none, which would cost seconds."""
-    conf = submitted_conf("seamline")
-    if conf.get("spark.submit.deployMode") != "cluster":
+    conf = submitted_conf("seamline") if _JVM_ABOVE in settings.process_environment() else None
+    if conf is None or conf.get("spark.submit.deployMode") != "cluster":
         yield
         return
     context = SparkContext(conf=conf)

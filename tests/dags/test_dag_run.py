@@ -8,25 +8,25 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from seamline import settings
 from seamline.domain.runs import FAILURE, PUBLISH, RunKind, Scope
 from seamline.domain.verdict import Verdict
 from seamline.plan.compile import compile_plan
 from seamline.plan.document import plan_to_json
 from seamline.spec.load import load_sync
+from seamline_airflow.operators import spark_job
 from tests.dags import results
 from tests.integration.platform_database import Server
 
 
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_of_drivers: Server) -> Path:
-    """A `spark-submit` that notes its last argument, the run."""
+    """A driver's Python that notes its last argument, the run."""
     programs = tmp_path / "bin"
     programs.mkdir()
-    submit = programs / "spark-submit"
-    submit.write_text(f'#!/bin/sh\nfor last; do :; done\necho "$last" >> {tmp_path}/runs\n')
-    submit.chmod(stat.S_IRWXU)
-    monkeypatch.setenv("PATH", f"{programs}:{settings.search_path()}")
+    python = programs / "python"
+    python.write_text(f'#!/bin/sh\nfor last; do :; done\necho "$last" >> {tmp_path}/runs\n')
+    python.chmod(stat.S_IRWXU)
+    monkeypatch.setattr(spark_job, "_PYTHON", str(python))
     return tmp_path / "runs"
 
 

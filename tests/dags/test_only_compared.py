@@ -1,5 +1,5 @@
-"""A sync that only compares, from its declaration to its verdict: its DAG, a driver of Spark's own `spark-submit`, two
-databases of one server, and a lake that another client writes."""
+"""A sync that only compares, from its declaration to its verdict: its DAG, a driver that is a process of its
+own, two databases of one server, and a lake that another client writes."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -61,7 +61,7 @@ def mirror(
             of_lake = f"warehouse: {tmp_path}/warehouse\n" if name.endswith("lake") else ""
             file.write_text(text + of_lake, encoding="utf-8")
         monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(tmp_path / "declared"))
-        # As Airflow's processes find `spark-submit` and what it needs.
+        # As Airflow's processes find Spark and what it needs.
         of_stack = environment(Layout(stack.settings))
         for name in ("PATH", "JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
             monkeypatch.setenv(name, of_stack[name])

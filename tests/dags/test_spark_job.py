@@ -1,6 +1,7 @@
 """A Spark job of a run starts once, is found again by whoever comes next, and runs again when it is cleared."""
 
 import json
+import shlex
 import stat
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from seamline import settings
 from seamline.cluster import spark_conf
 from seamline.domain.driver_run import DriverStatus
 from seamline_airflow import parts
+from seamline_airflow.operators import spark_job
 from seamline_airflow.operators.spark_job import SparkJobOperator
 from seamline_airflow.recorded_launcher import driver_of
 from seamline_airflow.run_ends import failure
@@ -26,14 +28,14 @@ _RUN = "settlement/nightly/2026-11-19/manual__1"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_of_drivers: Server) -> Path:
-    """A data folder of its own, and a `spark-submit` that notes its arguments and does what `driver` says."""
+    """A data folder of its own, and a Python that notes its arguments and does what `driver` says."""
     monkeypatch.setenv("SEAMLINE_DATA", str(tmp_path / "data"))
     programs = tmp_path / "bin"
     programs.mkdir()
-    submit = programs / "spark-submit"
-    submit.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {tmp_path}/argv\nenv > {tmp_path}/env\n. {tmp_path}/driver\n')
-    submit.chmod(stat.S_IRWXU)
-    monkeypatch.setenv("PATH", f"{programs}:{settings.search_path()}")
+    python = programs / "python"
+    python.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {tmp_path}/argv\nenv > {tmp_path}/env\n. {tmp_path}/driver\n')
+    python.chmod(stat.S_IRWXU)
+    monkeypatch.setattr(spark_job, "_PYTHON", str(python))
     return tmp_path
 
 
@@ -214,7 +216,9 @@ def test_a_cluster_job_keeps_the_providers_way(monkeypatch: pytest.MonkeyPatch) 
 def test_the_rendered_arguments_are_the_reviewed_ones(folder: Path, checkout: Path, state_store: Any) -> None:
     _drive(folder, "true")
     _operator().execute(_context(state_store))
-    shown = (folder / "argv").read_text().replace(str(checkout), "<checkout>")
+    environment = dict(line.split("=", 1) for line in (folder / "env").read_text().splitlines() if "=" in line)
+    submitted = "".join(f"{one}\n" for one in shlex.split(environment["PYSPARK_SUBMIT_ARGS"]))
+    shown = submitted + (folder / "argv").read_text().replace(str(checkout), "<checkout>")
     assert shown == (Path(__file__).parent / "argv" / "nightly_cut.txt").read_text()
 
 

@@ -1,5 +1,5 @@
 """A sync whose source is topics of others, by its DAGs alone: onboarded, streamed by a stream host, cut, compared. Its
-drivers are Spark's own `spark-submit`, its capture runs in Connect."""
+drivers are real processes, its capture runs in Connect."""
 
 import json
 import subprocess
@@ -98,7 +98,7 @@ def night(
         # This layer has data of its own, without the connections of the stack.
         patch.setenv("SEAMLINE_DATA", str(airflow_home / "data"))
         patch.setenv("SEAMLINE_CONNECTIONS", str(stack.settings.connections))
-        # As Airflow's processes find `spark-submit` and what it needs.
+        # As Airflow's processes find Spark and what it needs.
         of_stack = environment(Layout(stack.settings))
         for name in ("PATH", "JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
             patch.setenv(name, of_stack[name])

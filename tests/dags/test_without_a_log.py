@@ -1,5 +1,5 @@
-"""A sync whose source has no log, from its declaration to a published night: its DAGs, a driver of Spark's own
-`spark-submit`, and a login that may SELECT and no more."""
+"""A sync whose source has no log, from its declaration to a published night: its DAGs, a driver that is a process of its
+own, and a login that may SELECT and no more."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, closing
@@ -94,7 +94,7 @@ def night(
     kind = request.param
     # This layer has data of its own, without the connections of the stack.
     monkeypatch.setenv("SEAMLINE_CONNECTIONS", str(stack.settings.connections))
-    # As Airflow's processes find `spark-submit` and what it needs.
+    # As Airflow's processes find Spark and what it needs.
     of_stack = environment(Layout(stack.settings))
     for name in ("PATH", "JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
         monkeypatch.setenv(name, of_stack[name])

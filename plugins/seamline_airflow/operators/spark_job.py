@@ -1,5 +1,6 @@
 """A Spark job of a run: the provider's operator, with a local launch that survives Airflow."""
 
+import shlex
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,9 @@ from seamline_airflow.launcher import DetachedLauncher, DriverJob, driver_enviro
 from seamline_airflow.recorded_launcher import RecordedLauncher, driver_of, to_json
 
 _POLL_S = 1.0
+_PYTHON = sys.executable
+# Another one, which a connection names, may bring settings of its own.
+_SUBMIT = "spark-submit"
 # Redaction by key name: whatever Spark prints of its settings stays free of secrets.
 _CONF = {
     "spark.ui.enabled": "false",
@@ -81,9 +85,9 @@ class SparkJobOperator(SparkSubmitOperator):
             return super().submit_job(context)
         ti = context["ti"]
         name = f"{ti.dag_id}/{ti.run_id}/{ti.task_id}/{ti.map_index}"
-        argv = self._known_hook._build_spark_submit_command(self.application)
+        argv, environment = self._command()
         with _launcher() as launcher:
-            self._driver = launcher.submit(DriverJob(name, argv, self._environment()))
+            self._driver = launcher.submit(DriverJob(name, argv, environment))
         self.log.info("the driver runs detached: %s", self._driver)
         return to_json(self._driver)
 
@@ -125,6 +129,16 @@ class SparkJobOperator(SparkSubmitOperator):
         if self._hook is None:
             self._hook = self._get_hook()
         return self._hook
+
+    def _command(self) -> tuple[list[str], dict[str, str]]:
+        """What runs, and in which environment. Of a local Spark the driver itself: a job that needs no session then
+        starts no JVM, and one that does has it started by PySpark with the same arguments."""
+        argv, environment = self._known_hook._build_spark_submit_command(self.application), self._environment()
+        if argv[0] != _SUBMIT or not spark_conf.is_local(self._known_hook._connection["master"]):
+            return argv, environment
+        place = argv.index(self.application)
+        arguments = shlex.join([*argv[1:place], "pyspark-shell"])
+        return [_PYTHON, *argv[place:]], {**environment, "PYSPARK_SUBMIT_ARGS": arguments}
 
     def _environment(self) -> dict[str, str]:
         known = settings.load()
