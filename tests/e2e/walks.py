@@ -209,7 +209,8 @@ def what_changed_is_read(walk: Walk, day: date) -> None:
     walk.program(of_versions.replace("2026-11-26", str(day - timedelta(days=2))), run_by=warehouse)
     program = block(walk.checkout, CHANGED, "from seamline.reading").replace("account", "payment_order")
     program = program.replace("2026-11-25", before).replace("2026-11-26", str(day))
-    assert "added" in walk.program(program, run_by="./seamline exec python -")
+    # Both cuts are tags on one live table: how many orders came between them is the writers' business.
+    assert "cut_change" in walk.program(program, run_by="./seamline exec python -")
 
 
 def documents(text: str) -> list[Any]:
