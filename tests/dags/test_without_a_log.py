@@ -1,5 +1,5 @@
-"""A sync whose source has no log, from its declaration to a published night: its DAGs, a driver that is a process of its
-own, and a login that may SELECT and no more."""
+"""A sync whose source has no log, from its declaration to a published night: its DAGs, a driver that is a real process,
+and a login that may SELECT and no more."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, closing

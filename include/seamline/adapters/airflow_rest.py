@@ -1,7 +1,7 @@
 """Airflow's public REST API, as far as the demo, the command line and the tests speak to it (Airflow 3.3, API v2)."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -13,6 +13,7 @@ from seamline.domain.errors import ConfigError, Refused, TerminalError, Transien
 
 FINISHED = frozenset({"success", "failed"})
 POLL_S = 1.0
+# Airflow gives no more at once, whatever is asked for (`[api] maximum_page_limit`).
 PAGE = 100
 # Airflow takes no longer one (3.3.2).
 NOTE_LETTERS_MAX = 1000
@@ -70,10 +71,19 @@ class AirflowRest:
         self._client.close()
 
     def dag_ids(self) -> set[str]:
-        return {dag["dag_id"] for dag in self._call("GET", "/api/v2/dags", params={"limit": 500})["dags"]}
+        return {dag["dag_id"] for dag in self._each("/api/v2/dags", "dags")}
+
+    def parse_again(self, file: str) -> None:
+        """Ask for this file of DAGs, as `syncs.py`, to be read before its turn. Nothing is asked where Airflow knows no
+        DAG of it yet."""
+        known = self._each("/api/v2/dags", "dags")
+        token = next((dag["file_token"] for dag in known if dag["relative_fileloc"] == file), None)
+        if token is not None:
+            # Refused as a conflict while somebody else's request waits.
+            self._send("PUT", f"/api/v2/parseDagFile/{token}")
 
     def import_errors(self) -> list[str]:
-        errors = self._call("GET", "/api/v2/importErrors")["import_errors"]
+        errors = self._each("/api/v2/importErrors", "import_errors")
         return [f"{error['filename']}: {error['stack_trace']}" for error in errors]
 
     def unpause(self, dag_id: str) -> None:
@@ -124,10 +134,10 @@ class AirflowRest:
         return [_moment(one.ended_at) - _moment(one.started_at) for one in runs if one.started_at and one.ended_at]
 
     def tasks(self, dag_id: str, run_id: str) -> list[TaskState]:
-        answer = self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances", params={"limit": 200})
+        found = self._each(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances", "task_instances")
         return [
             TaskState(entry["task_id"], entry["state"] or "waiting", entry["try_number"], entry["map_index"])
-            for entry in answer["task_instances"]
+            for entry in found
         ]
 
     def note(self, dag_id: str, run_id: str, text: str) -> None:
@@ -167,14 +177,10 @@ class AirflowRest:
         """By partition key, of the dates `first` to `last`, its newest run that was queued at `since` or later."""
         found: dict[str, DagRun] = {}
         between = {"partition_date_gte": first.isoformat(), "partition_date_lte": last.isoformat()}
-        offset, total = 0, 1
-        while offset < total:
-            asked = {**between, "limit": PAGE, "offset": offset, "order_by": "-id"}
-            answer = self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns", params=asked)
-            for run in map(_dag_run, answer["dag_runs"]):
-                if run.partition_key and (not since or _moment(run.queued_at) >= _moment(since)):
-                    found.setdefault(run.partition_key, run)
-            total, offset = answer["total_entries"], offset + PAGE
+        asked = {**between, "order_by": "-id"}
+        for run in map(_dag_run, self._each(f"/api/v2/dags/{dag_id}/dagRuns", "dag_runs", asked)):
+            if run.partition_key and (not since or _moment(run.queued_at) >= _moment(since)):
+                found.setdefault(run.partition_key, run)
         return found
 
     def log_tail(self, dag_id: str, run_id: str, task: TaskState, *, lines: int = 25) -> str:
@@ -204,6 +210,14 @@ class AirflowRest:
                     hint="look at the run in the Airflow UI, or at `./seamline logs airflow-scheduler`",
                 )
             time.sleep(POLL_S)
+
+    def _each(self, path: str, name: str, asked: Mapping[str, Any] | None = None) -> Iterator[Any]:
+        """What lies under `name` of all pages."""
+        offset, total = 0, 1
+        while offset < total:
+            answer = self._call("GET", path, params={**(asked or {}), "limit": PAGE, "offset": offset})
+            yield from answer[name]
+            total, offset = answer["total_entries"], offset + PAGE
 
     def _call(self, method: str, path: str, **request: Any) -> Any:
         return _checked(self._send(method, path, **request)).json()

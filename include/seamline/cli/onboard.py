@@ -30,6 +30,8 @@ WITHIN_S = 24 * 3600
 DAGS_WITHIN_S = 300.0
 _LOOK_EVERY_S = 5.0
 STREAMS = "seamline__streams"
+# The file of Airflow's folder of DAGs that makes those of each sync.
+DAGS_OF_SYNCS = "syncs.py"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -96,6 +98,7 @@ def _wait_for_dags(args: argparse.Namespace, api: AirflowRest, plan: SyncPlan) -
     wanted, until = f"{plan.sync}__onboard", time.monotonic() + DAGS_WITHIN_S
     if wanted not in api.dag_ids():
         say(args, "Airflow has not read the declarations yet: waiting for its next look at them")
+        api.parse_again(DAGS_OF_SYNCS)
     while wanted not in api.dag_ids():
         if time.monotonic() >= until:
             raise TransientError(f"Airflow has no DAG {wanted}", hint="its page of import errors says why")
