@@ -5,23 +5,29 @@ from pathlib import Path
 
 import pytest
 
+from seamline.domain import installed
 from seamline.domain.errors import ConfigError, InvariantViolated
 from seamline.domain.position import is_same_place, position_from_json, position_to_json
 from seamline.domain.unlogged import UnloggedPosition
 from seamline.kinds.found import source_kind
 from seamline.kinds.logins import logins_of
+from seamline.kinds.source import LoggedKind
 from seamline.plan.compile import compile_plan
 from seamline.plan.document import plan_from_json, plan_to_json
 from seamline.plan.explain import explain
 from seamline.plan.model import SyncPlan
 from seamline.plan.stages import all_stages
 from seamline.registry import logged_source
+from seamline.spec.checks import source_connections
+from seamline.spec.document import document_of
 from seamline.spec.faults import DeclarationsInvalid
 from seamline.spec.load import load_declarations, onboarded_destinations, reads_a_log
+from seamline.spec.source import OF_LOG
 from seamline.sync.log_pruning import log_users
 from tests.unit.declared import DESTINATION, SOURCE, SYNC, write_declarations
 
 UNLOGGED = f"{SOURCE}log: none\n"
+BY_JDBC = "source: core_bank\nkind: jdbc\nconnection: core_bank\ndatabase: bank\nschema: PUBLIC\n"
 LAKE = "destination: lake\nkind: iceberg\nconnection: lake\nwarehouse: /tmp/lake\nnamespace: settlement\n"
 AT = datetime(2026, 11, 29, 0, 31, 5, 250_000, tzinfo=UTC)
 READ = UnloggedPosition("settlement/nightly/2026-11-28/1~ab", AT, "snapshot 770:770:")
@@ -77,6 +83,18 @@ def test_a_source_without_a_log_declares_nothing_that_only_a_log_needs(
 ) -> None:
     (found,) = faults(tmp_path, {"sources/core_bank.yaml": UNLOGGED + said})
     assert expected in found
+
+
+def test_a_kind_that_can_have_no_log_has_no_key_of_one_and_asks_for_one_login(tmp_path: Path) -> None:
+    kinds = [source_kind(name) for name in installed.names(installed.SOURCES)]
+    unlogged = [kind for kind in kinds if not isinstance(kind, LoggedKind)]
+    assert {kind.name for kind in unlogged} >= {"files", "jdbc"}
+    assert [kind.name for kind in unlogged if {*OF_LOG} & {*kind.spec().model_fields}] == []
+    (found,) = faults(tmp_path, {"sources/core_bank.yaml": f"{BY_JDBC}capture_connection: other\n"})
+    assert "capture_connection: unknown key" in found
+    write_declarations(tmp_path, {"sources/core_bank.yaml": BY_JDBC})
+    asked = source_connections(document_of(tmp_path / "sources" / "core_bank.yaml"))
+    assert [connection for _, connection in asked] == ["core_bank"]
 
 
 def test_a_word_that_is_neither_none_nor_the_settings_of_a_log_is_refused(tmp_path: Path) -> None:
@@ -149,6 +167,5 @@ def test_what_shows_a_sync_by_its_files_knows_that_there_is_no_stream_to_wait_fo
     assert reads_a_log(folder, "settlement")
     write_declarations(tmp_path, {"sources/core_bank.yaml": UNLOGGED})
     assert onboarded_destinations(folder, "settlement") == ()
-    by_jdbc = "source: core_bank\nkind: jdbc\nconnection: core_bank\ndatabase: bank\nschema: PUBLIC\n"
-    write_declarations(tmp_path, {"sources/core_bank.yaml": by_jdbc})
+    write_declarations(tmp_path, {"sources/core_bank.yaml": BY_JDBC})
     assert not reads_a_log(folder, "settlement")

@@ -52,7 +52,7 @@ from seamline.spec.faults import DeclarationsInvalid, Fault, guess
 from seamline.spec.kinds import holds_cuts, keeps_versions, name_limit, takes_streams
 from seamline.spec.load import Declarations
 from seamline.spec.night import SystemDate
-from seamline.spec.source import Archive, DatabaseSource, DeclaredSource
+from seamline.spec.source import Archive, DeclaredSource, UnloggedDatabase
 from seamline.spec.source_budget import SourceBudget
 from seamline.spec.sync import (
     MIDNIGHT,
@@ -337,7 +337,7 @@ def _source(spec: DeclaredSource, sync: SyncSpec, names: Sequence[str], limits: 
     return SourcePlan(
         name=spec.source,
         kind=spec.kind,
-        database=spec.database if isinstance(spec, DatabaseSource) else spec.namespace,
+        database=spec.database if isinstance(spec, UnloggedDatabase) else spec.namespace,
         reader=spec.connection,
         budget=_source_budget(spec.reading_budget) if spec.reading_budget else None,
         **_log_of(spec),

@@ -157,8 +157,32 @@ class DeclaredSource(Declared):
         return None
 
 
-class DatabaseSource(DeclaredSource):
-    """What every database has in common that tables are read from."""
+class UnloggedDatabase(DeclaredSource):
+    """What every database has in common that tables are read from. Of a log it says nothing."""
+
+    database: Identifier = Field(description="Name of the database that holds the tables.")
+    budget: SourceBudget | None = Field(
+        None, description="What loads, nights and comparisons may cost its server; left out: they never wait for it."
+    )
+
+    @property
+    def reading_budget(self) -> SourceBudget | None:
+        return self.budget
+
+    @property
+    def namespace(self) -> str:
+        return self.database
+
+    @model_validator(mode="after")
+    def _knows_what_its_budget_asks(self) -> Self:
+        asked = self.budget is not None and (self.budget.running_max or self.budget.replica_lag_max)
+        if asked and not self.knows_its_load:
+            raise ValueError("nobody can ask this kind of source for its load: its `budget` may have `quiet` alone")
+        return self
+
+
+class DatabaseSource(UnloggedDatabase):
+    """What databases have in common whose log can be captured, if it is."""
 
     capture_connection: ConnectionId | None = Field(
         None, description="Connection id of the account that reads the log; <connection>_capture where left out."
@@ -166,15 +190,11 @@ class DatabaseSource(DeclaredSource):
     marker_connection: ConnectionId | None = Field(
         None, description="Connection id of the account that inserts markers; `connection` where left out."
     )
-    database: Identifier = Field(description="Name of the database that holds the tables.")
     capture: Capture = Field(default_factory=Capture, description="How the source's log is captured.")
     log: Annotated[Log | Literal["none"], WrapValidator(_log)] = Field(
         default_factory=Log,
         description="How long the log topic is kept. `none`: nobody reads the source's log. Its syncs have nights and"
         " no streams, and need no right but SELECT.",
-    )
-    budget: SourceBudget | None = Field(
-        None, description="What loads, nights and comparisons may cost its server; left out: they never wait for it."
     )
 
     @property
@@ -190,23 +210,8 @@ class DatabaseSource(DeclaredSource):
         return self.log if isinstance(self.log, Log) else None
 
     @property
-    def reading_budget(self) -> SourceBudget | None:
-        return self.budget
-
-    @property
     def logins_of_log(self) -> tuple[str, str]:
         return self.capture_connection or f"{self.connection}_capture", self.marker_connection or self.connection
-
-    @property
-    def namespace(self) -> str:
-        return self.database
-
-    @model_validator(mode="after")
-    def _knows_what_its_budget_asks(self) -> Self:
-        asked = self.budget is not None and (self.budget.running_max or self.budget.replica_lag_max)
-        if asked and not self.knows_its_load:
-            raise ValueError("nobody can ask this kind of source for its load: its `budget` may have `quiet` alone")
-        return self
 
     @model_validator(mode="after")
     def _declares_no_capture_without_a_log(self) -> Self:

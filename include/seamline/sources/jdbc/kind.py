@@ -12,7 +12,7 @@ from seamline.plan.model import SourcePlan
 from seamline.ports import Source
 
 if TYPE_CHECKING:
-    from seamline.spec.source import DatabaseSource
+    from seamline.spec.source import UnloggedDatabase
 
 
 class Jdbc:
@@ -20,7 +20,7 @@ class Jdbc:
 
     name: ClassVar[str] = "jdbc"
 
-    def spec(self) -> "type[DatabaseSource]":
+    def spec(self) -> "type[UnloggedDatabase]":
         from seamline.sources.jdbc.spec import JdbcSource
 
         return JdbcSource
