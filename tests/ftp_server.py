@@ -1,4 +1,4 @@
-"""An FTP server of a module of tests: pyftpdlib in this process."""
+"""An FTP server of a module of tests: pyftpdlib in this process, in the clear or by TLS."""
 
 import logging
 import secrets
@@ -7,12 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from OpenSSL import SSL
 from pyftpdlib.authorizers import DummyAuthorizer
-from pyftpdlib.handlers import FTPHandler
+from pyftpdlib.handlers import FTPHandler, TLS_DTPHandler, TLS_FTPHandler
+from pyftpdlib.ioloop import IOLoop
 from pyftpdlib.servers import FTPServer
 
 from seamline.adapters.connections import Connection
+from tests.certificates import Pair
 
 
 @dataclass(frozen=True)
@@ -23,14 +27,38 @@ class Ftp:
     folder: Path
 
 
+class _OfTheSameSession(TLS_DTPHandler):  # type: ignore[misc]
+    """As vsftpd with `require_ssl_reuse`: a data connection resumes the session of the commands, or is refused."""
+
+    def handle_ssl_established(self) -> None:
+        if not SSL._lib.SSL_session_reused(self.socket._ssl):  # type: ignore[attr-defined]  # noqa: SLF001
+            self.cmd_channel.respond("522 SSL connection failed: session reuse required")
+            self.close()
+
+
+def _handler(encrypted_by: Pair | None) -> tuple[type[Any], dict[str, Any]]:
+    if encrypted_by is None:
+        return FTPHandler, {}
+    files = {"certfile": str(encrypted_by.certificate), "keyfile": str(encrypted_by.key)}
+    return TLS_FTPHandler, {
+        **files,
+        "tls_control_required": True,
+        "tls_data_required": True,
+        "dtp_handler": _OfTheSameSession,
+    }
+
+
 @contextmanager
-def running(folder: Path) -> Iterator[Ftp]:
+def running(folder: Path, *, encrypted_by: Pair | None = None) -> Iterator[Ftp]:
+    """`encrypted_by`: the server's certificate; nobody is served in the clear then."""
     logging.getLogger("pyftpdlib").setLevel(logging.WARNING)
     password = secrets.token_hex(8)
     authorizer = DummyAuthorizer()
     authorizer.add_user("partner", password, str(folder), perm="elradfmwMT")
-    handler = type("Handler", (FTPHandler,), {"authorizer": authorizer})
-    server = FTPServer(("127.0.0.1", 0), handler)
+    kind, settings = _handler(encrypted_by)
+    handler = type("Handler", (kind,), {"authorizer": authorizer, **settings})
+    # Without a loop of its own, it would take down every other server of this process when it ends.
+    server = FTPServer(("127.0.0.1", 0), handler, ioloop=IOLoop())
     host, port = server.socket.getsockname()[:2]
     ended = threading.Event()
 

@@ -12,6 +12,7 @@ from pyarrow import fs
 from seamline import settings
 from seamline.adapters.connections import Connection
 from tests import ftp_server, s3_server, ssh_server
+from tests.certificates import Authority
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,16 @@ class Places:
         server = self._opened.enter_context(ftp_server.running(folder))
         self.connections["ftp"] = said(server.connection)
         return folder_place("ftp:///out", "ftp", folder / "out")
+
+    def _ftps(self) -> Place:
+        folder = self._folder.parent / "ftps"
+        (folder / "out").mkdir(parents=True)
+        authority = Authority(self._folder.parent / "authority")
+        own = authority.server("127.0.0.1")
+        server = self._opened.enter_context(ftp_server.running(folder, encrypted_by=own))
+        extra = {"sslmode": "verify-full", "sslrootcert": str(authority.ca)}
+        self.connections["ftps"] = said(server.connection, extra=extra)
+        return folder_place("ftp:///out", "ftps", folder / "out")
 
 
 def said(connection: Connection, **changed: Any) -> str:

@@ -98,7 +98,7 @@ ROWS = {
 TOTALS = [{"table": "account", "sum": "balance", "by": ["currency"]}]
 
 
-@pytest.fixture(params=[("local", "parquet"), *((store, "csv") for store in STORES)], ids="-".join)
+@pytest.fixture(params=[("local", "parquet"), *((store, "csv") for store in (*STORES, "ftps"))], ids="-".join)
 def delivered(request: pytest.FixtureRequest, reached: Reached, tmp_path: Path) -> tuple[Night, SourcePlan]:
     store, form = request.param
     around = {"csv": {**CSV, "header": True, "trailer": True}} if form == "csv" else {}

@@ -23,7 +23,12 @@ _MODES = {
     "postgres": ("disable", "allow", "prefer", *_ENCRYPTED),
     "mysql": ("disable", *_ENCRYPTED),
     "redis": ("disable", *_ENCRYPTED),
+    # No `require`: password and files would go to whoever answers.
+    "ftp": ("disable", *VERIFYING),
 }
+# Where no CA is named, those of the system count: a partner's server may have its certificate of a public one. By it
+# anybody gets a certificate, so the host name counts too.
+_BY_THE_SYSTEM = (("ftp", "verify-full"),)
 _DATABASE = (*TLS_NAMES, "host_for_connect", "port_for_connect")
 _CONNECT = ("secrets_file", "secrets_file_here", "kafka_servers", "group_id")
 _KNOWN: dict[str, tuple[str, ...]] = {
@@ -40,8 +45,7 @@ _KNOWN: dict[str, tuple[str, ...]] = {
     "jdbc": ("driver_class",),
     # The server's key, as `ssh-keyscan` prints it behind its name, and the file of the login's own.
     "sftp": ("host_key", "key_file"),
-    # In the clear.
-    "ftp": (),
+    "ftp": TLS_NAMES,
     # Its REST is asked in the clear, as the user that its login names.
     "webhdfs": (),
     "iceberg": (
@@ -106,7 +110,7 @@ def _fault(kind: str, extra: Mapping[str, Any], _login: str) -> tuple[str, str]:
         return f"sslmode is {mode!r}", f"a connection of kind {kind} takes {', '.join(modes)}"
     if kind in _MODES and mode not in _ENCRYPTED and (idle := [name for name in TLS_NAMES[1:] if extra.get(name)]):
         return f"{idle[0]} has no meaning without TLS", "add sslmode: verify-full"
-    if mode in VERIFYING and not extra.get("sslrootcert"):
+    if mode in VERIFYING and not extra.get("sslrootcert") and (kind, mode) not in _BY_THE_SYSTEM:
         return f"sslmode is {mode}, and nothing says by which CA", "name its PEM file in sslrootcert"
     if bool(extra.get("sslcert")) != bool(extra.get("sslkey")):
         return "a client certificate needs its key", "name both PEM files: sslcert and sslkey"

@@ -1,5 +1,5 @@
-"""FTP, in the clear. RNTO silently comes over a file, but never over a folder in which something lies: what must be put
-once is a folder of that name with one file in it, which is filled under another name and then renamed.
+"""FTP, in the clear or by TLS. RNTO silently comes over a file, but never over a folder in which something lies: what
+must be put once is a folder of that name with one file in it, which is filled under another name and then renamed.
 
 Of what is placed, nobody but who shows this delivery writes under these names: that nothing is there is asked before.
 """
@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from seamline.adapters.connections import Connection
-from seamline.domain.errors import ConfigError, TransientError
+from seamline.domain.errors import TransientError
+from seamline.files.stores.ftp_session import opened
 from seamline.files.stores.store import Readable, Writable
 
-_ANSWER_S = 60
 _CONTENT = "content"
 
 
@@ -128,18 +128,10 @@ class FtpStore:
                 self._opened.voidcmd("NOOP")
             except ftplib.all_errors:
                 self._opened.close()
+                self._opened = None
             else:
                 return self._opened
-        self._opened = ftplib.FTP(timeout=_ANSWER_S, encoding="utf-8")
-        self._opened.connect(self._connection.host, self._connection.port)
-        try:
-            self._opened.login(self._connection.login, self._connection.password)
-        except ftplib.error_perm as exc:
-            raise ConfigError(
-                f"the FTP server of connection `{self._connection.connection_id}` refuses its login: {exc}",
-                hint="correct login and password",
-            ) from exc
-        self._opened.voidcmd("TYPE I")
+        self._opened = opened(self._connection)
         return self._opened
 
 
@@ -147,8 +139,15 @@ def _listed(ftp: ftplib.FTP, folder: str) -> list[str]:
     """Servers answer a folder that is empty, and one that is missing, in either way."""
     try:
         return ftp.nlst(folder)
-    except ftplib.error_perm:
+    except ftplib.error_perm as exc:
+        _require_absence(exc)
         return []
+
+
+def _require_absence(refused: ftplib.error_perm) -> None:
+    """A refusal that says anything else, as 522 of a data connection, says nothing of what lies there."""
+    if not str(refused).startswith("550"):
+        raise refused
 
 
 def _remove(ftp: ftplib.FTP, path: str) -> None:
@@ -164,5 +163,6 @@ def _size(ftp: ftplib.FTP, path: str) -> int | None:
     ftp.voidcmd("TYPE I")
     try:
         return ftp.size(path)
-    except ftplib.error_perm:
+    except ftplib.error_perm as exc:
+        _require_absence(exc)
         return None
