@@ -12,9 +12,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from seamline import registry
 from seamline.domain.verdict import BreakType, Verdict
-from seamline.stack.layout import Layout
-from seamline.stack.programs import environment
 from tests.conftest import RunningStack
+from tests.dags.real_drivers import find_spark
 from tests.dags.test_dag_run import dag_of
 from tests.integration.databases import postgres
 from tests.integration.known import known_by_id
@@ -61,10 +60,7 @@ def mirror(
             of_lake = f"warehouse: {tmp_path}/warehouse\n" if name.endswith("lake") else ""
             file.write_text(text + of_lake, encoding="utf-8")
         monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(tmp_path / "declared"))
-        # As Airflow's processes find Spark and what it needs.
-        of_stack = environment(Layout(stack.settings))
-        for name in ("PATH", "JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
-            monkeypatch.setenv(name, of_stack[name])
+        find_spark(stack, monkeypatch)
         yield
 
 

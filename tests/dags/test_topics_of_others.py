@@ -19,10 +19,9 @@ from seamline import registry, settings
 from seamline.adapters.connections import Connection
 from seamline.domain.runs import Scope
 from seamline.domain.verdict import BreakType, Verdict
-from seamline.stack.layout import Layout
-from seamline.stack.programs import environment
 from tests.conftest import RunningStack
 from tests.dags.platform_known import platform_known
+from tests.dags.real_drivers import find_spark
 from tests.dags.test_dag_run import dag_of
 from tests.integration.captured_topics import TABLES, TopicsCaptured, captured_topics, envelope, key
 from tests.integration.databases import postgres, postgres_database
@@ -95,13 +94,8 @@ def night(
     folder = tmp_path_factory.mktemp("topics")
     with ExitStack() as around:
         patch = around.enter_context(pytest.MonkeyPatch.context())
-        # This layer has data of its own, without the connections of the stack.
         patch.setenv("SEAMLINE_DATA", str(airflow_home / "data"))
-        patch.setenv("SEAMLINE_CONNECTIONS", str(stack.settings.connections))
-        # As Airflow's processes find Spark and what it needs.
-        of_stack = environment(Layout(stack.settings))
-        for name in ("PATH", "JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
-            patch.setenv(name, of_stack[name])
+        find_spark(stack, patch)
         around.enter_context(platform_known(*_platform_of_drivers))
         topics = around.enter_context(captured_topics(NAME))
         warehouse = around.enter_context(postgres_database(WAREHOUSE))

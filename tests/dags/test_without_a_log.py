@@ -1,5 +1,5 @@
-"""A sync whose source has no log, from its declaration to a published night: its DAGs, a driver that is a real process,
-and a login that may SELECT and no more."""
+"""A sync whose source has no log, from its declaration to a published night: its DAGs, a driver that is a process of
+its own, and a login that may SELECT and no more."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, closing
@@ -13,10 +13,9 @@ from seamline import registry
 from seamline.adapters.connections import Connection
 from seamline.domain.runs import Scope
 from seamline.domain.verdict import Verdict
-from seamline.stack.layout import Layout
-from seamline.stack.programs import environment
 from tests import jdbc_server
 from tests.conftest import RunningStack
+from tests.dags.real_drivers import find_spark
 from tests.dags.test_dag_run import dag_of
 from tests.integration.databases import postgres, postgres_database
 from tests.integration.known import destination_known_by_id
@@ -92,12 +91,7 @@ def night(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Night]:
     kind = request.param
-    # This layer has data of its own, without the connections of the stack.
-    monkeypatch.setenv("SEAMLINE_CONNECTIONS", str(stack.settings.connections))
-    # As Airflow's processes find Spark and what it needs.
-    of_stack = environment(Layout(stack.settings))
-    for name in ("PATH", "JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
-        monkeypatch.setenv(name, of_stack[name])
+    find_spark(stack, monkeypatch)
     with ExitStack() as around:
         source, tables, moves = bank(around, kind, stack, tmp_path)
         warehouse = around.enter_context(postgres_database(WAREHOUSE))

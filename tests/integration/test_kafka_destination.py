@@ -1,10 +1,11 @@
-"""One read of a source into PostgreSQL and into topics, each with a verdict of its own."""
+"""One read of a source into PostgreSQL, into topics and into change files, each with a verdict of its own."""
 
 import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from seamline.kinds.found import sink_kind
 from seamline.kinds.sink import ReadsBack
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import ReadView
+from seamline.sinks.files.spec import ChangeFilesDestination
 from seamline.sinks.kafka.loads import topics_of
 from seamline.sinks.kafka.spec import KafkaDestination
 from tests.conftest import RunningStack
@@ -33,11 +35,16 @@ UNCHANGED = "UPDATE account SET a = 10 WHERE id = 9"
 
 
 @pytest.fixture
-def destinations(stack: RunningStack) -> Iterator[tuple[DestinationPlan, DestinationPlan]]:
+def destinations(stack: RunningStack, tmp_path: Path) -> Iterator[tuple[DestinationPlan, ...]]:
     said = KafkaDestination(destination="feed", kind="kafka", connection="kafka", prefix=PREFIX, partitions=2)
     feed = DestinationPlan("feed", "kafka", "kafka", PREFIX, options=tuple(said.options.items()), no_cuts=True)
+    kept = ChangeFilesDestination.model_validate(
+        {"destination": "kept", "kind": "change_files", "location": str(tmp_path), "format": "parquet"}
+    )
+    options = tuple(kept.options.items())
+    files = DestinationPlan("kept", "change_files", "", kept.location, options=options, no_cuts=True)
     with postgres_database(NAME) as publisher, destination_known_by_id(publisher, NAME):
-        yield destination_plan(NAME, "bank"), feed
+        yield destination_plan(NAME, "bank"), feed, files
     topics = topics_of(feed)
     topics.delete([*topics.names(f"{PREFIX}."), *topics.names(f"{PREFIX}_")])
 
@@ -50,13 +57,12 @@ def live(plan: SyncPlan, destination: DestinationPlan, at: Position) -> ReadView
     return view
 
 
-def test_one_read_goes_into_postgresql_and_topics_and_each_has_its_verdict(
-    destinations: tuple[DestinationPlan, DestinationPlan],
+def test_one_read_goes_into_postgresql_topics_and_files_and_each_has_its_verdict(
+    destinations: tuple[DestinationPlan, ...],
 ) -> None:
-    warehouse, feed = destinations
     with captured_postgres("one_read") as bank:
         bank.plan = replace(bank.plan, destinations=destinations)
-        there = dict.fromkeys((warehouse.name, feed.name), live)
+        there = dict.fromkeys((one.name for one in destinations), live)
         verdicts = synced_into_all(bank, before=(*BEFORE, LARGE), after=(*AFTER, UNCHANGED), there=there)
     assert verdicts == dict.fromkeys(there, dict.fromkeys(("account", "audit"), Verdict.MATCH))
     with closing(postgres(resolve(NAME))) as session:

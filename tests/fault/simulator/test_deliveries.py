@@ -13,8 +13,8 @@ from tests.fault.simulator.file_places import Place
 from tests.fault.simulator.schedule import Violation
 
 # ruff: noqa: SLF001 (bugs are planted where the code hides what it does)
-# `SEAMLINE_DELIVERIES=500 python -m pytest tests/fault/simulator/test_deliveries.py` runs so many.
-SEEDS = int(os.environ.get("SEAMLINE_DELIVERIES", "80"))  # noqa: TID251 (a test's own switch)
+# `SEAMLINE_DELIVERIES=5000 python -m pytest tests/fault/simulator/test_deliveries.py` runs so many.
+SEEDS = int(os.environ.get("SEAMLINE_DELIVERIES", "500"))  # noqa: TID251 (a test's own switch)
 PLANTED_MAX = 2_000
 # A run in which one of these never happened has checked less than it says.
 MET = (

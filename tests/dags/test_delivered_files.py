@@ -1,0 +1,125 @@
+"""docs/how-to/deliver-files.md by Airflow's DAGs alone: one sync delivers to an SFTP server, and a second one waits for
+the flag, takes the files and proves what it has loaded. The declarations of both sides are those of the page."""
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seamline import registry
+from seamline.adapters.connections import Connection
+from seamline.demo.bank import SMALL, connect, fill
+from seamline.domain.calendar import last_ended
+from seamline.domain.runs import Scope
+from seamline.domain.verdict import Verdict
+from tests import ssh_server
+from tests.conftest import RunningStack
+from tests.contract.file_places import said
+from tests.dags.real_drivers import find_spark
+from tests.dags.test_dag_run import dag_of
+from tests.documented import blocks_of
+from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
+from tests.integration.known import destination_known_by_id, known_by_id
+from tests.integration.platform_database import Server
+
+PAGE = "docs/how-to/deliver-files.md"
+NAME, ZONE = "delivered_dag", "Asia/Shanghai"
+BANK, WAREHOUSE = f"{NAME}_bank", f"{NAME}_warehouse"
+# What the page takes for granted: the source, the other destination, and the sync that was there before.
+AROUND = {
+    "sources/core_bank.yaml": f"source: core_bank\nkind: mariadb\nconnection: {BANK}\ndatabase: {NAME}\nlog: none\n",
+    "destinations/warehouse.yaml": f"destination: warehouse\nkind: postgres\nconnection: {WAREHOUSE}\n"
+    f"writer_connection: {WAREHOUSE}_writer\nschema: copy\n",
+    "syncs/settlement.yaml": "sync: settlement\nsource: core_bank\ndestinations: [partner]\n"
+    "tables: [account, {name: ledger_entry, business_date: {column: booked_at, as: instant}}]\n"
+    f"nightly: {{timezone: {ZONE}, as_of_max: 26h}}\n",
+}
+
+
+@dataclass(frozen=True)
+class Both:
+    """The two syncs, and the place between them."""
+
+    checkout: Path
+    place: Path
+    bank: Connection
+    warehouse: Connection
+
+    def run(self, dag_id: str, **conf: str) -> tuple[str, dict[str, str]]:
+        """How the run of this DAG ended, and its tasks."""
+        dag = dag_of(self.checkout, dag_id)
+        # `dag.test()` of a DAG with a deadline fails in Airflow's own database.
+        dag.deadline = None
+        run = dag.test(run_conf=conf)
+        return str(run.state), {task.task_id: str(task.state) for task in run.get_task_instances()}
+
+    def accounts(self) -> tuple[Any, Any]:
+        """How many and how much, at the bank and in the copy."""
+        with closing(mariadb(self.bank)) as session, session.cursor() as cursor:
+            cursor.execute("SELECT count(*), sum(balance) FROM account")
+            there = cursor.fetchone()
+        with closing(postgres(self.warehouse)) as session:
+            return there, session.execute("SELECT count(*), sum(balance) FROM copy_cut.account_current").fetchone()
+
+
+def declare(folder: Path, checkout: Path, place: Path, staging: Path) -> None:
+    """As the page has it; only places are this machine's."""
+    shown = dict[str, str]()
+    for block in blocks_of(checkout):
+        if block.page == PAGE and (named := re.match(r"# include/(\S+)\n", block.text)):
+            shown[named[1]] = block.text
+    assert "destinations: [warehouse, partner]" in shown["syncs/settlement.yaml"]
+    for name, text in (shown | AROUND).items():
+        text = text.replace("sftp:///incoming/bank", f"sftp://{place}").replace("/srv/seamline/staging", str(staging))
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+
+
+@pytest.fixture
+def both(
+    stack: RunningStack, rows_of_drivers: Server, checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Both]:
+    find_spark(stack, monkeypatch)
+    with ExitStack() as around:
+        bank = around.enter_context(mariadb_database(NAME))
+        around.enter_context(known_by_id(bank, BANK, "mysql"))
+        with closing(connect(bank)) as session:
+            fill(session, SMALL, now=datetime.now(UTC), timezone=ZONE)
+        warehouse = around.enter_context(postgres_database(WAREHOUSE))
+        around.enter_context(destination_known_by_id(warehouse, WAREHOUSE))
+        server = around.enter_context(ssh_server.running(stack.settings))
+        monkeypatch.setenv("SEAMLINE_CONNECTION_PARTNER_SFTP", said(server.connection))
+        (tmp_path / "staging").mkdir()
+        declare(tmp_path / "declared", checkout, server.folder, tmp_path / "staging")
+        monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(tmp_path / "declared"))
+        yield Both(checkout, server.folder, bank, warehouse)
+
+
+def test_a_file_with_its_flag_is_fetched_checked_and_loaded_by_the_second_sync_whose_verdict_is_match(
+    airflow_database: Path, both: Both
+) -> None:
+    day = last_ended(datetime.now(UTC), timezone=ZONE)
+    stages = dict.fromkeys(("preflight", "enable"), "success")
+    assert both.run("settlement__onboard") == ("success", stages)
+    ended, tasks = both.run("settlement__nightly", business_date=day.isoformat())
+    assert ended == "success", tasks
+    assert (both.place / "settlement" / str(day) / "v1" / "_SUCCESS").is_file()
+    assert both.run("bank_copy__onboard") == ("success", stages)
+    ended, tasks = both.run("bank_copy__nightly", business_date=day.isoformat())
+    assert ended == "success", tasks
+    with closing(registry.platform()) as store:
+        (cut,) = store.cuts("bank_copy", day)
+        found = store.reconciliation(cut.run_id, Scope.CUT, "warehouse")
+    assert found is not None
+    assert (found.verdict, found.mode) == (Verdict.MATCH, "delivered")
+    assert {one.table for one in found.tables} == {"account", "ledger_entry"}
+    assert str(found.position).startswith(f"delivery of {day} version 1, sha256 ")
+    theirs, ours = both.accounts()
+    assert theirs == ours
+    assert theirs[0] > 0
