@@ -5,6 +5,7 @@ What it says of the calls holds for the specification. It says nothing of what s
 """
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -315,15 +316,17 @@ def _loaded(table: Table) -> dict[str, Any]:
 
 
 @contextmanager
-def serving(catalogue: Catalogue) -> Iterator[str]:
-    """Where it answers."""
+def serving(catalogue: Catalogue, tls: ssl.SSLContext | None = None) -> Iterator[str]:
+    """Where it answers, encrypted by `tls`."""
     handler = type("_Handler", (_Handler,), {"catalogue": catalogue})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=lambda: server.serve_forever(0.01), daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         server.server_close()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,6 +33,8 @@ from seamline.platform.database import Database
 from seamline.platform.streams import PlatformStreamDirector
 from seamline.ports import Marker
 from seamline.sinks.kafka.kind import KIND
+from seamline.sinks.lake.catalogue import Catalogue
+from seamline.sinks.lake.postgres_store import PostgresLakeStore
 from seamline.sources.kafka.source import open_for_tasks
 from seamline.sources.postgres import client as postgres_source_client
 from seamline.sync.capture_lifecycle import ensure_capture
@@ -42,8 +45,9 @@ from seamline.sync.stream_host import Outcome
 from seamline_spark.stream_host.task import StreamTask, run_one
 from tests.certificates import Authority
 from tests.conftest import RunningStack
-from tests.contract.behaviours import account, published
+from tests.contract.behaviours import account, published, texts
 from tests.contract.kafka_world import KafkaWorld
+from tests.contract.lake_worlds import CATALOG, PostgresLakeWorld
 from tests.integration.captured import Captured, captured, replay
 from tests.integration.captured_postgres import captured_postgres
 from tests.integration.captured_topics import NoTasks, captured_topics_of_others
@@ -52,7 +56,8 @@ from tests.integration.databases import postgres, postgres_database
 from tests.integration.encrypted import WITH_CERTIFICATE, Encrypted, encrypted
 from tests.integration.known import destination_plan
 from tests.integration.snapshot_run import Records, run_of, tools_of
-from tests.log_topic import ACCOUNT, delete, insert
+from tests.log_topic import ACCOUNT, STREAM, delete, insert
+from tests.log_topic import TABLES as TABLES_OF_THE_LOG
 from tests.opened_sink import postgres_sink
 from tests.waiting import wait_until
 
@@ -138,6 +143,23 @@ def test_a_login_that_needs_a_certificate_is_let_in_with_it_alone(servers: Encry
     of_another = changed(capture, sslcert=str(stranger.certificate), sslkey=str(stranger.key))
     with pytest.raises(ConfigError, match="refused login"):
         postgres_source_version(replace(of_another, **in_postgres))
+
+
+def test_the_ledger_and_the_catalogue_of_a_lake_are_reached_by_the_right_settings_and_by_no_others(
+    servers: Encrypted, other: Authority, tmp_path: Path
+) -> None:
+    with (
+        postgres_database("encrypted_lake") as publisher,
+        closing(PostgresLakeWorld(TABLES_OF_THE_LOG, publisher, tmp_path / "lake")) as world,
+    ):
+        published(world).span(insert(ACCOUNT, **account(1)))
+        assert world.rows(ACCOUNT) == texts(account(1))
+        wrong = replace(publisher, extra={**publisher.extra, "sslrootcert": str(other.ca)})
+        with (
+            closing(PostgresLakeStore(world.destination, Catalogue(CATALOG), resolve=lambda _: wrong)) as store,
+            pytest.raises(ConfigError, match=f"`{publisher.connection_id}`"),
+        ):
+            store.read_ledger(STREAM)
 
 
 def test_kafka_is_reached_by_the_right_settings_and_by_no_others(servers: Encrypted, other: Authority) -> None:

@@ -27,7 +27,8 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, AssertTableUUID, TableUpdate
 
-from seamline.domain.errors import CommitUnknown, Refused, SeamlineError, TransientError
+from seamline.adapters.tls import is_tls_refusal
+from seamline.domain.errors import CommitUnknown, ConfigError, Refused, SeamlineError, TransientError
 from seamline.sinks.iceberg.rest_session import guarded
 from seamline.sinks.lake.files import url_of
 from seamline.sinks.lake.stores import FilePath
@@ -48,6 +49,10 @@ NEEDED_CALLS = (
     "DELETE /v1/{prefix}/namespaces/{namespace}/tables/{table}",
     "POST /v1/{prefix}/tables/rename",
     "DELETE /v1/{prefix}/namespaces/{namespace}",
+)
+_TLS_CURE = (
+    "check sslrootcert, sslcert and sslkey of the catalogue's connection: the CA that signed the server's certificate,"
+    " the host name in it, and the client certificate if the server asks for one (docs/reference/connections.md)"
 )
 # By this property an empty table is known to be one that a publish has made and not yet filled.
 MADE_BY = "seamline.made-by"
@@ -333,4 +338,6 @@ def translated(doing: str) -> Iterator[None]:
         raise Refused(f"the catalogue does not {doing}: {exc}", hint="its server must list that call") from exc
     # ValueError: what has answered is no catalogue, as a proxy with a page of its own.
     except (requests.RequestException, RESTError, ValueError) as exc:
+        if isinstance(exc, requests.RequestException) and is_tls_refusal(str(exc)):
+            raise ConfigError(f"the catalogue did not {doing}: {exc}", hint=_TLS_CURE) from exc
         raise TransientError(f"the catalogue did not {doing}: {exc}", hint="it is tried again") from exc

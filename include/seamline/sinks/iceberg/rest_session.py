@@ -35,19 +35,26 @@ class _Busy(Retry):
 
 
 class _Patient(HTTPAdapter):
-    def __init__(self) -> None:
+    """`ca`: a PEM file by which servers are verified; "" for the system's."""
+
+    def __init__(self, ca: str) -> None:
+        self._ca = ca
         again = _Busy(_REPEATS, connect=0, read=False, other=0, backoff_factor=0.5, raise_on_status=False)
         super().__init__(max_retries=again)
 
     def send(self, request: Any, *more: Any, **known: Any) -> Any:
         known["timeout"] = known.get("timeout") or (_CONNECT_S, _ANSWER_S)
+        if self._ca:
+            # To requests a variable as REQUESTS_CA_BUNDLE goes before what a session says.
+            known["verify"] = self._ca
         return super().send(request, *more, **known)
 
 
 def guarded(session: requests.Session) -> requests.Session:
     """The same session. A call of it raises Refused where it is redirected elsewhere."""
+    ca = session.verify if isinstance(session.verify, str) else ""
     for scheme in ("http://", "https://"):
-        session.mount(scheme, _Patient())
+        session.mount(scheme, _Patient(ca))
     session.hooks["response"].append(_refuse_to_follow)
     return session
 
