@@ -29,6 +29,7 @@ RUN: Mapping[str, Mapping[str, str]] = {
         "import pyarrow": _LAKE_CUTS,
         "from pyiceberg": _LAKE_CUTS,
         "import duckdb": _LAKE_CUTS,
+        "from pyspark": "tests/contract/test_lake_in_spark_sql.py",
     },
     "docs/how-to/read-change-files.md": {
         "import json": "tests/contract/test_change_files.py",
@@ -102,7 +103,6 @@ PARSED: Mapping[str, Mapping[str, str]] = {
         "SEAMLINE_TEST_S3": "a run of tests against a store of the reader's own",
     },
     "docs/how-to/read-a-lake.md": {
-        "from pyspark": _SPARK,
         "from seamline_spark": "tests/contract/test_lake_derived.py reads by this data source",
         "SELECT table_name, t.snapshot_id % ": "needs Delta tables: tests/integration/test_delta_destination.py",
         "SELECT sum(amount) FROM delta": _SPARK,
