@@ -15,9 +15,11 @@ from seamline.adapters.connections import Connection, parsed
 from seamline.adapters.failpoints import ArmedFailpoints
 from seamline.domain.errors import ConfigError, Refused, TransientError
 from seamline.kinds.found import sink_kind
+from seamline.kinds.sink import CertifiesArrivals
 from seamline.sinks.iceberg import orphans, snapshot
 from seamline.sinks.iceberg.reading import open_catalogue
 from seamline.sinks.lake import loads, stores
+from seamline.sinks.lake.files import content, namespace_folder, remove_folder
 from seamline.sinks.lake.stores import StoredPath
 from seamline_spark.frames import SparkFrames
 from tests import s3_server
@@ -220,6 +222,27 @@ def test_a_removal_that_does_not_look_at_what_is_named_is_caught(
     monkeypatch.setattr(orphans, "_named", named)
     with pytest.raises((AssertionError, TransientError, FileNotFoundError)):
         orphans_go_and_what_a_cut_holds_stays(cutting, store, monkeypatch)
+
+
+def test_a_certificate_s_namespace_lies_in_the_store_and_goes_with_all_that_it_made_and_nothing_else(
+    world: PostgresLakeWorld, sink_database: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seamline.sinks.lake.probed.resolve", either_of(sink_database))
+    kind = sink_kind("iceberg")
+    assert isinstance(kind, CertifiesArrivals)
+    probed = kind.open_probed(world.plan, world.destination)
+    published(world)
+    with pytest.raises(Refused, match="was not made by `seamline certify`"):
+        probed.prepare()
+    folder = namespace_folder(stores.opened(dict(world.destination.options)["warehouse"], OBJECTS), "settlement")
+    probed.remove()
+    assert content(folder), "files without the certificate's mark are somebody else's"
+    remove_folder(folder)
+    probed.prepare()
+    published(world)
+    probed.remove()
+    assert (world.heads(), content(folder)) == ({}, [])
+    probed.remove()
 
 
 def test_preflight_names_a_bucket_that_is_not_there_and_a_connection_of_another_kind(

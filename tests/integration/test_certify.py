@@ -65,7 +65,7 @@ database: {name}
 """,
 }
 OWNERS = {"mariadb": "core_bank_root", "mysql": "parity_root", "postgres": "postgres_root"}
-SYNC = "sync: {name}_sync\nsource: {name}\ndestinations: [certified]\ntables: [{tables}]\n"
+SYNC = "sync: {name}_sync\nsource: {name}\ndestinations: [{destinations}]\ntables: [{tables}]\n"
 DESTINATION = (
     "destination: certified\nkind: postgres\nconnection: certified\nwriter_connection: certified_writer\nschema: live\n"
 )
@@ -198,14 +198,17 @@ def copy(stack: RunningStack) -> Iterator[Connection]:
 
 
 def certified(
-    one: Captured, folder: Path, *tables: str, owner: str = "", destination: str = DESTINATION
+    one: Captured, folder: Path, *tables: str, owner: str = "", destination: str = DESTINATION, **others: str
 ) -> tuple[int, str]:
-    """(exit code, document) of `seamline certify`; the owner is the server's administrator unless said otherwise."""
+    """(exit code, document) of `seamline certify`; the owner is the server's administrator unless said otherwise.
+    `others`: declarations of more destinations, by their names."""
     name, kind = one.source_plan.name, one.source_plan.kind
+    names = ", ".join(("certified", *others))
     files = {
         f"sources/{name}.yaml": SOURCES[kind].format(name=name),
         "destinations/certified.yaml": destination,
-        f"syncs/{name}_sync.yaml": SYNC.format(name=name, tables=", ".join(tables)),
+        **{f"destinations/{other}.yaml": text for other, text in others.items()},
+        f"syncs/{name}_sync.yaml": SYNC.format(name=name, destinations=names, tables=", ".join(tables)),
     }
     for file, text in files.items():
         (folder / file).parent.mkdir(parents=True, exist_ok=True)

@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 
 from seamline.domain.catalogue import Column, Kind, Table
-from seamline.domain.certificate import Certificate, Parity
+from seamline.domain.certificate import Certificate, LeftOut, Parity, markdown
 from seamline.domain.changes import Finding
-from seamline.domain.errors import Refused, TerminalError, TransientError
+from seamline.domain.errors import ConfigError, Refused, TerminalError, TransientError
 from seamline.domain.probe import Default, Probe, StoredUnlike
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan, TablePlan
 from seamline.sync import certify as use_case
@@ -55,6 +55,7 @@ class World:
     kept: Mapping[str, Default] = field(default_factory=dict)
     done: list[str] = field(default_factory=list)
     stuck: str = ""
+    placeless: Mapping[str, str] = field(default_factory=dict)
 
     def version(self) -> str:
         return "1"
@@ -83,6 +84,9 @@ class World:
     def findings(self) -> Sequence[Finding]:
         return self.met
 
+    def without_place(self, column: Column, literals: Sequence[str]) -> Mapping[str, str]:
+        return {literal: reason for literal, reason in self.placeless.items() if literal in literals}
+
     def prepare(self) -> None:
         self._note("prepare")
 
@@ -109,14 +113,19 @@ class Topics:
         self._world.done.append("delete topics")
 
 
-def certified(world: World) -> Certificate:
+def certified(world: World, plan: SyncPlan = PLAN) -> Certificate:
+    def opened(_: SyncPlan, name: str) -> World:
+        if name == "topics":
+            raise ConfigError("kind 'kafka' cannot be certified", hint="leave that out")
+        return world
+
     tools: Any = {
         "probes": world, "source": world, "connect": world, "topics": Topics(world),
         "open_log": None, "open_read": None, "open_sink": None, "open_schema_guard": None,
         "open_view": lambda plan, name: world.stored_view,
-        "open_destination": lambda plan, name: world,
+        "open_destination": opened,
     }  # fmt: skip
-    return certify(PLAN, OWN, CertifyTools(**tools))
+    return certify(plan, own_plan(plan, "bank_owner"), CertifyTools(**tools))
 
 
 @pytest.fixture(autouse=True)
@@ -167,6 +176,31 @@ def test_a_column_that_takes_none_of_its_values_is_not_sent() -> None:
     certificate = certified(World(refused={"0.1": "too large"}))
     assert certificate.verdict is Parity.NOT_SENT
     assert [column.verdict for column in certificate.destinations[0].columns] == [Parity.SAME, Parity.NOT_SENT]
+
+
+def test_a_value_that_a_destination_has_no_place_for_is_not_sent_and_is_listed_with_the_destination() -> None:
+    certificate = certified(World(placeless={"0.1": "it stops by name"}))
+    (destination,) = certificate.destinations
+    assert destination.columns[1].left_out == (LeftOut("0.1", "it stops by name", by="warehouse"),)
+    assert destination.columns[1].verdict is Parity.NOT_SENT
+    assert "| account | rate | 0.1 | warehouse | it stops by name |" in markdown(certificate)
+    assert "### Values that the source refuses" not in markdown(certificate)
+
+
+def test_a_destination_that_cannot_be_certified_is_not_sent_with_its_reason_and_keeps_no_other_from_it() -> None:
+    topics = replace(PLAN.destinations[0], name="topics", kind="kafka")
+    certificate = certified(World(), replace(PLAN, destinations=(*PLAN.destinations, topics)))
+    assert [(one.destination, one.verdict) for one in certificate.destinations] == [
+        ("warehouse", Parity.SAME),
+        ("topics", Parity.NOT_SENT),
+    ]
+    assert certificate.verdict is Parity.NOT_SENT
+    assert "Nothing was compared: kind 'kafka' cannot be certified. leave that out." in markdown(certificate)
+
+
+def test_a_sync_of_which_no_destination_can_be_certified_is_refused() -> None:
+    with pytest.raises(ConfigError, match="cannot be certified"):
+        certified(World(), replace(PLAN, destinations=(replace(PLAN.destinations[0], name="topics"),)))
 
 
 def test_a_default_is_reported_with_whether_null_was_sent_against_it() -> None:

@@ -32,10 +32,11 @@ class Unlike:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A value that the source itself refuses."""
+    """A value that is not sent. `by`: the destination that has no place for it; "" where the source refuses it."""
 
     value: str
     reason: str
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,8 @@ class ColumnParity:
 
 @dataclass(frozen=True, slots=True)
 class DestinationParity:
-    """`trouble`: why nothing could be compared; then no column has values. `position`: where both sides were read."""
+    """`trouble`: why nothing could be compared; then no column has values. `position`: where both sides were read.
+    `version`: "" of a destination that no probe was sent to, which has no columns."""
 
     destination: str
     version: str
@@ -127,31 +129,39 @@ def markdown(certificate: Certificate) -> str:
 def _destination(destination: DestinationParity) -> Iterator[str]:
     yield f"## Destination {destination.destination}: {destination.verdict}"
     yield ""
-    yield f"{destination.version}, compared at {destination.position or 'no position'}."
-    yield ""
+    if destination.version:
+        yield f"{destination.version}, compared at {destination.position or 'no position'}."
+        yield ""
     if destination.trouble:
         yield f"Nothing was compared: {destination.trouble}"
         yield ""
-    yield from _table(
-        ("table", "column", "source type", "destination type", "values", "verdict"),
-        [
-            (c.table, c.column, c.source_type, c.destination_type, str(c.values), str(c.verdict))
-            for c in destination.columns
-        ],
-    )
+    yield from _columns(destination)
     unlike = [(c.table, c.column, *_shown(one)) for c in destination.columns for one in c.unlike]
     head = ("table", "column", "value", "path", "held against", "which has", "stored")
     yield from _section(3, "Values that differ", head, unlike)
-    left_out = [
-        (c.table, c.column, shortened(one.value), one.reason) for c in destination.columns for one in c.left_out
-    ]
-    yield from _section(3, "Values that the source refuses", ("table", "column", "value", "reason"), left_out)
+    left_out = [(c.table, c.column, one) for c in destination.columns for one in c.left_out]
+    refused = [(table, column, shortened(one.value), one.reason) for table, column, one in left_out if not one.by]
+    yield from _section(3, "Values that the source refuses", ("table", "column", "value", "reason"), refused)
+    of_lost = ("table", "column", "value", "destination", "reason")
+    lost = [(table, column, shortened(one.value), one.by, one.reason) for table, column, one in left_out if one.by]
+    yield from _section(3, "Values that a destination has no place for", of_lost, lost)
     defaults = [
         (c.table, c.column, shortened(c.default.text), c.null_against_default)
         for c in destination.columns
         if c.default is not None
     ]
     yield from _section(3, "NULL against DEFAULT", ("table", "column", "default", "tried"), defaults)
+
+
+def _columns(destination: DestinationParity) -> Iterator[str]:
+    if destination.columns:
+        yield from _table(
+            ("table", "column", "source type", "destination type", "values", "verdict"),
+            [
+                (c.table, c.column, c.source_type, c.destination_type, str(c.values), str(c.verdict))
+                for c in destination.columns
+            ],
+        )
 
 
 def _shown(unlike: Unlike) -> tuple[str, ...]:

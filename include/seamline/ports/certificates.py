@@ -43,6 +43,10 @@ class ProbeDestination(Protocol):
 
     def type_of(self, column: Column) -> str: ...
 
+    def without_place(self, column: Column, literals: Sequence[str]) -> Mapping[str, str]:
+        """Those of the source's literals that a load or a stream refuses by name, each with its reason. They are sent
+        to no destination: all have the same rows."""
+
     def prepare(self) -> None: ...
 
     def unlike(self, probe: Probe) -> Sequence[StoredUnlike]:

@@ -15,10 +15,10 @@ from seamline.domain.canonical import floats_agree, is_exact
 from seamline.domain.catalogue import NAME_BYTES_MAX, Column, Table
 from seamline.domain.certificate import Certificate, ColumnParity, DestinationParity, LeftOut, Unlike
 from seamline.domain.changes import Finding
-from seamline.domain.errors import InvariantViolated, SeamlineError, TerminalError
+from seamline.domain.errors import ConfigError, InvariantViolated, SeamlineError, TerminalError
 from seamline.domain.names import NameLimit, NameUnit, fitted_name
 from seamline.domain.probe import NULL, Probe, probe_of
-from seamline.plan.model import SyncPlan
+from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports.certificates import ProbeDestination
 from seamline.sync.probe_run import CertifyTools, ProbeRun
 
@@ -28,10 +28,10 @@ _Unlikes = dict[tuple[str, str], tuple[Unlike, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """A table's probe, and the values that the source refuses, by column."""
+    """A table's probe, and the values that are left out of it, by column."""
 
     probe: Probe
-    refused: Mapping[str, Sequence[LeftOut]]
+    left_out: Mapping[str, Sequence[LeftOut]]
 
 
 def own_plan(plan: SyncPlan, owner: str) -> SyncPlan:
@@ -60,15 +60,17 @@ def own_plan(plan: SyncPlan, owner: str) -> SyncPlan:
 def certify(plan: SyncPlan, own: SyncPlan, tools: CertifyTools) -> Certificate:
     """Send probe rows of every table of `plan` both ways, and compare what was stored. `own` is its `own_plan`.
 
-    Repeat-safe. A path that ends in an error leaves every column NOT SENT; an error of the preparation is raised.
+    Repeat-safe. A path that ends in an error leaves every column NOT SENT; an error of the preparation is raised. A
+    destination that cannot be certified is NOT SENT with the reason, beside others that can; ConfigError: none can.
     """
+    own, uncertified = _certifiable(own, tools)
     _remove(own, tools)
     with ExitStack() as leaving:
         leaving.callback(_remove, own, tools)
         leaving.callback(tools.say, "removing the probe tables, connector, topics and schemas")
         tools.say("asking the source which edge values it takes")
-        chosen = [_chosen(table.definition, tools) for table in plan.tables]
         destinations = {one.name: tools.open_destination(own, one.name) for one in own.destinations}
+        chosen = [_chosen(table.definition, destinations, tools) for table in plan.tables]
         for destination in destinations.values():
             destination.prepare()
         run = ProbeRun(own, [one.probe for one in chosen if one.probe.values], tools)
@@ -82,20 +84,41 @@ def certify(plan: SyncPlan, own: SyncPlan, tools: CertifyTools) -> Certificate:
         versions = (("source", tools.probes.version()), *tools.versions)
         kinds = {column.kind for table in plan.tables for column in table.definition.columns}
         limits = [limit for kind, found in tools.probes.limits().items() if kind in kinds for limit in found]
-    return Certificate(plan.sync, plan.source.name, versions, parities, tuple(dict.fromkeys(limits)))
+    return Certificate(plan.sync, plan.source.name, versions, (*parities, *uncertified), tuple(dict.fromkeys(limits)))
 
 
-def _chosen(table: Table, tools: CertifyTools) -> _Chosen:
-    """The probe of a table: what its source takes of each column's edge values."""
+def _certifiable(own: SyncPlan, tools: CertifyTools) -> tuple[SyncPlan, Sequence[DestinationParity]]:
+    """The plan with the destinations that can be certified, and the others."""
+    can, cannot, last = list[DestinationPlan](), list[DestinationParity](), None
+    for one in own.destinations:
+        try:
+            tools.open_destination(own, one.name)
+        except ConfigError as error:
+            last = error
+            cannot.append(DestinationParity(one.name, "", "", (), _described(error)))
+        else:
+            can.append(one)
+    if last is not None and not can:
+        raise last
+    return replace(own, destinations=tuple(can)), cannot
+
+
+def _chosen(table: Table, destinations: Mapping[str, ProbeDestination], tools: CertifyTools) -> _Chosen:
+    """The probe of a table: what its source and all destinations take of each column's edge values."""
     values: dict[str, Sequence[str]] = {}
-    refused: dict[str, Sequence[LeftOut]] = {}
+    left_out: dict[str, Sequence[LeftOut]] = {}
     for name, literals in tools.probes.edge_values(table).items():
-        reasons = tools.probes.refusals(table, table.column(name), literals)
-        refused[name] = [LeftOut(literal, reason) for literal, reason in reasons.items()]
-        if taken := [literal for literal in literals if literal not in reasons]:
+        column = table.column(name)
+        reasons = tools.probes.refusals(table, column, literals)
+        out = [LeftOut(literal, reason) for literal, reason in reasons.items()]
+        for destination, on in destinations.items():
+            out += [LeftOut(*both, by=destination) for both in on.without_place(column, literals).items()]
+        gone = {one.value for one in out}
+        left_out[name] = out
+        if taken := [literal for literal in literals if literal not in gone]:
             values[name] = taken
     probe = probe_of(table, _probe_name(table.name), values, tools.probes.defaults(table))
-    return _Chosen(probe, refused)
+    return _Chosen(probe, left_out)
 
 
 def _probe_name(table: str) -> str:
@@ -136,7 +159,7 @@ def _parity(
             on.type_of(column),
             0 if trouble else len(set(one.probe.values.get(column.name, ()))),
             tuple(unlike.get((one.probe.of.name, column.name), ())[:_SHOWN_MAX]),
-            tuple(one.refused[column.name]),
+            tuple(one.left_out[column.name]),
             one.probe.defaults.get(column.name),
             NULL in one.probe.values.get(column.name, ()),
         )

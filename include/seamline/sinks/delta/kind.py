@@ -7,7 +7,7 @@ from seamline.kinds.sink import SinkKind
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Problem, Sink
 from seamline.ports.separate import SeparateSide
-from seamline.sinks.lake.kind import LakeKind
+from seamline.sinks.lake.kind import CertifiedLakeKind
 
 if TYPE_CHECKING:
     from seamline.sinks.lake.lake import Lake
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from seamline.values.changes import ChangeDecoder
 
 
-class Delta(LakeKind):
+class Delta(CertifiedLakeKind):
     """With the power `ReadsAlone` beside."""
 
     name: ClassVar[str] = "delta"

@@ -12,6 +12,7 @@ from seamline.sinks.delta.read_back import live, open_at
 from seamline.sinks.delta.reading import table_at
 from seamline.sinks.delta.retention import sweep
 from seamline.sinks.lake.lake import Lake
+from seamline.sinks.lake.spark_types import type_name
 
 
 def lake_of(destination: DestinationPlan) -> Lake:
@@ -29,4 +30,5 @@ def lake_of(destination: DestinationPlan) -> Lake:
         misfit=misfit_at,
         open_cuts=partial(open_cuts, destination),
         sweep=partial(sweep, catalogue=catalogue, destination=destination),
+        type_of=type_name,
     )

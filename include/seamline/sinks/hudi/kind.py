@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 from seamline.kinds.sink import SinkKind
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Problem, Sink
-from seamline.sinks.lake.kind import LakeKind
+from seamline.sinks.lake.kind import CertifiedLakeKind
 
 if TYPE_CHECKING:
     from seamline.sinks.lake.lake import Lake
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from seamline.values.changes import ChangeDecoder
 
 
-class Hudi(LakeKind):
+class Hudi(CertifiedLakeKind):
     name: ClassVar[str] = "hudi"
 
     def spec(self) -> "type[Destination]":

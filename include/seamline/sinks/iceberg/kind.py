@@ -20,9 +20,10 @@ from seamline.ports import Problem, ReadView, Sink
 from seamline.ports.cuts import Cuts, CutStore, PinnedTables
 from seamline.ports.maintenance import DestinationMaintenance
 from seamline.ports.separate import SeparateSide
-from seamline.sinks.lake.kind import LakeKind
+from seamline.sinks.lake.kind import CertifiedLakeKind, LakeKind
 
 if TYPE_CHECKING:
+    from seamline.ports.certificates import ProbeDestination
     from seamline.sinks.lake.lake import Lake
     from seamline.spec.destination import Destination
     from seamline.values.changes import ChangeDecoder
@@ -168,10 +169,20 @@ class Iceberg(LakeKind):
         return open_sink(plan, destination, decoder=decoder, frames=frames)
 
 
+class CertifiedIceberg(Iceberg, CertifiedLakeKind):
+    """With the power `CertifiesArrivals` beside, where the catalogue lies in PostgreSQL and no Spark writes."""
+
+    def open_probed(self, plan: SyncPlan, destination: DestinationPlan) -> "ProbeDestination":
+        from seamline.sinks.iceberg.options import require_certifiable
+
+        require_certifiable(destination)
+        return super().open_probed(plan, destination)
+
+
 def _is_rest(destination: DestinationPlan) -> bool:
     from seamline.sinks.iceberg.options import options_of
 
     return options_of(destination).is_rest
 
 
-KIND: SinkKind = Iceberg()
+KIND: SinkKind = CertifiedIceberg()

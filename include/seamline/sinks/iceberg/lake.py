@@ -39,4 +39,5 @@ def lake_of(destination: DestinationPlan) -> Lake:
         misfit=misfit_in(destination),
         open_cuts=partial(open_cuts, destination),
         sweep=sweep,
+        type_of=lambda column: str(types.iceberg_type(column)),
     )

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from seamline.domain.errors import Refused
+from seamline.domain.errors import ConfigError, Refused
 from seamline.plan.model import DestinationPlan
 from seamline.sinks.iceberg.layout import TableLayout
 
@@ -64,3 +64,19 @@ def options_of(destination: DestinationPlan) -> LakeOptions:
             f"the plan of destination {destination.name} does not say its {exc.args[0]}",
             hint="it was made by an earlier version: run the onboarding again",
         ) from exc
+
+
+def require_certifiable(destination: DestinationPlan) -> None:
+    """ConfigError: a certificate of such a destination is not built."""
+    options = options_of(destination)
+    if options.catalog_type != JDBC:
+        raise ConfigError(
+            f"destination {destination.name} has a catalogue of type {options.catalog_type}, and certificates are of"
+            " jdbc catalogues alone",
+            hint="certify a sync into one that has a catalogue in PostgreSQL: files and types are the same",
+        )
+    if options.write == SPARK:
+        raise ConfigError(
+            f"destination {destination.name} is written by Spark, which a certificate has no session of",
+            hint="certify a sync into one with `write: native`: loads and types are the same",
+        )

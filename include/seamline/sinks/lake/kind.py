@@ -28,6 +28,7 @@ from seamline.ports.maintenance import DestinationMaintenance
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from seamline.ports.certificates import ProbeDestination
     from seamline.sinks.lake.derived import LakeDerived
     from seamline.sinks.lake.lake import Lake
     from seamline.spec.destination import Destination
@@ -194,3 +195,12 @@ class LakeKind(ABC):
 
         lake = self.lake(destination)
         return open_tables(destination, stream, at, catalogue=lake.catalogue, table_of=lake.open_table)
+
+
+class CertifiedLakeKind(LakeKind):
+    """With the power `CertifiesArrivals` beside."""
+
+    def open_probed(self, plan: SyncPlan, destination: DestinationPlan) -> "ProbeDestination":
+        from seamline.sinks.lake.probed import LakeProbed
+
+        return LakeProbed(plan, destination, self.lake(destination), self.name)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from seamline.databases.postgres.client import Session
-from seamline.domain.catalogue import Table
+from seamline.domain.catalogue import Column, Table
 from seamline.kinds.live_columns import Misfit
 from seamline.kinds.reading import PinnedTable
 from seamline.sinks.lake.cuts import LakeCuts
@@ -29,7 +29,7 @@ class OpenTable(Protocol):
 class Lake:
     """`loads_in`: the namespace that loads are staged in. `at`: reads a table at the number by which a run or a cut
     holds it. `misfit`: whether a table, by where its pointer leads, would not take a load of this one. `sweep`: drops
-    files that nothing needs any more; how many."""
+    files that nothing needs any more; how many. `type_of`: what a column is stored as, for people."""
 
     catalogue: Pointers
     warehouse: str | FilePath
@@ -41,3 +41,4 @@ class Lake:
     misfit: Callable[[Table, str], Misfit | None]
     open_cuts: Callable[[], LakeCuts]
     sweep: Callable[[Session], int]
+    type_of: Callable[[Column], str]

@@ -1,6 +1,6 @@
 """Where the probe rows of a certificate arrive in PostgreSQL: `ProbeDestination` of sync.certify."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 
 from seamline.adapters.connections import resolve
@@ -31,6 +31,10 @@ class PostgresProbed:
 
     def type_of(self, column: Column) -> str:
         return destination_type(column)
+
+    def without_place(self, column: Column, literals: Sequence[str]) -> Mapping[str, str]:  # noqa: ARG002
+        """None: what it has no place for ends a path, and the certificate says so."""
+        return {}
 
     def prepare(self) -> None:
         with self._session() as session, translated("make the schemas of a certificate"):

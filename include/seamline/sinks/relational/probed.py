@@ -1,6 +1,6 @@
 """Where the probe rows of a certificate arrive in MariaDB and MySQL: `ProbeDestination` of sync.certify."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from seamline.adapters.connections import resolve
@@ -39,6 +39,10 @@ class RelationalProbed:
 
     def type_of(self, column: Column) -> str:
         return column_types(Table("probe", (column,)), self._dialect)[column.name]
+
+    def without_place(self, column: Column, literals: Sequence[str]) -> Mapping[str, str]:  # noqa: ARG002
+        """None: what it has no place for ends a path, and the certificate says so."""
+        return {}
 
     def prepare(self) -> None:
         with self._session("make the databases of a certificate") as session:
