@@ -8,6 +8,7 @@ import pytest
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import KeyedDigest, SegmentDigest
 from seamline.domain.errors import GateFailed, InvariantViolated, Refused
+from seamline.domain.expectation_results import with_results
 from seamline.domain.runs import EXPECTATIONS, Cut, Reconciliation, RunKind, RunState, Scope
 from seamline.domain.staged_cut import CutMode, Published, StagedCut, StagedTable, cut_from_json, cut_to_json
 from seamline.domain.verdict import TableVerdict, Verdict
@@ -184,6 +185,17 @@ def test_a_cut_whose_expectations_were_not_met_needs_a_signature_too() -> None:
         publish_cut(run, "warehouse", publisher=place, records=place)
     publish_cut(run, "warehouse", publisher=place, records=place, signed_by="olga")
     assert place.published[0][1] == "olga"
+
+
+def test_a_cut_whose_results_are_not_those_that_were_entered_is_published_by_nobody() -> None:
+    run = run_of(STAGED)
+    place = Place(with_results(reconciled(STAGED), {EXPECTATIONS: {"verdict": "BREAK", "checked": 1, "failed": [{}]}}))
+    for signed_by in ("", "olga"):
+        with pytest.raises(GateFailed, match="the results of its expectations were changed"):
+            publish_cut(run, "warehouse", publisher=place, records=place, signed_by=signed_by)
+    assert not place.published
+    place.found = with_results(reconciled(STAGED), run.result)
+    publish_cut(run, "warehouse", publisher=place, records=place)
 
 
 @pytest.mark.parametrize("on_break", ["ask", "fail", "publish_and_flag"])

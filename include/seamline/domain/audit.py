@@ -24,7 +24,7 @@ from typing import Any
 from seamline.domain.decision import DecisionState
 from seamline.domain.errors import InvariantViolated
 from seamline.domain.position import position_to_json
-from seamline.domain.runs import Cut, Reconciliation
+from seamline.domain.runs import EXPECTATIONS, Cut, Reconciliation
 from seamline.domain.verdict import Break, ControlTotal, TableVerdict
 from seamline.domain.witness import witness_to_json
 
@@ -48,6 +48,7 @@ class Kind(StrEnum):
     CUT_ADOPTED = "cut adopted"
 
     COMPARED = "compared"
+    CHECKED = "checked"
     SIGNATURE_KEPT = "signature kept"
 
     ASKED = "asked"
@@ -88,7 +89,7 @@ class Kind(StrEnum):
 
 
 # By what they are about: the newest entry of such a group says what must be stored now.
-ABOUT_VERDICTS = (Kind.VERDICT_ADOPTED, Kind.COMPARED, Kind.SIGNATURE_KEPT)
+ABOUT_VERDICTS = (Kind.VERDICT_ADOPTED, Kind.COMPARED, Kind.CHECKED, Kind.SIGNATURE_KEPT)
 ABOUT_DECISIONS = (
     Kind.DECISION_ADOPTED,
     Kind.ASKED,
@@ -338,11 +339,14 @@ def _subject_of(found: Reconciliation) -> Subject:
 
 
 def verdict_document(found: Reconciliation) -> dict[str, object]:
-    """The verdict in a word, its hash, and hashes of its parts, by which a change is traced to a table."""
+    """The verdict in a word, its hash, and hashes of its parts, by which a change is traced to a table; and what the
+    expectations said, where they have run."""
     whole = verdict_json(found)
+    checked = {EXPECTATIONS: found.evidence[EXPECTATIONS]} if EXPECTATIONS in found.evidence else {}
     tables = {table.table: sha256_of(canonical_json(_table_json(table))) for table in found.tables}
     header = sha256_of(canonical_json({**whole, "tables": sorted(tables)}))
     return {
+        **checked,
         "hash": sha256_of(canonical_json(whole)),
         "header": header,
         "tables": tables,
@@ -360,7 +364,9 @@ def verdict_faults(logged: Mapping[str, Any], found: Reconciliation) -> list[str
     faults = [f"table {name} was removed" for name in before if name not in after]
     faults += [f"table {name} was inserted" for name in after if name not in before]
     faults += [f"table {name} was changed" for name in after if name in before and after[name] != before[name]]
-    if sorted(before) == sorted(after) and now["header"] != logged.get("header"):
+    if now.get(EXPECTATIONS) != logged.get(EXPECTATIONS):
+        faults.append("what its expectations said was changed")
+    elif sorted(before) == sorted(after) and now["header"] != logged.get("header"):
         faults.append("its header or evidence was changed")
     return faults or ["its tables stand in another order"]
 

@@ -13,7 +13,7 @@ from psycopg.rows import dict_row
 from seamline.domain import audit
 from seamline.domain.audit import ChainCheck, Kind, Subject, canonical_json
 from seamline.domain.runs import Reconciliation
-from seamline.platform import attachments, audit_work, reconciliations, rows, signatures
+from seamline.platform import attachments, audit_work, checks, reconciliations, rows, signatures
 from seamline.platform.audit import UNREADABLE, entries
 from seamline.platform.audit_anchor import AnchorLine, Anchors
 from seamline.platform.database import Session
@@ -204,7 +204,10 @@ def _verdict(session: Session, row: dict[str, Any]) -> Iterator[str]:
     else:
         try:
             (found,) = _reconciliation(session, row["reconciliation_id"])
-            for fault in audit.verdict_faults(_logged(row), found):
+            faults = audit.verdict_faults(_logged(row), found)
+            if not faults and (wrong := checks.fault(session, found)):
+                faults = [wrong]
+            for fault in faults:
                 yield f"{fault} {_since(row)}"
         except UNREADABLE as exc:
             yield f"the verdict was changed {_since(row)}: it cannot be read any more ({exc})"

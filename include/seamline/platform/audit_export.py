@@ -10,7 +10,7 @@ from typing import BinaryIO
 from seamline.domain import audit
 from seamline.domain.audit import Entry, canonical_json, moment_text, verdict_json
 from seamline.domain.errors import Refused
-from seamline.platform import attachments, reconciliations, verify_evidence
+from seamline.platform import attachments, checks, reconciliations, verify_evidence
 from seamline.platform.audit import entries
 from seamline.platform.audit_anchor import AnchorLine, Anchors
 from seamline.platform.database import Session
@@ -127,6 +127,9 @@ def _write_verdicts(session: Session, sync: str, day: date, folder: Path) -> int
         (found,) = reconciliations.read(session, "reconciliation_id = %s", (reconciliation_id,))
         # The very bytes that are hashed: `sha256sum` says what the entry says.
         (folder / f"verdict-{number}.json").write_bytes(canonical_json(verdict_json(found)).encode())
+        left = checks.left(session, found)
+        if left is not None:
+            (folder / f"expectations-{number}.json").write_bytes(left.encode())
     return len(stored)
 
 

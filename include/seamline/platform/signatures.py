@@ -19,7 +19,7 @@ from seamline.domain.runs import Scope
 from seamline.domain.sign_off import SignAct, Signature, SignOff, SignOrder, SignState
 from seamline.domain.verdict import Verdict
 from seamline.platform import audit as log
-from seamline.platform import late_postings, reconciliations
+from seamline.platform import checks, late_postings, reconciliations
 from seamline.platform.database import Database, Session
 
 KIND_OF = {SignAct.SIGNED: Kind.SIGNED, SignAct.REOPENED: Kind.REOPENED}
@@ -294,6 +294,7 @@ def _verified(session: Session, found: SignOff) -> None:
             " has",
             hint=f"`./seamline audit verify --sync {found.sync}` names what was changed",
         )
+    checks.require_as_checked(session, stored[0])
 
 
 def _add(session: Session, found: SignOff, act: SignAct, who: str, reason: str, origin: str) -> None:

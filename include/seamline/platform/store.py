@@ -18,9 +18,20 @@ from seamline.domain.cut_keep import PublishedCut
 from seamline.domain.cut_state import CutState
 from seamline.domain.decision import DECISION
 from seamline.domain.errors import InvariantViolated, Refused
-from seamline.domain.runs import FAILURE, PUBLISH, Cut, Receipt, Reconciliation, RunKind, RunState, Scope, SyncState
+from seamline.domain.runs import (
+    EXPECTATIONS,
+    FAILURE,
+    PUBLISH,
+    Cut,
+    Receipt,
+    Reconciliation,
+    RunKind,
+    RunState,
+    Scope,
+    SyncState,
+)
 from seamline.plan.model import Run
-from seamline.platform import audit, cut_list, cut_states, reconciliations, rows, totals, work_settled
+from seamline.platform import audit, checks, cut_list, cut_states, reconciliations, rows, totals, work_settled
 from seamline.platform.database import Database, Session
 from seamline.platform.reconciliations import Detail
 from seamline.platform.totals import Series
@@ -144,13 +155,16 @@ class PlatformStore:
         return next((one.timezone for one in zones if one is not None), "UTC")
 
     def put_result(self, run_id: str, key: str, value: Any) -> None:
-        """Keep a JSON value under `Run.result[key]`, in place of an earlier one. A decision is an act.
+        """Keep a JSON value under `Run.result[key]`, in place of an earlier one. A decision is an act, and so
+        are results of expectations.
 
-        Refused: a person approves what the same person has asked for."""
+        Refused: a person approves what the same person has asked for; other results under a verdict that is signed."""
 
         def work(session: Session) -> int:
             if key == DECISION:
                 return audit.set_decision(session, run_id, value)
+            if key == EXPECTATIONS:
+                return checks.set_results(session, run_id, value)
             return session.execute(
                 "update run set result = jsonb_set(result, array[%s::text], %s) where run_id = %s",
                 (key, Jsonb(value), run_id),

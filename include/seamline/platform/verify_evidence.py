@@ -2,10 +2,11 @@
 
 It stands beside what it verifies, and needs nothing but Python 3.9 or newer:
 
-    chain.jsonl       the log of acts from the first entry of the date on: its own entries whole, of others the hashes
-    verdict-<n>.json  what was stored of the verdict that entry <n> is about
-    file-<n>.bin      the bytes of the file that entry n attached to a break; the entry has its name
-    head.json         where the chain ends, and which lines of anchors say so
+    chain.jsonl            the log of acts from the first entry of the date on: its own whole, of others the hashes
+    verdict-<n>.json       what was stored of the verdict that entry <n> is about
+    expectations-<n>.json  what Great Expectations left, which that verdict names by its hash
+    file-<n>.bin           the bytes of the file that entry n attached to a break; the entry has its name
+    head.json              where the chain ends, and which lines of anchors say so
 
 ANCHORS: files head-<host>.log that were kept elsewhere. Each line about an entry of this chain has to name its hash.
 
@@ -19,7 +20,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ABOUT_VERDICTS = ("verdict adopted", "compared", "signature kept")
+ABOUT_VERDICTS = ("verdict adopted", "compared", "checked", "signature kept")
 
 
 def canonical(value: Any) -> bytes:
@@ -42,6 +43,7 @@ class Evidence:
     def verify(self) -> None:
         self._follow_chain()
         self._compare_verdicts()
+        self._compare_expectations()
         self._compare_named_verdicts()
         self._compare_files()
 
@@ -86,11 +88,16 @@ class Evidence:
         if (content["sync"], content["business_date"]) != (self.head["sync"], self.head["business_date"]):
             self.faults.append(f"entry {number}: it is about another sync or date")
 
-    def _compare_verdicts(self) -> None:
+    def _newest(self) -> dict[tuple[str, str, str], int]:
+        """Of each verdict its newest entry."""
         newest: dict[tuple[str, str, str], int] = {}
         for number, content in self.entries.items():
             if content["kind"] in ABOUT_VERDICTS:
                 newest[content["run_id"], content["destination"], content["scope"]] = number
+        return newest
+
+    def _compare_verdicts(self) -> None:
+        newest = self._newest()
         there = {path.name for path in self.folder.glob("verdict-*.json")}
         for place, number in newest.items():
             name = f"verdict-{number}.json"
@@ -103,15 +110,36 @@ class Evidence:
             self.faults.append(f"{name}: no entry names it")
 
     def _parts(self, number: int) -> str:
-        """Which tables differ."""
-        logged = self.entries[number]["document"]["tables"]
+        """Which tables differ, or what else."""
+        document = self.entries[number]["document"]
+        logged = document["tables"]
         try:
             stored = json.loads((self.folder / f"verdict-{number}.json").read_text(encoding="utf-8"))
             tables = {table["table"]: sha256(canonical(table)) for table in stored["tables"]}
+            is_checked_so = stored["evidence"].get("expectations") == document.get("expectations")
         except (ValueError, KeyError, TypeError):
             return "it cannot be read"
         names = sorted(name for name in {*logged, *tables} if logged.get(name) != tables.get(name))
-        return f"table {', '.join(names)}" if names else "its header or evidence"
+        rest = "its header or evidence" if is_checked_so else "what its expectations said"
+        return f"table {', '.join(names)}" if names else rest
+
+    def _compare_expectations(self) -> None:
+        """What the expectations left is what the newest entry of each verdict has; one of before has nothing of it."""
+        there = {path.name for path in self.folder.glob("expectations-*.json")}
+        named = set()
+        for place, number in self._newest().items():
+            said = self.entries[number]["document"].get("expectations")
+            if said is None:
+                continue
+            name = f"expectations-{number}.json"
+            named.add(name)
+            what = f"{name}: the results of the expectations of {' '.join(place)}"
+            if name not in there:
+                self.faults.append(f"{what} are missing")
+            elif sha256((self.folder / name).read_bytes()) != said["hash"]:
+                self.faults.append(f"{what} are not what entry {number} says")
+        for name in sorted(there - named):
+            self.faults.append(f"{name}: no entry names it")
 
     def _compare_named_verdicts(self) -> None:
         """Who decided, and what was published, was about a verdict that was reached."""

@@ -14,6 +14,7 @@ from seamline.domain.calendar import Day
 from seamline.domain.day_closed import CLOSED
 from seamline.domain.digest import Segment
 from seamline.domain.errors import GateFailed, InvariantViolated, Refused
+from seamline.domain.expectation_results import results_fault
 from seamline.domain.runs import NOT_STAGED, SIGNED_BY, Cut, Reconciliation, Scope, checked_in
 from seamline.domain.staged_cut import CutMode, StagedCut, cut_from_json
 from seamline.domain.verdict import TableVerdict, Verdict
@@ -192,6 +193,7 @@ def publish_cut(
     """
     cut = replace(staged_cut(run, destination), checks=_checked(run, destination))
     found = _reconciled(run, cut, records.reconciliation(run.run_id, Scope.CUT, destination))
+    _require_as_checked(run, found)
     wrong = _require_clean(run, cut, signed_by)
     definitions = {table.name: table.target for table in run.plan.held_by(destination).of_cuts.tables}
     published = publisher.publish(cut, definitions=definitions, signed_by=signed_by if wrong else "")
@@ -244,6 +246,16 @@ def _checked(run: Run, destination: str) -> Verdict:
             sync=run.sync,
         )
     return verdict
+
+
+def _require_as_checked(run: Run, found: Reconciliation) -> None:
+    """What lets a cut through is what was entered into the log of acts."""
+    if wrong := results_fault(found, run.result):
+        raise GateFailed(
+            f"the cut of {run.business_date} in {found.destination} is not published: {wrong} after they were entered",
+            hint="`./seamline audit verify` names what was changed; clear the task `expectations` with those after it",
+            sync=run.sync,
+        )
 
 
 def _require_clean(run: Run, cut: StagedCut, signed_by: str) -> list[str]:

@@ -46,7 +46,7 @@ class GXCheckOperator(BaseOperator):
             wrong: dict[str, GateFailed | TransientError] = {}
             for destination in staged_in(run):
                 result, trouble = self._check(run, destination, store, checks)
-                found[destination.name] = result.to_json()
+                found[destination.name] = {"suite": suite_of(run), "declared": self.suite, **result.to_json()}
                 if trouble is not None:
                     wrong[destination.name] = trouble
                     self.log.error("%s", trouble)
