@@ -141,7 +141,7 @@ def explained(session: Session, number: int, wanted: Wanted) -> str:
     return "\n".join(line for (line,) in session.execute(f"explain {statement}".encode(), arguments))
 
 
-def test_amounts_of_breaks_are_summed_per_group_where_the_differing_columns_say_it(
+def test_amounts_of_breaks_are_summed_per_group_where_they_or_what_stands_beside_them_says_it(
     store: PlatformStore, breaks: PlatformBreaks
 ) -> None:
     missing, unexpected, value = BreakType.MISSING, BreakType.UNEXPECTED, BreakType.VALUE
@@ -153,11 +153,17 @@ def test_amounts_of_breaks_are_summed_per_group_where_the_differing_columns_say_
         Break("account", value, "5", {"amount": "1.00"}, {"amount": "not a number"}),
         Break("account", value, "6", {"owner": "a"}, {"owner": "b"}),
         Break("account", value, "7", {"amount": None}, {"amount": "2"}),
+        Break("account", value, "8", {"amount": "3"}, {"amount": "5"}, beside={"currency": "EUR"}),
+        Break("account", value, "9", {"amount": "5"}, {"amount": "3"}, beside={"currency": "EUR"}),
+        Break("account", value, "10", {"currency": "EUR"}, {"currency": "USD"}, beside={"amount": "100"}),
     )
     compared = saved(store, "r1", verdict("account", *found), verdict("other", one("other", "1", amount=("9", "0"))))
     assert breaks.amounts(compared, [Money("account", "amount", ("currency",))]) == (
         Amount("account", missing, "amount", ("EUR",), 2, Decimal("-6.25"), Decimal("14.25")),
         Amount("account", unexpected, "amount", ("USD",), 1, Decimal("1"), Decimal("1")),
+        # What one row has too much another one lacks, and nothing is left of both in the totals.
+        Amount("account", value, "amount", ("EUR",), 3, Decimal("-100"), Decimal("104")),
+        Amount("account", value, "amount", ("USD",), 1, Decimal("100"), Decimal("100")),
         Amount("account", value, "amount", None, 3, Decimal("1.01"), Decimal("3.01")),
     )
     (alone,) = breaks.amounts(compared, [Money("other", "amount")])

@@ -305,13 +305,19 @@ def test_an_act_on_many_breaks_is_one_entry_and_a_page_of_them_is_read_without_t
 def test_breaks_stand_in_bands_of_age_with_their_amounts_and_those_of_earlier_dates_are_carried_forward(
     store: PlatformStore, work: PlatformWork
 ) -> None:
-    def off(key: str, by: int, table: str = "account", **more: str) -> Break:
+    def off(key: str, by: int, table: str = "account", *, beside: Any = None, **more: str) -> Break:
         sides = [{"balance": str(amount), **more} for amount in (100, 100 + by)]
-        return Break(table, BreakType.VALUE, key, sides[0], sides[1])
+        return Break(table, BreakType.VALUE, key, sides[0], sides[1], beside=beside)
 
     saved(store, 0, off("old", 7, currency="EUR"), off("p", 1, "payment"), off("q", 1, "payment"))
     saved(store, 2, off("old", 7, currency="EUR"), off("mid", -3, currency="USD"))
-    newest = saved(store, 6, off("old", 8, currency="EUR"), off("mid", -3, currency="USD"), off("new", 5))
+    newest = saved(
+        store,
+        6,
+        off("old", 8, currency="EUR"),
+        off("mid", -3, currency="USD"),
+        off("new", 5, beside={"currency": "CNY"}),
+    )
     explained = order(Doing.EXPLAIN, reason="timing")
     work.act("settlement", named("mid"), explained)
     work.act("settlement", named("q", "payment"), explained)
@@ -322,7 +328,7 @@ def test_breaks_stand_in_bands_of_age_with_their_amounts_and_those_of_earlier_da
         return AgedAmount(column, "balance", group, 1, Decimal(gross))
 
     assert work.ageing(newest, money, DAYS) == (
-        Aged(0, 1, 1, 0, (amount("account", None, 5),)),
+        Aged(0, 1, 1, 0, (amount("account", ("CNY",), 5),)),
         Aged(1, 1, 0, 0, (amount("account", ("USD",), 3),)),
         Aged(2, 2, 2, 1, (amount("account", ("EUR",), 8), amount("payment", (), 1))),
     )

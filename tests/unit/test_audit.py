@@ -196,8 +196,8 @@ def test_everything_that_is_stored_of_a_verdict_is_hashed_and_what_is_added_late
         (TableVerdict, table, {"digest"}),
         (ControlTotal, total, set()),
         # Who shows a masked break knows its identity by it.
-        # What no log was asked about has no witness: the hash of before stays.
-        (Break, one, {"identity", "witness"}),
+        # What no log was asked about has no witness, what has no amount nothing beside it: the hash of before stays.
+        (Break, one, {"identity", "witness", "beside"}),
     ):
         assert {field.name for field in fields(kind)} == {*made, *beside}
 
@@ -205,6 +205,11 @@ def test_everything_that_is_stored_of_a_verdict_is_hashed_and_what_is_added_late
 def test_what_the_log_says_of_a_break_is_hashed_with_it() -> None:
     witnessed = break_(reconciliation(), witness=Witness(Moved.DESTINATION, "the log explains no change of this row"))
     assert verdict_hash(witnessed) != verdict_hash(reconciliation())
+
+
+def test_the_currency_beside_an_amount_is_hashed_with_it() -> None:
+    hashes = {verdict_hash(break_(reconciliation(), beside={"currency": one})) for one in ("EUR", "USD")}
+    assert len(hashes | {verdict_hash(reconciliation())}) == 3
 
 
 def test_the_hash_of_a_verdict_of_an_older_version_stays() -> None:

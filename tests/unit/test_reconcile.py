@@ -364,6 +364,24 @@ def test_each_measure_is_shown_for_both_sides_and_gaps_of_both_are_no_break() ->
     assert (lost.verdict, shown["missing numbers of id"]) == (Verdict.BREAK, (3, 4))
 
 
+def test_a_break_has_the_currency_of_an_amount_that_differs_beside_it_and_the_amount_of_a_row_in_another_currency() -> (
+    None
+):
+    wrong = entries(40)
+    wrong[10] = {**wrong[10], "amount": Decimal("0.0001")}
+    wrong[20] = {**wrong[20], "currency": "XXX"}
+    wrong[30] = {**wrong[30], "memo": "another"}
+    found = compare(entries(40), wrong, totals=(*TOTALS, ControlTotalPlan("entry", "id", ("memo",), Measure.MISSING)))
+    beside = {one.key: one.beside for one in found.breaks}
+    of_row = entries(40)
+    assert beside == {
+        '{"id": "11"}': {"currency": of_row[10]["currency"]},
+        '{"id": "21"}': {"amount": f"{of_row[20]['amount']:.4f}"},
+        '{"id": "31"}': None,
+    }
+    assert {one.beside for one in compare(entries(40), wrong).breaks} == {None}, "nothing is added up there"
+
+
 def test_one_control_total_that_differs_is_not_many() -> None:
     class OneWrong(MemoryView):
         def totals(self, segment: Segment, **asked: Any) -> Any:

@@ -159,6 +159,8 @@ def test_what_the_log_says_of_a_break_stands_with_its_last_changes_and_without_a
 def test_null_is_no_text_that_reads_null() -> None:
     one = Break("t", BreakType.VALUE, "{}", {"a": None, "b": ""}, {"a": "NULL", "b": None})
     assert list(break_cells(one)) == [("a", "NULL", '"NULL"', None), ("b", "", "NULL", None)]
+    paid = Break("t", BreakType.VALUE, "1", {"amount": "5"}, {"amount": "7"}, beside={"currency": "EUR"})
+    assert list(break_cells(paid)) == [("amount", "5", "7", Decimal(2)), ("currency", "EUR", "EUR", None)]
     (row,) = break_cells(PAYMENTS.breaks[1])
     assert row == ("", 'id: 8; payer: NULL; note: "NULL"', "", None)
 

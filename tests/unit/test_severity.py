@@ -69,6 +69,21 @@ def test_a_break_differs_by_its_summed_columns_a_missing_side_as_nothing() -> No
     assert of(None, None) == []
 
 
+def test_a_row_of_another_currency_differs_by_all_of_its_amount_in_both() -> None:
+    columns = [("amount", ("currency",))]
+
+    def of(*sides: dict[str, str | None], beside: dict[str, str | None]) -> list[Differs]:
+        return differs(Break("t", BreakType.VALUE, "1", *sides, beside=beside), columns)
+
+    assert of({"amount": "5"}, {"amount": "7"}, beside={"currency": "CNY"}) == [Differs(Decimal(2), ("CNY",))]
+    assert of({"currency": "CNY"}, {"currency": "USD"}, beside={"amount": "-7"}) == [
+        Differs(Decimal(7), ("CNY",)), Differs(Decimal(7), ("USD",)),
+    ]  # fmt: skip
+    assert of({"amount": "5", "currency": "CNY"}, {"amount": "9", "currency": None}, beside={}) == [
+        Differs(Decimal(5), ("CNY",)), Differs(Decimal(9), None),
+    ]  # fmt: skip
+
+
 def test_classes_of_severity_are_declared(tmp_path: Path) -> None:
     text = (
         "severity: [{class: high, amount: 100000, currency: CNY, age: 120h, due: 24h, escalate_to: head},"

@@ -300,10 +300,12 @@ def _table_json(table: TableVerdict) -> dict[str, object]:
 
 
 def _break_json(one: Break) -> dict[str, object]:
-    # One that no log was asked about has the hash that it had before there were witnesses.
+    # One that no log was asked about, and that has nothing beside it, has the hash that it had before there was either.
     witness = {"witness": witness_to_json(one.witness)} if one.witness else {}
+    beside = {"beside": one.beside} if one.beside else {}
     return {
         **witness,
+        **beside,
         "destination": one.destination,
         "key": one.key,
         "source": one.source,

@@ -93,6 +93,7 @@ def masked_break(found: Break, hidden: Hidden, *, identity: str) -> Break:
         key=masked_key(found.key, hidden, found.table),
         source=_side(found, source, None, hidden),
         destination=_side(found, destination, source, hidden),
+        beside=_side(found, found.beside, None, hidden),
         identity=identity,
     )
 

@@ -9,6 +9,8 @@ from seamline.domain.differences import delta
 from seamline.domain.phrase import phrase
 from seamline.domain.verdict import Break
 
+Texts = Mapping[str, str | None]
+
 
 @dataclass(frozen=True, slots=True)
 class Severity:
@@ -58,16 +60,20 @@ class Differs:
 
 def differs(found: Break, columns: Iterable[tuple[str, Sequence[str]]]) -> list[Differs]:
     """In each summed column, named with the columns of its groups; a missing side as 0. What is no number is left
-    out."""
-    made = []
-    for column, by in columns:
-        mine, theirs = (_value(side, column) for side in (found.source, found.destination))
-        apart = delta(mine, theirs)
-        if apart is not None and column in {**(found.source or {}), **(found.destination or {})}:
-            values = [_group(found, name) for name in by]
-            known = [value for value in values if value is not None]
-            made.append(Differs(abs(apart), tuple(known) if len(known) == len(values) else None))
-    return made
+    out. A row that is of another group on the other side, as of another currency, differs by all of its amount in
+    both."""
+    return [one for column, by in columns for one in _differs(found, column, by)]
+
+
+def _differs(found: Break, column: str, by: Sequence[str]) -> list[Differs]:
+    sides = (found.source, found.destination)
+    mine, theirs = (_value(found, side, column) for side in sides)
+    if mine is None and theirs is None:
+        return []
+    of_mine, of_theirs = (_groups(found, side, other, by) for side, other in (sides, sides[::-1]))
+    pairs = [(mine, theirs, of_mine)] if of_mine == of_theirs else [(mine, "0", of_mine), ("0", theirs, of_theirs)]
+    apart = [(delta(one, other), group) for one, other, group in pairs]
+    return [Differs(abs(amount), group) for amount, group in apart if amount]
 
 
 def judge(classes: Sequence[Severity], amounts: Sequence[Differs], first_at: datetime, now: datetime) -> Due | None:
@@ -88,9 +94,13 @@ def _is_as_large(one: Severity, differing: Differs) -> bool:
     return not one.currency or differing.group is None or one.currency in differing.group
 
 
-def _value(side: Mapping[str, str | None] | None, column: str) -> str | None:
-    return "0" if side is None else side.get(column)
+def _value(found: Break, side: Mapping[str, str | None] | None, column: str) -> str | None:
+    return "0" if side is None else {**(found.beside or {}), **side}.get(column)
 
 
-def _group(found: Break, name: str) -> str | None:
-    return (found.destination or {}).get(name) or (found.source or {}).get(name)
+def _groups(found: Break, side: Texts | None, other: Texts | None, by: Sequence[str]) -> tuple[str, ...] | None:
+    """Of one side; None where nothing says all of it."""
+    known = {**(other or {}), **(found.beside or {}), **(side or {})}
+    values = [known.get(name) for name in by]
+    named = [value for value in values if value is not None]
+    return tuple(named) if len(named) == len(values) else None

@@ -11,7 +11,7 @@ from typing import Any
 from seamline.domain.break_age import Aged, AgedAmount
 from seamline.domain.measure import Measure
 from seamline.plan.model import SyncPlan
-from seamline.platform.breaks import Compared, Money, as_number, number_of
+from seamline.platform.breaks import Compared, Money, apart, number_of
 from seamline.platform.database import Session
 
 _ABOUT = """
@@ -26,7 +26,7 @@ _BAND = """width_bucket(greatest(0, case
 # The state is as `break_now` has it.
 _STANDING = f"""
 with own as materialized (
-    select b.table_name, b.source_values, b.destination_values, w.state, {_BAND.format(of="w")}
+    select b.table_name, b.source_values, b.destination_values, b.beside, w.state, {_BAND.format(of="w")}
     from break b join break_now w using (break_id) where b.reconciliation_id = %(number)s
 ),
 carried as materialized (
@@ -46,25 +46,18 @@ from (select band, state, false as is_carried from own union all select band, st
 group by band
 """
 # Of one summed column. What is carried forward stands in a few cuts: only their breaks are read, by `any`, where a join
-# alone would read those of all dates. Each text is taken out of its JSON once (`offset 0`): an expression that names it
-# three times would read the document three times.
-_SUMMED = f"""
+# alone would read those of all dates.
+_STANDING_IN = """(
+    select band, source_values, destination_values, beside from own where table_name = %(table{place})s
+    union all
+    select carried.band, b.source_values, b.destination_values, b.beside
+    from carried join break b using (break_id, reconciliation_id)
+    where carried.table_name = %(table{place})s
+        and b.reconciliation_id = any(array(select distinct reconciliation_id from carried))
+) as standing"""
+_SUMMED = """
 union all
-select {{place}}, band, count(*), 0, 0, "group", sum(abs(coalesce(theirs, 0) - coalesce(mine, 0))) from (
-    select band, "group", {as_number("mine")} as mine, {as_number("theirs")} as theirs from (
-        select band, array[{{groups}}]::text[] as "group", source_values->>%(column{{place}})s as mine,
-            destination_values->>%(column{{place}})s as theirs
-        from (
-            select band, source_values, destination_values from own where table_name = %(table{{place}})s
-            union all
-            select carried.band, b.source_values, b.destination_values
-            from carried join break b using (break_id, reconciliation_id)
-            where carried.table_name = %(table{{place}})s
-                and b.reconciliation_id = any(array(select distinct reconciliation_id from carried))
-        ) as standing offset 0
-    ) as texts offset 0
-) as differing
-where mine is not null or theirs is not null group by band, "group"
+select {place}, band, count(*), 0, 0, "group", sum(abs(apart)) from ({differing}) as differing group by band, "group"
 """
 
 
@@ -85,8 +78,9 @@ def of_comparison(
     statement = _STANDING + _COUNTED
     for place, one in enumerate(money):
         names = {f"by{place}_{number}": name for number, name in enumerate(one.by)}
-        groups = ", ".join(f"coalesce(destination_values->>%({name})s, source_values->>%({name})s)" for name in names)
-        statement += _SUMMED.format(place=place, groups=groups)
+        by = [f"%({name})s" for name in names]
+        differing = apart(_STANDING_IN.format(place=place), "band", f"%(column{place})s", by)
+        statement += _SUMMED.format(place=place, differing=differing)
         values |= {**names, f"table{place}": one.table, f"column{place}": one.column}
     # Of a column the groups in the order of their texts.
     rows = session.execute(f"{statement} order by place, band, 6".encode(), values).fetchall()

@@ -103,7 +103,8 @@ class Count:
 @dataclass(frozen=True, slots=True)
 class Amount:
     """What the breaks of one type differ by in a summed column: destination less source, a missing side as 0. `group`
-    is None where the differing columns do not say it. `gross` adds them up without their signs."""
+    is None where neither the differing columns nor what stands beside them says it; a row of two groups counts in both.
+    `gross` adds them up without their signs."""
 
     table: str
     type: BreakType
@@ -319,23 +320,48 @@ def as_number(text: str) -> str:
     return f"case when length({text}) < {_DIGITS_MAX} and {text} ~ {_NUMBER} then ({text})::numeric end"
 
 
-def _amounts(session: Session, number: int, money: Money) -> list[Amount]:
-    def side(name: str) -> str:
-        return as_number(f"{name}->>%(column)s")
+def apart(rows: str, kept: str, column: str, by: Sequence[str]) -> str:
+    """A statement for what breaks differ by in a summed column: `kept`, `"group"` and `apart`, destination less source,
+    a missing side as 0. A row that is of another group on the other side, as of another currency, differs by all of its
+    amount in both. `rows`: what is selected from, with `kept` and the values of breaks; `column` and `by` are
+    placeholders.
 
-    groups = [
-        f"coalesce(destination_values->>%(by{place})s, source_values->>%(by{place})s)"
-        for place, _ in enumerate(money.by)
-    ]
-    group = f"array[{', '.join(groups)}]::text[]"
+    Each text is taken out of its JSON once (`offset 0`): an expression that names it three times would read the
+    document three times.
+    """
+
+    def amount(side: str) -> str:
+        return f"coalesce({side}->>{column}, beside->>{column})"
+
+    def group(side: str, other: str) -> str:
+        return f"array[{', '.join(f'coalesce({side}->>{n}, {other}->>{n}, beside->>{n})' for n in by)}]::text[]"
+
+    texts = f"""
+        select {kept}, {amount("source_values")} as mine, {amount("destination_values")} as theirs,
+            {group("source_values", "destination_values")} as of_mine,
+            {group("destination_values", "source_values")} as of_theirs
+        from {rows} offset 0
+    """
+    numbers = f"""
+        select {kept}, of_mine, of_theirs, of_mine = of_theirs as is_one, {as_number("mine")} as mine,
+            {as_number("theirs")} as theirs
+        from ({texts}) as texts offset 0
+    """
+    return f"""
+        select {kept}, "group", apart from ({numbers}) as numbers cross join lateral (values
+            (of_theirs, case when is_one then coalesce(theirs, 0) - coalesce(mine, 0) else theirs end),
+            (of_mine, case when is_one then null else -mine end)
+        ) as one ("group", apart) where apart <> 0
+    """
+
+
+def _amounts(session: Session, number: int, money: Money) -> list[Amount]:
+    rows_of_table = "break where reconciliation_id = %(number)s and table_ordinal = %(table)s"
+    by = [f"%(by{place})s" for place, _ in enumerate(money.by)]
     statement = f"""
-        select type, "group", count(*), sum(coalesce(theirs, 0) - coalesce(mine, 0)),
-            sum(abs(coalesce(theirs, 0) - coalesce(mine, 0)))
-        from (
-            select type, {group} as "group", {side("source_values")} as mine, {side("destination_values")} as theirs
-            from break where reconciliation_id = %(number)s and table_ordinal = %(table)s
-        ) as differing
-        where mine is not null or theirs is not null group by type, "group" order by type, "group"
+        select type, "group", count(*), sum(apart), sum(abs(apart))
+        from ({apart(rows_of_table, "type", "%(column)s", by)}) as differing
+        group by type, "group" order by type, "group"
     """
     arguments: dict[str, Any] = {"number": number, "column": money.column}
     arguments |= {"table": _ordinal(session, number, money.table)}

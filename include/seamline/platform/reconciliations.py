@@ -124,7 +124,7 @@ def _insert_table_verdict(
         [_total_columns(number, ordinal, place, total) for place, total in enumerate(verdict.totals)],
     )
     cursor.executemany(
-        "insert into break values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        "insert into break values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
         [
             (
                 number,
@@ -133,6 +133,7 @@ def _insert_table_verdict(
                 *_break_columns(found),
                 break_id(reconciliation.sync, reconciliation.destination, found),
                 None if found.witness is None else Json(witness_to_json(found.witness)),
+                None if found.beside is None else Json(found.beside),
             )
             for place, found in enumerate(verdict.breaks)
         ],

@@ -101,6 +101,7 @@ def break_of(row: Mapping[str, Any]) -> Break:
         source=row["source_values"],
         destination=row["destination_values"],
         witness=witness_from_json(row["witness"]),
+        beside=row["beside"],
     )
 
 

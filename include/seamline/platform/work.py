@@ -48,7 +48,7 @@ WAITING_MAX = 500
 # As the index has it.
 _OWNED = "o.owner = %(owner)s and o.owner <> ''"
 _WAITING = """
-select w.*, b.key, b.source_values, b.destination_values, b.witness from (
+select w.*, b.key, b.source_values, b.destination_values, b.witness, b.beside from (
     select n.* from break_work o join break_now n using (break_id)
     where o.state <> 'closed' and n.state = 'open' and o.sync = any(%(syncs)s) and {whose}
         and (o.in_cut <> '' or o.in_live <> '')

@@ -117,8 +117,8 @@ def report_of(
 def break_cells(found: Break) -> Iterator[tuple[str, str, str, Cell]]:
     """Column, value in the source, value in the destination, and their difference where both are numbers.
 
-    Of a row that both sides have: one for each column that differs. Of one that a side lacks: one in all, whose column
-    is "" and whose value holds all that is kept of the row.
+    Of a row that both sides have: one for each column that differs, then what both have beside an amount. Of one that a
+    side lacks: one in all, whose column is "" and whose value holds all that is kept of the row.
     """
     source, destination = found.source, found.destination
     if source is None or destination is None:
@@ -127,6 +127,8 @@ def break_cells(found: Break) -> Iterator[tuple[str, str, str, Cell]]:
     for name in dict.fromkeys((*source, *destination)):
         mine, theirs = source.get(name), destination.get(name)
         yield name, _value_in_words(mine), _value_in_words(theirs), differences.delta(mine, theirs)
+    for name, value in (found.beside or {}).items():
+        yield name, _value_in_words(value), _value_in_words(value), None
 
 
 def _value_in_words(value: str | None) -> str:

@@ -197,6 +197,7 @@ def _table_json(found: Reconciliation, table: TableVerdict, worked: Worked) -> d
                 "key": one.key,
                 "source": one.source,
                 "destination": one.destination,
+                **({"beside": one.beside} if one.beside else {}),
                 "work": _work_json(worked.works.get(name)),
                 "third_witness": witness_to_json(one.witness),
             }

@@ -6,6 +6,7 @@
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 from seamline.domain.canonical import (
@@ -20,6 +21,7 @@ from seamline.domain.catalogue import Column, Table
 from seamline.domain.changes import Finding
 from seamline.domain.digest import KeyedDigest, Segment
 from seamline.domain.errors import SchemaConflict, SeamlineError
+from seamline.domain.measure import Measure
 from seamline.domain.position import is_same_place
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
 from seamline.plan.checks import ControlTotalPlan
@@ -112,7 +114,7 @@ def _compare(
         _require_same_count(sides, found, of_plan)
     compared_totals = tuple(total for of_plan in by_plan for total in of_plan)
     floats = _float_breaks(sides, found, limits)
-    breaks = [*_listed(sides, found, limits), *_floats_listed(sides.table, floats, found, limits), *met]
+    breaks = [*_listed(sides, found, totals, limits), *_floats_listed(sides.table, floats, found, limits), *met]
     unequal = [total for total in compared_totals if not total.is_equal]
     is_equal = found.source == found.destination and not breaks and not unequal
     return TableVerdict(
@@ -186,15 +188,29 @@ def _reason(found: Found, breaks: Sequence[Break], unequal: Sequence[ControlTota
     return ", ".join(parts)
 
 
-def _listed(sides: Sides, found: Found, limits: Limits) -> list[Break]:
+def _listed(sides: Sides, found: Found, totals: Sequence[ControlTotalPlan], limits: Limits) -> list[Break]:
     """The differences as breaks; those with one cause as one, with some of them as examples."""
     rows = max(found.source.rows, found.destination.rows)
     is_widespread = found.total > limits.systematic_share * rows and found.total >= limits.systematic_rows
     if not (found.is_systematic or is_widespread):
-        return [one for one, _, _ in _described(sides, found.differences)]
+        return [_with_beside(sides.table, totals, *one) for one in _described(sides, found.differences)]
     sample = _described(sides, found.differences[: limits.systematic_sample])
     systematic = Break(sides.table.name, BreakType.SYSTEMATIC, "{}", {"": _in_words(sides.table, found, sample)})
-    return [systematic, *(one for one, _, _ in sample[: limits.systematic_examples])]
+    examples = sample[: limits.systematic_examples]
+    return [systematic, *(_with_beside(sides.table, totals, *one) for one in examples)]
+
+
+def _with_beside(
+    table: Table, totals: Sequence[ControlTotalPlan], found: Break, source: Texts | None, destination: Texts | None
+) -> Break:
+    """With the currency of an amount that differs, and the amount of a row whose currency does: else nobody knows how
+    much of which currency is at risk."""
+    if found.type is not BreakType.VALUE or found.source is None or source is None or destination is None:
+        return found
+    summed = [(one.column, *one.by) for one in totals if one.table == table.name and one.measure is Measure.SUM]
+    wanted = {name for columns in summed if found.source.keys() & set(columns) for name in columns if name}
+    alike = {name: source[name] for name in wanted - found.source.keys() if name in source}
+    return replace(found, beside=_readable(table, alike)) if alike else found
 
 
 # A difference, and both rows where it has a key.

@@ -88,7 +88,9 @@ def _group(values: Sequence[str]) -> str:
 
 
 def _pairs(found: Break) -> list[Pair]:
-    return pairs(found.source, found.destination)
+    """With what both sides have alike beside an amount, behind what differs."""
+    beside = found.beside or {}
+    return pairs(*(None if side is None else {**side, **beside} for side in (found.source, found.destination)))
 
 
 def _mode(mode: str) -> str:

@@ -189,7 +189,9 @@ class KindAmount(Answer):
     table: str
     type: BreakType
     column: str
-    group: list[str] | None = Field(description="null where the differing columns do not say it.")
+    group: list[str] | None = Field(
+        description="null where neither the differing columns nor what stands beside them says it."
+    )
     breaks: int
     net: Amount
     gross: Amount
@@ -244,6 +246,9 @@ class Break(Answer):
     key: str
     source: dict[str, str | None] | None = Field(description="null: this side has no such row.")
     destination: dict[str, str | None] | None
+    beside: dict[str, str | None] | None = Field(
+        None, description="Where an amount or its currency differs the other of both, which both sides have alike."
+    )
     first_date: date | None = None
     first_at: datetime | None = None
 

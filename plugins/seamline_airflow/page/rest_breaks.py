@@ -69,4 +69,5 @@ def _of_break(break_id: str, found: Any) -> answers.Break:
         key=found.key,
         source=found.source,
         destination=found.destination,
+        beside=found.beside,
     )

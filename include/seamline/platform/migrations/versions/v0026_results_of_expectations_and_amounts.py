@@ -1,5 +1,6 @@
 """What Great Expectations said becomes part of a verdict: one more kind of act, which a signature is bound to and a
-signed take refuses. Verdicts of before stay as they are, without it."""
+signed take refuses. Verdicts of before stay as they are, without it. And breaks have the currency of an amount that
+differs beside it."""
 
 from alembic import op
 
@@ -39,6 +40,11 @@ create trigger hold_signed_takes before insert on seamline.audit_entry for each 
 """
 
 
+BESIDE = """
+alter table seamline.break add column beside json;
+"""
+
+
 def upgrade() -> None:
-    for statements in (KINDS, LOCK):
+    for statements in (KINDS, LOCK, BESIDE):
         op.execute(statements)
