@@ -22,7 +22,6 @@ from seamline.stack.layout import Layout
 _CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
 _SHOWN_WITHIN_MS = 60_000
 _DOWN_WITHIN_S = 120
-_SHOWN_WITHIN_MS = 60_000
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -145,6 +145,10 @@ def test_a_morning_ends_with_a_signed_date_and_a_log_of_acts_that_verifies(
     _differences()
     compared = _ran(office, "reconcile")
 
+    page = operator.look_at("/seamline/page")
+    page.locator(f'a[href*="{compared}"]').filter(has_text="BREAK").first.click()
+    expect(page.get_by_role("heading", name="Breaks by age").first).to_be_visible()
+    _keep(page, folder, "live")
     page = _to_break(operator, compared, "payment_order")
     form = page.locator("form").filter(has=page.get_by_role("button", name="explain this break"))
     form.locator("select").select_option(index=1)

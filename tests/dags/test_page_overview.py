@@ -12,12 +12,14 @@ from fastapi.testclient import TestClient
 from seamline.domain.cut_state import Headline
 from seamline.domain.decision import Decision, DecisionState
 from seamline.domain.runs import RunKind, Scope
+from seamline.domain.sign_off import SignOff
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import NightlyPlan
 from seamline.platform.store import Alarm
-from seamline_airflow.page import overview
+from seamline_airflow.page import acting, overview
 from seamline_airflow.page.language import Language
 from seamline_airflow.page.rendering import PAGES, page_of, text_of
+from seamline_airflow.page.sign_pages import TOGETHER_MAX
 from tests.dags import results
 from tests.dags.test_page import APPROVED, NEGATIVE
 from tests.dags.test_page import platform as platform
@@ -55,6 +57,25 @@ def test_every_date_is_a_cell_that_leads_to_its_report_and_from_there_to_every_v
     assert text.index("✗</span> BREAK") < text.index("1 break</small>")
     report = signed_in.get(f"/{html.unescape(cells[1])}").text
     assert "1.000<mark>0</mark>" in report and "1.000<mark>1</mark>" in report
+
+
+def test_of_hundreds_of_dates_that_nobody_has_signed_the_oldest_are_shown_and_the_verdicts_stand_below_them(
+    signed_in: TestClient, platform: results.Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def waits(number: int, verdict: Verdict) -> SignOff:
+        day, at = results.DATE - timedelta(days=number), results.AT
+        return SignOff("settlement", "warehouse", day, 1, 1, f"r{number}", verdict, False, "0" * 64, "scheduler", at)
+
+    of_days(platform, results.DATE)
+    wait = [waits(number, Verdict.MATCH if number > 12 else Verdict.BREAK) for number in range(613)]
+    monkeypatch.setattr(results.Unsigned, "kept", lambda *_, **__: tuple(wait))
+    monkeypatch.setattr(acting, "may_sign", lambda *_: True)
+    text = signed_in.get("/page").text
+    # As many boxes as one form may send.
+    assert text.count('name="take"') == 100 < TOGETHER_MAX
+    assert "The oldest 100 of 600 are shown" in text
+    shown, _, folded = text.partition("<details><summary>3 more that wait for a signature</summary>")
+    assert (shown.count("waits for a signature"), folded.count("waits for a signature")) == (10, 3)
 
 
 def test_dates_page_back_and_a_date_without_a_cut_is_a_cell_without_a_verdict(

@@ -37,7 +37,7 @@ LEFT: dict[str, Any] = {
 }  # fmt: skip
 CLEAN = {**LEFT, "verdict": "MATCH", "failed": []}
 # The number of its entry.
-CHECKED = 7
+CHECKED = 8
 PLACE = "settlement → warehouse 2026-03-02, run r2"
 
 

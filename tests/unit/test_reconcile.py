@@ -369,7 +369,7 @@ def test_a_break_has_the_currency_of_an_amount_that_differs_beside_it_and_the_am
 ):
     wrong = entries(40)
     wrong[10] = {**wrong[10], "amount": Decimal("0.0001")}
-    wrong[20] = {**wrong[20], "currency": "XXX"}
+    wrong[20] = {**wrong[20], "currency": "CHF"}
     wrong[30] = {**wrong[30], "memo": "another"}
     found = compare(entries(40), wrong, totals=(*TOTALS, ControlTotalPlan("entry", "id", ("memo",), Measure.MISSING)))
     beside = {one.key: one.beside for one in found.breaks}

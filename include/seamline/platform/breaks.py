@@ -329,28 +329,27 @@ def apart(rows: str, kept: str, column: str, by: Sequence[str]) -> str:
     Each text is taken out of its JSON once (`offset 0`): an expression that names it three times would read the
     document three times.
     """
-
-    def amount(side: str) -> str:
-        return f"coalesce({side}->>{column}, beside->>{column})"
-
-    def group(side: str, other: str) -> str:
-        return f"array[{', '.join(f'coalesce({side}->>{n}, {other}->>{n}, beside->>{n})' for n in by)}]::text[]"
-
-    texts = f"""
-        select {kept}, {amount("source_values")} as mine, {amount("destination_values")} as theirs,
-            {group("source_values", "destination_values")} as of_mine,
-            {group("destination_values", "source_values")} as of_theirs
-        from {rows} offset 0
-    """
+    texts = ", ".join(
+        f"source_values->>{name} as s{n}, destination_values->>{name} as d{n}, beside->>{name} as b{n}"
+        for n, name in enumerate((column, *by))
+    )
+    groups = range(1, 1 + len(by))
+    of_mine, of_theirs = (
+        f"array[{', '.join(f'coalesce({one}{n}, {other}{n}, b{n})' for n in groups)}]::text[]"
+        for one, other in ("sd", "ds")
+    )
     numbers = f"""
-        select {kept}, of_mine, of_theirs, of_mine = of_theirs as is_one, {as_number("mine")} as mine,
+        select {kept}, {of_mine} as of_mine, {of_theirs} as of_theirs, {as_number("mine")} as mine,
             {as_number("theirs")} as theirs
-        from ({texts}) as texts offset 0
+        from (
+            select *, coalesce(s0, b0) as mine, coalesce(d0, b0) as theirs
+            from (select {kept}, {texts} from {rows} offset 0) as texts offset 0
+        ) as amounts offset 0
     """
     return f"""
         select {kept}, "group", apart from ({numbers}) as numbers cross join lateral (values
-            (of_theirs, case when is_one then coalesce(theirs, 0) - coalesce(mine, 0) else theirs end),
-            (of_mine, case when is_one then null else -mine end)
+            (of_theirs, case when of_mine = of_theirs then coalesce(theirs, 0) - coalesce(mine, 0) else theirs end),
+            (of_mine, case when of_mine = of_theirs then null else -mine end)
         ) as one ("group", apart) where apart <> 0
     """
 
