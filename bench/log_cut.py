@@ -8,20 +8,26 @@ printed beside. Each round has a new date. Both must be a MATCH.
 Goal: from the log at least 2 x as fast as by a read.
 
 On the servers of the local stack: `./seamline exec python -m bench.log_cut --rows 1000000 --changes 100000`
+
+With `--steps` it prints where the seconds of each cut went. With `--dates 30` it makes that many dates from the log
+alone, after all of them have ended, as a backfill does: each has its own changes, and each must be a MATCH.
 """
 
 import argparse
 import statistics
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from pkgutil import resolve_name
+from typing import Any
 from unittest.mock import patch
 
 from seamline import registry
 from seamline.domain.calendar import Day
+from seamline.domain.log_patch import LOG
 from seamline.domain.made_from import MadeFrom
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import NightlyPlan
@@ -35,6 +41,7 @@ from tests.integration.known import destination_known_by_id, destination_plan
 from tests.integration.nights import Nights
 from tests.integration.snapshot_run import run_of
 from tests.spark.hosts import uri
+from tests.waiting import wait_until
 
 NAME = "bench_log_cut"
 GOAL = 2.0
@@ -49,6 +56,20 @@ FILL = (
 )
 CHANGED_AT_ONCE = 1_000
 CAPTURED_WITHIN_S = 900.0
+Watch = Callable[[], AbstractContextManager[None]]
+# By name the function whose seconds they are. An indented one is a part of the one before it.
+STEPS = {
+    "read the log": "seamline.bulk.log_cut.read_to_cut_off",
+    "its changes as texts": "seamline.values.log_patch.patch_of",
+    "prove the earlier cut": "seamline.bulk.log_cut._require_as_proven",
+    "stage from the cut": "seamline.sinks.postgres.carry_on.carry_on",
+    "  its key and ANALYZE": "seamline.sinks.postgres.carry_on.index_rows",
+    "stage from the source": "seamline.sinks.postgres.staging.fill",
+    "  the key and ANALYZE": "seamline.sinks.postgres.staging.build_index",
+    "compare": "seamline.sync.nightly_cut.compare_tables",
+    "  the proof by keys": "seamline.bulk.log_cut.proven_by_keys",
+    "self-test": "seamline.sync.nightly_cut.self_tested",
+}
 
 
 @contextmanager
@@ -92,13 +113,57 @@ def captured(nights: Nights) -> float:
     return time.monotonic() - started
 
 
-def timed(nights: Nights, day: date, way: MadeFrom) -> float:
+def end(nights: Nights, day: date) -> None:
+    """As `Nights.end`, which also keeps all rows: that many objects would slow down what is measured."""
+    nights.ends[day] = ends = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=1)
+    wait_until(lambda: datetime.now(UTC) >= ends, timeout_s=5, what="the end of the date")
+
+
+@contextmanager
+def stepped() -> Iterator[None]:
+    """Prints the seconds of each step that was taken."""
+    took: dict[str, float] = {}
+
+    def measured(name: str, step: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **named: Any) -> Any:
+            started = time.monotonic()
+            try:
+                return step(*args, **named)
+            finally:
+                took[name] = took.get(name, 0.0) + time.monotonic() - started
+
+        return run
+
+    with ExitStack() as around:
+        for name, place in STEPS.items():
+            around.enter_context(patch(place, measured(name, resolve_name(place))))
+        yield
+    for name in STEPS:
+        if name in took:
+            print(f"    {name:<24}{took[name]:7.2f} s")
+
+
+def timed(nights: Nights, day: date, way: MadeFrom, watched: Watch = nullcontext) -> float:
     started = time.monotonic()
-    ((cut, found),) = nights.take(day, way).values()
+    with watched():
+        ((cut, found),) = nights.take(day, way).values()
     took = time.monotonic() - started
     assert found.verdict is Verdict.MATCH, found.tables
+    assert way is not MadeFrom.LOG or nights.runs == 1 or found.mode == LOG, found.evidence
     nights.publish(cut)
     return took
+
+
+def backfill(nights: Nights, first: date, rows: int, changes: int, dates: int) -> None:
+    """Makes dates from the log that have all ended before, the oldest first."""
+    days = [first + timedelta(days=number) for number in range(1, dates + 1)]
+    for number, day in enumerate(days, start=1):
+        change(nights, rows, changes, number=number)
+        end(nights, day)
+    waited = captured(nights)
+    took = [timed(nights, day, MadeFrom.LOG) for day in days]
+    print(f"{day_and_commit()}: {rows:,} rows, {dates} dates of {changes:,} changes, after a wait of {waited:.1f} s")
+    print(f"all {len(took)} are MATCH: {sum(took):.1f} s, of which each took {min(took):.1f} to {max(took):.1f} s")
 
 
 def main() -> None:
@@ -106,20 +171,26 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--changes", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", action="store_true", help="print where the seconds of each cut went")
+    parser.add_argument("--dates", type=int, default=0, help="make so many dates from the log, and measure no reads")
     asked = parser.parse_args()
     yesterday = datetime.now(UTC).date() - timedelta(days=1)
     read, by_log = list[float](), list[float]()
+    watched: Watch = stepped if asked.steps else nullcontext
     with opened(asked.rows) as nights:
         nights.ends[yesterday] = datetime.now(UTC).replace(microsecond=0)
         # A first cut, with which the others begin.
         timed(nights, yesterday, MadeFrom.LOG)
+        if asked.dates:
+            backfill(nights, yesterday, asked.rows, asked.changes, asked.dates)
+            return
         for number in range(1, asked.rounds + 1):
             change(nights, asked.rows, asked.changes, number=number)
             day = yesterday + timedelta(days=number)
-            nights.end(day)
+            end(nights, day)
             waited = captured(nights)
-            by_log.append(timed(nights, day, MadeFrom.LOG))
-            read.append(timed(nights, yesterday, MadeFrom.READ))
+            by_log.append(timed(nights, day, MadeFrom.LOG, watched))
+            read.append(timed(nights, yesterday, MadeFrom.READ, watched))
             print(
                 f"round {number}: read {read[-1]:.1f} s, from the log {by_log[-1]:.1f} s,"
                 f" after a wait of {waited:.1f} s for the capture"

@@ -1,7 +1,7 @@
 """Cuts from the log, made in their destinations: `seamline.sync.nightly_cut.LogWay`."""
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -13,10 +13,19 @@ from seamline.domain.changes import TableChanges
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.day_closed import ClosedBy
 from seamline.domain.digest import Segment, SegmentDigest
-from seamline.domain.errors import InvariantViolated, SeamlineError
+from seamline.domain.errors import Diverged, InvariantViolated, SeamlineError
 from seamline.domain.log_keepers import held_for_cuts
 from seamline.domain.log_patch import LOG, TablePatch
-from seamline.domain.made_from import BY_LOG, LOG_PLACE, EarlierCut, LogPlace, NotByLog, by_log_to_json, place_to_json
+from seamline.domain.made_from import (
+    BY_LOG,
+    LOG_PLACE,
+    PROVEN_BY_KEYS,
+    EarlierCut,
+    LogPlace,
+    NotByLog,
+    by_log_to_json,
+    place_to_json,
+)
 from seamline.domain.position import Position
 from seamline.domain.runs import Json
 from seamline.domain.table_places import TablePlace
@@ -25,6 +34,8 @@ from seamline.kinds.found import power, sink_kind
 from seamline.kinds.sink import CarriesCutsOn, ReadsBack
 from seamline.plan.model import DestinationPlan, Run, SyncPlan
 from seamline.ports import Load, Marker, PruningHolds, ReadView, StagedView, TableRead
+from seamline.sync.bucket_search import Divided, Sides
+from seamline.sync.carried_proof import Carried, is_proven_by_keys, proven_by_keys
 from seamline.sync.clock import SystemClock
 from seamline.sync.cut import ended_day, select_by_log
 from seamline.sync.from_earlier_cut import PatchOf, dates_in_base, expected_view
@@ -58,7 +69,7 @@ class LogCuts:
             open_staged=made.open_staged,
             # What came late for earlier dates the log says itself (`late_in_log`): the source is not asked.
             date_before=lambda *_: (),
-            how=How(LOG, select_by_log, lambda: made.evidence),
+            how=How(LOG, select_by_log, lambda: made.evidence, made.proven),
         )
 
     def place(self, destinations: Sequence[str]) -> LogPlace:
@@ -100,14 +111,21 @@ class _LogCut:
         self._plan = self._own.of_cuts
         self._read: CutFromLog | None = None
         self._late: Sequence[SinceCut] = ()
+        # Tables whose base is proven together with what was made of it.
+        self._carried: Mapping[str, Carried] = {}
+        self._proven: set[str] = set()
 
     @property
     def evidence(self) -> Json:
         if self._read is None:
             return {}
         log = self._read.log
-        late = date_before_to_json(self._late)
-        return {BY_LOG: by_log_to_json(log.made), LOG_PLACE: place_to_json(log.place), DATE_BEFORE: late}
+        return {
+            BY_LOG: by_log_to_json(log.made),
+            LOG_PLACE: place_to_json(log.place),
+            DATE_BEFORE: date_before_to_json(self._late),
+            PROVEN_BY_KEYS: sorted(self._proven),
+        }
 
     @contextmanager
     def open_read(self, _: Sequence[TableRead]) -> "Iterator[CutFromLog]":
@@ -121,12 +139,16 @@ class _LogCut:
         log = read_to_cut_off(self._own, base, day.end, self._log_tools(self._system_date(self._kind, base)))
         with ExitStack() as stack:
             view = stack.enter_context(closing(self._base_view(self._kind, base)))
-            _require_as_proven(view, self._plan, base)
             patches = _once(registry.log_patches(self._own))
+            self._proven.clear()
+            self._carried = self._proven_later(base, log, view, patches)
+            for name in needed_tables(self._plan):
+                if name not in self._carried:
+                    _require_as_proven(view, name, base)
             self._late = self._late_rows(base, log, patches)
             expected = expected_view(self._plan, business_date, view, log.changes, patches, log.position)
             area = self._kind.load_area(self._destination, run_id=self._run.run_id)
-            self._read = CutFromLog(self._own, self._kind, area, base, log, expected, day)
+            self._read = CutFromLog(self._own, self._kind, area, base, log, expected, day, self._require_base)
             try:
                 yield self._read
             except BaseException:
@@ -148,6 +170,37 @@ class _LogCut:
         finally:
             for view in views:
                 view.close()
+
+    def proven(self, sides: Sides) -> Divided | None:
+        """The first pass of a table that its proof by keys covers. NotByLog: its base is not what was compared."""
+        carried = self._carried.get(sides.table.name)
+        if carried is None:
+            return None
+        found = proven_by_keys(sides, carried)
+        if found is None:
+            self._require_base(sides.table.name)
+        else:
+            self._proven.add(sides.table.name)
+        return found
+
+    def _proven_later(
+        self, base: EarlierCut, log: LogToCutOff, view: ReadView, patches: PatchOf
+    ) -> Mapping[str, Carried]:
+        """The tables whose rows, once they are staged, prove what they were made of as well."""
+        found = {}
+        for table in self._plan.tables:
+            if table.business_date is None and table.name in base.digests:
+                changes = log.changes.get(table.name)
+                patch = TablePatch() if changes is None else patches(changes)
+                carried = Carried(base.digests[table.name], patch, view)
+                if is_proven_by_keys(table.target, carried):
+                    found[table.name] = carried
+        return found
+
+    def _require_base(self, table: str) -> None:
+        """Now, where the proof was to come later and does not."""
+        if (carried := self._carried.get(table)) is not None and self._read is not None:
+            _require_as_proven(carried.base, table, self._read.base)
 
     def _date(self) -> date:
         if self._run.business_date is None:
@@ -231,22 +284,22 @@ def _once(patch_of: PatchOf) -> PatchOf:
     return of
 
 
-def _require_as_proven(view: ReadView, plan: SyncPlan, base: EarlierCut) -> None:
+def _require_as_proven(view: ReadView, name: str, base: EarlierCut) -> None:
     """The rows that this cut begins with must be those that were compared."""
-    for name in needed_tables(plan):
-        known = base.digests[name]
-        if sum(view.digests(Segment(name), run_key=known.run_key).values(), SegmentDigest()) != known.digest:
-            raise NotByLog(
-                f"{name} of the cut of {base.business_date}, version {base.version}, no longer holds what was compared",
-                hint="somebody has changed it: let this date be read",
-                table=name,
-            )
+    known = base.digests[name]
+    if sum(view.digests(Segment(name), run_key=known.run_key).values(), SegmentDigest()) != known.digest:
+        raise NotByLog(
+            f"{name} of the cut of {base.business_date}, version {base.version}, no longer holds what was compared",
+            hint="somebody has changed it: let this date be read",
+            table=name,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class CutFromLog:
     """`sync.snapshot.ReadAtOnePosition` of one destination: what is read is its own cut before this one, and the log.
-    `own`: the sync's plan as the destination holds it; `day`: of the cut."""
+    `own`: the sync's plan as the destination holds it; `day`: of the cut. `require_base`: NotByLog where a table of the
+    base is not what was compared, as far as that was not asked yet."""
 
     own: SyncPlan
     kind: CarriesCutsOn
@@ -255,6 +308,7 @@ class CutFromLog:
     log: LogToCutOff
     expected: ReadView
     day: Day
+    require_base: Callable[[str], None]
 
     @property
     def position(self) -> Position:
@@ -283,7 +337,11 @@ class CutFromLog:
             mine, place = dates.get(table.name), places[table.name]
             batch = of_dates(batch, mine) if batch and mine else batch
             origin = by_name[mine.table if mine else table.name]
-            rows = self.kind.carry_on(destination, place, origin, batch, dates=mine)
+            try:
+                rows = self.kind.carry_on(destination, place, origin, batch, dates=mine)
+            except Diverged:
+                self.require_base(table.name)
+                raise
             loads.append(Load(table.target, place.name, rows))
         return loads
 

@@ -163,11 +163,13 @@ def row_hash(text: str, *, run_key: str) -> str:
 
 def digest_of(texts: Iterable[str], *, run_key: str) -> SegmentDigest:
     """The digest of rows given by their row texts."""
-    total = SegmentDigest()
+    rows = low = high = 0
     for text in texts:
         hashed = row_hash(text, run_key=run_key)
-        total += SegmentDigest(1, 1, int(hashed[:15], 16), int(hashed[15:30], 16))
-    return total
+        rows += 1
+        low += int(hashed[:15], 16)
+        high += int(hashed[15:30], 16)
+    return SegmentDigest(rows, rows, low, high)
 
 
 def bucket_of(table: Table, row: Mapping[str, Any], *, buckets: int, run_key: str) -> int:

@@ -15,6 +15,7 @@ from seamline.domain.verdict import Verdict
 # Names in a reconciliation's evidence.
 LOG_PLACE = "log_place"
 BY_LOG = "by_log"
+PROVEN_BY_KEYS = "proven_by_keys"
 NOT_BY_LOG = "not_by_log"
 TAKEN_OVER = "taken_over"
 NOT_TAKEN_OVER = "not_taken_over"
@@ -198,6 +199,10 @@ def by_log_in_words(evidence: Mapping[str, Any]) -> list[str]:
             lines.append(
                 f"{found.late_total} transactions behind it say that they were committed before the cut-off: {named}."
             )
+    if tables := evidence.get(PROVEN_BY_KEYS):
+        lines.append(
+            f"Proven by what the cut before it was proven to hold, in one pass over the new rows: {', '.join(tables)}."
+        )
     if NOT_BY_LOG in evidence:
         lines.append(f"Read from the source, and not made from the log: {evidence[NOT_BY_LOG]}.")
     return lines

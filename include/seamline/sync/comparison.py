@@ -49,7 +49,8 @@ FINDINGS_THROUGH, FINDINGS_KEPT_AT = "findings_through", "findings_kept_at"
 @dataclass(frozen=True, slots=True)
 class Work:
     """One table to compare, and the part of it on either side. `apart`: as of `Sides`. `reading`: of a table that is
-    read bucket by bucket, which both views must hold whole."""
+    read bucket by bucket, which both views must hold whole. `proven`: the first pass where another proof has shown that
+    both sides are equal; None where it has not, and both sides are asked."""
 
     table: Table
     source_segment: Segment
@@ -57,6 +58,7 @@ class Work:
     findings: tuple[Finding, ...] = ()
     apart: str = ""
     reading: Reading | None = None
+    proven: "Callable[[Sides], Divided | None] | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,8 @@ class _Comparison:
         with self._sides(item) as sides:
             if item.reading is not None:
                 first = self._kept_pass(sides, item.reading, first)
+            elif item.proven is not None and first is None:
+                first = item.proven(sides)
             return compare_table(sides, totals=self._totals, findings=item.findings, limits=self._limits, first=first)
 
     def _kept_pass(self, sides: Sides, reading: Reading, first: Divided | None) -> Divided | None:

@@ -31,6 +31,7 @@ from seamline.domain.unlogged import DELIVERED, UNLOGGED
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, ParkedTable, Run, SyncPlan, TablePlan
 from seamline.ports import Load, StagedView, TableRead
+from seamline.sync.bucket_search import Divided, Sides
 from seamline.sync.budget import begun, evidence_of_budget, within
 from seamline.sync.clock import Clock
 from seamline.sync.comparison import DIGEST, Work, compare_tables, with_whole_digests
@@ -67,11 +68,12 @@ class Selects(Protocol):
 @dataclass(frozen=True, slots=True)
 class How:
     """How a cut is made, as its reconciliation says: `mode`, and `evidence` once it is staged. `select`: what is in
-    it."""
+    it. `proven`: as of `Work`."""
 
     mode: str = READ
     select: Selects = select
     evidence: Callable[[], Json] = dict
+    proven: Callable[[Sides], Divided | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,10 +355,10 @@ def _all_tables(plan: SyncPlan) -> tuple[TablePlan | DerivedTablePlan | ParkedTa
 _Staged = tuple[StagedCut, Mapping[str, Load], Sequence[TableVerdict], Json]
 
 
-def _work(chosen: CutRead, load: Load) -> Work:
+def _work(chosen: CutRead, load: Load, how: How) -> Work:
     """What is compared is the date's rows and not the table's: so many that they are worth dividing, or not."""
     definition = replace(load.table, rows_estimate=load.rows)
-    return Work(definition, chosen.segment, Segment(chosen.plan.name))
+    return Work(definition, chosen.segment, Segment(chosen.plan.name), proven=how.proven)
 
 
 def _stage(
@@ -371,7 +373,7 @@ def _stage(
     # As many sessions as are declared; the others have read their part, and only keep their view.
     source = read.views_for(destination)[: budget.sessions if budget else None]
     with tools.open_staged(destination, list(loads.values()), len(source)) as views:
-        work = [_work(each, loads[each.plan.name]) for each in reads]
+        work = [_work(each, loads[each.plan.name], tools.how) for each in reads]
         totals = run.plan.reconcile.control_totals
         spent = begun(budget, tools.pacer)
         verdicts = compare_tables(work, source=source, destination=views, totals=totals, check=within(spent, _go_on))

@@ -8,6 +8,7 @@ import threading
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, localcontext
 
@@ -50,13 +51,19 @@ _Move = tuple[Texts, int]
 
 
 @dataclass(frozen=True, slots=True)
+class _After:
+    """`rows`: by canonical key what stands there in the end."""
+
+    rows: Mapping[str, Texts | None] = field(default_factory=dict)
+    emptied: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class _Moved:
-    """What becomes of a table. `rows`: by canonical key what stands there in the end. `moves` are in the order of
-    `numbers`, the keys, where these are one integer."""
+    """What becomes of a table. `moves` are in the order of `numbers`, the keys, where these are one integer."""
 
     moves: tuple[_Move, ...] = ()
     numbers: tuple[int, ...] = ()
-    rows: Mapping[str, Texts | None] = field(default_factory=dict)
     emptied: bool = False
 
 
@@ -69,22 +76,39 @@ class PatchedTable:
     def __init__(self, table: Table, patch: Callable[[], TablePatch]) -> None:
         self.table = table
         self._patch = patch
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._after: _After | None = None
         self._moved: _Moved | None = None
         self._failed = ""
 
     def moved(self, base: ReadView) -> _Moved:
-        """What the log does to the rows of `base`. NotPatched: its changes could not be read."""
-        with self._lock:
-            if self._failed:
-                raise NotPatched(self._failed, table=self.table.name)
+        """What the log does to the rows of `base`, every changed row of which is read. NotPatched: its changes could
+        not be read."""
+        with self._lock, self._kept():
             if self._moved is None:
-                try:
-                    self._moved = _moved(self.table, self._patch(), base)
-                except SeamlineError as exc:
-                    self._failed = f"the log's changes of the table could not be applied: {exc.message}"
-                    raise NotPatched(self._failed, table=self.table.name) from exc
+                self._moved = _moved(self.table, self._patch(), self.after(base), base)
             return self._moved
+
+    def after(self, base: ReadView) -> _After:
+        """What the log leaves. Of `base` only those rows are read of which the log left values out. NotPatched as
+        `moved`."""
+        with self._lock, self._kept():
+            if self._after is None:
+                self._after = _after(self.table, self._patch(), base)
+            return self._after
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        """An error stays: whoever asks again meets it again."""
+        if self._failed:
+            raise NotPatched(self._failed, table=self.table.name)
+        try:
+            yield
+        except NotPatched:
+            raise
+        except SeamlineError as exc:
+            self._failed = f"the log's changes of the table could not be applied: {exc.message}"
+            raise NotPatched(self._failed, table=self.table.name) from exc
 
 
 class PatchedView:
@@ -140,14 +164,15 @@ class PatchedView:
         patched = self._tables.get(table)
         if patched is None:
             return self._base.rows(table, keys)
-        moved = patched.moved(self._base)
         if not patched.table.is_keyed:
             # Who names a row by its text has met it: here, or below.
+            moved = patched.moved(self._base)
             come = {_name(patched.table, row): row for row, copies in moved.moves if copies > 0}
             return {**self._base.rows(table, keys), **{key: come[key] for key in keys if key in come}}
-        changed = {key: row for key in keys if (row := moved.rows.get(key)) is not None}
-        rest = [key for key in keys if key not in moved.rows]
-        return changed if moved.emptied or not rest else {**self._base.rows(table, rest), **changed}
+        after = patched.after(self._base)
+        changed = {key: row for key in keys if (row := after.rows.get(key)) is not None}
+        rest = [key for key in keys if key not in after.rows]
+        return changed if after.emptied or not rest else {**self._base.rows(table, rest), **changed}
 
     def totals(
         self, segment: Segment, *, columns: Sequence[str], by: Sequence[str], measure: Measure = Measure.SUM
@@ -218,15 +243,17 @@ class PatchedShadowsView(PatchedView):
         patched = self._tables.get(table)
         if patched is None:
             return self._shadows.sample(table, rows=rows, key_from=key_from)
-        moved = patched.moved(self._base)
-        found = () if moved.emptied else self._shadows.sample(table, rows=2 * rows, key_from=key_from)
-        still = [key for key in found if key not in moved.rows]
-        return (still or [_name(patched.table, row) for row, copies in moved.moves if copies > 0])[:rows]
+        after = patched.after(self._base)
+        found = () if after.emptied else self._shadows.sample(table, rows=2 * rows, key_from=key_from)
+        still = [key for key in found if key not in after.rows]
+        if still:
+            return still[:rows]
+        return [_name(patched.table, row) for row, copies in patched.moved(self._base).moves if copies > 0][:rows]
 
     def shadow(self, wanted: ShadowCopy) -> ReadView:
         """`ports.shadow.Shadows`."""
         patched = self._tables.get(wanted.table.name)
-        if patched is None or not patched.moved(self._base).rows.keys() & set(wanted.keys):
+        if patched is None or not patched.after(self._base).rows.keys() & set(wanted.keys):
             return PatchedView(self._shadows.shadow(wanted), {}, self._position)
         return TextView.of(wanted, self.rows(wanted.table.name, wanted.keys), self._position)
 
@@ -240,25 +267,28 @@ def patched(base: ReadView, tables: Mapping[str, PatchedTable], position: Positi
 # ---- rows -----------------------------------------------------------------------------------------------------------
 
 
-def _moved(table: Table, patch: TablePatch, base: ReadView) -> _Moved:
+def _after(table: Table, patch: TablePatch, base: ReadView) -> _After:
+    lacking = [row.taken_from for row in patch.rows.values() if row.missing]
+    stored = {} if patch.emptied else _rows_of(table, lacking, base)
+    return _After({key: _row_after(row, stored) for key, row in patch.rows.items()}, patch.emptied)
+
+
+def _moved(table: Table, patch: TablePatch, after: _After, base: ReadView) -> _Moved:
     if not table.is_keyed:
         return _Moved(tuple(patch.copies.values()), emptied=patch.emptied)
-    before = {} if patch.emptied else _rows_before(table, patch, base)
-    after = {key: _row_after(row, before) for key, row in patch.rows.items()}
+    before = {} if patch.emptied else _rows_of(table, list(patch.rows), base)
     moves: list[_Move] = []
-    for key, row in after.items():
+    for key, row in after.rows.items():
         was = before.get(key)
         if was != row:
             moves += [(one, copies) for one, copies in ((was, -1), (row, 1)) if one is not None]
     if not is_ranged(table):
-        return _Moved(tuple(moves), (), after, patch.emptied)
+        return _Moved(tuple(moves), (), patch.emptied)
     moves.sort(key=lambda move: int(move[0][table.key[0]] or 0))
-    return _Moved(tuple(moves), tuple(int(row[table.key[0]] or 0) for row, _ in moves), after, patch.emptied)
+    return _Moved(tuple(moves), tuple(int(row[table.key[0]] or 0) for row, _ in moves), patch.emptied)
 
 
-def _rows_before(table: Table, patch: TablePatch, base: ReadView) -> Mapping[str, Texts]:
-    wanted = list(patch.rows)
-    wanted += [one.taken_from for one in patch.rows.values() if one.missing and one.taken_from not in patch.rows]
+def _rows_of(table: Table, wanted: Sequence[str], base: ReadView) -> Mapping[str, Texts]:
     found: dict[str, Texts] = {}
     for start in range(0, len(wanted), _KEYS_AT_ONCE):
         found |= base.rows(table.name, wanted[start : start + _KEYS_AT_ONCE])

@@ -175,12 +175,27 @@ def hash_expression(table: Table, *, run_key: str) -> str:
 
 def columns_hash_expression(columns: Sequence[Column], *, run_key: str) -> str:
     """The same over any columns; FLOAT and DOUBLE as the server prints them."""
-    return f"encode({_sha256(run_key, row_text_expression(columns))},'hex')"
+    return text_hash_expression(row_text_expression(columns), run_key=run_key)
 
 
 def columns_hash_bytes_expression(columns: Sequence[Column], *, run_key: str) -> str:
     """The same hash as bytea, for servers that cast bytes to numbers."""
-    return _sha256(run_key, _row_text(columns, _FROM_BYTES))
+    return text_hash_bytes_expression(quick_row_text_expression(columns), run_key=run_key)
+
+
+def quick_row_text_expression(columns: Sequence[Column]) -> str:
+    """As `row_text_expression`, for servers that cast bytes to numbers."""
+    return _row_text(columns, _FROM_BYTES)
+
+
+def text_hash_bytes_expression(row_text: str, *, run_key: str) -> str:
+    """The hash of run key and an expression that is a row text, as bytea."""
+    return _sha256(run_key, row_text)
+
+
+def text_hash_expression(row_text: str, *, run_key: str) -> str:
+    """The same in lower hex."""
+    return f"encode({_sha256(run_key, row_text)},'hex')"
 
 
 def _sha256(run_key: str, row_text: str) -> str:

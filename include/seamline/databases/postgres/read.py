@@ -24,8 +24,11 @@ from seamline.databases.postgres.canonical import (
     hash_expression,
     hash_number,
     literal,
+    quick_row_text_expression,
     quoted,
     row_text_expression,
+    text_hash_bytes_expression,
+    text_hash_expression,
     text_literal,
 )
 from seamline.databases.postgres.client import Session, cannot_connect, libpq_arguments, seamline_error
@@ -46,6 +49,7 @@ from seamline.domain.errors import SchemaConflict, SeamlineError, TransientError
 from seamline.domain.measure import HASH_DIGITS, Measure
 from seamline.domain.position import Position
 from seamline.ports import RowHash
+from seamline.ports.digests_by_keys import Others
 from seamline.ports.shadow import ShadowCopy
 
 _KEYS_PER_STATEMENT = 500
@@ -142,6 +146,30 @@ class PostgresReadView:
         statement = f"SELECT count(*), count(h), sum({low}), sum({high}) FROM ({hashed}) AS hashed"
         ((rows, known, low_sum, high_sum),) = self._fetch(statement)
         return SegmentDigest(rows, known, int(low_sum or 0), int(high_sum or 0))
+
+    def digests_by_keys(
+        self, table: str, keys: Sequence[int], *, run_keys: Sequence[str], others: Others
+    ) -> tuple[Sequence[SegmentDigest], Sequence[SegmentDigest]]:
+        """`ports.digests_by_keys.DigestsByKeys`. The row text is made once for all hashes of a row."""
+        definition = self._table(table)
+        casts_bytes = self._session.info.server_version >= _CASTS_BYTES
+        to_text = quick_row_text_expression if casts_bytes else row_text_expression
+        to_hash = text_hash_bytes_expression if casts_bytes else text_hash_expression
+        to_number = bytes_number if casts_bytes else hash_number
+        is_named = f"{quoted(definition.key[0])} = ANY ('{{{','.join(map(str, keys))}}}')" if keys else "false"
+        chosen, where = (is_named, "") if others is Others.APART else ("true", f" WHERE {is_named}")
+        text = to_text(exact_columns(definition))
+        # OFFSET 0: as in `digests`.
+        texts = f"SELECT {chosen} AS named, {text} AS t FROM {self._relation(definition)}{where} OFFSET 0"
+        hashes = {f"h{place}": to_hash("t", run_key=run_key) for place, run_key in enumerate(run_keys)}
+        hashed = (
+            f"SELECT named, {', '.join(f'{h} AS {name}' for name, h in hashes.items())} FROM ({texts}) AS x OFFSET 0"
+        )
+        sums = ", ".join(f"count({h}), sum({to_number(h, start=1)}), sum({to_number(h, start=16)})" for h in hashes)
+        answers = self._fetch(f"SELECT named, count(*), {sums} FROM ({hashed}) AS hashed GROUP BY named")
+        found = {is_of_named: _digests_of(rows, rest) for is_of_named, rows, *rest in answers}
+        nothing = [SegmentDigest()] * len(run_keys)
+        return found.get(True, nothing), found.get(False, nothing)
 
     def key_span(self, table: str) -> tuple[int, int] | None:
         definition = self._table(table)
@@ -369,6 +397,14 @@ def _whole(value: object, table: str) -> int:
     if not isinstance(value, int) and not (isinstance(value, Decimal) and value.is_finite()):
         raise SchemaConflict(f"the key of {table} holds no whole numbers but {value!r}", table=table)
     return int(value)
+
+
+def _digests_of(rows: int, sums: Sequence[Any]) -> list[SegmentDigest]:
+    """Three numbers for each run key."""
+    return [
+        SegmentDigest(rows, known, int(low or 0), int(high or 0))
+        for known, low, high in zip(sums[::3], sums[1::3], sums[2::3], strict=True)
+    ]
 
 
 def _text(value: object) -> str:
