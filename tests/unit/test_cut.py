@@ -1,6 +1,6 @@
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -68,6 +68,17 @@ def test_a_whole_table_counts_only_soon_after_the_end_of_its_date() -> None:
     assert not selection.left_out
     selection = select(PLAN, DAY, as_of=datetime(2026, 3, 5, 18, 0, 1, tzinfo=UTC))
     assert "as_of_max is 2 h" in selection.left_out["account"]
+
+
+def test_a_whole_table_counts_for_a_date_that_its_source_closed_behind_the_end_of_the_next_one() -> None:
+    # The source has the 3rd open until the 5th is over by the clock.
+    day, seen_open = date(2026, 3, 3), datetime(2026, 3, 5, 16, 20, tzinfo=UTC)
+    assert not select(PLAN, day, as_of=SOON, open_at=seen_open).left_out
+    late = select(PLAN, day, as_of=seen_open + timedelta(hours=2, seconds=1), open_at=seen_open)
+    assert "as_of_max is 2 h" in late.left_out["account"]
+    # Closed before the 5th was over, the 5th had a time of its own.
+    before = select(PLAN, day, as_of=SOON, open_at=datetime(2026, 3, 5, 15, 59, tzinfo=UTC))
+    assert "2026-03-05 is the date that has just ended" in before.left_out["account"]
 
 
 def test_a_date_that_has_not_ended_has_no_cut() -> None:

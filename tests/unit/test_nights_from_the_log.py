@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seamline.bulk.since_cut import require_equal
+from seamline.domain.day_closed import CLOSED
 from seamline.domain.digest import KeyedDigest, SegmentDigest
 from seamline.domain.errors import ConfigError, Refused, SeamlineError, TransientError
 from seamline.domain.made_from import (
@@ -82,8 +83,9 @@ class Nights(World):
             raise self.place_fault
         return PLACE
 
-    def night(self, way: MadeFrom, day: date = DAY) -> Reconciliation:
-        run = Run("r1", "settlement", RunKind.NIGHTLY, day, made_from(way), RunState.RUNNING)
+    def night(self, way: MadeFrom, day: date = DAY, *, open_at: datetime | None = None) -> Reconciliation:
+        closed = {CLOSED: {"open_at": open_at.isoformat()}} if open_at else {}
+        run = Run("r1", "settlement", RunKind.NIGHTLY, day, made_from(way), RunState.RUNNING, closed)
         take_conclusive_cut(run, replace(self.tools(), log=LogWay(self.from_log, lambda _: self.tools(), self.place)))
         return self.saved[-1]
 
@@ -175,6 +177,14 @@ def test_a_first_cut_is_read_only_where_that_is_whole() -> None:
         world.night(MadeFrom.LOG)
 
 
+def test_a_first_cut_whose_source_closed_its_date_late_is_read_all_the_same() -> None:
+    late = SOON + timedelta(hours=3)
+    world = Nights(why=first("there is none"), now=late, position_time=late)
+    with pytest.raises(Refused, match="there is none"):
+        world.night(MadeFrom.LOG)
+    assert world.night(MadeFrom.LOG, open_at=late - timedelta(minutes=1)).mode == "read"
+
+
 def test_explain_says_how_nights_are_made() -> None:
     def cut(way: MadeFrom) -> str:
         return next(stage.does for stage in nightly_stages(made_from(way)) if stage.id == "cut")
@@ -182,6 +192,14 @@ def test_explain_says_how_nights_are_made() -> None:
     assert "the log" not in cut(MadeFrom.READ)
     assert "refuses a date that cannot be made so; the very first one is read" in cut(MadeFrom.LOG)
     assert "where that cannot be it says why" in cut(MadeFrom.AUTO)
+    whole = {
+        way: [line for line in explain(made_from(way)).splitlines() if "holds it whole, " in line] for way in MadeFrom
+    }
+    assert all(
+        "whole, as it was at the end of the date; of a cut that is read as of P" in str(whole[way])
+        for way in (MadeFrom.LOG, MadeFrom.AUTO)
+    )
+    assert "whole, as of P" in str(whole[MadeFrom.READ])
 
 
 def test_a_plan_keeps_its_way_and_one_that_reads_has_the_text_of_before() -> None:
@@ -354,13 +372,19 @@ def test_a_cut_begins_with_the_newest_one_before_it() -> None:
         (History(held=LogHeld(TOPIC, TOPIC_ID, 101)), "the log begins at offset 101, which is behind"),
         (History(taken_again=True), "was taken again since"),
         (History(lacks=AHEAD_ROWS), f"lacks {AHEAD_ROWS}"),
-        (History(day=DAY), "no cut before 2026-03-05"),
+        (History(day=DAY + timedelta(days=1)), "no cut before 2026-03-05"),
     ],
 )
 def test_what_nothing_can_begin_with_is_named(history: History, why: str) -> None:
     with pytest.raises(NotByLog, match=why) as error:
         history.base()
     assert not error.value.is_first
+
+
+def test_the_only_date_may_be_made_again_as_the_first_one_was() -> None:
+    with pytest.raises(NotByLog, match="no cut before 2026-03-05") as error:
+        History(day=DAY).base()
+    assert error.value.is_first
 
 
 def test_a_table_that_has_changed_since_begins_nothing() -> None:

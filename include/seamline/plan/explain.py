@@ -212,10 +212,10 @@ def _held(plan: SyncPlan, entry: TablePlan) -> str:
     if plan.nightly.is_delivered:
         return f"{held} it whole, as it was delivered for the date{_stored(plan, entry)}"
     if entry.business_date is None:
-        return (
-            f"{held} it whole, as of P, and counts for the date only within "
-            f"{plan.nightly.as_of_max_s / 3600:g} h of its end{_cursor(plan, entry)}{_stored(plan, entry)}"
-        )
+        read = f"as of P, and counts for the date only within {plan.nightly.as_of_max_s / 3600:g} h of its end"
+        if plan.nightly.made_from.uses_log:
+            read = f"as it was at the end of the date; of a cut that is read {read}"
+        return f"{held} it whole, {read}{_cursor(plan, entry)}{_stored(plan, entry)}"
     by = f"by {entry.business_date.column} ({entry.business_date.holds})"
     if all(one.cut_source is CutSource.LIVE for one in plan.destinations):
         return f"{held} it whole, as of P: the rows of the date {by} among them"

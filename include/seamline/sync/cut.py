@@ -58,7 +58,7 @@ def select(plan: SyncPlan, business_date: date, *, as_of: datetime, open_at: dat
     """
     nightly = _nightly(plan)
     day = ended_day(plan, business_date, at=as_of, clock="the source's clock")
-    missing = _why_no_history(nightly, business_date, max(day.end, open_at or day.end), as_of)
+    missing = _why_no_history(nightly, day, open_at, as_of)
     reads: list[CutRead] = []
     left_out = {table.name: table.verdict.reason for table in plan.parked}
     for table in plan.tables:
@@ -130,12 +130,14 @@ def _nightly(plan: SyncPlan) -> NightlyPlan:
     return plan.nightly
 
 
-def _why_no_history(nightly: NightlyPlan, business_date: date, end: datetime, as_of: datetime) -> str:
+def _why_no_history(nightly: NightlyPlan, day: Day, open_at: datetime | None, as_of: datetime) -> str:
     """Why a table read whole cannot stand for this date; "" when it can."""
     if nightly.is_delivered:
         return ""
+    business_date, end = day.business_date, max(day.end, open_at or day.end)
     newest = nightly.last_ended(as_of)
-    if business_date != newest:
+    # Dates that ended by the clock while the source had this one open are later ones, and have not begun for it.
+    if newest != (business_date if end == day.end else nightly.last_ended(end)):
         return f"no history: read whole it is its state of now, and {newest} is the date that has just ended"
     late = as_of - end
     if late > timedelta(seconds=nightly.as_of_max_s):

@@ -100,7 +100,8 @@ def find_base(
         why = why or (gap if isinstance(found, EarlierCut) else found)
     if not earlier:
         error = NotByLog(f"no cut before {business_date} is published in {destination}", sync=plan.sync)
-        error.is_first = not all_cuts
+        # A repeat of the only date is as the first.
+        error.is_first = all(cut.business_date == business_date for cut in all_cuts)
         raise error
     raise NotByLog(why, hint=_possible(all_cuts, plan, history, held), sync=plan.sync)
 

@@ -218,7 +218,8 @@ def _may_be_read(run: Run, error: SeamlineError, tools: CutTools) -> bool:
     if not error.is_first or run.business_date is None:
         return False
     parked = {table.name for table in run.plan.parked}
-    return select(run.plan, run.business_date, as_of=tools.clock()).left_out.keys() <= parked
+    wanted = select(run.plan, run.business_date, as_of=tools.clock(), open_at=open_at(run))
+    return wanted.left_out.keys() <= parked
 
 
 def _refused(run: Run, error: SeamlineError) -> SeamlineError:
