@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import re
 import shlex
 import sys
 import threading
@@ -82,8 +81,7 @@ class Application:
         self._name = name
         self._lock = threading.Lock()
         self._session: SparkSession | None = None
-        self._master = _master()
-        if not is_local(self._master):
+        if not is_local(_master()):
             self._session = open_session(name)
 
     @classmethod
@@ -91,7 +89,6 @@ class Application:
         """The one whose session somebody has opened."""
         application = cls.__new__(cls)
         application._name, application._lock, application._session = "", threading.Lock(), session
-        application._master = str(session.sparkContext.master)
         return application
 
     @property
@@ -105,11 +102,6 @@ class Application:
                 self._session = open_session(self._name)
             return self._session
 
-    @property
-    def tasks(self) -> int:
-        """How many run at the same time."""
-        return self._session.sparkContext.defaultParallelism if self._session else threads_of(self._master)
-
     def stop(self) -> None:
         if self._session is not None:
             self._session.stop()
@@ -121,15 +113,11 @@ def _master() -> str:
     if _JVM_ABOVE in environment:
         return submitted_conf("seamline").get("spark.master", "")
     said = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    said.add_argument("--master", default=_LOCAL)
+    said.add_argument("--master")
+    said.add_argument("--conf", action="append", default=[])
     known, _ = said.parse_known_args(shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", "")))
-    return str(known.master)
-
-
-def threads_of(master: str) -> int:
-    """Of a local master: `local`, `local[4]`, `local[*, 2]`."""
-    said = re.match(r"local\[\s*(\d+)", master)
-    return int(said[1]) if said else 1 if master == "local" else len(os.sched_getaffinity(0))
+    by_conf = dict(one.partition("=")[::2] for one in known.conf)
+    return str(known.master or by_conf.get("spark.master", _LOCAL))
 
 
 @contextmanager

@@ -29,7 +29,7 @@ SPLITTING = Splitting(rows=ROWS // SPLITS, parts_max=SPLITS, rows_min=0)
 def reader_of(run: Run, records: Records) -> RunReader:
     """One task, so that one split is under way at a time."""
     return RunReader(
-        run, tasks=1, copying_of=lambda groups, _: CopyingHere(groups), resumes=Resumes(records, SPLITTING)
+        run, tasks=lambda _: 1, copying_of=lambda groups, _: CopyingHere(groups), resumes=Resumes(records, SPLITTING)
     )
 
 

@@ -66,7 +66,7 @@ class Nights:
         run = self.store.run(run_id)
 
         def read(part: Run) -> CutTools:
-            reader = RunReader(part, tasks=1, copying_of=lambda groups, _: CopyingHere(groups))
+            reader = RunReader(part, tasks=lambda _: 1, copying_of=lambda groups, _: CopyingHere(groups))
             nothing: Any = None
             return CutTools(
                 reader.open_read,

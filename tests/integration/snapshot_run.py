@@ -64,7 +64,7 @@ def run_of(bank: Captured, tables: Sequence[str], *, number: int = 1, lock: str 
 
 
 def tools_of(bank: Captured, run: Run, records: Records, failpoints: str = "") -> SnapshotTools:
-    reader = RunReader(run, tasks=2, copying_of=lambda groups, _: CopyingHere(groups))
+    reader = RunReader(run, tasks=lambda _: 2, copying_of=lambda groups, _: CopyingHere(groups))
     return SnapshotTools(
         source=bank.source,
         open_log=bank.open_log,

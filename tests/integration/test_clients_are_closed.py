@@ -134,7 +134,7 @@ def declared(bank: Captured, warehouse: Connection, folder: Path) -> Path:
 
 
 def reader_here(run: Run) -> RunReader:
-    return RunReader(run, tasks=2, copying_of=lambda groups, _: CopyingHere(groups))
+    return RunReader(run, tasks=lambda _: 2, copying_of=lambda groups, _: CopyingHere(groups))
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ def staged(one: MySqlCaptured, tables: Sequence[str], *, lock: str = "none") -> 
     definitions = one.source.catalogue(tables)
     plan = replace(plan, tables=tuple(TablePlan(table.name, table=table) for table in definitions))
     run = Run("bulk/onboard/-/1", plan.sync, RunKind.ONBOARD, None, plan, RunState.RUNNING)
-    reader = RunReader(run, tasks=2, copying_of=lambda groups, _: CopyingHere(groups))
+    reader = RunReader(run, tasks=lambda _: 2, copying_of=lambda groups, _: CopyingHere(groups))
     reads = [TableRead(table, Segment(table.name)) for table in definitions]
     with reader.open_read(reads) as source:
         loads = source.stage(WAREHOUSE)

@@ -94,7 +94,7 @@ def test_a_load_waits_while_its_server_is_busy_and_goes_on_by_itself_and_is_whol
     said: list[str] = []
     monkeypatch.setattr(registry, "log_pressure", lambda *_: None)
     pacer = registry.reading_pacer(plan.source, run.run_id, say=said.append)
-    reader = RunReader(run, tasks=1, copying_of=lambda groups, _: CopyingHere(groups), pacer=pacer)
+    reader = RunReader(run, tasks=lambda _: 1, copying_of=lambda groups, _: CopyingHere(groups), pacer=pacer)
     with ExitStack() as opened, ThreadPoolExecutor(2) as pool:
         end = opened.enter_context(busy(core, 30))
         wait_until(lambda: load_of(plan.source) >= quiet + 15, timeout_s=30, what="a busy server")

@@ -107,7 +107,7 @@ def destinations(stack: object) -> Iterator[tuple[DestinationPlan, ...]]:
 
 
 def read_and_compared(run: Run, *, tasks: int) -> None:
-    reader = RunReader(run, tasks=tasks, copying_of=lambda groups, _: CopyingHere(groups))
+    reader = RunReader(run, tasks=lambda _: tasks, copying_of=lambda groups, _: CopyingHere(groups))
     reads = [TableRead(table.definition, Segment(table.name)) for table in run.plan.tables]
     with reader.open_read(reads) as read:
         for destination in run.plan.destinations:

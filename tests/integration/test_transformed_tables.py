@@ -290,7 +290,7 @@ def test_a_changed_transformed_row_is_one_break_by_its_name(chain: Chain) -> Non
 
 
 def cut_tools(chain: Chain, run: Run) -> CutTools:
-    reader = RunReader(run, tasks=1, copying_of=lambda groups, _: CopyingHere(groups))
+    reader = RunReader(run, tasks=lambda _: 1, copying_of=lambda groups, _: CopyingHere(groups))
     return CutTools(
         open_read=reader.open_read,
         open_staged=reader.open_staged,

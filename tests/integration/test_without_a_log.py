@@ -35,7 +35,7 @@ class Reading:
 
     @contextmanager
     def open(self) -> Iterator[tuple[RunReader, SourceAtOnePosition]]:
-        reader = RunReader(self.run, tasks=2, copying_of=lambda groups, _: CopyingHere(groups))
+        reader = RunReader(self.run, tasks=lambda _: 2, copying_of=lambda groups, _: CopyingHere(groups))
         reads = [TableRead(one.definition, Segment(one.name)) for one in self.run.plan.tables]
         with reader.open_read(reads) as opened:
             yield reader, opened

@@ -100,7 +100,7 @@ class Office:
             run_id=run_id, sync=self.plan.sync, kind="nightly", plan_json=plan_to_json(self.plan), business_date=day
         )
         run = store.run(run_id)
-        reader = RunReader(run, tasks=2, copying_of=lambda groups, _: CopyingHere(groups))
+        reader = RunReader(run, tasks=lambda _: 2, copying_of=lambda groups, _: CopyingHere(groups))
         tools = CutTools(
             open_read=reader.open_read,
             open_staged=reader.open_staged,

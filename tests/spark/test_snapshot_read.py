@@ -314,7 +314,7 @@ def test_a_read_that_needs_more_slots_than_spark_has_ends_with_both_numbers(
 ) -> None:
     run = run_of(bank, lock="none")
     reader = RunReader(
-        run, tasks=3, copying_of=lambda groups, name: SparkCopying(spark.sparkContext, groups, name=name)
+        run, tasks=lambda _: 3, copying_of=lambda groups, name: SparkCopying(spark.sparkContext, groups, name=name)
     )
     with (
         pytest.raises(TransientError, match="needs 3 slots of Spark at the same time, and it has 2") as caught,

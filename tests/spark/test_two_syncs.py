@@ -134,7 +134,7 @@ def night(office: Office, spark: SparkSession, plan: SyncPlan) -> Reconciliation
     ) -> Derived:
         return derive(spark, destination, table, bases, run_id=run.run_id, position=position)
 
-    reader = RunReader(run, tasks=1, copying_of=lambda groups, _: CopyingHere(groups))
+    reader = RunReader(run, tasks=lambda _: 1, copying_of=lambda groups, _: CopyingHere(groups))
     tools = CutTools(
         open_read=reader.open_read,
         open_staged=reader.open_staged,

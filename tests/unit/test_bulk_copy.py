@@ -61,7 +61,7 @@ def test_the_largest_tables_are_read_by_different_tasks() -> None:
 
 @pytest.mark.parametrize(("sizes", "small"), [([100_000, 100_000], True), ([100_000, 100_001], False)])
 def test_a_read_is_small_by_all_its_tables_together(sizes: list[int], small: bool) -> None:
-    assert is_small(grouped(_items(sizes), source=SOURCE, tasks=2)) is small
+    assert is_small(_items(sizes)) is small
 
 
 def test_a_copy_may_bring_no_row_for_longer_where_a_condition_may_reject_all() -> None:

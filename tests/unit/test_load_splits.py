@@ -163,7 +163,7 @@ def test_the_log_of_the_task_says_how_far_a_load_is_by_the_destination_that_is_l
     nothing: Any = None
     plan = SyncPlan("pay", nothing, (), ())
     run = Run("r", "pay", RunKind.ONBOARD, None, plan, RunState.RUNNING)
-    reader = RunReader(run, tasks=1, copying_of=nothing, on_progress=seen.append)
+    reader = RunReader(run, tasks=lambda _: 1, copying_of=nothing, on_progress=seen.append)
     look = reader._reporting([TableRead(TABLE, Segment("account"))], 100_000)
     look(
         [

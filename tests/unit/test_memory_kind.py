@@ -212,7 +212,7 @@ def test_what_is_staged_where_not_every_table_came_is_dropped_while_the_others_k
     plan = replace(plan, destinations=tuple(replace(plan.destinations[0], name=name) for name in areas))
     run = Run("r", plan.sync, RunKind.ONBOARD, None, plan, RunState.RUNNING)
     archive, warehouse = plan.destinations
-    with RunReader(run, tasks=1, copying_of=lambda *_: NoCopying()).open_read(
+    with RunReader(run, tasks=lambda _: 1, copying_of=lambda *_: NoCopying()).open_read(
         [TableRead(table, Segment(table.name)) for table in TABLES]
     ) as read:
         with pytest.raises(TransientError, match="the disk is full"):

@@ -186,7 +186,7 @@ def test_how_far_a_load_is_need_not_be_written_down(caplog: pytest.LogCaptureFix
         raise TransientError("the platform database is away")
 
     run = Run("r", "pay", RunKind.ONBOARD, None, sync_plan(), RunState.RUNNING)
-    look = RunReader(run, tasks=1, copying_of=NOTHING, on_progress=away)._reporting([], 0)
+    look = RunReader(run, tasks=lambda _: 1, copying_of=NOTHING, on_progress=away)._reporting([], 0)
     look([LoadProgress(1, (), is_working=True, rows=1)])
     assert "could not be kept: the platform database is away" in caplog.text
 
@@ -214,7 +214,9 @@ def test_only_what_was_interrupted_is_gone_on_with(
         opened=lambda *_: None, forget=area.forget, drop=area.drop,
     )  # fmt: skip
     plan = replace(sync_plan(), destinations=tuple(one for one in (FIRST, SECOND) if one.name in errors))
-    reader = RunReader(Run("r", "s", RunKind.ONBOARD, None, plan, RunState.RUNNING), tasks=1, copying_of=NOTHING)
+    reader = RunReader(
+        Run("r", "s", RunKind.ONBOARD, None, plan, RunState.RUNNING), tasks=lambda _: 1, copying_of=NOTHING
+    )
     monkeypatch.setattr(reader, "_begun", lambda _: begun)
     source = SimpleNamespace(open_for_tasks=lambda *_: nullcontext(OPENED))
     monkeypatch.setattr("seamline.bulk.read.source_kind", lambda _: source)

@@ -273,7 +273,7 @@ def test_places_loads_and_views_are_of_the_table_as_each_destination_holds_it(mo
     lake = replace(warehouse, name="lake", transforms=(("client", MASKED),))
     plan = replace(sync_plan(), destinations=(warehouse, lake), tables=(TablePlan("client", None, CLIENT),))
     run = Run("r", plan.sync, RunKind.ONBOARD, None, plan, RunState.RUNNING)
-    reader = RunReader(run, tasks=1, copying_of=lambda *_: NoCopying())
+    reader = RunReader(run, tasks=lambda _: 1, copying_of=lambda *_: NoCopying())
     with reader.open_read([TableRead(CLIENT, Segment("client"))]) as read:
         loads = {one.name: [load.table for load in read.stage(one)] for one in (warehouse, lake)}
         columns = {one.name: read.views_for(one)[0].columns("client") for one in (warehouse, lake)}

@@ -25,6 +25,7 @@ from seamline.domain.errors import InvariantViolated, SeamlineError, TransientEr
 _PR_SET_PDEATHSIG = 1
 _FORK = multiprocessing.get_context("fork")
 _TICK_S = 1.0
+_one_fork = threading.Lock()
 # A process that did not get to move one thread for so many silences hangs, and is not only slow.
 _STILL = 4
 # Gives "" where the server works on what a child waits for, by the name that the child gave it. Raises nothing.
@@ -135,11 +136,14 @@ class Children:
         self._processes: list[Any] = []
         self._watches: list[_ChildWatch] = []
         for number, work in enumerate(works):
-            mine, theirs = _FORK.Pipe()
             life = _Life()
-            process = _FORK.Process(target=_run, args=(work, theirs, os.getpid(), life), daemon=True)
-            process.start()
-            theirs.close()
+            # A child that another thread forks in between would hold this one's end of the pipe open, and its death
+            # would be seen only when that one ends too.
+            with _one_fork:
+                mine, theirs = _FORK.Pipe()
+                process = _FORK.Process(target=_run, args=(work, theirs, os.getpid(), life), daemon=True)
+                process.start()
+                theirs.close()
             self._pipes[mine] = number
             self._processes.append(process)
             self._watches.append(_ChildWatch(life, process, look=look, silence_s=silence_s))
@@ -205,8 +209,9 @@ def running(
 
 def _run(work: Callable[[Pipe], None], pipe: Pipe, parent: int, life: _Life) -> None:
     """The child's whole life; a process edge."""
-    global _own  # noqa: PLW0603
-    _own = life
+    global _own, _one_fork  # noqa: PLW0603
+    # The parent's is held while it forks.
+    _own, _one_fork = life, threading.Lock()
     threading.Thread(target=life.move, daemon=True).start()
     # What the parent has left to the collector must not be ended here: a Kafka client's threads are not in this
     # process, and the child would die of it.

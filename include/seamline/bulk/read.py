@@ -132,7 +132,8 @@ class _Tasks:
         return TransientError(
             f"the copy has not moved for {self._still_s:.0f} s, at table {', '.join(tables)}: no row has come, and the"
             " destination works on none",
-            hint="does a Python worker stand still? Look at its executor; the run reads again at a new position",
+            hint="does a process that reads stand still? On a cluster look at its executor; the run reads again at a"
+            " new position",
             table=tables[0],
         )
 
@@ -267,7 +268,7 @@ class _Begun:
 class RunReader:
     """Opens a run's source for reading, and the staged tables for comparing them at the same position.
 
-    `copying_of(groups, name)` makes the tasks' run, one task per group, at most `tasks` of them at the same time. It is
+    `copying_of(groups, name)` makes the tasks' run, one task per group, at most `tasks(items)` of them. It is
     ended by name when nothing has moved for `still_s` and what `longest_without_a_row_s` says. `resumes`: given where
     an attempt that is interrupted shall leave what it has staged to the next one of the run.
     `on_progress` is called every 15 s while the tasks copy. `pacer`: given where the source is read at the pace that it
@@ -278,7 +279,7 @@ class RunReader:
         self,
         run: Run,
         *,
-        tasks: int,
+        tasks: Callable[[Sequence[CopyItem]], int],
         copying_of: Callable[[Sequence[CopyGroup], str], Copying],
         still_s: float = STILL_S,
         resumes: Resumes | None = None,
@@ -340,7 +341,7 @@ class RunReader:
         items = splits.divided(items) if splits else items
         attempt = f"{self._run.run_id}/{secrets.token_hex(8)}"
         run_id = self._run.run_id if self._pacer else ""
-        groups = grouped(items, source=plan.source, tasks=self._tasks, run_id=run_id)
+        groups = grouped(items, source=plan.source, tasks=self._tasks(items), run_id=run_id)
         tasks = _Tasks(
             groups,
             lambda started: self._copying_of(started, attempt),

@@ -75,7 +75,9 @@ def _tools(own: SyncPlan, on_progress: Callable[[str], None]) -> Iterator[Certif
             connect=open_capture(own.source),
             topics=open_topics(own.source),
             open_log=registry.log_reader,
-            open_read=lambda run: RunReader(run, tasks=1, copying_of=lambda groups, _: CopyingHere(groups)).open_read,
+            open_read=lambda run: (
+                RunReader(run, tasks=lambda _: 1, copying_of=lambda groups, _: CopyingHere(groups)).open_read
+            ),
             open_sink=registry.sink,
             open_schema_guard=registry.schema_guard,
             open_view=lambda plan, name: registry.destination_views(plan, name, 1)[0],

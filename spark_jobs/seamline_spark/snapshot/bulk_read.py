@@ -1,16 +1,16 @@
 """The tasks of a bulk read as a Spark job."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 
-from seamline.bulk.copy import Copied, CopyGroup
+from seamline.bulk.copy import Copied, CopyGroup, CopyItem
 from seamline.bulk.read import STILL_S, Copying, RunReader
 from seamline.bulk.resume import Resumes
-from seamline.bulk.threads import CopyingHere, is_small
+from seamline.bulk.threads import READERS_HERE, CopyingHere, is_small
 from seamline.domain.errors import InvariantViolated, TransientError
 from seamline.domain.load_progress import LoadSoFar
 from seamline.plan.model import Run
@@ -33,14 +33,20 @@ def run_reader(
     """Reads a run's source in tasks of a Spark application, as many at once as it has slots. What is small is read by
     this process where nobody has opened a session yet: its start would take longer than the copy."""
 
+    def is_here(items: Iterable[CopyItem]) -> bool:
+        return not application.is_open and is_small(items)
+
+    def tasks(items: Sequence[CopyItem]) -> int:
+        return READERS_HERE if is_here(items) else application.session.sparkContext.defaultParallelism
+
     def copying_of(groups: Sequence[CopyGroup], name: str) -> Copying:
-        if not application.is_open and is_small(groups):
+        if is_here(item for group in groups for items in group.participants for item in items):
             return CopyingHere(groups)
         return SparkCopying(application.session.sparkContext, groups, name=name)
 
     return RunReader(
         run,
-        tasks=application.tasks,
+        tasks=tasks,
         copying_of=copying_of,
         still_s=still_s,
         resumes=resumes,

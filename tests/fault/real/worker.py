@@ -213,7 +213,7 @@ def stream(folder: Path) -> None:
 def snapshot(folder: Path) -> None:
     run, change, records = run_of(folder), change_of(folder), RecordsInFile(folder)
     run = run if change is None else entering_only(run, change)
-    reader = RunReader(run, tasks=2, copying_of=lambda groups, _: CopyingHere(groups))
+    reader = RunReader(run, tasks=lambda _: 2, copying_of=lambda groups, _: CopyingHere(groups))
     take_snapshot(
         run,
         SnapshotTools(
