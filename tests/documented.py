@@ -47,6 +47,12 @@ def block(checkout: Path, page: str, begins: str) -> str:
     return found[0]
 
 
+def declarations_of(checkout: Path, page: str) -> dict[str, str]:
+    """By the name below `include/` the files of declarations that a page shows; a file may be shown in part."""
+    named = ((re.match(r"# include/(\S+)\n", one.text), one) for one in blocks_of(checkout) if one.page == page)
+    return {name[1]: one.text for name, one in named if name}
+
+
 def lines_of(block: str) -> Iterator[list[str]]:
     """The simple commands of a block, each in words."""
     text = _HEREDOC.sub("", block).replace("\\\n", " ")

@@ -1,7 +1,6 @@
 """docs/how-to/deliver-files.md by Airflow's DAGs alone: one sync delivers to an SFTP server, and a second one waits for
 the flag, takes the files and proves what it has loaded. The declarations of both sides are those of the page."""
 
-import re
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -22,20 +21,20 @@ from tests.conftest import RunningStack
 from tests.contract.file_places import said
 from tests.dags.real_drivers import find_spark
 from tests.dags.test_dag_run import dag_of
-from tests.documented import blocks_of
+from tests.documented import declarations_of
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
 from tests.integration.known import destination_known_by_id, known_by_id
 from tests.integration.platform_database import Server
 
 PAGE = "docs/how-to/deliver-files.md"
 NAME, ZONE = "delivered_dag", "Asia/Shanghai"
-BANK, WAREHOUSE = f"{NAME}_bank", f"{NAME}_warehouse"
-# What the page takes for granted: the source, the other destination, and the sync that was there before.
+BANK, WAREHOUSE, COPY = f"{NAME}_bank", f"{NAME}_warehouse", f"{NAME}_copy"
+# What the page takes for granted: the source, the other destination, and the rest of the sync that was there before.
 AROUND = {
     "sources/core_bank.yaml": f"source: core_bank\nkind: mariadb\nconnection: {BANK}\ndatabase: {NAME}\nlog: none\n",
     "destinations/warehouse.yaml": f"destination: warehouse\nkind: postgres\nconnection: {WAREHOUSE}\n"
-    f"writer_connection: {WAREHOUSE}_writer\nschema: copy\n",
-    "syncs/settlement.yaml": "sync: settlement\nsource: core_bank\ndestinations: [partner]\n"
+    f"writer_connection: {WAREHOUSE}_writer\nschema: settlement\n",
+    "syncs/settlement.yaml": "sync: settlement\nsource: core_bank\n"
     "tables: [account, {name: ledger_entry, business_date: {column: booked_at, as: instant}}]\n"
     f"nightly: {{timezone: {ZONE}, as_of_max: 26h}}\n",
 }
@@ -48,7 +47,7 @@ class Both:
     checkout: Path
     place: Path
     bank: Connection
-    warehouse: Connection
+    copy: Connection
 
     def run(self, dag_id: str, **conf: str) -> tuple[str, dict[str, str]]:
         """How the run of this DAG ended, and its tasks."""
@@ -63,18 +62,16 @@ class Both:
         with closing(mariadb(self.bank)) as session, session.cursor() as cursor:
             cursor.execute("SELECT count(*), sum(balance) FROM account")
             there = cursor.fetchone()
-        with closing(postgres(self.warehouse)) as session:
+        with closing(postgres(self.copy)) as session:
             return there, session.execute("SELECT count(*), sum(balance) FROM copy_cut.account_current").fetchone()
 
 
 def declare(folder: Path, checkout: Path, place: Path, staging: Path) -> None:
     """As the page has it; only places are this machine's."""
-    shown = dict[str, str]()
-    for block in blocks_of(checkout):
-        if block.page == PAGE and (named := re.match(r"# include/(\S+)\n", block.text)):
-            shown[named[1]] = block.text
+    shown = declarations_of(checkout, PAGE)
     assert "destinations: [warehouse, partner]" in shown["syncs/settlement.yaml"]
-    for name, text in (shown | AROUND).items():
+    for name in shown | AROUND:
+        text = AROUND.get(name, "") + shown.get(name, "")
         text = text.replace("sftp:///incoming/bank", f"sftp://{place}").replace("/srv/seamline/staging", str(staging))
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -93,12 +90,15 @@ def both(
             fill(session, SMALL, now=datetime.now(UTC), timezone=ZONE)
         warehouse = around.enter_context(postgres_database(WAREHOUSE))
         around.enter_context(destination_known_by_id(warehouse, WAREHOUSE))
+        copy = around.enter_context(postgres_database(COPY))
+        # The page's own name of its connection.
+        around.enter_context(destination_known_by_id(copy, "copy"))
         server = around.enter_context(ssh_server.running(stack.settings))
         monkeypatch.setenv("SEAMLINE_CONNECTION_PARTNER_SFTP", said(server.connection))
         (tmp_path / "staging").mkdir()
         declare(tmp_path / "declared", checkout, server.folder, tmp_path / "staging")
         monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(tmp_path / "declared"))
-        yield Both(checkout, server.folder, bank, warehouse)
+        yield Both(checkout, server.folder, bank, copy)
 
 
 def test_a_file_with_its_flag_is_fetched_checked_and_loaded_by_the_second_sync_whose_verdict_is_match(

@@ -20,6 +20,7 @@ from seamline.spec.faults import DeclarationsInvalid
 from seamline.spec.load import load_declarations
 from seamline.sync.cut import select
 from seamline.sync.delivered import require_new
+from tests.documented import declarations_of
 from tests.unit.declared import write_declarations
 
 DAY = date(2026, 11, 27)
@@ -30,6 +31,19 @@ SYNC = "sync: settlement\nsource: core_bank\ndestinations: [warehouse]\ntables: 
 def planned(folder: Path) -> SyncPlan:
     files = {"sources/core_bank.yaml": FILES, "syncs/settlement.yaml": SYNC}
     return compile_plan(load_declarations(write_declarations(folder, files)), "settlement")
+
+
+def test_the_declarations_of_the_page_go_together(tmp_path: Path, checkout: Path) -> None:
+    """Its second sync wrote the tables of the first one into the same destination, which is refused."""
+    shown = declarations_of(checkout, "docs/how-to/deliver-files.md")
+    before = (
+        "sync: settlement\nsource: core_bank\ntables: [account, ledger_entry]\nnightly: {timezone: Asia/Shanghai}\n"
+    )
+    shown["syncs/settlement.yaml"] = before + shown["syncs/settlement.yaml"]
+    declarations = load_declarations(write_declarations(tmp_path, shown))
+    delivered, taken = (compile_plan(declarations, name) for name in ("settlement", "bank_copy"))
+    assert delivered.destination_names == {"warehouse", "partner"}
+    assert (taken.destination_names, taken.streamed.destinations) == ({"copy"}, ())
 
 
 def test_a_night_waits_for_the_flag_and_has_no_stream(tmp_path: Path) -> None:
