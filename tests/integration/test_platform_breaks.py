@@ -14,6 +14,7 @@ from seamline.domain.break_id import break_id
 from seamline.domain.digest import SegmentDigest
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.runs import Reconciliation, Scope
+from seamline.domain.severity import differs
 from seamline.domain.verdict import Break, BreakType, TableVerdict, Verdict
 from seamline.domain.witness import Mention, Moved, Witness
 from seamline.platform import migrate
@@ -169,6 +170,31 @@ def test_amounts_of_breaks_are_summed_per_group_where_they_or_what_stands_beside
     (alone,) = breaks.amounts(compared, [Money("other", "amount")])
     assert (alone.group, alone.net) == ((), Decimal("-9"))
     assert breaks.amounts(compared, [Money("nothing", "amount"), Money("account", "nothing")]) == ()
+
+
+def test_amounts_at_risk_are_those_that_a_break_is_judged_by_also_where_a_value_is_null(
+    store: PlatformStore, breaks: PlatformBreaks
+) -> None:
+    """A row that had lost its currency was in no amount: the sums took the currency of the other side."""
+    columns = ("unit", "currency")
+    for number, (mine, theirs, beside) in enumerate(
+        [
+            ({"currency": "EUR"}, {"currency": None}, {"amount": "100", "unit": "a"}),
+            ({"amount": "1000000"}, {"amount": None}, {"currency": "EUR", "unit": "a"}),
+            ({"amount": None, "currency": None}, {"amount": "5", "currency": "EUR"}, {"unit": "a"}),
+            ({"unit": "a"}, {"unit": "b"}, {"amount": "7", "currency": None}),
+            ({"currency": None}, {"currency": "EUR"}, {"amount": None, "unit": "a"}),
+            ({"amount": "3", "currency": None, "unit": "a"}, None, None),
+            ({"amount": "3", "currency": "EUR", "unit": "a"}, None, None),
+            ({"amount": "5"}, {"amount": "7"}, None),
+        ]
+    ):
+        found = Break("account", BreakType.VALUE, "1", mine, theirs, beside=beside)
+        compared = saved(store, f"r{number}", verdict("account", found), days=number)
+        summed = [(one.group, one.gross) for one in breaks.amounts(compared, [Money("account", "amount", columns)])]
+        judged = [(one.group, one.amount) for one in differs(found, [("amount", columns)])]
+        # Two groups that are not known are two lines, as they are two of a break.
+        assert sorted(summed, key=str) == sorted(judged, key=str), found
 
 
 def test_a_break_is_followed_over_dates_by_its_identity(store: PlatformStore, breaks: PlatformBreaks) -> None:

@@ -59,8 +59,8 @@ class Differs:
 
 
 def differs(found: Break, columns: Iterable[tuple[str, Sequence[str]]]) -> list[Differs]:
-    """In each summed column, named with the columns of its groups; a missing side as 0. What is no number is left
-    out. A row that is of another group on the other side, as of another currency, differs by all of its amount in
+    """In each summed column, named with the columns of its groups; a missing side and a NULL as 0. What is no number is
+    left out. A row that is of another group on the other side, as of another currency, differs by all of its amount in
     both."""
     return [one for column, by in columns for one in _differs(found, column, by)]
 
@@ -72,8 +72,8 @@ def _differs(found: Break, column: str, by: Sequence[str]) -> list[Differs]:
         return []
     of_mine, of_theirs = (_groups(found, side, other, by) for side, other in (sides, sides[::-1]))
     pairs = [(mine, theirs, of_mine)] if of_mine == of_theirs else [(mine, "0", of_mine), ("0", theirs, of_theirs)]
-    apart = [(delta(one, other), group) for one, other, group in pairs]
-    return [Differs(abs(amount), group) for amount, group in apart if amount]
+    apart = [(delta(one or "0", other or "0"), group) for one, other, group in pairs]
+    return [Differs(abs(amount), _known(group)) for amount, group in apart if amount]
 
 
 def judge(classes: Sequence[Severity], amounts: Sequence[Differs], first_at: datetime, now: datetime) -> Due | None:
@@ -98,9 +98,13 @@ def _value(found: Break, side: Mapping[str, str | None] | None, column: str) -> 
     return "0" if side is None else {**(found.beside or {}), **side}.get(column)
 
 
-def _groups(found: Break, side: Texts | None, other: Texts | None, by: Sequence[str]) -> tuple[str, ...] | None:
-    """Of one side; None where nothing says all of it."""
+def _groups(found: Break, side: Texts | None, other: Texts | None, by: Sequence[str]) -> tuple[str | None, ...]:
+    """Of one side; None for what is NULL there, or nothing says."""
     known = {**(other or {}), **(found.beside or {}), **(side or {})}
-    values = [known.get(name) for name in by]
-    named = [value for value in values if value is not None]
-    return tuple(named) if len(named) == len(values) else None
+    return tuple(known.get(name) for name in by)
+
+
+def _known(group: tuple[str | None, ...]) -> tuple[str, ...] | None:
+    """None where not all of it is."""
+    named = tuple(value for value in group if value is not None)
+    return named if len(named) == len(group) else None

@@ -312,6 +312,8 @@ def _with_first(session: Session, scope: Scope, found: Sequence[StoredBreak]) ->
 # A longer text is no amount, and might be more than `numeric` takes. A bound within the pattern would do too, but the
 # server takes long to compile one, in every session again.
 _DIGITS_MAX = 1_000
+# The path to a value itself: of JSON its text.
+_WHOLE = "'{}'"
 _NUMBER = "'^[-+]?[0-9]+([.][0-9]+)?$'"
 
 
@@ -323,26 +325,27 @@ def as_number(text: str) -> str:
 def apart(rows: str, kept: str, column: str, by: Sequence[str]) -> str:
     """A statement for what breaks differ by in a summed column: `kept`, `"group"` and `apart`, destination less source,
     a missing side as 0. A row that is of another group on the other side, as of another currency, differs by all of its
-    amount in both. `rows`: what is selected from, with `kept` and the values of breaks; `column` and `by` are
-    placeholders.
+    amount in both. A null is what its side holds: no amount, and a group of its own. `rows`: what is selected from,
+    with `kept` and the values of breaks; `column` and `by` are placeholders.
 
-    Each text is taken out of its JSON once (`offset 0`): an expression that names it three times would read the
-    document three times.
+    Each value is taken out of its JSON once (`offset 0`): an expression that names it three times would read the
+    document three times. It stays JSON until it is chosen: a null of JSON is a value, and a name that a side does not
+    have is none.
     """
     texts = ", ".join(
-        f"source_values->>{name} as s{n}, destination_values->>{name} as d{n}, beside->>{name} as b{n}"
+        f"source_values->{name} as s{n}, destination_values->{name} as d{n}, beside->{name} as b{n}"
         for n, name in enumerate((column, *by))
     )
     groups = range(1, 1 + len(by))
     of_mine, of_theirs = (
-        f"array[{', '.join(f'coalesce({one}{n}, {other}{n}, b{n})' for n in groups)}]::text[]"
+        f"array[{', '.join(f'coalesce({one}{n}, b{n}, {other}{n}) #>> {_WHOLE}' for n in groups)}]::text[]"
         for one, other in ("sd", "ds")
     )
     numbers = f"""
         select {kept}, {of_mine} as of_mine, {of_theirs} as of_theirs, {as_number("mine")} as mine,
             {as_number("theirs")} as theirs
         from (
-            select *, coalesce(s0, b0) as mine, coalesce(d0, b0) as theirs
+            select *, coalesce(s0, b0) #>> {_WHOLE} as mine, coalesce(d0, b0) #>> {_WHOLE} as theirs
             from (select {kept}, {texts} from {rows} offset 0) as texts offset 0
         ) as amounts offset 0
     """
