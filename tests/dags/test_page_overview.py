@@ -76,6 +76,9 @@ def test_of_hundreds_of_dates_that_nobody_has_signed_the_oldest_are_shown_and_th
     assert "The oldest 100 of 600 are shown" in text
     shown, _, folded = text.partition("<details><summary>3 more that wait for a signature</summary>")
     assert (shown.count("waits for a signature"), folded.count("waits for a signature")) == (10, 3)
+    # A break of the last date must not be what is folded.
+    differing = re.findall(r'<li><strong class="differs">.*?business_date=([-0-9]+)', shown)
+    assert differing == [str(results.DATE - timedelta(days=number)) for number in range(10)]
 
 
 def test_dates_page_back_and_a_date_without_a_cut_is_a_cell_without_a_verdict(

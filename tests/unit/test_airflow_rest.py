@@ -14,10 +14,12 @@ DAGS = [
 
 
 class Server:
-    """It gives a hundred entries at once, as Airflow does whatever limit is asked for."""
+    """It gives a hundred entries at once, as Airflow does whatever limit is asked for; or as many as are set."""
 
     def __init__(self) -> None:
         self.parsed: list[str] = []
+        self.page_limit = 100
+        self.dags = DAGS
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         if request.url.path == "/auth/token":
@@ -26,7 +28,7 @@ class Server:
             self.parsed.append(request.url.path)
             return httpx.Response(409 if len(self.parsed) > 1 else 201, json=None)
         at = int(request.url.params["offset"])
-        return httpx.Response(200, json={"dags": DAGS[at : at + 100], "total_entries": len(DAGS)})
+        return httpx.Response(200, json={"dags": self.dags[at : at + self.page_limit], "total_entries": len(DAGS)})
 
 
 @pytest.fixture
@@ -41,6 +43,19 @@ def test_every_dag_is_known_however_many_there_are(server: Server) -> None:
     """Behind the first hundred `onboard` and `exec airflow dags trigger` took each for one that is not there."""
     with AirflowRest("http://airflow", "operator", "p") as airflow:
         assert airflow.dag_ids() == {dag["dag_id"] for dag in DAGS}
+
+
+def test_every_dag_is_known_where_airflow_is_set_to_give_fewer_at_once(server: Server) -> None:
+    """`[api] maximum_page_limit = 50`: every second fifty was left out."""
+    server.page_limit = 50
+    with AirflowRest("http://airflow", "operator", "p") as airflow:
+        assert airflow.dag_ids() == {dag["dag_id"] for dag in DAGS}
+
+
+def test_entries_that_are_gone_before_their_page_is_asked_for_end_the_list(server: Server) -> None:
+    server.dags = DAGS[:120]
+    with AirflowRest("http://airflow", "operator", "p") as airflow:
+        assert len(airflow.dag_ids()) == 120
 
 
 def test_a_file_is_parsed_again_by_a_dag_of_it_and_a_request_that_waits_is_enough(server: Server) -> None:

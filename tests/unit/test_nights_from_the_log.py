@@ -167,6 +167,9 @@ def test_log_refuses_what_cannot_be_made_so() -> None:
     with pytest.raises(Refused, match="cannot be made from the log: the log begins later") as refused:
         Nights(why=NotByLog("the log begins later", hint="dates after 2026-03-02")).night(MadeFrom.LOG)
     assert refused.value.hint == "dates after 2026-03-02"
+    with pytest.raises(Refused) as refused:
+        Nights(why=NotByLog("tables were altered since")).night(MadeFrom.LOG)
+    assert "write `auto`, run the date, and write `log` again" in refused.value.hint
     with pytest.raises(TransientError, match="away"):
         Nights(why=TransientError("the log is away")).night(MadeFrom.LOG)
 
@@ -379,6 +382,16 @@ def test_what_nothing_can_begin_with_is_named(history: History, why: str) -> Non
     with pytest.raises(NotByLog, match=why) as error:
         history.base()
     assert not error.value.is_first
+    assert "write `auto`, run the date" in error.value.hint, "`log` reads nothing once a cut is there"
+
+
+def test_a_date_before_the_first_cut_is_not_sent_to_the_date_that_has_just_ended() -> None:
+    """Its cut is there, and a date before it cannot begin with it."""
+    with pytest.raises(NotByLog) as error:
+        History(day=DAY + timedelta(days=1)).base()
+    with pytest.raises(Refused) as refused:
+        Nights(why=error.value).night(MadeFrom.LOG)
+    assert refused.value.hint.startswith("cuts of later dates are there already")
 
 
 def test_the_only_date_may_be_made_again_as_the_first_one_was() -> None:

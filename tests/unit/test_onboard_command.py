@@ -1,6 +1,7 @@
 """What `./seamline onboard` does before it asks Airflow for anything."""
 
 import argparse
+import json
 from pathlib import Path
 
 import pytest
@@ -139,10 +140,14 @@ def test_a_sync_of_nights_alone_is_onboarded_and_its_first_cut_named(
     source = folder / "sources" / "core_bank.yaml"
     source.write_text(source.read_text() + "log: none\n")
     airflow = AirflowOfNights()
-    answering(monkeypatch, Answers())
+    answering(monkeypatch, Answers(), Answers())
     monkeypatch.setattr(onboard.in_airflow, "airflow", lambda: airflow)
     monkeypatch.setattr(onboard.registry, "platform", NothingCompared)
     monkeypatch.setattr(onboard.airflow_pools, "are_made", lambda _: True)
     assert main(["onboard", "settlement"]) == 0
     assert not airflow.paused
     assert "`./seamline cut settlement` makes and proves the first one" in capsys.readouterr().out
+    assert main(["onboard", "settlement", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["state"], said["verdict"], said["destinations"]) == ("success", "NOT_RUN", {})
+    assert said["run"].startswith("by_hand__")

@@ -8,7 +8,7 @@ import pytest
 from seamline.cli.status_text import signed
 from seamline.domain.date_before import SinceCut
 from seamline.domain.errors import Refused
-from seamline.domain.sign_off import ReasonRequired, SignAct, Signature, SignOff, SignOrder, SignState
+from seamline.domain.sign_off import ReasonRequired, SignAct, Signature, SignOff, SignOrder, SignState, urgent_first
 from seamline.domain.verdict import Verdict
 
 AT = datetime(2026, 3, 2, 1, 0, tzinfo=UTC)
@@ -49,6 +49,18 @@ def test_only_what_is_clean_in_all_and_has_no_history_goes_together() -> None:
         assert not other.goes_by_bulk
         with pytest.raises(Refused):
             other.check_bulk()
+
+
+def test_what_differs_is_partial_or_late_comes_before_what_is_clean_the_newest_date_first() -> None:
+    """Of hundreds of dates the ten oldest were shown, and a break of this morning was folded away."""
+    clean = [replace(PREPARED, business_date=date(2026, 3, day)) for day in (1, 20)]
+    others = [
+        replace(PREPARED, business_date=date(2026, 3, 2), verdict=Verdict.BREAK),
+        replace(PREPARED, business_date=date(2026, 3, 4), partial=True),
+        replace(SIGNED, business_date=date(2026, 3, 3), late=(LATE,)),
+    ]
+    days = [one.business_date.day for one in urgent_first([*clean, *others])]
+    assert days == [4, 3, 2, 20, 1]
 
 
 def test_case_makes_no_second_person() -> None:

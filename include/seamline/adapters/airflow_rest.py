@@ -13,7 +13,7 @@ from seamline.domain.errors import ConfigError, Refused, TerminalError, Transien
 
 FINISHED = frozenset({"success", "failed"})
 POLL_S = 1.0
-# Airflow gives no more at once, whatever is asked for (`[api] maximum_page_limit`).
+# Airflow gives no more at once, whatever is asked for (`[api] maximum_page_limit`), unless it is set to give fewer.
 PAGE = 100
 # Airflow takes no longer one (3.3.2).
 NOTE_LETTERS_MAX = 1000
@@ -212,12 +212,14 @@ class AirflowRest:
             time.sleep(POLL_S)
 
     def _each(self, path: str, name: str, asked: Mapping[str, Any] | None = None) -> Iterator[Any]:
-        """What lies under `name` of all pages."""
+        """What lies under `name` of all pages. Airflow may give fewer at once than are asked for."""
         offset, total = 0, 1
         while offset < total:
             answer = self._call("GET", path, params={**(asked or {}), "limit": PAGE, "offset": offset})
+            if not answer[name]:
+                return
             yield from answer[name]
-            total, offset = answer["total_entries"], offset + PAGE
+            total, offset = answer["total_entries"], offset + len(answer[name])
 
     def _call(self, method: str, path: str, **request: Any) -> Any:
         return _checked(self._send(method, path, **request)).json()

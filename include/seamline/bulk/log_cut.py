@@ -18,6 +18,7 @@ from seamline.domain.log_keepers import held_for_cuts
 from seamline.domain.log_patch import LOG, TablePatch
 from seamline.domain.made_from import (
     BY_LOG,
+    LET_IT_BE_READ,
     LOG_PLACE,
     PROVEN_BY_KEYS,
     EarlierCut,
@@ -290,7 +291,7 @@ def _require_as_proven(view: ReadView, name: str, base: EarlierCut) -> None:
     if sum(view.digests(Segment(name), run_key=known.run_key).values(), SegmentDigest()) != known.digest:
         raise NotByLog(
             f"{name} of the cut of {base.business_date}, version {base.version}, no longer holds what was compared",
-            hint="somebody has changed it: let this date be read",
+            hint=f"find out who has changed it, and make that cut again; {LET_IT_BE_READ}",
             table=name,
         )
 

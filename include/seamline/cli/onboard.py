@@ -30,6 +30,9 @@ WITHIN_S = 24 * 3600
 DAGS_WITHIN_S = 300.0
 _LOOK_EVERY_S = 5.0
 STREAMS = "seamline__streams"
+_OF_NIGHTS = (
+    "Of a sync with nights and no stream, 0 says that it is onboarded: there is nothing to prove before the first cut."
+)
 # The file of Airflow's folder of DAGs that makes those of each sync.
 DAGS_OF_SYNCS = "syncs.py"
 
@@ -40,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--wait", type=float, default=0.0, metavar="MINUTES", help="how long to wait until rights and settings hold"
     )
     in_airflow.add_common(parser)
+    parser.epilog = f"{in_airflow.EXIT_CODES} {_OF_NIGHTS}"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -68,10 +72,10 @@ def _run(args: argparse.Namespace) -> Exit:
             _switch_on(args, api, plan)
         else:
             say(args, _failure(api, dag_id, name))
+    code = outcome(args, ended, found)
     if not plan.streamed.destinations and ended.state == "success":
         say(args, f"{plan.sync} has nights and no stream: `./seamline cut {plan.sync}` makes and proves the first one")
         return Exit.PROVEN
-    code = outcome(args, ended, found)
     return Exit.NOT_PROVEN if code is Exit.PROVEN and ended.state != "success" else code
 
 

@@ -21,6 +21,11 @@ TAKEN_OVER = "taken_over"
 NOT_TAKEN_OVER = "not_taken_over"
 LATE_NAMED_MAX = 100
 
+# What to do about a date that the log cannot make: a sync with `log` reads its first cut alone, one with `auto` any.
+LET_IT_BE_READ = (
+    "`from: auto` reads this date: where the sync has `from: log`, write `auto`, run the date, and write `log` again"
+)
+
 
 class MadeFrom(StrEnum):
     READ = "read"  # a snapshot of the source at P

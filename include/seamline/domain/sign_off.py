@@ -5,7 +5,7 @@ it names the version and the hash of the verdict that the person has seen. Anoth
 newer version of the date waits for a signature of its own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, tzinfo
 from enum import StrEnum
@@ -227,6 +227,11 @@ class SignOff:
             raise Refused(f"{who} has signed it", hint="another person re-opens it")
         if not reason:
             raise Refused("a re-opening needs a reason", hint="write it into the form")
+
+
+def urgent_first(found: Iterable[SignOff]) -> list[SignOff]:
+    """What is not clean before what is, and of both the newest date first."""
+    return sorted(found, key=lambda one: (one.is_clean, -one.business_date.toordinal(), one.destination))
 
 
 def by_take(found: Sequence[SignOff]) -> dict[tuple[str, str], SignOff]:

@@ -15,7 +15,7 @@ from seamline.domain.changes import TableChanges
 from seamline.domain.date_bounds import is_within
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.log_patch import PatchedRow, TablePatch, Texts
-from seamline.domain.made_from import NotByLog
+from seamline.domain.made_from import LET_IT_BE_READ, NotByLog
 from seamline.domain.measure import Measure
 from seamline.domain.position import Position
 from seamline.plan.model import SyncPlan, TablePlan
@@ -84,7 +84,7 @@ def _dated_row(table: TablePlan, row: PatchedRow, column: Column, dates: Segment
         raise NotByLog(
             f"a row of {table.ahead_of or table.name} came to this date from an earlier one, and the log leaves out"
             f" what it holds in {', '.join(row.missing)}",
-            hint="give the table REPLICA IDENTITY FULL, or let this date be read",
+            hint=f"give the table REPLICA IDENTITY FULL; {LET_IT_BE_READ}",
             table=table.name,
         )
     return PatchedRow({**row.texts, **{name: stored[name] for name in row.missing}})

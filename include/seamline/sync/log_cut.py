@@ -17,6 +17,7 @@ from seamline.domain.log import Transaction
 from seamline.domain.made_from import (
     BY_LOG,
     LATE_NAMED_MAX,
+    LET_IT_BE_READ,
     LOG_PLACE,
     ByLog,
     EarlierCut,
@@ -102,6 +103,8 @@ def find_base(
         error = NotByLog(f"no cut before {business_date} is published in {destination}", sync=plan.sync)
         # A repeat of the only date is as the first.
         error.is_first = all(cut.business_date == business_date for cut in all_cuts)
+        if not error.is_first:
+            error.hint = f"cuts of later dates are there already, and none of them can begin this one; {LET_IT_BE_READ}"
         raise error
     raise NotByLog(why, hint=_possible(all_cuts, plan, history, held), sync=plan.sync)
 
@@ -111,8 +114,8 @@ def _possible(cuts: Sequence[Cut], plan: SyncPlan, history: CutHistory, held: Lo
         cut.business_date for cut in cuts[:_BASES_MAX] if isinstance(_base_of(cut, plan, history, held), EarlierCut)
     ]
     if not usable:
-        return "let a night be read, by `from: auto`: later ones begin with its cut"
-    return f"by the log dates after {min(usable)} can be made; others have to be read"
+        return f"{LET_IT_BE_READ}: later dates begin with its cut"
+    return f"by the log dates after {min(usable)} can be made; {LET_IT_BE_READ}"
 
 
 def _base_of(cut: Cut, plan: SyncPlan, history: CutHistory, held: LogHeld) -> EarlierCut | str:
@@ -383,7 +386,7 @@ class _Stretch:
         return NotByLog(
             f"since the cut of {self._base.business_date} the log has more than {limits.changes_max:,} row changes, or"
             f" {limits.bytes_max >> 20} MiB of them",
-            hint="let this date be read",
+            hint=LET_IT_BE_READ,
         )
 
     def late(self) -> tuple[list[LateTransaction], int, str]:

@@ -13,7 +13,15 @@ from typing import Any, Protocol
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.digest import Segment
 from seamline.domain.errors import ConfigError, InvariantViolated, Refused, SeamlineError, TransientError
-from seamline.domain.made_from import LOG_PLACE, NOT_BY_LOG, LogPlace, MadeFrom, NotByLog, place_to_json
+from seamline.domain.made_from import (
+    LET_IT_BE_READ,
+    LOG_PLACE,
+    NOT_BY_LOG,
+    LogPlace,
+    MadeFrom,
+    NotByLog,
+    place_to_json,
+)
 from seamline.domain.position import Position
 from seamline.domain.row_transform import transforms_evidence
 from seamline.domain.runs import NOT_STAGED, Json, Receipt, Reconciliation, Scope
@@ -225,9 +233,12 @@ def _may_be_read(run: Run, error: SeamlineError, tools: CutTools) -> bool:
 def _refused(run: Run, error: SeamlineError) -> SeamlineError:
     if not isinstance(error, NotByLog):
         return error
+    cure = (
+        "take the date that has just ended first; later ones begin with its cut" if error.is_first else LET_IT_BE_READ
+    )
     return Refused(
         f"the cut of {run.business_date} cannot be made from the log: {error.message}",
-        hint=error.hint or "take the date that has just ended first; later ones begin with its cut",
+        hint=error.hint or cure,
         sync=run.sync,
     )
 

@@ -30,6 +30,7 @@ from seamline.domain.phrase import phrase
 from seamline.domain.row_transform import transforms_in_words
 from seamline.domain.self_test import self_test_in_words
 from seamline.domain.separate import separate_in_words
+from seamline.domain.sign_off import urgent_first
 from seamline.domain.verdict import Break, nothing_compared
 from seamline.domain.witness import third_witness_in_words
 from seamline.platform.breaks import CHANGES_NAMED
@@ -130,6 +131,7 @@ _FILTERS: dict[str, Any] = dict(
     band=band_in_words,
     drawn_by_age=drawn_by_age,
     duration=duration,
+    urgent_first=urgent_first,
 )
 
 
