@@ -1,21 +1,27 @@
 """A table that was carried on is proven by one pass over its rows: every planted fault is found, on either side."""
 
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import date
 from decimal import Decimal
 
 import pytest
 
 from seamline.domain.canonical import canonical_row, canonical_text, digest_of
 from seamline.domain.digest import KeyedDigest, Segment, SegmentDigest
-from seamline.domain.errors import TransientError
+from seamline.domain.errors import SeamlineError, TransientError
 from seamline.domain.log_patch import PatchedRow, TablePatch
+from seamline.domain.made_from import EarlierCut, LogPlace, NotByLog
 from seamline.domain.verdict import Verdict
 from seamline.ports.digests_by_keys import Others
+from seamline.sync import comparison
 from seamline.sync.bucket_search import Sides
-from seamline.sync.carried_proof import Carried, is_proven_by_keys, proven_by_keys
+from seamline.sync.budget import BudgetSpent
+from seamline.sync.carried_proof import Carried, is_proven_by_keys, proven_by_keys, require_as_proven
 from seamline.sync.comparison import Work, compare_tables
-from tests.unit.memory_views import AUDIT, ENTRY, MemoryView, Row, entries
+from tests.unit.memory_views import AUDIT, ENTRY, RATE, MemoryView, P, Row, entries
 
 ROWS = 20
 KNOWN_BY = "the key of the cut before"
@@ -146,7 +152,6 @@ def test_a_table_without_a_key_is_proven_so_only_where_the_log_leaves_it_alone()
 
 
 def test_a_comparison_takes_the_proof_and_asks_both_sides_where_there_is_none() -> None:
-    """And an error of the proof, as that the base is not what it was, is no verdict."""
     staged, source = ByKeys(ENTRY, AFTER), MemoryView(ENTRY, AFTER)
     proof = carried(ByKeys(ENTRY, BEFORE))
 
@@ -160,8 +165,95 @@ def test_a_comparison_takes_the_proof_and_asks_both_sides_where_there_is_none() 
     assert verdict(wrong, whole) is Verdict.BREAK
     assert "digests" in source.asked
 
-    def refuse(_: Sides) -> None:
-        raise TransientError("the base is not what it was")
 
-    with pytest.raises(TransientError, match="not what it was"):
-        verdict(staged, replace(whole, proven=refuse))
+WORK = Work(ENTRY, Segment("entry"), Segment("entry"))
+
+
+@pytest.mark.parametrize("error", [TransientError("the base is away"), BudgetSpent("the budget was over")])
+def test_an_error_of_the_proof_is_judged_as_one_of_a_side_and_nothing_is_asked_after_it(error: SeamlineError) -> None:
+    """Not as MATCH either, though both sides would answer: what the base holds is not known."""
+
+    def fail(_: Sides) -> None:
+        raise error
+
+    source, staged = MemoryView(ENTRY, AFTER), ByKeys(ENTRY, AFTER)
+    (found,) = compare_tables([replace(WORK, proven=fail)], source=[source], destination=[staged])
+    assert (found.verdict, found.reason) == (Verdict.INCONCLUSIVE, error.message)
+    assert {*source.asked, *staged.asked} <= {"columns", "totals"}
+
+
+def test_a_budget_that_is_over_ends_the_proof_before_its_question() -> None:
+    def spent() -> None:
+        raise BudgetSpent("the budget was over")
+
+    base, staged = ByKeys(ENTRY, BEFORE), ByKeys(ENTRY, AFTER)
+    whole = replace(WORK, proven=lambda asked: proven_by_keys(asked, carried(base)))
+    (found,) = compare_tables([whole], source=[MemoryView(ENTRY, AFTER)], destination=[staged], check=spent)
+    assert (found.verdict, found.reason) == (Verdict.INCONCLUSIVE, "the budget was over")
+    assert (base.asked, staged.asked) == ([], [])
+
+
+def test_a_base_that_is_not_what_was_compared_is_no_verdict_and_ends_the_comparison(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended, compared = threading.Event(), list[str]()
+
+    class Pool(ThreadPoolExecutor):
+        def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+            super().shutdown(wait=False, cancel_futures=cancel_futures)
+            ended.set()
+            super().shutdown(wait=wait)
+
+    def refuse(_: Sides) -> None:
+        raise NotByLog("the base is not what it was")
+
+    def late(_: Sides) -> None:
+        # It has begun when the first one fails; those behind it have not.
+        assert ended.wait(10)
+        raise TransientError("judged")
+
+    def never(sides: Sides) -> None:
+        compared.append(sides.table.name)
+        raise TransientError("judged")
+
+    monkeypatch.setattr(comparison, "ThreadPoolExecutor", Pool)
+    proofs = enumerate((refuse, late, never, never))
+    work = [replace(WORK, table=replace(ENTRY, name=f"entry_{number}"), proven=proof) for number, proof in proofs]
+    with pytest.raises(NotByLog, match="not what it was"):
+        compare_tables(work, source=[MemoryView(ENTRY, AFTER)], destination=[ByKeys(ENTRY, AFTER)])
+    assert compared == []
+
+
+# ---- what the digest leaves out --------------------------------------------------------------------------------------
+
+RATES: list[Row] = [{"id": number, "rate": number / 4} for number in range(1, 6)]
+OTHER_RATE = put(RATES, 2, {"id": 2, "rate": 999.0})
+
+
+def base_of_rates(*, is_whole: bool = True) -> EarlierCut:
+    day, place = date(2026, 3, 4), LogPlace("log", "id", 0, P, is_exact=True)
+    exact = digest_of([canonical_row(RATE, row) for row in RATES], run_key=KNOWN_BY)
+    whole = MemoryView(RATE, RATES).whole_digest("rate", run_key=KNOWN_BY) if is_whole else None
+    known = KeyedDigest(KNOWN_BY, exact, whole)
+    return EarlierCut(day, 1, "r", Verdict.MATCH, P, place, day.isoformat(), 0, {"rate": known})
+
+
+def test_a_float_that_somebody_has_changed_in_the_base_is_found() -> None:
+    require_as_proven(MemoryView(RATE, RATES), RATE, base_of_rates())
+    with pytest.raises(NotByLog, match="rate of the cut of 2026-03-04, version 1, no longer holds what was compared"):
+        require_as_proven(MemoryView(RATE, OTHER_RATE), RATE, base_of_rates())
+
+
+def test_a_base_whose_floats_cannot_be_held_against_what_they_were_is_none() -> None:
+    with pytest.raises(NotByLog, match="FLOAT"):
+        require_as_proven(MemoryView(RATE, RATES), RATE, base_of_rates(is_whole=False))
+
+    class Exact(MemoryView):
+        whole_digest = None  # type: ignore[assignment]
+
+    with pytest.raises(NotByLog, match="FLOAT"):
+        require_as_proven(Exact(RATE, RATES), RATE, base_of_rates())
+
+
+def test_a_table_with_floats_is_not_proven_by_keys() -> None:
+    assert not is_proven_by_keys(RATE, carried(ByKeys(RATE, RATES), TablePatch()))

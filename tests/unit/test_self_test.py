@@ -15,6 +15,7 @@ from seamline.domain.canonical import row_hash, row_text
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import TransientError
+from seamline.domain.made_from import PROVEN_BY_KEYS
 from seamline.domain.self_test import SELF_TEST, SelfTest, self_test_in_words, self_test_to_json
 from seamline.domain.verdict import Verdict
 from seamline.kinds.arrow_view import ArrowView
@@ -309,6 +310,14 @@ def test_what_a_reconciliation_keeps_of_it_is_plain_json_and_reads_as_one_line()
         f"{PLANTED} of {PLANTED} planted breaks found, 0 others; 20 kinds in 1 table, seed 8f3a"
     ]
     assert self_test_in_words({}) == []
+
+
+def test_a_table_that_another_proof_gave_its_verdict_is_named_as_planted_for_the_search_alone() -> None:
+    found = SelfTest("8f3a", PLANTED, PLANTED, 1, ("gone",), left_out={"log": "it has no rows"})
+    evidence = {SELF_TEST: self_test_to_json(found), PROVEN_BY_KEYS: ["log", "wide"]}
+    assert self_test_in_words(evidence)[1] == (
+        "planted for the search alone, which did not give the verdict of a table proven by keys: wide"
+    )
 
 
 def test_a_view_of_texts_answers_as_one_of_rows_does() -> None:

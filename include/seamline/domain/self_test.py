@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from seamline.domain.made_from import PROVEN_BY_KEYS
 from seamline.domain.phrase import phrase
 
 # The name in a reconciliation's evidence.
@@ -72,6 +73,13 @@ def self_test_in_words(evidence: Mapping[str, Any]) -> list[str]:
         lines.append(phrase("found and not planted: %(breaks)s", breaks=_first_of(found.others)))
     if found.by_reference:
         lines.append(phrase("one side computed by the reference: %(tables)s", tables=", ".join(found.by_reference)))
+    if by_keys := [one for one in evidence.get(PROVEN_BY_KEYS, ()) if one not in {*found.left_out, *found.failed}]:
+        lines.append(
+            phrase(
+                "planted for the search alone, which did not give the verdict of a table proven by keys: %(tables)s",
+                tables=", ".join(by_keys),
+            )
+        )
     lines += [phrase("%(table)s: came to no end: %(why)s", table=table, why=why) for table, why in found.failed.items()]
     reasons: dict[str, list[str]] = {}
     for table, why in found.left_out.items():

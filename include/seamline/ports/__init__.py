@@ -223,8 +223,10 @@ class ReadView(Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
 class StagedView(ReadView, Protocol):
-    """Of rows that we have put there, and look at once more before they are published."""
+    """Of rows that we have put there, and look at once more before they are published, or before another cut begins
+    with them."""
 
     def whole_digest(self, table: str, *, run_key: str) -> SegmentDigest:
         """All rows with every column, FLOAT and DOUBLE as this server prints them: to be held against its own answer at

@@ -14,12 +14,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from seamline.domain.canonical import digest_of, exact_columns, row_of_texts
+from seamline.domain.canonical import digest_of, exact_columns, inexact_columns, row_of_texts
 from seamline.domain.catalogue import Table
-from seamline.domain.digest import KeyedDigest, SegmentDigest
+from seamline.domain.digest import KeyedDigest, Segment, SegmentDigest
 from seamline.domain.errors import SeamlineError
 from seamline.domain.log_patch import TablePatch
-from seamline.ports import ReadView
+from seamline.domain.made_from import LET_IT_BE_READ, EarlierCut, NotByLog
+from seamline.ports import ReadView, StagedView
 from seamline.ports.digests_by_keys import DigestsByKeys, Others
 from seamline.sync.bucket_search import Divided, Sides, is_ranged
 
@@ -35,15 +36,17 @@ class Carried:
 
 
 def is_proven_by_keys(table: Table, carried: Carried) -> bool:
-    """Whether the proof is possible: every changed row is known whole, and by one integer."""
+    """Whether the proof is possible: every changed row is known whole, and by one integer, and no column of the table
+    is left out of its digests."""
     patch = carried.patch
-    if not isinstance(carried.base, DigestsByKeys) or patch.emptied or patch.copies:
+    if not isinstance(carried.base, DigestsByKeys) or patch.emptied or patch.copies or inexact_columns(table):
         return False
     return not patch.rows or (is_ranged(table) and not any(row.missing for row in patch.rows.values()))
 
 
 def proven_by_keys(sides: Sides, carried: Carried) -> Divided | None:
     """The first pass of both sides where the destination's rows are proven; else None, also where a side fails.
+    What `sides.check` raises is raised: nothing is asked after it.
 
     The answer is under the run key of `sides`: both hashes of a row are of one text, read once.
     """
@@ -67,6 +70,25 @@ def proven_by_keys(sides: Sides, carried: Carried) -> Divided | None:
         return None
     answer = {0: now} if now != SegmentDigest() else {}
     return Divided((answer, answer), (now.rows, now.rows))
+
+
+def require_as_proven(view: ReadView, table: Table, base: EarlierCut) -> None:
+    """NotByLog: the rows that a cut begins with are not those that were compared, in all of their columns."""
+    name, known = table.name, base.digests[table.name]
+    is_same = sum(view.digests(Segment(name), run_key=known.run_key).values(), SegmentDigest()) == known.digest
+    of = f"{name} of the cut of {base.business_date}, version {base.version}"
+    if is_same and inexact_columns(table):
+        if known.whole is None or not isinstance(view, StagedView):
+            raise NotByLog(
+                f"nobody knows whether {of}, still holds its FLOAT and DOUBLE values", hint=LET_IT_BE_READ, table=name
+            )
+        is_same = view.whole_digest(name, run_key=known.run_key) == known.whole
+    if not is_same:
+        raise NotByLog(
+            f"{of}, no longer holds what was compared",
+            hint=f"find out who has changed it, and make that cut again; {LET_IT_BE_READ}",
+            table=name,
+        )
 
 
 def _row_texts(table: Table, patch: TablePatch) -> Iterator[str]:

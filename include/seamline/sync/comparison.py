@@ -2,7 +2,7 @@
 table at a time."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -14,6 +14,7 @@ from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.digest import Segment
 from seamline.domain.errors import Refused, SeamlineError, TransientError
+from seamline.domain.made_from import NotByLog
 from seamline.domain.row_transform import transforms_evidence
 from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.verdict import TableVerdict, Verdict, of_guaranteed
@@ -50,7 +51,8 @@ FINDINGS_THROUGH, FINDINGS_KEPT_AT = "findings_through", "findings_kept_at"
 class Work:
     """One table to compare, and the part of it on either side. `apart`: as of `Sides`. `reading`: of a table that is
     read bucket by bucket, which both views must hold whole. `proven`: the first pass where another proof has shown that
-    both sides are equal; None where it has not, and both sides are asked."""
+    both sides are equal; None where it has not, and both sides are asked. NotByLog from it is no verdict, and ends the
+    comparison of all tables; any other SeamlineError is judged as one of a side."""
 
     table: Table
     source_segment: Segment
@@ -140,34 +142,55 @@ class _Comparison:
         order = sorted(self._work, key=lambda item: -item.table.rows_estimate)
         parts = {item.table.name: self._parts(item) for item in order}
         with ThreadPoolExecutor(max_workers=self._views) as pool:
-            passes: dict[str, list[Future[Digests]]] = {}
-            counts: dict[str, Future[tuple[int, int]]] = {}
-            verdicts: dict[str, Future[TableVerdict]] = {}
-            for item in order:
-                name = item.table.name
-                if item.reading is not None and is_read_by_ranges(item.table, item.reading):
-                    if item.reading.wanted is None:
-                        counts[name] = pool.submit(self._count, item)
-                    passes[name] = [pool.submit(self._pass, item, part) for part in parts[name]]
-                elif len(parts[name]) == 1:
-                    verdicts[name] = pool.submit(self._judge, item)
-                else:
+            try:
+                verdicts = self._begun(pool, order, parts)
+                ended, _ = wait(verdicts.values(), return_when=FIRST_EXCEPTION)
+                for one in ended:
+                    one.result()
+                return tuple(verdicts[item.table.name].result() for item in self._work)
+            except BaseException:
+                # Nobody asks for the verdicts of the others: those that are asked for now are waited for.
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+
+    def _begun(
+        self, pool: ThreadPoolExecutor, order: Sequence[Work], parts: Mapping[str, list[Part]]
+    ) -> dict[str, Future[TableVerdict]]:
+        """All passes come before the verdicts that wait for them."""
+        passes: dict[str, list[Future[Digests]]] = {}
+        counts: dict[str, Future[tuple[int, int]]] = {}
+        verdicts: dict[str, Future[TableVerdict]] = {}
+        for item in order:
+            name = item.table.name
+            if item.reading is not None and is_read_by_ranges(item.table, item.reading):
+                if item.reading.wanted is None:
                     counts[name] = pool.submit(self._count, item)
-                    passes[name] = [pool.submit(self._pass, item, part) for part in parts[name]]
-            for item in order:
-                name = item.table.name
-                if is_read_by_ranges(item.table, item.reading):
-                    verdicts[name] = pool.submit(self._judge_ranges, item, passes[name], counts.get(name))
-                elif name in passes:
-                    verdicts[name] = pool.submit(self._judge, item, _first_of(passes[name], counts[name]))
-            return tuple(verdicts[item.table.name].result() for item in self._work)
+                passes[name] = [pool.submit(self._pass, item, part) for part in parts[name]]
+            elif len(parts[name]) == 1:
+                verdicts[name] = pool.submit(self._judge, item)
+            else:
+                counts[name] = pool.submit(self._count, item)
+                passes[name] = [pool.submit(self._pass, item, part) for part in parts[name]]
+        for item in order:
+            name = item.table.name
+            if is_read_by_ranges(item.table, item.reading):
+                verdicts[name] = pool.submit(self._judge_ranges, item, passes[name], counts.get(name))
+            elif name in passes:
+                verdicts[name] = pool.submit(self._judge, item, _first_of(passes[name], counts[name]))
+        return verdicts
 
     def _judge(self, item: Work, first: Divided | None = None) -> TableVerdict:
         with self._sides(item) as sides:
             if item.reading is not None:
                 first = self._kept_pass(sides, item.reading, first)
             elif item.proven is not None and first is None:
-                first = item.proven(sides)
+                try:
+                    first = item.proven(sides)
+                except NotByLog:
+                    raise
+                except SeamlineError as exc:
+                    # What the proof was to show stays unknown, whatever both sides would answer now.
+                    sides = replace(sides, check=_raising(exc))
             return compare_table(sides, totals=self._totals, findings=item.findings, limits=self._limits, first=first)
 
     def _kept_pass(self, sides: Sides, reading: Reading, first: Divided | None) -> Divided | None:
@@ -263,6 +286,13 @@ def _first_of(passes: Sequence[Future[Digests]], count: Future[tuple[int, int]])
     return Divided(joined([part.result() for part in passes]), count.result())
 
 
+def _raising(error: SeamlineError) -> Callable[[], None]:
+    def refuse() -> None:
+        raise error
+
+    return refuse
+
+
 def _spent(sides: Sides, passes: Sequence[Future[Digests]]) -> Sides:
     """Sides that answer no more, and say how far it came, where the budget was over before all ranges were compared."""
     spent = next((exc for one in passes if isinstance(exc := one.exception(), BudgetSpent)), None)
@@ -272,11 +302,7 @@ def _spent(sides: Sides, passes: Sequence[Future[Digests]]) -> Sides:
     differ = sum(sum_of(mine) != sum_of(theirs) for mine, theirs in answers)
     so_far = f"{differ} of them differ" if differ else "they are equal"
     text = f"{len(answers)} of {len(passes)} ranges of its key were compared till then, and {so_far}"
-
-    def refuse() -> None:
-        raise BudgetSpent(f"{spent.message}: {text}", hint=spent.hint)
-
-    return replace(sides, check=refuse)
+    return replace(sides, check=_raising(BudgetSpent(f"{spent.message}: {text}", hint=spent.hint)))
 
 
 def compare_live(

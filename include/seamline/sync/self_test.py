@@ -2,7 +2,8 @@
 must be found, all of them and nothing else.
 
 It runs after the comparison, in the same read views and by the same code: what answers for the tables answers for the
-copies. A copy is a query over some rows; nothing is written. A comparison whose self-test fails is no MATCH.
+copies. A copy is a query over some rows; nothing is written. A comparison whose self-test fails is no MATCH. A proof
+that stands for the first pass of a table (`Work.proven`) is not asked again: the report names such tables.
 """
 
 import logging
