@@ -88,6 +88,7 @@ from seamline.ports.log_images import LogImages, Texts
 from seamline.ports.maintenance import DestinationMaintenance, LogTopics
 from seamline.ports.questions import AnswersQuestions, Delivers
 from seamline.ports.separate import OpenedSide, SeparateSide
+from seamline.sync.day_closed import is_closed_as_asked
 from seamline.sync.reading_pace import PaceQuestion, Pacer
 
 _log = logging.getLogger(__name__)
@@ -119,6 +120,12 @@ def questions(plan: SyncPlan) -> AnswersQuestions:
             sync=plan.sync,
         )
     return opened
+
+
+def is_closed(plan: SyncPlan, business_date: date) -> bool:
+    """`sync.cut.select`: whether the source has closed a date, as far as it can be asked."""
+    wanted = plan.nightly.closed_when if plan.nightly else ()
+    return is_closed_as_asked(wanted, business_date, source=lambda: questions(plan))
 
 
 def delivery(plan: SyncPlan, business_date: date) -> Look:

@@ -81,6 +81,24 @@ def test_a_whole_table_counts_for_a_date_that_its_source_closed_behind_the_end_o
     assert "2026-03-05 is the date that has just ended" in before.left_out["account"]
 
 
+def test_a_whole_table_is_none_of_a_date_whose_source_has_closed_the_next_one_too() -> None:
+    asked: list[date] = []
+
+    def is_closed(day: date) -> bool:
+        asked.append(day)
+        return True
+
+    day, seen_open = date(2026, 3, 3), datetime(2026, 3, 5, 16, 20, tzinfo=UTC)
+    found = select(PLAN, day, as_of=SOON, open_at=seen_open, is_closed=is_closed)
+    assert "the source has closed 2026-03-04 too" in found.left_out["account"]
+    assert asked == [date(2026, 3, 4)]
+    # The next date has not ended by the clock, or no table is read whole: nobody is asked.
+    assert not select(PLAN, DAY, as_of=SOON, open_at=seen_open, is_closed=is_closed).left_out
+    dated = replace(PLAN, tables=PLAN.tables[1:])
+    assert not select(dated, day, as_of=SOON, open_at=seen_open, is_closed=is_closed).left_out
+    assert len(asked) == 1
+
+
 def test_a_date_that_has_not_ended_has_no_cut() -> None:
     with pytest.raises(Refused, match="has not ended"):
         select(PLAN, DAY, as_of=datetime(2026, 3, 5, 15, 59, 59, tzinfo=UTC))

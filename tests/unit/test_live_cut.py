@@ -10,6 +10,7 @@ import pytest
 
 from seamline.domain.cut_job import CutJob
 from seamline.domain.date_before import late_in_words
+from seamline.domain.day_closed import CLOSED
 from seamline.domain.errors import Refused, TransientError
 from seamline.domain.runs import NOT_STAGED, RunKind, RunState, Scope
 from seamline.domain.self_test import self_test_in_words
@@ -18,7 +19,7 @@ from seamline.domain.verdict import Verdict
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run, SyncPlan
 from seamline.ports.cuts import PinnedTables
 from seamline.sync.barrier import Aligned, NotAligned
-from seamline.sync.live_cut import LiveCutTools, Pinning
+from seamline.sync.live_cut import LiveCutTools, Pinning, take_live_cut
 from seamline.sync.nightly_cut import take_conclusive_cut
 from tests.log_topic import ManualClock
 from tests.unit.memory_views import Row
@@ -138,6 +139,20 @@ def test_a_date_that_has_not_ended_is_refused_and_an_earlier_one_leaves_out_what
     assert early.pins == 0
     cut = LakeWorld(now=SOON).cuts(ALONE, day=DAY - timedelta(days=1))["lake"]
     assert ([table.table for table in cut.tables], set(cut.left_out)) == (["entry"], {"account"})
+
+
+def test_a_source_that_has_closed_the_next_date_too_gives_no_whole_table() -> None:
+    world = LakeWorld(now=SOON)
+    result = {CLOSED: {"open_at": SOON.isoformat()}}
+    run = Run("r1", "settlement", RunKind.NIGHTLY, DAY - timedelta(days=1), ALONE, RunState.RUNNING, result)
+
+    def taken(*, is_closed: bool) -> list[str]:
+        tools = replace(world.live(ALONE.destinations[0]), is_closed=lambda _: is_closed)
+        cut, _ = take_live_cut(run, ALONE.destinations[0], tools)
+        assert cut is not None
+        return [table.table for table in cut.tables]
+
+    assert (taken(is_closed=False), taken(is_closed=True)) == (["account", "entry"], ["entry"])
 
 
 def test_rows_that_came_late_for_the_date_before_are_said_and_redden_nothing() -> None:

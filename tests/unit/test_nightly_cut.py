@@ -1,13 +1,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.date_before import PublishedTable, late_in_words
+from seamline.domain.day_closed import CLOSED
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import Refused, TransientError
 from seamline.domain.runs import NOT_STAGED, Receipt, Reconciliation, RunKind, RunState, Scope
@@ -205,6 +206,24 @@ def test_a_destination_that_fails_keeps_no_other_from_its_cut() -> None:
     world.away = ()
     world.take(plan=TWO)
     assert (list(world.results["cut"]), world.results[NOT_STAGED]) == (["archive", "warehouse"], {})
+
+
+def test_a_source_that_has_closed_the_next_date_too_when_it_is_read_gives_no_whole_table() -> None:
+    """It catches up: it closes the date late, and the next one while it is read."""
+    world, day, plan = World(), DAY - timedelta(days=1), replace(PLAN, derived=())
+    run = Run("r1", "settlement", RunKind.NIGHTLY, day, plan, RunState.RUNNING, {CLOSED: {"open_at": SOON.isoformat()}})
+
+    def taken(*, is_closed: bool) -> StagedCut:
+        def closed(asked: date) -> bool:
+            assert (asked, world.is_open) == (DAY, True), "asked once the read stands"
+            return is_closed
+
+        return take_cut(run, replace(world.tools(), is_closed=closed))[0]["warehouse"]
+
+    assert [table.table for table in taken(is_closed=False).tables] == ["account", "entry"]
+    cut = taken(is_closed=True)
+    assert [table.table for table in cut.tables] == ["entry"]
+    assert "the source has closed 2026-03-05 too" in cut.left_out["account"]
 
 
 def test_an_error_of_the_platform_database_is_taken_for_no_destinations_own() -> None:

@@ -188,6 +188,15 @@ def test_a_first_cut_whose_source_closed_its_date_late_is_read_all_the_same() ->
     assert world.night(MadeFrom.LOG, open_at=late - timedelta(minutes=1)).mode == "read"
 
 
+def test_a_first_cut_is_not_read_once_its_source_has_closed_the_next_date_too() -> None:
+    class CaughtUp(Nights):
+        def tools(self) -> CutTools:
+            return replace(super().tools(), is_closed=lambda _: True)
+
+    with pytest.raises(Refused, match="there is none"):
+        CaughtUp(why=first("there is none")).night(MadeFrom.LOG, DAY - timedelta(days=1), open_at=SOON)
+
+
 def test_explain_says_how_nights_are_made() -> None:
     def cut(way: MadeFrom) -> str:
         return next(stage.does for stage in nightly_stages(made_from(way)) if stage.id == "cut")

@@ -5,7 +5,7 @@ it counts only for the date that has just ended, and only while P lies within `a
 source delivers by date is read whole too, and is that date's whenever it comes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from typing import Protocol
@@ -50,15 +50,31 @@ class CutRecords(Protocol):
     def save_cut(self, cut: Cut) -> None: ...
 
 
-def select(plan: SyncPlan, business_date: date, *, as_of: datetime, open_at: datetime | None = None) -> Selection:
+def never_asked(_: date) -> bool:
+    """Of a source that cannot be asked whether it has closed a date, or is not asked yet."""
+    return False
+
+
+def select(
+    plan: SyncPlan,
+    business_date: date,
+    *,
+    as_of: datetime,
+    open_at: datetime | None = None,
+    is_closed: Callable[[date], bool] = never_asked,
+) -> Selection:
     """What the cut of a date reads when its views stand at `as_of`, the source's clock at P. `open_at`: when the
     source was last seen not to have closed the date, where it says so itself: before that the date was not over.
+    `is_closed`: whether it has closed another date by now; asked for the next one, where that has ended by the clock
+    before `open_at`.
 
-    Raises Refused for a sync without a nightly cut and for a date that has not ended.
+    Raises Refused for a sync without a nightly cut and for a date that has not ended, and what `is_closed` raises.
     """
     nightly = _nightly(plan)
     day = ended_day(plan, business_date, at=as_of, clock="the source's clock")
-    missing = _why_no_history(nightly, day, open_at, as_of)
+    missing = ""
+    if any(table.business_date is None for table in plan.tables):
+        missing = _why_no_history(nightly, day, open_at, as_of) or _why_passed(nightly, day, open_at, is_closed)
     reads: list[CutRead] = []
     left_out = {table.name: table.verdict.reason for table in plan.parked}
     for table in plan.tables:
@@ -83,6 +99,7 @@ def select_by_log(
     *,
     as_of: datetime,
     open_at: datetime | None = None,  # noqa: ARG001 (a cut from the log ends at the cut-off)
+    is_closed: Callable[[date], bool] = never_asked,  # noqa: ARG001 (as well)
 ) -> Selection:
     """What a cut that is made from the log has: every table, whatever its date, each already in its bounds."""
     ended_day(plan, business_date, at=as_of, clock="the cut-off")
@@ -146,6 +163,17 @@ def _why_no_history(nightly: NightlyPlan, day: Day, open_at: datetime | None, as
             f" the end of {business_date}, as_of_max is {nightly.as_of_max_s / 3600:g} h"
         )
     return ""
+
+
+def _why_passed(nightly: NightlyPlan, day: Day, open_at: datetime | None, is_closed: Callable[[date], bool]) -> str:
+    """Why a table read whole stands for a later date already, though it was in time for this one; "" where it does not.
+    A source that catches up closes one date soon after the other."""
+    following = nightly.dates.after(day.business_date)
+    if nightly.is_delivered or open_at is None or following is None:
+        return ""
+    if open_at < nightly.day_of(following).end or not is_closed(following):
+        return ""
+    return f"no history: read whole it is its state of now, and the source has closed {following} too"
 
 
 def with_verdicts(cut: StagedCut, verdicts: Sequence[TableVerdict]) -> StagedCut:

@@ -1,6 +1,6 @@
 """Whether the source has closed a business date, by `ready_when` or by its own system date."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date
 from pathlib import Path
 
@@ -23,3 +23,12 @@ def look(wanted: DayClosed, business_date: date, *, source: Callable[[], Answers
             return Look(file.is_file(), f"{file} is not there")
         case ClosedBy.ASSET | ClosedBy.DELIVERY:
             raise Refused(f"{wanted.what} is looked at by whoever knows the plan")
+
+
+def is_closed_as_asked(
+    wanted: Sequence[DayClosed], business_date: date, *, source: Callable[[], AnswersQuestions]
+) -> bool:
+    """Whether the source has closed a date by all that it can be asked for, in a process that sees no files and no
+    events; False where it can be asked for nothing. Raises what the source does."""
+    asked = [one for one in wanted if one.by in (ClosedBy.SQL, ClosedBy.SYSTEM_DATE)]
+    return bool(asked) and all(look(one, business_date, source=source, files=Path()).is_closed for one in asked)

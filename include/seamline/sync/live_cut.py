@@ -8,7 +8,7 @@ reads a cut sees what was compared.
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.digest import Segment
@@ -23,7 +23,7 @@ from seamline.ports.cuts import PinnedTables
 from seamline.sync.barrier import VERSIONED, Aligned, NotAligned
 from seamline.sync.budget import begun, evidence_of_budget, limits_of, within
 from seamline.sync.comparison import DIGEST, Work, compare_tables
-from seamline.sync.cut import CutRead, Selection, ended_day, open_at, select, with_verdicts
+from seamline.sync.cut import CutRead, Selection, ended_day, never_asked, open_at, select, with_verdicts
 from seamline.sync.derived import Derive, with_derived
 from seamline.sync.late_rows import DateBefore, OpenCut, since_date_before
 from seamline.sync.reading_pace import Pacer
@@ -56,7 +56,8 @@ class Pinning:
 @dataclass(frozen=True, slots=True)
 class LiveCutTools:
     """The world of one cut. `aligned(n)`: a barrier whose destination `pinning` opens. `date_before`, `open_cut` and
-    `derive` as for a cut of rows; what is held of a table is what it is staged as. `pacer`: as there."""
+    `derive` as for a cut of rows; what is held of a table is what it is staged as. `pacer` and
+    `is_closed`: as there."""
 
     aligned: Callable[[int], AbstractContextManager[Aligned]]
     pinning: Pinning
@@ -65,6 +66,7 @@ class LiveCutTools:
     derive: Derive
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     pacer: Pacer | None = None
+    is_closed: Callable[[date], bool] = never_asked
 
 
 def take_live_cut(
@@ -86,7 +88,9 @@ def take_live_cut(
         budget = run.plan.reconcile.budget
         with tools.aligned(budget.sessions if budget else VIEWS) as aligned:
             spent = begun(budget, tools.pacer)
-            selection = select(run.plan, business_date, as_of=tools.clock(), open_at=open_at(run))
+            selection = select(
+                run.plan, business_date, as_of=tools.clock(), open_at=open_at(run), is_closed=tools.is_closed
+            )
             _require_history(run, selection)
             work = [_whole(read) for read in selection.reads]
             verdicts = compare_tables(

@@ -43,7 +43,7 @@ from seamline.sync.bucket_search import Divided, Sides
 from seamline.sync.budget import begun, evidence_of_budget, within
 from seamline.sync.clock import Clock
 from seamline.sync.comparison import DIGEST, Work, compare_tables, with_whole_digests
-from seamline.sync.cut import CutRead, Selection, open_at, select, with_verdicts
+from seamline.sync.cut import CutRead, Selection, never_asked, open_at, select, with_verdicts
 from seamline.sync.derived import Derive, with_derived
 from seamline.sync.late_rows import DateBefore, OpenCut, since_date_before
 from seamline.sync.live_cut import LiveCutTools, take_live_cut
@@ -69,7 +69,13 @@ class CutRecords(Protocol):
 
 class Selects(Protocol):
     def __call__(
-        self, plan: SyncPlan, business_date: date, *, as_of: datetime, open_at: datetime | None = None
+        self,
+        plan: SyncPlan,
+        business_date: date,
+        *,
+        as_of: datetime,
+        open_at: datetime | None = None,
+        is_closed: Callable[[date], bool] = never_asked,
     ) -> Selection: ...
 
 
@@ -92,7 +98,7 @@ class CutTools:
     `date_before` finds the published date before a date, and `open_cut` gives a view of its tables. `live` brings what
     a cut of live tables needs, and is asked for destinations whose cuts are made of these; the rest is for the others.
     `log` brings what a cut from the log needs. `admit` refuses what is not to be read a second time. `pacer`: at which
-    pace the comparison asks, where the source has a budget.
+    pace the comparison asks, where the source has a budget. `is_closed`: as of `select`.
     """
 
     open_read: Callable[[Sequence[TableRead]], AbstractContextManager[ReadAtOnePosition]]
@@ -108,6 +114,7 @@ class CutTools:
     how: How = field(default_factory=How)
     admit: Callable[[Position], None] = lambda _: None
     pacer: Pacer | None = None
+    is_closed: Callable[[date], bool] = never_asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +233,7 @@ def _may_be_read(run: Run, error: SeamlineError, tools: CutTools) -> bool:
     if not error.is_first or run.business_date is None:
         return False
     parked = {table.name for table in run.plan.parked}
-    wanted = select(run.plan, run.business_date, as_of=tools.clock(), open_at=open_at(run))
+    wanted = select(run.plan, run.business_date, as_of=tools.clock(), open_at=open_at(run), is_closed=tools.is_closed)
     return wanted.left_out.keys() <= parked
 
 
@@ -317,7 +324,9 @@ def take_cut(
     with tools.open_read(reads) as read:
         tools.admit(read.position)
         # Judged again by the source's own clock at P: what was in time a moment ago may be too late now.
-        selection = tools.how.select(run.plan, business_date, as_of=read.position_time, open_at=open_at(run))
+        selection = tools.how.select(
+            run.plan, business_date, as_of=read.position_time, open_at=open_at(run), is_closed=tools.is_closed
+        )
         staged = in_each(run.plan.destinations, lambda destination: _stage(run, destination, selection, read, tools))
         there = {name: one for name, one in staged.items() if not isinstance(one, SeamlineError)}
         # What fails here is the platform database, and no destination.

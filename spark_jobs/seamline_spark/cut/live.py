@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 
 from seamline import registry
 from seamline.domain.date_before import PublishedTable
@@ -44,4 +45,6 @@ def live_cut_tools(run: Run, destination: DestinationPlan, *, date_before: DateB
         with closing(registry.published_view(plan, destination, published, position=aligned_at[-1])) as view:
             yield view
 
-    return LiveCutTools(aligned, pinning, date_before, open_cut, derive, pacer=pacer)
+    return LiveCutTools(
+        aligned, pinning, date_before, open_cut, derive, pacer=pacer, is_closed=partial(registry.is_closed, plan)
+    )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 from typing import Any, Protocol
 
 from seamline import registry
@@ -92,6 +93,7 @@ def cut(application: Application, run_id: str) -> Mapping[str, StagedCut]:
                 live=live,
                 admit=lambda position: require_new(part, position, store.cuts(part.sync, part.business_date)),
                 pacer=registry.comparing_pacer(part.plan.source),
+                is_closed=partial(registry.is_closed, part.plan),
             )
 
         tools = read(replace(by_rows, plan=by_rows.plan.of_cuts))
