@@ -1,18 +1,21 @@
 """What a certificate says of a lake: which stored values are unlike the snapshot's, and what is not sent there."""
 
 import math
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from seamline.domain.catalogue import Column, Kind, Table
-from seamline.domain.errors import ConfigError, SchemaConflict
+from seamline.domain.errors import ConfigError, Refused, SchemaConflict
 from seamline.domain.probe import KEY, Probe, StoredUnlike, probe_of
 from seamline.kinds.found import sink_kind
 from seamline.kinds.sink import CertifiesArrivals
 from seamline.plan.model import DestinationPlan
+from seamline.sinks.lake import files
 from seamline.sinks.lake.columns import refuse_special
 from seamline.sinks.lake.probed import LakeProbed, unlike_in
 from seamline.values.build import array_of_canonical
@@ -60,6 +63,58 @@ def test_a_row_that_a_path_has_lost_is_unlike_in_every_column(key: int) -> None:
     rows = stored(PROBE)
     lost = list(unlike_in(PROBE, rows.filter(pc.not_equal(rows.column(KEY), key))))
     assert {(one.column, one.key) for one in lost} >= {("rate", key), ("note", key)}
+
+
+@pytest.mark.parametrize("key", [1, PROBE.rows + 1])
+def test_a_row_that_a_stream_has_doubled_is_unlike_in_every_column(key: int) -> None:
+    rows = stored(PROBE)
+    doubled = pa.concat_tables([rows, rows.filter(pc.equal(rows.column(KEY), key))])
+    found = list(unlike_in(PROBE, doubled))
+    assert {(one.column, one.key) for one in found} == {("rate", key), ("note", key)}
+    assert all(one.stored is not None and one.stored.startswith("2 rows") for one in found)
+
+
+def test_a_row_that_nobody_has_sent_lets_no_row_pass() -> None:
+    rows = stored(PROBE)
+    strange = rows.slice(0, 1).set_column(0, KEY, pa.array([10_000], pa.int32()))
+    found = list(unlike_in(PROBE, pa.concat_tables([rows, strange])))
+    assert {one.key for one in found} == set(PROBE.keys)
+
+
+MARK = ".seamline-certificate"
+
+
+def test_a_removal_that_is_killed_leaves_the_mark_to_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that could not remove all of it."""
+    for name in ("a/data", "z/data"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "1.parquet").touch()
+    (tmp_path / MARK).touch()
+    monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)
+    assert not files.remove_marked(tmp_path, MARK)
+    assert (tmp_path / MARK).exists()
+    monkeypatch.undo()
+    assert files.remove_marked(tmp_path, MARK)
+    assert not tmp_path.exists()
+    assert files.remove_marked(tmp_path, MARK)
+
+
+def test_a_certificate_that_was_killed_while_it_wrote_its_mark_is_not_in_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probed = opened("delta", warehouse=str(tmp_path))
+    monkeypatch.setattr(LakeProbed, "_session", lambda _: nullcontext())
+    monkeypatch.setattr(LakeProbed, "_mark", lambda *_: "mine")
+    monkeypatch.setattr("seamline.sinks.lake.probed.create_tables", lambda *_: None)
+    monkeypatch.setattr(type(probed._lake.catalogue), "pointers", lambda *_: {})  # noqa: SLF001 (no server is there)
+    draft = tmp_path / "settlement" / f".{MARK}"
+    draft.parent.mkdir()
+    draft.touch()
+    probed.prepare()
+    assert [path.name for path in draft.parent.iterdir()] == [MARK]
+    (draft.parent / "1.parquet").touch()
+    with pytest.raises(Refused, match="was not made by"):
+        probed.prepare()
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,28 @@ def remove_folder(path: FilePath) -> None:
             path.remove_folder()
 
 
+def remove_marked(folder: FilePath, mark: str) -> bool:
+    """A folder with all that lies in it, the file `mark` last: what is left of it, also by a process that was killed,
+    is known by that. Whether all of it is gone."""
+    for path in content(folder):
+        if path.name == mark:
+            continue
+        if path.is_dir():
+            remove_folder(path)
+        else:
+            remove(path)
+    if any(path.name != mark for path in content(folder)):
+        return False
+    remove(folder / mark)
+    remove_empty(folder)
+    return True
+
+
+def draft_name(name: str) -> str:
+    """Under which `write_whole` writes a file before it has its name."""
+    return f".{name}"
+
+
 def content(folder: FilePath) -> list[FilePath]:
     """What lies right there, nothing where it is missing."""
     return list(folder.iterdir()) if folder.is_dir() else []
@@ -176,7 +198,7 @@ def write_whole(path: FilePath, text: str) -> None:
     if isinstance(path, StoredPath):
         path.write_whole(text)
         return
-    draft = path.with_name(f".{path.name}")
+    draft = path.with_name(draft_name(path.name))
     draft.write_text(text, encoding="utf-8")
     sync(draft)
     draft.replace(path)

@@ -1,5 +1,6 @@
 """Where the probe rows of a certificate arrive in a lake: `ProbeDestination` of sync.certify."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 
@@ -21,9 +22,10 @@ from seamline.sinks.lake import state as lake_state
 from seamline.sinks.lake.columns import is_text
 from seamline.sinks.lake.files import (
     content,
+    draft_name,
     make_folder,
     namespace_folder,
-    remove_folder,
+    remove_marked,
     translated,
     write_whole,
 )
@@ -73,7 +75,10 @@ class LakeProbed:
             create_tables(session, self._lake.catalogue)
             tables = self._lake.catalogue.pointers(session, self._namespace)
             with translated("look into the warehouse"):
-                files = [path for folder in self._folders() for path in content(folder)]
+                # A draft of the mark is what a certificate that was killed before leaves.
+                files = [
+                    path for folder in self._folders() for path in content(folder) if path.name != draft_name(_MARK)
+                ]
             if found := [*(f"table {name}" for name in tables), *map(str, files)]:
                 raise Refused(
                     f"namespace {self._namespace} is in the way in destination {self._destination.name}: {min(found)}"
@@ -111,8 +116,8 @@ class LakeProbed:
             mark = self._mark(session)
         with translated("remove the files of a certificate"):
             for folder in self._folders():
-                if _mark_in(folder) == mark:
-                    remove_folder(folder)
+                if _mark_in(folder) == mark and not remove_marked(folder, _MARK):
+                    raise OSError(f"something stays in {folder}")
 
     def _is_published(self, session: Session) -> bool:
         """Tables come into the catalogue with their ledger, by one transaction: without it they are somebody else's."""
@@ -136,20 +141,25 @@ class LakeProbed:
 def unlike_in(probe: Probe, rows: pa.Table) -> Iterator[StoredUnlike]:
     """Of the stored rows of a probe in the typed form, with their keys: where the log's are unlike the snapshot's.
 
-    A row that is missing is unlike in every column.
+    A row that is missing, or there more than once, is unlike in every column; so is every row where one is there that
+    nobody has sent.
     """
     wanted = pa.array(probe.keys, pa.int64())
     by_snapshot = pa.array([(key - 1) % probe.rows + 1 for key in probe.keys], pa.int64())
     keys = rows.column(KEY).cast(pa.int64())
     at, snapshot_at = pc.index_in(wanted, keys), pc.index_in(by_snapshot, keys)
-    is_missing = pc.or_(pc.is_null(at), pc.is_null(snapshot_at))
+    counts = Counter(keys.to_pylist())
+    has_strange = not counts.keys() <= set(probe.keys)
+    is_wrong = pa.array([has_strange or counts[key] != 1 for key in probe.keys], pa.bool_())
+    is_wrong = pc.or_(is_wrong, pc.is_null(snapshot_at))
     for column in probe.columns:
         values = rows.column(column.name).combine_chunks()
         stored, before = values.take(at), values.take(snapshot_at)
-        is_unlike = pc.or_(is_missing, pc.invert(_are_alike(column, stored, before)))
+        is_unlike = pc.or_(is_wrong, pc.invert(_are_alike(column, stored, before)))
         texts = [canonical_texts(column, one).filter(is_unlike).to_pylist() for one in (before, stored)]
-        for key, *both in zip(wanted.filter(is_unlike).to_pylist(), *texts, strict=True):
-            yield StoredUnlike(column.name, key, *both)
+        for key, by_path, found in zip(wanted.filter(is_unlike).to_pylist(), *texts, strict=True):
+            several = f"{counts[key]} rows, one of them {'NULL' if found is None else found}"
+            yield StoredUnlike(column.name, key, by_path, several if counts[key] > 1 else found)
 
 
 def _are_alike(column: Column, one: pa.Array, other: pa.Array) -> pa.Array:
