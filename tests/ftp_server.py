@@ -49,14 +49,17 @@ def _handler(encrypted_by: Pair | None) -> tuple[type[Any], dict[str, Any]]:
 
 
 @contextmanager
-def running(folder: Path, *, encrypted_by: Pair | None = None) -> Iterator[Ftp]:
-    """`encrypted_by`: the server's certificate; nobody is served in the clear then."""
+def running(
+    folder: Path, *, encrypted_by: Pair | None = None, rights: str = "elradfmwMT", **otherwise: Any
+) -> Iterator[Ftp]:
+    """`encrypted_by`: the server's certificate; nobody is served in the clear then. `rights`: of the login, by
+    pyftpdlib's letters. `otherwise`: members of its handler, for what other servers do."""
     logging.getLogger("pyftpdlib").setLevel(logging.WARNING)
     password = secrets.token_hex(8)
     authorizer = DummyAuthorizer()
-    authorizer.add_user("partner", password, str(folder), perm="elradfmwMT")
+    authorizer.add_user("partner", password, str(folder), perm=rights)
     kind, settings = _handler(encrypted_by)
-    handler = type("Handler", (kind,), {"authorizer": authorizer, **settings})
+    handler = type("Handler", (kind,), {"authorizer": authorizer, **settings, **otherwise})
     # Without a loop of its own, it would take down every other server of this process when it ends.
     server = FTPServer(("127.0.0.1", 0), handler, ioloop=IOLoop())
     host, port = server.socket.getsockname()[:2]

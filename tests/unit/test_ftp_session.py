@@ -2,6 +2,7 @@
 
 import ftplib
 import io
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from seamline.adapters.connections import Connection
 from seamline.domain.errors import ConfigError, TransientError
 from seamline.files.stores import ftp_session
 from seamline.files.stores.ftp import FtpStore
@@ -87,5 +89,58 @@ def test_a_data_connection_of_a_session_of_its_own_is_refused_and_never_read_as_
         opened.write("there/a.csv", io.BytesIO(b"1"))
     encrypted = ftp_session._Encrypted  # noqa: SLF001 (the bug is planted where the code hides what it does)
     monkeypatch.setattr(encrypted, "ntransfercmd", ftplib.FTP_TLS.ntransfercmd)
-    with closing(store(server, full(authority))) as opened, pytest.raises(TransientError, match="there"):
-        opened.names("there")
+    with closing(store(server, full(authority))) as opened:
+        with pytest.raises(TransientError, match="there") as refused:
+            opened.names("there")
+        assert "encrypted connection of a transfer" in refused.value.hint
+
+
+def test_a_server_that_ends_transfers_without_the_end_of_tls_is_named_for_that(
+    server: Ftp, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: whether OpenSSL reports it depends on which side is the first."""
+    with closing(store(server, full(authority))) as opened:
+        opened.write("ended/a.csv", io.BytesIO(b"1"))
+        monkeypatch.setattr(ssl.SSLSocket, "unwrap", _ended)
+        with pytest.raises(TransientError) as failed:
+            opened.read("ended/a.csv", io.BytesIO())
+    assert "close_notify" in failed.value.hint
+
+
+def test_a_certificate_of_a_data_connection_that_is_wrong_is_named_for_that(
+    server: Ftp, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(store(server, full(authority))) as opened:
+        opened.size("nothing")
+        monkeypatch.setattr(ssl.SSLContext, "wrap_socket", _refused)
+        with pytest.raises(TransientError, match="CERTIFICATE_VERIFY_FAILED") as failed:
+            opened.names("")
+    assert "sslrootcert" in failed.value.hint
+
+
+def _ended(*_: object) -> ssl.SSLSocket:
+    raise ssl.SSLZeroReturnError(6, "TLS/SSL connection has been closed (EOF)")
+
+
+def _refused(*_: object, **__: object) -> ssl.SSLSocket:
+    raise ssl.SSLCertVerificationError(1, "CERTIFICATE_VERIFY_FAILED")
+
+
+def test_a_server_s_own_certificate_is_enough_also_where_a_ca_has_signed_it(
+    authority: Authority, tmp_path: Path
+) -> None:
+    own = Authority(tmp_path / "authority").server("127.0.0.1")
+    with ftp_server.running(tmp_path, encrypted_by=own) as running:
+        pinned = {"sslmode": "verify-full", "sslrootcert": str(own.certificate)}
+        with closing(store(running, pinned)) as opened:
+            assert opened.size("nothing") is None
+        pinned["sslrootcert"] = str(authority.server("127.0.0.1").certificate)
+        with pytest.raises(ConfigError, match="CERTIFICATE_VERIFY_FAILED"):
+            store(running, pinned).size("nothing")
+
+
+def test_the_port_of_implicit_tls_is_named() -> None:
+    there = Connection("partner", "ftp", "127.0.0.1", 990, "partner", "secret", extra={"sslmode": "verify-full"})
+    with pytest.raises(TransientError) as failed:
+        FtpStore(there, "/").size("nothing")
+    assert "explicit TLS, mostly 21" in failed.value.hint

@@ -52,6 +52,8 @@ def client_context(connection: Connection) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=tls.ca or None)
         # Certificates of a private CA often lack extensions that Python 3.13 asks for; libpq and Java do not.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        # A certificate in the file counts although its own issuer is not there: as Python 3.13 has it by itself.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         context.check_hostname = tls.mode in ("", "verify-full")
         if tls.mode == "require":
             context.verify_mode = ssl.CERT_NONE
@@ -83,6 +85,25 @@ _LOST = "SSL error: unexpected eof while reading"
 def is_tls_refusal(text: str) -> bool:
     """Whether this is about certificates or encryption, which no repeat mends."""
     return any(sign in text.replace(_LOST, "") for sign in _REFUSALS)
+
+
+# The other side is gone, and has said nothing of TLS.
+LOST = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+
+
+def has_tls_refusal(exc: BaseException) -> bool:
+    """As `is_tls_refusal`, of Python's own TLS below any client: by the errors that this one was made of. Their texts
+    may hold an address, in which any word may stand."""
+    left, seen = [exc], set[int]()
+    while left:
+        one = left.pop()
+        if isinstance(one, ssl.SSLError) and not isinstance(one, LOST):
+            return True
+        if id(one) not in seen:
+            seen.add(id(one))
+            inside = (*one.args, getattr(one, "reason", None), one.__cause__)
+            left += [error for error in inside if isinstance(error, BaseException)]
+    return False
 
 
 def is_refused_in_the_clear(text: str) -> bool:

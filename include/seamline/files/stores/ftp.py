@@ -6,16 +6,21 @@ Of what is placed, nobody but who shows this delivery writes under these names: 
 
 import ftplib
 import io
+import re
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from seamline.adapters.connections import Connection
 from seamline.domain.errors import TransientError
-from seamline.files.stores.ftp_session import opened
+from seamline.files.stores.ftp_session import opened, tls_trouble
 from seamline.files.stores.store import Readable, Writable
 
 _CONTENT = "content"
+# 450: ProFTPD's answer for a folder that is missing.
+_NOTHING_LISTED = ("450", "550")
+# What servers say of an empty folder that they do not list.
+_NO_FILES = re.compile(r"no (such )?files?\b", re.IGNORECASE)
 
 
 class FtpStore:
@@ -111,15 +116,36 @@ class FtpStore:
     @contextmanager
     def _session(self, doing: str) -> Iterator[ftplib.FTP]:
         try:
-            yield self._alive()
+            with self._answering():
+                yield self._alive()
         except FileNotFoundError:
             raise
         except ftplib.all_errors as exc:
+            if cure := tls_trouble(self._connection, exc):
+                raise TransientError(
+                    f"cannot {doing} on the FTP server of connection `{self._connection.connection_id}`, perhaps for"
+                    f" TLS: {exc or type(exc).__name__}",
+                    hint=cure,
+                ) from exc
             raise TransientError(
                 f"cannot {doing} on the FTP server of connection `{self._connection.connection_id}`:"
                 f" {exc or type(exc).__name__}",
-                hint="it is tried again; if it stays: is the folder there, is it full, may this login write",
+                hint="it is tried again; if it stays: is the folder there, is it full, may this login list and write",
             ) from exc
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        """A session in which anything but a refusal happens is left: the answer to a transfer that failed may come
+        late, as the answer to the next command."""
+        try:
+            yield
+        except (FileNotFoundError, ftplib.error_perm):
+            raise
+        except BaseException:
+            if self._opened is not None:
+                self._opened.close()
+                self._opened = None
+            raise
 
     def _alive(self) -> ftplib.FTP:
         """Servers end a session that asks nothing for some minutes."""
@@ -136,12 +162,25 @@ class FtpStore:
 
 
 def _listed(ftp: ftplib.FTP, folder: str) -> list[str]:
-    """Servers answer a folder that is empty, and one that is missing, in either way."""
+    """Servers answer a folder that is empty, and one that is missing, in either way, and by the same codes one that
+    this login may not list."""
     try:
         return ftp.nlst(folder)
+    except (ftplib.error_perm, ftplib.error_temp) as exc:
+        if not str(exc).startswith(_NOTHING_LISTED):
+            raise
+        if _is_there(ftp, folder) and not _NO_FILES.search(str(exc)):
+            raise
+        return []
+
+
+def _is_there(ftp: ftplib.FTP, folder: str) -> bool:
+    try:
+        ftp.cwd(folder)
     except ftplib.error_perm as exc:
         _require_absence(exc)
-        return []
+        return False
+    return True
 
 
 def _require_absence(refused: ftplib.error_perm) -> None:

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.tls import client_context, tls_cure, tls_of
+from seamline.adapters.tls import LOST, client_context, tls_cure, tls_of
 from seamline.domain.errors import ConfigError
 
 _ANSWER_S = 60
-# The other side is gone, and has said nothing of TLS.
-_LOST = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+_IMPLICIT_TLS_PORT = 990
 
 
 class _Encrypted(ftplib.FTP_TLS):
@@ -82,12 +81,29 @@ def _secure_files(session: ftplib.FTP_TLS, connection: Connection) -> None:
         ) from exc
 
 
+def tls_trouble(connection: Connection, failed: BaseException) -> str:
+    """What to do where it may be TLS that ended a session or a transfer; "" where it is not."""
+    if connection.port == _IMPLICIT_TLS_PORT:
+        return "port 990 is mostly that of implicit TLS, which is not spoken: take that of explicit TLS, mostly 21"
+    if isinstance(failed, LOST):
+        return (
+            "it is tried again; if it stays: the server ends transfers without the end that TLS demands (close_notify),"
+            " so nobody can say that all has come. Its owner mends that"
+        )
+    if isinstance(failed, ssl.SSLError):
+        # Of a data connection, which has a handshake of its own.
+        return tls_cure(connection)
+    if str(failed).startswith("522"):
+        return "the server refuses the encrypted connection of a transfer: its owner looks at its settings of TLS"
+    return ""
+
+
 @contextmanager
 def _refusals(connection: Connection) -> Iterator[None]:
     """With TLS 1.3 a server says what is wrong with the client's certificate behind the handshake."""
     try:
         yield
-    except _LOST:
+    except LOST:
         raise
     except ssl.SSLError as exc:
         raise ConfigError(

@@ -27,7 +27,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, AssertTableUUID, TableUpdate
 
-from seamline.adapters.tls import is_tls_refusal
+from seamline.adapters.tls import has_tls_refusal
 from seamline.domain.errors import CommitUnknown, ConfigError, Refused, SeamlineError, TransientError
 from seamline.sinks.iceberg.rest_session import guarded
 from seamline.sinks.lake.files import url_of
@@ -338,6 +338,6 @@ def translated(doing: str) -> Iterator[None]:
         raise Refused(f"the catalogue does not {doing}: {exc}", hint="its server must list that call") from exc
     # ValueError: what has answered is no catalogue, as a proxy with a page of its own.
     except (requests.RequestException, RESTError, ValueError) as exc:
-        if isinstance(exc, requests.RequestException) and is_tls_refusal(str(exc)):
+        if isinstance(exc, requests.RequestException) and has_tls_refusal(exc):
             raise ConfigError(f"the catalogue did not {doing}: {exc}", hint=_TLS_CURE) from exc
         raise TransientError(f"the catalogue did not {doing}: {exc}", hint="it is tried again") from exc

@@ -1,0 +1,60 @@
+"""Files on FTP servers that answer as others do: folders that are missing or closed, and transfers that fail."""
+
+import io
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seamline.domain.errors import TransientError
+from seamline.files.stores.ftp import FtpStore
+from tests import ftp_server
+
+_THERE = "a.csv"
+
+
+def names(folder: Path, asked: str, **server: Any) -> Sequence[str]:
+    (folder / "in").mkdir()
+    (folder / "in" / _THERE).write_text("1")
+    with ftp_server.running(folder, **server) as running, closing(FtpStore(running.connection, "/")) as opened:
+        return opened.names(asked)
+
+
+def nlst_450(handler: Any, path: str) -> None:
+    """As ProFTPD, which has no other word for a folder that is missing."""
+    handler.respond(f"450 {path}: No such file or directory")
+
+
+def test_a_missing_folder_is_empty_also_where_the_server_says_450(tmp_path: Path) -> None:
+    assert names(tmp_path, ".seamline", ftp_NLST=nlst_450) == []
+
+
+@pytest.mark.parametrize("answer", ["450 cannot read the disk", "550 Permission denied"])
+def test_a_folder_that_is_there_and_cannot_be_listed_is_not_empty(tmp_path: Path, answer: str) -> None:
+    with pytest.raises(TransientError, match=answer):
+        names(tmp_path, "in", ftp_NLST=lambda handler, _: handler.respond(answer))
+
+
+def test_a_login_that_may_not_list_sees_no_empty_folder(tmp_path: Path) -> None:
+    with pytest.raises(TransientError, match="550"):
+        names(tmp_path, "in", rights="eradfmwMT")
+
+
+def test_a_folder_of_which_a_server_says_that_it_has_no_files_is_empty(tmp_path: Path) -> None:
+    assert names(tmp_path, "in", ftp_NLST=lambda handler, _: handler.respond("550 No files found")) == []
+
+
+class Full(io.BytesIO):
+    def write(self, content: Any, /) -> int:
+        raise OSError("no space left on device")
+
+
+def test_a_session_whose_transfer_failed_is_not_asked_again(tmp_path: Path) -> None:
+    """Its answers are one behind: what comes next is that of the transfer."""
+    (tmp_path / _THERE).write_text("1")
+    with ftp_server.running(tmp_path) as server, closing(FtpStore(server.connection, "/")) as opened:
+        with pytest.raises(TransientError, match="no space"):
+            opened.read(_THERE, Full())
+        assert opened.size(_THERE) == 1
