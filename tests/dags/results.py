@@ -311,6 +311,8 @@ class Platform:
     def cuts(self, sync: str, business_date: Any = None) -> tuple[Any, ...]:
         return tuple(self.cut_list)
 
+    def require_as_entered(self, found: Reconciliation) -> None: ...
+
     def save_cut(self, cut: Any) -> None:
         self.cut_list.append(cut)
 

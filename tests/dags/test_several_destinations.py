@@ -18,12 +18,13 @@ from airflow.sdk.execution_time.task_runner import _serialize_outlet_events
 from seamline.domain.cut_state import CutState, Headline, state_of_cut
 from seamline.domain.decision import DECISION
 from seamline.domain.errors import ConfigError, TransientError
-from seamline.domain.runs import EXPECTATIONS, NOT_STAGED, PUBLISH, RunState, Scope
+from seamline.domain.runs import EXPECTATIONS, NOT_STAGED, PUBLISH, Cut, RunState, Scope
 from seamline.domain.staged_cut import Published, StagedCut
 from seamline.domain.verdict import Verdict
 from seamline.plan.checks import ReconcilePlan
 from seamline.plan.model import SyncPlan
 from seamline_airflow import deadline
+from seamline_airflow.expectations import Expectation, Outcome
 from seamline_airflow.operators.approval import CutApprovalOperator
 from seamline_airflow.operators.gate import NOT_CLEAN, GateOperator
 from seamline_airflow.operators.gx_check import GXCheckOperator
@@ -284,6 +285,42 @@ def test_one_whose_rows_cannot_be_checked_keeps_no_other_waiting_and_nobody_can_
         night.complete()
     assert night.state("archive").headline is Headline.BREAK
     assert "it can be checked (it does not answer)" in "\n".join(night.state("archive").lines())
+
+
+def test_one_that_was_not_checked_is_checked_alone_and_what_the_others_have_stands(
+    night: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged: list[str] = []
+
+    def judge(_plan: Any, destination: Any, *_: Any, suite: str) -> list[Outcome]:
+        judged.append(destination.name)
+        return [Outcome("account", Expectation("t", {}, "a row"), is_met=True)]
+
+    monkeypatch.setattr("seamline_airflow.operators.gx_check.judge_cut", judge)
+    left = night.run.result[EXPECTATIONS]["destinations"]
+    stands, left["warehouse"] = left["archive"], {"verdict": "NOT_RUN", "checked": 0, "failed": []}
+    # It was published with a signature.
+    night.platform.cut_list = [Cut(
+        "settlement", "archive", results.DATE, 7, results.RUN, results.POSITION, datetime.now(UTC), (), Verdict.BREAK
+    )]  # fmt: skip
+    GXCheckOperator(task_id="expectations", run=results.RUN, on_mismatch="return").execute({})
+    checked = night.run.result[EXPECTATIONS]["destinations"]
+    assert (judged, checked["archive"], checked["warehouse"]["verdict"]) == (["warehouse"], stands, "MATCH")
+    night.gate()
+    assert night.publish() == ({"warehouse": 1}, [{"warehouse": 1}])
+    assert night.run.result[PUBLISH] == {"archive": 7, "warehouse": 1}
+    night.complete()
+
+
+def test_where_all_is_published_nothing_is_checked_again(night: Night) -> None:
+    night.gate()
+    night.publish()
+    night.answer = _answer("Approve")
+    night.publish(PublishRestOperator)
+    before = dict(night.run.result)
+    with pytest.raises(AirflowFailException, match="published in warehouse, archive: its checks stand"):
+        GXCheckOperator(task_id="expectations", run=results.RUN, on_mismatch="return").execute({})
+    assert night.run.result == before
 
 
 # What the gate leads to, what becomes of the question, and the states of the tasks behind it and of the run.

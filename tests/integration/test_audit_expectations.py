@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from psycopg.types.json import Jsonb
 
-from seamline.domain.audit import canonical_json, sha256_of, verdict_hash
+from seamline.domain.audit import Kind, canonical_json, sha256_of, verdict_act, verdict_hash
 from seamline.domain.errors import Refused
-from seamline.domain.runs import EXPECTATIONS
+from seamline.domain.runs import EXPECTATIONS, SIGNED_BY
 from seamline.domain.sign_off import SignState
 from seamline.domain.verdict import Verdict
 from seamline.platform import migrate
-from seamline.platform.audit import entries
+from seamline.platform.audit import append, entries
 from seamline.platform.audit_export import export
 from seamline.platform.database import Database
 from seamline.platform.signatures import PlatformSignatures, Take
@@ -154,6 +154,41 @@ def test_under_a_signature_other_results_are_refused_until_somebody_re_opens_the
     store.put_result("r3", EXPECTATIONS, of(LEFT))
     assert seen(signatures, take).state is SignState.REOPENED
     assert faults(server) == []
+
+
+FOURTH = date(2026, 3, 4)
+
+
+def test_no_entry_takes_up_a_verdict_that_was_changed_and_one_that_did_is_named(
+    server: Server, store: PlatformStore
+) -> None:
+    publish(store, "r4", Verdict.BREAK, business_date=FOURTH)
+    store.put_result("r4", EXPECTATIONS, of(LEFT))
+    honest = store.reconciliation("r4", "cut")
+    assert honest is not None
+    tamper(server, "update reconciliation set verdict = 'MATCH' where run_id = 'r4'")
+    changed = store.reconciliation("r4", "cut")
+    assert changed is not None
+    signed = replace(changed, evidence={**changed.evidence, SIGNED_BY: "ann: known"})
+    for act in (
+        lambda: store.put_result("r4", EXPECTATIONS, of(CLEAN)),
+        lambda: store.save_reconciliation(signed),
+        lambda: store.require_as_entered(changed),
+    ):
+        with pytest.raises(Refused, match="is not the one that the log of acts has"):
+            act()
+    kept = store.reconciliation("r4", "cut")
+    assert (kept, store.run("r4").result[EXPECTATIONS]) == (changed, of(LEFT)), "what is refused leaves nothing"
+    with server.open() as session:
+        append(session, verdict_act(changed, Kind.CHECKED))
+    (named,) = faults(server)
+    assert "the verdict was changed between entry" in named
+    assert named.endswith("(checked), which compared nothing")
+    with server.open() as session:
+        append(session, verdict_act(honest, Kind.COMPARED))
+    tamper(server, "update reconciliation set verdict = 'BREAK' where run_id = 'r4'")
+    # The last one that asks for the faults of this server: an entry is never taken back.
+    assert faults(server) == [named]
 
 
 # ---- the evidence of a date -----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.checks import ReconcilePlan
 from seamline.plan.model import BusinessDate, DestinationPlan, NightlyPlan, Run, SourcePlan, SyncPlan, TablePlan
 from seamline.sources.mariadb.position import BinlogPosition
-from seamline.sync.cut import publish_cut, select, with_verdicts
+from seamline.sync.cut import publish_cut, published_by, select, with_verdicts
 
 ACCOUNT = Table("account", (Column("id", Kind.INTEGER, "bigint", length=64),), ("id",))
 ENTRY = Table(
@@ -125,7 +125,7 @@ class Place:
     """Publisher and records in one, that write down what they are given."""
 
     def __init__(self, reconciliation: Reconciliation | None) -> None:
-        self.found = reconciliation
+        self.found = self.entered = reconciliation
         self.published: list[tuple[StagedCut, str]] = []
         self.saved: list[Cut] = []
 
@@ -138,8 +138,12 @@ class Place:
         assert (run_id, scope, destination) == ("r1", Scope.CUT, "warehouse")
         return self.found
 
+    def require_as_entered(self, found: Reconciliation) -> None:
+        if found != self.entered:
+            raise Refused("not the one that the log of acts has")
+
     def save_reconciliation(self, reconciliation: Reconciliation) -> None:
-        self.found = reconciliation
+        self.found = self.entered = reconciliation
 
     def save_cut(self, cut: Cut) -> None:
         self.saved.append(cut)
@@ -173,6 +177,12 @@ def test_a_reconciled_cut_is_published_and_written_down() -> None:
     cut = publish_cut(run_of(STAGED), "warehouse", publisher=place, records=place)
     assert place.saved == [cut]
     assert (cut.version, cut.verdict, cut.partial, cut.tables) == (2, Verdict.MATCH, False, ("entry", "account"))
+
+
+def test_what_a_run_has_published_is_what_the_list_of_cuts_has_of_it() -> None:
+    place = Place(reconciled(STAGED))
+    cut = publish_cut(run_of(STAGED), "warehouse", publisher=place, records=place)
+    assert published_by(run_of(STAGED), [cut, replace(cut, destination="archive", run_id="r0")]) == {"warehouse": 2}
 
 
 def test_a_cut_that_was_not_reconciled_is_not_published_even_when_signed() -> None:
@@ -223,16 +233,29 @@ def test_a_cut_whose_results_are_not_those_that_were_entered_is_published_by_nob
         with pytest.raises(GateFailed, match="the results of its expectations were changed"):
             publish_cut(run, "warehouse", publisher=place, records=place, signed_by=signed_by)
     assert not place.published
-    place.found = with_results(reconciled(STAGED), run.result)
+    place.found = place.entered = with_results(reconciled(STAGED), run.result)
     publish_cut(run, "warehouse", publisher=place, records=place)
+
+
+def test_a_cut_whose_verdict_is_not_the_one_that_was_entered_is_published_by_nobody() -> None:
+    run = run_of(STAGED)
+    place = Place(with_results(reconciled(STAGED), {EXPECTATIONS: {"verdict": "BREAK", "checked": 1, "failed": [{}]}}))
+    for changed in (with_results(reconciled(STAGED), run.result), reconciled(STAGED)):
+        place.found = changed
+        for signed_by in ("", "olga"):
+            with pytest.raises(Refused, match="not the one that the log of acts has"):
+                publish_cut(run, "warehouse", publisher=place, records=place, signed_by=signed_by)
+    assert (place.published, place.saved) == ([], [])
 
 
 @pytest.mark.parametrize("on_break", ["ask", "fail", "publish_and_flag"])
 def test_a_cut_that_nobody_has_checked_is_published_by_nobody(on_break: str) -> None:
     place = Place(reconciled(STAGED))
     run = run_of(STAGED, replace(PLAN, reconcile=ReconcilePlan(on_break=on_break)))
-    for nothing in ({}, {EXPECTATIONS: None}, {EXPECTATIONS: {"verdict": "NOT_RUN"}}):
-        unchecked = replace(run, result={"cut": run.result["cut"], **nothing})
+    unreadable = [{EXPECTATIONS: left} for left in (7, {"destinations": []}, {"verdict": "x"}, {"verdict": []})]
+    for nothing in ({}, {EXPECTATIONS: None}, {EXPECTATIONS: {"verdict": "NOT_RUN"}}, *unreadable):
+        result: dict[str, Any] = {"cut": run.result["cut"], **nothing}
+        unchecked = replace(run, result=result)
         for signed_by in ("", "olga"):
             with pytest.raises(GateFailed, match="not checked"):
                 publish_cut(unchecked, "warehouse", publisher=place, records=place, signed_by=signed_by)

@@ -40,6 +40,8 @@ def test_only_what_is_clean_in_all_and_has_no_history_goes_together() -> None:
         replace(PREPARED, verdict=Verdict.NOT_RUN),
         replace(PREPARED, partial=True),
         replace(PREPARED, late=(LATE,)),
+        replace(PREPARED, checks="BREAK"),
+        replace(PREPARED, checks="NOT_RUN"),
         replace(PREPARED, is_newest=False),
         replace(PREPARED, version=2, in_force=2, earlier=SIGNATURE),
         replace(PREPARED, in_force=2),
@@ -61,6 +63,15 @@ def test_what_differs_is_partial_or_late_comes_before_what_is_clean_the_newest_d
     ]
     days = [one.business_date.day for one in urgent_first([*clean, *others])]
     assert days == [4, 3, 2, 20, 1]
+
+
+def test_results_that_say_otherwise_since_the_publication_need_a_reason() -> None:
+    assert replace(PREPARED, checks="MATCH").goes_by_bulk
+    checked_again = replace(PREPARED, checks="NOT_RUN")
+    with pytest.raises(Refused, match=r"is not clean \(expectations NOT_RUN\)"):
+        checked_again.check_bulk()
+    with pytest.raises(Refused, match="needs a reason: it is not clean"):
+        checked_again.check_signing(SignOrder("ann", "", "h"))
 
 
 def test_case_makes_no_second_person() -> None:

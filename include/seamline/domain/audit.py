@@ -90,6 +90,8 @@ class Kind(StrEnum):
 
 # By what they are about: the newest entry of such a group says what must be stored now.
 ABOUT_VERDICTS = (Kind.VERDICT_ADOPTED, Kind.COMPARED, Kind.CHECKED, Kind.SIGNATURE_KEPT)
+# Those that change the evidence of a verdict, and nothing of what was found.
+_COMPARES_NOTHING = (Kind.CHECKED, Kind.SIGNATURE_KEPT)
 ABOUT_DECISIONS = (
     Kind.DECISION_ADOPTED,
     Kind.ASKED,
@@ -371,6 +373,21 @@ def verdict_faults(logged: Mapping[str, Any], found: Reconciliation) -> list[str
     elif sorted(before) == sorted(after) and now["header"] != logged.get("header"):
         faults.append("its header or evidence was changed")
     return faults or ["its tables stand in another order"]
+
+
+def entry_fault(kind: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """What the entry of a verdict says otherwise than the one before it about the same verdict, though nothing was
+    compared in between: `checked` enters other results, `signature kept` a signature. "" if nothing. Documents as
+    `verdict_document` has them."""
+    if kind not in _COMPARES_NOTHING:
+        return ""
+    old, new = before.get("tables") or {}, now.get("tables") or {}
+    if names := sorted(name for name in {*old, *new} if old.get(name) != new.get(name)):
+        return f"table {', '.join(names)}"
+    if before.get("verdict") != now.get("verdict"):
+        return "the verdict"
+    is_other = kind == Kind.SIGNATURE_KEPT and before.get(EXPECTATIONS) != now.get(EXPECTATIONS)
+    return "what its expectations said" if is_other else ""
 
 
 def cut_act(cut: Cut, kind: Kind, *, verdict: str, **rest: str) -> Act:

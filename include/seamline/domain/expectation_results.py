@@ -9,9 +9,14 @@ from seamline.domain.audit import canonical_json, sha256_of
 from seamline.domain.runs import EXPECTATIONS, Reconciliation, checked_in
 
 
-def results_text(left: Mapping[str, Any]) -> str:
-    """The canonical JSON of what the expectations of one destination left, which is hashed. `left`: of `checked_in`."""
-    return canonical_json(left)
+def results_text(result: Mapping[str, Any], destination: str) -> str | None:
+    """The canonical JSON of what the expectations of one destination left in a run's `result`, which is hashed; None
+    where that is nothing, or cannot be read."""
+    left = checked_in(result, destination)
+    try:
+        return None if left is None else canonical_json(left)
+    except (TypeError, ValueError):
+        return None
 
 
 def with_results(found: Reconciliation, result: Mapping[str, Any]) -> Reconciliation:
@@ -30,11 +35,10 @@ def results_fault(found: Reconciliation, result: Mapping[str, Any]) -> str:
     said = found.evidence.get(EXPECTATIONS)
     if not isinstance(said, Mapping):
         return ""
-    left = checked_in(result, found.destination)
-    if not left:
+    text = results_text(result, found.destination)
+    if text is None:
         return "the results of its expectations are missing"
-    is_same = said.get("hash") == sha256_of(results_text(left))
-    return "" if is_same else "the results of its expectations were changed"
+    return "" if said.get("hash") == sha256_of(text) else "the results of its expectations were changed"
 
 
 def _summary(left: Mapping[str, Any]) -> dict[str, object]:
@@ -43,5 +47,5 @@ def _summary(left: Mapping[str, Any]) -> dict[str, object]:
         "verdict": left["verdict"],
         "checked": left.get("checked", 0),
         "failed": len(left.get("failed", ())),
-        "hash": sha256_of(results_text(left)),
+        "hash": sha256_of(canonical_json(left)),
     }

@@ -53,11 +53,14 @@ ONLY_TABLES = "only_tables"
 
 
 def checked_in(result: Mapping[str, Any], destination: str) -> Mapping[str, Any] | None:
-    """What the checks said of the staged cut in one destination, from a run's result; None where they have not run."""
-    left = result.get(EXPECTATIONS) or {}
+    """What the checks said of the staged cut in one destination, from a run's result; None where they have not run, or
+    where what is stored there is of no form that they leave."""
+    left = result.get(EXPECTATIONS)
     # Runs of before said it once, for all of their destinations.
-    found: Mapping[str, Any] | None = left["destinations"].get(destination) if "destinations" in left else left
-    return found or None
+    if isinstance(left, Mapping) and "destinations" in left:
+        of_each = left["destinations"]
+        left = of_each.get(destination) if isinstance(of_each, Mapping) else None
+    return left if isinstance(left, Mapping) and left else None
 
 
 class NightlyMode(StrEnum):

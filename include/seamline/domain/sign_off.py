@@ -82,6 +82,7 @@ class SignOff:
     who asked for the run, or the scheduler. `acts`: on this version, the oldest first. `earlier`: the newest signature
     of an earlier version that nobody has re-opened. `is_kept`: the cut has not expired. `late`: tables of which the
     source holds other rows since this version, as a later night has found. `is_newest`: no later run is about the date.
+    `checks`: the verdict of its expectations as the log of acts has it now; "" where it has none.
     `watch`: what the stream has applied against it since it was signed; None where no stream is watched for it.
     """
 
@@ -102,6 +103,7 @@ class SignOff:
     late: tuple[SinceCut, ...] = ()
     is_newest: bool = True
     watch: StreamWatch | None = None
+    checks: str = ""
 
     @property
     def state(self) -> SignState:
@@ -128,9 +130,14 @@ class SignOff:
 
     @property
     def is_clean(self) -> bool:
-        """The worst of all that was found is MATCH: checks count in the verdict of a cut, no table is left out, and
-        nothing came late."""
-        return self.verdict is Verdict.MATCH and not self.partial and not self.late_in_words
+        """The worst of all that was found is MATCH: checks count in the verdict of a cut, and none has said otherwise
+        since; no table is left out, and nothing came late."""
+        is_match = self.verdict is Verdict.MATCH and self.checks in ("", Verdict.MATCH)
+        return is_match and not self.partial and not self.late_in_words
+
+    @property
+    def _worst(self) -> str:
+        return f"expectations {self.checks}" if self.verdict is Verdict.MATCH and self.checks else self.verdict
 
     @property
     def is_overtaken(self) -> bool:
@@ -215,7 +222,7 @@ class SignOff:
         """Refused: it is not clean, or it has a history that a person has to look at."""
         if not self.goes_by_bulk:
             about = f"{self.business_date} in {self.destination}"
-            found = "; ".join(self.late_in_words) or self.verdict
+            found = "; ".join(self.late_in_words) or self._worst
             what = f"is not clean ({found})" if not self.is_clean else self.in_words()
             raise Refused(f"{about} {what}", hint="sign it by itself, in its report")
 

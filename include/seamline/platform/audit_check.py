@@ -33,6 +33,12 @@ select run_id, destination, scope, coalesce(stored.sync, newest.sync) as sync,
     coalesce(stored.business_date, newest.business_date) as business_date, number, kind, document, reconciliation_id
 from newest full join stored using (run_id, destination, scope) order by number, run_id
 """
+_ABOUT_VERDICTS = """
+select run_id, destination, scope, sync, business_date, number, kind, document,
+    lag(number) over takes as number_before, lag(kind) over takes as kind_before, lag(document) over takes as before
+from audit_entry where kind = any(%(kinds)s) and %(sync)s in ('', sync)
+window takes as (partition by run_id, destination, scope order by number) order by number
+"""
 _DECISIONS = f"""
 with newest as ({_NEWEST.format(key="run_id")}),
 stored as (select run_id, sync, business_date, result->'decision' as decision from run
@@ -110,6 +116,7 @@ def check(
         for faults in (
             _chain(session, checked, note),
             _anchors(session, anchors, checked),
+            _entered(session, sync),
             audit_work.faults(session, sync),
             _files(session, sync, checked),
         ):
@@ -137,6 +144,17 @@ def _chain(session: Session, checked: Checked, note: Report) -> Iterator[str]:
             note(f"{checked.entries:,} entries")
     if not checked.entries:
         yield "the log of acts is empty: not even its opening is there"
+
+
+def _entered(session: Session, sync: str) -> Iterator[str]:
+    """Verdicts that were changed before an entry that is about something else took them up."""
+    for row in _stored(session, _ABOUT_VERDICTS, audit.ABOUT_VERDICTS, sync):
+        before = _document(row["before"] or "")
+        if before and (wrong := audit.entry_fault(row["kind"], before, _logged(row))):
+            yield (
+                f"{_place(row)}: {wrong} was changed between entry {row['number_before']} ({row['kind_before']}) and"
+                f" entry {row['number']} ({row['kind']}), which compared nothing"
+            )
 
 
 def _files(session: Session, sync: str, checked: Checked) -> Iterator[str]:
@@ -188,9 +206,13 @@ def _since(row: dict[str, Any]) -> str:
 
 
 def _logged(row: dict[str, Any]) -> dict[str, Any]:
+    return _document(row["document"])
+
+
+def _document(text: str) -> dict[str, Any]:
     """Of a document that was made unreadable nothing is left: the chain has named its entry already."""
     try:
-        found = json.loads(row["document"])
+        found = json.loads(text)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

@@ -46,6 +46,9 @@ select take.*, max(version) over (partition by sync, destination, business_date)
     coalesce((select document::json->>'hash' from audit_entry entry where entry.run_id = take.run_id
         and entry.destination = take.destination and entry.scope = 'cut' and entry.kind = any(%(kinds)s)
         order by number desc limit 1), '') as verdict_hash,
+    coalesce((select document::json->'expectations'->>'verdict' from audit_entry entry
+        where entry.run_id = take.run_id and entry.destination = take.destination and entry.scope = 'cut'
+        and entry.kind = any(%(kinds)s) order by number desc limit 1), '') as checks,
     not exists (select from run later, run own where own.run_id = take.run_id and later.kind = 'nightly'
         and (later.sync, later.business_date) = (take.sync, take.business_date)
         and later.started_at > own.started_at) as is_newest
@@ -218,6 +221,7 @@ def _sign_off(row: Mapping[str, Any], acts: Sequence[Signature], late: Sequence[
         verdict=Verdict(row["verdict"]),
         partial=row["partial"],
         verdict_hash=row["verdict_hash"],
+        checks=row["checks"],
         preparer=row["preparer"],
         prepared_at=row["saved_at"],
         acts=tuple(one for one in acts if one.version == version),
@@ -288,13 +292,14 @@ def _verified(session: Session, found: SignOff) -> None:
     stored = reconciliations.read(
         session, "run_id = %s and destination = %s and scope = 'cut'", (found.run_id, found.destination)
     )
-    if [audit.verdict_hash(one) for one in stored] != [found.verdict_hash]:
+    if not stored:
         raise Refused(
-            f"the stored verdict of {found.business_date} in {found.destination} is not the one that the log of acts"
-            " has",
-            hint=f"`./seamline audit verify --sync {found.sync}` names what was changed",
+            f"the stored verdict of {found.business_date} in {found.destination} is gone",
+            hint=f"`./seamline audit verify --sync {found.sync}` names what is missing",
         )
-    checks.require_as_checked(session, stored[0])
+    for one in stored:
+        checks.require_as_entered(session, one)
+        checks.require_as_checked(session, one)
 
 
 def _add(session: Session, found: SignOff, act: SignAct, who: str, reason: str, origin: str) -> None:

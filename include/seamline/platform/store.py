@@ -158,7 +158,8 @@ class PlatformStore:
         """Keep a JSON value under `Run.result[key]`, in place of an earlier one. A decision is an act, and so
         are results of expectations.
 
-        Refused: a person approves what the same person has asked for; other results under a verdict that is signed."""
+        Refused: a person approves what the same person has asked for; other results under a verdict that is signed, and
+        any for one that is not what the log of acts has."""
 
         def work(session: Session) -> int:
             if key == DECISION:
@@ -246,11 +247,15 @@ class PlatformStore:
 
     def save_reconciliation(self, reconciliation: Reconciliation) -> None:
         """Keep it whole, and enter its hash into the log of acts; one of the same run, destination and scope is
-        replaced. Breaks that it has no more close themselves, those that are back are open again."""
+        replaced. Breaks that it has no more close themselves, those that are back are open again.
+
+        Refused: one with a signature, where the stored one is another one, or is not what the log of acts has."""
         kind = Kind.SIGNATURE_KEPT if reconciliation.signed_by else Kind.COMPARED
         act = verdict_act(reconciliation, kind)
 
         def work(session: Session) -> None:
+            if kind is Kind.SIGNATURE_KEPT:
+                checks.require_signable(session, reconciliation)
             session.execute(
                 "delete from reconciliation where run_id = %s and destination = %s and scope = %s",
                 (reconciliation.run_id, reconciliation.destination, reconciliation.scope),
@@ -270,6 +275,10 @@ class PlatformStore:
             (run_id, Scope(scope).value, destination),
         )
         return found[0] if found else None
+
+    def require_as_entered(self, found: Reconciliation) -> None:
+        """Refused: this verdict of a cut is not what the log of acts has."""
+        self._database.transact(lambda session: checks.require_as_entered(session, found))
 
     def live_reconciliations(
         self, sync: str, limit: int, *, before: datetime | None = None, detail: Detail = Detail.WHOLE

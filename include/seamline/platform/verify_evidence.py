@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 ABOUT_VERDICTS = ("verdict adopted", "compared", "checked", "signature kept")
+COMPARE_NOTHING = ("checked", "signature kept")
 
 
 def canonical(value: Any) -> bytes:
@@ -42,6 +43,7 @@ class Evidence:
 
     def verify(self) -> None:
         self._follow_chain()
+        self._compare_entries()
         self._compare_verdicts()
         self._compare_expectations()
         self._compare_named_verdicts()
@@ -95,6 +97,34 @@ class Evidence:
             if content["kind"] in ABOUT_VERDICTS:
                 newest[content["run_id"], content["destination"], content["scope"]] = number
         return newest
+
+    def _compare_entries(self) -> None:
+        """What enters results or a signature takes the verdict up as the entry before it has it: nothing was compared
+        in between."""
+        newest: dict[tuple[str, str, str], int] = {}
+        for number, content in self.entries.items():
+            if content["kind"] not in ABOUT_VERDICTS:
+                continue
+            place = (content["run_id"], content["destination"], content["scope"])
+            before, newest[place] = newest.get(place), number
+            if before is not None and (wrong := self._changed(before, number)):
+                kinds = (
+                    f"({self.entries[before]['kind']}) and entry {number} ({content['kind']}), which compared nothing"
+                )
+                self.faults.append(f"{' '.join(place)}: {wrong} was changed between entry {before} {kinds}")
+
+    def _changed(self, before: int, now: int) -> str:
+        kind = self.entries[now]["kind"]
+        old, new = self.entries[before]["document"], self.entries[now]["document"]
+        if kind not in COMPARE_NOTHING:
+            return ""
+        names = sorted({*old["tables"], *new["tables"]})
+        if changed := [name for name in names if old["tables"].get(name) != new["tables"].get(name)]:
+            return f"table {', '.join(changed)}"
+        if old["verdict"] != new["verdict"]:
+            return "the verdict"
+        is_other = kind == "signature kept" and old.get("expectations") != new.get("expectations")
+        return "what its expectations said" if is_other else ""
 
     def _compare_verdicts(self) -> None:
         newest = self._newest()

@@ -5,7 +5,7 @@ it counts only for the date that has just ended, and only while P lies within `a
 source delivers by date is read whole too, and is that date's whenever it comes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from typing import Protocol
@@ -44,6 +44,8 @@ class CutRecords(Protocol):
     """What publishing needs of the platform database."""
 
     def reconciliation(self, run_id: str, scope: str, destination: str = "") -> Reconciliation | None: ...
+
+    def require_as_entered(self, found: Reconciliation) -> None: ...
 
     def save_reconciliation(self, reconciliation: Reconciliation) -> None: ...
 
@@ -189,6 +191,11 @@ def staged_in(run: Run) -> tuple[DestinationPlan, ...]:
     return tuple(one for one in run.plan.destinations if one.name not in (run.result.get(NOT_STAGED) or {}))
 
 
+def published_by(run: Run, cuts: Iterable[Cut]) -> dict[str, int]:
+    """The versions that this very run has published, by destination. `cuts`: of its sync and date."""
+    return {cut.destination: cut.version for cut in cuts if cut.run_id == run.run_id}
+
+
 def require_staged(run: Run, destination: str) -> None:
     """GateFailed where the destination has no staged cut, because it could not be written while others could."""
     if (why := (run.result.get(NOT_STAGED) or {}).get(destination)) is not None:
@@ -216,13 +223,14 @@ def publish_cut(
 ) -> Cut:
     """Publish the staged cut of a run, repeat-safe by its run id, and write it down in the platform database.
 
-    Fails closed: without a saved reconciliation of this very cut, and without its checks, nothing goes. Where they are
-    not MATCH, only a person's signature (`signed_by`) or `on_break: publish_and_flag` lets it through, and the verdict
-    stays what it is. The signature is kept with the reconciliation that it is about: another take of the cut brings
-    another one, which nobody has signed.
+    Fails closed: without a saved reconciliation of this very cut, and without its checks, both as the log of acts has
+    them, nothing goes. Where they are not MATCH, only a person's signature (`signed_by`) or `on_break:
+    publish_and_flag` lets it through, and the verdict stays what it is. The signature is kept with the reconciliation
+    that it is about: another take of the cut brings another one, which nobody has signed.
     """
     cut = replace(staged_cut(run, destination), checks=_checked(run, destination))
     found = _reconciled(run, cut, records.reconciliation(run.run_id, Scope.CUT, destination))
+    records.require_as_entered(found)
     _require_as_checked(run, found)
     wrong = _require_clean(run, cut, signed_by)
     definitions = {table.name: table.target for table in run.plan.held_by(destination).of_cuts.tables}
@@ -267,8 +275,8 @@ def _reconciled(run: Run, cut: StagedCut, found: Reconciliation | None) -> Recon
 
 
 def _checked(run: Run, destination: str) -> Verdict:
-    checked = checked_in(run.result, destination)
-    verdict = Verdict(checked["verdict"]) if checked else Verdict.NOT_RUN
+    said = (checked_in(run.result, destination) or {}).get("verdict")
+    verdict = Verdict(said) if said in list(Verdict) else Verdict.NOT_RUN
     if verdict is Verdict.NOT_RUN:
         raise GateFailed(
             f"the staged cut of {run.business_date} in {destination} was not checked: it is not published",

@@ -7,13 +7,13 @@ from airflow.sdk import BaseOperator
 
 from seamline import settings
 from seamline.domain.decision import DECISION
-from seamline.domain.errors import GateFailed, TransientError
-from seamline.domain.runs import EXPECTATIONS, Scope
+from seamline.domain.errors import GateFailed, Refused, TransientError
+from seamline.domain.runs import EXPECTATIONS, Scope, checked_in
 from seamline.domain.staged_cut import StagedCut, cut_from_json
 from seamline.domain.verdict import Verdict
 from seamline.plan.checks import Says
 from seamline.plan.model import DestinationPlan, Run
-from seamline.sync.cut import staged_in
+from seamline.sync.cut import published_by, staged_in
 from seamline_airflow import gx_engine, parts
 from seamline_airflow.cut_checks import judge_cut
 from seamline_airflow.errors import task_errors
@@ -28,6 +28,8 @@ class GXCheckOperator(BaseOperator):
     evidence (reconciliation did not run, a table without a verdict, a destination that does not answer) is red in
     both, with "return" only where no destination has all of it: the others are not kept waiting, and nobody can sign
     for this one. Returns verdict and failures by destination.
+
+    Where the cut is published its checks stand: what was staged is gone. Refused where that is so of all.
     """
 
     template_fields = ("run",)
@@ -42,9 +44,9 @@ class GXCheckOperator(BaseOperator):
         with task_errors(), parts.platform() as store:
             run = store.run(self.run)
             checks = gx_engine.load_checks(settings.load().declarations, self.suite)
-            found: dict[str, dict[str, Any]] = {}
+            found, waiting = _published_and_waiting(run, store)
             wrong: dict[str, GateFailed | TransientError] = {}
-            for destination in staged_in(run):
+            for destination in waiting:
                 result, trouble = self._check(run, destination, store, checks)
                 found[destination.name] = {"suite": suite_of(run), "declared": self.suite, **result.to_json()}
                 if trouble is not None:
@@ -94,6 +96,20 @@ class GXCheckOperator(BaseOperator):
             hint="see the Reconciliation page; run the task `cut` again when reconciliation did not run",
             sync=run.sync,
         )
+
+
+def _published_and_waiting(run: Run, store: Any) -> tuple[dict[str, Any], list[DestinationPlan]]:
+    """What stands of the destinations where the cut of this run is published, and those that are to be checked."""
+    published = published_by(run, store.cuts(run.sync, run.business_date))
+    waiting = [one for one in staged_in(run) if one.name not in published]
+    if published and not waiting:
+        raise Refused(
+            f"the cut of {run.business_date} is published in {', '.join(published)}: its checks stand",
+            hint="what was staged is gone; run this date again: it gets a next version with checks of its own",
+            sync=run.sync,
+        )
+    stand = {name: checked_in(run.result, name) for name in published}
+    return {name: left for name, left in stand.items() if left}, waiting
 
 
 def _before(run: Run, destination: str, store: Any) -> Before:

@@ -8,7 +8,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 from seamline.domain.errors import CommitUnknown, GateFailed, InvariantViolated, SeamlineError, TransientError
 from seamline.domain.runs import NOT_PUBLISHED, NOT_PUBLISHED_CURES, PUBLISH, NightlyMode, RunState
 from seamline.plan.model import Run
-from seamline.sync.cut import require_staged, staged_in
+from seamline.sync.cut import published_by, require_staged, staged_in
 from seamline_airflow import deadline, parts
 from seamline_airflow.errors import task_errors
 from seamline_airflow.operators.gate import NOT_CLEAN, Question, compares_only
@@ -60,10 +60,12 @@ class PublishCutOperator(StepOperator):
                 hint="nobody has signed for it; clear the task `gate` with those after it to ask again",
                 sync=run.sync,
             )
+        # Of a run whose task is cleared because one destination has missed it the others have theirs.
+        before = published_by(run, store.cuts(run.sync, run.business_date))
         # Before the commit: whoever clears this run after a crash in between must get a new name.
-        store.put_result(run.run_id, PUBLISH, {})
+        store.put_result(run.run_id, PUBLISH, before)
         versions, failed = self._publish_in(names, store, run, question, signature)
-        self._write_down(context, store, run, question, versions, {})
+        self._write_down(context, store, run, question, versions, before)
         passing = [error for error in failed.values() if isinstance(error, TransientError | CommitUnknown)]
         if passing and _is_asked(run, question) and not is_last_try(context):
             # `publish_rest` comes behind the answer, a day later or never.
@@ -108,7 +110,7 @@ class PublishCutOperator(StepOperator):
         versions: Mapping[str, int],
         before: Mapping[str, int],
     ) -> None:
-        """`before`: what an earlier task of this run has published."""
+        """`before`: what an earlier task of this run, or an earlier try, has published."""
         there = {**before, **versions}
         store.put_result(run.run_id, PUBLISH, there)
         if all(one.name in there for one in run.plan.destinations):
