@@ -100,6 +100,7 @@ def test_what_the_expectations_left_is_a_part_of_the_verdict_and_a_repeat_adds_n
     kept = store.reconciliation("r2", "cut")
     assert kept is not None and kept.evidence["expectations"] == document["expectations"]
     assert document["hash"] == verdict_hash(kept) == seen(signatures, TAKE).verdict_hash
+    assert (seen(signatures, TAKE).checks, seen(signatures).checks) == ("BREAK", "")
     assert kept.tables == found("r2", Verdict.BREAK).tables
     assert faults(server) == []
 

@@ -16,7 +16,7 @@ from seamline.domain.person import one_line, person_of
 from seamline.domain.runs import EXPECTATIONS, GATE, MODE, NightlyMode, RunState, Scope, checked_in
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import Run
-from seamline.sync.cut import require_staged, staged_in
+from seamline.sync.cut import published_by, require_staged, staged_in
 from seamline_airflow import deadline, parts
 from seamline_airflow.errors import task_errors
 
@@ -140,10 +140,12 @@ class GateOperator(BaseBranchOperator):
             return self._hold_back(run, store, question)
 
     def _judged(self, run: Run, store: Any) -> Mapping[str, Sequence[str]]:
-        """What is not clean in each destination. Raises GateFailed where nothing is known of any."""
+        """What is not clean in each destination; of those that are published already only where none waits. Raises
+        GateFailed where nothing is known of any."""
         judged: dict[str, Sequence[str]] = {}
         unknown: list[GateFailed] = []
-        for destination in staged_in(run):
+        published = published_by(run, store.cuts(run.sync, run.business_date))
+        for destination in [one for one in staged_in(run) if one.name not in published] or staged_in(run):
             try:
                 judged[destination.name] = tuple(_blemishes(run, destination.name, store))
             except GateFailed as trouble:
