@@ -206,7 +206,7 @@ def test_an_order_from_another_machine_ends_all_that_the_driver_started(machines
     assert other.submit(job(name, "exit 1")) == driver
     other.end(driver, by="a test on another machine")
     assert other.read(driver).exit_code == 143
-    wait_until(lambda: not session_members(session), timeout_s=5, what="the wrapper to end behind its driver")
+    wait_until(lambda: not session_members(session), timeout_s=30, what="the wrapper to end behind its driver")
     again = other.submit(job(name, "echo 'all is well'"))
     assert (again.attempt, ended(one, again)) == (2, DriverStatus.SUCCEEDED)
     assert one.read(again).last_lines == ("all is well",)
@@ -238,7 +238,7 @@ def test_a_driver_dies_with_its_supervisor_and_is_replaced_at_once_on_its_machin
     session = session_of(supervisor)
     os.kill(supervisor.process, signal.SIGKILL)
     assert ended(one, driver) is DriverStatus.LOST
-    wait_until(lambda: not session_members(session), timeout_s=5, what="the driver to die")
+    wait_until(lambda: not session_members(session), timeout_s=30, what="the driver to die")
     assert ended(one, one.submit(job(name, "true"))) is DriverStatus.SUCCEEDED
 
 

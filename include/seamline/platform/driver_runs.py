@@ -21,7 +21,7 @@ from driver_run where name = %s
 _MINE = "where name = %(name)s and attempt = %(attempt)s and holder = %(holder)s and state = 'running'"
 _LIVES = "where name = %(name)s and attempt = %(attempt)s and state in ('starting', 'running')"
 # As a shell reports a process that SIGTERM ended.
-_TERMINATED = 143
+TERMINATED = 143
 
 
 def begin(session: Session, driver: DriverId, *, holder: Holder, log: str) -> Order:
@@ -115,7 +115,7 @@ class PlatformDriverRuns:
         self._database.transact(
             lambda session: session.execute(
                 "update driver_run set end_ordered_by = %(by)s, end_ordered_at = clock_timestamp(),"
-                f" exit_code = case when state = 'starting' then {_TERMINATED} end,"
+                f" exit_code = case when state = 'starting' then {TERMINATED} end,"
                 " ended_at = case when state = 'starting' then clock_timestamp() end,"
                 f" state = case when state = 'starting' then 'ended' else state end {_LIVES}"
                 " and end_ordered_by = ''".encode(),

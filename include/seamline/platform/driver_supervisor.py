@@ -19,7 +19,7 @@ from pathlib import Path
 from seamline.adapters.process_identity import session_members
 from seamline.domain.driver_run import BEGINS_WITHIN_S, GIVES_UP_AFTER_S, HEARTBEAT_S, LOST_AFTER_S, DriverId, Order
 from seamline.platform.database import OpenSession, Session, open_session
-from seamline.platform.driver_runs import beat, begin, finish
+from seamline.platform.driver_runs import TERMINATED, beat, begin, finish
 from seamline.platform.host_lease import this_process
 from seamline.platform.notify_loop import NotifyLoop
 
@@ -28,6 +28,8 @@ log = logging.getLogger("seamline.driver")
 # The exit code of a supervisor whose row did not let it begin; no driver was started.
 REFUSED = 75
 _NOT_FOUND = 127
+# A parent that ends before the kernel was asked for its signal sends none.
+_UNLESS_ORPHANED = '[ "$PPID" = "$0" ] && exec "$@"'
 _GRACE_S = 10.0
 _LOOK_S = 1.0
 _LAST_BYTES, _LAST_LINES = 16_384, 60
@@ -63,11 +65,12 @@ class DriverSupervisor:
         """The driver's exit code, or `REFUSED`."""
         self._loop.start()
         try:
-            if not self._answered.wait(BEGINS_WITHIN_S) or self._order is not Order.GO_ON:
+            if not self._answered.wait(BEGINS_WITHIN_S) or self._order is Order.FENCED:
                 self._order = Order.FENCED
                 log.error("the driver is not started, its row does not let it: driver=%s", self._driver)
                 return REFUSED
-            self._exit_code = self._run(command)
+            # The row is ours, so whoever has ordered the end waits for it also where nothing was started yet.
+            self._exit_code = TERMINATED if self._order is Order.END else self._run(command)
             self._loop.wake()
             # Behind that time the row counts as lost, whatever is written into it.
             self._recorded.wait(LOST_AFTER_S)
@@ -102,7 +105,10 @@ class DriverSupervisor:
     def _run(self, command: Sequence[str]) -> int:
         # Killed with this process: nobody would renew its row, and the next attempt would start beside it.
         try:
-            process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *command], stdin=subprocess.DEVNULL)
+            process = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", "sh", "-c", _UNLESS_ORPHANED, str(os.getpid()), *command],
+                stdin=subprocess.DEVNULL,
+            )
         except FileNotFoundError as exc:
             log.error("the driver cannot be started: %s", exc)  # noqa: TRY400 (the text says it all)
             return _NOT_FOUND
