@@ -115,7 +115,7 @@ def test_a_file_with_its_flag_is_fetched_checked_and_loaded_by_the_second_sync_w
     assert ended == "success", tasks
     with closing(registry.platform()) as store:
         (cut,) = store.cuts("bank_copy", day)
-        found = store.reconciliation(cut.run_id, Scope.CUT, "warehouse")
+        found = store.reconciliation(cut.run_id, Scope.CUT, "copy")
     assert found is not None
     assert (found.verdict, found.mode) == (Verdict.MATCH, "delivered")
     assert {one.table for one in found.tables} == {"account", "ledger_entry"}

@@ -73,7 +73,7 @@ LAYERS = (
     Layer("e2e", test_max_s=1500, is_own_stack=True, beside=1),
     Layer("spark", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300, beside=1),
     Layer("contract", ("postgres", "mariadb", "kafka"), beside=2),
-    Layer("dags", ("postgres", "kafka", "connect"), test_max_s=300),
+    Layer("dags", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300),
     Layer("capture", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300, beside=2),
     Layer("stack", test_max_s=300),
     Layer("simulator", test_max_s=300, beside=2, folder="fault/simulator"),
