@@ -77,19 +77,17 @@ class Application:
     """The Spark application of this process. On one machine its session costs seconds, so it is opened by what needs
     it first; on a cluster, whose executors carry the data, at once. Safe for threads."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, session: SparkSession | None = None) -> None:
         self._name = name
         self._lock = threading.Lock()
-        self._session: SparkSession | None = None
-        if not is_local(_master()):
+        self._session = session
+        if session is None and not is_local(_master()):
             self._session = open_session(name)
 
     @classmethod
     def of(cls, session: SparkSession) -> "Application":
         """The one whose session somebody has opened."""
-        application = cls.__new__(cls)
-        application._name, application._lock, application._session = "", threading.Lock(), session
-        return application
+        return cls("", session)
 
     @property
     def is_open(self) -> bool:

@@ -100,14 +100,16 @@ def _require_rights(args: argparse.Namespace, layout: Layout) -> None:
 
 def _wait_for_dags(args: argparse.Namespace, api: AirflowRest, plan: SyncPlan) -> None:
     wanted, until = f"{plan.sync}__onboard", time.monotonic() + DAGS_WITHIN_S
-    if wanted not in api.dag_ids():
+    there = api.dag_ids()
+    if wanted not in there:
         say(args, "Airflow has not read the declarations yet: waiting for its next look at them")
         api.parse_again(DAGS_OF_SYNCS)
-    while wanted not in api.dag_ids():
+    while wanted not in there:
         if time.monotonic() >= until:
             raise TransientError(f"Airflow has no DAG {wanted}", hint="its page of import errors says why")
         time.sleep(_LOOK_EVERY_S)
-    for dag_id in {wanted, STREAMS} & api.dag_ids():
+        there = api.dag_ids()
+    for dag_id in {wanted, STREAMS} & there:
         api.unpause(dag_id)
 
 
