@@ -61,7 +61,7 @@ Watch = Callable[[], AbstractContextManager[None]]
 STEPS = {
     "read the log": "seamline.bulk.log_cut.read_to_cut_off",
     "its changes as texts": "seamline.values.log_patch.patch_of",
-    "prove the earlier cut": "seamline.bulk.log_cut._require_as_proven",
+    "prove the earlier cut": "seamline.bulk.log_cut.require_as_proven",
     "stage from the cut": "seamline.sinks.postgres.carry_on.carry_on",
     "  its key and ANALYZE": "seamline.sinks.postgres.carry_on.index_rows",
     "stage from the source": "seamline.sinks.postgres.staging.fill",
