@@ -1,7 +1,7 @@
 """When the run of a business date starts, and what its partition key is."""
 
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction
@@ -10,13 +10,14 @@ from pendulum import DateTime
 
 from seamline.domain import business_dates
 from seamline.domain.business_dates import EVERY_DAY, BusinessDates, Is
-from seamline.domain.calendar import day_of
+from seamline.domain.calendar import date_at, day_of
 from seamline.plan.model import NightlyPlan
 from seamline.plan.night import next_night
 
 _MIDNIGHT = "0 0 * * *"
 _KEY = "%Y-%m-%d"
 _DAY_MINUTES = 24 * 60
+_INSTANT = timedelta(microseconds=1)
 
 
 class BusinessDayTimetable(CronPartitionTimetable):
@@ -26,6 +27,9 @@ class BusinessDayTimetable(CronPartitionTimetable):
     The tick stays at local midnight and the key is the date that has just ended. A tick at 00:30 would be wrong: a
     key given by hand decodes to 00:00, so a backfill would double some dates and drop its last one (Airflow 3.3.2
     distinguishes partitions by date and time, not by key). Hence only the start is moved, never the tick.
+
+    Ticks are the bounds of business dates (`domain.calendar`), not what cron makes of "0 0 * * *": where a zone moves
+    its clock at midnight, as Cairo and Havana do, a day has no 00:00 or two, and cron gave a date twice or never.
     """
 
     def __init__(self, *, timezone: Any, delay_minutes: int = 30, dates: BusinessDates = EVERY_DAY) -> None:
@@ -66,6 +70,23 @@ class BusinessDayTimetable(CronPartitionTimetable):
 
         dates = business_dates.from_json(data["dates"]) if "dates" in data else EVERY_DAY
         return cls(timezone=parse_timezone(data["timezone"]), delay_minutes=data["delay_minutes"], dates=dates)
+
+    def _get_next(self, current: DateTime) -> DateTime:
+        return DateTime.instance(day_of(date_at(current, timezone=self._zone), timezone=self._zone).end)
+
+    def _get_prev(self, current: DateTime) -> DateTime:
+        return self._start(date_at(current - _INSTANT, timezone=self._zone))
+
+    def localize_partition_datetime(self, dt: datetime) -> DateTime:
+        """A bound of a backfill, as a day at 00:00, is the start of that date."""
+        return super().localize_partition_datetime(dt) if dt.time() != time.min else self._start(dt)
+
+    def _decode_partition_date(self, partition_key: str) -> datetime:
+        super()._decode_partition_date(partition_key)  # InvalidPartitionKeyError: no date
+        return self._start(datetime.strptime(partition_key, _KEY).replace(tzinfo=UTC))
+
+    def _start(self, day: date) -> DateTime:
+        return DateTime.instance(day_of(day, timezone=self._zone).start)
 
     def iter_partition_dagrun_infos(self, *, earliest: datetime, latest: datetime) -> Iterator[DagRunInfo]:
         """Those of a backfill: its days that are no business dates have no run."""

@@ -9,6 +9,7 @@ from airflow.timetables.base import DagRunInfo, TimeRestriction
 from airflow.utils.types import DagRunType
 
 from seamline.domain.business_dates import BusinessDates, Calendar
+from seamline.domain.calendar import day_of
 from seamline_airflow.timetable import BusinessDayTimetable
 
 CATCHUP = TimeRestriction(earliest=None, latest=None, catchup=True)
@@ -55,6 +56,36 @@ def test_a_day_on_which_the_clock_changes_is_one_date(timezone: str, date: str, 
     timetable = BusinessDayTimetable(timezone=timezone, delay_minutes=30)
     info = _next(timetable, None, earliest=started - timedelta(hours=3))
     assert (info.partition_key, info.run_after) == (date, started)
+
+
+# Each moves its clock at midnight, so that one day of the year has no 00:00, or two.
+AT_MIDNIGHT = {
+    "Africa/Cairo": 2026,
+    "America/Havana": 2026,
+    "Asia/Beirut": 2026,
+    "America/Santiago": 2026,
+    "Atlantic/Azores": 2026,
+    "America/Sao_Paulo": 2017,
+}
+
+
+@pytest.mark.parametrize(("zone", "year"), AT_MIDNIGHT.items())
+def test_where_the_clock_moves_at_midnight_each_date_has_one_night_behind_its_end(zone: str, year: int) -> None:
+    timetable = BusinessDayTimetable(timezone=zone, delay_minutes=30)
+    info = _next(timetable, None, earliest=datetime(year, 1, 2, 12, tzinfo=UTC))
+    nights = [info]
+    while len(nights) < 363:
+        nights.append(info := _next(timetable, info))
+    keys = [date.fromisoformat(str(one.partition_key)) for one in nights]
+    assert keys == [date(year, 1, 2) + timedelta(days=n) for n in range(363)]
+    days = [day_of(key, timezone=zone) for key in keys]
+    assert [one.run_after - timedelta(minutes=30) for one in nights] == [one.end for one in days]
+    assert [one.partition_date for one in nights] == [one.start for one in days]
+    by_hand = [timetable._decode_partition_date(str(one.partition_key)) for one in nights]
+    backfilled = timetable.iter_partition_dagrun_infos(
+        earliest=datetime(year, 1, 2, tzinfo=UTC), latest=datetime(year, 12, 30, tzinfo=UTC)
+    )
+    assert by_hand == [one.partition_date for one in backfilled] == [one.partition_date for one in nights]
 
 
 @pytest.mark.parametrize("timezone", ["Asia/Shanghai", "America/New_York", "UTC", "Asia/Kolkata"])

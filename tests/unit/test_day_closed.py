@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from seamline.domain.day_closed import ClosedBy, DayClosed
-from seamline.domain.errors import TransientError
+from seamline.domain.day_closed import ClosedBy, DayClosed, by_answer
+from seamline.domain.errors import Refused, TransientError
 from seamline.sync.day_closed import is_closed_as_asked
 
 DAY = date(2026, 3, 5)
@@ -53,3 +54,20 @@ def test_a_source_that_does_not_answer_says_nothing() -> None:
 
     with pytest.raises(TransientError, match="is away"):
         is_closed_as_asked([SQL], DAY, source=away)
+
+
+@pytest.mark.parametrize("answer", [True, 1, 3, Decimal("2"), "t", "TRUE", "Yes", "1", b"1", b"\x01"])
+def test_a_query_that_answers_true_closes_the_day(answer: object) -> None:
+    assert by_answer(answer).is_closed
+
+
+@pytest.mark.parametrize("answer", [None, False, 0, Decimal(0), 0.0, "", "f", "False", "N", "no", "0", b"0", b"\x00"])
+def test_a_query_that_answers_false_leaves_the_day_open(answer: object) -> None:
+    assert not by_answer(answer).is_closed
+
+
+@pytest.mark.parametrize("answer", ["OPEN", "CLOSED", "closing", "2026-11-25", date(2026, 11, 25), b"OPEN"])
+def test_a_query_that_answers_a_state_is_refused_and_never_taken_for_closed(answer: object) -> None:
+    with pytest.raises(Refused, match="neither true nor false") as refused:
+        by_answer(answer)
+    assert "let the query compare" in refused.value.hint

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from seamline import registry
-from seamline.domain.day_closed import ClosedBy, DayClosed, date_in
-from seamline.domain.errors import SeamlineError
+from seamline.domain.day_closed import ClosedBy, DayClosed, by_answer, date_in
+from seamline.domain.errors import Refused, SeamlineError
 from seamline.plan.model import SyncPlan
 from seamline.ports import Source
 from seamline.ports.questions import VALUES_MAX
@@ -19,7 +19,7 @@ _QUERY: Path_ = ("nightly", "ready_when", "sql")
 
 def faults_of_nights(declarations: Declarations, plan: SyncPlan, source: Source) -> Iterator[Fault]:
     """Of `cut_off: {table, column}`: the reader may read both, there is a row, and each row holds a date. Of
-    `ready_when: {sql}`: the source answers it."""
+    `ready_when: {sql}`: the source answers it, with true or false."""
     for wanted in plan.nightly.closed_when if plan.nightly else ():
         if wanted.by is ClosedBy.SYSTEM_DATE:
             key, what, cure = _of_system_date(plan, source, wanted)
@@ -27,7 +27,10 @@ def faults_of_nights(declarations: Declarations, plan: SyncPlan, source: Source)
                 yield declarations.fault(plan.sync, (*_CUT_OFF, key), what, cure)
         elif wanted.by is ClosedBy.SQL:
             try:
-                registry.questions(plan).ask(wanted.what, datetime.now(UTC).date())
+                rows = registry.questions(plan).ask(wanted.what, datetime.now(UTC).date())
+                by_answer(rows[0][0] if rows else None)
+            except Refused as exc:
+                yield declarations.fault(plan.sync, _QUERY, exc.message, exc.hint)
             except SeamlineError as exc:
                 cure = exc.hint or "Correct the query, or grant the reader SELECT on what it names"
                 yield declarations.fault(plan.sync, _QUERY, f"the source does not answer it: {exc.message}", cure)

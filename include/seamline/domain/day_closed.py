@@ -5,9 +5,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
+from seamline.domain.errors import Refused
 from seamline.domain.phrase import phrase
 
 # Under this key of its result a nightly run keeps what it waits for, since when and until when, and when the source's
@@ -18,6 +20,9 @@ EVERY_S = 60.0
 DATE_PARAMETER = ":date"
 _PARAMETER = re.compile(r"(?<!:):date\b")
 DATE_IN_NAME = "{date}"
+# The texts that PostgreSQL takes for a boolean, and a BIT of MariaDB and MySQL.
+_TRUE = frozenset({"t", "true", "y", "yes", "on", "1", "\x01"})
+_FALSE = frozenset({"f", "false", "n", "no", "off", "0", "\x00", ""})
 
 
 class ClosedBy(StrEnum):
@@ -89,9 +94,18 @@ def with_placeholders(statement: str) -> tuple[str, int]:
 
 
 def by_answer(value: object) -> Look:
-    """Of a query: the first value of its first row, None where it has no row."""
-    is_closed = value not in (None, False, 0, "", "0", "f", "false", b"\0")
-    return Look(is_closed, "" if is_closed else f"the query answers {'nothing' if value is None else repr(value)}")
+    """Of a query: the first value of its first row, None where it has no row. Refused: it is neither true nor false, as
+    a state in words, which would count as closed whatever it says."""
+    answer = value.decode("latin-1") if isinstance(value, bytes) else value
+    answer = answer.strip().lower() if isinstance(answer, str) else answer
+    if answer in _TRUE or (isinstance(answer, int | float | Decimal) and answer != 0):
+        return Look(is_closed=True)
+    if answer is None or answer == 0 or answer in _FALSE:
+        return Look(is_closed=False, seen=f"the query answers {'nothing' if value is None else repr(value)}")
+    raise Refused(
+        f"the query of `ready_when` answers {value!r}, which is neither true nor false",
+        hint="let the query compare, as in `select state = 'CLOSED' from day_state where day = :date`",
+    )
 
 
 def by_system_date(values: list[object], business_date: date) -> Look:
