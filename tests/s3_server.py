@@ -9,7 +9,7 @@ import logging
 import secrets
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -48,6 +48,9 @@ def running() -> Iterator[ObjectStore]:
         try:
             yield ObjectStore(connection, bucket, filesystem)
         finally:
+            # versitygw refuses folders that are deleted in one call with what lies in them, and deletes that.
+            with suppress(OSError):
+                filesystem.delete_dir_contents(bucket)
             filesystem.delete_dir(bucket)
 
 

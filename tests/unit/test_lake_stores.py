@@ -111,3 +111,31 @@ def test_a_warehouse_is_a_folder_or_a_store_by_what_it_is_called(tmp_path: Path)
     assert io_of(f"file://{tmp_path}/m.metadata.json") is LOCAL_IO
     with pytest.raises(Refused, match="no store is known for gs://lake"):
         opened("gs://lake", "")
+
+
+class _OverAFileSystem:
+    """As versitygw answers: a folder is refused in the call that deletes what lies in it, and the rest is deleted."""
+
+    def __init__(self, real: fs.FileSystem) -> None:
+        self._real = real
+        self.get_file_info, self.delete_dir = real.get_file_info, real.delete_dir
+
+    def delete_dir_contents(self, path: str, *, missing_dir_ok: bool) -> None:
+        files = [one for one in content_of(self._real, path) if one.type == fs.FileType.File]
+        for one in files:
+            self._real.delete_file(one.path)
+        if files:
+            raise OSError(f"key '{path}/': Directory object not empty.")
+        self._real.delete_dir_contents(path, missing_dir_ok=missing_dir_ok)
+
+
+def content_of(filesystem: fs.FileSystem, path: str) -> list[fs.FileInfo]:
+    found: list[fs.FileInfo] = filesystem.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
+    return found
+
+
+def test_a_folder_goes_where_the_store_refuses_it_in_one_call_with_its_files(tmp_path: Path) -> None:
+    (tmp_path / "table/data").mkdir(parents=True)
+    (tmp_path / "table/data/1.parquet").write_bytes(b"x")
+    StoredPath("s3://", str(tmp_path / "table"), _OverAFileSystem(fs.LocalFileSystem())).remove_folder()
+    assert list(tmp_path.iterdir()) == []

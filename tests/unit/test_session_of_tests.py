@@ -112,6 +112,7 @@ def test_data_is_kept_after_a_failure_until_the_next_session_and_gone_after_succ
 def test_tests_see_their_own_data_and_nobody_s_connections(around: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEAMLINE_CONNECTION_WAREHOUSE", "postgres://u:p@production:5432/ledger")
     monkeypatch.setenv("SEAMLINE_DECLARATIONS", "elsewhere")
+    monkeypatch.setenv("SEAMLINE_TEST_S3", "the server that somebody names for them")
     seen = around.root / "seen"
     planted = f"""
 from seamline import settings
@@ -121,6 +122,7 @@ def test_settings_are_isolated():
     assert "{around.home}" in str(known.data)
     assert known.connections.parent == known.data
     assert known.declarations.name == "include"
+    assert settings.process_environment()["SEAMLINE_TEST_S3"] == "the server that somebody names for them"
     open("{seen}", "w").write(str(known.ports.base))
 """
     (outcome,) = run_layers(around, {"isolated": planted})

@@ -33,6 +33,8 @@ _CLOSING_LINE = re.compile(r"^(?:=+ )?(?P<said>\d+ \w+.* in \d+[\d.]*s.*?|no tes
 NAMED_FAILURE = re.compile(r"^(?:FAILED|ERROR) \S.*")
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _NO_TESTS = 5
+# Variables by which a person names a server of his own for tests, as `SEAMLINE_TEST_S3`.
+_OF_TESTS = "SEAMLINE_TEST_"
 # pytest's exit code, and its last line, of a layer that found that it cannot run on this machine: `pytest.exit`.
 NOT_RUN = 64
 _NOT_RUN_LINE = re.compile(r"^!+ .*\b(?P<said>not run: .+?) !+$")
@@ -264,7 +266,7 @@ class TestSession:
         around = {
             name: value
             for name, value in settings.process_environment().items()
-            if not name.startswith("SEAMLINE_") and name != "PYTHONDONTWRITEBYTECODE"
+            if name.startswith(_OF_TESTS) or not name.startswith("SEAMLINE_") and name != "PYTHONDONTWRITEBYTECODE"
         }
         scratch = self._folder / "scratch"
         scratch.mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,7 @@ Names are given by copies on the server. A copy may come over what is there: nob
 under these names, and the copy is of the same bytes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -87,7 +87,8 @@ class S3Store:
             keys = [one["Key"] for page in self._pages(self._key(f"{folder}/")) for one in page.get("Contents", ())]
             for first in range(0, len(keys), _AT_ONCE):
                 gone = [{"Key": key} for key in keys[first : first + _AT_ONCE]]
-                self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": gone, "Quiet": True})
+                asked = {"Objects": gone, "Quiet": True}
+                _require_gone(self._client.delete_objects(Bucket=self._bucket, Delete=asked))
 
     def close(self) -> None:
         self._client.close()
@@ -128,6 +129,12 @@ def opened(bucket: str, prefix: str, connection: Connection | None) -> S3Store:
     settings = Config(connect_timeout=10, read_timeout=60, retries={"mode": "standard"}, s3=style)
     client = session.client("s3", endpoint_url=extra.get("endpoint_url"), verify=extra.get("verify"), config=settings)
     return S3Store(client, bucket, prefix)
+
+
+def _require_gone(answer: Mapping[str, Any]) -> None:
+    """One answer is for all keys: it is no error of the call where some are refused."""
+    for refused in answer.get("Errors", ()):
+        raise ClientError({"Error": refused}, f"DeleteObjects of {refused.get('Key')}")
 
 
 def _code(error: ClientError) -> str:
