@@ -8,10 +8,12 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from seamline import settings
 from seamline.adapters.connections import Connection
@@ -25,12 +27,37 @@ _PACKAGES = ("openssh-server", "libwrap0")
 _LIBRARIES = Path("usr/lib/x86_64-linux-gnu")
 
 
+class Daemon:
+    """The process of a server on its port, which may be killed and started again."""
+
+    def __init__(self, port: int, start: Callable[[], "subprocess.Popen[bytes]"]) -> None:
+        self._port, self._start = port, start
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self._process = self._start()
+        wait_until(lambda: _answers(self._port), timeout_s=20, what="sshd")
+
+    def kill(self) -> None:
+        """By SIGKILL, with the processes of all sessions: each has one of its own. A repeat changes nothing."""
+        if self._process is None:
+            return
+        sessions = psutil.Process(self._process.pid).children(recursive=True)
+        for one in [*sessions, self._process]:
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
+        self._process.wait()
+        psutil.wait_procs(sessions)
+        self._process = None
+
+
 @dataclass(frozen=True)
 class SshServer:
     """`connection` reaches `folder`, in which nothing lies."""
 
     connection: Connection
     folder: Path
+    daemon: Daemon
 
 
 @contextmanager
@@ -52,18 +79,21 @@ def running(known: Settings) -> Iterator[SshServer]:
                 account.hand_over(path, owner)
         command = [str(program), "-D", "-e", "-f", str(config)]
         who = {} if owner is None else {"user": owner.uid, "group": owner.gid, "extra_groups": ()}
-        with (
-            (folder / "log").open("w", encoding="utf-8") as log,
-            subprocess.Popen(command, env=environment, stderr=log, **who) as server,  # type: ignore[call-overload]
-        ):
-            try:
-                wait_until(lambda: _answers(port), timeout_s=20, what="sshd")
-                login = owner.name if owner else pwd.getpwuid(key.stat().st_uid).pw_name
-                extra = {"host_key": host_key, "key_file": str(key)}
-                yield SshServer(Connection("partner", "sftp", "127.0.0.1", port, login, extra=extra), folder / "place")
-            finally:
-                server.terminate()
-                key.unlink()
+
+        def started() -> "subprocess.Popen[bytes]":
+            with (folder / "log").open("a", encoding="utf-8") as log:
+                return subprocess.Popen(command, env=environment, stderr=log, **who)  # type: ignore[call-overload,no-any-return]
+
+        daemon = Daemon(port, started)
+        try:
+            daemon.start()
+            login = owner.name if owner else pwd.getpwuid(key.stat().st_uid).pw_name
+            extra = {"host_key": host_key, "key_file": str(key)}
+            connection = Connection("partner", "sftp", "127.0.0.1", port, login, extra=extra)
+            yield SshServer(connection, folder / "place", daemon)
+        finally:
+            daemon.kill()
+            key.unlink()
 
 
 def _config(folder: Path, port: int) -> str:

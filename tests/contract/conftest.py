@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from seamline.adapters.connections import Connection
 from tests import hdfs_server, hive_metastore
 from tests.conftest import RunningStack
+from tests.contract import file_places
 from tests.contract.change_files_world import LONG_OVER_FILES
 from tests.contract.file_places import Place, Places, Reached
 from tests.contract.kafka_world import OVER_TOPICS
@@ -109,3 +111,10 @@ def reached(places: Places, monkeypatch: pytest.MonkeyPatch) -> Reached:
 def hdfs(stack: RunningStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
     with hdfs_server.running(stack.settings, tmp_path_factory.mktemp("hdfs")) as found:
         yield found
+
+
+@pytest.fixture
+def hdfs_place(hdfs: Hdfs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Place:
+    """A folder of a test's own."""
+    monkeypatch.setenv("SEAMLINE_CONNECTION_FILES_ON_HDFS", hdfs.connection)
+    return file_places.hdfs_place(hdfs, f"/{tmp_path.name}", "files_on_hdfs")

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from seamline import settings
 from seamline.adapters.connections import Connection
 from tests import ftp_server, s3_server, ssh_server
 from tests.certificates import Authority
+from tests.hdfs_server import Hdfs
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,26 @@ def stored_place(location: str, connection: str, filesystem: fs.FileSystem, root
             stream.write(content)
 
     return Place(location, connection, seen, put)
+
+
+def hdfs_place(hdfs: Hdfs, root: str, connection: str) -> Place:
+    """A folder that is made here."""
+    hdfs.client.mkdirs(root)
+
+    def seen(under: str) -> Mapping[str, bytes]:
+        with suppress(FileNotFoundError):
+            found = hdfs.client.find(f"{root}/{under}".rstrip("/"))
+            return {path.removeprefix(f"{root}/"): hdfs.client.cat_file(path) for path in found}
+        return {}
+
+    def put(path: str, content: bytes | None) -> None:
+        if content is None:
+            hdfs.client.rm(f"{root}/{path}")
+            return
+        with hdfs.client.open(f"{root}/{path}", "wb") as file:
+            file.write(content)
+
+    return Place(f"hdfs://{root}", connection, seen, put)
 
 
 class Places:

@@ -26,7 +26,7 @@ from seamline.values.build import batch_of
 from seamline.values.digest import bucket_digests
 from tests.contract.behaviours import Applying, account, published, texts
 from tests.contract.change_files_world import ChangeFilesWorld
-from tests.contract.file_places import Reached
+from tests.contract.file_places import Place, Reached
 from tests.contract.files_world import Killed, steps_of
 from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, delete, insert, publication, update
 
@@ -215,7 +215,10 @@ def counted(patch: pytest.MonkeyPatch) -> list[str]:
 def test_a_writer_that_is_killed_before_any_step_leaves_a_span_whole_or_not_at_all(
     make: Any, monkeypatch: pytest.MonkeyPatch, guarantee: str
 ) -> None:
-    world = make(guarantee=guarantee)
+    killed_before_any_step(make(guarantee=guarantee), monkeypatch)
+
+
+def killed_before_any_step(world: ChangeFilesWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     published(world)
     for dies_before in range(20):
         stream = Applying(world)
@@ -306,7 +309,10 @@ class _Amid:
 
 
 def test_a_span_whose_number_somebody_else_has_taken_is_decided_behind_it_and_is_there_once(make: Any) -> None:
-    world = make(changes={"compact_from_files": 3})
+    decided_behind_somebody_else(make(changes={"compact_from_files": 3}))
+
+
+def decided_behind_somebody_else(world: ChangeFilesWorld) -> None:
     changed(world)
     rows = rows_of_both(world)
     with closing(world.maintenance()) as maintenance:
@@ -437,9 +443,10 @@ def test_a_planted_bug_is_caught(make: Any, monkeypatch: pytest.MonkeyPatch, pla
 # ---- stores ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["s3", "sftp", "ftp"])
+@pytest.fixture(params=["s3", "sftp", "ftp", "hdfs"])
 def stored(request: pytest.FixtureRequest, reached: Reached, tmp_path: Path) -> Iterator[ChangeFilesWorld]:
-    place = reached(request.param)
+    is_hdfs = request.param == "hdfs"
+    place: Place = request.getfixturevalue("hdfs_place") if is_hdfs else reached(request.param)
     world = ChangeFilesWorld(
         TABLES, place.location, staging=tmp_path, connection=place.connection, changes={"compact_from_files": 3}
     )
@@ -461,3 +468,16 @@ def test_each_store_takes_changes_fences_an_owner_and_compacts(stored: ChangeFil
         stream.span(insert(ACCOUNT, **account(99)))
     newer.span(insert(ACCOUNT, **account(7)))
     assert len(stored.rows(ACCOUNT)) == 6
+
+
+# HDFS shows a file while it is written, and decides by RENAME: what the other stores do not.
+@pytest.mark.parametrize("stored", ["hdfs"], indirect=True)
+def test_a_writer_on_hdfs_that_is_killed_before_any_step_leaves_a_span_whole_or_not_at_all(
+    stored: ChangeFilesWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed_before_any_step(stored, monkeypatch)
+
+
+@pytest.mark.parametrize("stored", ["hdfs"], indirect=True)
+def test_a_span_on_hdfs_whose_number_somebody_else_has_taken_is_decided_behind_it(stored: ChangeFilesWorld) -> None:
+    decided_behind_somebody_else(stored)

@@ -1,6 +1,5 @@
 """Files that are delivered on HDFS, and taken from there: what depends on how it writes and renames."""
 
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
@@ -21,25 +20,8 @@ from tests.once_more import ONCE_MORE
 
 
 @pytest.fixture
-def night(hdfs: Hdfs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Night:
-    monkeypatch.setenv("SEAMLINE_CONNECTION_FILES_ON_HDFS", hdfs.connection)
-    root = f"/{tmp_path.name}"
-    hdfs.client.mkdirs(root)
-
-    def seen(under: str) -> Mapping[str, bytes]:
-        with suppress(FileNotFoundError):
-            found = hdfs.client.find(f"{root}/{under}".rstrip("/"))
-            return {path.removeprefix(f"{root}/"): hdfs.client.cat_file(path) for path in found}
-        return {}
-
-    def put(path: str, content: bytes | None) -> None:
-        if content is None:
-            hdfs.client.rm(f"{root}/{path}")
-            return
-        with hdfs.client.open(f"{root}/{path}", "wb") as file:
-            file.write(content)
-
-    return Night(Place(f"hdfs://{root}", "files_on_hdfs", seen, put), tmp_path)
+def night(hdfs_place: Place, tmp_path: Path) -> Night:
+    return Night(hdfs_place, tmp_path)
 
 
 def test_what_is_delivered_on_hdfs_is_read_from_there(night: Night) -> None:

@@ -12,12 +12,13 @@ from tests.fault.simulator.schedule import Schedule
 
 class Place:
     """What lies there. `moves`: a file that is given another name leaves the old one, as by a rename; else it stays, as
-    by a link or a copy. `overwrites`: planted."""
+    by a link or a copy. `overwrites`: planted. `version` grows with each small file that is put and each that goes."""
 
     def __init__(self, dice: random.Random) -> None:
         self.files: dict[str, bytes] = {}
         self.moves = dice.random() < 0.5
         self.overwrites = False
+        self.version = 0
 
 
 class SteppedStore:
@@ -56,6 +57,7 @@ class SteppedStore:
         is_absent = path not in self._place.files
         if is_absent:
             self._place.files[path] = content
+            self._place.version += 1
         self._answered("put_if_absent")
         return is_absent
 
@@ -77,6 +79,7 @@ class SteppedStore:
     def remove(self, path: str) -> None:
         self._schedule.step("remove", is_network=True)
         self._place.files.pop(path, None)
+        self._place.version += 1
 
     def remove_folder(self, folder: str) -> None:
         for path in [path for path in self._place.files if path.startswith(f"{folder}/")]:
