@@ -7,5 +7,6 @@ from seamline.plan.compile import compile_plan
 from seamline.spec.load import load_each
 from seamline_airflow.dag_factory import declarations_folder, declared_syncs, requested_sync, sync_dags
 
-for plan in declared_syncs(load_each(declarations_folder()), compile_plan, wanted=requested_sync()).plans:
+# A task's process reads the files of its sync only. The DAG processor has read all of them, or there is no such DAG.
+for plan in declared_syncs(load_each(declarations_folder(), alone=requested_sync()), compile_plan).plans:
     globals().update(sync_dags(plan))

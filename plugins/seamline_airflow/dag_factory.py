@@ -129,17 +129,10 @@ class Declared:
     faults: tuple[str, ...]
 
 
-def declared_syncs(
-    outcomes: Mapping[Path, Any], compile_plan: Callable[[Any, str], SyncPlan], *, wanted: str | None = None
-) -> Declared:
-    """Compile what could be read, each sync by itself: a broken one must not take the others away.
-
-    `wanted` asks for one sync only; "" and None for all.
-    """
+def declared_syncs(outcomes: Mapping[Path, Any], compile_plan: Callable[[Any, str], SyncPlan]) -> Declared:
+    """Compile what could be read, each sync by itself: a broken one must not take the others away."""
     plans, faults = [], []
     for file, outcome in outcomes.items():
-        if wanted and file.stem != wanted:
-            continue
         try:
             if isinstance(outcome, Exception):
                 raise outcome

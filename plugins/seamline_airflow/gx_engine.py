@@ -22,9 +22,9 @@ def load_checks(declarations: Path, suite: str) -> tuple[Check, ...]:
     """The checks of a declared suite, with the type as the reason of one that has none; () for "". Read when needed."""
     if not suite:
         return ()
-    from seamline.spec.load import read_folder
+    from seamline.spec.load import load_suite
 
-    declared = read_folder(declarations).expectations.get(suite)
+    declared = load_suite(declarations, suite)
     if declared is None or declared.spec is None:
         faults = "; ".join(str(fault) for fault in declared.document.faults) if declared else "there is no such file"
         raise ConfigError(f"suite {suite} cannot be used: {faults}", hint="`seamline validate` lists all that is wrong")

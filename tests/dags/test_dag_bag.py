@@ -195,6 +195,29 @@ def test_a_tasks_process_builds_only_the_dag_that_it_was_asked_for(
     assert set(bag.dags) == {"settlement__nightly"}
 
 
+def test_a_tasks_process_has_the_processor_s_dag_from_the_files_of_its_sync_alone(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, opened, original = _declarations(checkout, tmp_path / "include"), list[Path](), Path.open
+    (folder / "syncs" / "orders.yaml").write_text("sync: orders\ntables: [account]\n", encoding="utf-8")
+    monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(folder))
+
+    def read() -> Any:
+        opened.clear()
+        found = DagBag(dag_folder=checkout / "dags" / "syncs.py", bundle_name="dags").dags["settlement__nightly"]
+        return DagSerialization.to_dict(found), "orders.yaml" in {file.name for file in opened}
+
+    def noted(path: Path, *arguments: Any, **how: Any) -> Any:
+        opened.append(path)
+        return original(path, *arguments, **how)
+
+    monkeypatch.setattr(Path, "open", noted)
+    of_processor, has_read_the_other = read()
+    assert has_read_the_other
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "settlement__nightly")
+    assert read() == (of_processor, False)
+
+
 def test_parsing_imports_neither_great_expectations_nor_spark_nor_a_client(checkout: Path) -> None:
     """And it takes less than two seconds of a core once Airflow itself is there."""
     script = (

@@ -77,6 +77,13 @@ def test_the_changed_text_is_checked_as_the_folder_would_be_and_the_folder_is_le
     assert (folder / "syncs/settlement.yaml").read_text(encoding="utf-8") == SYNC
 
 
+def test_a_sync_with_calendars_may_be_changed(tmp_path: Path) -> None:
+    text = SYNC.replace("nightly:\n", "nightly:\n  calendars: [bank]\n")
+    calendar = "calendar: bank\nfrom: 2026-01-01\nuntil: 2026-12-31\n"
+    folder = write_declarations(tmp_path, {"syncs/settlement.yaml": text, "calendars/bank.yaml": calendar})
+    assert checked(folder, "settlement", changed(text, Change.TABLE, "payment_order")).calendars["bank"]
+
+
 def test_a_folder_that_may_not_be_written_says_what_to_do(tmp_path: Path) -> None:
     file = write_declarations(tmp_path) / "syncs" / "settlement.yaml"
     put(file, "sync: other\n")

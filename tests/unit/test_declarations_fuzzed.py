@@ -3,11 +3,14 @@
 import re
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 import pytest
+import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from seamline.spec.document import read_document
 from seamline.spec.faults import DeclarationsInvalid
 from seamline.spec.load import load_declarations
 from tests.unit.declared import FILES, KNOWN, SYNC, write_declarations
@@ -37,6 +40,7 @@ def damaged(draw: st.DrawFn) -> tuple[str, str]:
 @example(("sources/core_bank.yaml", FILES["sources/core_bank.yaml"] + "log: {max_gb: .inf}\n"))
 @example(("syncs/settlement.yaml", SYNC.replace("nightly:\n", "nightly:\n  as_of_max: 99999999999999999999d\n")))
 @example(("syncs/settlement.yaml", "[" * 3000))
+@example(("syncs/settlement.yaml", "- " * 100_000))
 @example(("syncs/settlement.yaml", SYNC.replace("account\n", "{? [a, b] : c}\n")))
 @example(("syncs/settlement.yaml", SYNC.replace("settlement\n", "!!python/object:os.system x\n", 1)))
 def test_a_damaged_file_is_reported_with_a_line_that_it_has(found: tuple[str, str]) -> None:
@@ -50,6 +54,26 @@ def test_a_damaged_file_is_reported_with_a_line_that_it_has(found: tuple[str, st
                 # YAML counts more characters as the end of a line than a text editor does.
                 assert 1 <= fault.line <= lines + text.count("\u0085")
                 assert fault.cause
+
+
+@given(damaged())
+@example(
+    ("syncs/settlement.yaml", SYNC.replace("- account", "- 'account'").replace("sum: amount", '"sum": "am\\x6funt"'))
+)
+@example(("syncs/settlement.yaml", SYNC + "# a tab:\t\nconnecti\t: x\n"))
+def test_libyaml_reads_a_file_as_pyyaml_does(found: tuple[str, str]) -> None:
+    name, text = found
+    with tempfile.TemporaryDirectory() as folder:
+        file = write_declarations(Path(folder), {name: text}) / name
+        quick = read_document(file)
+        with mock.patch.object(yaml, "__with_libyaml__", False):
+            slow = read_document(file)
+    if slow.data is None:
+        # PyYAML refuses a `?` inside a word, as only older YAML does.
+        assert quick.faults == slow.faults or "?" in text
+        return
+    assert (quick.data, quick.plain, quick.faults) == (slow.data, slow.plain, slow.faults)
+    assert quick.lines == slow.lines or "?" in text, "a key that is not there lies on the line of its mark or behind it"
 
 
 def test_a_file_that_is_not_text_is_one_fault(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from seamline.domain.person import one_line
 from seamline.domain.runs import NightlyMode
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
-from seamline.spec.load import load_declarations
+from seamline.spec.load import load_alone
 from seamline.stack import credentials
 from seamline.stack.layout import Layout
 from seamline.sync.dates_asked import DatesAsked
@@ -50,7 +50,8 @@ def asked_of(args: argparse.Namespace, first: date, last: date, **how: Any) -> D
 
 
 def plan_of(sync: str) -> SyncPlan:
-    return compile_plan(load_declarations(settings.load().declarations), sync)
+    """By the files of this sync: those of others, right or wrong, keep no date of it."""
+    return compile_plan(load_alone(settings.load().declarations / "syncs" / f"{sync}.yaml"), sync)
 
 
 def day_of(text: str) -> date:

@@ -21,7 +21,7 @@ from seamline.spec.load import Declarations, load_sync
 
 _TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_FOLDERS = ("sources", "destinations", "syncs", "expectations", "transforms")
+_FOLDERS = ("sources", "destinations", "syncs", "expectations", "transforms", "calendars")
 _BY_HAND = "edit the file itself, and have it read by somebody else"
 
 

@@ -419,15 +419,15 @@ def check_names_of_cuts(
     with_own_tables = {name: found for name, found in destinations.items() if _cut_source(found) is CutSource.ROWS}
     live = _places(syncs, destinations, _tables)
     cut = _places(nightly, with_own_tables, _written)
+    partitions: dict[tuple[tuple[str, str], str], list[tuple[Document, Path_]]] = {}
+    for (schema, name), one in cut.items():
+        if of_table := table_of_partition(name):
+            partitions.setdefault((schema, of_table), []).append(one)
     for (schema, name), of_cuts in cut.items():
         taken = [(live.get((schema, proven_view(name))), "the view of the newest proven one")]
         taken += [(cut.get((schema, current_view(name))), "the view of those that count")]
         taken += [(cut.get((schema, changes_view(name))), "the view of what differs between two of them")]
-        taken += [
-            (one, "one of them")
-            for (there, other), one in cut.items()
-            if there == schema and table_of_partition(other) == name
-        ]
+        taken += [(one, "one of them") for one in partitions.get((schema, name), ())]
         for found, what in taken:
             if found is not None:
                 _taken_by_cuts(found, of_cuts, what, broken)

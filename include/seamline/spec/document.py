@@ -12,8 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml.composer import Composer
+from yaml.resolver import Resolver
 
 from seamline.spec.faults import Fault
+
+if yaml.__with_libyaml__:
+    from yaml.cyaml import CParser
 
 Path_ = tuple[str | int, ...]
 
@@ -21,7 +26,7 @@ Path_ = tuple[str | int, ...]
 _KEY = re.compile(r"[\w.-]{0,63}")
 # What is longer is no number that a declaration needs, and Python does not print it.
 _NUMBER_BITS_MAX = 128
-_RESOLVER = yaml.resolver.Resolver()
+_RESOLVER = Resolver()
 
 
 @dataclass(slots=True)
@@ -118,6 +123,21 @@ def _at(value: Any, place: Path_, steps: Sequence[str]) -> Iterator[tuple[Path_,
             yield from _at(item, (*place, key, number), steps[1:])
 
 
+if yaml.__with_libyaml__:
+
+    class _Quick(Composer, CParser, Resolver):
+        """libyaml's parser, at a quarter of the time. Its own composer would end the process where a file is nested too
+        deep; PyYAML's raises RecursionError."""
+
+        def __init__(self, text: str) -> None:
+            CParser.__init__(self, text)
+            Composer.__init__(self)
+            Resolver.__init__(self)
+
+        def dispose(self) -> None:
+            """`yaml.compose` asks for it; the parser has nothing to let go."""
+
+
 def read_document(file: Path) -> Document:
     """Read a YAML file. What YAML itself cannot read becomes the only fault of the document."""
     document = Document(file)
@@ -132,7 +152,7 @@ def read_document(file: Path) -> Document:
 
 def _parse(document: Document, text: str) -> None:
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        node = _composed(text)
     except yaml.composer.ComposerError as error:
         document.lines[()] = error.problem_mark.line + 1 if error.problem_mark else 1
         document.fault((), "anchors and aliases are not used in declarations", "Write the value out")
@@ -153,6 +173,16 @@ def _parse(document: Document, text: str) -> None:
         return
     document.lines[()] = 1
     document.data = _value(document, node, (), set())
+
+
+def _composed(text: str) -> yaml.Node | None:
+    """What PyYAML makes of it. libyaml takes tabs, which PyYAML refuses, and has other words for what is wrong."""
+    if yaml.__with_libyaml__ and "\t" not in text:
+        try:
+            return yaml.compose(text, Loader=_Quick)
+        except yaml.YAMLError:
+            pass
+    return yaml.compose(text, Loader=yaml.SafeLoader)
 
 
 def document_of(file: Path) -> Document:
@@ -190,7 +220,7 @@ def _value(document: Document, node: yaml.Node, path: Path_, seen: set[int]) -> 
 
 def _tag_without_one(node: yaml.Node) -> str:
     if isinstance(node, yaml.ScalarNode):
-        is_plain = node.style is None
+        is_plain = not node.style
         return str(_RESOLVER.resolve(yaml.ScalarNode, node.value, (is_plain, not is_plain)))  # type: ignore[no-untyped-call]
     return "tag:yaml.org,2002:map" if isinstance(node, yaml.MappingNode) else "tag:yaml.org,2002:seq"
 
@@ -230,6 +260,6 @@ def _scalar(document: Document, node: yaml.ScalarNode, path: Path_) -> Any:
     if isinstance(value, int) and value.bit_length() > _NUMBER_BITS_MAX:
         document.fault(path, "is a number that nobody can mean", "Write a smaller one, or quotes around a text")
         return None
-    if node.style is None and not isinstance(value, str):
+    if not node.style and not isinstance(value, str):
         document.plain[path] = node.value
     return value

@@ -2,7 +2,8 @@
 per name (a suite of expectations may also be the JSON that Great Expectations writes).
 
 `load_declarations` wants everything right. `load_sync` and `load_each` ask only for what one sync needs, so that one
-broken file does not take the other syncs away. Reading does nothing but read these files.
+broken file does not take the other syncs away. `load_alone` and `load_suite` read nothing else either. Reading does
+nothing but read these files.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -48,6 +49,13 @@ from seamline.spec.translate import add_empty_faults, add_faults, add_secret_fau
 from seamline.spec.work import Work
 
 _SUITES = (".json", ".yaml")
+# By folder, where a sync's file names the files that it needs there.
+_NAMED = {
+    "sources": "source",
+    "destinations": "destinations[]",
+    "expectations": "reconcile.expectations",
+    "calendars": "nightly.calendars[]",
+}
 SpecT = TypeVar("SpecT", bound=BaseModel)
 
 
@@ -179,10 +187,41 @@ def load_sync(file: Path) -> Declarations:
     return _one(read, file.stem)
 
 
-def load_each(folder: Path) -> dict[Path, Declarations | DeclarationsInvalid]:
-    """What `load_sync` returns or raises, for every sync file of `folder`, in the order of names, in one pass."""
-    read = read_folder(folder)
+def load_alone(file: Path) -> Declarations:
+    """The same from the files that the sync names, whatever else is declared: no file of another sync is opened.
+
+    What `load_sync` returns gives an equal plan. What is wrong only beside other syncs, as a table that two of them
+    write, is not found here: this is for whoever comes behind a look at all of them (ADR 103).
+    """
+    folder = file.parent.parent
+    if not file.is_file():
+        raise ConfigError(
+            f"there is no sync file {file}", hint=guess(file.stem, [one.stem for one in file.parent.glob("*.yaml")])
+        )
+    sync = _read(file, "sync", SyncSpec)
+    named = {kind: {name for _, name in sync.document.texts(place)} for kind, place in _NAMED.items()}
+    read = _with_named(folder, {sync.name: sync}, [], named)
+    _check_syncs(read, folder)
+    return _one(read, sync.name)
+
+
+def load_suite(folder: Path, name: str) -> OneFile[ExpectationsSpec] | None:
+    """One suite of expectations, right or wrong; None where there is no file of it."""
+    return next(iter(_suites(folder, [], {name}).values()), None)
+
+
+def load_each(folder: Path, *, alone: str | None = None) -> dict[Path, Declarations | DeclarationsInvalid]:
+    """What `load_sync` returns or raises, for every sync file of `folder`, in the order of names, in one pass; or what
+    `load_alone` does, for the one sync that `alone` names."""
     outcome: dict[Path, Declarations | DeclarationsInvalid] = {}
+    if alone is not None:
+        file = folder / "syncs" / f"{alone}.yaml"
+        try:
+            outcome[file] = load_alone(file)
+        except DeclarationsInvalid as error:
+            outcome[file] = error
+        return outcome
+    read = read_folder(folder)
     for name, declared in read.syncs.items():
         try:
             outcome[declared.document.file] = _one(read, name)
@@ -304,23 +343,45 @@ def read_folder(folder: Path) -> Folder:
     strays: list[Fault] = []
     if not folder.is_dir():
         raise ConfigError(f"there is no folder {folder}", hint="declarations lie in include/ of the checkout")
-    read = Folder(
+    syncs = {file.stem: _read(file, "sync", SyncSpec) for file in _files(folder, "syncs", strays)}
+    read = _with_named(folder, syncs, strays)
+    _check_syncs(read, folder)
+    # Last: a sync whose source or destination is wrong has its own faults by now.
+    check_tables_of_destinations(_readable(read), _documents_of(read.destinations))
+    return read
+
+
+def _with_named(
+    folder: Path,
+    syncs: dict[str, OneFile[SyncSpec]],
+    strays: list[Fault],
+    named: Mapping[str, Collection[str]] = MappingProxyType({}),
+) -> Folder:
+    """These syncs with the files beside theirs: those that are named, or every one of a folder for which nothing is."""
+    return Folder(
         {
             file.stem: _read_kind(file, "source", source_models(), SOURCES_PLANNED)
-            for file in _files(folder, "sources", strays)
+            for file in _files(folder, "sources", strays, named=named.get("sources"))
         },
         {
             file.stem: _read_kind(file, "destination", destination_models(), DESTINATIONS_PLANNED)
-            for file in _files(folder, "destinations", strays)
+            for file in _files(folder, "destinations", strays, named=named.get("destinations"))
         },
-        {file.stem: _read(file, "sync", SyncSpec) for file in _files(folder, "syncs", strays)},
-        {file.stem: _read_suite(file) for file in _files(folder, "expectations", strays, _SUITES)},
+        syncs,
+        _suites(folder, strays, named.get("expectations")),
         strays,
-        {file.stem: _read_calendar(file) for file in _files(folder, "calendars", strays)},
+        {file.stem: _read_calendar(file) for file in _files(folder, "calendars", strays, named=named.get("calendars"))},
     )
-    destinations = {name: declared.document for name, declared in read.destinations.items()}
-    suites = {name: declared.document for name, declared in read.expectations.items()}
-    syncs = [declared.document for declared in read.syncs.values() if declared.document.data is not None]
+
+
+def _suites(folder: Path, strays: list[Fault], named: Collection[str] | None) -> dict[str, OneFile[ExpectationsSpec]]:
+    return {file.stem: _read_suite(file) for file in _files(folder, "expectations", strays, _SUITES, named=named)}
+
+
+def _check_syncs(read: Folder, folder: Path) -> None:
+    """Each beside the files that it names, and all that were read beside each other."""
+    syncs, destinations = _readable(read), _documents_of(read.destinations)
+    suites = _documents_of(read.expectations)
     sources = {name: declared.spec for name, declared in read.sources.items()}
     for document in syncs:
         check_sync(
@@ -332,16 +393,33 @@ def read_folder(folder: Path) -> Folder:
     check_one_writer_per_table(writing, destinations, broken=broken)
     check_names_of_cuts(writing, destinations, broken=broken)
     check_folders_of_destinations(writing, destinations, broken=broken)
-    check_tables_of_destinations(syncs, destinations)
-    return read
 
 
-def _files(folder: Path, kind: str, strays: list[Fault], suffixes: Sequence[str] = (".yaml",)) -> list[Path]:
+def _readable(read: Folder) -> list[Document]:
+    return [declared.document for declared in read.syncs.values() if declared.document.data is not None]
+
+
+def _documents_of(group: Mapping[str, OneFile[Any]]) -> dict[str, Document]:
+    return {name: declared.document for name, declared in group.items()}
+
+
+def _files(
+    folder: Path,
+    kind: str,
+    strays: list[Fault],
+    suffixes: Sequence[str] = (".yaml",),
+    *,
+    named: Collection[str] | None = None,
+) -> list[Path]:
+    """Those of these names, or all where none are given."""
     read: dict[str, Path] = {}
-    for path in sorted(path for path in (folder / kind).glob("*") if path.is_file() and path.name[0] != "."):
+    found = (
+        path for path in (folder / kind).glob("*") if path.name[0] != "." and (named is None or path.stem in named)
+    )
+    for path in sorted(path for path in found if path.is_file()):
         if path.suffix not in suffixes:
-            named = " or ".join(f"`<name>{suffix}`" for suffix in suffixes)
-            cause = f"this file is not read: only files named {named} are"
+            forms = " or ".join(f"`<name>{suffix}`" for suffix in suffixes)
+            cause = f"this file is not read: only files named {forms} are"
             strays.append(Fault(path, 1, "", cause, "Rename it or move it away"))
         elif path.stem in read:
             cause = f"this file is not read: {read[path.stem].name} has the same name"
@@ -460,14 +538,15 @@ def _one(read: Folder, name: str) -> Declarations:
 def _faults_of(read: Folder, sync: Document) -> list[Fault]:
     """Of a sync's document and of those that it names."""
     faults = list(sync.faults)
-    named: tuple[tuple[str, Mapping[str, OneFile[Any]]], ...] = (
-        ("source", read.sources),
-        ("destinations[]", read.destinations),
-        ("reconcile.expectations", read.expectations),
-        ("nightly.calendars[]", read.calendars),
-    )
-    for pattern, group in named:
-        for part in dict.fromkeys(part for _, part in sync.texts(pattern)):
+    groups: Mapping[str, Mapping[str, OneFile[Any]]] = {
+        "sources": read.sources,
+        "destinations": read.destinations,
+        "expectations": read.expectations,
+        "calendars": read.calendars,
+    }
+    for kind, place in _NAMED.items():
+        group = groups[kind]
+        for part in dict.fromkeys(part for _, part in sync.texts(place)):
             faults += group[part].document.faults if part in group else ()
     return faults
 
