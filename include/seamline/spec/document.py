@@ -18,7 +18,7 @@ from yaml.resolver import Resolver
 from seamline.spec.faults import Fault
 
 if yaml.__with_libyaml__:
-    from yaml.cyaml import CParser
+    from yaml._yaml import CParser
 
 Path_ = tuple[str | int, ...]
 
@@ -134,9 +134,6 @@ if yaml.__with_libyaml__:
             Composer.__init__(self)
             Resolver.__init__(self)
 
-        def dispose(self) -> None:
-            """`yaml.compose` asks for it; the parser has nothing to let go."""
-
 
 def read_document(file: Path) -> Document:
     """Read a YAML file. What YAML itself cannot read becomes the only fault of the document."""
@@ -179,7 +176,7 @@ def _composed(text: str) -> yaml.Node | None:
     """What PyYAML makes of it. libyaml takes tabs, which PyYAML refuses, and has other words for what is wrong."""
     if yaml.__with_libyaml__ and "\t" not in text:
         try:
-            return yaml.compose(text, Loader=_Quick)
+            return _Quick(text).get_single_node()
         except yaml.YAMLError:
             pass
     return yaml.compose(text, Loader=yaml.SafeLoader)
