@@ -22,6 +22,8 @@ from seamline_airflow.launcher import DetachedLauncher, DriverJob, driver_enviro
 from seamline_airflow.recorded_launcher import RecordedLauncher, driver_of, to_json
 
 _POLL_S = 1.0
+# At first, so that a short job is not followed for longer than it takes.
+_POLL_QUICK_S, _QUICK_FOR_S = 0.2, 15.0
 _PYTHON = sys.executable
 # Another one, which a connection names, may bring settings of its own.
 _SUBMIT = "spark-submit"
@@ -155,6 +157,7 @@ class SparkJobOperator(SparkSubmitOperator):
         """Show the driver's log until it has ended; raise unless it succeeded. The end of a log that is not on this
         machine is in the row."""
         offset, last_words = 0, _LastWords(Path(self.job).stem)
+        quick_until = time.monotonic() + _QUICK_FOR_S
         while True:
             run = self._read(launcher, driver)
             lines, offset = read_new(Path(run.log), offset) if run is not None and run.log else ([], offset)
@@ -162,7 +165,7 @@ class SparkJobOperator(SparkSubmitOperator):
                 break
             self._show(lines, last_words)
             if not lines:
-                time.sleep(_POLL_S)
+                time.sleep(_POLL_QUICK_S if time.monotonic() < quick_until else _POLL_S)
         if not offset:
             self._show(run.last_lines, last_words)
         self._raise_unless_done(run, last_words)
