@@ -13,7 +13,7 @@ from tests.conftest import RunningStack
 from tests.contract import file_places
 from tests.contract.change_files_world import LONG_OVER_FILES
 from tests.contract.file_places import Place, Places, Reached
-from tests.contract.kafka_world import OVER_TOPICS
+from tests.contract.kafka_world import TRIED_OVER_TOPICS
 from tests.contract.lake_worlds import SINGLE
 from tests.contract.single_world import OVER_A_METASTORE
 from tests.contract.spark_session import frames, spark
@@ -41,7 +41,8 @@ def _is_slow(item: pytest.Item) -> bool:
         return given["behaviour"].__name__ in LONG_OVER_FILES
     if given.get("make_world") == SINGLE.name:
         return given["behaviour"].__name__ not in OVER_A_METASTORE
-    return given.get("make_world") == "kafka" and given["behaviour"].__name__ not in OVER_TOPICS
+    tried = TRIED_OVER_TOPICS.get(str(given.get("make_world")))
+    return tried is not None and given["behaviour"].__name__ not in tried
 
 
 @pytest.fixture(scope="session")

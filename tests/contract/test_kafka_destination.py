@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +16,29 @@ from seamline.adapters.kafka.committed import committed, written_ends
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.digest import Segment
-from seamline.domain.errors import ConfigError, LogCorrupted, Refused, SchemaConflict, TransientError
+from seamline.domain.errors import (
+    CommitUnknown,
+    ConfigError,
+    LogCorrupted,
+    Refused,
+    SchemaConflict,
+    TransientError,
+)
 from seamline.kinds.row_json import batch_of_texts, documents, text_of
 from seamline.sinks.kafka import formats
 from seamline.sinks.kafka.commit import StreamCommit
-from seamline.sinks.kafka.control import StreamState
+from seamline.sinks.kafka.control import StreamState, read_control, record_of
 from seamline.sinks.kafka.kind import KIND
 from seamline.sinks.kafka.options import topic_of
-from seamline.sinks.kafka.transaction import Transactions
+from seamline.sinks.kafka.table_writer import TableWriter
+from seamline.sinks.kafka.transaction import Deliveries, Sending, Transactions
 from seamline.values.build import batch_of
 from seamline.values.digest import bucket_digests, canonical_texts
 from tests.contract.behaviours import (
     Applying,
     Behaviour,
     a_commit_that_never_arrived_is_found_missing,
+    a_stream_with_crashes_ends_with_the_source_s_tables,
     account,
     inserts_updates_and_deletes_reach_their_rows,
     published,
@@ -278,6 +288,94 @@ def test_a_topic_that_would_lose_rows_is_not_published_into(make: Any) -> None:
         )
 
 
+# ---- at least once --------------------------------------------------------------------------------------------------
+
+
+def end_before_the_control_record(world: KafkaWorld, *changes: Any) -> Applying:
+    """An owner whose rows have all arrived; it comes no further."""
+    dead = Applying(world)
+    dead.sink._commit_at_broker = _ends  # type: ignore[attr-defined]
+    with pytest.raises(TransientError, match="ends here"):
+        dead.span(*changes)
+    return dead
+
+
+def _ends(*_: Any) -> None:
+    raise TransientError("ends here")
+
+
+def commit_half(stream: Applying, *changes: Any) -> None:
+    """A span of half of the offsets that one of `stream` has."""
+    progress = stream.progress()
+    half = replace(progress, span=replace(progress.span, end=stream.next_offset + 5))
+    staged = [stream.sink.stage(stream.lease, one) for one in stream.batches(*changes)]
+    stream.next_offset = stream.sink.commit(stream.lease, staged, progress=half).ledger.next_offset
+
+
+def marks(world: KafkaWorld) -> dict[str, list[list[int | None]]]:
+    last = json.loads(records(world, f"{world.declared.prefix}.control")[-1].value())
+    found: dict[str, list[list[int | None]]] = last["repeated"]
+    return found
+
+
+def test_at_least_once_delivers_a_dead_owner_s_rows_again_and_names_those_that_do_not_count(make: Any) -> None:
+    world = make(guarantee="at_least_once")
+    call = {"actor": "x", "action": "y"}
+    stream = published(world)
+    stream.span(insert(ACCOUNT, **account(1)), insert(AUDIT, **call))
+    came = [insert(ACCOUNT, **account(2)), insert(AUDIT, **call)]
+    end_before_the_control_record(world, *came, update(ACCOUNT, account(1), account(1, "b")))
+    topics = [f"{world.declared.prefix}.{table}" for table in ("account", "audit")]
+    assert [len(records(world, topic)) for topic in topics] == [3, 2]
+    stream = Applying(world)
+    assert (world.rows(ACCOUNT), world.rows(AUDIT)) == (texts(account(1)), texts(call))
+    commit_half(stream, *came)
+    # The dead owner was further: what it said of the second half is not there yet.
+    assert (world.rows(ACCOUNT), world.rows(AUDIT)) == (texts(account(1), account(2)), texts(call, call))
+    assert marks(world) == {"account": [[0, 1, 3, 20]], "audit": [[0, 1, 2, None]]}
+    commit_half(stream, update(ACCOUNT, account(1), account(1, "b")))
+    assert world.rows(ACCOUNT) == texts(account(1, "b"), account(2))
+    stream.span(insert(ACCOUNT, **account(3)))
+    assert marks(world) == {"audit": [[0, 1, 2, None]]}
+    assert [len(records(world, topic)) for topic in topics] == [6, 3]
+    spans = [dict(one.headers())["span"].decode().partition("/")[2] for one in records(world, topics[1])]
+    assert spans == ["0-10", "10-20", "10-15"]
+    assert (world.rows(ACCOUNT), world.rows(AUDIT)) == (
+        texts(account(1, "b"), account(2), account(3)),
+        texts(call, call),
+    )
+
+
+def test_a_truncate_takes_a_dead_owner_s_rows_along(make: Any) -> None:
+    world = make(guarantee="at_least_once")
+    published(world)
+    end_before_the_control_record(world, insert(ACCOUNT, **account(1)))
+    stream = Applying(world)
+    (batch,) = stream.batches(insert(ACCOUNT, **account(2)))
+    staged = stream.sink.stage(stream.lease, replace(batch, truncate_first=True))
+    stream.sink.commit(stream.lease, [staged], progress=stream.progress())
+    sent = [said(one)[:2] for one in records(world, f"{world.declared.prefix}.account")]
+    assert sent == [("c", {"id": 1}), ("d", {"id": 1}), ("c", {"id": 2})]
+    assert world.rows(ACCOUNT) == texts(account(2))
+
+
+def test_what_an_owner_that_is_over_says_late_does_not_count(make: Any) -> None:
+    world = make(guarantee="at_least_once")
+    late = published(world)
+    stream = Applying(world)
+    ledger = stream.span(insert(ACCOUNT, **account(1))).ledger
+    options = late.sink._where.options  # type: ignore[attr-defined]
+    before = read_control(world.settings, options.control_topic).states[STREAM]
+    over = replace(before, row=replace(before.row, epoch=late.lease.epoch, next_offset=0))
+    sending = late.sink._transactions  # type: ignore[attr-defined]
+    sending.begin()
+    sending.seal(options.control_topic, [(str(STREAM).encode(), record_of(over, start=0, records={}))])
+    sending.commit()
+    assert world.sink().read_ledger(STREAM) == ledger
+    assert stream.span(insert(ACCOUNT, **account(2))).ledger.next_offset == 20
+    assert world.rows(ACCOUNT) == texts(account(1), account(2))
+
+
 # ---- planted bugs ---------------------------------------------------------------------------------------------------
 
 
@@ -306,17 +404,41 @@ def _deletes_without_a_tombstone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(formats.PlainRows, "gone", lambda self, key: ())
 
 
+def _progress_before_the_rows(patch: pytest.MonkeyPatch) -> None:
+    """Whoever ends between the two has lost rows."""
+    table = StreamCommit.table
+
+    def early(self: StreamCommit, *given: Any) -> TableWriter:
+        if isinstance(self.transactions, Deliveries):
+            key, value = str(self.after.row.stream).encode(), record_of(self.after, start=self.start, records={})
+            self.transactions.seal(self.where.options.control_topic, [(key, value)])
+            self.transactions.commit()
+        return table(self, *given)
+
+    patch.setattr(StreamCommit, "table", early)
+
+
+def _repeats_without_a_mark(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("seamline.sinks.kafka.sink.found_behind", lambda *given, **more: [])
+
+
 @pytest.mark.parametrize(
-    ("plant", "behaviour"),
+    ("plant", "behaviour", "guarantee"),
     [
-        (_control_record_on_its_own, a_commit_that_never_arrived_is_found_missing),
-        (_deletes_without_a_tombstone, inserts_updates_and_deletes_reach_their_rows),
+        (_control_record_on_its_own, a_commit_that_never_arrived_is_found_missing, "exactly_once"),
+        (_deletes_without_a_tombstone, inserts_updates_and_deletes_reach_their_rows, "exactly_once"),
+        (_progress_before_the_rows, a_stream_with_crashes_ends_with_the_source_s_tables, "at_least_once"),
+        (_repeats_without_a_mark, a_commit_that_never_arrived_is_found_missing, "at_least_once"),
     ],
 )
 def test_a_planted_bug_is_caught(
-    make: Any, monkeypatch: pytest.MonkeyPatch, plant: Callable[[pytest.MonkeyPatch], None], behaviour: Behaviour
+    make: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    plant: Callable[[pytest.MonkeyPatch], None],
+    behaviour: Behaviour,
+    guarantee: str,
 ) -> None:
-    world = make()
+    world = make(guarantee=guarantee)
     plant(monkeypatch)
     with pytest.raises(AssertionError):
         behaviour(world)
@@ -337,7 +459,8 @@ class RefusingProducer:
         self._waiting.append((on_delivery, (error, _Sent(topic, len(self._waiting)))))
 
     def flush(self, _: float) -> int:
-        for callback, answer in self._waiting:
+        answered, self._waiting = self._waiting, []
+        for callback, answer in answered:
             callback(*answer)
         return 0
 
@@ -347,29 +470,43 @@ class _Sent:
         self.topic, self.partition, self.offset = (lambda: topic), (lambda: 0), (lambda: offset)
 
 
-class OverRefusing(Transactions):
-    def _made(self, settings: Any) -> Any:
-        return RefusingProducer()
+def over_refusing(patch: pytest.MonkeyPatch, guarantee: str) -> Sending:
+    patch.setattr(Sending, "_made", lambda self, settings: RefusingProducer())
+    made = Transactions({}, "t", timeout_s=10) if guarantee == "exactly_once" else Deliveries({})
+    made.begin()
+    return made
 
 
-class ErrorsNotCounted(OverRefusing):
-    """A planted bug."""
-
-    def _delivered(self, error: Any, message: Any) -> None:
-        super()._delivered(None, message)
+def _errors_not_counted(patch: pytest.MonkeyPatch) -> None:
+    delivered = Sending._delivered
+    patch.setattr(Sending, "_delivered", lambda self, error, message: delivered(self, None, message))
 
 
-@pytest.mark.parametrize("kind", [OverRefusing, ErrorsNotCounted])
-def test_a_record_that_did_not_arrive_is_known_before_the_commit(kind: type[OverRefusing]) -> None:
-    transactions = kind({}, "t", timeout_s=10)
-    transactions.begin()
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("is_planted", [False, True])
+def test_a_record_that_did_not_arrive_is_known_before_the_commit(
+    monkeypatch: pytest.MonkeyPatch, guarantee: str, is_planted: bool
+) -> None:
+    sending = over_refusing(monkeypatch, guarantee)
+    if is_planted:
+        _errors_not_counted(monkeypatch)
     for value in (b"one", b"refused", b"three"):
-        transactions.send("topic", key=b"k", value=value)
-    if kind is ErrorsNotCounted:
-        assert transactions.arrived() == {("topic", 0): 3}
+        sending.send("topic", key=b"k", value=value)
+    if is_planted:
+        sending.seal("control", [(b"stream", b"progress")])
         return
     with pytest.raises(TransientError, match=r"did not arrive in Kafka: topic: .*"):
-        transactions.arrived()
+        sending.seal("control", [(b"stream", b"progress")])
+
+
+def test_without_transactions_a_control_record_that_gets_no_answer_leaves_it_open_whether_it_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sending = over_refusing(monkeypatch, "at_least_once")
+    sending.send("topic", key=b"k", value=b"one")
+    sending.seal("control", [(b"stream", b"refused")])
+    with pytest.raises(CommitUnknown, match="its answer is lost"):
+        sending.commit()
 
 
 def test_maintenance_ends_what_dead_runs_have_left(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from tests.contract.change_files_world import ChangeFilesWorld
 from tests.contract.filter_behaviours import FILTER_BEHAVIOURS
 from tests.contract.going_back_behaviours import GOING_BACK_BEHAVIOURS
 from tests.contract.joining_behaviours import JOINING_BEHAVIOURS
-from tests.contract.kafka_world import KafkaWorld
+from tests.contract.kafka_world import OVER_TOPICS, WITHOUT_TRANSACTIONS, KafkaWorld
 from tests.contract.lake_worlds import LAKES, SINGLE, PostgresLakeWorld
 from tests.contract.relational_worlds import RELATIONAL, relational_maker
 from tests.contract.repair_behaviours import REPAIR_BEHAVIOURS
@@ -33,14 +33,17 @@ NOT_LOOKED_AT = {
 }
 
 
-@pytest.fixture(params=["memory", "postgres", *APPENDED, *RELATIONAL, *LAKES, SINGLE.name])
+@pytest.fixture(params=["memory", "postgres", *APPENDED, WITHOUT_TRANSACTIONS, *RELATIONAL, *LAKES, SINGLE.name])
 def make_world(request: pytest.FixtureRequest, tmp_path: Path) -> WorldMaker:
     if request.param == "memory":
         return MemoryWorld
-    if request.param in APPENDED and request.node.callspec.params["behaviour"].__name__ in NOT_LOOKED_AT:
+    if (
+        request.param in (*APPENDED, WITHOUT_TRANSACTIONS)
+        and request.node.callspec.params["behaviour"].__name__ in NOT_LOOKED_AT
+    ):
         pytest.skip("what is appended to is written without a look at what it holds")
-    if request.param == "kafka":
-        return KafkaWorld
+    if request.param in OVER_TOPICS:
+        return lambda tables: KafkaWorld(tables, guarantee=OVER_TOPICS[request.param])
     if request.param == "change_files":
         return lambda tables: ChangeFilesWorld(tables, tmp_path)
     if request.param in RELATIONAL:

@@ -106,6 +106,20 @@ def test_each_kind_with_live_tables_runs_the_suite_that_its_cells_promise() -> N
     assert promised == {**dict.fromkeys(of_all, True), "hbase": False, "redis": False}
 
 
+def test_each_kind_that_does_less_at_least_once_says_so_in_its_cell_and_is_tried_so() -> None:
+    """Topics by the suite of all sinks, change files by tests of their own (`tests/contract`)."""
+    less = {name for name in installed.names(installed.SINKS) if sink_kind(name).powers.at_least_once}
+    assert less == set(APPENDED)
+    for name in less:
+        exactly, least = (
+            outcome(Case("postgres", True, name, True, guarantee)) for guarantee in consistency.GUARANTEES
+        )
+        assert (exactly, least.partition(":")[0]) == (
+            "one commit moves all tables of the sync and the ledger",
+            "each change at least once",
+        )
+
+
 def test_a_kind_without_cuts_needs_a_log() -> None:
     for name in installed.names(installed.SINKS):
         case = Case("postgres", False, name, True, "exactly_once")

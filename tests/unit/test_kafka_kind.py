@@ -1,5 +1,6 @@
 """Topics as a kind of destination: they have a stream and no cuts, and what cannot be honoured is refused by name."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,15 +8,17 @@ import pytest
 from seamline.domain.errors import ConfigError
 from seamline.kinds.found import sink_kind
 from seamline.kinds.logins import DestinationLogins
-from seamline.kinds.sink import HoldsCuts, ReadsBack
+from seamline.kinds.sink import HoldsCuts, ReadsBack, described
 from seamline.plan.compile import compile_plan
 from seamline.plan.document import plan_from_json, plan_to_json
 from seamline.plan.explain import explain
 from seamline.plan.model import SyncPlan
 from seamline.plan.stages import all_stages, concerned
+from seamline.registry import with_level
 from seamline.sinks.kafka.options import KafkaOptions, options_of
 from seamline.spec.load import load_declarations
 from tests.unit.declared import SYNC, write_declarations
+from tests.unit.reported import MATCH, reconciliation
 
 FEED = "destination: feed\nkind: kafka\nconnection: kafka_feed\nprefix: bank\npartitions: 6\n"
 FILE, SYNC_FILE = "destinations/feed.yaml", "syncs/settlement.yaml"
@@ -47,6 +50,17 @@ def test_nights_leave_it_out_and_say_so(plan: SyncPlan) -> None:
     assert set(about.values()) == {frozenset({"warehouse", "feed"})}
     said = " ".join(explain(plan).split())
     assert "live tables in bank, no cuts: nights leave it out" in said
+
+
+def test_a_run_keeps_the_level_that_its_guarantee_gives_and_explain_says_it(plan: SyncPlan) -> None:
+    found = replace(reconciliation(MATCH), destination="feed")
+    levels = {
+        guarantee: with_level(replace(plan, guarantee=guarantee), found).evidence["level"]["level"]
+        for guarantee in ("exactly_once", "at_least_once")
+    }
+    assert levels["exactly_once"] == "one commit moves all tables of the sync and the ledger"
+    assert "the control topic names those that do not count" in levels["at_least_once"]
+    assert f"with `guarantee: at_least_once`: {levels['at_least_once']}" in described(sink_kind("kafka"))
 
 
 def test_a_sync_whose_only_destination_holds_no_cuts_has_no_nights(tmp_path: Path) -> None:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from seamline.spec.destination import Destination
     from seamline.values.changes import ChangeBatch, ChangeDecoder
 
+AT_LEAST_ONCE = "at_least_once"
+
 
 class Atomic(StrEnum):
     """What one commit moves at once."""
@@ -83,7 +85,7 @@ class SinkPowers:
 
     def level_under(self, guarantee: str) -> str:
         """`level`, of a sync that declares this guarantee."""
-        return self.at_least_once if guarantee == "at_least_once" and self.at_least_once else self.level
+        return self.at_least_once if guarantee == AT_LEAST_ONCE and self.at_least_once else self.level
 
     @property
     def level(self) -> str:

@@ -1,4 +1,4 @@
-"""One transaction of a stream: records of tables, then its control record."""
+"""One commit of a stream: records of tables, then its control record."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ from seamline.sinks.kafka.fold import Fold
 from seamline.sinks.kafka.formats import Form, form_of
 from seamline.sinks.kafka.options import KafkaOptions, options_of, topic_of
 from seamline.sinks.kafka.table_writer import TableWriter
-from seamline.sinks.kafka.transaction import Transactions
+from seamline.sinks.kafka.transaction import Sending
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def where_of(plan: SyncPlan, destination: DestinationPlan) -> Where:
 class StreamCommit:
     """`before`: the stream's state; None before its first publish. `after`: what it will be but for `ends`."""
 
-    transactions: Transactions
+    transactions: Sending
     where: Where
     after: StreamState
     start: int
@@ -70,18 +70,16 @@ class StreamCommit:
         return frozenset(name for name, writer in self._writers.items() if writer.known_ends)
 
     def close(self, *, forgotten: Sequence[StreamId] = ()) -> StreamState:
-        """Send the control record once all rows have arrived; the state that a commit makes the stream's. `forgotten`:
-        other streams, whose ledgers end with this commit."""
+        """Seal it by the control record once all rows have arrived; the state that its commit makes the stream's.
+        `forgotten`: other streams, whose ledgers end with this commit."""
         arrived = self.transactions.arrived()
         carried = [boundary.table for boundary in self.after.row.boundaries]
         state = replace(self.after, ends={table: self._ends(table, arrived) for table in carried})
         records = {name: writer.records for name, writer in self._writers.items() if writer.records}
-        topic = self.where.options.control_topic
-        for stream in forgotten:
-            self.transactions.send(topic, key=str(stream).encode(), value=None)
-        key, value = str(state.row.stream).encode(), record_of(state, start=self.start, records=records)
-        self.transactions.send(topic, key=key, value=value)
-        return replace(state, offset=self.transactions.arrived()[topic, 0] - 1)
+        own = (str(state.row.stream).encode(), record_of(state, start=self.start, records=records))
+        ended = [(str(stream).encode(), None) for stream in forgotten]
+        self.transactions.seal(self.where.options.control_topic, [*ended, own])
+        return state
 
     def _ends(self, table: str, arrived: Mapping[tuple[str, int], int]) -> tuple[int, ...]:
         writer = self._writers.get(table)

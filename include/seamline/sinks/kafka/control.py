@@ -1,7 +1,8 @@
-"""The control topic: one record per transaction, and the newest one of a stream is its ledger.
+"""The control topic: one record per commit, and the newest one of a stream is its ledger.
 
-A record is in the transaction of the rows that it speaks of, so it is committed with them or not at all. `ends` is what
-a reader goes by: every row of the stream's tables below these offsets belongs to this position, and none behind them.
+A record is in the transaction of the rows that it speaks of, so it is committed with them or not at all; without
+transactions it comes once they have arrived. `ends` is what a reader goes by: every row of the stream's tables below
+these offsets belongs to this position but for those that `repeated` names, and none behind them.
 """
 
 import json
@@ -16,6 +17,7 @@ from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.position import position_from_json, position_to_json
 from seamline.kinds.ledger_json import boundary_from_json, boundary_to_json, stream_of
 from seamline.kinds.ledger_rules import with_tables
+from seamline.sinks.kafka.repeated import Repeated
 
 # Of the newest, by which a publish or a join finds itself done.
 _RUNS_KEPT = 100
@@ -25,26 +27,44 @@ _MOMENT_S, _PAUSE_S = 1.0, 0.01
 @dataclass(frozen=True, slots=True)
 class StreamState:
     """`ends`: table → per partition of its topic the first offset that does not belong to `row`. `generations`: table →
-    its last one, also of tables that have left. `runs`: the last ones that have published. `offset` of its record in
-    the control topic, and `written_ms`: when it came there, by the broker's clock."""
+    its last one, also of tables that have left. `runs`: the last ones that have published. `may_repeat`: its owner
+    commits without transactions. `repeated`: table → the records of its topic that do not count, also of tables that
+    have left. `offset` of its record in the control topic, and `written_ms`: when it came there, by the broker's clock.
+    """
 
     row: LedgerRow
     ends: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     generations: Mapping[str, int] = field(default_factory=dict)
     runs: tuple[str, ...] = ()
+    may_repeat: bool = False
+    repeated: Mapping[str, tuple[Repeated, ...]] = field(default_factory=dict)
     offset: int = -1
     written_ms: int = 0
 
     def with_tables(self, entering: Sequence[Boundary], *, left: Sequence[str], run_id: str) -> "StreamState":
-        """The tables that enter begin their next generation."""
+        """The tables that enter begin their next generation. Of those with a key every record of before counts: the
+        rows that come are held against what readers see."""
         row, generations = with_tables(self.row, self.generations, entering, left=left)
+        kept = dict(self.repeated)
+        for table in (*(one.table for one in entering), *left):
+            kept[table] = tuple(one for one in kept.get(table, ()) if one.until is None)
         return replace(
             self,
             row=row,
             ends={table: ends for table, ends in self.ends.items() if table not in left},
             generations=generations,
             runs=(*self.runs, run_id)[-_RUNS_KEPT:],
+            repeated=_without_empty(kept),
         )
+
+    def followed_by(self, row: LedgerRow) -> "StreamState":
+        """Behind the next commit. A mark is needed as long as its records are the newest of their keys: one commit
+        longer, for who reads the topic commit by commit."""
+        needed = {
+            table: tuple(one for one in marks if one.until is None or one.until > self.row.next_offset)
+            for table, marks in self.repeated.items()
+        }
+        return replace(self, row=row, repeated=_without_empty(needed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +118,19 @@ def _read_on(settings: Mapping[str, Any], topic: str, known: Control, end: int) 
             stream, value, offset = stream_of((message.key() or b"").decode()), message.value(), message.offset() or 0
             if stream in found and offset <= found[stream].offset:
                 continue
-            found.pop(stream, None)
-            if value is not None:
-                state = _read(json.loads(value), stream)
+            if value is None:
+                found.pop(stream, None)
+                continue
+            state = _read(json.loads(value), stream)
+            # Without transactions nothing fences an owner that is over: what it says late does not count.
+            if stream not in found or state.row.epoch >= found[stream].row.epoch:
                 found[stream] = replace(state, offset=offset, written_ms=message.timestamp()[1])
     return Control(found, end, end)
 
 
 def record_of(state: StreamState, *, start: int, records: Mapping[str, int]) -> bytes:
-    """`start`: the log's offset where this transaction goes on from. `records`: table → how many of its records are in
-    this transaction."""
+    """`start`: the log's offset where this commit goes on from. `records`: table → how many of its records are in
+    this commit."""
     row = state.row
     document = {
         "stream": str(row.stream),
@@ -124,6 +147,11 @@ def record_of(state: StreamState, *, start: int, records: Mapping[str, int]) -> 
         "boundaries": [boundary_to_json(one) for one in row.boundaries],
         "generations": dict(state.generations),
         "runs": list(state.runs),
+        "may_repeat": state.may_repeat,
+        "repeated": {
+            table: [[one.partition, one.first, one.end, one.until] for one in marks]
+            for table, marks in state.repeated.items()
+        },
     }
     return json.dumps(document).encode()
 
@@ -142,4 +170,16 @@ def _read(said: Mapping[str, Any], stream: StreamId) -> StreamState:
         said["last_marker"],
     )
     ends = {table: tuple(offsets) for table, offsets in said["ends"].items()}
-    return StreamState(row, ends, said["generations"], tuple(said["runs"]))
+    repeated = {table: tuple(Repeated(*one) for one in marks) for table, marks in said.get("repeated", {}).items()}
+    return StreamState(
+        row,
+        ends,
+        said["generations"],
+        tuple(said["runs"]),
+        may_repeat=said.get("may_repeat", False),
+        repeated=repeated,
+    )
+
+
+def _without_empty(marks: Mapping[str, tuple[Repeated, ...]]) -> dict[str, tuple[Repeated, ...]]:
+    return {table: some for table, some in marks.items() if some}

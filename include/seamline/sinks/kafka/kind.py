@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.ledger import StreamId
 from seamline.domain.names import NameLimit, NameUnit
+from seamline.domain.phrase import phrase
 from seamline.domain.position import Position
 from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
 from seamline.kinds.logins import DestinationLogins
@@ -21,12 +22,19 @@ if TYPE_CHECKING:
 # A topic's name has at most 249, of which prefix, the mark of an incremental snapshot and that of a load take theirs.
 _NAME_BYTES = 100
 
+_AT_LEAST_ONCE = phrase(
+    "each change at least once: records come one by one, after a crash again; the control topic names those that"
+    " do not count"
+)
+
 
 class Kafka:
     """`kinds.sink.SinkKind` with the power `ReadsBack`. A topic is a stream: it holds no cuts."""
 
     name: ClassVar[str] = "kafka"
-    powers: ClassVar[SinkPowers] = SinkPowers(Atomic.SYNC, names=NameLimit(_NAME_BYTES, NameUnit.BYTES))
+    powers: ClassVar[SinkPowers] = SinkPowers(
+        Atomic.SYNC, names=NameLimit(_NAME_BYTES, NameUnit.BYTES), at_least_once=_AT_LEAST_ONCE
+    )
 
     def spec(self) -> "type[Destination]":
         from seamline.sinks.kafka.spec import KafkaDestination

@@ -1,4 +1,5 @@
-"""Whole tables put in place, and tables that enter and leave a running stream: each one transaction of the stream.
+"""Whole tables put in place, and tables that enter and leave a running stream: each one transaction of the stream,
+whatever its spans are.
 
 A topic is never exchanged for another one. What its rows are is read, and the records that make them the new ones are
 sent: a row that is the same already costs nothing, and whoever reads the topic sees changes as all others.
@@ -22,6 +23,7 @@ from seamline.sinks.kafka.commit import StreamCommit, Where
 from seamline.sinks.kafka.control import Control, StreamState
 from seamline.sinks.kafka.fold import Fold
 from seamline.sinks.kafka.loads import checked_batches
+from seamline.sinks.kafka.repeated import Repeated
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,28 +43,36 @@ class PutInPlace:
         for table in tables:
             fold = there.fold(table)
             try:
-                fold.read_on(self.settings, there.topic(table.name), snapshot.ends[table.name], there.form(table.name))
+                topic, form, marks = (
+                    there.topic(table.name),
+                    there.form(table.name),
+                    snapshot.repeated.get(table.name, ()),
+                )
+                fold.read_on(self.settings, topic, snapshot.ends[table.name], form, marks)
                 self._replace(commit, table, (batch_of_texts(table, texts) for texts in fold.rows(table.name)))
             finally:
                 fold.close()
 
     def _replace(self, commit: StreamCommit, table: Table, batches: Iterable[pa.RecordBatch]) -> None:
-        held = held_rows(self.settings, self.where, table)
+        held = held_rows(self.settings, self.where, table, commit.after.repeated.get(table.name, ()))
         try:
             commit.table(table, lambda: held).replace(batches)
         finally:
             held.close()
 
 
-def held_rows(settings: Mapping[str, Any], where: Where, table: Table, fold: Fold | None = None) -> Fold:
-    """The rows of a table's topic as it is now, for the one who owns its stream. `fold`: what was read of it before."""
+def held_rows(
+    settings: Mapping[str, Any], where: Where, table: Table, repeated: Sequence[Repeated], fold: Fold | None = None
+) -> Fold:
+    """The rows of a table's topic as it is now, for the one who owns its stream. `repeated`: the records that do not
+    count. `fold`: what was read of it before."""
     topic, known = where.topic(table.name), fold or where.fold(table)
     ends = written_ends(settings, topic, where.options.partitions)
     if ends is None:
         raise Refused(f"topic {topic} is gone", hint="onboard the table again", table=table.name)
     # One offset more is the marker that ended our own transaction.
     if any(end - start > (start > 0) for start, end in zip(known.ends, ends, strict=True)):
-        known.read_on(settings, topic, ends, where.form(table.name))
+        known.read_on(settings, topic, ends, where.form(table.name), repeated)
     return known
 
 

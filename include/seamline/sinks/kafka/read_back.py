@@ -24,6 +24,7 @@ from seamline.sinks.kafka.commit import Where, where_of
 from seamline.sinks.kafka.control import StreamState, read_control
 from seamline.sinks.kafka.fold import Fold
 from seamline.sinks.kafka.loads import staged_batches
+from seamline.sinks.kafka.repeated import Repeated
 from seamline.sinks.kafka.topics import COMPACTION_LAG_S
 from seamline.sinks.lake.read_view import LakeView
 
@@ -31,11 +32,19 @@ from seamline.sinks.lake.read_view import LakeView
 class TopicRows:
     """The rows of one table at an offset of each partition. Each call reads the same ones, also from other threads."""
 
-    def __init__(self, settings: Mapping[str, Any], where: Where, table: Table, ends: Sequence[int]) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        where: Where,
+        table: Table,
+        ends: Sequence[int],
+        repeated: Sequence[Repeated] = (),
+    ) -> None:
         self._settings = settings
         self._where = where
         self._table = table
         self._ends = ends
+        self._repeated = repeated
         self._since = time.monotonic()
         self._lock = Lock()
         self._fold: Fold | None = None
@@ -56,7 +65,7 @@ class TopicRows:
             if self._fold is None:
                 name = self._table.name
                 fold, topic, form = self._where.fold(self._table), self._where.topic(name), self._where.form(name)
-                self._fold = fold.read_on(self._settings, topic, self._ends, form)
+                self._fold = fold.read_on(self._settings, topic, self._ends, form, self._repeated)
                 self._require_young()
             return self._fold
 
@@ -94,7 +103,10 @@ def live_of(settings: Mapping[str, Any], where: Where, tables: Sequence[Table], 
     for table in tables:
         if table.name not in state.ends:
             raise Refused(f"table {table.name} is not in the stream", hint="onboard it again", table=table.name)
-    found = {table: TopicRows(settings, where, table, state.ends[table.name]) for table in tables}
+    found = {
+        table: TopicRows(settings, where, table, state.ends[table.name], state.repeated.get(table.name, ()))
+        for table in tables
+    }
     return LiveTopics(state.row.position, found)
 
 

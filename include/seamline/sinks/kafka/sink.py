@@ -2,7 +2,8 @@
 
 One commit is one Kafka transaction: the records of all tables, and behind them the control record, which is the ledger.
 The stream's transactional id fences: whoever takes the stream makes a new producer of that id, and the old one can
-commit nothing any more.
+commit nothing any more. Where a sync says `at_least_once`, a span is delivered without a transaction, and its control
+record once all rows have arrived; a publish and a join are transactions all the same, and so is who takes the stream.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,7 @@ from seamline.domain.changes import TableChanges
 from seamline.domain.errors import CommitUnknown, Diverged, Fenced, Refused, SeamlineError, TransientError
 from seamline.domain.ledger import LedgerRow, StreamId, refuse_one_that_went_back
 from seamline.kinds.ledger_rules import advanced, fenced_or, resolved
+from seamline.kinds.sink import AT_LEAST_ONCE
 from seamline.kinds.spilled import SpilledBatches, read_spilled
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Commit, Failpoints, Joining, Lease, Load, Progress, Publication, Staged, Unarmed
@@ -28,8 +30,9 @@ from seamline.sinks.kafka import publish as publishing
 from seamline.sinks.kafka.commit import StreamCommit, where_of
 from seamline.sinks.kafka.control import Control, StreamState, read_control, settled_control
 from seamline.sinks.kafka.fold import Fold
+from seamline.sinks.kafka.repeated import Repeated, found_behind, with_repeated
 from seamline.sinks.kafka.topics import DestinationTopics
-from seamline.sinks.kafka.transaction import Transactions
+from seamline.sinks.kafka.transaction import Deliveries, Sending, Transactions
 from seamline.values.changes import ChangeBatch, ChangeDecoder, change_batch
 
 
@@ -57,10 +60,11 @@ class KafkaSink:
         self._tables = {entry.name: entry.definition for entry in plan.tables if entry.table is not None}
         self._destination = destination
         self._where = where_of(plan, destination)
+        self._may_repeat = plan.guarantee == AT_LEAST_ONCE
         self._decoder = decoder
         self._resolve = resolve
         self._failpoints = failpoints or Unarmed()
-        self._transactions: Transactions | None = None
+        self._transactions: Sending | None = None
         self._owned: StreamId | None = None
         self._control = Control()
         self._confirmed: LedgerRow | None = None
@@ -80,14 +84,17 @@ class KafkaSink:
         if seen is None or (after_epoch is not None and seen.row.epoch != after_epoch):
             self._takable(stream, after_epoch)
         transactions = self._open(stream)
-        known = self._takable(stream, after_epoch)
-        after = replace(known, row=replace(known.row, epoch=known.row.epoch + 1))
+        known = self._marked(self._takable(stream, after_epoch))
+        row = replace(known.row, epoch=known.row.epoch + 1)
+        after = replace(known, row=row, may_repeat=self._may_repeat)
         try:
             with self._begun(transactions):
                 commit = StreamCommit(transactions, self._where, after, start=after.row.next_offset)
                 self._send_commit(commit, "")
         except CommitUnknown as exc:
             raise TransientError(f"{stream}: whether a new epoch was taken is not known: {exc.message}") from exc
+        if self._may_repeat:
+            self._transactions = Deliveries(self._settings)
         return Lease(stream, after.row.epoch, after.row)
 
     def stage(self, lease: Lease, changes: TableChanges) -> Staged:  # noqa: ARG002 (nothing is sent before its commit)
@@ -167,11 +174,11 @@ class KafkaSink:
         )
         with self._begun(self._transactions) as transactions:
             self._failpoints.reach("app.dest_begin")
-            commit = StreamCommit(transactions, self._where, replace(known, row=row), start=progress.span.start)
+            commit = StreamCommit(transactions, self._where, known.followed_by(row), start=progress.span.start)
             for name in dict.fromkeys(item.table for item in staged):
                 table = self._tables[name]
                 batches = [_batch_of(item) for item in staged if item.table == name]
-                commit.table(table, partial(self._held, table)).apply(batches)
+                commit.table(table, partial(self._held, table, known.repeated.get(name, ()))).apply(batches)
                 self._failpoints.reach("app.dml_half")
             self._failpoints.reach("app.dml_done")
             self._send_commit(commit, "app.commit_sent")
@@ -184,8 +191,9 @@ class KafkaSink:
         """The stream's state if this span follows it under this lease, with a producer that is ours."""
         known = self._followed(lease, progress)
         if known is not None and (self._transactions is None or self._owned != lease.stream):
-            self._open(lease.stream)
-            known = self._followed(lease, progress)
+            self._reopen(lease.stream)
+            found = self._followed(lease, progress)
+            known = self._marked(found) if found is not None else None
         return known
 
     def _followed(self, lease: Lease, progress: Progress) -> StreamState | None:
@@ -200,9 +208,20 @@ class KafkaSink:
         confirmed = self._confirmed if self._confirmed and self._confirmed.epoch == lease.epoch else lease.ledger
         return Commit(resolved(found.row if found else None, lease, progress, confirmed=confirmed))
 
-    def _held(self, table: Table) -> Fold:
+    def _marked(self, state: StreamState) -> StreamState:
+        """With the records that an owner without transactions has left behind its last commit."""
+        if not state.may_repeat:
+            return state
+        settings, marks = self._settings, dict(state.repeated)
+        for name in state.ends.keys() & self._tables.keys():
+            table, ends = self._tables[name], state.ends[name]
+            found = found_behind(settings, self._where.topic(name), table, ends, position=state.row.next_offset)
+            marks[name] = with_repeated(marks.get(name, ()), found, ends=ends)
+        return replace(state, repeated={name: some for name, some in marks.items() if some})
+
+    def _held(self, table: Table, repeated: Sequence[Repeated]) -> Fold:
         """Rows that are looked at once are read on from there the next time."""
-        fold = publishing.held_rows(self._settings, self._where, table, self._folds.get(table.name))
+        fold = publishing.held_rows(self._settings, self._where, table, repeated, self._folds.get(table.name))
         self._folds[table.name] = fold
         return fold
 
@@ -216,12 +235,13 @@ class KafkaSink:
         except CommitUnknown:
             self._let_go()
             raise
+        state = replace(state, offset=commit.transactions.sealed_at)
         self._control = self._control.with_own(state, forgotten=forgotten)
         self._confirmed = state.row
         for name in commit.looked_at & self._folds.keys():
             self._folds[name].ends = state.ends[name]
 
-    def _commit_at_broker(self, transactions: Transactions, failpoint: str) -> None:
+    def _commit_at_broker(self, transactions: Sending, failpoint: str) -> None:
         transactions.commit()
         try:
             if failpoint:
@@ -230,8 +250,8 @@ class KafkaSink:
             raise CommitUnknown(f"a commit was sent to {self._destination.name}, its answer is lost: {exc}") from exc
 
     @contextmanager
-    def _begun(self, transactions: Transactions) -> Iterator[Transactions]:
-        """A transaction that is aborted where the block does not end."""
+    def _begun(self, transactions: Sending) -> Iterator[Sending]:
+        """A commit that is aborted where the block does not end."""
         transactions.begin()
         try:
             yield transactions
@@ -243,8 +263,16 @@ class KafkaSink:
 
     def _open(self, stream: StreamId) -> Transactions:
         """The stream's one producer from now on."""
-        self._transactions, self._owned = self._transactions_of(stream), stream
-        return self._transactions
+        made = self._transactions_of(stream)
+        self._transactions, self._owned = made, stream
+        return made
+
+    def _reopen(self, stream: StreamId) -> None:
+        """For spans."""
+        if self._may_repeat:
+            self._transactions, self._owned = Deliveries(self._settings), stream
+        else:
+            self._open(stream)
 
     def _fence(self, stream: StreamId) -> None:
         self._transactions_of(stream)

@@ -1,4 +1,4 @@
-"""What happens to one table, as records of its topic in the transaction that is open."""
+"""What happens to one table, as records of its topic in the commit that has begun."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,7 +11,7 @@ from seamline.kinds.held_rows import Changed, fill, keys_of, require_copies
 from seamline.kinds.row_json import documents, text_of
 from seamline.sinks.kafka.fold import Fold
 from seamline.sinks.kafka.formats import CHANGES, COMES, GOES, READ, Form
-from seamline.sinks.kafka.transaction import Headers, Transactions
+from seamline.sinks.kafka.transaction import Headers, Sending
 from seamline.values.changes import ChangeBatch, in_effect
 
 _OPS = {None: CHANGES, False: COMES, True: CHANGES}
@@ -25,7 +25,7 @@ class TableWriter:
         self,
         table: Table,
         topic: str,
-        transactions: Transactions,
+        transactions: Sending,
         *,
         form: Form,
         headers: Headers,
@@ -38,7 +38,7 @@ class TableWriter:
         said: Headers = [*headers, ("schema", fingerprint(table).encode())]
         self._headers: dict[bytes, Headers] = {op: [("op", op), *said] for op in (COMES, CHANGES, GOES, READ)}
         self._held = held
-        # Set while what is sent changes what later rows of the transaction are looked up in.
+        # Set while what is sent changes what later rows of the commit are looked up in.
         self._fold: Fold | None = None
         self.records = 0
 

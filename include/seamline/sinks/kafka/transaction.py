@@ -1,6 +1,8 @@
-"""Transactions on a Kafka cluster, each record of which is known to have arrived before it is committed."""
+"""Commits into a Kafka cluster, with transactions and without: each record is known to have arrived before the control
+record counts."""
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -11,9 +13,13 @@ from seamline.adapters.kafka.topics import MESSAGE_BYTES_MAX
 from seamline.domain.errors import CommitUnknown, ConfigError, Refused, TransientError
 
 Headers = list[tuple[str, str | bytes | None]]
+Sealed = tuple[bytes, bytes | None]
+"""Key and value of a control record."""
 # How long the coordinator may take for an answer.
 _ANSWER_S = 60.0
 _POLL_EVERY = 1_000
+# Below `_ANSWER_S`: what an owner that is over has still to send is given up by then.
+_DELIVERED_WITHIN_MS = 50_000
 _SETTINGS = {
     "acks": "all",
     "enable.idempotence": True,
@@ -27,39 +33,23 @@ _SETTINGS = {
 }
 
 
-class Transactions:
-    """The one producer of a transactional id: making it fences every older one, whose open transaction is aborted.
+class Sending(ABC):
+    """What commits are sent by, each as `begin`, `send` for each row, `seal`, `commit`: one producer, and how many of
+    the records that it was given have arrived. `sealed_at`: the offset of its newest control record."""
 
-    TransientError of any call, also where somebody has fenced this one: who calls reads the ledger.
-    """
-
-    def __init__(self, settings: Mapping[str, Any], transactional_id: str, *, timeout_s: int) -> None:
+    def __init__(self, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None:
         self._settings = settings
-        own = {**_SETTINGS, "transactional.id": transactional_id, "transaction.timeout.ms": timeout_s * 1000}
-        self._sent = self._arrived = 0
-        self._failed = ""
-        self._ends: dict[tuple[str, int], int] = {}
-        try:
-            self._producer = self._made({**settings, **own})
-            self._producer.init_transactions(_ANSWER_S)
-        except KafkaException as exc:
-            if exc.args[0].code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
-                raise ConfigError(
-                    f"Kafka takes no transactions of {timeout_s} s",
-                    hint="lower `transaction_timeout_s`, or raise the broker's transaction.max.timeout.ms",
-                ) from exc
-            raise translated(exc, doing=f"begin as {transactional_id}", settings=settings) from exc
+        self._count_anew()
+        self.sealed_at = -1
+        self._producer = self._made({**settings, **_SETTINGS, **own})
 
     def _made(self, settings: Mapping[str, Any]) -> Producer:
         return Producer(dict(settings))
 
-    def begin(self) -> None:
+    def _count_anew(self) -> None:
         self._sent = self._arrived = 0
-        self._failed, self._ends = "", {}
-        try:
-            self._producer.begin_transaction()
-        except KafkaException as exc:
-            raise translated(exc, doing="begin a transaction", settings=self._settings) from exc
+        self._failed = ""
+        self._ends: dict[tuple[str, int], int] = {}
 
     def send(
         self, topic: str, *, key: bytes | None, value: bytes | None, headers: Headers | None = None, table: str = ""
@@ -82,7 +72,7 @@ class Transactions:
     def arrived(self) -> Mapping[tuple[str, int], int]:
         """Wait until the brokers have all that was sent; (topic, partition) → the offset after its last record.
 
-        TransientError: one did not arrive. Then nothing of this transaction may be committed.
+        TransientError: one did not arrive. Then nothing of this commit may count.
         """
         left = self._producer.flush(_ANSWER_S)
         if self._failed or left or self._arrived != self._sent:
@@ -92,8 +82,62 @@ class Transactions:
             raise TransientError(f"records did not arrive in Kafka: {said}", hint="nothing was committed")
         return self._ends
 
+    @abstractmethod
+    def begin(self) -> None: ...
+
+    @abstractmethod
+    def seal(self, topic: str, records: Sequence[Sealed]) -> None:
+        """Once all rows have arrived: these records say so, in this order, and count by `commit` alone."""
+
+    @abstractmethod
     def commit(self) -> None:
         """CommitUnknown: its answer is lost. TransientError: nothing was committed."""
+
+    @abstractmethod
+    def abort(self) -> bool:
+        """Whether the next commit can begin; if not, only a new producer can."""
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._failed = self._failed or f"{message.topic()}: {error.str()}"
+            return
+        self._arrived += 1
+        self._ends[message.topic() or "", message.partition() or 0] = (message.offset() or 0) + 1
+
+
+class Transactions(Sending):
+    """The one producer of a transactional id: making it fences every older one, whose open transaction is aborted.
+
+    TransientError of any call, also where somebody has fenced this one: who calls reads the ledger.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], transactional_id: str, *, timeout_s: int) -> None:
+        own = {"transactional.id": transactional_id, "transaction.timeout.ms": timeout_s * 1000}
+        try:
+            super().__init__(settings, own)
+            self._producer.init_transactions(_ANSWER_S)
+        except KafkaException as exc:
+            if exc.args[0].code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+                raise ConfigError(
+                    f"Kafka takes no transactions of {timeout_s} s",
+                    hint="lower `transaction_timeout_s`, or raise the broker's transaction.max.timeout.ms",
+                ) from exc
+            raise translated(exc, doing=f"begin as {transactional_id}", settings=settings) from exc
+
+    def begin(self) -> None:
+        self._count_anew()
+        try:
+            self._producer.begin_transaction()
+        except KafkaException as exc:
+            raise translated(exc, doing="begin a transaction", settings=self._settings) from exc
+
+    def seal(self, topic: str, records: Sequence[Sealed]) -> None:
+        self.arrived()
+        for key, value in records:
+            self.send(topic, key=key, value=value)
+        self.sealed_at = self.arrived()[topic, 0] - 1
+
+    def commit(self) -> None:
         try:
             self._producer.commit_transaction(_ANSWER_S)
         except KafkaException as exc:
@@ -103,7 +147,6 @@ class Transactions:
             raise CommitUnknown(f"a commit was sent to Kafka, its answer is lost: {error.str()}") from exc
 
     def abort(self) -> bool:
-        """Whether the next transaction can begin; if not, only a new producer can."""
         # Without this the client ends in a fatal INVALID_TXN_STATE.
         self._producer.flush(_ANSWER_S)
         with suppress(KafkaException):
@@ -111,12 +154,40 @@ class Transactions:
             return True
         return False
 
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self._failed = self._failed or f"{message.topic()}: {error.str()}"
-            return
-        self._arrived += 1
-        self._ends[message.topic() or "", message.partition() or 0] = (message.offset() or 0) + 1
+
+class Deliveries(Sending):
+    """Commits without transactions: readers see each row as it arrives, and the records of `seal` are sent once all
+    rows have. Who ends before has rows delivered that its successor delivers again. It fences nobody."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        try:
+            super().__init__(settings, {"message.timeout.ms": _DELIVERED_WITHIN_MS})
+        except KafkaException as exc:
+            raise translated(exc, doing="set up a producer", settings=settings) from exc
+        self._sealed: tuple[str, Sequence[Sealed]] = ("", ())
+
+    def begin(self) -> None:
+        self._count_anew()
+        self._sealed = ("", ())
+
+    def seal(self, topic: str, records: Sequence[Sealed]) -> None:
+        self.arrived()
+        self._sealed = (topic, records)
+
+    def commit(self) -> None:
+        topic, records = self._sealed
+        for key, value in records:
+            self.send(topic, key=key, value=value)
+        try:
+            self.sealed_at = self.arrived()[topic, 0] - 1
+        except TransientError as exc:
+            raise CommitUnknown(f"a control record was sent to Kafka, its answer is lost: {exc.message}") from exc
+
+    def abort(self) -> bool:
+        """What waits here is never sent. What is on its way may arrive: who goes on looks for it (`repeated.py`)."""
+        self._producer.purge(in_flight=False)
+        self._producer.flush(_ANSWER_S)
+        return False
 
 
 def _too_large(topic: str, size: int, table: str) -> Refused:

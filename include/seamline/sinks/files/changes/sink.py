@@ -19,6 +19,7 @@ from seamline.domain.ledger import LedgerRow, StreamId, refuse_one_that_went_bac
 from seamline.files.stores.store import Store
 from seamline.kinds.held_rows import HeldRows
 from seamline.kinds.ledger_rules import advanced, fenced_or, resolved
+from seamline.kinds.sink import AT_LEAST_ONCE
 from seamline.kinds.spilled import SpilledBatches, read_spilled
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Commit, Failpoints, Joining, Lease, Load, Progress, Publication, Staged, Unarmed
@@ -30,8 +31,6 @@ from seamline.sinks.files.changes.rows import changes_of, needs_held
 from seamline.sinks.files.changes.state import ChangeFile, StreamState
 from seamline.sinks.files.changes.writing import Writing, position_text
 from seamline.values.changes import ChangeBatch, ChangeDecoder, change_batch
-
-AT_LEAST_ONCE = "at_least_once"
 
 
 def open_sink(plan: SyncPlan, destination: DestinationPlan, *, decoder: ChangeDecoder) -> "ChangeFilesSink":
