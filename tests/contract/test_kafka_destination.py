@@ -388,11 +388,12 @@ def _control_record_on_its_own(patch: pytest.MonkeyPatch) -> None:
         alone = Producer({"bootstrap.servers": inside._settings["bootstrap.servers"]})
         send = inside.send
 
-        def apart(to: str, *, key: bytes | None, value: bytes | None, **rest: Any) -> None:
-            if to == topic and not rest:
+        def apart(to: str, records: Any, **rest: Any) -> int:
+            given = list(records)
+            for key, value, _ in given if to == topic else ():
                 alone.produce(to, value, key)
                 alone.flush(10)
-            send(to, key=key, value=value, **rest)
+            return send(to, given, **rest)
 
         patch.setattr(inside, "send", apart)
         return close(self, **more)
@@ -490,8 +491,7 @@ def test_a_record_that_did_not_arrive_is_known_before_the_commit(
     sending = over_refusing(monkeypatch, guarantee)
     if is_planted:
         _errors_not_counted(monkeypatch)
-    for value in (b"one", b"refused", b"three"):
-        sending.send("topic", key=b"k", value=value)
+    sending.send("topic", [(b"k", value, []) for value in (b"one", b"refused", b"three")])
     if is_planted:
         sending.seal("control", [(b"stream", b"progress")])
         return
@@ -503,7 +503,7 @@ def test_without_transactions_a_control_record_that_gets_no_answer_leaves_it_ope
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sending = over_refusing(monkeypatch, "at_least_once")
-    sending.send("topic", key=b"k", value=b"one")
+    sending.send("topic", [(b"k", b"one", [])])
     sending.seal("control", [(b"stream", b"refused")])
     with pytest.raises(CommitUnknown, match="its answer is lost"):
         sending.commit()
@@ -544,10 +544,9 @@ def test_a_stream_goes_on_where_another_owner_left_a_transaction_open(make: Any)
     lease = dead.acquire(STREAM)
     options = dead._where.options
     dead._transactions.begin()
-    dead._transactions.send(f"{world.declared.prefix}.account", key=b'{"id":1}', value=b'{"id":1,"name":"open"}')
+    dead._transactions.send(f"{world.declared.prefix}.account", [(b'{"id":1}', b'{"id":1,"name":"open"}', [])])
     # As far as a worker comes that is killed between its control record and its commit.
-    dead._transactions.send(options.control_topic, key=str(STREAM).encode(), value=b"{}")
-    dead._transactions.arrived()
+    dead._transactions.seal(options.control_topic, [(str(STREAM).encode(), b"{}")])
     assert world.sink().read_ledger(STREAM) == lease.ledger
     stream = Applying(world)
     assert stream.lease.epoch == lease.epoch + 1

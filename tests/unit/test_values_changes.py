@@ -7,10 +7,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from seamline.adapters.debezium.row_images import RowImages
 from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.errors import InvariantViolated
 from seamline.values.build import batch_of
-from seamline.values.changes import ChangeBatch, old_key_schema
+from seamline.values.changes import ChangeBatch, change_batch, old_key_schema
+from tests.log_topic import ACCOUNT, sync_plan
+from tests.opened_sink import decoder_of
 
 KEYED = Table(
     "orders",
@@ -66,6 +70,17 @@ def test_a_keyed_batch_says_of_each_row_what_a_sink_asks() -> None:
 @pytest.mark.parametrize("batch", [CHANGES, NET], ids=["keyed", "keyless"])
 def test_a_batch_crosses_to_another_process_whole(batch: ChangeBatch) -> None:
     assert pickle.loads(pickle.dumps(batch)) == batch
+
+
+def test_rows_that_go_do_not_make_the_reader_look_at_every_image_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their other columns are NULL, and the reader counts those that were written."""
+    monkeypatch.setattr(RowImages, "check_all", lambda *_: pytest.fail("every image is looked at"))
+    keyed = [
+        KeyedChange(b"{}", is_delete, True, b'{"id":%d,"name":"a"}' % number, number)
+        for number, is_delete in enumerate([True, False] * 100)
+    ]
+    found = change_batch(ACCOUNT, TableChanges("account", keyed), decoder_of(sync_plan((ACCOUNT,))))
+    assert found.rows.column("name").null_count == 100
 
 
 def test_a_batch_without_rows_is_empty_unless_it_empties_the_table() -> None:

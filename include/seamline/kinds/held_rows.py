@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import Diverged
-from seamline.kinds.row_json import Document, document_of, documents, text_of
+from seamline.kinds.row_json import Document, document_of, row_texts
 from seamline.values.changes import ChangeBatch
 
 _CACHE_KIB = 65_536
@@ -91,7 +91,7 @@ class HeldRows:
 
 def keys_of(table: Table, rows: pa.RecordBatch) -> list[bytes]:
     """The key of each row, as `HeldRows` knows it."""
-    return [text_of(one) for one in documents(table, table.key_columns, rows)]
+    return row_texts(table, table.key_columns, rows)
 
 
 def fill(batch: ChangeBatch, found: list[Document], keys: list[bytes], held: HeldRows) -> None:

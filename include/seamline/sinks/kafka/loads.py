@@ -79,7 +79,7 @@ def load(destination: DestinationPlan, place: StagedPlace, rows: TableRows) -> i
     for batch in rows.batches:
         count += batch.num_rows
         for record in _records(batch):
-            transactions.send(place.name, key=None, value=record, table=place.table.name)
+            transactions.send(place.name, [(None, record, [])], table=place.table.name)
             size += len(record)
         if size >= _TRANSACTION_BYTES:
             transactions.arrived()

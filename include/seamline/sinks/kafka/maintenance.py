@@ -62,8 +62,7 @@ class KafkaMaintenance:
         name = self._options.transactional_id(stream)
         transactions = Transactions(self._settings, name, timeout_s=self._options.transaction_timeout_s)
         transactions.begin()
-        transactions.send(self._options.control_topic, key=str(stream).encode(), value=None)
-        transactions.arrived()
+        transactions.seal(self._options.control_topic, [(str(stream).encode(), None)])
         transactions.commit()
         self._topics.delete(self._topics.names(f"{namespace_of(self._destination, stream)}."))
 

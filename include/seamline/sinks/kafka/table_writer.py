@@ -2,18 +2,21 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from seamline.domain.catalogue import Table, fingerprint
-from seamline.kinds.held_rows import Changed, fill, keys_of, require_copies
-from seamline.kinds.row_json import documents, text_of
+from seamline.kinds.held_rows import fill, keys_of, require_copies
+from seamline.kinds.row_json import documents, row_texts, text_of
 from seamline.sinks.kafka.fold import Fold
 from seamline.sinks.kafka.formats import CHANGES, COMES, GOES, READ, Form
-from seamline.sinks.kafka.transaction import Headers, Sending
+from seamline.sinks.kafka.transaction import Headers, Record, Sending
 from seamline.values.changes import ChangeBatch, in_effect
 
+Change = tuple[bytes, bytes | None, bytes]
+"""What happens, as in the header `op`; a key; a row, of which nothing is read where a row with a key goes."""
 _OPS = {None: CHANGES, False: COMES, True: CHANGES}
 
 
@@ -65,7 +68,7 @@ class TableWriter:
         held = self._held()
         is_known, count = not held.is_empty, 0
         for rows in batches:
-            texts = [text_of(one) for one in documents(self._table, self._table.columns, rows)]
+            texts = row_texts(self._table, self._table.columns, rows)
             count += len(texts)
             if self._table.is_keyed:
                 self._replace_keyed(keys_of(self._table, rows), texts, held if is_known else None)
@@ -79,31 +82,34 @@ class TableWriter:
     # ---- with a key -------------------------------------------------------------------------------------------------
 
     def _keyed(self, batch: ChangeBatch) -> None:
-        found = documents(self._table, self._table.columns, batch.rows)
         keys = keys_of(self._table, batch.rows)
+        rows = self._whole_rows(batch, keys)
         deleted = batch.deleted.to_pylist() if batch.deleted is not None else []
         met = batch.met.to_pylist() if batch.met is not None else []
+        ops = (GOES if goes else _OPS[is_met] for goes, is_met in zip(deleted, met, strict=True))
+        self._send(zip(ops, keys, rows, strict=True))
         if self._fold is not None:
-            fill(batch, found, keys, self._fold)
-        changes: list[Changed] = []
-        for key, document, goes, is_met in zip(keys, found, deleted, met, strict=True):
-            row = None if goes else text_of(document)
-            changes.append((key, row))
-            self._send(GOES if goes else _OPS[is_met], key, key if row is None else row)
-        if self._fold is not None:
-            self._fold.put(changes)
+            changes = zip(keys, rows, deleted, strict=True)
+            self._fold.put((key, None if goes else row) for key, row, goes in changes)
+
+    def _whole_rows(self, batch: ChangeBatch, keys: list[bytes]) -> list[bytes]:
+        """With the values that the log left out."""
+        if batch.missing is None or self._fold is None:
+            return row_texts(self._table, self._table.columns, batch.rows)
+        found = documents(self._table, self._table.columns, batch.rows)
+        fill(batch, found, keys, self._fold)
+        return [text_of(document) for document in found]
 
     def _replace_keyed(self, keys: list[bytes], rows: list[bytes], held: Fold | None) -> None:
-        for key, row in zip(keys, rows, strict=True):
-            if held is None or held.row(key) != row:
-                self._send(READ, key, row)
+        pairs = zip(keys, rows, strict=True)
+        self._send((READ, key, row) for key, row in pairs if held is None or held.row(key) != row)
         if held is not None:
             held.put((key, None) for key in keys)
 
     # ---- without a key ----------------------------------------------------------------------------------------------
 
     def _keyless(self, batch: ChangeBatch) -> None:
-        texts = (text_of(one) for one in documents(self._table, self._table.columns, batch.rows))
+        texts = row_texts(self._table, self._table.columns, batch.rows)
         copies = batch.copies.to_pylist() if batch.copies is not None else []
         # One row may stand in a batch twice, written differently, with copies of either sign.
         net = Counter[bytes]()
@@ -124,17 +130,15 @@ class TableWriter:
                 held.count({row: -there})
 
     def _send_copies(self, op: bytes, row: bytes, copies: int) -> None:
-        for _ in range(copies):
-            self._send(op, None, row)
+        self._send(repeat((op, None, row), copies))
 
     # ---- both -------------------------------------------------------------------------------------------------------
 
     def _empty(self) -> None:
         """Let every row go that the fold still has."""
         assert self._fold is not None, "whoever empties the table has read it"
-        for key, row, copies in self._left(self._fold):
-            for _ in range(copies):
-                self._send(GOES, key, row)
+        left = self._left(self._fold)
+        self._send((GOES, key, row) for key, row, copies in left for _ in range(copies))
         self._fold.empty()
 
     def _left(self, fold: Fold) -> Iterator[tuple[bytes | None, bytes, int]]:
@@ -142,13 +146,17 @@ class TableWriter:
             return ((key, key, 1) for key in fold.held_keys())
         return ((None, row, copies) for row, copies in fold.counted())
 
-    def _send(self, op: bytes, key: bytes | None, row: bytes) -> None:
-        is_gone = op == GOES and key is not None
-        for value in self._form.gone(row) if is_gone else (self._form.written(op, row),):
-            self._transactions.send(
-                self._topic, key=key, value=value, headers=self._headers[op], table=self._table.name
-            )
-            self.records += 1
+    def _send(self, changes: Iterable[Change]) -> None:
+        self.records += self._transactions.send(self._topic, self._records(changes), table=self._table.name)
+
+    def _records(self, changes: Iterable[Change]) -> Iterator[Record]:
+        written, gone, headers = self._form.written, self._form.gone, self._headers
+        for op, key, row in changes:
+            if op == GOES and key is not None:
+                for value in gone(key):
+                    yield key, value, headers[op]
+            else:
+                yield key, written(op, row), headers[op]
 
 
 def _needs_held(batch: ChangeBatch) -> bool:

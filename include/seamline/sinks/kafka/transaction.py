@@ -2,7 +2,7 @@
 record counts."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +13,8 @@ from seamline.adapters.kafka.topics import MESSAGE_BYTES_MAX
 from seamline.domain.errors import CommitUnknown, ConfigError, Refused, TransientError
 
 Headers = list[tuple[str, str | bytes | None]]
+Record = tuple[bytes | None, bytes | None, Headers]
+"""Key, value and headers."""
 Sealed = tuple[bytes, bytes | None]
 """Key and value of a control record."""
 # How long the coordinator may take for an answer.
@@ -51,23 +53,30 @@ class Sending(ABC):
         self._failed = ""
         self._ends: dict[tuple[str, int], int] = {}
 
-    def send(
-        self, topic: str, *, key: bytes | None, value: bytes | None, headers: Headers | None = None, table: str = ""
-    ) -> None:
-        """Refused: no broker takes a record as large as this one."""
-        while True:
+    def send(self, topic: str, records: Iterable[Record], *, table: str = "") -> int:
+        """How many they are. Refused: no broker takes a record as large as one of them."""
+        before, produce, delivered = self._sent, self._producer.produce, self._delivered
+        for key, value, headers in records:
             try:
-                self._producer.produce(topic, value, key, headers=headers or [], on_delivery=self._delivered)
-                break
-            except BufferError:
-                self._producer.poll(0.1)
+                try:
+                    produce(topic, value, key, headers=headers, on_delivery=delivered)
+                except BufferError:
+                    self._send_when_there_is_room(topic, key, value, headers)
             except KafkaException as exc:
                 if exc.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
                     raise _too_large(topic, len(value or b""), table) from exc
                 raise translated(exc, doing=f"write into topic {topic}", settings=self._settings) from exc
-        self._sent += 1
-        if not self._sent % _POLL_EVERY:
-            self._producer.poll(0)
+            self._sent += 1
+            if not self._sent % _POLL_EVERY:
+                self._producer.poll(0)
+        return self._sent - before
+
+    def _send_when_there_is_room(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
+        while True:
+            self._producer.poll(0.1)
+            with suppress(BufferError):
+                self._producer.produce(topic, value, key, headers=headers, on_delivery=self._delivered)
+                return
 
     def arrived(self) -> Mapping[tuple[str, int], int]:
         """Wait until the brokers have all that was sent; (topic, partition) → the offset after its last record.
@@ -133,8 +142,7 @@ class Transactions(Sending):
 
     def seal(self, topic: str, records: Sequence[Sealed]) -> None:
         self.arrived()
-        for key, value in records:
-            self.send(topic, key=key, value=value)
+        self.send(topic, [(key, value, []) for key, value in records])
         self.sealed_at = self.arrived()[topic, 0] - 1
 
     def commit(self) -> None:
@@ -176,8 +184,7 @@ class Deliveries(Sending):
 
     def commit(self) -> None:
         topic, records = self._sealed
-        for key, value in records:
-            self.send(topic, key=key, value=value)
+        self.send(topic, [(key, value, []) for key, value in records])
         try:
             self.sealed_at = self.arrived()[topic, 0] - 1
         except TransientError as exc:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from seamline.domain.catalogue import Table
 from seamline.kinds.held_rows import HeldRows, keys_of
-from seamline.kinds.row_json import documents, text_of
+from seamline.kinds.row_json import row_texts
 from seamline.sinks.files.changes.change_files import reader_of
 from seamline.sinks.files.changes.fold import folded
 from seamline.sinks.files.changes.log import ChangesLog
@@ -57,7 +57,7 @@ def _read(log: ChangesLog, known: StreamState, table: Table) -> HeldRows:
     rows = HeldRows(keyed=table.is_keyed)
     with reader_of(log.store, held) as read:
         for batch in folded(table, held.files, read):
-            texts = [text_of(one) for one in documents(table, table.columns, batch)]
+            texts = row_texts(table, table.columns, batch)
             if table.is_keyed:
                 rows.put(zip(keys_of(table, batch), texts, strict=True))
             else:
