@@ -9,10 +9,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import Engine, event, make_url
 
 from seamline.adapters.connections import Connection
 from seamline.databases.postgres.rows_url import url_of
+from seamline.domain.audit import canonical_json, sha256_of
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable
 from seamline.domain.verdict import Verdict
@@ -21,11 +22,14 @@ from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
 from seamline.sinks.relational.rows_url import url_of as mysql_url_of
 from seamline.sources.mariadb.position import BinlogPosition
+from seamline.spec.expectation_types import EXPECTATION_TYPES
+from seamline.spec.expectations import CAPPED_TYPE
 from seamline.spec.load import load_sync
 from seamline_airflow.expectations import Expectation, GateResult, StagedRows, staged_rows
 from seamline_airflow.gx_engine import KEYS_MAX, check, load_checks
 from seamline_airflow.rule_queries import expectation_of
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
+from tests.integration.every_expectation import COLUMNS, ROWS, every_expectation
 
 STAGE = "settlement_stage"
 SECRET = "8675309"
@@ -256,3 +260,61 @@ def test_a_staged_table_that_is_gone_is_no_pass(
     session.execute(f"DROP TABLE {STAGE}.s_account")
     with pytest.raises(Exception, match="s_account"):
         _judged(plan, server, checkout)
+
+
+def test_of_each_type_the_same_is_stored_whether_great_expectations_is_asked_for_all_at_once_or_for_each_alone(
+    server: Connection, session: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hash of what is stored is a part of the verdict (ADR 99), so a quicker way to ask must not change it (ADR
+    104)."""
+    session.execute(f"CREATE TABLE {STAGE}.s_every ({COLUMNS})")
+    session.execute(f"INSERT INTO {STAGE}.s_every VALUES {ROWS}".encode())
+    rules = tuple(every_expectation())
+    assert {one.type for one in rules} == {*EXPECTATION_TYPES} - {CAPPED_TYPE}
+    key = (Column("id", Kind.INTEGER, "int", nullable=False, length=32),)
+
+    def judged() -> GateResult:
+        staged = (StagedRows("every", STAGE, "s_every", rules, key),)
+        return GateResult(tuple(check((), staged, partial(url_of, server), suite="s")))
+
+    at_once = judged()
+    monkeypatch.setattr("seamline_airflow.gx_engine._met_together", lambda *_: frozenset())
+    alone = judged()
+    assert at_once.outcomes == alone.outcomes
+    assert sha256_of(canonical_json(at_once.to_json())) == sha256_of(canonical_json(alone.to_json()))
+    met = {one.expectation.type for one in alone.outcomes if one.is_met}
+    unmet = {one.expectation.type for one in alone.outcomes if one.detail and "evaluated" not in one.detail}
+    assert len(met) >= 45, {one.expectation.type for one in alone.outcomes} - met
+    assert len(unmet) >= 40, {one.expectation.type for one in alone.outcomes} - unmet
+
+
+def test_checks_that_are_met_cost_a_table_no_more_statements_than_the_first_few_of_them(
+    server: Connection, session: psycopg.Connection
+) -> None:
+    session.execute(f"CREATE TABLE {STAGE}.s_wide (id int PRIMARY KEY, a int, b int, c int, d int, e int)")
+    session.execute(f"INSERT INTO {STAGE}.s_wide VALUES (1, 1, 1, 1, 1, 1)")
+    run: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
+        run.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        counts = []
+        for columns in ("ab", "abcde"):
+            run.clear()
+            rules = tuple(
+                Expectation(f"expect_column_values_to_{what}", {"column": column, **kwargs}, what)
+                for column in columns
+                for what, kwargs in (
+                    ("not_be_null", {}),
+                    ("be_between", {"min_value": 1}),
+                    ("be_in_set", {"value_set": [1]}),
+                )
+            )
+            staged = StagedRows("wide", STAGE, "s_wide", rules)
+            assert all(one.is_met for one in check((), (staged,), partial(url_of, server), suite="s"))
+            counts.append(len(run))
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    assert counts[0] == counts[1], run
