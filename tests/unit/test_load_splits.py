@@ -59,7 +59,9 @@ def test_a_table_is_divided_where_ranges_of_its_key_hold_about_as_many_rows() ->
     assert splitting.parts(TABLE) == 10
     assert splitting.parts(replace(TABLE, rows_estimate=10**9)) == 32
     assert splitting.parts(replace(TABLE, rows_estimate=-1)) == 1
-    assert splitting.parts(replace(TABLE, key=("id", "memo"))) == 1
+    assert splitting.parts(replace(TABLE, key=("id", "memo"))) == 10
+    assert splitting.parts(replace(TABLE, key=("memo", "id"))) == 1
+    assert splitting.parts(replace(TABLE, key=())) == 1
     assert splitting.parts(replace(TABLE, columns=(ID, replace(MEMO, kind=Kind.NATIVE)))) == 1
 
 

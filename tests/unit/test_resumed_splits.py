@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -12,15 +13,17 @@ import pytest
 from seamline.bulk.copy import CopyItem, CopyTarget, copy_one, grouped
 from seamline.bulk.read import RunReader
 from seamline.bulk.resume import SplitLoads, _Kept
-from seamline.domain.changes import TableChanges
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.digest import Segment
 from seamline.domain.errors import Diverged, GateFailed, SeamlineError, TransientError
 from seamline.domain.load_splits import DoneSplit, SplitRead
 from seamline.domain.log_archive import Archived
 from seamline.domain.made_from import LogPlace
+from seamline.domain.row_transform import Expression, RowTransform
 from seamline.domain.runs import RunKind, RunState
 from seamline.kinds.bulk import BulkRead, Form, LoadProgress, PostgresCopy, StagedPlace, TableRows
-from seamline.plan.model import ArchivePlan, DestinationPlan, Run, SyncPlan
+from seamline.plan.model import ArchivePlan, DestinationPlan, Run, SyncPlan, TablePlan
 from seamline.ports import TableRead
 from seamline.sinks.relational import splits as relational
 from seamline.sync.log_until_marker import transactions_until
@@ -189,6 +192,96 @@ def test_how_far_a_load_is_need_not_be_written_down(caplog: pytest.LogCaptureFix
     look = RunReader(run, tasks=lambda _: 1, copying_of=NOTHING, on_progress=away)._reporting([], 0)
     look([LoadProgress(1, (), is_working=True, rows=1)])
     assert "could not be kept: the platform database is away" in caplog.text
+
+
+# ---- changes as a destination holds its rows ------------------------------------------------------------------------
+
+# The length of the name, and no row whose name is `out`.
+MASKED = RowTransform(
+    "include/transforms/account.sql",
+    "SELECT id, length(name) AS size FROM account WHERE name <> 'out'",
+    Table("account", (ACCOUNT.columns[0], Column("size", Kind.INTEGER, "int", length=32)), ("id",)),
+    (
+        Expression("column", "int", value="id"),
+        Expression("length", "int", (Expression("column", "string", value="name"),)),
+    ),
+    Expression(
+        "not",
+        "boolean",
+        (
+            Expression(
+                "equal",
+                "boolean",
+                (Expression("column", "string", value="name"), Expression("literal", "string", value="out")),
+            ),
+        ),
+    ),
+)
+POSTING = Table("posting", (Column("booked", Kind.DATE, "date"), Column("memo", Kind.STRING, "text")))
+DAY = date(2026, 11, 24)
+
+
+def loads_of_table(planned: TablePlan, segment: Segment, edges: tuple[int, ...] = ()) -> SplitLoads:
+    """The second destination has the table as `MASKED` makes it."""
+    second = replace(SECOND, transforms=(("account", MASKED),))
+    plan = replace(sync_plan(()), destinations=(FIRST, second), tables=(planned,))
+    loads = loads_of({"first": Area(), "second": Area()}, lambda *_: {}, plan=plan)
+    loads._run = replace(loads._run, plan=plan)
+    loads._reads = {planned.name: TableRead(planned.definition, segment)}
+    loads._edges = {planned.name: edges}
+    return loads
+
+
+def test_tables_without_a_key_and_transformed_ones_are_kept_and_parts_of_tables_are_not() -> None:
+    masked, posting = TablePlan("account", table=ACCOUNT, transform=MASKED), TablePlan("posting", table=POSTING)
+    for planned, segment, is_kept in (
+        (masked, Segment("account"), True),
+        (posting, Segment("posting"), True),
+        (posting, Segment("posting", date_column="booked", date_from="2026-11-24"), True),
+        (masked, Segment("account", key_from=5), False),
+        (replace(posting, ahead_of="posted"), Segment("posting"), False),
+    ):
+        loads = loads_of_table(planned, segment)
+        assert loads._is_kept(loads._reads[planned.name]) is is_kept
+
+
+def test_changes_come_to_kept_splits_as_the_destination_holds_the_rows() -> None:
+    def changed(number: int, name: str, *, deleted: bool = False) -> KeyedChange:
+        image = f'{{"id":{number},"name":"{name}"}}'.encode()
+        return KeyedChange(str(number).encode(), deleted, True, image, number)  # noqa: FBT003 (a field)
+
+    changes = [changed(1, "out"), changed(2, "three"), changed(15, "later"), changed(25, "", deleted=True)]
+    loads = loads_of_table(TablePlan("account", table=ACCOUNT), Segment("account"), edges=(10, 20))
+    loads._changes = {"r1": {"account": TableChanges("account", keyed=changes)}}
+    for name, columns in (("first", ["id", "name"]), ("second", ["id", "size"])):
+        kept = _Kept(loads._run.plan.destination(name), NOTHING)
+        kept.done = {"account": (DoneSplit(0, "r1", "p1", 5), DoneSplit(1, "r2", "p2", 5), DoneSplit(2, "r1", "p1", 5))}
+        batch = loads._batch(kept, "account", EARLIER)
+        assert batch is not None
+        assert batch.rows.schema.names == columns
+        assert batch.rows.column("id").to_pylist() == [1, 2, 25]
+        assert batch.deleted is not None
+        if name == "first":
+            assert batch.deleted.to_pylist() == [False, False, True]
+        else:
+            assert batch.deleted.to_pylist() == [True, False, True], "what the query takes out goes"
+            assert batch.rows.column("size").to_pylist() == [None, 5, None]
+
+
+def test_of_a_table_without_a_key_by_date_only_changes_of_its_date_come() -> None:
+    """What leaves another date was never staged: to take it away would meet nothing."""
+    images = {(0, "in"): 2, (0, "out"): -1, (-1, "out"): 1, (-1, "gone"): -3}
+    days = (DAY - date(1970, 1, 1)).days
+    net = {f'{{"booked":{days + ago},"memo":"{memo}"}}'.encode(): count for (ago, memo), count in images.items()}
+    changes = {"r1": {"posting": TableChanges("posting", net=net)}}
+    dated = Segment("posting", date_column="booked", date_from=f"{DAY}", date_to=f"{DAY + timedelta(days=1)}")
+    for segment, expected in ((dated, [2, -1]), (Segment("posting"), [2, -1, 1, -3])):
+        loads = loads_of_table(TablePlan("posting", table=POSTING), segment)
+        loads._changes = changes
+        batch = loads._batch(_Kept(FIRST, NOTHING), "posting", EARLIER)
+        assert batch is not None
+        assert batch.copies is not None
+        assert batch.copies.to_pylist() == expected
 
 
 # ---- what is kept for the next attempt ------------------------------------------------------------------------------

@@ -43,6 +43,7 @@ from seamline.plan.model import DestinationPlan, Run
 from seamline.ports import Load, PruningHolds, ReadView, TableRead
 from seamline.sync.log_of_splits import SplitLog
 from seamline.values.changes import ChangeBatch, under_name
+from seamline.values.dated_changes import of_dates
 from seamline.values.key_ranges import in_key_ranges
 
 # As long as a run may stand between two attempts.
@@ -134,13 +135,10 @@ class SplitLoads:
             raise next(iter(self.without_place.values()))
 
     def _is_kept(self, read: TableRead) -> bool:
-        """A table without a key restarts: the log could not be applied to a part of its rows. So does one that is
-        transformed, and what is no more than a part of a table for another reason."""
-        table, segment = read.table, read.segment
-        planned = self._run.plan.table(table.name)
-        held = (self._run.plan.held_by(one.name).table(table.name) for one in self._run.plan.destinations)
-        is_part = planned.ahead_of or segment.key_from is not None or segment.key_below is not None
-        return table.is_keyed and not is_part and all(one.transform is None for one in held)
+        """A part of a table by its key restarts: it is small."""
+        segment = read.segment
+        is_part = segment.key_from is not None or segment.key_below is not None
+        return not is_part and not self._run.plan.table(read.table.name).ahead_of
 
     def _begun(self, destination: DestinationPlan) -> None:
         area = self.areas[destination.name]
@@ -369,8 +367,7 @@ class SplitLoads:
 
     def _bring_forward(self, one: _Kept, name: str, since: SplitRead) -> None:
         assert self._now is not None
-        batch = self._batch(one, name, since)
-        dates = self._reads[name].segment if self._reads[name].segment.date_column else None
+        batch, dates = self._batch(one, name, since), self._dates(name)
         kind = self._kind(one.destination)
         kind.bring_forward(one.destination, one.places[name], batch, dates=dates, since=since, to=self._now)
         log.info(
@@ -379,7 +376,8 @@ class SplitLoads:
         )  # fmt: skip
 
     def _batch(self, one: _Kept, name: str, since: SplitRead) -> ChangeBatch | None:
-        """What the log does to the rows of these splits; to the others it has happened before they were read."""
+        """What the log does to the rows of these splits, as this destination holds them; to the others it has happened
+        before they were read."""
         changes = self._changes[since.read].get(name)
         if changes is None:
             return None
@@ -387,6 +385,8 @@ class SplitLoads:
             raise Diverged("it was emptied in between", table=name)
         held = self._run.plan.held_by(one.destination.name)
         batch = under_name(registry.log_batches(held)(changes), self._target(one.destination, name))
+        if (dates := self._dates(name)) is not None:
+            batch = of_dates(batch, dates)
         if not self._edges[name]:
             return batch
         ranges = ranges_of(self._edges[name])
@@ -406,6 +406,11 @@ class SplitLoads:
         """The reads that kept splits stand at, of one table or of all."""
         kept = [done for table, splits in one.done.items() if table == (name or table) for done in splits]
         return [one.reads[read] for read in dict.fromkeys(done.read for done in kept)]
+
+    def _dates(self, name: str) -> Segment | None:
+        """The dates whose rows are read; None of a table that is read whole."""
+        segment = self._reads[name].segment
+        return segment if segment.date_column else None
 
     def _of(self, name: str) -> int:
         return len(self._edges[name]) + 1

@@ -25,9 +25,9 @@ class Splitting:
     rows_min: int = 200_000
 
     def parts(self, table: Table) -> int:
-        """How many splits a table has. 1 where ranges of its key would not hold about as many rows each, and where a
-        value has a type that only its own server has: such a column gets its type once all rows are there."""
-        has_ranges = len(table.key) == 1 and table.key_columns[0].kind in (Kind.INTEGER, Kind.UNSIGNED)
+        """How many splits a table has. 1 where its key does not begin with a whole number, and where a value has a type
+        that only its own server has: such a column gets its type once all rows are there."""
+        has_ranges = table.is_keyed and table.key_columns[0].kind in (Kind.INTEGER, Kind.UNSIGNED)
         if not has_ranges or any(column.kind is Kind.NATIVE for column in table.columns):
             return 1
         return max(1, min(table.rows_estimate // self.rows, self.parts_max))

@@ -176,9 +176,10 @@ class ResumesLoads(Protocol):
         to: SplitRead,
     ) -> None:
         """Let changes happen to the rows of the splits that were read by `since`, keep those of `dates`, and record
-        that these splits stand at `to`: one transaction.
+        that these splits stand at `to`: one transaction. Of a table without a key the only split is all of it.
 
-        Diverged as `CarriesCutsOn.carry_on` raises it.
+        Diverged as `CarriesCutsOn.carry_on` raises it. TransientError: no split stands at `since` any more, for another
+        attempt has brought them forward.
         """
 
 

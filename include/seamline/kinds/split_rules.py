@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from seamline.domain.errors import TransientError
-from seamline.domain.load_splits import Split
+from seamline.domain.load_splits import Split, SplitRead
 
 
 def staged_meanwhile(table: str, split: Split) -> TransientError:
@@ -12,6 +12,17 @@ def staged_meanwhile(table: str, split: Split) -> TransientError:
         hint="the next attempt goes on with it; nothing has to be cleaned",
         table=table,
     )
+
+
+def require_still_at(since: SplitRead, table: str, *, moved: int) -> None:
+    """TransientError where no split of the table was recorded at `since` any more: what brings them forward stands in
+    the same transaction, and would happen to them a second time. `moved`: how many were."""
+    if not moved:
+        raise TransientError(
+            f"splits of {table} that were read at {since.position} were brought forward by another attempt meanwhile",
+            hint="the next attempt goes on with them; nothing has to be cleaned",
+            table=table,
+        )
 
 
 def of_one_attempt(labels: Mapping[str, Mapping[str, str]]) -> set[str]:

@@ -16,7 +16,7 @@ from seamline.domain.digest import Segment
 from seamline.domain.load_splits import DoneSplit, Split, SplitRead
 from seamline.kinds.bulk import LoadProgress, SplitTable, StagedPlace, StagedSplits, TableRows
 from seamline.kinds.cut_rules import does_not_fit
-from seamline.kinds.split_rules import of_one_attempt, staged_meanwhile
+from seamline.kinds.split_rules import of_one_attempt, require_still_at, staged_meanwhile
 from seamline.plan.model import DestinationPlan
 from seamline.sinks.postgres.carry_on import applied
 from seamline.sinks.postgres.staging import StagingArea, index_rows, load, relation, staged_label
@@ -223,6 +223,13 @@ def bring_forward(
         translated("bring staged splits forward", table=table.name),
         session.transaction(),
     ):
+        # First: an attempt that was thought dead is waited for, and then has moved them.
+        moved = session.execute(
+            f"UPDATE {quoted(place.schema)}.staged_split SET read_id = %s, proof = %s"
+            " WHERE staged_as = %s AND read_id = %s".encode(),
+            (to.read, to.proof, place.name, since.read),
+        )
+        require_still_at(since, table.name, moved=moved.rowcount)
         if changes is not None and not changes.is_empty:
             findings = applied(session, place, changes)
             if findings and dates is None:
@@ -232,11 +239,6 @@ def bring_forward(
         if dates is not None:
             wanted = " AND ".join(date_conditions(quoted(table.column(dates.date_column).name), dates))
             session.execute(f"DELETE FROM {relation(place)} WHERE ({wanted}) IS NOT TRUE".encode())
-        session.execute(
-            f"UPDATE {quoted(place.schema)}.staged_split SET read_id = %s, proof = %s"
-            " WHERE staged_as = %s AND read_id = %s".encode(),
-            (to.read, to.proof, place.name, since.read),
-        )
 
 
 def _index_once(session: Session, place: StagedPlace) -> None:
@@ -244,9 +246,9 @@ def _index_once(session: Session, place: StagedPlace) -> None:
         # Tasks may end together: who comes second finds the key.
         session.execute("SET LOCAL lock_timeout = '30min'")
         session.execute(f"LOCK TABLE {relation(place)} IN SHARE ROW EXCLUSIVE MODE".encode())
+        # The only index is its key, or without a key that of the rows' identity.
         row = session.execute(
-            "SELECT count(*) FROM pg_catalog.pg_index WHERE indrelid = %s::regclass AND indisprimary",
-            (relation(place),),
+            "SELECT count(*) FROM pg_catalog.pg_index WHERE indrelid = %s::regclass", (relation(place),)
         ).fetchone()
         if row is None or not row[0]:
             index_rows(session, place.table, relation(place))

@@ -14,7 +14,7 @@ from seamline.domain.errors import InvariantViolated
 from seamline.domain.load_splits import DoneSplit, Split, SplitRead
 from seamline.kinds.bulk import LoadProgress, PostgresCopy, SplitTable, StagedPlace, StagedSplits, TableRows
 from seamline.kinds.cut_rules import does_not_fit
-from seamline.kinds.split_rules import of_one_attempt, staged_meanwhile
+from seamline.kinds.split_rules import of_one_attempt, require_still_at, staged_meanwhile
 from seamline.plan.model import DestinationPlan
 from seamline.sinks.relational.carry_on import brought
 from seamline.sinks.relational.dialect import Dialect
@@ -203,6 +203,14 @@ def bring_forward(
         if changes is not None and not changes.is_empty:
             happen = brought(session, place, changes, dialect)
         execute(session, "START TRANSACTION")
+        # First: an attempt that was thought dead is waited for, and then has moved them.
+        moved = execute(
+            session,
+            f"UPDATE {quoted(place.schema)}.staged_split SET read_id = %s, proof = %s WHERE staged_as = %s"
+            " AND read_id = %s",
+            (to.read, to.proof, place.name, since.read),
+        )
+        require_still_at(since, table.name, moved=moved)
         findings = happen() if happen else []
         if findings and dates is None:
             rows = f"the splits of {table.name} that were read at {since.position}"
@@ -210,12 +218,6 @@ def bring_forward(
         if dates is not None:
             wanted = where_clause(table, dates).removeprefix(" WHERE ")
             execute(session, f"DELETE FROM {relation(place.schema, place.name)} WHERE ({wanted}) IS NOT TRUE")
-        execute(
-            session,
-            f"UPDATE {quoted(place.schema)}.staged_split SET read_id = %s, proof = %s WHERE staged_as = %s"
-            " AND read_id = %s",
-            (to.read, to.proof, place.name, since.read),
-        )
         execute(session, "COMMIT")
 
 
