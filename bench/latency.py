@@ -38,6 +38,7 @@ from tests.waiting import wait_until
 NAME = "bench_latency"
 TABLES = ("balance", "entry")
 ACCOUNTS = 1_000
+PER_S = 125.0
 P50_GOAL_MS, P99_GOAL_MS = 60.0, 300.0
 CREATE = (
     "CREATE TABLE balance (id INT PRIMARY KEY, currency CHAR(3) NOT NULL, amount DECIMAL(20,4) NOT NULL,"
@@ -96,8 +97,7 @@ def session_of(bank: Captured) -> Iterator[Execute]:
 
 def latency(bank: Captured, warehouse: Connection, *, seconds: float) -> int:
     plan = publish_empty(bank, warehouse, sync="latency", schema="live", tables=TABLES)
-    rows = ",".join(f"({number},'EUR',1000000,0,CURRENT_TIMESTAMP(6))" for number in range(1, ACCOUNTS + 1))
-    bank.execute(f"INSERT INTO balance VALUES {rows}")
+    open_accounts(bank)
     with streaming(plan), postgres(warehouse) as session:
         # The stream has started when what was there before it has come.
         there = "SELECT count(*) FROM live.balance"
@@ -118,6 +118,11 @@ def latency(bank: Captured, warehouse: Connection, *, seconds: float) -> int:
         f"p50 {p50:.0f} ms (goal ≤ {P50_GOAL_MS:g})  p99 {p99:.0f} ms (goal ≤ {P99_GOAL_MS:g})  max {waits[-1]:.3f} s"
     )
     return 0 if p50 <= P50_GOAL_MS and p99 <= P99_GOAL_MS else 1
+
+
+def open_accounts(bank: Captured) -> None:
+    rows = ",".join(f"({number},'EUR',1000000,0,CURRENT_TIMESTAMP(6))" for number in range(1, ACCOUNTS + 1))
+    bank.execute(f"INSERT INTO balance VALUES {rows}")
 
 
 @contextmanager
@@ -152,16 +157,22 @@ def stream_until(plan_json: str, destination: str, stop: "multiprocessing.synchr
 
 
 def write_steadily(
-    bank: Captured, committed: dict[int, float], *, seconds: float, lowest: int = 0, stop: threading.Event | None = None
+    bank: Captured,
+    committed: dict[int, float],
+    *,
+    seconds: float,
+    lowest: int = 0,
+    stop: threading.Event | None = None,
+    per_s: float = PER_S,
 ) -> None:
     """`committed`: by the last entry of each transaction, the moment after its COMMIT. Entries are numbered from twice
-    `lowest` on. Ends early where `stop` is set."""
+    `lowest` on. `per_s`: transactions. Ends early where `stop` is set."""
     rng = random.Random(7)
     asked = stop or threading.Event()
     with session_of(bank) as execute:
         began = time.perf_counter()
         number = lowest
-        while (due := (number - lowest) / 125) < seconds and not asked.is_set():
+        while (due := (number - lowest) / per_s) < seconds and not asked.is_set():
             threading.Event().wait(max(0.0, began + due - time.perf_counter()))
             number += 1
             first, second = sorted(rng.sample(range(1, ACCOUNTS + 1), 2))

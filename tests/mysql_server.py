@@ -75,8 +75,8 @@ def root(known: Settings) -> Connection:
 
 
 @contextmanager
-def running(known: Settings) -> Iterator[Connection]:
-    """A fresh server with the settings of a source, reached as its root."""
+def running(known: Settings, **own: str) -> Iterator[Connection]:
+    """A fresh server with the settings of a source, reached as its root. `own`: those of this one alone."""
     reached = root(known)
     # A second one would find the data folder locked, and wait for a minute and a half to be ended.
     assert not _answers(reached), "a MySQL of this session runs already, that of the fixture `mysql_root`"
@@ -92,7 +92,7 @@ def running(known: Settings) -> Iterator[Connection]:
         answer = account.run_as_server(tool, layout, timeout_s=120)
         assert answer.returncode == 0, f"mysqld made no data folder:\n{answer.stderr[-2000:]}"
         fresh.rename(_data(layout))
-    launch = made.command(layout, port=str(reached.port), bind_address=reached.host, **SOURCE_SETTINGS)
+    launch = made.command(layout, port=str(reached.port), bind_address=reached.host, **{**SOURCE_SETTINGS, **own})
     wrapped = [str(layout.python), "-m", "seamline.stack.run", "--as-server", *launch]
     with subprocess.Popen(wrapped, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:

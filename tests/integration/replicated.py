@@ -71,6 +71,21 @@ class Server:
 
 @contextmanager
 def replicated_mariadb() -> Iterator[TakeOver]:
+    """The replica of `mariadb_with_replica` is promoted at the end."""
+    with mariadb_with_replica() as (first, second):
+
+        def take_over() -> None:
+            ((all_of_it,),) = first.ask("SELECT @@GLOBAL.gtid_binlog_pos")
+            assert second.ask(f"SELECT MASTER_GTID_WAIT('{all_of_it}', 60)") == [(0,)]
+            first.end(signal.SIGKILL)
+            second.ask("STOP SLAVE", "RESET SLAVE ALL")
+            second.move_to(first)
+
+        yield take_over
+
+
+@contextmanager
+def mariadb_with_replica() -> Iterator[tuple[Server, Server]]:
     """Every connection of the bank leads to the first server, whose `server_id` is 7; that of its replica is 8."""
     root = replace(resolve("core_bank_root"), database="")
     with _pair(root, mariadb.command, mariadb_is_ready, lambda ports: ports.mariadb) as (first, second):
@@ -89,20 +104,29 @@ def replicated_mariadb() -> Iterator[TakeOver]:
                 f" master_password='{own.password}', master_use_gtid=slave_pos, master_ssl=0",
                 "START SLAVE",
             )
-
-            def take_over() -> None:
-                ((all_of_it,),) = first.ask("SELECT @@GLOBAL.gtid_binlog_pos")
-                assert second.ask(f"SELECT MASTER_GTID_WAIT('{all_of_it}', 60)") == [(0,)]
-                first.end(signal.SIGKILL)
-                second.ask("STOP SLAVE", "RESET SLAVE ALL")
-                second.move_to(first)
-
-            yield take_over
+            yield first, second
 
 
 @contextmanager
 def replicated_postgres() -> Iterator[TakeOver]:
-    """The administrator's connection leads to the first server; its replica is a standby, promoted at the end."""
+    """The standby of `postgres_with_replica` is promoted at the end."""
+    with postgres_with_replica() as (first, second):
+
+        def take_over() -> None:
+            ((all_of_it,),) = first.ask("SELECT pg_current_wal_insert_lsn()")
+            is_caught_up = f"SELECT pg_last_wal_replay_lsn() >= '{all_of_it}'"
+            wait_until(lambda: second.ask(is_caught_up) == [(True,)], timeout_s=60, what="the replica")
+            _loses_its_primary(second, lambda: first.end(signal.SIGKILL))
+            assert second.ask("SELECT pg_promote(true, 60)") == [(True,)]
+            second.move_to(first)
+
+        yield take_over
+
+
+@contextmanager
+def postgres_with_replica() -> Iterator[tuple[Server, Server]]:
+    """The administrator's connection leads to the first server, and so do those of a destination; its replica is a
+    standby."""
     root = resolve("postgres_root")
     with _pair(root, postgres.command, postgres_is_ready, lambda ports: ports.postgres) as (first, second):
         postgres.initialise(first.layout, {"postgres_root": root.password})
@@ -117,17 +141,8 @@ def replicated_postgres() -> Iterator[TakeOver]:
             patch.setenv("PGPASSWORD", own.password)
             _run(*_as_server(second.layout, *backup, "fast"))
         second.start()
-
-        def take_over() -> None:
-            ((all_of_it,),) = first.ask("SELECT pg_current_wal_insert_lsn()")
-            is_caught_up = f"SELECT pg_last_wal_replay_lsn() >= '{all_of_it}'"
-            wait_until(lambda: second.ask(is_caught_up) == [(True,)], timeout_s=60, what="the replica")
-            _loses_its_primary(second, lambda: first.end(signal.SIGKILL))
-            assert second.ask("SELECT pg_promote(true, 60)") == [(True,)]
-            second.move_to(first)
-
         with _leading_to(first, "postgres_root", PUBLISHER, WRITER):
-            yield take_over
+            yield first, second
 
 
 @dataclass

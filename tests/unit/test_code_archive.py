@@ -58,6 +58,29 @@ def test_a_look_at_the_installed_code_says_when_it_has_changed(tmp_path: Path) -
     )
 
 
+@pytest.mark.parametrize("what", ["a kind", "no kind"])
+def test_a_look_at_the_installed_code_finds_a_package_that_came_later(tmp_path: Path, what: str) -> None:
+    """The kind is found by its name from then on, also by a process that had looked for others before."""
+    packages, late = tmp_path / "packages", tmp_path / "late"
+    packages.mkdir()
+    install(EXAMPLE, late)
+    if what == "no kind":
+        (later,) = late.glob("*.dist-info")
+        (later / "entry_points.txt").unlink()
+    script = "\n".join([
+        "import shutil, sys; from seamline.cluster.code_archive import InstalledCode",
+        "from seamline.domain import installed; installed.names(installed.SINKS)",
+        "code = InstalledCode(); first = code.look(); assert code.look() == first",
+        "shutil.copytree(sys.argv[1], sys.argv[2], dirs_exist_ok=True); assert code.look() != first",
+        "assert sys.argv[3] == 'no kind' or installed.load(installed.SINKS, 'memory').name == 'memory'",
+    ])  # fmt: skip
+    subprocess.run(
+        [sys.executable, "-c", script, str(late), str(packages), what],
+        check=True,
+        env={**settings.process_environment(), "PYTHONPATH": str(packages)},
+    )
+
+
 def test_code_that_changed_is_another_archive(tmp_path: Path) -> None:
     packages = _with_the_example(tmp_path)
     before = _archive_of(packages, tmp_path)

@@ -8,6 +8,7 @@ import hashlib
 import importlib.util
 import re
 import secrets
+import sys
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -46,19 +47,29 @@ def code_archive(folder: Path) -> Path:
 
 
 class InstalledCode:
-    """Which code is installed, as a hash of the sources of this project and of every package that brings a kind. `look`
-    reads them only when a file has another time or size than at the look before."""
+    """Which code is installed, as a hash of the sources of this project and of every package that brings a kind, and of
+    the names and versions of all packages. `look` reads sources only when a file has another time or size than at the
+    look before, and looks for packages only when a folder has changed that they are installed into."""
 
     def __init__(self) -> None:
-        self._folders = list(_watched_folders())
+        self._places: object = None
+        self._packages: list[str] = []
+        self._folders: list[Path] = []
         self._known: tuple[object, str] = (None, "")
 
     def look(self) -> str:
         """OSError: a file has gone while it was read, as in the middle of a deployment."""
+        places = [(one, one.stat().st_mtime_ns) for one in map(Path, sys.path) if one.is_dir()]
+        if self._places != places:
+            importlib.invalidate_caches()
+            self._packages = sorted(one.name for place, _ in places for one in place.glob("*.dist-info"))
+            self._folders = list(_watched_folders())
+            self._places = places
         paths = [path for folder in self._folders for path in _sources_in(folder)]
-        found = [(path, path.stat().st_mtime_ns, path.stat().st_size) for path in paths]
+        found = self._packages, [(path, path.stat().st_mtime_ns, path.stat().st_size) for path in paths]
         if self._known[0] != found:
-            self._known = (found, _hash_of({str(path): path.read_bytes() for path in paths}))
+            names = "\n".join(self._packages).encode()
+            self._known = (found, _hash_of({"": names} | {str(path): path.read_bytes() for path in paths}))
         return self._known[1]
 
 

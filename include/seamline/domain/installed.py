@@ -3,6 +3,7 @@
 An entry point names an object in a module that imports no client: whoever asks for a name loads that module only.
 """
 
+import importlib
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -21,8 +22,13 @@ def names(group: str) -> tuple[str, ...]:
 
 
 def load(group: str, name: str) -> object:
-    """What the entry point of this name says. ConfigError: there is none, or its package is broken."""
+    """What the entry point of this name says, also of a package that came after this process had begun. ConfigError:
+    there is none, or its package is broken."""
     found, word = _found(group), _WORDS[group]
+    if name not in found:
+        importlib.invalidate_caches()
+        _found.cache_clear()
+        found = _found(group)
     if name not in found:
         raise ConfigError(f"there is no {word} of kind {name!r}", hint=f"known kinds: {', '.join(found)}")
     try:
