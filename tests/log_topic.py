@@ -184,6 +184,7 @@ class LogTopic:
             table=table,
             tables=(table,),
             position=self._place(),
+            ts_ms=self.now_ms(),
         )
 
     def ddl(self, statement: str, *tables: str) -> None:

@@ -3,7 +3,14 @@
 from seamline.domain.ledger import StreamId
 from seamline.domain.log_fill import Follower
 from seamline.domain.log_floor import LogHold
-from seamline.domain.log_keepers import LogUser, held_for_cuts, held_for_load, held_unpublished, pressure_on
+from seamline.domain.log_keepers import (
+    LogUser,
+    held_for_cut,
+    held_for_cuts,
+    held_for_load,
+    held_unpublished,
+    pressure_on,
+)
 from seamline.domain.reading_pace import LogPressure, Rate
 from seamline.domain.runs import RunKind
 
@@ -56,4 +63,6 @@ def test_a_night_is_neither_slowed_down_nor_ended_for_what_the_log_keeps_for_its
     assert pressure(NIGHT, {FAST: 99}, mine) == FOLLOWED
     assert pressure(NIGHT, {FAST: 900}, {held_for_cuts("t") + "warehouse": 100}) == FOLLOWED
     assert pressure(NIGHT, {FAST: 900}, {**mine, held_for_load(NIGHT.run_id) + "warehouse": 50}) == OURS
+    assert pressure(NIGHT, {FAST: 900}, {held_for_cut(NIGHT.run_id) + "warehouse": 100}) is None
+    assert pressure(NIGHT, {FAST: 900}, {held_for_cut("s/night/10") + "warehouse": 100}) == FOLLOWED
     assert pressure(LOAD, {FAST: 900}, mine) == FOLLOWED, "an onboarding does not move it on"

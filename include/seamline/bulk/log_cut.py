@@ -15,7 +15,7 @@ from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_js
 from seamline.domain.day_closed import ClosedBy
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import InvariantViolated, SeamlineError
-from seamline.domain.log_keepers import held_for_cuts
+from seamline.domain.log_keepers import held_for_cut, held_for_cuts
 from seamline.domain.log_patch import LOG, TablePatch
 from seamline.domain.made_from import (
     BY_LOG,
@@ -41,7 +41,16 @@ from seamline.sync.clock import SystemClock
 from seamline.sync.cut import ended_day, select_by_log
 from seamline.sync.from_earlier_cut import PatchOf, dates_in_base, expected_view
 from seamline.sync.late_in_log import late_in_log
-from seamline.sync.log_cut import CutHistory, LogHeld, LogToCutOff, LogTools, find_base, needed_tables, read_to_cut_off
+from seamline.sync.log_cut import (
+    CutHistory,
+    LogHeld,
+    LogToCutOff,
+    LogTools,
+    find_base,
+    needed_tables,
+    newest_offset,
+    read_to_cut_off,
+)
 from seamline.sync.markers import read_until_marker
 from seamline.sync.nightly_cut import CutTools, How
 from seamline.sync.snapshot import MARKER_WITHIN_S
@@ -53,6 +62,8 @@ _log = logging.getLogger(__name__)
 
 # As long as a night may be missed without losing what the next one begins with. Each cut takes its hold anew.
 HOLD_S = 14 * 86_400.0
+# As long as a run and the next date of its backfill may take.
+RUN_HOLD_S = 86_400.0
 
 
 class LogCuts:
@@ -86,15 +97,24 @@ class LogCuts:
                 reader, marker_table=plan.source.marker_table, marker_id=marker.id, timeout_s=MARKER_WITHIN_S
             )
             topic_id = reader.topic_id
+        begins = registry.log_topics().offsets(plan.source.log_topic)[0]
+        held = LogHeld(plan.source.log_topic, topic_id, begins)
         for name in destinations:
-            hold(self._holds, plan, name, found.next_offset)
+            of_cuts = plan.held_by(name).of_cuts
+            newest = newest_offset(of_cuts, name, history=self._history, held=held)
+            hold(self._holds, self._run, name, found.next_offset, newest=newest)
         return LogPlace(plan.source.log_topic, topic_id, found.next_offset, found.position, is_exact=False)
 
 
-def hold(holds: PruningHolds, plan: SyncPlan, destination: str, offset: int) -> None:
-    """Keep the log from there on for the next cut of this destination, in place of what was kept for it before."""
-    holder = held_for_cuts(plan.sync) + destination
-    holds.hold_log(plan.source.log_topic, holder=holder, offset=offset, lease_s=HOLD_S)
+def hold(holds: PruningHolds, run: Run, destination: str, offset: int, *, newest: int | None) -> None:
+    """Keep the log from `offset` on for this run's cut, and from `newest` on for the next night's: that one begins with
+    the newest cut that is published and proven, and not with what this run will make. Runs of several dates hold
+    what each needs. `newest`: None where the next night has no other cut to begin with than this run's."""
+    topic = run.plan.source.log_topic
+    lease_s = HOLD_S if newest is None else RUN_HOLD_S
+    holds.hold_log(topic, holder=held_for_cut(run.run_id) + destination, offset=offset, lease_s=lease_s)
+    if newest is not None:
+        holds.hold_log(topic, holder=held_for_cuts(run.sync) + destination, offset=newest, lease_s=HOLD_S)
 
 
 class _LogCut:
@@ -138,7 +158,8 @@ class _LogCut:
         business_date = self._date()
         day = ended_day(self._own, business_date, at=self._tools.clock(), clock="this machine's clock")
         base = self._base(business_date)
-        hold(self._holds, self._own, self._destination.name, base.place.offset)
+        newest = newest_offset(self._plan, self._destination.name, history=self._history, held=self._held())
+        hold(self._holds, self._run, self._destination.name, base.place.offset, newest=newest)
         log = read_to_cut_off(self._own, base, day.end, self._log_tools(self._system_date(self._kind, base)))
         with ExitStack() as stack:
             view = stack.enter_context(closing(self._base_view(self._kind, base)))
@@ -212,9 +233,7 @@ class _LogCut:
         return self._run.business_date
 
     def _base(self, business_date: date) -> EarlierCut:
-        topic = self._own.source.log_topic
-        topics = registry.log_topics()
-        held = LogHeld(topic, topics.topic_id(topic), topics.offsets(topic)[0])
+        held = self._held()
         try:
             base = self._found(business_date, held)
         except NotByLog as exc:
@@ -226,6 +245,10 @@ class _LogCut:
         if altered := registry.source(then).altered([table.definition for table in then.tables]):
             raise NotByLog(f"tables were altered since the cut of {base.business_date}: {'; '.join(altered)}")
         return base
+
+    def _held(self) -> LogHeld:
+        topic, topics = self._own.source.log_topic, registry.log_topics()
+        return LogHeld(topic, topics.topic_id(topic), topics.offsets(topic)[0])
 
     def _found(self, business_date: date, held: LogHeld) -> EarlierCut:
         return find_base(self._plan, self._destination.name, business_date, history=self._history, held=held)

@@ -20,6 +20,11 @@ def held_for_cuts(sync: str) -> str:
     return f"the cuts of {sync} in "
 
 
+def held_for_cut(run_id: str) -> str:
+    """How the name of a hold begins that this run's own cut needs."""
+    return f"the cut of {run_id} in "
+
+
 def held_unpublished(run_id: str) -> str:
     """The name of what a run keeps that has read its tables, and has not published them."""
     return f"the unpublished run {run_id}"
@@ -41,7 +46,9 @@ class LogUser:
 
     def moves(self, hold: LogHold) -> bool:
         """Whether the hold is moved on once this run is through, and stays where it is if it ends before."""
-        return self.kind is RunKind.NIGHTLY and hold.holder.startswith(held_for_cuts(self.sync))
+        return self.kind is RunKind.NIGHTLY and hold.holder.startswith(
+            (held_for_cuts(self.sync), held_for_cut(self.run_id))
+        )
 
     def replaces(self, stream: StreamId) -> bool:
         """Whether the stream begins anew behind what this run loads."""

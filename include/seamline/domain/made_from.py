@@ -83,8 +83,9 @@ class LateTransaction:
 class ByLog:
     """How a cut was made from the log. `base_*`: the cut that it began with. `read_date`: the date whose cut was read
     from the source, `steps` cuts before this one. `ended_by`: the transaction before which it ends, and when that was
-    committed. `late` are at most so many of `late_total`, found up to `looked_until`. `moved_on`: the system date by
-    which it ended, and not by the cut-off."""
+    committed. `late` are at most so many of `late_total`, found up to `looked_until`, the latest commit time that was
+    seen; `look_ended_by`: why no further, "" where the log's time said enough. `moved_on`: the system date by which it
+    ended, and not by the cut-off."""
 
     base_date: str
     base_version: int
@@ -103,6 +104,7 @@ class ByLog:
     late_total: int = 0
     late: tuple[LateTransaction, ...] = ()
     moved_on: str = ""
+    look_ended_by: str = ""
 
     @property
     def in_words(self) -> str:
@@ -199,6 +201,8 @@ def by_log_in_words(evidence: Mapping[str, Any]) -> list[str]:
     if BY_LOG in evidence:
         found = by_log_from_json(evidence[BY_LOG])
         lines.append(f"{found.in_words}.")
+        no_further = f", and no further because of {found.look_ended_by}" if found.look_ended_by else ""
+        lines.append(f"Behind it the log was looked through up to commits of {found.looked_until}{no_further}.")
         if found.late_total:
             named = ", ".join(f"{one.position} of {one.committed} ({one.changes} changes)" for one in found.late)
             lines.append(

@@ -49,13 +49,15 @@ _BASES_MAX = 60
 class CutLogLimits:
     """How much of the log may lie between both cuts, in row changes and in bytes of their images: the newest of each
     key is in memory. `wait_max_s`: for the next record, while none is from
-    behind the cut-off. `late_s`: of the log's time behind the cut-off
-    that is looked through for transactions that say to be from before it."""
+    behind the cut-off. `late_s`: how long the log's time has to go on behind the cut-off, with no transaction that says
+    to be from before it, until no more are looked for. `ahead_max_s`: so much of the log's time may lie behind the end
+    of the cut and before the cut-off; where there is more, the end came by a clock that was ahead."""
 
     changes_max: int = 1_000_000
     bytes_max: int = 512 << 20
     wait_max_s: float = 600.0
-    late_s: float = 300.0
+    late_s: float = 3_600.0
+    ahead_max_s: float = 300.0
     poll_records_max: int = 10_000
     look_every_s: float = 0.5
 
@@ -107,6 +109,15 @@ def find_base(
             error.hint = f"cuts of later dates are there already, and none of them can begin this one; {LET_IT_BE_READ}"
         raise error
     raise NotByLog(why, hint=_possible(all_cuts, plan, history, held), sync=plan.sync)
+
+
+def newest_offset(plan: SyncPlan, destination: str, *, history: CutHistory, held: LogHeld) -> int | None:
+    """From where on the log is needed by the next cut: where the newest published cut goes on that one can begin with.
+    None: there is none."""
+    for cut in [cut for cut in history.cuts(plan.sync) if cut.destination == destination][:_BASES_MAX]:
+        if isinstance(found := _base_of(cut, plan, history, held), EarlierCut):
+            return found.place.offset
+    return None
 
 
 def _possible(cuts: Sequence[Cut], plan: SyncPlan, history: CutHistory, held: LogHeld) -> str:
@@ -228,7 +239,7 @@ def read_to_cut_off(plan: SyncPlan, base: EarlierCut, cut_off: datetime, tools: 
         stretch = _Stretch(plan, base, int(cut_off.timestamp() * 1000), tools, reader)
         definitions = {table.name: table.definition for table in plan.tables}
         changes = compact(stretch.transactions(), tables=definitions, gate=stretch.gate)
-        late, total, until = stretch.late()
+        behind = stretch.look_behind()
     last = stretch.passed.position
     place = LogPlace(base.place.topic, base.place.topic_id, stretch.next_offset, last, is_exact=True)
     made = ByLog(
@@ -246,11 +257,52 @@ def read_to_cut_off(plan: SyncPlan, base: EarlierCut, cut_off: datetime, tools: 
         changes=stretch.changes,
         read_date=base.read_date,
         steps=base.steps + 1,
-        looked_until=until,
-        late_total=total,
-        late=tuple(late),
+        looked_until=moment(behind.until_ms),
+        look_ended_by=behind.ended_by,
+        late_total=behind.total,
+        late=tuple(behind.named),
     )
     return LogToCutOff(changes, last, place, made)
+
+
+# A step of the log's time counts for no more: heartbeats are closer together, and one commit time that is far ahead
+# does not stand for the time that it leaps over.
+_STEP_MS = 60_000
+_EMPTY_LOOKS_MAX = 2
+
+
+@dataclass(slots=True)
+class _Behind:
+    """What lies behind a cut in the log, transaction by transaction. `quiet_ms`: how long the log's time has gone on
+    with none that says to be from before the cut-off."""
+
+    cut_off_ms: int
+    until_ms: int
+    named: list[LateTransaction] = field(default_factory=list)
+    total: int = 0
+    quiet_ms: int = 0
+    ended_by: str = ""
+    earliest_ms: int = 0
+    latest_ms: int = 0
+    _before_ms: int = 0
+
+    def take(self, transaction: Transaction) -> None:
+        at = transaction.committed_ms
+        if at <= 0:
+            return
+        self.until_ms = max(self.until_ms, at)
+        if at >= self.cut_off_ms:
+            step = at - self._before_ms if self._before_ms else 0
+            self.quiet_ms += min(max(step, 0), _STEP_MS)
+            self._before_ms = at
+            return
+        self.quiet_ms = self._before_ms = 0
+        self.earliest_ms = min(self.earliest_ms or at, at)
+        self.latest_ms = max(self.latest_ms, at)
+        if changes := len(transaction.rows) + len(transaction.truncated):
+            self.total += 1
+            if self.total <= LATE_NAMED_MAX:
+                self.named.append(LateTransaction(str(transaction.position), moment(at), changes))
 
 
 class _Stretch:
@@ -269,6 +321,7 @@ class _Stretch:
         self.next_offset = base.place.offset
         self.count = self.changes = self._bytes = 0
         limits = tools.limits
+        self._reader = reader
         self._buffer = TransactionBuffer(
             reader,
             self._tables,
@@ -389,21 +442,47 @@ class _Stretch:
             hint=LET_IT_BE_READ,
         )
 
-    def late(self) -> tuple[list[LateTransaction], int, str]:
-        """Transactions behind the cut that say to be from before the cut-off, how many, and how far was looked."""
-        found: list[LateTransaction] = []
-        total, until = 0, self.ended_by.committed_ms
-        end_ms = self._cut_off_ms + int(self._tools.limits.late_s * 1000)
-        while until < end_ms:
-            if not self._buffer:
-                self._buffer.read(0.0)
-                if not self._buffer:
-                    break
-            transaction = self._buffer.pop()
-            until = max(until, transaction.committed_ms)
-            changes = len(transaction.rows) + len(transaction.truncated)
-            if changes and 0 < transaction.committed_ms < self._cut_off_ms:
-                total += 1
-                if total <= LATE_NAMED_MAX:
-                    found.append(LateTransaction(str(transaction.position), moment(transaction.committed_ms), changes))
-        return found, total, moment(until)
+    def look_behind(self) -> _Behind:
+        """Transactions behind the cut that say to be from before the cut-off, in log order from its end on.
+
+        NotByLog: so much of the date's time lies there that the cut does not end where the date did.
+        """
+        behind = _Behind(self._cut_off_ms, self.ended_by.committed_ms)
+        self._look_through(behind)
+        ahead_ms = behind.latest_ms - behind.earliest_ms
+        if self._tools.system_date is None and ahead_ms >= self._tools.limits.ahead_max_s * 1000:
+            raise NotByLog(
+                f"transaction {self.ended_by.position} was committed at {moment(self.ended_by.committed_ms)} by its own"
+                f" word, and behind it the log goes on before the cut-off, from {moment(behind.earliest_ms)} to"
+                f" {moment(behind.latest_ms)}, with changes in {behind.total} transactions: a clock of the source was"
+                " ahead, or transactions set their own time",
+                hint=f"a cut that ends there would lack them. {LET_IT_BE_READ}",
+            )
+        return behind
+
+    def _look_through(self, behind: _Behind) -> None:
+        """Up to the end of the log as it is now, or where the log's time says that no more is to come."""
+        limits, log_end, looked, empty = self._tools.limits, self._reader.end_offset(), self.ended_by.end, 0
+        changes = 0
+        while behind.quiet_ms < limits.late_s * 1000:
+            # The last offset may be one that no reader sees.
+            if looked + 1 >= log_end:
+                behind.ended_by = "the end of the log"
+                return
+            if changes > limits.changes_max:
+                behind.ended_by = f"{limits.changes_max:,} changes behind the cut"
+                return
+            if self._buffer:
+                transaction, empty = self._buffer.pop(), 0
+                behind.take(transaction)
+                looked, changes = transaction.end, changes + max(1, len(transaction.rows))
+                continue
+            if self._buffer.trouble is not None or self._buffer.has_large_open_transaction:
+                behind.ended_by = "what could not be read on"
+                return
+            self._tools.check()
+            self._buffer.read(limits.look_every_s)
+            empty = 0 if self._buffer.found_records else empty + 1
+            if empty >= _EMPTY_LOOKS_MAX:
+                behind.ended_by = "a log that brought nothing more"
+                return
