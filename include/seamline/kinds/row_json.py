@@ -38,7 +38,7 @@ def documents(table: Table, columns: Sequence[Column], rows: pa.RecordBatch) -> 
 
 def row_texts(table: Table, columns: Sequence[Column], rows: pa.RecordBatch) -> list[bytes]:
     """`text_of` of each of the documents, to the byte, without making them: Arrow joins whole columns."""
-    parts = []
+    parts: list[pa.Array | pa.Scalar] = []
     for column in columns:
         parts += [_scalar(f"{',' if parts else '{'}{_json_of(column.name)}:"), _json(table, column, rows)]
     joined = pc.binary_join_element_wise(*parts, _scalar("}"), _scalar(""))

@@ -67,5 +67,6 @@ def _append(runs: list[Repeated], message: Message, until: int | None) -> None:
 
 def _end_of_span(message: Message) -> int:
     """-1 of a record that is nobody's span."""
-    found = _SPAN.fullmatch(dict(message.headers() or ()).get("span") or b"")
+    span = dict(message.headers() or ()).get("span")
+    found = _SPAN.fullmatch(span) if isinstance(span, bytes) else None
     return int(found[1]) if found else -1
