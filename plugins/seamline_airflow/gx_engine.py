@@ -14,6 +14,7 @@ from seamline.domain.errors import ConfigError, SchemaConflict, TransientError
 from seamline_airflow.expectations import KEYS_MAX, Expectation, Frame, Outcome, StagedRows
 
 _ROWS_OF_A_QUERY = "unexpected_rows_expectation"
+_NOT_EVALUATED = "it could not be evaluated"
 # By which an answer names what was asked.
 _ASKED = "asked"
 
@@ -99,24 +100,36 @@ def _judge(
     key: Sequence[Column] | None = None,
 ) -> list[Outcome]:
     """`key`: of the table that the batch is; None for a batch of results, whose rows are no rows of data."""
+    from great_expectations.exceptions import GreatExpectationsError
+
     met = _met_together(suite_of, suite, batch, expectations)
     outcomes = []
     for place, expectation in enumerate(expectations):
         if place in met:
             outcomes.append(Outcome(name, expectation, is_met=True))
             continue
-        # Alone: what GX says of several may have the error of one for all that share a query with it, and a suite
-        # drops an expectation that it does not know, with no more than a line in the log.
-        alone = suite_of(suite, expectations=[{"type": expectation.type, "kwargs": dict(expectation.kwargs)}])
-        found = _validated(batch, alone, "SUMMARY")
-        if _is_met(found):
-            outcomes.append(Outcome(name, expectation, is_met=True))
-            continue
-        # Asked for the rows only now: it reads the table once more.
-        keys = _named(batch, alone, expectation, key or ())
-        rows = None if key is None else _rows(found)
-        outcomes.append(Outcome(name, expectation, is_met=False, detail=_detail(found), rows=rows, keys=keys))
+        try:
+            outcomes.append(_judged_alone(suite_of, suite, batch, name, expectation, key))
+        except (GreatExpectationsError, ValueError) as error:
+            # Of arguments that it does not take, which a declaration may name: the others are judged all the same.
+            why = f"{_NOT_EVALUATED}: {_first_line(error)}"
+            outcomes.append(Outcome(name, expectation, is_met=False, detail=why))
     return outcomes
+
+
+def _judged_alone(
+    suite_of: Any, suite: str, batch: Any, name: str, expectation: Expectation, key: Sequence[Column] | None
+) -> Outcome:
+    """What GX says of several may have the error of one for all that share a query with it, and a suite drops an
+    expectation that it does not know, with no more than a line in the log."""
+    alone = suite_of(suite, expectations=[{"type": expectation.type, "kwargs": dict(expectation.kwargs)}])
+    found = _validated(batch, alone, "SUMMARY")
+    if _is_met(found):
+        return Outcome(name, expectation, is_met=True)
+    # Asked for the rows only now: it reads the table once more.
+    keys = _named(batch, alone, expectation, key or ())
+    rows = None if key is None else _rows(found)
+    return Outcome(name, expectation, is_met=False, detail=_detail(found), rows=rows, keys=keys)
 
 
 def _met_together(suite_of: Any, suite: str, batch: Any, expectations: Sequence[Expectation]) -> frozenset[int]:
@@ -129,8 +142,14 @@ def _met_together(suite_of: Any, suite: str, batch: Any, expectations: Sequence[
             places.setdefault(asked, []).append(place)
     if not places:
         return frozenset()
+    from great_expectations.exceptions import GreatExpectationsError
+
     wanted = [{**json.loads(asked), "meta": {_ASKED: asked}} for asked in places]
-    result = batch.validate(suite_of(suite, expectations=wanted), result_format="BOOLEAN_ONLY")
+    try:
+        result = batch.validate(suite_of(suite, expectations=wanted), result_format="BOOLEAN_ONLY")
+    except (GreatExpectationsError, ValueError):
+        # One of them has arguments that it does not take, which ends the question for all.
+        return frozenset()
     # By what was asked: GX answers in an order of its own, those with errors first.
     met = [one.expectation_config.meta[_ASKED] for one in result.results if _is_met(one)]
     return frozenset(place for asked in met for place in places[asked])
@@ -242,7 +261,7 @@ def _detail(found: Any) -> str:
     if found is None:
         return "Great Expectations does not know this expectation"
     if _raised(found.exception_info):
-        return f"it could not be evaluated: {_message(found.exception_info)}"
+        return f"{_NOT_EVALUATED}: {_message(found.exception_info)}"
     result = found.result or {}
     numbers = {name: result[name] for name in ("element_count", "unexpected_count") if name in result}
     if not numbers and isinstance(result.get("observed_value"), int | float):

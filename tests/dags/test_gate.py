@@ -132,6 +132,21 @@ def test_an_expectation_that_gx_drops_or_cannot_evaluate_is_not_met() -> None:
     assert "could not be evaluated" in outcomes[1].detail
 
 
+def test_a_check_with_arguments_that_gx_does_not_take_hides_no_other_one() -> None:
+    from seamline_airflow.expectations import Expectation, Frame
+
+    expectations = (
+        Expectation("expect_column_values_to_be_unique", {"column": "a", "nosuch": 1}, "another argument"),
+        Expectation("expect_column_max_to_be_between", {"column": "a", "max_value": {"$PARAMETER": "x"}}, "parameter"),
+        Expectation("expect_column_values_to_be_unique", {"column": "a"}, "unique"),
+        Expectation("expect_column_max_to_be_between", {"column": "a", "max_value": 1}, "too large"),
+    )
+    frame = Frame("f", ("a",), ((1,), (2,)), expectations)
+    outcomes = gx_engine.check([frame], (), SimpleNamespace(), suite="s")  # type: ignore[arg-type]
+    assert [outcome.is_met for outcome in outcomes] == [False, False, True, False]
+    assert all("it could not be evaluated: " in outcome.detail for outcome in outcomes[:2])
+
+
 def test_nothing_checked_is_never_a_match() -> None:
     assert GateResult(()).verdict is Verdict.NOT_RUN
 

@@ -4,9 +4,16 @@ import ctypes
 import importlib.util
 import logging
 import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.executors import local_executor
+from airflow.executors.base_executor import BaseExecutor
 from airflow.executors.local_executor import LocalExecutor
 from airflow.sdk.module_loading import import_string
 
@@ -36,7 +43,7 @@ def executor(monkeypatch: pytest.MonkeyPatch) -> ReadyLocalExecutor:
     made = ReadyLocalExecutor(parallelism=1)
     made.activity_queue, made.result_queue = multiprocessing.SimpleQueue(), multiprocessing.SimpleQueue()
     made.workers, made._unread_messages = {}, multiprocessing.Value(ctypes.c_uint)
-    made._has_sent = False
+    made._has_sent = made._is_one_killed = False
     return made
 
 
@@ -60,6 +67,53 @@ def test_whoever_has_sent_a_task_looks_again_at_once(
     waits.before = lambda: executor.result_queue.put(("a task", "success", None))
     executor.sync()
     assert waits.count == 1, "the next one waits again"
+
+
+class _Work:
+    """What a worker takes from the queue."""
+
+    running_state, success_state, failure_state, display_name = None, "success", "failed", "work"
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+
+def test_a_worker_that_is_killed_while_it_waits_takes_the_queue_with_it_for_a_moment_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ready_executor, "LIBRARIES", ())
+    monkeypatch.setattr(ready_executor, "LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(ready_executor, "LOCK_LOST_AFTER_S", 0.5)
+    monkeypatch.setattr(local_executor, "get_execution_api_server_url", lambda _: "")
+    monkeypatch.setattr(ReadyLocalExecutor, "run_workload", lambda *_, **__: None)
+    monkeypatch.setattr(BaseExecutor, "run_workload", lambda *_, **__: None)
+    executor = ReadyLocalExecutor(parallelism=2)
+    executor.start()
+    try:
+        holder = _once(lambda: next((pid for pid in executor.workers if _waits_in(pid, "pipe")), None))
+        os.kill(holder, signal.SIGKILL)
+        _once(lambda: not executor.workers[holder].is_alive())
+        ended: list[Any] = []
+        monkeypatch.setattr(executor, "change_state", lambda key, state: ended.append((key, state)))
+        executor.queued_tasks["a task"] = work = _Work("a task")  # type: ignore[index,assignment]
+        executor._process_workloads([work])
+        _once(lambda: executor.sync() or ended)
+        assert ended == [("a task", "success")]
+    finally:
+        executor.end()
+
+
+def _waits_in(pid: int, what: str) -> bool:
+    return what in Path(f"/proc/{pid}/wchan").read_text()
+
+
+def _once(there: Callable[[], Any]) -> Any:
+    """What this gives once it gives something."""
+    deadline = time.monotonic() + 60
+    while not (found := there()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
 
 
 def test_libraries_are_loaded_before_the_workers_are_forked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,11 +31,11 @@ class Holds:
         return min(offset for offset, until in self.held.values() if until > self.now)
 
 
-def test_a_night_amid_a_backfill_lets_go_of_nothing_that_it_needs_and_a_backfill_keeps_the_log_for_a_day() -> None:
+def test_a_night_amid_a_backfill_lets_go_of_nothing_that_it_needs_and_a_backfill_keeps_the_log_for_days() -> None:
     holds: Any = Holds()
-    hold(holds, NIGHTLY, "warehouse", 900, newest=900)
-    hold(holds, BACKFILL, "warehouse", 100, newest=900)
-    hold(holds, replace(NIGHTLY, run_id="tonight"), "warehouse", 950, newest=950)
+    hold(holds, NIGHTLY, "warehouse", 900, next_cuts=900)
+    hold(holds, BACKFILL, "warehouse", 100, next_cuts=900)
+    hold(holds, replace(NIGHTLY, run_id="tonight"), "warehouse", 950, next_cuts=950)
     assert holds.floor() == 100
     holds.now += RUN_HOLD_S
     assert holds.floor() == 950, "and not for as long as no night comes"
@@ -43,13 +43,13 @@ def test_a_night_amid_a_backfill_lets_go_of_nothing_that_it_needs_and_a_backfill
 
 def test_a_read_that_is_a_break_leaves_what_the_next_night_begins_with() -> None:
     holds: Any = Holds()
-    hold(holds, NIGHTLY, "warehouse", 970, newest=900)
+    hold(holds, NIGHTLY, "warehouse", 970, next_cuts=900)
     holds.now += HOLD_S - 1
     assert holds.floor() == 900
 
 
 def test_the_log_of_a_first_cut_is_kept_as_long_as_nights_may_be_missed() -> None:
     holds: Any = Holds()
-    hold(holds, NIGHTLY, "warehouse", 500, newest=None)
+    hold(holds, NIGHTLY, "warehouse", 500, next_cuts=None)
     holds.now += HOLD_S - 1
     assert holds.floor() == 500

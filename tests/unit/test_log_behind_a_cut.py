@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from seamline.domain.errors import TransientError
 from seamline.domain.made_from import BY_LOG, NotByLog, by_log_in_words, by_log_to_json
-from seamline.sync.log_cut import LogTools, read_to_cut_off
-from tests.log_topic import TopicReader, gtid
+from seamline.sync.log_cut import CutLogLimits, LogTools, read_to_cut_off
+from seamline.sync.markers import HEARTBEAT
+from tests.log_topic import ManualClock, TopicReader, gtid
 from tests.unit.test_log_cut import ACCOUNT, DAYS, ENTRY, NOON, PLAN, VISIT, History, Night, end_of, read_at
 
 
@@ -35,7 +37,8 @@ def test_transactions_of_the_date_behind_its_end_are_listed_however_far_that_one
     assert (found.made.transactions, found.made.late_total) == (1, 5)
     assert [one.position.split()[0] for one in found.made.late] == [gtid(number) for number in range(4, 9)]
     (_, looked, late) = by_log_in_words({BY_LOG: by_log_to_json(found.made)})
-    latest = max(end_of(DAYS[1]) + ahead, end_of(DAYS[2]))
+    # The marker that was committed for the look.
+    latest = max(end_of(DAYS[1]) + ahead, end_of(DAYS[-1]))
     assert f"up to commits of {latest.isoformat(timespec='milliseconds')}" in looked
     assert late.startswith("5 transactions behind it say")
 
@@ -62,15 +65,137 @@ def test_a_look_into_the_log_that_brings_nothing_does_not_end_the_look_for_late_
     assert read_to_cut_off(PLAN, read_at(history, 1, 1).base, end_of(DAYS[1]), tools).made.late_total == 1
 
 
-def test_of_a_date_that_is_long_over_an_hour_of_later_commits_ends_the_look() -> None:
+def beats(history: History, begin: datetime, *, minutes: float) -> None:
+    """Heartbeats of a stream host, one each ten seconds."""
+    for number in range(int(minutes * 6)):
+        at = int((begin + timedelta(seconds=10 * number)).timestamp() * 1000)
+        history.log.clock_ms = lambda at=at: at  # type: ignore[misc]
+        history.log.marker(f"heartbeat-{begin:%H%M}-{number}", HEARTBEAT)
+
+
+LONG_OVER = ManualClock((end_of(DAYS[-1]) + timedelta(days=3)).timestamp())
+
+
+def test_of_a_date_that_is_long_over_an_hour_of_heartbeats_ends_the_look() -> None:
     history = with_a_clock_ahead(timedelta(0), [])
-    for number in range(200):
-        history.commit(end_of(DAYS[2]) + timedelta(seconds=30 * number))
+    beats(history, end_of(DAYS[2]), minutes=90)
+    base = read_at(history, 1, 1).base
+    night = Night(history, clock=LONG_OVER)
+    made = night.read(base, DAYS[1]).made
+    assert (made.late_total, made.look_ended_by, night.markers) == (0, "", 0)
+    assert made.looked_until == moment_of(end_of(DAYS[2]) + timedelta(minutes=59, seconds=50))
+    assert Night(history).read(base, DAYS[1]).made.look_ended_by == "the end of the log", "the cut of last night"
+
+
+def moment_of(at: datetime) -> str:
+    return at.isoformat(timespec="milliseconds")
+
+
+def postings_ahead(history: History, *, apart: timedelta, count: int = 62) -> None:
+    for number in range(count):
+        at = end_of(DAYS[1]) + (apart * number if apart < timedelta(minutes=2) else apart * (number % 2))
+        history.commit(at, (VISIT, None, {"day": DAYS[2], "memo": f"v{number}"}))
+
+
+def date_goes_on(history: History) -> None:
+    for hour in range(1, 11):
+        beats(history, NOON + timedelta(hours=hour), minutes=1)
+        history.commit(NOON + timedelta(hours=hour), (ENTRY, None, {"id": hour, "day": DAYS[1], "memo": "lost"}))
+    beats(history, end_of(DAYS[1]), minutes=1)
+
+
+def begun() -> History:
+    history, row = History(), {"id": 1, "memo": "a"}
+    history.commit(NOON - timedelta(days=1), (ACCOUNT, None, row))
+    history.commit(NOON, (ACCOUNT, row, {"id": 1, "memo": "b"}))
+    return history
+
+
+@pytest.mark.parametrize("clock", [ManualClock(), LONG_OVER], ids=["last night", "long over"])
+@pytest.mark.parametrize("apart", [timedelta(minutes=1), timedelta(minutes=5)], ids=["stepwise", "to and fro"])
+def test_transactions_that_set_their_own_time_do_not_end_the_look(apart: timedelta, clock: ManualClock) -> None:
+    history = begun()
+    postings_ahead(history, apart=apart, count=130)
+    date_goes_on(history)
+    with pytest.raises(NotByLog, match="from 2026-03-05T13:00.* to 2026-03-05T22:00"):
+        Night(history, clock=clock).read(read_at(history, 1, 1).base, DAYS[1])
+
+
+def test_a_server_whose_clock_is_ahead_for_an_hour_does_not_end_last_nights_look() -> None:
+    history = begun()
+    beats(history, end_of(DAYS[1]), minutes=65)
+    date_goes_on(history)
+    with pytest.raises(NotByLog, match="from 2026-03-05T13:00"):
+        Night(history).read(read_at(history, 1, 1).base, DAYS[1])
+
+
+def test_statements_that_began_before_the_cut_off_and_end_behind_it_are_late_and_no_clock_that_was_ahead() -> None:
+    """MariaDB gives a transaction the time at which its statement began."""
+    history = begun()
+    beats(history, end_of(DAYS[1]), minutes=1)
+    for minutes in (12, 4):
+        at = end_of(DAYS[1]) - timedelta(minutes=minutes)
+        history.commit(at, (ENTRY, None, {"id": minutes, "day": DAYS[1], "memo": "long"}))
+    beats(history, end_of(DAYS[1]) + timedelta(minutes=2), minutes=1)
     made = Night(history).read(read_at(history, 1, 1).base, DAYS[1]).made
-    # One step of 60 s leads there, whatever it leaps over.
-    hour = end_of(DAYS[2]) + timedelta(minutes=59)
-    assert (made.late_total, made.look_ended_by) == (0, "")
-    assert abs(datetime.fromisoformat(made.looked_until) - hour) <= timedelta(minutes=1)
+    assert (made.transactions, made.late_total) == (1, 2)
+
+
+def test_a_log_that_the_capture_has_not_written_yet_is_waited_for() -> None:
+    """One early end, and the topic ends a minute behind it: the rest of the date comes before the marker."""
+    history = begun()
+    history.commit(end_of(DAYS[1]), (VISIT, None, {"day": DAYS[2], "memo": "v"}))
+    history.commit(NOON + timedelta(minutes=1), (ENTRY, None, {"id": 2, "day": DAYS[1], "memo": "x"}))
+
+    class Lagging(Night):
+        def mark(self) -> str:
+            date_goes_on(self.history)
+            return super().mark()
+
+    with pytest.raises(NotByLog, match="to 2026-03-05T22:00"):
+        Lagging(history).read(read_at(history, 1, 1).base, DAYS[1])
+
+
+def test_a_log_that_cannot_be_read_on_behind_the_end_ends_the_attempt() -> None:
+    history = begun()
+    history.commit(end_of(DAYS[1]))
+    end = history.log.end
+    history.commit(NOON + timedelta(minutes=1))
+
+    class Away(TopicReader):
+        def poll(self, timeout_s: float, records_max: int) -> Any:
+            if self._next < len(self._log.records) and self._log.records[self._next].offset >= end:
+                raise TransientError("the broker is away")
+            return super().poll(timeout_s, records_max)
+
+    class Silent(TopicReader):
+        def poll(self, timeout_s: float, records_max: int) -> Any:
+            clock.sleep(timeout_s)
+            return super().poll(timeout_s, records_max)
+
+    clock = ManualClock()
+    for reader, why in ((Away(history.log, at_most=1), "away"), (Silent(history.log), "not brought marker m0 within")):
+        tools = LogTools(lambda reader=reader: reader, lambda: "m0", clock)  # type: ignore[misc]
+        with pytest.raises(TransientError, match=why):
+            read_to_cut_off(PLAN, read_at(history, 1, 1).base, end_of(DAYS[1]), tools)
+
+
+def test_many_changes_end_the_look_only_where_heartbeats_say_that_the_date_is_over() -> None:
+    history = begun()
+    limits = CutLogLimits(changes_max=40)
+    history.commit(end_of(DAYS[1]))
+    for number in range(60):
+        history.commit(end_of(DAYS[1]), (VISIT, None, {"day": DAYS[2], "memo": f"v{number}"}))
+    history.commit(end_of(DAYS[1]), *((VISIT, None, {"day": DAYS[2], "memo": f"w{n}"}) for n in range(90)))
+    beats(history, end_of(DAYS[1]), minutes=6)
+    history.commit(end_of(DAYS[1]))
+    base = read_at(history, 1, 1).base
+    made = Night(history, clock=LONG_OVER, limits=limits).read(base, DAYS[1]).made
+    assert (made.late_total, made.look_ended_by) == (0, "40 changes behind the cut")
+    date_goes_on(history)
+    history.commit(NOON, *((VISIT, None, {"day": DAYS[1], "memo": f"u{n}"}) for n in range(90)))
+    with pytest.raises(NotByLog, match="in 11 transactions"):
+        Night(history, limits=limits).read(base, DAYS[1])
 
 
 def test_a_table_that_is_emptied_at_the_cut_off_is_not_emptied_in_the_cut() -> None:

@@ -362,6 +362,20 @@ def test_a_topic_made_again_under_the_floor_is_left_alone() -> None:
     assert world.begins == 0
 
 
+def test_a_cut_that_takes_an_old_hold_while_the_destinations_are_asked_keeps_its_log() -> None:
+    class Late(World):
+        @contextmanager
+        def open_ledgers(self, destination: DestinationPlan) -> Iterator[_Opened]:
+            self.holds = [LogHold("the cut of an old date", 3)]
+            with super().open_ledgers(destination) as opened:
+                yield opened
+
+    world = Late(begins=0, ages_s=written(10))
+    world.stream("sync", "warehouse", 8)
+    world.run()
+    assert world.begins == 3
+
+
 def test_a_kafka_that_lets_no_setting_be_changed_is_pruned_all_the_same() -> None:
     world = World(ages_s=written(100), may_alter=False)
     world.stream("settlement", "warehouse", 70)

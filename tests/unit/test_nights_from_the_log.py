@@ -36,7 +36,7 @@ from seamline.plan.stages import nightly_stages
 from seamline.ports import TableRead
 from seamline.spec.faults import DeclarationsInvalid
 from seamline.spec.load import load_declarations
-from seamline.sync.log_cut import LogHeld, find_base
+from seamline.sync.log_cut import LogHeld, find_base, needed_from
 from seamline.sync.nightly_cut import CutTools, How, LogWay, take_conclusive_cut
 from tests.log_topic import TOPIC, TOPIC_ID, position
 from tests.unit.declared import SYNC, write_declarations
@@ -435,3 +435,39 @@ def test_a_table_that_keeps_no_rows_for_the_next_cut_is_named() -> None:
     plan = made_from(MadeFrom.LOG)
     with pytest.raises(NotByLog, match="of entry no rows of later dates are kept"):
         find_base(plan, "warehouse", DAY, history=History(), held=LogHeld(TOPIC, TOPIC_ID, 0))
+
+
+@dataclass
+class Dates(History):
+    """The cuts of these dates, each of which goes on at ten times its day of the month."""
+
+    days: tuple[date, ...] = ()
+    held: LogHeld = field(default_factory=lambda: LogHeld(TOPIC, TOPIC_ID, 0))
+
+    def cuts(self, sync: str) -> Sequence[Cut]:
+        (made,) = super().cuts(sync)
+        return [replace(made, business_date=day, run_id=str(day.day * 10)) for day in self.days]
+
+    def reconciliation(self, run_id: str, scope: str, destination: str = "") -> Reconciliation | None:
+        found = super().reconciliation(run_id, scope, destination)
+        assert found is not None
+        return replace(found, evidence={LOG_PLACE: place_to_json(replace(PLACE, offset=int(run_id)))})
+
+
+@pytest.mark.parametrize(
+    ("days", "offset"),
+    [
+        ((5, 4, 3), 50),
+        ((5, 2, 1), 20),
+        ((5, 4, 2, 1), 20),
+        ((28, 27, 5), 50),
+        ((28, 14, 5), 140),
+        ((5,), 50),
+        ((), None),
+    ],
+    ids=["none is missing", "two are", "one is", "all of late are", "missed long ago", "the first", "no cut"],
+)
+def test_the_log_is_kept_for_dates_of_late_that_were_missed(days: Sequence[int], offset: int | None) -> None:
+    history = Dates(days=tuple(date(2026, 3, day) for day in days))
+    plan = made_from(MadeFrom.LOG).of_cuts
+    assert needed_from(plan, "warehouse", history=history, held=history.held) == offset

@@ -42,13 +42,14 @@ from seamline.sync.cut import ended_day, select_by_log
 from seamline.sync.from_earlier_cut import PatchOf, dates_in_base, expected_view
 from seamline.sync.late_in_log import late_in_log
 from seamline.sync.log_cut import (
+    MISSED_DAYS,
     CutHistory,
     LogHeld,
     LogToCutOff,
     LogTools,
     find_base,
+    needed_from,
     needed_tables,
-    newest_offset,
     read_to_cut_off,
 )
 from seamline.sync.markers import read_until_marker
@@ -60,10 +61,10 @@ from seamline.values.dated_changes import of_dates
 
 _log = logging.getLogger(__name__)
 
-# As long as a night may be missed without losing what the next one begins with. Each cut takes its hold anew.
-HOLD_S = 14 * 86_400.0
-# As long as a run and the next date of its backfill may take.
-RUN_HOLD_S = 86_400.0
+# Each cut takes its hold anew.
+HOLD_S = MISSED_DAYS * 86_400.0
+# As long as a run and the next date of its backfill may take, with a long weekend on which nobody signs between them.
+RUN_HOLD_S = 4 * 86_400.0
 
 
 class LogCuts:
@@ -101,20 +102,20 @@ class LogCuts:
         held = LogHeld(plan.source.log_topic, topic_id, begins)
         for name in destinations:
             of_cuts = plan.held_by(name).of_cuts
-            newest = newest_offset(of_cuts, name, history=self._history, held=held)
-            hold(self._holds, self._run, name, found.next_offset, newest=newest)
+            next_cuts = needed_from(of_cuts, name, history=self._history, held=held)
+            hold(self._holds, self._run, name, found.next_offset, next_cuts=next_cuts)
         return LogPlace(plan.source.log_topic, topic_id, found.next_offset, found.position, is_exact=False)
 
 
-def hold(holds: PruningHolds, run: Run, destination: str, offset: int, *, newest: int | None) -> None:
-    """Keep the log from `offset` on for this run's cut, and from `newest` on for the next night's: that one begins with
-    the newest cut that is published and proven, and not with what this run will make. Runs of several dates hold
-    what each needs. `newest`: None where the next night has no other cut to begin with than this run's."""
+def hold(holds: PruningHolds, run: Run, destination: str, offset: int, *, next_cuts: int | None) -> None:
+    """Keep the log from `offset` on for this run's cut, and from `next_cuts` on for those that come (`needed_from`):
+    each begins with a cut that is published and proven, and not with what this run will make. Runs of several
+    dates hold what each needs. `next_cuts`: None where there is no other cut to begin with than this run's."""
     topic = run.plan.source.log_topic
-    lease_s = HOLD_S if newest is None else RUN_HOLD_S
+    lease_s = HOLD_S if next_cuts is None else RUN_HOLD_S
     holds.hold_log(topic, holder=held_for_cut(run.run_id) + destination, offset=offset, lease_s=lease_s)
-    if newest is not None:
-        holds.hold_log(topic, holder=held_for_cuts(run.sync) + destination, offset=newest, lease_s=HOLD_S)
+    if next_cuts is not None:
+        holds.hold_log(topic, holder=held_for_cuts(run.sync) + destination, offset=next_cuts, lease_s=HOLD_S)
 
 
 class _LogCut:
@@ -158,8 +159,8 @@ class _LogCut:
         business_date = self._date()
         day = ended_day(self._own, business_date, at=self._tools.clock(), clock="this machine's clock")
         base = self._base(business_date)
-        newest = newest_offset(self._plan, self._destination.name, history=self._history, held=self._held())
-        hold(self._holds, self._run, self._destination.name, base.place.offset, newest=newest)
+        next_cuts = needed_from(self._plan, self._destination.name, history=self._history, held=self._held())
+        hold(self._holds, self._run, self._destination.name, base.place.offset, next_cuts=next_cuts)
         log = read_to_cut_off(self._own, base, day.end, self._log_tools(self._system_date(self._kind, base)))
         with ExitStack() as stack:
             view = stack.enter_context(closing(self._base_view(self._kind, base)))

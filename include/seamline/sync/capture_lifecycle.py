@@ -16,7 +16,7 @@ from seamline.plan.model import SourcePlan, SyncPlan
 from seamline.ports import CaptureRegistry, Failpoints, LogReader, Marker, Problem, Unarmed
 from seamline.sync.fatal_problems import refuse_fatal
 from seamline.sync.flow_control import PAUSED_AT
-from seamline.sync.markers import MarkerPlace, read_until_marker
+from seamline.sync.markers import HEARTBEAT, MarkerPlace, read_until_marker
 
 log = logging.getLogger(__name__)
 
@@ -289,7 +289,7 @@ def _seed(
             hint=f"`seamline capture reset {plan.name}` gives the log up; then onboard the source's syncs again",
         )
     # A server whose binlog is still empty has no GTID to begin at.
-    source.commit_marker(Marker(id=f"seed-{uuid.uuid4().hex}", kind="heartbeat"))
+    source.commit_marker(Marker(id=f"seed-{uuid.uuid4().hex}", kind=HEARTBEAT))
     position = source.seed_position()
     connect.seed(position, tables)
     log.info("capture seeded source=%s position=%s", plan.name, position)

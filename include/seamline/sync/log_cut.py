@@ -7,9 +7,10 @@ of the cut before it are never read from the source: what it was proven to hold,
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any, Protocol
 
+from seamline.domain.business_dates import Is
 from seamline.domain.changes import TableChanges
 from seamline.domain.cutover import Boundary, BoundaryGate, is_covered
 from seamline.domain.errors import TransientError
@@ -36,22 +37,25 @@ from seamline.ports import LogReader
 from seamline.sync.clock import Clock
 from seamline.sync.compaction import compact
 from seamline.sync.cut import staged_cut
-from seamline.sync.markers import is_marker
+from seamline.sync.markers import HEARTBEAT_S, is_heartbeat, is_marker
 from seamline.sync.stop_conditions import stands_alone, stop_condition
 from seamline.sync.system_date import SystemDate
 from seamline.sync.transaction_buffer import BufferLimits, TransactionBuffer
 
+_SEE_CAPTURE = "see whether the capture runs and keeps up: `seamline status`"
 # Cuts that are looked at, the newest first: further back a read costs less than the log since.
 _BASES_MAX = 60
+# As long as nights may be missed without losing what the next one, or a backfill of these dates, begins with.
+MISSED_DAYS = 14
 
 
 @dataclass(frozen=True, slots=True)
 class CutLogLimits:
     """How much of the log may lie between both cuts, in row changes and in bytes of their images: the newest of each
     key is in memory. `wait_max_s`: for the next record, while none is from
-    behind the cut-off. `late_s`: how long the log's time has to go on behind the cut-off, with no transaction that says
-    to be from before it, until no more are looked for. `ahead_max_s`: so much of the log's time may lie behind the end
-    of the cut and before the cut-off; where there is more, the end came by a clock that was ahead."""
+    behind the cut-off. `late_s`: for how long heartbeats have to say that the cut-off is over, with no transaction that
+    says to be from before it, until no more are looked for. `ahead_max_s`: so much of the log's time may lie behind the
+    end of the cut and before the cut-off; where there is more, the end came by a clock that was ahead."""
 
     changes_max: int = 1_000_000
     bytes_max: int = 512 << 20
@@ -111,13 +115,34 @@ def find_base(
     raise NotByLog(why, hint=_possible(all_cuts, plan, history, held), sync=plan.sync)
 
 
-def newest_offset(plan: SyncPlan, destination: str, *, history: CutHistory, held: LogHeld) -> int | None:
-    """From where on the log is needed by the next cut: where the newest published cut goes on that one can begin with.
-    None: there is none."""
-    for cut in [cut for cut in history.cuts(plan.sync) if cut.destination == destination][:_BASES_MAX]:
-        if isinstance(found := _base_of(cut, plan, history, held), EarlierCut):
-            return found.place.offset
-    return None
+def needed_from(plan: SyncPlan, destination: str, *, history: CutHistory, held: LogHeld) -> int | None:
+    """From where on the next cuts need the log: where the newest published cut goes on that one can begin with and that
+    lies before every date of late that has no cut yet. None: there is none.
+
+    A date of late is at most `MISSED_DAYS` before the newest cut."""
+    cuts = [cut for cut in history.cuts(plan.sync) if cut.destination == destination][:_BASES_MAX]
+    usable = (cut for cut in cuts if isinstance(_base_of(cut, plan, history, held), EarlierCut))
+    if (newest := next(usable, None)) is None:
+        return None
+    missing = _missing_since(cuts, plan)
+    before = (
+        newest
+        if missing is None or newest.business_date < missing
+        else next((cut for cut in usable if cut.business_date < missing), newest)
+    )
+    found = _base_of(before, plan, history, held)
+    return found.place.offset if isinstance(found, EarlierCut) else None
+
+
+def _missing_since(cuts: Sequence[Cut], plan: SyncPlan) -> date | None:
+    """The oldest business date of late without a cut. `cuts`: the newest first."""
+    if plan.nightly is None:
+        return None
+    there = {cut.business_date for cut in cuts}
+    newest, oldest = cuts[0].business_date, cuts[-1].business_date
+    days = (newest - timedelta(days=back) for back in range(min(MISSED_DAYS, (newest - oldest).days), 0, -1))
+    open_days = (day for day in days if plan.nightly.dates.look(day).is_ is not Is.CLOSED)
+    return next((day for day in open_days if day not in there), None)
 
 
 def _possible(cuts: Sequence[Cut], plan: SyncPlan, history: CutHistory, held: LogHeld) -> str:
@@ -265,41 +290,49 @@ def read_to_cut_off(plan: SyncPlan, base: EarlierCut, cut_off: datetime, tools: 
     return LogToCutOff(changes, last, place, made)
 
 
-# A step of the log's time counts for no more: heartbeats are closer together, and one commit time that is far ahead
-# does not stand for the time that it leaps over.
-_STEP_MS = 60_000
-_EMPTY_LOOKS_MAX = 2
+# A cut of a date that has ended less long ago looks through all that is there: the clock that ended it may still be
+# ahead, and with it the heartbeats.
+_LONG_OVER_S = 86_400.0
 
 
 @dataclass(slots=True)
 class _Behind:
-    """What lies behind a cut in the log, transaction by transaction. `quiet_ms`: how long the log's time has gone on
-    with none that says to be from before the cut-off."""
+    """What lies behind a cut in the log, transaction by transaction.
+
+    The time of a transaction may be another than that of its commit: a session sets it, and MariaDB's is that of the
+    begin of the statement. A heartbeat's is neither, so heartbeats say whether the date is over there. `quiet_s`: for
+    so long they have come, with no transaction from before the cut-off. `earliest_ms`, `latest_ms`: of those from
+    before it that came while no heartbeat had said that the date is over.
+    """
 
     cut_off_ms: int
     until_ms: int
     named: list[LateTransaction] = field(default_factory=list)
     total: int = 0
-    quiet_ms: int = 0
+    quiet_s: float = 0.0
     ended_by: str = ""
     earliest_ms: int = 0
     latest_ms: int = 0
-    _before_ms: int = 0
+    _is_over: bool = False
 
-    def take(self, transaction: Transaction) -> None:
+    def take(self, transaction: Transaction, *, spilled: int) -> None:
+        """`spilled`: how many of its changes are not in it any more."""
         at = transaction.committed_ms
         if at <= 0:
             return
+        beats = any(is_heartbeat(row) for row in transaction.markers)
         self.until_ms = max(self.until_ms, at)
         if at >= self.cut_off_ms:
-            step = at - self._before_ms if self._before_ms else 0
-            self.quiet_ms += min(max(step, 0), _STEP_MS)
-            self._before_ms = at
+            if beats:
+                self._is_over = True
+                self.quiet_s += HEARTBEAT_S
             return
-        self.quiet_ms = self._before_ms = 0
-        self.earliest_ms = min(self.earliest_ms or at, at)
-        self.latest_ms = max(self.latest_ms, at)
-        if changes := len(transaction.rows) + len(transaction.truncated):
+        self.quiet_s = 0.0
+        if beats or not self._is_over:
+            self._is_over = False
+            self.earliest_ms = min(self.earliest_ms or at, at)
+            self.latest_ms = max(self.latest_ms, at)
+        if changes := spilled + len(transaction.rows) + len(transaction.truncated):
             self.total += 1
             if self.total <= LATE_NAMED_MAX:
                 self.named.append(LateTransaction(str(transaction.position), moment(at), changes))
@@ -426,12 +459,18 @@ class _Stretch:
         self._buffer.read(self._tools.limits.look_every_s)
 
     def _without_end(self, until: str) -> TransientError:
+        if self._ended_by is not None:
+            return TransientError(
+                f"the log has not brought marker {self._marker_id} {until}, so transactions from before"
+                f" {moment(self._cut_off_ms)} may lie behind the end of the cut",
+                hint=_SEE_CAPTURE,
+            )
         end = f"was committed at {moment(self._cut_off_ms)} or later"
         if self._tools.system_date is not None:
             end = f"moves {self._tools.system_date.name} on"
         return TransientError(
             f"the log has brought no transaction that {end} {until}, so more may come from before it",
-            hint="see whether the capture runs and keeps up: `seamline status`",
+            hint=_SEE_CAPTURE,
         )
 
     def _too_much(self) -> NotByLog:
@@ -461,28 +500,30 @@ class _Stretch:
         return behind
 
     def _look_through(self, behind: _Behind) -> None:
-        """Up to the end of the log as it is now, or where the log's time says that no more is to come."""
-        limits, log_end, looked, empty = self._tools.limits, self._reader.end_offset(), self.ended_by.end, 0
-        changes = 0
-        while behind.quiet_ms < limits.late_s * 1000:
-            # The last offset may be one that no reader sees.
-            if looked + 1 >= log_end:
-                behind.ended_by = "the end of the log"
+        """Up to a marker of now, or where heartbeats say that no more is to come.
+
+        The end of the topic is no end: the capture may be behind. TransientError: the marker has not come in time."""
+        limits, changes, spilled, looked = self._tools.limits, 0, 0, self.ended_by.end
+        is_long_over = self._tools.clock.wall() - self._cut_off_ms / 1000 >= _LONG_OVER_S
+        self._known_end = self._reader.end_offset()
+        self._deadline = self._tools.clock.now() + limits.wait_max_s
+        transaction = self.ended_by
+        while not self._has_marker(transaction):
+            while not self._buffer:
+                if self._buffer.has_large_open_transaction:
+                    spilled += len(self._buffer.take_chunk()[0].rows)
+                if self._buffer.forget_lost_chunks():
+                    spilled = 0
+                if not self._marker_id and (looked >= self._known_end or not self._buffer.found_records):
+                    self._marker_id = self._tools.commit_marker()
+                self._look_again()
+            transaction = self._buffer.pop()
+            behind.take(transaction, spilled=spilled if transaction.chunks else 0)
+            spilled = 0 if transaction.chunks else spilled
+            looked, changes = transaction.end, changes + max(1, len(transaction.rows))
+            if is_long_over and behind.quiet_s >= limits.late_s:
                 return
-            if changes > limits.changes_max:
+            if is_long_over and changes > limits.changes_max and behind.quiet_s >= limits.ahead_max_s:
                 behind.ended_by = f"{limits.changes_max:,} changes behind the cut"
                 return
-            if self._buffer:
-                transaction, empty = self._buffer.pop(), 0
-                behind.take(transaction)
-                looked, changes = transaction.end, changes + max(1, len(transaction.rows))
-                continue
-            if self._buffer.trouble is not None or self._buffer.has_large_open_transaction:
-                behind.ended_by = "what could not be read on"
-                return
-            self._tools.check()
-            self._buffer.read(limits.look_every_s)
-            empty = 0 if self._buffer.found_records else empty + 1
-            if empty >= _EMPTY_LOOKS_MAX:
-                behind.ended_by = "a log that brought nothing more"
-                return
+        behind.ended_by = "the end of the log"

@@ -13,6 +13,7 @@ from seamline.domain.errors import SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.log import WHOLE_DATABASE, LogRecord, RecordKind, RowChange
 from seamline.ports import LogReader
+from seamline.sync.markers import HEARTBEAT
 from seamline.sync.stop_conditions import marker_fields
 from seamline.sync.stream_reports import HEARTBEATS_MISSED_S
 
@@ -27,7 +28,7 @@ _SILENT_S = 2 * HEARTBEATS_MISSED_S
 _STUCK_S = 30.0
 # A wait for one of these markers comes with a hold, or right after a publish: the stream has a worker then. A low
 # marker is not among them: an incremental snapshot begins there and waits until the stream has come as far.
-_MARKERS_OF_OTHERS = frozenset({"heartbeat", "high", "barrier"})
+_MARKERS_OF_OTHERS = frozenset({HEARTBEAT, "high", "barrier"})
 _Wake = Callable[[StreamId, str], None]
 
 

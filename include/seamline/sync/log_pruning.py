@@ -1,8 +1,8 @@
 """Deletes the records of log topics that nobody needs any more. It decides nothing itself: `domain.log_floor` does.
 
-A need that arises while a floor is computed is younger than `log.keep_days`, which is a quarter of an hour at least: an
-onboarding begins at the end of the log. One that ends meanwhile is seen: holds are read before ledgers, and a hold ends
-only when the ledger stands.
+A need that ends while a floor is computed is seen: holds are read before ledgers, and a hold ends only when the ledger
+stands. One that arises meanwhile, as of a cut that begins with an old one, is seen too: holds are read once more before
+anything is deleted.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -130,6 +130,8 @@ def prune_log(users: LogUsers, tools: PruningTools) -> Pruned | None:
     begins_now = begins
     if below > begins:
         _require_same(topic, topic_id, tools.topics)
+        below = min([below, *(hold.next_offset for hold in tools.holds.living_holds(topic))])
+    if below > begins:
         begins_now = tools.topics.prune(topic, below=below)
     return Pruned(topic, (begins, begins_now), ends, floor, tools.topics.size_bytes(topic), segments, archiving)
 

@@ -10,6 +10,9 @@ from seamline.domain.log import LogRecord, RecordKind, RowChange
 from seamline.domain.position import Position
 from seamline.ports import LogReader
 
+# A stream host commits one so often in each captured source.
+HEARTBEAT_S = 10.0
+HEARTBEAT = "heartbeat"
 _POLL_S = 1.0
 _RECORDS_MAX = 10_000
 
@@ -52,6 +55,11 @@ def read_until_marker(
 def is_marker(row: RowChange, marker_table: str, marker_id: str) -> bool:
     """Whether a row of the log is this marker."""
     return row.table == marker_table and json.loads(row.after or b"{}").get("id") == marker_id
+
+
+def is_heartbeat(marker: RowChange) -> bool:
+    """Whether a row of the marker table is the heartbeat of a stream host."""
+    return bool(json.loads(marker.after or b"{}").get("kind") == HEARTBEAT)
 
 
 def _records(reader: LogReader, deadline: float, while_silent: Callable[[], None]) -> Iterator[LogRecord]:

@@ -28,6 +28,7 @@ from seamline.sync.capture_watch import (
 )
 from seamline.sync.catch_up_watch import CATCH_UP
 from seamline.sync.flow_control import CAPTURE_PAUSED, CAPTURE_SLOWED
+from seamline.sync.markers import HEARTBEAT, HEARTBEAT_S
 from seamline.sync.stream_host import EndAlarm, RaiseAlarm
 
 log = logging.getLogger(__name__)
@@ -63,7 +64,7 @@ class Alarms(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
-    heartbeat_s: float = 10.0
+    heartbeat_s: float = HEARTBEAT_S
     status_s: float = 5.0
     size_s: float = 10.0
     backlog_s: float = 10.0
@@ -161,7 +162,7 @@ class SourceWatch:
         try:
             if self._source is None:
                 self._source = self._open_source()
-            self._source.commit_marker(Marker(f"heartbeat-{uuid.uuid4().hex}", "heartbeat", self._seen()))
+            self._source.commit_marker(Marker(f"heartbeat-{uuid.uuid4().hex}", HEARTBEAT, self._seen()))
         except SeamlineError as exc:
             self._source = None
             if self._silent_since_s is None:
