@@ -6,8 +6,7 @@ import logging
 import multiprocessing
 import os
 import signal
-import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from airflow.sdk.module_loading import import_string
 from seamline.stack.server_settings import AIRFLOW
 from seamline_airflow import ready_executor
 from seamline_airflow.ready_executor import LIBRARIES, ReadyLocalExecutor
+from tests.waiting import wait_until
 
 
 class Waits:
@@ -56,7 +56,7 @@ def test_a_task_that_ends_wakes_the_scheduler(executor: ReadyLocalExecutor, monk
     assert ended == [("a task", "success")]
 
 
-def test_whoever_has_sent_a_task_looks_again_at_once(
+def test_whoever_has_sent_a_task_looks_again_atsoon(
     executor: ReadyLocalExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits = Waits(monkeypatch)
@@ -90,30 +90,24 @@ def test_a_worker_that_is_killed_while_it_waits_takes_the_queue_with_it_for_a_mo
     executor = ReadyLocalExecutor(parallelism=2)
     executor.start()
     try:
-        holder = _once(lambda: next((pid for pid in executor.workers if _waits_in(pid, "pipe")), None))
+        holder = soon(lambda: next((pid for pid in executor.workers if _waits_in(pid, "pipe")), 0))
         os.kill(holder, signal.SIGKILL)
-        _once(lambda: not executor.workers[holder].is_alive())
+        soon(lambda: not executor.workers[holder].is_alive())
         ended: list[Any] = []
         monkeypatch.setattr(executor, "change_state", lambda key, state: ended.append((key, state)))
         executor.queued_tasks["a task"] = work = _Work("a task")  # type: ignore[index,assignment]
         executor._process_workloads([work])
-        _once(lambda: executor.sync() or ended)
+        soon(lambda: executor.sync() or ended)
         assert ended == [("a task", "success")]
     finally:
         executor.end()
 
 
+soon = partial(wait_until, timeout_s=60, what="the executor", every_s=0.02)
+
+
 def _waits_in(pid: int, what: str) -> bool:
     return what in Path(f"/proc/{pid}/wchan").read_text()
-
-
-def _once(there: Callable[[], Any]) -> Any:
-    """What this gives once it gives something."""
-    deadline = time.monotonic() + 60
-    while not (found := there()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found
 
 
 def test_libraries_are_loaded_before_the_workers_are_forked(monkeypatch: pytest.MonkeyPatch) -> None:

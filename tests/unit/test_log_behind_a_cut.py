@@ -170,7 +170,7 @@ def test_a_log_that_cannot_be_read_on_behind_the_end_ends_the_attempt() -> None:
 
     class Silent(TopicReader):
         def poll(self, timeout_s: float, records_max: int) -> Any:
-            clock.sleep(timeout_s)
+            clock.time += timeout_s
             return super().poll(timeout_s, records_max)
 
     clock = ManualClock()

@@ -306,6 +306,19 @@ def test_a_cursor_is_declared_where_it_is_used_and_is_in_the_plan_of_nights_alon
         load_declarations(tmp_path)
 
 
+@pytest.mark.parametrize("made_from", ["log", "auto"])
+def test_the_log_makes_no_cut_of_a_table_by_date_that_has_a_transform(tmp_path: Path, made_from: str) -> None:
+    file = "include/transforms/account.sql"
+    dated = f"{{name: account, business_date: {{column: day, as: date}}, transform: {file}}}"
+    sync = SYNC.replace("  - account\n", f"  - {dated}\n").replace("nightly:\n", f"nightly:\n  from: {made_from}\n")
+    write_declarations(tmp_path, {"syncs/settlement.yaml": sync, "transforms/account.sql": "SELECT * FROM account"})
+    if made_from == "auto":
+        assert load_declarations(tmp_path).syncs
+        return
+    with pytest.raises(DeclarationsInvalid, match="cannot make the cuts of a table with `business_date` and a"):
+        load_declarations(tmp_path)
+
+
 def test_a_cut_that_differs_from_the_source_is_read_whole_and_the_differing_rows_are_counted() -> None:
     made = TakenOver("entry", "2026-11-24", 2, above=10, kept=3, read=2)
     breaks = tuple(Break("entry", kind, str(number), None, None) for number, kind in enumerate(_DIFFERING))

@@ -30,7 +30,7 @@ from seamline.spec.kinds import (
     takes_streams,
 )
 from seamline.spec.modes import check_modes
-from seamline.spec.night_inputs import check_cursors, check_system_date
+from seamline.spec.night_inputs import check_cursors, check_dated_transforms, check_system_date
 from seamline.spec.reconcile_only import check_reconcile_only
 from seamline.spec.sensitive import check_sensitive
 from seamline.spec.source import DeclaredSource
@@ -72,6 +72,7 @@ def check_sync(
     check_day_slice(document, destinations)
     check_cursors(document)
     check_system_date(document)
+    check_dated_transforms(document)
     check_cut_storage(document, destinations)
     _check_nightly(document)
     _check_calendars(document, calendars)

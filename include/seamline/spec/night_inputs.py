@@ -18,6 +18,21 @@ def check_cursors(document: Document) -> None:
                 document.fault(place, f"a table with `{key}` {why}", f"Leave out `cursor`, or `{key}`")
 
 
+def check_dated_transforms(document: Document) -> None:
+    """Add to a sync's document which tables keep no rows of later dates: no cut begins with their cut before it."""
+    if document.value(("nightly", "from")) != MadeFrom.LOG:
+        return
+    for place, _ in document.texts("tables[].name"):
+        entry = place[:2]
+        if all(document.value((*entry, key)) is not None for key in ("business_date", "transform")):
+            document.fault(
+                (*entry, "transform"),
+                "`from: log` cannot make the cuts of a table with `business_date` and a transform, also where that is for"
+                " another destination: it may make another date of it",
+                "Write `from: auto`, which reads these dates, or give the table with its transform a sync of its own",
+            )
+
+
 def check_system_date(document: Document) -> None:
     """Add to a sync's document why its log does not show where a date ends that a system date ends, and which tables
     have rows by another end."""

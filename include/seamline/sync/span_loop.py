@@ -45,7 +45,6 @@ from seamline.sync.boundaries import gate_of
 from seamline.sync.clock import Clock, SystemClock
 from seamline.sync.compaction import compact
 from seamline.sync.gc_tuning import ManualCollector, short_switch_interval
-from seamline.sync.markers import HEARTBEAT
 from seamline.sync.pace import EmptyCommits, Pace
 from seamline.sync.schema_proof import OpenLog, SchemaProof, is_to_be_proven
 from seamline.sync.stop_conditions import marker_fields, stands_alone, stop_condition
@@ -501,7 +500,7 @@ class _SpanLoop:
         draft.transactions.append(self._buffer.pop())
         for marker in transaction.markers:
             row = marker_fields(marker)
-            if row["kind"] != HEARTBEAT:
+            if row["kind"] != "heartbeat":
                 draft.last_marker = row["id"]
                 if row["kind"] == "barrier":
                     # It was committed when the hold's views were open: nothing behind it can be in them.
