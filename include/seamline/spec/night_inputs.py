@@ -27,8 +27,8 @@ def check_dated_transforms(document: Document) -> None:
         if all(document.value((*entry, key)) is not None for key in ("business_date", "transform")):
             document.fault(
                 (*entry, "transform"),
-                "`from: log` cannot make the cuts of a table with `business_date` and a transform, also where that is for"
-                " another destination: it may make another date of it",
+                "`from: log` cannot make the cuts of a table with `business_date` and a transform, be it for another"
+                " destination: it may make another date of it",
                 "Write `from: auto`, which reads these dates, or give the table with its transform a sync of its own",
             )
 
