@@ -20,9 +20,11 @@ import psycopg
 from seamline import registry, settings
 from seamline.adapters import libpq
 from seamline.adapters.connections import resolve
-from seamline.domain.runs import Cut, RunState
+from seamline.domain.audit import Kind, verdict_act
+from seamline.domain.runs import Cut, RunState, Scope
 from seamline.domain.verdict import BreakType, Verdict
 from seamline.plan.document import plan_to_json
+from seamline.platform import audit
 from seamline.platform.database import CONNECTION_ID, open_session
 from seamline.platform.store import PlatformStore
 from seamline.stack import credentials
@@ -99,6 +101,13 @@ def fill(store: PlatformStore, *, dates: int, breaks: int) -> None:
             session.execute(statement.encode(), values)
         session.execute("set session_replication_role = origin")
         session.execute("analyze")
+    with closing(open_session(application_name="bench", statement_timeout_s=60)) as log:
+        for cut in store.cuts(SYNC):
+            found = store.reconciliation(cut.run_id, Scope.CUT)
+            assert found is not None
+            with log.transaction():
+                # What a report shows is held against this entry.
+                audit.append(log, verdict_act(found, Kind.COMPARED))
 
 
 def pages(store: PlatformStore) -> dict[str, tuple[str, str]]:
@@ -113,7 +122,7 @@ def pages(store: PlatformStore) -> dict[str, tuple[str, str]]:
         "the overview": ("page", str(day)),
         "a sync": (f"page?sync={SYNC}", str(day)),
         "an earlier part of its dates": (f"page?sync={SYNC}&before={day - timedelta(days=200)}", "BREAK"),
-        "the report of a date": (f"page?sync={SYNC}&business_date={day}", "BREAK"),
+        "the report of a date": (f"page?sync={SYNC}&business_date={day}", 'class="verdict BREAK big"'),
         "its breaks": (listed, "balance"),
         "its breaks by type": (f"{listed}&sort=type", "balance"),
         "its breaks with a text": (f"{listed}&text=1", "balance"),

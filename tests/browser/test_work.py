@@ -122,8 +122,8 @@ def _audited() -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
-def _with_one_byte_changed(day: date) -> subprocess.CompletedProcess[str]:
-    """What the log's check says while one digit of the stored sums of `day` is another one."""
+def _with_one_byte_changed(day: date, person: Person) -> subprocess.CompletedProcess[str]:
+    """What the log's check says while one digit of the stored sums of `day` is another one; the page says it first."""
     with _session(PLATFORM) as session:
         change = (
             "update control_total set destination_sum = destination_sum + %s where (reconciliation_id, table_name) in"
@@ -131,6 +131,9 @@ def _with_one_byte_changed(day: date) -> subprocess.CompletedProcess[str]:
         )
         assert session.execute(change.encode(), (1, day)).rowcount
         found = _audited()
+        page = person.look_at(f"/seamline/page?sync={SYNC}&business_date={day}")
+        expect(page.locator("section").first).to_contain_text("the stored verdict is not the one that was recorded")
+        expect(page.get_by_text("ALTERED").first).to_be_visible()
         session.execute(change.encode(), (-1, day))
     return found
 
@@ -178,6 +181,6 @@ def test_a_morning_ends_with_a_signed_date_and_a_log_of_acts_that_verifies(
 
     verified = _audited()
     assert verified.returncode == 0, verified.stdout + verified.stderr
-    found = _with_one_byte_changed(day)
+    found = _with_one_byte_changed(day, approver)
     assert found.returncode != 0 and f"{SYNC} → warehouse {day}" in found.stdout, found.stdout
     assert "table ledger_entry was changed after entry" in found.stdout

@@ -31,7 +31,7 @@ def _settle() -> None:
         "AIRFLOW__STATE_STORE__CLEAR_ON_SUCCESS": "True",
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "INFO",
         "AIRFLOW__API_AUTH__JWT_SECRET": "for these tests only, long enough to be taken for a key by the signer....",
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "viewer:viewer,operator:op,approver:op",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "viewer:viewer,operator:op,approver:op,olga:op",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": _HOME / "passwords.json",
         "AIRFLOW_CONN_SPARK_DEFAULT": '{"conn_type": "spark", "host": "local[2]"}',
     }.items():

@@ -14,6 +14,7 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.cut_state import CutState, state_of_cut
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
+from seamline.domain.recorded import Recorded
 from seamline.domain.runs import (
     EXPECTATIONS,
     FAILURE,
@@ -161,6 +162,8 @@ class Platform:
         self.finished: dict[str, str] = {}
         self.anchors = 0
         self.acts = Acts()
+        # By run, what the log of acts has of its take; of others nobody has looked.
+        self.log_has: dict[str, Recorded] = {}
 
     def anchor_audit(self) -> str:
         self.anchors += 1
@@ -271,6 +274,9 @@ class Platform:
         mine = [one for one in self.runs.values() if (one.kind, one.business_date) == (RunKind.NIGHTLY, business_date)]
         return tuple(self._state(one, detail) for one in reversed(mine))
 
+    def recorded(self, run_id: str, destination: str) -> Recorded | None:
+        return self.log_has.get(run_id)
+
     def states_of_dates(self, sync: str, days: Sequence[date]) -> tuple[CutState, ...]:
         return tuple(one for one in self.cut_states(sync, 1000) if one.business_date in days)
 
@@ -297,6 +303,7 @@ class Platform:
             found=_read(found, detail) if found else None,
             published=None,
             in_force=_in_force(run),
+            recorded=self.log_has.get(run.run_id),
         )
 
     def timezone(self, sync: str) -> str:

@@ -156,11 +156,11 @@ def test_the_report_of_a_date_says_the_level_of_its_destination(
 def test_the_report_of_a_date_says_whether_its_run_shows_the_level(
     signed_in: TestClient, platform: results.Platform
 ) -> None:
-    for verdict, said in ((Verdict.MATCH, "shows"), (Verdict.BREAK, "does not show")):
+    for verdict, said in ((Verdict.MATCH, "yes"), (Verdict.BREAK, "no")):
         found = replace(results.clean(), tables=(TableVerdict("account", verdict),), verdict=verdict)
         kept = level_evidence(found, "as it was then", guarantee="exactly_once")
         platform.found = [replace(found, evidence=kept)]
-        assert f"level of warehouse: as it was then, which this run {said}</li>" in date_page(signed_in)
+        assert f"level of warehouse: as it was then; this run shows it: {said}</li>" in date_page(signed_in)
 
 
 def test_late_rows_of_the_date_before_and_the_self_test_stand_beside_the_verdict(

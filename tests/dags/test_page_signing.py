@@ -38,7 +38,7 @@ from tests.dags.test_page import HOSTILE, WORKED_OUT
 from tests.dags.test_page_routes import BEARER
 from tests.integration.known import known_by_id
 from tests.integration.platform_database import Server, database_of_its_own, plan
-from tests.integration.test_signatures import DAY, faults, found, later_night, publish
+from tests.integration.test_signatures import DAY, faults, found, later_night, publish, tamper
 
 ROLES = {"viewer": "viewer", "operator": "op", "approver": "op", "second": "op"}
 PEOPLE = {name: SimpleAuthManagerUser(username=name, role=role) for name, role in ROLES.items()}
@@ -446,3 +446,49 @@ def test_signatures_are_given_and_taken_back_by_rest_as_by_the_page(
     assert "re-opened by second at" in seen(page, "approver", "/page?sync=settlement&business_date=2026-03-02")
     who = [("signed", "approver", "REST"), ("signed", "approver", "REST"), ("reopened", "second", "REST")]
     assert (log(server), faults(server)) == (who, [])
+
+
+def test_a_stored_verdict_that_is_not_the_recorded_one_is_said_first_by_page_report_and_files_and_nobody_signs_it(
+    page: TestClient, store: PlatformStore, server: Server, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """It looked fine everywhere, and `audit verify` alone named it."""
+    publish(store)
+    store.put_result("r1", "expectations", {"verdict": "MATCH", "checked": 1, "failed": []})
+    store.put_result("r1", PUBLISH, {"warehouse": 1})
+    (form,) = forms(seen(page, "approver"), "sign")
+    assert send(page, "approver", "sign", form)[0] == 303
+    report = ["report", "settlement", "--date", str(DAY)]
+    clean = main(report), capsys.readouterr().out
+    tamper(server, "update reconciliation set mode = 'other'")
+    fault = "its header or evidence was changed after entry"
+    text = seen(page, "viewer")
+    assert (
+        text.index("the stored verdict is not the one that was recorded") < text.index(fault) < text.index("compared:")
+    )
+    assert 'class="verdict ALTERED big"' in text
+    assert clean[1].startswith(("MATCH", "NOT_RUN")) and (main(report), clean[0]) == (1, int(clean[1][0] != "M"))
+    assert capsys.readouterr().out.startswith("ALTERED  settlement") and fault
+    for kind in ("md", "json", "csv", "xlsx", "pdf"):
+        file = tmp_path / f"report.{kind}"
+        assert main([*report, "--output", str(file)]) == 1
+        if kind not in ("xlsx", "pdf"):
+            assert "ALTERED" in (said := file.read_text(encoding="utf-8")) and fault in said
+    (document,) = page.get(f"/export.json?sync=settlement&business_date={DAY}", headers={"X-Person": "viewer"}).json()
+    assert document["verdict"] == "ALTERED" and fault in document["recorded"]["faults"][0]
+    (again,) = forms(seen(page, "second"), "reopen")
+    assert send(page, "second", "reopen", again, reason="it was changed")[0] == 303
+    text = seen(page, "approver")
+    assert "Nobody can sign: the stored verdict" in text and not forms(text, "sign")
+
+
+def test_below_a_later_take_stands_a_link_to_the_version_and_its_form_alone_signs_it(
+    page: TestClient, store: PlatformStore, server: Server
+) -> None:
+    publish(store)
+    store.start_run(run_id="r2", sync="settlement", kind="nightly", plan_json=plan_to_json(plan()), business_date=DAY)
+    text = seen(page, "approver")
+    assert not forms(text, "sign") and "a later run of the date goes on, and has published nothing yet" in text
+    (path,) = re.findall(r'<a href="(page\?[^"]+)">Its own report', text)
+    (form,) = forms(seen(page, "approver", f"/{html.unescape(path)}"), "sign")
+    assert send(page, "approver", "sign", form) == (303, f"{DATE.removeprefix('/')}&run=r1")
+    assert log(server) == [("signed", "approver", "page")]

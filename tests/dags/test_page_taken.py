@@ -135,7 +135,7 @@ def test_a_file_of_breaks_of_the_live_tables_is_about_no_business_date(
     platform.found = [broken(value("a"), scope=Scope.LIVE)]
     answer = signed_in.get("/breaks.csv", params={**OF_RUN, "scope": "live"})
     first, one = lines(answer.text)
-    assert (first["business_date"], one["scope"], one["since"][:10]) == ("", "live", "2026-11-19")
+    assert (first["business_date"], one["scope"], one["since"][:10]) == ("", "live", "2026-11-20")
     assert "breaks-settlement-live.csv" in answer.headers["content-disposition"]
     (entry,) = platform.acts.entries
     assert (entry.subject.business_date, entry.subject.scope) == (None, "live")

@@ -212,7 +212,24 @@ def test_the_page_says_that_a_break_has_closed_itself_and_by_which_comparison(
     assert "found again" in shown(page) and "with <strong>olga" in shown(page)
 
 
-def test_hostile_names_and_comments_are_shown_and_never_act(page: TestClient) -> None:
+def test_a_break_is_assigned_to_nobody_whom_airflow_does_not_know(
+    page: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any name was taken, so a break could wait for somebody who does not exist."""
+    answer = act(page, "assign", owner="ghost")
+    assert answer.status_code == 409 and "nobody is called ghost" in answer.text
+    assert "approver, olga, operator, viewer" in answer.text.replace("Airflow knows ", "")
+    assert re.findall(r'<option value="(\w+)"></option>', shown(page)) == ["approver", "olga", "operator", "viewer"]
+    # A person who was spelled in another way is that person.
+    assert act(page, "assign", owner="OLGA").status_code == 303
+    assert "with <strong>olga" in shown(page) and "does not say who" not in shown(page)
+    monkeypatch.setattr(access, "users", lambda: None)
+    assert "does not say who its users are: the name is not checked" in html.unescape(shown(page))
+    assert act(page, "assign", owner="ghost").status_code == 303
+
+
+def test_hostile_names_and_comments_are_shown_and_never_act(page: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "users", lambda: None)  # nobody says whether there is such a person
     act(page, "assign", HOSTILE, owner=HOSTILE)
     act(page, "comment", HOSTILE, comment=f"{HOSTILE}\0")
     of_run = {"sync": "settlement", "run": results.RUN, "destination": "warehouse"}

@@ -13,7 +13,7 @@ import pytest
 from seamline.domain.audit import FROM_PAGE, Act, Kind, Subject, verdict_hash
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.errors import Refused
-from seamline.domain.runs import ASKED_BY, Cut, Reconciliation
+from seamline.domain.runs import ASKED_BY, Cut, Reconciliation, RunState
 from seamline.domain.sign_off import ReasonRequired, SignOff, SignOrder, SignState
 from seamline.domain.verdict import Verdict
 from seamline.plan.document import plan_to_json
@@ -300,9 +300,11 @@ def test_a_date_of_which_a_later_run_has_published_nothing_is_signed_by_itself(
     assert seen(signatures).goes_by_bulk
     start_run(store, "r2")
     one = seen(signatures)
-    assert not one.goes_by_bulk and "a later run of the date has published nothing" in one.in_words()
+    assert not one.goes_by_bulk and "a later run of the date goes on, and has published nothing yet" in one.in_words()
     with pytest.raises(Refused, match="a later run"):
         signatures.sign_clean({TAKE: one.verdict_hash}, SignOrder("ann", "", ""))
+    store.finish_run("r2", state=RunState.FAILED)
+    assert "a later run of the date has failed, and has published nothing" in seen(signatures).in_words()
     sign(signatures, "ann")
 
 
@@ -418,6 +420,8 @@ def test_a_signature_that_was_changed_or_removed_behind_the_log_is_named(
     statement, fault = TAMPERED[what]
     tamper(server, statement)
     assert faults(server) == [f"{WHERE}: {fault}"]
+    (take,) = store.takes(TAKE.sync, DAY)
+    assert (take.headline, take.recorded and take.recorded.faults) == ("ALTERED", (fault,))
 
 
 def test_a_signature_that_was_inserted_beside_the_log_is_named(store: PlatformStore, server: Server) -> None:

@@ -1,7 +1,7 @@
 """What people may do about breaks, what each act needs, how it is declared, and how reports show it."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -28,7 +28,7 @@ from seamline.domain.break_work import (
     possible,
 )
 from seamline.domain.errors import ConfigError, Refused
-from seamline.domain.tolerance import Tolerance
+from seamline.domain.tolerance import Tolerance, end_of
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
 from seamline.plan.compile import config_hash
 from seamline.report import documents
@@ -197,24 +197,27 @@ def test_the_json_of_a_date_has_the_work_on_each_break() -> None:
 
 
 def test_a_report_lists_each_tolerance_in_force_with_approver_end_and_what_it_absorbs() -> None:
+    """Its end was shown as the day after, at 00:00."""
+    zone, until = ZoneInfo("Asia/Shanghai"), date(2026, 12, 31)
     one = cut(TWO)
     assert one.found is not None
     first, second = identities(one.found)
     held = Tolerance(
-        7, "settlement", "warehouse", "account", "a", Decimal("1.5"), "fees", "ann", MOMENT, MOMENT + timedelta(days=9),
+        7, "settlement", "warehouse", "account", "a", Decimal("1.5"), "fees", "ann", MOMENT, end_of(until, zone),
         approved_by="bo", approved_at=MOMENT, breaks=4, absorbed=Decimal("3.25"),
     )  # fmt: skip
     covered = replace(work(WorkState.TOLERATED), break_id=first, tolerance=7, absorbed=Decimal("1.00"))
     works = {first: covered, second: replace(work(WorkState.EXPLAINED), break_id=second)}
     elsewhere = replace(held, number=8, destination="archive")
-    found = report_of("settlement", [one], zone=ZoneInfo("UTC"), worked=Worked(works, [held, elsewhere]))
+    found = report_of("settlement", [one], zone=zone, worked=Worked(works, [held, elsewhere]))
     assert rows(found, "Tolerances") == [
-        (7, "account", "a", Decimal("1.5"), "fees", "ann", "bo", held.expires_at, 1, Decimal("1.00"), Decimal("3.25"))
+        (7, "account", "a", Decimal("1.5"), "fees", "ann", "bo", until, 1, Decimal("1.00"), Decimal("3.25"))
     ]
     assert (found.verdict, rows(found, "Notes")) == ("BREAK", [(ALL_SETTLED,)])
-    (document,) = documents.to_json([one], [], levels={}, worked=Worked(works, [held, elsewhere]))
-    assert [(of["number"], of["approved_by"], of["absorbed_so_far"]) for of in document["tolerances"]] == [
-        (7, "bo", "3.25")
+    (document,) = documents.to_json([one], [], levels={}, worked=Worked(works, [held, elsewhere]), zone=zone)
+    names = ("number", "approved_by", "last_day", "expires_at", "absorbed_so_far")
+    assert [tuple(of[name] for name in names) for of in document["tolerances"]] == [
+        (7, "bo", "2026-12-31", "2027-01-01T00:00:00+08:00", "3.25")
     ]
     assert document["tables"][0]["breaks"][0]["work"]["tolerance"] == 7
 

@@ -70,8 +70,8 @@ def test_audit_verify_names_an_entry_that_took_up_a_changed_verdict(what: str, m
             "kind_before": before["kind"], "before": before["document"],
         })  # fmt: skip
     monkeypatch.setattr(audit_check, "_stored", lambda *_: iter(rows))
-    place = "settlement → warehouse 2026-03-01, run r1"
-    assert list(audit_check._entered(None, "")) == ([f"{place}: {fault}"] if fault else [])  # type: ignore[arg-type]
+    found = audit_check._entered(None, "", {})  # type: ignore[arg-type]
+    assert [(row["run_id"], wrong) for row, wrong in found] == ([("r1", fault)] if fault else [])
 
 
 @pytest.mark.parametrize("what", ENTERED)

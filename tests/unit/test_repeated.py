@@ -57,7 +57,7 @@ def test_what_the_log_has_touched_and_a_share_of_the_rest_are_read_and_the_verdi
     assert (found.tables[0].source_rows, found.tables[0].destination_rows) == (40, 40)
     assert list(repeated_in_words(found.evidence)) == [
         f"entry: 4 of 10 buckets read; 24 rows stand on earlier comparisons, the oldest at {position(1)}, committed"
-        " 2026-02-25 06:13 UTC"
+        " 2026-02-25 06:13:20 +00:00"
     ]
     kept = bank.kept["entry"]
     assert kept.ledger.next_offset > first.ledger.next_offset

@@ -16,6 +16,7 @@ from seamline.domain.row_transform import transforms_evidence
 from seamline.domain.self_test import SELF_TEST, SelfTest, self_test_to_json
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
 from seamline.domain.witness import THIRD_WITNESS, Mention, Moved, Witness
+from seamline.report import documents
 from seamline.report.blocks import Block, Cell, Report
 from seamline.report.contents import break_cells, report_of
 from seamline.report.texts import to_markdown, to_terminal
@@ -78,6 +79,33 @@ def test_the_header_says_position_moments_mode_and_what_the_run_was_made_of() ->
         ("run", "r"),
     ):
         assert column(found, "Report", name) == [value]
+
+
+def test_the_level_of_a_partial_cut_is_shown_for_the_tables_that_were_compared_and_for_no_other() -> None:
+    """It read `level achieved: yes` above a table that was NOT_RUN."""
+    left_out = replace(MATCH, table="audit", verdict=Verdict.NOT_RUN, reason="no history")
+    whole = replace(reconciliation(MATCH, left_out), verdict=Verdict.MATCH)
+    kept = level_evidence(whole, "all at once", guarantee="exactly_once")
+    for one, said, in_json in (
+        (
+            cut(MATCH, left_out, evidence=kept),
+            "for 1 of 2 tables; NOT_RUN, so not shown, for audit",
+            (False, ["audit"]),
+        ),
+        (cut(left_out, evidence=kept), "no", (False, ["audit"])),
+        (
+            cut(MATCH, evidence=kept, only_tables=["account"]),
+            "for the tables of this run (1), and for no other",
+            (False, []),
+        ),
+        (cut(MATCH, evidence=kept), "yes", (True, [])),
+        (cut(MATCH), None, (None, [])),
+    ):
+        assert column(report_of("settlement", [one], zone=UTC), "Report", "level achieved") == [said]
+        (document,) = documents.to_json([one], [], levels={})
+        assert (document["level_achieved"], document["level_not_shown"]) == in_json
+    found = report_of("settlement", [], [replace(whole, evidence=kept)], zone=UTC)
+    assert str(column(found, "Report", "level achieved")[0]).startswith("for 1 of 2")
 
 
 def test_a_comparison_by_the_log_says_both_positions_in_every_report() -> None:

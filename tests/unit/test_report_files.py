@@ -18,13 +18,15 @@ import pytest
 
 from seamline.domain.break_id import break_id
 from seamline.domain.cut_state import Headline
+from seamline.domain.sign_off import SignAct, Signature, SignOff
+from seamline.domain.verdict import Verdict
 from seamline.report import documents, lines, printed
 from seamline.report.blocks import Block, Report, Row
 from seamline.report.contents import report_of
 from seamline.report.printed import to_pdf
 from seamline.report.spreadsheet import AS_TEXT, to_xlsx
 from tests.unit.broken_date import CHINESE, FORMULA, HOSTILE, NARROW, PAYMENTS, WIDE, broken_cut
-from tests.unit.reported import MATCH, MOMENT, cut, reconciliation
+from tests.unit.reported import MATCH, MOMENT, TODAY, cut, reconciliation
 
 _MAIN = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 BROKEN = report_of("settlement", [broken_cut()], zone=ZoneInfo("Asia/Shanghai"))
@@ -235,3 +237,26 @@ def test_json_has_differences_and_identities_with_all_their_digits() -> None:
     assert payments["breaks"][0]["source"]["note"] == HOSTILE
     assert one["level"] == "one commit moves all"
     assert documents.to_json([], [reconciliation(MATCH)], levels={})[0]["scope"] == "live"
+
+
+def test_a_csv_has_the_sign_off_and_the_zone_of_the_sync() -> None:
+    """It had neither: a date that a person had signed looked like any other, and its moments stood in UTC."""
+    at = MOMENT.replace(hour=22)
+    signature = Signature(SignAct.SIGNED, 1, 1, "ann", "two rows, known", Verdict.MATCH, "a" * 64, at)
+    sign = SignOff(
+        "settlement", "warehouse", TODAY, 1, 1, "r", Verdict.MATCH, partial=False, verdict_hash="a" * 64,
+        preparer="scheduler", prepared_at=MOMENT, acts=(signature,),
+    )  # fmt: skip
+    zone = ZoneInfo("Asia/Shanghai")
+
+    def row(*signs: SignOff) -> dict[str, str]:
+        return next(csv.DictReader(io.StringIO(lines.to_csv([cut(MATCH)], (), zone=zone, sign_offs=signs))))
+
+    found = row(sign)
+    assert (found["sign_off"], found["sign_off_by"], found["sign_off_reason"]) == ("signed", "ann", "two rows, known")
+    assert (found["sign_off_at"], found["sign_off_verdict_hash"]) == ("2026-11-22T06:02:03+08:00", "a" * 64)
+    assert found["position_time"] == "2026-11-21T09:02:03+08:00"
+    assert row(replace(sign, acts=()))["sign_off"] == "prepared" and row()["sign_off"] == ""
+    (document,) = documents.to_json([cut(MATCH)], [], levels={}, sign_offs=[sign], zone=zone)
+    assert document["position_time"] == found["position_time"]
+    assert document["sign_off"]["acts"][0]["at"] == found["sign_off_at"]

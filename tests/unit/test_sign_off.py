@@ -8,6 +8,7 @@ import pytest
 from seamline.cli.status_text import signed
 from seamline.domain.date_before import SinceCut
 from seamline.domain.errors import Refused
+from seamline.domain.runs import RunState
 from seamline.domain.sign_off import ReasonRequired, SignAct, Signature, SignOff, SignOrder, SignState, urgent_first
 from seamline.domain.verdict import Verdict
 
@@ -42,7 +43,8 @@ def test_only_what_is_clean_in_all_and_has_no_history_goes_together() -> None:
         replace(PREPARED, late=(LATE,)),
         replace(PREPARED, checks="BREAK"),
         replace(PREPARED, checks="NOT_RUN"),
-        replace(PREPARED, is_newest=False),
+        replace(PREPARED, later=RunState.RUNNING),
+        replace(PREPARED, later=RunState.FAILED),
         replace(PREPARED, version=2, in_force=2, earlier=SIGNATURE),
         replace(PREPARED, in_force=2),
         replace(SIGNED, verdict_hash="x"),
@@ -72,6 +74,17 @@ def test_results_that_say_otherwise_since_the_publication_need_a_reason() -> Non
         checked_again.check_bulk()
     with pytest.raises(Refused, match="needs a reason: it is not clean"):
         checked_again.check_signing(SignOrder("ann", "", "h"))
+
+
+def test_a_later_run_of_the_date_is_said_to_go_on_or_to_have_ended() -> None:
+    """It "has published nothing" was said of a run that was still to publish."""
+    said = {state: replace(PREPARED, later=state).in_words().partition("; ")[2] for state in RunState}
+    assert said == {
+        RunState.RUNNING: "a later run of the date goes on, and has published nothing yet",
+        RunState.SUCCEEDED: "a later run of the date has ended, and has published nothing",
+        RunState.FAILED: "a later run of the date has failed, and has published nothing",
+    }
+    assert "later run" not in PREPARED.in_words()
 
 
 def test_case_makes_no_second_person() -> None:

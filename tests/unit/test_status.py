@@ -325,3 +325,17 @@ def test_as_json_it_has_the_verdicts_the_streams_and_the_alarms(
     shown = [(one["destination"], one["word"], one["lag_s"]) for one in sync["streams"]]
     assert shown == [("warehouse", "streaming", 0)]
     assert [(one["kind"], one["is_over"]) for one in found["alarms"]] == [("verdict_late", False)]
+
+
+def test_an_alarm_about_a_source_is_in_the_zone_of_its_syncs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of an alarm like `catch_up`, which is about a source, the moment stood in UTC beside all others."""
+    alarm = Alarm("catch_up", sync_plan().source.name, "it will not make it", MOMENT)
+    assert status_of(monkeypatch, Platform([reconciliation(MATCH)], alarms=(alarm,)), wanted=[WANTED]) == 1
+    assert "since 2026-11-21 09:02:03 +08:00: it will not make it" in capsys.readouterr().out
+    status_of(monkeypatch, Platform([reconciliation(MATCH)], alarms=(alarm,)), "--json", wanted=[WANTED])
+    assert json.loads(capsys.readouterr().out)["alarms"][0]["since"] == "2026-11-21T09:02:03+08:00"
+    other = replace(alarm, subject="another source")
+    status_of(monkeypatch, Platform([reconciliation(MATCH)], alarms=(other,)), wanted=[WANTED])
+    assert "since 2026-11-21 01:02:03 +00:00" in capsys.readouterr().out

@@ -56,7 +56,7 @@ def test_a_row_that_was_changed_in_the_destination_alone_was_changed_outside_sea
     assert witness.in_words.startswith("the destination was changed outside Seamline: the log explains no change")
     assert list(third_witness_in_words(found.evidence)) == [
         f"entry: the destination was changed outside Seamline: 1; by the log since {position(1)}, committed"
-        " 2026-02-25 06:13 UTC"
+        " 2026-02-25 06:13:20 +00:00"
     ]
     assert bank.broken == ["entry"]
 

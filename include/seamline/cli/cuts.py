@@ -8,7 +8,7 @@ import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, date, datetime, tzinfo
 from typing import Any
 
@@ -51,9 +51,10 @@ def show_missing(args: argparse.Namespace, store: PlatformStore, syncs: Sequence
     now, listed = datetime.now(UTC), dict[str, list[dict[str, Any]]]()
     for sync in syncs:
         found = missing_of(store, sync, now)
-        listed[sync] = missing_document(found, now)
+        where = zone(store.timezone(sync))
+        listed[sync] = missing_document(found, now, where)
         sys.stdout.write(f"{sync}: {counted(found)}\n")
-        sys.stdout.writelines(missing_lines(found, now, zone(store.timezone(sync))))
+        sys.stdout.writelines(missing_lines(found, now, where))
     give(args, {"missing": listed})
     return int(any(one["is_late"] for found in listed.values() for one in found))
 
@@ -66,8 +67,14 @@ def missing_of(store: PlatformStore, sync: str, now: datetime) -> list[Missing]:
     return missing_dates(store, sync, now=now, dates=dates, alarms=alarms, steps=steps)
 
 
-def missing_document(found: Iterable[Missing], now: datetime) -> list[dict[str, Any]]:
-    return [{**asdict(one), "is_late": one.is_late(now)} for one in found]
+def missing_document(found: Iterable[Missing], now: datetime, where: tzinfo) -> list[dict[str, Any]]:
+    """Moments are in the zone `where`."""
+    shown = (replace(one, since=_in(one.since, where), due=_in(one.due, where)) for one in found)
+    return [{**asdict(one), "is_late": one.is_late(now)} for one in shown]
+
+
+def _in(moment: datetime | None, where: tzinfo) -> datetime | None:
+    return moment and moment.astimezone(where)
 
 
 def counted(found: Sequence[Missing]) -> str:

@@ -159,7 +159,7 @@ class Demo:
             cuts, found.live, streams.of(sync, found.destinations), findings=streams.findings, zone=found.zone
         )
         sys.stdout.write(f"\n{text}\n")
-        self.document |= {"sync": sync, "verdicts": documents.to_json(cuts, found.live, levels={})}
+        self.document |= {"sync": sync, "verdicts": documents.to_json(cuts, found.live, levels={}, zone=found.zone)}
         agrees = is_complete(plan, cuts, found.live, dates) and status_text.is_green(cuts, found.live)
         if agrees and (left_out := left_out_in_words(cuts)):
             sys.stdout.write(f"{left_out}\n")

@@ -110,6 +110,8 @@ def _lines(repair: Repair) -> Iterator[str]:
         yield f"not repaired: {table}: {why}"
     for table, states in counted(repair.rows).items():
         yield f"{table}: {', '.join(f'{rows} {state}' for state, rows in sorted(states.items()))}"
+    if repair.applied_position:
+        yield "values as both sides were read for the plan: those of the destination are of before the repair"
     hidden = hidden_columns(settings.load().declarations, repair.sync)
     for row in repair.rows[:_ROWS_SHOWN]:
         yield from _row_lines(masked_repair_row(row, hidden))

@@ -1,8 +1,8 @@
 """The report of one business date, on the terminal or as a file: verdict, completeness, control totals with their
 differences, the rows that differ, checks, decision, sign-off and versions.
 
-Exit code 0 only if the cut of the date is clean and published; 1 if it is not, or if there is none. What is on its way
-is no fault.
+Exit code 0 only if the cut of the date is clean and published, and stored as the log of acts has it; 1 if it is not, or
+if there is none. What is on its way is no fault.
 """
 
 import argparse
@@ -42,10 +42,10 @@ _TEXT = "text"
 _WRITERS: Mapping[str, Writer] = {
     _TEXT: lambda report, *_: texts.to_terminal(report).encode(),
     "md": lambda report, *_: texts.to_markdown(report).encode(),
-    "json": lambda _, cuts, levels, done, signed: documents.to_text(
-        cuts, levels=levels, worked=done, sign_offs=signed
+    "json": lambda report, cuts, levels, done, signed: documents.to_text(
+        cuts, levels=levels, worked=done, sign_offs=signed, zone=report.zone
     ).encode(),
-    "csv": lambda _, cuts, *__: lines.to_csv(cuts, ()).encode(),
+    "csv": lambda report, cuts, _, __, signed: lines.to_csv(cuts, (), zone=report.zone, sign_offs=signed).encode(),
     "xlsx": lambda report, *_: to_xlsx(report),
     "pdf": lambda report, *_: to_pdf(report),
 }
@@ -75,9 +75,9 @@ def run(args: argparse.Namespace) -> int:
         cuts = _chosen(takes, day, args.version)
         levels = _levels(args.sync)
         done, signed = _worked(store, args.sync, cuts), _signed(args.sync, day)
-        report = _report(store, args.sync, day, cuts, takes, levels, done)
+        report = _report(store, args.sync, day, cuts, takes, levels, done, signed)
     if args.json:
-        give(args, documents.to_json(cuts, (), levels=levels, worked=done, sign_offs=signed))
+        give(args, documents.to_json(cuts, (), levels=levels, worked=done, sign_offs=signed, zone=report.zone))
     if args.output is not None or not args.json:
         _put(_WRITERS[kind](report, cuts, levels, done, signed), report, kind, args.output)
     return 0 if report.verdict in headline.WELL else 1
@@ -150,6 +150,7 @@ def _report(
     takes: Sequence[CutState],
     levels: Levels,
     done: Worked,
+    signed: Sequence[SignOff],
 ) -> Report:
     guarantees = {one: store.run(one).plan.guarantee for one in {cut.run_id for cut in cuts}}
     zone = ZoneInfo(store.timezone(sync))
@@ -162,7 +163,7 @@ def _report(
         guarantees=guarantees,
         levels=levels,
         worked=done,
-        sign_offs=_signed(sync, day),
+        sign_offs=signed,
     )
 
 

@@ -91,6 +91,13 @@ class Seen:
     def is_red(self) -> bool:
         return bool(self.streams.alarms) or any(one.is_wrong for one in self.syncs)
 
+    def zone_of(self, alarm: Alarm) -> tzinfo:
+        """That of the syncs which the alarm concerns, as those of a source; UTC where they have several, or none is
+        known."""
+        wanted = self.streams.wanted
+        zones = {str(one.zone): one.zone for one in self.syncs if alarm.about in headline.concerns(one.name, wanted)}
+        return next(iter(zones.values())) if len(zones) == 1 else UTC
+
 
 def look(layout: Layout, names: Sequence[str]) -> Seen:
     """What is known of these syncs now."""

@@ -1,6 +1,6 @@
 """What `status` has seen, for a program: the facts of its text."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from seamline.cli.answer import error_document
@@ -13,7 +13,7 @@ from seamline.sync.stream_state import StreamState
 
 def whole(seen: Seen) -> dict[str, Any]:
     """`syncs`, and `alarms` with those that are over."""
-    alarms = [*(_alarm(one) for one in seen.streams.alarms), *(_alarm(one) for one in seen.streams.over)]
+    alarms = [_alarm(one, seen) for one in (*seen.streams.alarms, *seen.streams.over)]
     over = {(one.kind, one.subject) for one in seen.streams.over}
     return {
         "syncs": [_sync(one, seen) for one in seen.syncs],
@@ -30,9 +30,9 @@ def _sync(one: SyncSeen, seen: Seen) -> dict[str, Any]:
         "is_wrong": one.is_wrong,
         "notes": one.notes,
         "mistakes": error_document(one.mistakes)["error"]["faults"] if one.mistakes else [],
-        "streams": [_stream(state, seen) for state in one.streams],
-        "missing": missing_document(one.missing, datetime.now(UTC)),
-        "verdicts": documents.to_json(one.cuts, one.live, levels={}, sign_offs=one.sign_offs),
+        "streams": [_stream(state, seen, one.zone) for state in one.streams],
+        "missing": missing_document(one.missing, datetime.now(UTC), one.zone),
+        "verdicts": documents.to_json(one.cuts, one.live, levels={}, sign_offs=one.sign_offs, zone=one.zone),
         "unsigned": [
             {"destination": sign.destination, "business_date": sign.business_date, "version": sign.version}
             for sign in one.sign_offs
@@ -41,18 +41,19 @@ def _sync(one: SyncSeen, seen: Seen) -> dict[str, Any]:
     }
 
 
-def _stream(state: StreamState, seen: Seen) -> dict[str, Any]:
+def _stream(state: StreamState, seen: Seen, zone: tzinfo) -> dict[str, Any]:
     return {
         "destination": state.stream.destination,
         "word": state.word,
         "is_green": state.is_green,
         "why": state.why,
-        "since": state.since,
+        "since": state.since.astimezone(zone) if state.since else None,
         "lag_s": state.lag_s,
         "records_behind": state.records_behind,
         "findings": seen.streams.findings.get(state.stream, 0),
     }
 
 
-def _alarm(one: Alarm) -> dict[str, Any]:
-    return {"kind": one.kind, "subject": one.subject, "message": one.message, "since": one.raised_at}
+def _alarm(one: Alarm, seen: Seen) -> dict[str, Any]:
+    since = one.raised_at.astimezone(seen.zone_of(one))
+    return {"kind": one.kind, "subject": one.subject, "message": one.message, "since": since}

@@ -40,10 +40,8 @@ def _sync(one: SyncSeen, seen: Seen) -> str:
 
 
 def _alarms(seen: Seen) -> Iterator[str]:
-    zones = {one.name: one.zone for one in seen.syncs}
     for alarm in seen.streams.alarms:
-        # UTC where it is about what several syncs share.
-        since = moment_in_words(alarm.raised_at, zones.get(alarm.about, UTC))
+        since = moment_in_words(alarm.raised_at, seen.zone_of(alarm))
         yield f"\nALARM {alarm.kind} {alarm.subject} since {since}: {alarm.message}\n"
     for alarm in seen.streams.over:
         yield f"\nALARM {alarm.kind} {alarm.subject} is over; the next look at the streams ends it\n"
@@ -148,7 +146,7 @@ def _compared(found: Reconciliation, zone: tzinfo) -> Iterator[str]:
         yield from _table(table, width, transformed.get(table.table, ""))
     for line in late_in_words(found.evidence):
         yield f"  {'LATE':<{_VERDICT}}{line}"
-    for line in third_witness_in_words(found.evidence):
+    for line in third_witness_in_words(found.evidence, zone):
         yield f"{'':<{_VERDICT}}third witness: {line}"
     for line in self_test_in_words(found.evidence):
         yield f"{'':<{_VERDICT}}self-test: {line}"

@@ -11,7 +11,7 @@ from seamline.domain.cut_state import CutState, Headline, worst_headline
 from seamline.domain.duration import duration
 
 PROVEN = frozenset({Headline.MATCH, Headline.PARTIAL})
-BROKEN = frozenset({Headline.BREAK, Headline.CHECKS_FAILED})
+BROKEN = frozenset({Headline.BREAK, Headline.CHECKS_FAILED, Headline.ALTERED})
 _OVER = frozenset({"success", "failed"})
 # What a date shows while nothing is known of it.
 NOTHING_YET = "-"

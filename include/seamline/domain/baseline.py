@@ -10,9 +10,10 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
+from seamline.domain.calendar import moment_in_words
 from seamline.domain.canonical import bucket_of_texts, parse_row_text
 from seamline.domain.catalogue import Table, fingerprint
 from seamline.domain.digest import SegmentDigest
@@ -115,11 +116,11 @@ def _digests(rows: Sequence[int], low: Sequence[str], high: Sequence[str]) -> It
         yield SegmentDigest(count, count, int(first), int(second))
 
 
-def repeated_in_words(evidence: Mapping[str, Any]) -> Iterator[str]:
+def repeated_in_words(evidence: Mapping[str, Any], zone: tzinfo = UTC) -> Iterator[str]:
     """What a report says of tables that were read in part."""
     for table, of in (evidence.get(REPEATED) or {}).items():
-        at = datetime.fromisoformat(of["since_at"]).astimezone(UTC)
+        at = moment_in_words(datetime.fromisoformat(of["since_at"]), zone)
         yield (
             f"{table}: {of['read']:,} of {of['buckets']:,} buckets read; {of['rows_before']:,} rows stand on earlier"
-            f" comparisons, the oldest at {of['since']}, committed {at:%Y-%m-%d %H:%M} UTC"
+            f" comparisons, the oldest at {of['since']}, committed {at}"
         )

@@ -9,7 +9,7 @@ from enum import StrEnum
 from seamline.domain.audit import FROM_PAGE, Kind, canonical_json, sha256_of
 from seamline.domain.break_age import DAYS
 from seamline.domain.errors import Refused
-from seamline.domain.person import person_of
+from seamline.domain.person import is_same_person, person_of
 from seamline.domain.phrase import phrase
 from seamline.domain.severity import Severity
 
@@ -19,6 +19,8 @@ OWNER_MAX = 200
 COMPARISON = "comparison"
 # An act on no more breaks than this names each of them in its entry; above it their number and hash stand alone.
 NAMED_MAX = 100
+# So many of the people who can sign in are named where another name was written.
+_NAMES_SHOWN = 20
 
 
 class WorkState(StrEnum):
@@ -151,6 +153,20 @@ def checked(order: Order, reasons: Sequence[Reason]) -> Order:
             raise Refused(f"say why: {made.doing.value} needs a comment" if made.doing is not Doing.COMMENT
                           else "the comment is empty")  # fmt: skip
     return made
+
+
+def assigned_to_one_of(order: Order, known: Sequence[str] | None) -> Order:
+    """The order, with the name of the person as it is known. `known`: of everybody who can sign in; None where nobody
+    can say who that is: then the name stands as it was given. Refused for a name that nobody has. Who acts is known."""
+    if known is None:
+        return order
+    mine = next((one for one in (*known, order.who) if is_same_person(one, order.owner)), None)
+    if mine is None:
+        near = ", ".join(known[:_NAMES_SHOWN]) + (", …" if len(known) > _NAMES_SHOWN else "")
+        raise Refused(
+            f"nobody is called {order.owner}, so nothing is assigned", hint=f"Airflow knows {near or 'nobody'}"
+        )
+    return replace(order, owner=mine)
 
 
 def _require_reason(order: Order, reasons: Sequence[Reason]) -> None:

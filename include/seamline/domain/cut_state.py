@@ -5,7 +5,7 @@ better than another. Pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, tzinfo
 from enum import StrEnum
 from typing import Any
@@ -13,7 +13,9 @@ from typing import Any
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.day_closed import WaitsForInput, waits_for_input
 from seamline.domain.decision import DECISION, Decision, DecisionState, decision_from_json
+from seamline.domain.level import achieved_in_words
 from seamline.domain.phrase import joined, phrase
+from seamline.domain.recorded import Recorded, doubted
 from seamline.domain.runs import (
     FAILURE,
     MODE,
@@ -43,6 +45,7 @@ class Headline(StrEnum):
     INCONCLUSIVE = "INCONCLUSIVE"
     CHECKS_FAILED = "CHECKS FAILED"
     BREAK = "BREAK"
+    ALTERED = "ALTERED"  # what is stored is not what was recorded, so nobody knows what is true of the cut
     FAILED = "FAILED"  # of a run that was to put tables in place, never of a cut
 
 
@@ -147,7 +150,8 @@ class Publication:
 @dataclass(frozen=True, slots=True)
 class CutState:
     """The state of one take of a cut in one destination. `found` is None where nothing was compared. `input`: of the
-    source, which the run waits, or has waited in vain, for."""
+    source, which the run waits, or has waited in vain, for. `recorded`: what the log of acts has of it, None where
+    nobody has looked."""
 
     run_id: str
     sync: str
@@ -163,6 +167,7 @@ class CutState:
     failure: Failure | None = None
     found: Reconciliation | None = None
     input: WaitsForInput | None = None
+    recorded: Recorded | None = field(default=None, compare=False)
 
     @property
     def headline(self) -> Headline:
@@ -193,8 +198,28 @@ class CutState:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is not clean, and nobody has signed for it as it is published."""
-        return not self.is_green and not (self.signed_by and self.publication.version is not None)
+        """Whether it is not clean, and nobody has signed for it as it is published. Nobody has signed for what is not
+        stored as it was recorded."""
+        is_let_through = bool(self.signed_by) and self.publication.version is not None
+        return self.is_altered or not (self.is_green or is_let_through)
+
+    @property
+    def is_altered(self) -> bool:
+        """Whether it is known not to be stored as it was recorded."""
+        return bool(self.recorded and self.recorded.faults)
+
+    @property
+    def altered_in_words(self) -> list[str]:
+        """What stands before all else that is said of it; nothing where it is stored as it was recorded."""
+        return list(self.recorded.lines(self.sync)) if self.recorded else []
+
+    @property
+    def level_in_words(self) -> str | None:
+        """For which tables it shows the level of its destination; None where the run kept nothing of it."""
+        said = achieved_in_words(self.found)
+        if not self.partial or self.found is None or self.found.is_partial or said != "yes":
+            return said
+        return phrase("for the tables of this run (%(number)s), and for no other", number=len(self.found.tables))
 
     @property
     def signed_by(self) -> str:
@@ -205,6 +230,8 @@ class CutState:
 
     def _words(self) -> list[Headline]:
         words = [Headline.PARTIAL if self.partial else Headline.MATCH]
+        if self.is_altered:
+            words.append(Headline.ALTERED)
         if self.compared is not Verdict.MATCH:
             words.append(Headline.RUNNING if self._is_early else Headline(self.compared.value))
         if self.checks.failed:
@@ -230,7 +257,7 @@ class CutState:
     def lines(self, zone: tzinfo = UTC) -> list[str]:
         """The four parts and what ended the run, in words, in the order in which they come about."""
         word = Headline.RUNNING if self._is_early else self.compared
-        out: list[str] = [phrase("compared: %(word)s", word=word), self._checks_in_words()]
+        out = [*self.altered_in_words, phrase("compared: %(word)s", word=word), self._checks_in_words()]
         out += [self.decision_in_words(zone), self.publication.in_words(zone)]
         return out + (self.failure.lines(zone) if self.failure else [])
 
@@ -273,9 +300,14 @@ def state_of_cut(
     published: Cut | None,
     in_force: Cut | None,
     in_force_found: Reconciliation | None = None,
+    recorded: Recorded | None = None,
+    in_force_recorded: Recorded | None = None,
 ) -> CutState:
     """What run `run_id` left in one destination. `result` is the run's; `published` its version there, `in_force` that
-    which readers see, `in_force_found` what was compared for that one."""
+    which readers see, `in_force_found` what was compared for that one. `recorded`, `in_force_recorded`: what the log of
+    acts has of both, where somebody has looked."""
+    if found is not None and recorded is not None and recorded.faults:
+        found = doubted(found)
     version = published.version if published else (result.get(PUBLISH) or {}).get(destination)
     decision, failure = _decision(result, found, destination), _failure_in(result, destination)
     if version is not None and failure is not None and failure.task in _ABOUT_THE_REST:
@@ -295,7 +327,7 @@ def state_of_cut(
             version=version,
             at=published.saved_at if published else None,
             in_force=in_force.version if in_force else None,
-            in_force_is=_as_published(in_force, in_force_found) if in_force else Headline.MATCH,
+            in_force_is=_as_published(in_force, in_force_found, in_force_recorded) if in_force else Headline.MATCH,
             why_not=""
             if version is not None
             else _why_not(result, destination, decision, failure, is_running=is_running),
@@ -306,6 +338,7 @@ def state_of_cut(
         failure=failure,
         found=found,
         input=waits_for_input(result),
+        recorded=recorded,
     )
 
 
@@ -336,8 +369,10 @@ def _is_answer(found: Reconciliation) -> bool:
     return of_live(found) not in (Headline.NOT_RUN, Headline.INCONCLUSIVE)
 
 
-def _as_published(cut: Cut, found: Reconciliation | None) -> Headline:
+def _as_published(cut: Cut, found: Reconciliation | None, recorded: Recorded | None) -> Headline:
     """Of a version, with its checks: they count in its verdict."""
+    if recorded is not None and recorded.faults:
+        return Headline.ALTERED
     if cut.verdict is Verdict.MATCH:
         return Headline.PARTIAL if cut.partial else Headline.MATCH
     is_compared_well = found is not None and of_cut(found.tables) is Verdict.MATCH

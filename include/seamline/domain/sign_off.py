@@ -17,9 +17,18 @@ from seamline.domain.errors import Refused
 from seamline.domain.late_posting import StreamWatch
 from seamline.domain.person import is_same_person
 from seamline.domain.phrase import joined, phrase
+from seamline.domain.runs import RunState
 from seamline.domain.verdict import Verdict
 
 REASON_MAX = 2_000
+
+
+# Of a later run that has published no version: else this one would be restated.
+_LATER = {
+    RunState.RUNNING: phrase("; a later run of the date goes on, and has published nothing yet"),
+    RunState.SUCCEEDED: phrase("; a later run of the date has ended, and has published nothing"),
+    RunState.FAILED: phrase("; a later run of the date has failed, and has published nothing"),
+}
 
 
 class SignAct(StrEnum):
@@ -81,7 +90,8 @@ class SignOff:
     `in_force`: the version that readers see. `verdict_hash`: of the verdict as the log of acts has it now. `preparer`:
     who asked for the run, or the scheduler. `acts`: on this version, the oldest first. `earlier`: the newest signature
     of an earlier version that nobody has re-opened. `is_kept`: the cut has not expired. `late`: tables of which the
-    source holds other rows since this version, as a later night has found. `is_newest`: no later run is about the date.
+    source holds other rows since this version, as a later night has found. `later`: how
+    the newest run stands that began after that of this version and is about the date too; None where there is none.
     `checks`: the verdict of its expectations as the log of acts has it now; "" where it has none.
     `watch`: what the stream has applied against it since it was signed; None where no stream is watched for it.
     """
@@ -101,7 +111,7 @@ class SignOff:
     earlier: Signature | None = None
     is_kept: bool = True
     late: tuple[SinceCut, ...] = ()
-    is_newest: bool = True
+    later: RunState | None = None
     watch: StreamWatch | None = None
     checks: str = ""
 
@@ -160,9 +170,9 @@ class SignOff:
 
     @property
     def goes_by_bulk(self) -> bool:
-        """A date that somebody has re-opened, that was signed as something else, or of which a later run has published
-        nothing, is looked at by itself."""
-        return self.is_clean and self.is_newest and self.state is SignState.PREPARED and self.earlier is None
+        """A date that somebody has re-opened, that was signed as something else, or of which there is a later run, is
+        looked at by itself."""
+        return self.is_clean and self.later is None and self.state is SignState.PREPARED and self.earlier is None
 
     def in_words(self, zone: tzinfo = UTC) -> str:
         at = moment_in_words(self.prepared_at, zone)
@@ -178,7 +188,7 @@ class SignOff:
                     prepared=prepared,
                 )
             case SignState.PREPARED:
-                later = "" if self.is_newest else phrase("; a later run of the date has published nothing")
+                later = _LATER[self.later] if self.later else ""
                 return phrase("%(prepared)s, waits for a signature%(later)s", prepared=prepared, later=later)
             case SignState.SIGNED:
                 return self.acts[-1].in_words(zone)

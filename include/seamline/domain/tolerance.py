@@ -97,6 +97,10 @@ class Tolerance:
             return ToleranceState.EXPIRED
         return ToleranceState.IN_FORCE if self.approved_by else ToleranceState.ASKED
 
+    def last_day(self, zone: tzinfo) -> date:
+        """The last day on which it holds, in the sync's zone: the one that was asked for."""
+        return (self.expires_at.astimezone(zone) - timedelta(microseconds=1)).date()
+
 
 @dataclass(frozen=True, slots=True)
 class Absorbed:

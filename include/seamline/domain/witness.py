@@ -3,9 +3,11 @@ row, so it is shown to everybody who may see that there is a break."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
 from typing import Any
+
+from seamline.domain.calendar import moment_in_words
 
 # The name in a reconciliation's evidence: of each table that is a BREAK what the log was asked, and what it could say.
 THIRD_WITNESS = "third_witness"
@@ -83,12 +85,12 @@ def mentioned(operation: str, position: object, committed_ms: int) -> Mention:
     return Mention(operation, str(position), at)
 
 
-def third_witness_in_words(evidence: Mapping[str, Any]) -> Iterator[str]:
+def third_witness_in_words(evidence: Mapping[str, Any], zone: tzinfo = UTC) -> Iterator[str]:
     """What a report says of it, by table; nothing of a comparison that had no break or asked no log."""
     for table, of in (evidence.get(THIRD_WITNESS) or {}).items():
         if reason := of.get(NOT_ASKED):
             yield f"{table}: which side has moved is not known: {reason}"
             continue
         counts = [f"{IN_WORDS[side]}: {of[side.value]}" for side in Moved if of.get(side.value)]
-        at = datetime.fromisoformat(of["since_at"]).astimezone(UTC)
-        yield f"{table}: {', '.join(counts)}; by the log since {of['since']}, committed {at:%Y-%m-%d %H:%M} UTC"
+        at = moment_in_words(datetime.fromisoformat(of["since_at"]), zone)
+        yield f"{table}: {', '.join(counts)}; by the log since {of['since']}, committed {at}"

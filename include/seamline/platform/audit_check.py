@@ -1,18 +1,20 @@
 """`seamline audit verify`: the whole chain, each stored verdict, decision and cut beside its newest entry, each
 signature and file beside its own, and the anchors. All in one view of the database, in bounded memory; whatever is
-wrong is reported as it is found."""
+wrong is reported as it is found. What a report shows of some runs is held against the log by the same checks."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 from psycopg.rows import dict_row
 
 from seamline.domain import audit
 from seamline.domain.audit import ChainCheck, Kind, Subject, canonical_json
-from seamline.domain.runs import Reconciliation
+from seamline.domain.expectation_results import results_fault
+from seamline.domain.recorded import Recorded
+from seamline.domain.runs import Reconciliation, Scope
 from seamline.platform import attachments, audit_work, checks, reconciliations, rows, signatures
 from seamline.platform.audit import UNREADABLE, entries
 from seamline.platform.audit_anchor import AnchorLine, Anchors
@@ -21,55 +23,76 @@ from seamline.platform.database import Session
 _ROWS_AT_ONCE = 500
 _ENTRIES_PER_NOTE = 50_000
 
-_NEWEST = """
+# What is looked at: all of a sync ("": of every one), or what some runs have left.
+_OF_SYNC = "%(sync)s in ('', sync)"
+_OF_RUNS = "run_id = any(%(runs)s)"
+
+
+def _newest(key: str, within: str) -> str:
+    return f"""
 select distinct on ({key}) {key}, sync, business_date, number, kind, document from audit_entry
-where kind = any(%(kinds)s) and %(sync)s in ('', sync) order by {key}, number desc
+where kind = any(%(kinds)s) and {within} order by {key}, number desc
 """
-_VERDICTS = f"""
-with newest as ({_NEWEST.format(key="run_id, destination, scope")}),
-stored as (select reconciliation_id, run_id, destination, scope, sync, business_date from reconciliation
-    where %(sync)s in ('', sync))
+
+
+def _verdicts(within: str) -> str:
+    return f"""
+with newest as ({_newest("run_id, destination, scope", within)}),
+stored as (select reconciliation_id, run_id, destination, scope, sync, business_date from reconciliation where {within})
 select run_id, destination, scope, coalesce(stored.sync, newest.sync) as sync,
     coalesce(stored.business_date, newest.business_date) as business_date, number, kind, document, reconciliation_id
 from newest full join stored using (run_id, destination, scope) order by number, run_id
 """
-_ABOUT_VERDICTS = """
+
+
+def _about_verdicts(within: str) -> str:
+    return f"""
 select run_id, destination, scope, sync, business_date, number, kind, document,
     lag(number) over takes as number_before, lag(kind) over takes as kind_before, lag(document) over takes as before
-from audit_entry where kind = any(%(kinds)s) and %(sync)s in ('', sync)
+from audit_entry where kind = any(%(kinds)s) and {within}
 window takes as (partition by run_id, destination, scope order by number) order by number
 """
-_DECISIONS = f"""
-with newest as ({_NEWEST.format(key="run_id")}),
+
+
+def _decisions(within: str) -> str:
+    return f"""
+with newest as ({_newest("run_id", within)}),
 stored as (select run_id, sync, business_date, result->'decision' as decision from run
-    where %(sync)s in ('', sync) and coalesce(result->'decision', 'null') <> 'null')
+    where {within} and coalesce(result->'decision', 'null') <> 'null')
 select run_id, '' as destination, '' as scope, coalesce(stored.sync, newest.sync) as sync,
     coalesce(stored.business_date, newest.business_date) as business_date, number, kind, document, decision,
     (stored.sync, stored.business_date) is distinct from (newest.sync, newest.business_date) as is_elsewhere
 from newest full join stored using (run_id) order by number, run_id
 """
-_CUTS = """
+
+
+def _cuts(within: str) -> str:
+    return f"""
 with newest as (
     select distinct on (sync, destination, business_date, version) * from (
         select sync, destination, business_date, run_id, number, kind, document,
             case when document is json then (document::json->'cut'->>'version')::int end as version
-        from audit_entry where kind = any(%(kinds)s) and %(sync)s in ('', sync)
+        from audit_entry where kind = any(%(kinds)s) and {within}
     ) entered order by sync, destination, business_date, version, number desc
 ),
-stored as (select * from cut where %(sync)s in ('', sync))
+stored as (select * from cut where {within})
 select sync, destination, business_date, version, number, kind, document, '' as scope,
     coalesce(stored.run_id, newest.run_id) as run_id, stored.run_id is not null as is_stored,
-    stored.run_id is distinct from newest.run_id as is_elsewhere, position, as_of, tables, verdict, partial, saved_at
+    newest.run_id as entered_by, stored.run_id is distinct from newest.run_id as is_elsewhere, position, as_of, tables,
+    verdict, partial, saved_at
 from newest full join stored using (sync, destination, business_date, version) order by number, version
 """
-_SIGN_OFFS = """
+
+
+def _sign_offs(within: str) -> str:
+    return f"""
 with entered as (
     select run_id, destination, sync, business_date, number, kind, who, document,
         case when document is json then (document::json->>'number')::int end as ordinal
-    from audit_entry where kind = any(%(kinds)s) and %(sync)s in ('', sync)
+    from audit_entry where kind = any(%(kinds)s) and {within}
 ),
 stored as (select run_id, destination, sync, business_date, number as ordinal, act, who, version, reason, verdict,
-    verdict_hash, at from sign_off where %(sync)s in ('', sync))
+    verdict_hash, at from sign_off where {within})
 select run_id, destination, 'cut' as scope, coalesce(stored.sync, entered.sync) as sync,
     coalesce(stored.business_date, entered.business_date) as business_date, entered.number, kind, document, ordinal,
     act, stored.who, version, reason, verdict, verdict_hash, at,
@@ -77,6 +100,8 @@ select run_id, destination, 'cut' as scope, coalesce(stored.sync, entered.sync) 
     (entered.sync, entered.business_date, entered.who, entered.kind) as is_elsewhere
 from entered full join stored using (run_id, destination, ordinal) order by entered.number, run_id, ordinal
 """
+
+
 Report = Callable[[str], None]
 
 
@@ -116,23 +141,60 @@ def check(
         for faults in (
             _chain(session, checked, note),
             _anchors(session, anchors, checked),
-            _entered(session, sync),
+            (f"{_place(row)}: {fault}" for row, fault in _entered(session, _OF_SYNC, {"sync": sync})),
             audit_work.faults(session, sync),
             _files(session, sync, checked),
         ):
             for fault in faults:
                 found(fault)
-        for kinds, query, judge, counted in (
-            (audit.ABOUT_VERDICTS, _VERDICTS, _verdict, "verdicts"),
-            (audit.ABOUT_DECISIONS, _DECISIONS, _decision, "decisions"),
-            (audit.ABOUT_CUTS, _CUTS, _cut, "cuts"),
-            (tuple(signatures.KIND_OF.values()), _SIGN_OFFS, _sign_off, "signatures"),
-        ):
-            for row in _stored(session, query, kinds, sync):
-                setattr(checked, counted, getattr(checked, counted) + 1)
-                for fault in judge(session, row):
+        for one in _LOOKS:
+            for row in _stored(session, one.query(_OF_SYNC), one.kinds, {"sync": sync}):
+                setattr(checked, one.counted, getattr(checked, one.counted) + 1)
+                for fault in one.judge(session, row):
                     found(f"{_place(row)}: {fault}")
     return checked
+
+
+def recorded_of(session: Session, runs: Sequence[str]) -> "Takes":
+    """What the log of acts has of the cuts of these runs: the same checks, for them alone. In a transaction whose view
+    of the database stands still, or what is entered meanwhile looks like a fault."""
+    made, arguments = Takes(runs), {"runs": list(runs)}
+    about = [kind.value for one in _LOOKS for kind in one.kinds]
+    for entry in entries(session, f"{_OF_RUNS} and kind = any(%(kinds)s)", {**arguments, "kinds": about}):
+        made.faults(entry.subject.run_id, entry.subject.destination).extend(filter(None, [entry.own_fault]))
+    for row, fault in _entered(session, _OF_RUNS, arguments):
+        made.faults(row["run_id"], row["destination"]).append(fault)
+    stored = _Together(session, runs)
+    for row in _stored(session, _verdicts(_OF_RUNS), audit.ABOUT_VERDICTS, arguments):
+        if row["scope"] == Scope.CUT:
+            made.hashes[row["run_id"], row["destination"]] = str(_document(row["document"] or "").get("hash", ""))
+            made.faults(row["run_id"], row["destination"]).extend(_judged(stored, row))
+    for one in (one for one in _LOOKS if one.judge is not _verdict):
+        for row in _stored(session, one.query(_OF_RUNS), one.kinds, arguments):
+            found = list(one.judge(session, row))
+            # Of a cut that was given to another run both are wrong.
+            for run_id in {row["run_id"], row.get("entered_by") or row["run_id"]}:
+                made.faults(run_id, row["destination"]).extend(found)
+    return made
+
+
+class Takes:
+    """What was found of some takes, by run and destination. What is about a whole run has the destination ""."""
+
+    def __init__(self, runs: Sequence[str]) -> None:
+        self._runs = frozenset(runs)
+        self.hashes: dict[tuple[str, str], str] = {}
+        self._faults: dict[tuple[str, str], list[str]] = {}
+
+    def faults(self, run_id: str, destination: str) -> list[str]:
+        return self._faults.setdefault((run_id, destination), [])
+
+    def of(self, run_id: str, destination: str) -> Recorded | None:
+        """None where nobody has looked."""
+        if run_id not in self._runs:
+            return None
+        found = dict.fromkeys([*self.faults(run_id, destination), *self.faults(run_id, "")])
+        return Recorded(self.hashes.get((run_id, destination), ""), tuple(found))
 
 
 def _chain(session: Session, checked: Checked, note: Report) -> Iterator[str]:
@@ -146,14 +208,15 @@ def _chain(session: Session, checked: Checked, note: Report) -> Iterator[str]:
         yield "the log of acts is empty: not even its opening is there"
 
 
-def _entered(session: Session, sync: str) -> Iterator[str]:
-    """Verdicts that were changed before an entry that is about something else took them up."""
-    for row in _stored(session, _ABOUT_VERDICTS, audit.ABOUT_VERDICTS, sync):
+def _entered(session: Session, within: str, arguments: Mapping[str, object]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Verdicts that were changed before an entry that is about something else took them up, each with its row."""
+    for row in _stored(session, _about_verdicts(within), audit.ABOUT_VERDICTS, arguments):
         before = _document(row["before"] or "")
         if before and (wrong := audit.entry_fault(row["kind"], before, _logged(row))):
             yield (
-                f"{_place(row)}: {wrong} was changed between entry {row['number_before']} ({row['kind_before']}) and"
-                f" entry {row['number']} ({row['kind']}), which compared nothing"
+                row,
+                f"{wrong} was changed between entry {row['number_before']} ({row['kind_before']}) and"
+                f" entry {row['number']} ({row['kind']}), which compared nothing",
             )
 
 
@@ -189,11 +252,13 @@ def _anchors_at_once(session: Session, lines: Sequence[AnchorLine], checked: Che
             checked.anchored = max(checked.anchored, line.head.number)
 
 
-def _stored(session: Session, query: str, kinds: Sequence[Kind], sync: str) -> Iterator[dict[str, Any]]:
+def _stored(
+    session: Session, query: str, kinds: Sequence[Kind], arguments: Mapping[str, object]
+) -> Iterator[dict[str, Any]]:
     with session.cursor(name="stored", row_factory=dict_row) as cursor:
         cursor.itersize = _ROWS_AT_ONCE
         # `query` is one of the texts above.
-        cursor.execute(query.encode(), {"kinds": [kind.value for kind in kinds], "sync": sync})
+        cursor.execute(query.encode(), {**arguments, "kinds": [kind.value for kind in kinds]})
         yield from cursor
 
 
@@ -218,25 +283,66 @@ def _document(text: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+class _Verdicts(Protocol):
+    """How the stored verdict of a row is read, and held against the results that it names."""
+
+    def reconciliation(self, row: Mapping[str, Any]) -> Reconciliation: ...
+
+    def results_fault(self, found: Reconciliation) -> str: ...
+
+
+class _OneByOne:
+    """For all that there is, in bounded memory."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def reconciliation(self, row: Mapping[str, Any]) -> Reconciliation:
+        (found,) = reconciliations.read(self._session, "reconciliation_id = %s", (row["reconciliation_id"],))
+        return found
+
+    def results_fault(self, found: Reconciliation) -> str:
+        return checks.fault(self._session, found)
+
+
+class _Together:
+    """For the cuts of some runs, with as many questions as for one."""
+
+    def __init__(self, session: Session, runs: Sequence[str]) -> None:
+        self._one_by_one = _OneByOne(session)
+        self._results = checks.results_of(session, runs)
+        try:
+            found = reconciliations.read(session, "run_id = any(%s) and scope = 'cut'", (list(runs),))
+        except UNREADABLE:
+            found = ()  # one of them is; each is read alone then
+        self._found = {(one.run_id, one.destination): one for one in found}
+
+    def reconciliation(self, row: Mapping[str, Any]) -> Reconciliation:
+        return self._found.get((row["run_id"], row["destination"])) or self._one_by_one.reconciliation(row)
+
+    def results_fault(self, found: Reconciliation) -> str:
+        return results_fault(found, self._results.get(found.run_id, {}))
+
+
 def _verdict(session: Session, row: dict[str, Any]) -> Iterator[str]:
+    return _judged(_OneByOne(session), row)
+
+
+def _judged(stored: _Verdicts, row: dict[str, Any]) -> Iterator[str]:
     if row["reconciliation_id"] is None:
         yield f"the verdict of entry {row['number']} ({row['kind']}) is missing"
     elif row["number"] is None:
         yield "the verdict was inserted: no entry names it"
     else:
         try:
-            (found,) = _reconciliation(session, row["reconciliation_id"])
+            found = stored.reconciliation(row)
             faults = audit.verdict_faults(_logged(row), found)
-            if not faults and (wrong := checks.fault(session, found)):
+            if not faults and (wrong := stored.results_fault(found)):
                 faults = [wrong]
             for fault in faults:
                 yield f"{fault} {_since(row)}"
         except UNREADABLE as exc:
             yield f"the verdict was changed {_since(row)}: it cannot be read any more ({exc})"
-
-
-def _reconciliation(session: Session, number: int) -> tuple[Reconciliation, ...]:
-    return reconciliations.read(session, "reconciliation_id = %s", (number,))
 
 
 def _decision(session: Session, row: dict[str, Any]) -> Iterator[str]:
@@ -278,3 +384,22 @@ def _sign_off(session: Session, row: dict[str, Any]) -> Iterator[str]:
         now = {**signatures.document_of(row), "number": row["ordinal"]}
         if row["is_elsewhere"] or canonical_json(now) != canonical_json(_logged(row)):
             yield f"the signature was changed {_since(row)}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What is stored of one sort, beside its newest entries: `query` finds both, within a condition, and `judge` says
+    what of a row of that is wrong. `counted`: which number of `Checked` it is."""
+
+    kinds: tuple[Kind, ...]
+    query: Callable[[str], str]
+    judge: Callable[[Session, dict[str, Any]], Iterator[str]]
+    counted: str
+
+
+_LOOKS = (
+    _Look(audit.ABOUT_VERDICTS, _verdicts, _verdict, "verdicts"),
+    _Look(audit.ABOUT_DECISIONS, _decisions, _decision, "decisions"),
+    _Look(audit.ABOUT_CUTS, _cuts, _cut, "cuts"),
+    _Look(tuple(signatures.KIND_OF.values()), _sign_offs, _sign_off, "signatures"),
+)

@@ -1,7 +1,7 @@
 """What Great Expectations said of a run's staged cut: kept with the run, and entered as a part of its verdicts. What a
 verdict says is used and entered only where it is what the log of acts has."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -68,6 +68,12 @@ def _stands(session: Session, found: Reconciliation, before: Mapping[str, Any], 
 def fault(session: Session, found: Reconciliation) -> str:
     """As `results_fault`, of what is stored with the run now."""
     return results_fault(found, _result_of(session, found)) if found.scope is Scope.CUT else ""
+
+
+def results_of(session: Session, runs: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """By run all that is stored of its outcome."""
+    found = session.execute("select run_id, result from run where run_id = any(%s)", (list(runs),))
+    return {str(run_id): result for run_id, result in found}
 
 
 def left(session: Session, found: Reconciliation) -> str | None:

@@ -1,15 +1,18 @@
 """The states of cuts as the platform database knows them: runs, what they were reconciled as, what they published."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
 from psycopg.rows import dict_row
 
 from seamline.domain.cut_state import CutState, state_of_cut
+from seamline.domain.recorded import Recorded
 from seamline.domain.runs import Cut, Reconciliation, Scope
 from seamline.plan.model import Run
-from seamline.platform import reconciliations, rows
+from seamline.platform import audit_check, reconciliations, rows
+from seamline.platform.audit_check import Takes
 from seamline.platform.database import Session
 from seamline.platform.reconciliations import Detail
 
@@ -51,6 +54,9 @@ def of_dates(session: Session, sync: str, days: Sequence[date]) -> tuple[CutStat
 
 
 def _states(session: Session, sync: str, query: str, arguments: dict[str, Any], detail: Detail) -> tuple[CutState, ...]:
+    """Each is held against the log of acts, so none looks better than it was recorded. Of verdicts alone, as of a list
+    of dates, only those are that look well: they have no breaks, so this reads little."""
+    session.execute("set transaction isolation level repeatable read, read only")
     cursor = session.cursor(row_factory=dict_row)
     # `query` is one of the texts above.
     runs = [rows.run_of(row) for row in cursor.execute(query, arguments).fetchall()]
@@ -63,14 +69,45 @@ def _states(session: Session, sync: str, query: str, arguments: dict[str, Any], 
     compared = reconciliations.read(
         session, "run_id = any(%s) and scope = %s", (list(run_ids), Scope.CUT.value), detail=detail
     )
-    found = {(one.run_id, one.destination): one for one in compared}
-    return tuple(_state(run, one.name, found, cuts) for run in runs for one in run.plan.destinations)
+    known = _Known({(one.run_id, one.destination): one for one in compared}, cuts)
+
+    def states() -> tuple[CutState, ...]:
+        return tuple(_state(run, one.name, known) for run in runs for one in run.plan.destinations)
+
+    if detail is Detail.VERDICTS:
+        days = {one.business_date for one in states() if one.is_green}
+        run_ids = {run.run_id for run in runs if run.business_date in days}
+        run_ids |= {cut.run_id for cut in cuts if cut.business_date in days}
+    if run_ids:
+        known.recorded = audit_check.recorded_of(session, sorted(run_ids))
+        known.without_run = frozenset(run_ids).difference(run.run_id for run in runs)
+    return states()
 
 
-def _state(run: Run, destination: str, found: dict[tuple[str, str], Reconciliation], cuts: Sequence[Cut]) -> CutState:
+@dataclass(slots=True)
+class _Known:
+    """What the states are made of. `found`: by run and destination. `without_run`: of cuts whose run is gone, so that
+    no take of the date is theirs."""
+
+    found: Mapping[tuple[str, str], Reconciliation]
+    cuts: Sequence[Cut]
+    recorded: Takes | None = None
+    without_run: frozenset[str] = frozenset()
+
+    def recorded_of(self, run_id: str, destination: str) -> Recorded | None:
+        return self.recorded.of(run_id, destination) if self.recorded else None
+
+
+def _state(run: Run, destination: str, known: _Known) -> CutState:
     assert run.business_date is not None
-    of_date = [cut for cut in cuts if (cut.destination, cut.business_date) == (destination, run.business_date)]
+    of_date = [cut for cut in known.cuts if (cut.destination, cut.business_date) == (destination, run.business_date)]
     in_force = max(of_date, key=lambda cut: cut.version, default=None)
+    recorded, of_version = known.recorded_of(run.run_id, destination), None
+    if in_force is not None:
+        of_version = known.recorded_of(in_force.run_id, destination)
+        if recorded is not None and of_version is not None and in_force.run_id in known.without_run:
+            # Nothing else shows what is wrong with that version.
+            recorded = replace(recorded, faults=tuple(dict.fromkeys((*recorded.faults, *of_version.faults))))
     return state_of_cut(
         run_id=run.run_id,
         sync=run.sync,
@@ -78,8 +115,10 @@ def _state(run: Run, destination: str, found: dict[tuple[str, str], Reconciliati
         business_date=run.business_date,
         run_state=run.state,
         result=run.result,
-        found=found.get((run.run_id, destination)),
+        found=known.found.get((run.run_id, destination)),
         published=next((cut for cut in of_date if cut.run_id == run.run_id), None),
         in_force=in_force,
-        in_force_found=found.get((in_force.run_id, destination)) if in_force else None,
+        in_force_found=known.found.get((in_force.run_id, destination)) if in_force else None,
+        recorded=recorded,
+        in_force_recorded=of_version,
     )

@@ -15,7 +15,7 @@ from seamline.domain import audit
 from seamline.domain.audit import FROM_PAGE, Act, Kind, Subject
 from seamline.domain.date_before import SinceCut
 from seamline.domain.errors import Refused
-from seamline.domain.runs import Scope
+from seamline.domain.runs import RunState, Scope
 from seamline.domain.sign_off import SignAct, Signature, SignOff, SignOrder, SignState
 from seamline.domain.verdict import Verdict
 from seamline.platform import audit as log
@@ -49,9 +49,9 @@ select take.*, max(version) over (partition by sync, destination, business_date)
     coalesce((select document::json->'expectations'->>'verdict' from audit_entry entry
         where entry.run_id = take.run_id and entry.destination = take.destination and entry.scope = 'cut'
         and entry.kind = any(%(kinds)s) order by number desc limit 1), '') as checks,
-    not exists (select from run later, run own where own.run_id = take.run_id and later.kind = 'nightly'
+    (select later.state from run later, run own where own.run_id = take.run_id and later.kind = 'nightly'
         and (later.sync, later.business_date) = (take.sync, take.business_date)
-        and later.started_at > own.started_at) as is_newest
+        and later.started_at > own.started_at order by later.started_at desc limit 1) as later
 from take order by sync, business_date desc, destination, version desc
 """
 _ACTS = """
@@ -227,7 +227,7 @@ def _sign_off(row: Mapping[str, Any], acts: Sequence[Signature], late: Sequence[
         acts=tuple(one for one in acts if one.version == version),
         earlier=standing[-1] if standing else None,
         is_kept=row["is_kept"],
-        is_newest=row["is_newest"],
+        later=RunState(row["later"]) if row["later"] else None,
         late=tuple(one for one in late if one.version == version and not one.is_same),
     )
 

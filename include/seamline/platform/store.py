@@ -18,6 +18,7 @@ from seamline.domain.cut_keep import PublishedCut
 from seamline.domain.cut_state import CutState
 from seamline.domain.decision import DECISION
 from seamline.domain.errors import InvariantViolated, Refused
+from seamline.domain.recorded import Recorded
 from seamline.domain.runs import (
     EXPECTATIONS,
     FAILURE,
@@ -31,7 +32,17 @@ from seamline.domain.runs import (
     SyncState,
 )
 from seamline.plan.model import Run
-from seamline.platform import audit, checks, cut_list, cut_states, reconciliations, rows, totals, work_settled
+from seamline.platform import (
+    audit,
+    audit_check,
+    checks,
+    cut_list,
+    cut_states,
+    reconciliations,
+    rows,
+    totals,
+    work_settled,
+)
 from seamline.platform.database import Database, Session
 from seamline.platform.reconciliations import Detail
 from seamline.platform.totals import Series
@@ -419,6 +430,15 @@ class PlatformStore:
     def takes(self, sync: str, business_date: date, *, detail: Detail = Detail.WHOLE) -> tuple[CutState, ...]:
         """The state of every take of the date, per destination; the newest take first."""
         return self._database.transact(lambda session: cut_states.of_date(session, sync, business_date, detail=detail))
+
+    def recorded(self, run_id: str, destination: str) -> Recorded | None:
+        """What the log of acts has of the cut of a run in one destination."""
+
+        def work(session: Session) -> Recorded | None:
+            session.execute("set transaction isolation level repeatable read, read only")
+            return audit_check.recorded_of(session, [run_id]).of(run_id, destination)
+
+        return self._database.transact(work)
 
     def states_of_dates(self, sync: str, days: Sequence[date]) -> tuple[CutState, ...]:
         """The state of the newest take of each of these dates, per destination."""

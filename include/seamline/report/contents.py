@@ -15,7 +15,7 @@ from seamline.domain.break_id import break_id
 from seamline.domain.break_work import ALL_SETTLED, Work, WorkState, is_all_settled
 from seamline.domain.cut_state import CutState, FailedCheck, Headline, failure_of, of_live, worst_headline
 from seamline.domain.date_before import late_in_words
-from seamline.domain.level import is_achieved, level_of
+from seamline.domain.level import achieved_in_words, level_of
 from seamline.domain.log_patch import log_between_in_words
 from seamline.domain.made_from import by_log_in_words, taken_over_in_words
 from seamline.domain.row_transform import transforms_in_words
@@ -78,12 +78,13 @@ def report_of(
     `about`: the one date that it is about, also where nothing is known of that. `takes`: those that its list of
     versions shows; left out: `cuts`. `guarantees`: run → what the sync promised, and `levels`: destination → what
     readers may rely on there, where that is known. `worked`: what people have done about breaks. `sign_offs`: of
-    published versions. Of nothing at all: NOT_RUN, without a block.
+    published versions. What is not stored as it was recorded is said first. Of nothing at all: NOT_RUN, no block.
     """
     parts = [_Part((one.business_date, one.destination), one.found, one) for one in cuts]
     parts += [_Part((LIVE, one.destination), one) for one in live]
     words = [*(one.headline for one in cuts), *(of_live(one) for one in live)]
     blocks = (
+        replace(_block("Altered", ("what",), (row for part in parts for row in _altered(part))), is_whole=True),
         _block("Report", _HEADER, (_header(part, guarantees, levels) for part in parts)),
         replace(
             _block("Notes", ("note",), (row for part in parts for row in _notes(part, zone, worked.works))),
@@ -95,7 +96,7 @@ def report_of(
         _breaks_by_kind(parts),
         _block("Breaks by state", ("state", "breaks"), (row for part in parts for row in _states(part, worked.works))),
         _block("Breaks by age", _AGES, (row for part in parts for row in _ages(part, worked))),
-        _block("Tolerances", _TOLERANCES, (row for part in parts for row in _absorbed(part, worked))),
+        _block("Tolerances", _TOLERANCES, (row for part in parts for row in _absorbed(part, worked, zone))),
         _block("Breaks", _BREAKS, (row for part in parts for row in _breaks(part))),
         _block("Third witness", _WITNESSES, (row for part in parts for row in _witnesses(part))),
         _block("Work on breaks", _WORK, (row for part in parts for row in _work(part, worked.works))),
@@ -168,9 +169,6 @@ _HEADER = (
 )  # fmt: skip
 
 
-_ACHIEVED: Mapping[bool | None, str | None] = {None: None, True: "yes", False: "no"}
-
-
 def _header(part: _Part, guarantees: Mapping[str, str], levels: Mapping[str, str]) -> Row:
     cut, found = part.cut, part.found
     shown = cut.shown if cut else of_live(found) if found else Headline.NOT_RUN
@@ -192,7 +190,8 @@ def _header(part: _Part, guarantees: Mapping[str, str], levels: Mapping[str, str
     ) if found else (None,) * 5  # fmt: skip
     level = level_of(found, levels.get(str(part.about[1])))
     of_run = (_text(evidence.get(name)) for name in ("config_hash", CODE, "digest"))
-    known = (guarantees.get(run), level, _ACHIEVED[is_achieved(found)], *of_run)
+    achieved = cut.level_in_words if cut else achieved_in_words(found)
+    known = (guarantees.get(run), level, achieved, *of_run)
     cells = (*part.about, shown.value, *of_cut, *compared, *known, run)
     return Row(cells, is_wrong=shown not in headline.WELL)
 
@@ -200,6 +199,12 @@ def _header(part: _Part, guarantees: Mapping[str, str], levels: Mapping[str, str
 def _published(cut: CutState) -> str:
     version = cut.publication.version
     return f"version {version}" if version is not None else cut.publication.in_words()
+
+
+def _altered(part: _Part) -> Iterator[Row]:
+    """Before all else that is said of a take: that it is not stored as it was recorded."""
+    for line in part.cut.altered_in_words if part.cut else ():
+        yield Row((*part.about, line), is_wrong=True)
 
 
 def _notes(part: _Part, zone: tzinfo, works: Mapping[str, Work]) -> Iterator[Row]:
@@ -213,21 +218,21 @@ def _notes(part: _Part, zone: tzinfo, works: Mapping[str, Work]) -> Iterator[Row
         yield Row((*part.about, ALL_SETTLED))
     for line in late_in_words(found.evidence) if found else ():
         yield Row((*part.about, f"LATE {line}"), is_waiting=True)
-    for line in _plain_notes(found.evidence) if found else ():
+    for line in _plain_notes(found.evidence, zone) if found else ():
         yield Row((*part.about, line))
     is_tested = not found or is_passed(found.evidence)
     for line in self_test_in_words(found.evidence) if found else ():
         yield Row((*part.about, f"self-test: {line}"), is_wrong=not is_tested)
 
 
-def _plain_notes(evidence: Mapping[str, Any]) -> Iterator[str]:
+def _plain_notes(evidence: Mapping[str, Any], zone: tzinfo) -> Iterator[str]:
     yield from separate_in_words(evidence)
     yield from log_between_in_words(evidence)
     yield from by_log_in_words(evidence)
     yield from taken_over_in_words(evidence)
     yield from without_rows_in_words(evidence)
-    yield from repeated_in_words(evidence)
-    for line in third_witness_in_words(evidence):
+    yield from repeated_in_words(evidence, zone)
+    for line in third_witness_in_words(evidence, zone):
         yield f"third witness: {line}"
     for table, how in transforms_in_words(evidence).items():
         yield f"{table} is {how}"
@@ -381,18 +386,18 @@ def _aged_amount(one: AgedAmount) -> tuple[Cell, ...]:
 
 
 _TOLERANCES = (
-    "tolerance", "table", "column", "per row, up to", "why", "asked for by", "approved by", "holds until", "breaks",
+    "tolerance", "table", "column", "per row, up to", "why", "asked for by", "approved by", "last day", "breaks",
     "absorbed here", "absorbed so far",
 )  # fmt: skip
 
 
-def _absorbed(part: _Part, worked: Worked) -> Iterator[Row]:
+def _absorbed(part: _Part, worked: Worked, zone: tzinfo) -> Iterator[Row]:
     """Each that is in force in the destination, also one that has nothing to tolerate here."""
     mine = [worked.works[name] for name, _ in _identities(part) if name in worked.works]
     for one in (one for one in worked.tolerances if one.destination == part.about[1]):
         amounts = [work.absorbed or Decimal(0) for work in mine if work.tolerance == one.number]
-        known = (one.number, one.table, one.column, one.amount, one.why, one.made_by, one.approved_by, one.expires_at)
-        yield Row((*part.about, *known, len(amounts), sum(amounts, Decimal(0)), one.absorbed))
+        known = (one.number, one.table, one.column, one.amount, one.why, one.made_by, one.approved_by)
+        yield Row((*part.about, *known, one.last_day(zone), len(amounts), sum(amounts, Decimal(0)), one.absorbed))
 
 
 _WORK = ("break", "table", "key", "state", "since", "owner", "reason", "first found")

@@ -3,7 +3,7 @@ value. Pure."""
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
 from typing import Any
 
@@ -13,7 +13,8 @@ from seamline.domain.break_age import Aged, band_in_words
 from seamline.domain.break_id import break_id
 from seamline.domain.break_work import Work
 from seamline.domain.cut_state import CutState, of_live
-from seamline.domain.level import is_achieved, level_of
+from seamline.domain.level import is_achieved, level_of, not_shown
+from seamline.domain.recorded import NOT_AS_RECORDED, Recorded
 from seamline.domain.runs import Reconciliation
 from seamline.domain.sign_off import SignOff, by_take
 from seamline.domain.tolerance import Tolerance
@@ -29,24 +30,29 @@ def to_json(
     levels: Mapping[str, str],
     worked: Worked = NOTHING,
     sign_offs: Sequence[SignOff] = (),
+    zone: tzinfo = UTC,
 ) -> list[dict[str, Any]]:
     """Cuts and comparisons of live tables. `verdict` of a cut is its headline, the worst of its four parts. `levels`:
     destination → what readers may rely on there, where that is known. `worked`: what people have done about breaks.
-    `sign_offs`: of published versions."""
+    `sign_offs`: of published versions. `zone`: in which moments are written; those of `evidence` stand as they are
+    stored."""
     of_takes = by_take(sign_offs)
     signed = [_sign_off_json(of_takes.get((one.run_id, one.destination))) for one in cuts]
     found = [
-        {**_cut_json(one, worked), "sign_off": sign, **_level_json(one.found, levels.get(one.destination))}
+        {**_cut_json(one, worked), "sign_off": sign, **_level_json(one, one.found, levels)}
         for one, sign in zip(cuts, signed, strict=True)
     ]
-    found += [{**_live_json(one, worked), **_level_json(one, levels.get(one.destination))} for one in live]
-    return [
+    found += [{**_live_json(one, worked), **_level_json(one, one, levels)} for one in live]
+    held = [
         {
             **one,
-            "tolerances": [_tolerance_json(of) for of in worked.tolerances if of.destination == one["destination"]],
+            "tolerances": [
+                _tolerance_json(of, zone) for of in worked.tolerances if of.destination == one["destination"]
+            ],
         }
         for one in found
     ]
+    return [_written(one, zone) for one in held]
 
 
 def to_text(
@@ -55,8 +61,9 @@ def to_text(
     levels: Mapping[str, str],
     worked: Worked = NOTHING,
     sign_offs: Sequence[SignOff] = (),
+    zone: tzinfo = UTC,
 ) -> str:
-    made = to_json(cuts, (), levels=levels, worked=worked, sign_offs=sign_offs)
+    made = to_json(cuts, (), levels=levels, worked=worked, sign_offs=sign_offs, zone=zone)
     return json.dumps(made, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -65,7 +72,7 @@ def _sign_off_json(one: SignOff | None) -> dict[str, Any] | None:
     if one is None:
         return None
     acts = [
-        {"act": act.act.value, "who": act.who, "at": _moment(act.at), "reason": act.reason,
+        {"act": act.act.value, "who": act.who, "at": act.at, "reason": act.reason,
          "verdict": act.verdict.value, "verdict_hash": act.verdict_hash}
         for act in one.acts
     ]  # fmt: skip
@@ -75,7 +82,7 @@ def _sign_off_json(one: SignOff | None) -> dict[str, Any] | None:
         "version": one.version,
         "in_force": one.in_force,
         "prepared_by": one.preparer,
-        "prepared_at": _moment(one.prepared_at),
+        "prepared_at": one.prepared_at,
         "verdict_hash": one.verdict_hash,
         "acts": acts,
         "late": one.late_in_words,
@@ -110,6 +117,7 @@ def _cut_json(state: CutState, worked: Worked) -> dict[str, Any]:
         "scope": "cut",
         "business_date": state.business_date.isoformat(),
         "verdict": state.headline.value,
+        "recorded": state.recorded and _recorded_json(state.recorded),
         "partial": state.partial,
         "compared": state.compared.value,
         "checks": {
@@ -122,21 +130,44 @@ def _cut_json(state: CutState, worked: Worked) -> dict[str, Any]:
             ],
             "notes": list(state.checks.notes),
         },
-        "decision": decision and decision.to_json(),
+        "decision": decision and _decision_json(decision.to_json()),
         "publication": {
-            "version": publication.version, "at": _moment(publication.at), "in_force": publication.in_force,
+            "version": publication.version, "at": publication.at, "in_force": publication.in_force,
             "in_force_is": publication.in_force_is.value if publication.in_force else None,
             "why_not": publication.why_not,
         },
         "failure": failure and {
-            "task": failure.task, "error": failure.error, "cure": failure.cure, "at": _moment(failure.at),
+            "task": failure.task, "error": failure.error, "cure": failure.cure, "at": failure.at,
         },
         **_compared_json(state.found, worked),
     }  # fmt: skip
 
 
-def _level_json(found: Reconciliation | None, declared: str | None) -> dict[str, Any]:
-    return {"level": level_of(found, declared), "level_achieved": is_achieved(found)}
+def _recorded_json(one: Recorded) -> dict[str, Any]:
+    """`warning`: null where all is stored as the log of acts has it."""
+    return {
+        "warning": NOT_AS_RECORDED if one.faults else None,
+        "faults": list(one.faults),
+        "verdict_hash": one.verdict_hash,
+    }
+
+
+def _decision_json(said: Mapping[str, Any]) -> dict[str, Any]:
+    return {**said, **{name: datetime.fromisoformat(said[name]) for name in ("since", "at") if said[name]}}
+
+
+def _level_json(
+    of: CutState | Reconciliation, found: Reconciliation | None, levels: Mapping[str, str]
+) -> dict[str, Any]:
+    """`level_achieved`: for all tables of the sync. `level_not_shown`: those of which nothing was compared."""
+    left_out = not_shown(found)
+    is_partial = bool(left_out) or (of.partial if isinstance(of, CutState) else of.is_partial)
+    achieved = is_achieved(found)
+    return {
+        "level": level_of(found, levels.get(of.destination)),
+        "level_achieved": None if achieved is None else achieved and not is_partial,
+        "level_not_shown": list(left_out),
+    }
 
 
 def _live_json(found: Reconciliation, worked: Worked) -> dict[str, Any]:
@@ -159,10 +190,10 @@ def _compared_json(found: Reconciliation | None, worked: Worked) -> dict[str, An
         return {"position": None, "position_time": None, "mode": "", "evidence": {}, "ageing": [], "tables": []}
     return {
         "position": str(found.position) if found.position else None,
-        "position_time": _moment(found.position_time),
+        "position_time": found.position_time,
         "mode": found.mode,
-        "started_at": _moment(found.started_at),
-        "ended_at": _moment(found.ended_at),
+        "started_at": found.started_at,
+        "ended_at": found.ended_at,
         "evidence": dict(found.evidence),
         "ageing": [_aged_json(one, worked) for one in worked.ages_of(found)],
         "tables": [_table_json(found, table, worked) for table in found.tables],
@@ -225,7 +256,7 @@ def _aged_json(one: Aged, worked: Worked) -> dict[str, Any]:
     }
 
 
-def _tolerance_json(one: Tolerance) -> dict[str, Any]:
+def _tolerance_json(one: Tolerance, zone: tzinfo) -> dict[str, Any]:
     return {
         "number": one.number,
         "table": one.table,
@@ -234,7 +265,8 @@ def _tolerance_json(one: Tolerance) -> dict[str, Any]:
         "why": one.why,
         "made_by": one.made_by,
         "approved_by": one.approved_by,
-        "expires_at": _moment(one.expires_at),
+        "last_day": one.last_day(zone).isoformat(),
+        "expires_at": one.expires_at,
         "absorbed_so_far": str(one.absorbed),
     }
 
@@ -244,10 +276,10 @@ def _work_json(known: Work | None) -> dict[str, Any] | None:
         return None
     return {
         "state": known.state.value,
-        "since": _moment(known.since),
+        "since": known.since,
         "owner": known.owner or None,
         "reason": known.reason or None,
-        "first_at": _moment(known.first_at),
+        "first_at": known.first_at,
         "tolerance": known.tolerance,
         "absorbed": _text(known.absorbed),
     }
@@ -257,5 +289,13 @@ def _text(value: Decimal | None) -> str | None:
     return None if value is None else str(value)
 
 
-def _moment(value: datetime | None) -> str | None:
-    return value.isoformat() if value else None
+def _written(value: Any, zone: tzinfo) -> Any:
+    """With each moment as ISO 8601, in the zone and with its offset."""
+    match value:
+        case datetime():
+            return value.astimezone(zone).isoformat()
+        case Mapping():
+            return {name: _written(one, zone) for name, one in value.items()}
+        case list():
+            return [_written(one, zone) for one in value]
+    return value

@@ -4,7 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
 from typing import Any
 
@@ -12,6 +12,7 @@ from seamline.domain import differences
 from seamline.domain.break_id import break_id
 from seamline.domain.cut_state import CutState, of_live
 from seamline.domain.runs import Reconciliation
+from seamline.domain.sign_off import SignOff, by_take
 from seamline.domain.verdict import ControlTotal, TableVerdict, of_guaranteed
 from seamline.report.contents import break_cells
 
@@ -20,20 +21,29 @@ _COLUMNS = (
     "version", "partial", "position", "position_time", "mode", "run", "table", "table_verdict", "reason",
     "source_rows", "destination_rows", "column", "group", "source_sum", "destination_sum", "breaks", "signed_by",
     "after_cut_of", "row_kind", "difference", "break_id", "break_type", "key", "source_value", "destination_value",
+    "altered", "sign_off", "sign_off_by", "sign_off_at", "sign_off_reason", "sign_off_verdict_hash",
 )  # fmt: skip
 # A spreadsheet takes a cell that begins so for a formula, unless it is a number.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 
 
-def to_csv(cuts: Sequence[CutState], live: Sequence[Reconciliation]) -> str:
+def to_csv(
+    cuts: Sequence[CutState],
+    live: Sequence[Reconciliation],
+    *,
+    zone: tzinfo = UTC,
+    sign_offs: Sequence[SignOff] = (),
+) -> str:
     """One line for each control total of a table, or for the table where it has none; of a run that compared nothing
     one line. Behind all of them one for each column in which a row differs. `row_kind` says which: total, table, run,
-    break."""
+    break. Moments are in `zone`, with its offset. Each line of a take bears its newest act of `sign_offs`."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(_COLUMNS)
-    heads = [*(_cut_head(one) for one in cuts), *(_live_head(one) for one in live)]
+    of_takes = by_take(sign_offs)
+    heads = [_cut_head(one, of_takes.get((one.run_id, one.destination)), zone) for one in cuts]
+    heads += [_live_head(one, zone) for one in live]
     for head, found in heads:
         writer.writerows(map(_cells, _table_rows(head, found)))
     for head, found in heads:
@@ -63,7 +73,7 @@ def _break_rows(head: Mapping[str, Any], found: Reconciliation | None) -> Iterat
                 yield {**head, **_about(table), **about, **values}
 
 
-def _cut_head(state: CutState) -> tuple[dict[str, Any], Reconciliation | None]:
+def _cut_head(state: CutState, sign: SignOff | None, zone: tzinfo) -> tuple[dict[str, Any], Reconciliation | None]:
     head = {
         "sync": state.sync,
         "destination": state.destination,
@@ -73,16 +83,31 @@ def _cut_head(state: CutState) -> tuple[dict[str, Any], Reconciliation | None]:
         "compared": state.compared.value,
         "checks": state.checks.word,
         "decision": state.decision.state.value if state.decision else "",
-        "publication": state.publication.in_words(),
+        "publication": state.publication.in_words(zone),
         "version": state.publication.version,
         "partial": state.partial,
         "run": state.run_id,
         "signed_by": state.signed_by,
+        "altered": "; ".join(state.altered_in_words),
     }
-    return head | _compared(state.found), state.found
+    return head | (_signed(sign, zone) if sign else {}) | _compared(state.found, zone), state.found
 
 
-def _live_head(found: Reconciliation) -> tuple[dict[str, Any], Reconciliation]:
+def _signed(sign: SignOff, zone: tzinfo) -> dict[str, Any]:
+    """`sign_off`: whether a person has signed the version, and whether that stands."""
+    head = {"sign_off": sign.state.value, "sign_off_verdict_hash": sign.verdict_hash}
+    if not sign.acts:
+        return head
+    newest = sign.acts[-1]
+    return head | {
+        "sign_off_by": newest.who,
+        "sign_off_at": _moment(newest.at, zone),
+        "sign_off_reason": newest.reason,
+        "sign_off_verdict_hash": newest.verdict_hash,
+    }
+
+
+def _live_head(found: Reconciliation, zone: tzinfo) -> tuple[dict[str, Any], Reconciliation | None]:
     head = {
         "sync": found.sync,
         "destination": found.destination,
@@ -93,13 +118,13 @@ def _live_head(found: Reconciliation) -> tuple[dict[str, Any], Reconciliation]:
         "run": found.run_id,
         "after_cut_of": found.business_date,
     }
-    return head | _compared(found), found
+    return head | _compared(found, zone), found
 
 
-def _compared(found: Reconciliation | None) -> dict[str, Any]:
+def _compared(found: Reconciliation | None, zone: tzinfo) -> dict[str, Any]:
     if found is None or not found.tables:
         return {}
-    return {"position": found.position, "position_time": _moment(found.position_time), "mode": found.mode}
+    return {"position": found.position, "position_time": _moment(found.position_time, zone), "mode": found.mode}
 
 
 def _about(table: TableVerdict) -> dict[str, Any]:
@@ -138,5 +163,5 @@ def inert(value: Any) -> Any:
     return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
 
 
-def _moment(value: datetime | None) -> str | None:
-    return value.isoformat() if value else None
+def _moment(value: datetime | None, zone: tzinfo) -> str | None:
+    return value.astimezone(zone).isoformat() if value else None

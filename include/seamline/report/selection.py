@@ -34,12 +34,18 @@ class Listed:
 @dataclass(frozen=True, slots=True)
 class Selection:
     """`found`: the comparison; its breaks are not looked at. `chosen`: name and value of each part of the filter, ""
-    where it does not filter. `is_cut_short`: more breaks are like that, behind those of `breaks`."""
+    where it does not filter. `is_cut_short`: more breaks are like that, behind those of `breaks`. `altered`: what is
+    said first of a comparison that is not stored as it was recorded."""
 
     found: Reconciliation
     chosen: Mapping[str, str]
     breaks: Sequence[Listed]
     is_cut_short: bool
+    altered: Sequence[str] = ()
+
+    @property
+    def headline(self) -> Headline:
+        return Headline.ALTERED if self.altered else Headline(self.found.verdict.value)
 
     @property
     def filter_in_words(self) -> str:
@@ -62,7 +68,7 @@ def report_of_selection(selection: Selection, zone: tzinfo) -> Report:
         found.sync,
         about,
         found.destination,
-        found.verdict.value,
+        selection.headline.value,
         found.ended_at,
         selection.filter_in_words,
         selection.note,
@@ -70,8 +76,9 @@ def report_of_selection(selection: Selection, zone: tzinfo) -> Report:
     )
     return Report(
         subject=f"{found.sync}, {about}, {found.destination}: breaks",
-        verdict=Headline(found.verdict.value),
+        verdict=selection.headline,
         blocks=(
+            *_altered(selection),
             Block("Selection", head, (Row(cells, is_wrong=selection.is_cut_short),), is_record=True),
             Block("Breaks", _COLUMNS, tuple(row for one in selection.breaks for row in _rows(one))),
         ),
@@ -80,42 +87,49 @@ def report_of_selection(selection: Selection, zone: tzinfo) -> Report:
     )
 
 
+def _altered(selection: Selection) -> Iterator[Block]:
+    if selection.altered:
+        rows = tuple(Row((line,), is_wrong=True) for line in selection.altered)
+        yield Block("Altered", ("what",), rows, is_whole=True)
+
+
 def _rows(one: Listed) -> Iterator[Row]:
     about = (one.break_id, one.found.table, one.found.type.value, one.found.key)
     for column, mine, theirs, delta in break_cells(one.found):
         yield Row((*about, column or None, mine or None, theirs or None, delta, one.since), is_wrong=True)
 
 
-def selection_csv(selection: Selection) -> str:
+def selection_csv(selection: Selection, zone: tzinfo) -> str:
     """The first line says what was chosen and whether all of it is there (`row_kind` selection). Behind it one line for
-    each column in which a row differs (`row_kind` break)."""
+    each column in which a row differs (`row_kind` break). Moments are in `zone`, with its offset."""
     found = selection.found
     head = {
         "sync": found.sync,
         "destination": found.destination,
         "scope": found.scope.value,
         "business_date": found.business_date if found.scope == "cut" else None,
-        "verdict": found.verdict.value,
+        "verdict": selection.headline.value,
         "run": found.run_id,
     }
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(_CSV_COLUMNS)
-    note = f"{selection.note}; filter: {selection.filter_in_words}"
+    note = "; ".join([*selection.altered, selection.note, f"filter: {selection.filter_in_words}"])
     writer.writerow(_cells({**head, "row_kind": "selection", "note": note}))
     for one in selection.breaks:
-        writer.writerows(map(_cells, _lines(head, one)))
+        writer.writerows(map(_cells, _lines(head, one, zone)))
     return text.getvalue()
 
 
-def _lines(head: Mapping[str, Any], one: Listed) -> Iterator[Mapping[str, Any]]:
+def _lines(head: Mapping[str, Any], one: Listed, zone: tzinfo) -> Iterator[Mapping[str, Any]]:
+    since = one.since.astimezone(zone) if isinstance(one.since, datetime) else one.since
     about = {
         "row_kind": "break",
         "table": one.found.table,
         "break_type": one.found.type.value,
         "break_id": one.break_id,
         "key": one.found.key,
-        "since": one.since.isoformat() if one.since else None,
+        "since": since.isoformat() if since else None,
     }
     for column, mine, theirs, delta in break_cells(one.found):
         values = {"column": column, "source_value": mine, "destination_value": theirs, "difference": delta}

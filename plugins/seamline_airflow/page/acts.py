@@ -15,7 +15,7 @@ from fastapi import HTTPException
 from seamline import settings
 from seamline.domain import late_input, tolerance
 from seamline.domain.audit import FROM_PAGE
-from seamline.domain.break_work import Order, checked
+from seamline.domain.break_work import Doing, Order, assigned_to_one_of, checked
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.measure import Measure
@@ -33,7 +33,7 @@ from seamline.spec.tolerances import declared_tolerances
 from seamline.sync.dates_asked import DatesAsked
 from seamline.sync.dates_asked import checked as checked_dates
 from seamline_airflow import parts
-from seamline_airflow.page import acting, dag_runs, overview, reading, reports, selection
+from seamline_airflow.page import access, acting, dag_runs, overview, reading, reports, selection
 from seamline_airflow.run_context import BUSINESS_DATE, NO_DATE
 
 
@@ -53,7 +53,7 @@ def actor(user: Any, origin: str = FROM_PAGE) -> Actor:
 
 
 def on_break(sync: str, break_id: str, order: Order) -> None:
-    order = checked(order, reports.work_rules(sync).reasons)
+    order = _checked(sync, order)
     with parts.work() as store:
         store.act(sync, break_id, order)
 
@@ -66,10 +66,16 @@ def on_all(sync: str, compared: Compared, wanted: Wanted, order: Order) -> Done:
     if not any(one.destination == compared.destination for one in found):
         raise HTTPException(status_code=404, detail=f"nothing was compared of {sync} by this run there")
     selection.require_open(sync, wanted)
-    order = checked(order, reports.work_rules(sync).reasons)
+    order = _checked(sync, order)
     with parts.work() as opened:
         done: Done = opened.act_on_all(sync, compared, wanted, order)
     return done
+
+
+def _checked(sync: str, order: Order) -> Order:
+    """Refused, too: it assigns to somebody whom Airflow does not know, where it says whom it knows."""
+    made = checked(order, reports.work_rules(sync).reasons)
+    return assigned_to_one_of(made, access.users()) if made.doing is Doing.ASSIGN else made
 
 
 # ---- tolerances ----------------------------------------------------------------------------------------------------

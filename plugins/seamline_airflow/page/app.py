@@ -7,6 +7,7 @@ token to whoever wrote a hostile value into a table.
 import re
 from collections.abc import Awaitable, Callable
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import Annotated
 from urllib.parse import unquote, urlencode
 
@@ -154,7 +155,9 @@ def page(
             render("no_sync.html", visit, what=phrase("There is no sync %(sync)s.", sync=sync)), status_code=404
         )
     if run:
-        return render("live.html", visit, report=report, run=run, shown=date_report.live_of(sync, run))
+        may_plan = partial(break_pages.may_plan, visit)
+        shown = date_report.live_of(sync, run)
+        return render("live.html", visit, report=report, run=run, shown=shown, may_plan=may_plan)
     cuts = reports.cuts_before(sync, before) if before else report.cuts
     now = datetime.now(UTC)
     return render(

@@ -63,6 +63,8 @@ def breaks_page(
             sync=asked.sync,
             zone=shown.zone,
             shown=shown.found,
+            headline=shown.headline,
+            altered=shown.altered,
             others=shown.others,
             counts=counts,
             wanted=asked.wanted,
@@ -79,14 +81,15 @@ def breaks_page(
             left=acted.get("left", 0),
             may=list(Doing) if acting.may_work(visit.user, asked.sync) else [],
             masking=_masking(visit, asked.sync, opened),
-            may_plan=_may_plan(visit, shown.found),
+            may_plan=may_plan(visit, shown.found),
             **_working(visit, asked.sync),
         )
     )
 
 
-def _may_plan(visit: Visit, found: Reconciliation) -> bool:
-    """Breaks of live tables that a stream of ours writes are repaired; a cut is made again."""
+def may_plan(visit: Visit, found: Reconciliation) -> bool:
+    """Whether this person may plan a repair from it. Breaks of live tables that a stream of ours writes are repaired; a
+    cut is made again."""
     is_ours = found.scope is Scope.LIVE and found.mode != SEPARATE
     return is_ours and found.verdict is Verdict.BREAK and acting.may_repair(visit.user, found.sync)
 
@@ -111,8 +114,8 @@ def breaks_xlsx(user: taken.Taker, asked: selection.Visible) -> Response:
 
 @pages.get("/breaks.csv")
 def breaks_csv(user: taken.Taker, asked: selection.Visible) -> Response:
-    selected, _ = _selected(asked)
-    return _handed_out(user, asked, selected, selection_csv(selected).encode(), "csv")
+    selected, zone = _selected(asked)
+    return _handed_out(user, asked, selected, selection_csv(selected, zone).encode(), "csv")
 
 
 @pages.get("/break", response_class=HTMLResponse, response_model=None)
@@ -165,6 +168,7 @@ def _working(visit: Visit, sync: str) -> dict[str, Any]:
         "me": acting.name_of(visit.user),
         "all_states": list(WorkState),
         "nobody": selection.NOBODY,
+        "people": access.users() if acting.may_work(visit.user, sync) else (),
     }
 
 
@@ -195,7 +199,7 @@ def _selected(asked: selection.Asked) -> tuple[Selection, ZoneInfo]:
     listed, is_more = selection.some(shown, replace(asked.wanted, after=None), BREAKS_IN_A_FILE)
     is_cut = shown.found.scope is Scope.CUT
     breaks = [Listed(one.break_id, one.found, one.first_date if is_cut else one.first_at) for one in listed]
-    return Selection(shown.found, asked.chosen, breaks, is_more), shown.zone
+    return Selection(shown.found, asked.chosen, breaks, is_more, shown.altered), shown.zone
 
 
 def _handed_out(user: Any, asked: selection.Asked, selected: Selection, content: bytes, kind: str) -> Response:

@@ -16,12 +16,12 @@ from seamline.domain.cut_state import CutState
 from seamline.domain.differences import GroupDifference
 from seamline.domain.errors import Refused
 from seamline.domain.late_posting import LatePosting
-from seamline.domain.level import is_achieved, level_of
+from seamline.domain.level import level_of
 from seamline.domain.load_progress import LOADING, LoadSoFar, load_from_json
 from seamline.domain.runs import FAILURE, Reconciliation, RunKind, RunState
 from seamline.domain.sign_off import Signature, SignOff
 from seamline.domain.tolerance import Absorbed
-from seamline.domain.verdict import ControlTotal
+from seamline.domain.verdict import ControlTotal, Verdict
 from seamline.plan.model import Run, SyncPlan
 from seamline.platform import ageing
 from seamline.platform.attachments import Holder
@@ -106,15 +106,20 @@ class SinceBefore:
         is_as_before = self.before.shown is self.now.shown and not self.totals
         return is_as_before and not self.breaks.new and not self.breaks.gone
 
+    @property
+    def are_same_breaks(self) -> bool:
+        """Whether there are breaks, and the take before had the very same ones."""
+        tables = self.now.found.tables if self.now.found else ()
+        return any(one.breaks_total for one in tables) and not self.breaks.new and not self.breaks.gone
+
 
 @dataclass(frozen=True, slots=True)
 class Take:
     """One take of a cut in one destination. `level`: what readers may rely on there, "" where it is not declared any
-    more; `is_achieved`: whether this take shows it, None where it kept nothing of it."""
+    more."""
 
     state: CutState
     level: str
-    is_achieved: bool | None = None
     report: Report | None = None
     since: SinceBefore | None = None
 
@@ -245,7 +250,6 @@ class _Reader:
         return Take(
             state,
             level=level_of(state.found, levels_of(state.sync).get(state.destination)) or "",
-            is_achieved=is_achieved(state.found),
             report=self.report(state.found) if state.found else None,
             since=self._since(state, takes, _signed_before(state, signs)),
         )
@@ -285,7 +289,8 @@ class _Reader:
         earlier = mine[mine.index(state) + 1 :] if state in mine else []
         compared = [one for one in earlier if one.found]
         of_signed = next((one for one in compared if signed and one.publication.version == signed.version), None)
-        before = of_signed or next(iter(compared), None)
+        # One that has compared nothing, as a run that failed before, is nothing to hold this one against.
+        before = of_signed or next((one for one in compared if one.compared is not Verdict.NOT_RUN), None)
         if state.found is None or before is None or before.found is None:
             return None
         changes = self.breaks.changes(compared_as(state.found), compared_as(before.found))

@@ -81,7 +81,7 @@ def export_json(user: taken.Taker, wanted: Wanted) -> Response:
 
 @files.get("/export.csv")
 def export_csv(user: taken.Taker, wanted: Wanted) -> Response:
-    return _handed_out(user, wanted, "csv", lambda of: lines.to_csv(of.cuts, of.live).encode())
+    return _handed_out(user, wanted, "csv", _csv)
 
 
 @files.get("/export.xlsx")
@@ -133,6 +133,11 @@ def _handed_out(user: access.User, wanted: Exported, kind: str, made: Callable[[
     )
 
 
+def _csv(wanted: Exported) -> bytes:
+    made = lines.to_csv(wanted.cuts, wanted.live, zone=_zone(wanted.sync), sign_offs=_sign_offs(wanted))
+    return made.encode()
+
+
 def _json(wanted: Exported) -> bytes:
     """With what the log of acts has of each verdict, with the head of the log, and signed where there is a key."""
     key = settings.load().signing_key
@@ -146,12 +151,18 @@ def _json(wanted: Exported) -> bytes:
         levels=reports.levels_of(wanted.sync),
         worked=_worked(wanted),
         sign_offs=_sign_offs(wanted),
+        zone=_zone(wanted.sync),
     )
     for one in made:
         entry = entries.get((one["run"], one["destination"], one["scope"]))
         one["log"] = documents.log_json(entry, head and (head.number, head.hash))
         one[SIGNATURE] = signer.signature(one) if signer else None
     return f"{json.dumps(made, indent=2, ensure_ascii=False)}\n".encode()
+
+
+def _zone(sync: str) -> ZoneInfo:
+    with reading.platform() as store:
+        return ZoneInfo(store.timezone(sync))
 
 
 def _sign_offs(wanted: Exported) -> Sequence[SignOff]:

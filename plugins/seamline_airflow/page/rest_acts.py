@@ -6,6 +6,7 @@ A body is JSON; a field that is not known is refused. What is not possible answe
 from dataclasses import asdict
 from datetime import UTC, date, datetime
 from typing import Annotated, Any
+from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, HTTPException, Path, Query
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
@@ -25,6 +26,7 @@ from seamline.platform.signatures import Take
 from seamline_airflow import parts
 from seamline_airflow.page import acting, acts, late_pages, reading, repair_pages, selection
 from seamline_airflow.page import rest_answers as answers
+from seamline_airflow.page import rest_repair_answers as repair_answers
 from seamline_airflow.page.rest_rights import REFUSED, Signer, SyncName, Worker
 from seamline_airflow.page.sign_pages import TOGETHER_MAX
 
@@ -197,8 +199,9 @@ def _is_of(sync: str, break_id: str) -> bool:
 def get_tolerances(sync: SyncName) -> list[answers.Tolerance]:
     """All of a sync, the newest first."""
     now = datetime.now(UTC)
-    with parts.tolerances() as store:
-        return [_tolerance_of(one, now) for one in store.of_sync(sync)]
+    with parts.tolerances() as store, reading.platform() as platform:
+        zone = ZoneInfo(platform.timezone(sync))
+        return [_tolerance_of(one, now, zone) for one in store.of_sync(sync)]
 
 
 @api.post("/syncs/{sync}/tolerances", status_code=201)
@@ -221,8 +224,8 @@ def end_tolerance(sync: SyncName, user: Worker, number: Number) -> answers.Toler
     return _tolerance(sync, number)
 
 
-def _tolerance_of(one: Tolerance, now: datetime) -> answers.Tolerance:
-    return answers.Tolerance(state=one.state_at(now).value, **asdict(one))
+def _tolerance_of(one: Tolerance, now: datetime, zone: ZoneInfo) -> answers.Tolerance:
+    return answers.Tolerance(state=one.state_at(now).value, last_day=one.last_day(zone), **asdict(one))
 
 
 def _tolerance(sync: str, number: int) -> answers.Tolerance:
@@ -364,20 +367,20 @@ def _wanted(stream: StreamId) -> answers.StreamWanted:
 
 
 @api.get("/syncs/{sync}/repairs")
-def get_repairs(sync: SyncName) -> list[answers.Repair]:
+def get_repairs(sync: SyncName) -> list[repair_answers.Repair]:
     """All of a sync, the newest first, without their rows."""
     with parts.repairs() as store:
-        return [answers.Repair.model_validate(one) for one in store.of_sync(sync)]
+        return [repair_answers.Repair.model_validate(one) for one in store.of_sync(sync)]
 
 
 @api.get("/syncs/{sync}/repair")
-def get_repair(sync: SyncName, id: Annotated[str, Query(max_length=1_000)]) -> answers.RepairPlan:
+def get_repair(sync: SyncName, id: Annotated[str, Query(max_length=1_000)]) -> repair_answers.RepairPlan:
     """One of them with its first rows, both values of each; values of sensitive columns are masked."""
     return repair_plan(acts.repair_of(sync, id))
 
 
 @api.post("/syncs/{sync}/repairs", status_code=202)
-def start_repair(sync: SyncName, user: Worker, body: RepairAsked) -> answers.RepairStarted:
+def start_repair(sync: SyncName, user: Worker, body: RepairAsked) -> repair_answers.RepairStarted:
     """A run of the DAG `<sync>__repair` plans it; its plan is there once the run has made it."""
     acting.require_repairer(user, sync)
     made = acts.start_repair(
@@ -388,26 +391,26 @@ def start_repair(sync: SyncName, user: Worker, body: RepairAsked) -> answers.Rep
         reason=body.reason,
         by=acts.actor(user, FROM_REST),
     )
-    return answers.RepairStarted(id=made)
+    return repair_answers.RepairStarted(id=made)
 
 
 @api.post("/syncs/{sync}/repair/approve")
-def approve_repair(sync: SyncName, user: Signer, body: RepairApproved) -> answers.RepairPlan:
+def approve_repair(sync: SyncName, user: Signer, body: RepairApproved) -> repair_answers.RepairPlan:
     """By another person than the one who has planned it; its DAG then applies it."""
     by = acts.actor(user, FROM_REST)
     acts.approve_repair(acts.repair_of(sync, body.id), cause=body.cause, reason=body.reason, by=by)
     return repair_plan(acts.repair_of(sync, body.id))
 
 
-def repair_plan(found: Repair, hidden: Hidden | None = None) -> answers.RepairPlan:
+def repair_plan(found: Repair, hidden: Hidden | None = None) -> repair_answers.RepairPlan:
     """`hidden`: what of its rows is masked; None: what the sync declares."""
     rows = repair_pages.shown_rows(found, reading.hidden(found.sync) if hidden is None else hidden)
-    return answers.RepairPlan(
-        **answers.Repair.model_validate(found).model_dump(),
+    return repair_answers.RepairPlan(
+        **repair_answers.Repair.model_validate(found).model_dump(),
         hash=found.hash,
         why=found.why,
         refused=dict(found.refused),
         counts=counted(found.rows),
         rows_total=len(found.rows),
-        rows=[answers.RepairRow.model_validate(one.row) for one in rows],
+        rows=[repair_answers.RepairRow.model_validate(one.row) for one in rows],
     )

@@ -146,7 +146,10 @@ class Comparison(Answer):
     destination: str
     scope: Scope
     level: str | None
-    level_achieved: bool | None = Field(None, description="Whether this run shows it; null: it kept nothing.")
+    level_achieved: bool | None = Field(
+        None, description="Whether this run shows it for all tables of the sync; null: it kept nothing."
+    )
+    level_not_shown: list[str] = Field([], description="Tables of which nothing was compared.")
     after_cut_of: date | None = None
     verdict: Headline
     partial: bool
@@ -159,10 +162,21 @@ class Comparison(Answer):
     tables: list[Table]
 
 
+class Recorded(Answer):
+    """What the log of acts has of a take. `faults`: what is stored otherwise; then nobody can rely on the verdict."""
+
+    warning: str | None = Field(description="null: all is stored as it was recorded.")
+    faults: list[str]
+    verdict_hash: str = Field(description="Of the verdict, as its newest entry has it.")
+
+
 class Cut(Comparison):
     """One take of the cut of a business date in one destination. `verdict` is the worst of its four parts."""
 
     business_date: date
+    recorded: Recorded | None = Field(
+        None, description="null in lists of dates, where nothing is held against the log of acts."
+    )
     compared: Verdict
     checks: Checks
     decision: Decision | None
@@ -446,7 +460,8 @@ class Tolerance(Answer):
     why: str
     made_by: str
     made_at: datetime
-    expires_at: datetime
+    last_day: date = Field(description="The last one on which it holds, in the sync's zone.")
+    expires_at: datetime = Field(description="The first moment at which it holds no more.")
     approved_by: str
     approved_at: datetime | None
     ended_by: str
@@ -551,46 +566,3 @@ class Acknowledged(Answer):
     who: str
     reason: str
     at: datetime
-
-
-class RepairRow(Answer):
-    table: str
-    named: str
-    action: str | None = Field(description="null: the plan leaves the row alone.")
-    state: str
-    why: str
-    source: dict[str, str | None] | None
-    destination: dict[str, str | None] | None
-
-
-class Repair(Answer):
-    run_id: str
-    destination: str
-    compared: str
-    position: str
-    state: str
-    planned_by: str
-    planned_at: datetime | None
-    approved_by: str
-    approved_at: datetime | None
-    cause: str | None
-    reason: str
-    applied_at: datetime | None
-    applied_position: str
-    verdict: Verdict | None
-
-
-class RepairStarted(Answer):
-    id: str = Field(description="What to ask for under repair; 404 before the run has planned it.")
-
-
-class RepairPlan(Repair):
-    """`hash`: of what is approved. `why`: in words of who has asked for the plan. `refused`: tables that it leaves out,
-    with the reason. `rows`: the first ones."""
-
-    hash: str
-    why: str
-    refused: dict[str, str]
-    counts: dict[str, dict[str, int]]
-    rows_total: int
-    rows: list[RepairRow]

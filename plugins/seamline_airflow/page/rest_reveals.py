@@ -14,6 +14,7 @@ from seamline.platform.attachments import Holder
 from seamline.platform.breaks import Order
 from seamline_airflow.page import acts, attachment_pages, exports, rest_acts, rest_breaks, reveal, selection
 from seamline_airflow.page import rest_answers as answers
+from seamline_airflow.page import rest_repair_answers as repair_answers
 from seamline_airflow.page.rest_acts import BreakId, Filter, Name, Number
 from seamline_airflow.page.rest_rights import SyncName, Trusted
 
@@ -69,7 +70,7 @@ def reveal_breaks(sync: SyncName, user: Trusted, body: BreaksRevealed) -> answer
 
 
 @api.post("/syncs/{sync}/repair/reveal")
-def reveal_repair(sync: SyncName, user: Trusted, body: RepairRevealed) -> answers.RepairPlan:
+def reveal_repair(sync: SyncName, user: Trusted, body: RepairRevealed) -> repair_answers.RepairPlan:
     """The plan of a repair with the values of its first rows."""
     found = acts.repair_of(sync, body.id)
     reveal.enter_repair(acts.actor(user, FROM_REST), found, body.reason)

@@ -10,8 +10,9 @@ from zoneinfo import ZoneInfo
 from fastapi import Depends, HTTPException, Query
 
 from seamline.domain.break_work import OWNER_MAX, WorkState
-from seamline.domain.cut_state import CutState
+from seamline.domain.cut_state import CutState, Headline
 from seamline.domain.phrase import phrase
+from seamline.domain.recorded import doubted
 from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.verdict import BreakType
 from seamline.platform.breaks import Compared, Order, Place, StoredBreak, Wanted
@@ -117,11 +118,17 @@ Visible = Annotated[Asked, Depends(asked_of)]
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The comparison that was asked for, and the others of the same run."""
+    """The comparison that was asked for, and the others of the same run. `altered`: what is said before all else where
+    it is not stored as it was recorded."""
 
     zone: ZoneInfo
     found: Reconciliation
     others: tuple[Reconciliation, ...]
+    altered: tuple[str, ...] = ()
+
+    @property
+    def headline(self) -> Headline:
+        return Headline.ALTERED if self.altered else Headline(self.found.verdict.value)
 
     @property
     def compared(self) -> Compared:
@@ -136,9 +143,15 @@ def comparison(asked: Asked) -> Shown | None:
         if not run and asked.business_date:
             run = _newest(store.takes(asked.sync, asked.business_date, detail=Detail.VERDICTS))
         found = store.reconciliations_of(asked.sync, run, detail=Detail.VERDICTS)
-    mine = [one for one in found if one.scope is asked.scope]
-    shown = next((one for one in mine if asked.destination in ("", one.destination)), None)
-    return Shown(zone, shown, tuple(one for one in mine if one is not shown)) if shown else None
+        mine = [one for one in found if one.scope is asked.scope]
+        shown = next((one for one in mine if asked.destination in ("", one.destination)), None)
+        if shown is None:
+            return None
+        recorded = store.recorded(run, shown.destination) if shown.scope is Scope.CUT else None
+    others = tuple(one for one in mine if one is not shown)
+    if recorded is None or not recorded.faults:
+        return Shown(zone, shown, others)
+    return Shown(zone, doubted(shown), others, tuple(recorded.lines(asked.sync)))
 
 
 def required(asked: Asked) -> Shown:

@@ -28,6 +28,8 @@ SyncName = Annotated[str, Form(pattern=NAME)]
 Destination = Annotated[str, Form(min_length=1, max_length=128, pattern=r"^[^\x00]*$")]
 Version = Annotated[int, Form(ge=1, le=999_999_999)]
 Reason = Annotated[str, Form(max_length=REASON_MAX)]
+# Of a take that is not the newest one of its date; its form says which.
+RunOf = Annotated[str, Form(max_length=1_000, pattern=r"^[^\x00]*$")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +69,15 @@ def sign(
     version: Version,
     verdict_hash: Annotated[str, Form(pattern=_HASH)],
     reason: Reason = "",
+    run: RunOf = "",
 ) -> Response:
     """One version, as the person has seen it."""
     try:
         take = Take(sync, destination, business_date, version)
         acts.sign(take, verdict_hash=verdict_hash, reason=reason, by=acts.actor(user))
     except Refused as error:
-        return refused(visit, error, _report(sync, business_date))
-    return acting.done(_report(sync, business_date))
+        return refused(visit, error, _report(sync, business_date, run))
+    return acting.done(_report(sync, business_date, run))
 
 
 @pages.post("/sign_clean", response_class=HTMLResponse, response_model=None)
@@ -103,14 +106,15 @@ def reopen(
     destination: Destination,
     version: Version,
     reason: Reason = "",
+    run: RunOf = "",
 ) -> Response:
     """Whoever works on the sync may: a date that is open again lets nothing through, and waits."""
     try:
         take = Take(sync, destination, business_date, version)
         acts.reopen(take, reason=reason, by=acts.actor(user))
     except Refused as error:
-        return refused(visit, error, _report(sync, business_date))
-    return acting.done(_report(sync, business_date))
+        return refused(visit, error, _report(sync, business_date, run))
+    return acting.done(_report(sync, business_date, run))
 
 
 @pages.post("/restate", response_class=HTMLResponse, response_model=None)
@@ -138,5 +142,7 @@ def _chosen(sync: str, box: str) -> tuple[Take, str]:
         raise HTTPException(status_code=422, detail=f"{day} is no business date") from None
 
 
-def _report(sync: str, day: date) -> str:
-    return f"page?{urlencode({'sync': sync, 'business_date': day.isoformat()})}"
+def _report(sync: str, day: date, run: str = "") -> str:
+    """Of the newest take, or of that of `run`."""
+    chosen = {"run": run} if run else {}
+    return f"page?{urlencode({'sync': sync, 'business_date': day.isoformat(), **chosen})}"
