@@ -5,17 +5,21 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from seamline.domain.errors import ConfigError, Fenced, InvariantViolated, SeamlineError, TransientError
+from seamline.domain.errors import ConfigError, InvariantViolated, SeamlineError, TransientError
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.runs import TABLES
+from seamline.domain.stream_end import in_one_line, stream_end
 from seamline.plan.list_change import ListChange
 from seamline.plan.model import Run
 from seamline.ports import Sink, StreamReport
 from seamline.sync.outcomes import outcome_of
-from seamline.sync.stream_state import SILENCE_MAX_S, STILL_MAX_S
+from seamline.sync.stream_state import has_ended_for_good
 from seamline_airflow import parts
 
 log = logging.getLogger(__name__)
+
+# One very large transaction may be on its way to a destination.
+_STANDS_STILL_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +93,9 @@ def _ledger(sink_of: Callable[[str], AbstractContextManager[Sink]], stream: Stre
 
 
 def _why_never(stream: StreamId, report: StreamReport | None, paused: Collection[StreamId]) -> str:
-    if report is not None and report.state == "failed" and not _is_taken_over(report):
-        return f"stream {stream} failed before the cutover: {report.error}"
+    # One that was taken over by the publish of this run is wanted again a moment later.
+    if report is not None and has_ended_for_good(report):
+        return f"stream {stream} failed before the cutover: {stream_end(stream, report.error).in_words()}"
     if stream in paused:
         cure = f"`seamline stream resume {stream.sync}`, then clear this task"
         return f"stream {stream} is paused, so the cutover never comes: {cure}"
@@ -100,15 +105,10 @@ def _why_never(stream: StreamId, report: StreamReport | None, paused: Collection
 def _why_not_now(report: StreamReport | None) -> str:
     """A destination that can be read may still take nothing, for hours."""
     if report is not None and report.state == "backing_off":
-        return f"is tried again and again: {report.error}"
-    if report is not None and report.still_s > STILL_MAX_S:
+        return f"is tried again and again: {in_one_line(report.error)}"
+    if report is not None and report.still_s > _STANDS_STILL_S:
         return f"has not come further for {report.still_s + report.age_s:.0f} s"
     return ""
-
-
-def _is_taken_over(report: StreamReport) -> bool:
-    """By the publish of this run, which wants it again a moment later."""
-    return Fenced.ended(report.error) and report.age_s <= SILENCE_MAX_S
 
 
 def _is_through(run: Run) -> Callable[[LedgerRow], bool]:

@@ -25,6 +25,7 @@ from seamline.plan.maintenance import CHORES
 from seamline.plan.model import SyncPlan
 from seamline.plan.stages import Stage, all_stages, concerned
 from seamline.spec.notify import somebody_is_notified
+from seamline.sync.stream_state import WATCHED_EVERY_S
 from seamline_airflow import stage_tasks
 from seamline_airflow.deadline import verdict_deadline
 from seamline_airflow.nightly_form import form
@@ -170,7 +171,7 @@ def streams_dag() -> DAG:
         "seamline__streams",
         dag_display_name="All streams: alive, moving, within their lag",
         description="Looks at every wanted stream and its host, reports, escalates, starts what nobody else could.",
-        schedule="*/2 * * * *",
+        schedule=f"*/{WATCHED_EVERY_S / 60:.0f} * * * *",
         start_date=_START,
         catchup=False,
         max_active_runs=1,

@@ -11,6 +11,7 @@ from typing import Any
 from seamline.domain.canonical import canonical_text, named_text
 from seamline.domain.catalogue import Column
 from seamline.domain.errors import ConfigError, SchemaConflict, TransientError
+from seamline.domain.expectation_results import counted_rows
 from seamline_airflow.expectations import KEYS_MAX, Expectation, Frame, Outcome, StagedRows
 
 _ROWS_OF_A_QUERY = "unexpected_rows_expectation"
@@ -263,10 +264,10 @@ def _detail(found: Any) -> str:
     if _raised(found.exception_info):
         return f"{_NOT_EVALUATED}: {_message(found.exception_info)}"
     result = found.result or {}
-    numbers = {name: result[name] for name in ("element_count", "unexpected_count") if name in result}
-    if not numbers and isinstance(result.get("observed_value"), int | float):
-        numbers = {"observed": result["observed_value"]}
-    return ", ".join(f"{name} {value}" for name, value in numbers.items())
+    if result.get("unexpected_count") is not None:
+        return counted_rows(int(result["unexpected_count"]), result.get("element_count"))
+    observed = result.get("observed_value")
+    return f"found: {observed:,}" if isinstance(observed, int | float) else ""
 
 
 def _message(info: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from airflow.sdk.configuration import conf
 from seamline import settings
 from seamline.domain.masking import Hidden, masked, masked_detail, masked_key
 from seamline.domain.person import one_line
+from seamline.domain.phrase import counted
 from seamline.domain.runs import Reconciliation, checked_in
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import Run
@@ -67,7 +68,8 @@ def report_address(run: Run) -> str:
 
 
 def _differing(destination: str, table: TableVerdict, keyed: set[str]) -> Iterator[str]:
-    what = f"{table.verdict}, {table.breaks_total} breaks {one_line(table.reason)}".rstrip()
+    breaks = [counted(table.breaks_total, "break")] if table.breaks_total or table.verdict is Verdict.BREAK else []
+    what = ", ".join([table.verdict, *breaks, *([one_line(table.reason)] if table.reason else [])])
     yield f"- {_code(table.table)} in {destination}: {what}"
     if table.table in keyed:
         # A break of the whole table names no row.

@@ -11,6 +11,7 @@ from decimal import Decimal, localcontext
 
 from seamline.domain.business_dates import EVERY_DAY
 from seamline.domain.canonical import NULL_FIELD
+from seamline.domain.phrase import counted
 from seamline.domain.runs import Reconciliation
 from seamline.domain.staged_cut import CutSource
 from seamline.domain.verdict import TableVerdict, Verdict
@@ -72,7 +73,7 @@ def _outcome(rule: RulePlan, run: Run, destination: DestinationPlan, found: _Fou
         rule.table,
         expectation,
         is_met=not wrong,
-        detail=f"{len(wrong)} groups" if wrong else "",
+        detail=counted(len(wrong), "group") if wrong else "",
         rows=len(wrong) if wrong else None,
         keys=tuple(wrong[:KEYS_MAX]),
     )

@@ -9,7 +9,7 @@ from seamline.domain.alarms import AlarmKind
 from seamline.domain.ledger import StreamId
 from seamline.plan.document import plan_from_json
 from seamline.ports import StreamReport, WantedStream
-from seamline.sync.stream_state import HOST_GONE, SILENCE_MAX_S, HostLike, StreamState, stream_states
+from seamline.sync.stream_state import HOST_GONE, HOST_GONE_MAX_S, HostLike, StreamState, stream_states
 from seamline_airflow import parts
 
 
@@ -44,7 +44,7 @@ def look(sync: str = "") -> Look:
 
 
 def trouble_of(state: StreamState) -> Trouble | None:
-    return Trouble(state.alarm, str(state.stream), f"{state.word}: {state.why}") if state.alarm else None
+    return Trouble(state.alarm, str(state.stream), state.alarm_in_words) if state.alarm else None
 
 
 def host_troubles(hosts: Iterable[HostLike], pools: Iterable[str]) -> list[Trouble]:
@@ -57,7 +57,7 @@ def host_troubles(hosts: Iterable[HostLike], pools: Iterable[str]) -> list[Troub
             f"the stream host of pool {host.pool} ({host.holder or 'none yet'}) is gone since {host.silent_s:.0f} s",
         )
         for host in hosts
-        if host.pool in wanted and not host.is_alive and host.silent_s > SILENCE_MAX_S
+        if host.pool in wanted and not host.is_alive and host.silent_s > HOST_GONE_MAX_S
     ]
 
 

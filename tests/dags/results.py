@@ -343,6 +343,11 @@ class Platform:
         self._change(stream, paused=False, paused_by="", pause_reason="")
         self._enter(audit.Kind.STREAM_RESUMED, stream, by, origin)
 
+    def restart(self, stream: StreamId, *, by: str, origin: str) -> None:
+        self._change(stream, paused=False, paused_by="", pause_reason="")
+        self.reports = {one: report for one, report in self.reports.items() if one != stream}
+        self._enter(audit.Kind.STREAM_RESTARTED, stream, by, origin)
+
     def _enter(self, kind: audit.Kind, stream: StreamId, by: str, origin: str) -> None:
         about = audit.Subject(stream.sync, stream.destination)
         self.acts.enter(audit.Act(kind, about, {}, by, origin))

@@ -182,7 +182,7 @@ def test_the_question_names_rows_by_their_keys_the_report_and_who_can_sign(platf
     _ask(operator)
     body = str(operator.body)
     assert "settlement for 2026-11-19" in operator.subject
-    assert '`account` in warehouse: BREAK, 1 breaks\n    - `["7"]`' in body
+    assert '`account` in warehouse: BREAK, 1 break\n    - `["7"]`' in body
     assert "1.0001" not in body
     assert '`payment_order`: moves money one way – not met, 11 rows\n    - `{"id": "17"}`' in body
     assert body.count('{"id": "') == 5

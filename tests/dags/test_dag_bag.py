@@ -16,6 +16,7 @@ from seamline.plan.compile import compile_plan
 from seamline.plan.pools import pools_of
 from seamline.plan.stages import all_stages
 from seamline.spec.load import load_sync
+from seamline.sync.stream_state import WATCHED_EVERY_S
 from seamline_airflow import stage_tasks
 from seamline_airflow.dag_factory import sync_dags
 from seamline_airflow.operators.spark_job import SparkJobOperator
@@ -73,6 +74,11 @@ def test_a_lost_worker_is_always_retried(bag: DagBag) -> None:
     for dag in bag.dags.values():
         for task in dag.tasks:
             assert (task.retries == 0) == (dag.dag_id == "seamline__streams")
+
+
+def test_all_streams_are_looked_at_as_often_as_the_bounds_of_faults_count_on(bag: DagBag) -> None:
+    """`tests/unit/test_found_in_time.py`."""
+    assert bag.dags["seamline__streams"].schedule == f"*/{WATCHED_EVERY_S / 60:g} * * * *"
 
 
 def test_streams_outrank_reads(bag: DagBag) -> None:

@@ -48,6 +48,14 @@ def test_a_clean_reconciliation_passes() -> None:
     assert len(result.outcomes) > 8
 
 
+def test_what_is_shown_of_a_rule_that_is_not_met_are_plain_words_with_numbers() -> None:
+    """Found by a newcomer: "element_count 2, unexpected_count 1"."""
+    (one,) = [one for one in _judge(BROKEN).broken if one.expectation.why == "no table has a break"]
+    assert one.detail == "1 of 2 rows does not meet it"
+    (none,) = [one for one in _judge(None).missing if one.expectation.why == "reconciliation of this run was saved"]
+    assert none.detail == "found: 0"
+
+
 def test_no_reconciliation_is_not_run_although_there_is_no_break() -> None:
     result = _judge(None)
     assert result.verdict is Verdict.NOT_RUN
@@ -300,14 +308,24 @@ def test_the_gate_publishes_asks_or_flags(platform: results.Platform, found: Any
     platform.found = [found]
     assert GateOperator(task_id="gate", run=results.RUN, on_break=on_break).choose_branch({}) == branch
     lines = Question.left_by_gate(platform.runs[results.RUN]).lines
-    assert lines == (() if found is not BROKEN else ("warehouse: account BREAK, 1 breaks",))
+    assert lines == (() if found is not BROKEN else ("warehouse: account BREAK: 1 break",))
+
+
+def test_what_several_tables_have_alike_is_said_once(platform: results.Platform) -> None:
+    why = "the read views are 2,000 s old"
+    tables = [results.table(name, Verdict.INCONCLUSIVE, reason=why) for name in ("account", "ledger_entry")]
+    platform.found = [results.reconciliation(*tables)]
+    GateOperator(task_id="gate", run=results.RUN, on_break="ask").choose_branch({})
+    lines = Question.left_by_gate(platform.runs[results.RUN]).lines
+    assert lines == (f"warehouse: account, ledger_entry INCONCLUSIVE: {why}",)
 
 
 def test_the_gate_fails_on_a_break_where_that_is_declared(platform: results.Platform) -> None:
     platform.found = [BROKEN]
     with pytest.raises(AirflowFailException, match="account BREAK"):
         GateOperator(task_id="gate", run=results.RUN, on_break="fail").choose_branch({})
-    assert "not clean, and is not published: warehouse: account BREAK" in platform.alarms[NOT_CLEAN, ABOUT]
+    said = "not clean, and it is not published, for `on_break` is `fail`: warehouse: account BREAK: 1 break"
+    assert said in platform.alarms[NOT_CLEAN, ABOUT]
 
 
 @pytest.mark.parametrize("on_break", ["ask", "fail", "publish_and_flag"])
@@ -326,22 +344,22 @@ def test_checks_that_left_no_result_stop_the_gate(platform: results.Platform) ->
 
 
 def test_a_broken_business_rule_goes_to_the_gate_as_well(platform: results.Platform) -> None:
-    failed = [{"on": "ledger_entry", "type": "t", "why": "nets to zero", "detail": "unexpected_count 1"}]
+    failed = [{"on": "ledger_entry", "type": "t", "why": "nets to zero", "detail": "1 of 9 rows does not meet it"}]
     platform.runs[results.RUN].result["expectations"] = {"verdict": "BREAK", "checked": 1, "failed": failed}
     assert GateOperator(task_id="gate", run=results.RUN, on_break="ask").choose_branch({}) == "approve"
     question = Question.left_by_gate(platform.runs[results.RUN])
-    assert question.lines == ("warehouse: ledger_entry: not met: nets to zero (unexpected_count 1)",)
+    assert question.lines == ("warehouse: ledger_entry: not met: nets to zero (1 of 9 rows does not meet it)",)
 
 
 def test_a_cut_that_is_not_clean_is_an_alarm_until_a_take_of_its_date_is(platform: results.Platform) -> None:
     """Its rows may all be MATCH: what the business rules found would stand in Airflow alone."""
     result = platform.runs[results.RUN].result
-    failed = [{"on": "ledger_entry", "type": "t", "why": "nets to zero", "detail": "unexpected_count 1"}]
+    failed = [{"on": "ledger_entry", "type": "t", "why": "nets to zero", "detail": "1 of 9 rows does not meet it"}]
     result["expectations"] = {"verdict": "BREAK", "checked": 1, "failed": failed}
     gate = GateOperator(task_id="gate", run=results.RUN, on_break="ask")
     gate.choose_branch({})
     (said,) = platform.alarms.values()
-    assert "waits for a signature: warehouse: ledger_entry: not met: nets to zero" in said
+    assert "a person has to decide about it: warehouse: ledger_entry: not met: nets to zero (1 of 9 rows" in said
     result["expectations"] = {"verdict": "MATCH", "checked": 1, "failed": []}
     gate.choose_branch({})
     assert platform.alarms == {}
@@ -355,7 +373,7 @@ def _judged(platform: results.Platform, *lines: str) -> Question:
 
 
 def test_a_signature_names_who_and_why_or_is_none(platform: results.Platform) -> None:
-    question = _judged(platform, "warehouse: account BREAK, 1 breaks")
+    question = _judged(platform, "warehouse: account BREAK: 1 break")
     answer = _answer("Approve")
     assert question.signature(answer) == "approver: late file"
     assert question.signature(None) == ""
@@ -365,7 +383,7 @@ def test_a_signature_names_who_and_why_or_is_none(platform: results.Platform) ->
 
 
 def test_a_reason_is_one_line_that_moves_no_cursor(platform: results.Platform) -> None:
-    question = _judged(platform, "warehouse: account BREAK, 1 breaks")
+    question = _judged(platform, "warehouse: account BREAK: 1 break")
     reason = {"reason": " late\n\x1b[2J file,\u2028 Zürich\t"}
     answer = {**_answer("Approve"), "params_input": reason}
     assert question.signature(answer) == "approver: late [2J file, Zürich"
@@ -378,7 +396,7 @@ def test_a_clean_take_is_not_signed_by_the_approval_of_a_broken_one(platform: re
 
 
 def test_an_approval_signs_only_what_was_asked_about(platform: results.Platform) -> None:
-    _judged(platform, "warehouse: account BREAK, 1 breaks")
+    _judged(platform, "warehouse: account BREAK: 1 break")
     run = platform.runs[results.RUN]
     earlier = datetime.now(UTC) - timedelta(hours=1)
     with pytest.raises(Refused, match="earlier take"):
@@ -401,7 +419,7 @@ def test_the_live_comparison_is_red_on_a_break_and_names_it(platform: results.Pl
     from seamline.domain.runs import Scope
 
     platform.found = [results.reconciliation(*BROKEN.tables, scope=Scope.LIVE)]
-    with pytest.raises(AirflowFailException, match=r"warehouse: account BREAK \(1 breaks\)"):
+    with pytest.raises(AirflowFailException, match=r"warehouse: account BREAK \(1 break\)"):
         VerdictsOperator(task_id="verdicts", run=results.RUN, scope="live").execute({})
     assert platform.finished == {results.RUN: "failed"}
 

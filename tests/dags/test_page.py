@@ -588,7 +588,7 @@ def test_an_alarm_about_what_a_sync_needs_stands_on_its_page_until_it_is_over(
 ) -> None:
     for kind, subject, stands in (
         ("log_size", "core_bank", True),
-        ("no_slot", "default", True),
+        ("code_differs", "default", True),
         ("log_size", "another", False),
         # Whoever looks next at the streams ends it.
         ("stream_late", str(results.STREAM), False),

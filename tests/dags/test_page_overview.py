@@ -11,11 +11,12 @@ from fastapi.testclient import TestClient
 
 from seamline.domain.cut_state import Headline
 from seamline.domain.decision import Decision, DecisionState
-from seamline.domain.runs import RunKind, Scope
+from seamline.domain.runs import FAILURE, RunKind, RunState, Scope
 from seamline.domain.sign_off import SignOff
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import NightlyPlan
 from seamline.platform.store import Alarm
+from seamline.sync.repetition import NEEDS_A_PERSON
 from seamline_airflow.page import acting, overview
 from seamline_airflow.page.language import Language
 from seamline_airflow.page.rendering import PAGES, page_of, text_of
@@ -149,6 +150,29 @@ def test_a_verdict_is_awaited_until_it_is_there_and_late_once_its_hour_has_passe
     # Nobody was to cut a date that ended before the sync was onboarded.
     platform.runs["first"] = replace(platform.runs["first"], started_at=NOON + timedelta(days=1))
     assert overview.read(["settlement"], before=None, now=now).awaited == ()
+
+
+def test_a_date_that_nobody_can_judge_waits_for_a_person_with_its_reason_its_deadline_and_what_to_do(
+    platform: results.Platform,
+) -> None:
+    """Found by a newcomer: a stream had failed, and the date was in no list."""
+    why = "the stream into warehouse has ended: rows are gone"
+    tables = [results.table(name, Verdict.INCONCLUSIVE, reason=why) for name in ("account", "ledger_entry")]
+    found = results.reconciliation(*tables, evidence={NEEDS_A_PERSON: "put them back"})
+    failed = {"task": "complete", "error": "warehouse has no cut", "cure": "clear it"}
+    platform.runs = {results.RUN: results.run(state=RunState.FAILED, result={FAILURE: failed})}
+    platform.found = [found]
+    onboarded(platform)
+    seen = overview.read(["settlement"], before=None, now=NOON)
+    (one,) = seen.undecided
+    assert one.why.startswith(f"{why} (tables: account, ledger_entry); not published")
+    assert one.next_step == "put them back; then run the date again"
+    assert (one.word, one.is_late(NOON), [each.business_date for each in seen.awaited]) == (
+        "INCONCLUSIVE", True, [results.DATE],
+    )  # fmt: skip
+    above = page_of("overview.html", lags={}, user="a", framed_by="", before=None, seen=seen).partition("Waits for a s")
+    assert f"{why} (tables: account" in above[0] and "→ put them back; then run the date again" in above[0]
+    assert "No cut waits for an answer" not in above[0]
 
 
 def test_without_a_declared_hour_a_verdict_is_late_six_hours_after_its_night_was_to_begin(

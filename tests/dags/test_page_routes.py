@@ -158,6 +158,7 @@ ROWS = {
     f"POST {_SYNC}/evidence": Row(body={"business_date": str(results.DATE), "reason": "an audit"}, may=_WORKERS),
     f"POST {_SYNC}/streams/{{destination}}/pause": Row(body={"reason": " "}, may=_WORKERS, answer=422),
     f"POST {_SYNC}/streams/{{destination}}/resume": Row(may=_WORKERS, answer=409),
+    f"POST {_SYNC}/streams/{{destination}}/restart": Row(may=_WORKERS, answer=409),
     f"GET {_SYNC}/tolerances": Row(),
     f"POST {_SYNC}/tolerances": Row(
         body={

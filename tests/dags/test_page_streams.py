@@ -61,6 +61,35 @@ def test_who_only_looks_has_no_button_and_is_refused(page: TestClient, platform:
     assert platform.wanted_streams == (results.WANTED,)
 
 
+@pytest.mark.parametrize(
+    ("error", "may_restart"),
+    [("Diverged: rows are gone\n  → put them back", True), ("PositionLost: the log is gone", False)],
+)
+def test_a_stream_that_has_ended_is_restarted_where_that_can_help_and_is_never_paused(
+    page: TestClient, platform: results.Platform, *, error: str, may_restart: bool
+) -> None:
+    """Found by a newcomer: the page offered only to pause it."""
+    assert ordered(page, "operator", order="restart").status_code == 409, "it runs"
+    platform.reports = {results.STREAM: results.report(state="failed", error=error)}
+    text = looked_at(page, "operator")
+    assert "<button>Pause" not in text and bool(re.search("<button>Restart settlement", text)) is may_restart
+    assert ("put them back; then start the stream again: `./seamline stream restart settlement" in text) is may_restart
+    assert "order_stream" not in looked_at(page, "viewer")
+    assert ordered(page, "viewer", order="restart").status_code == 403
+    assert ordered(page, "operator", order="restart", token="of somebody else").status_code == 403
+    answer = ordered(page, "operator", order="restart")
+    address = "/api/v1/syncs/settlement/streams/warehouse/restart"
+    if not may_restart:
+        assert answer.status_code == 409 and "does not help: the log is gone. To mend it: load the" in answer.text
+        assert page.post(address, headers={"X-Person": "operator", **BEARER}).status_code == 409
+        return
+    assert answer.status_code == 303
+    platform.reports = {results.STREAM: results.report(state="failed", error=error)}
+    assert page.post(address, headers={"X-Person": "approver", **BEARER}).json()["stream"] == "settlement@warehouse"
+    said = [(one.kind, one.who, one.origin) for one in platform.acts.entries]
+    assert said == [("stream restarted", "operator", "page"), ("stream restarted", "approver", "REST")]
+
+
 def test_a_pause_without_a_reason_and_a_stream_that_nobody_wants_are_refused(
     page: TestClient, platform: results.Platform
 ) -> None:

@@ -62,7 +62,9 @@ def test_the_suite_asks_nothing_of_sums_and_derived_tables_of_a_parked_table() -
         parked=(ParkedTable("ledger_entry", WHY),),
         derived=(DerivedTablePlan("daily", "ledger_entry", "amount", ("id",)),),
     )
-    derived = TableVerdict("daily", Verdict.NOT_RUN, f"ledger_entry, which it is computed from: parked: {WHY}")
+    derived = TableVerdict(
+        "daily", Verdict.NOT_RUN, f"not computed from ledger_entry, which is left out: parked: {WHY}"
+    )
     night = found(results.table("account"), derived, parked("ledger_entry", WHY), scope=Scope.CUT)
     assert _judge(night, results.run(plan=made)).verdict is Verdict.MATCH
 

@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow.sdk.execution_time.task_runner import _serialize_outlet_events
 
-from seamline.domain.cut_state import CutState, Headline, state_of_cut
+from seamline.domain.cut_state import CutState, Headline, has_verdict, state_of_cut
 from seamline.domain.decision import DECISION
 from seamline.domain.errors import ConfigError, TransientError
 from seamline.domain.runs import EXPECTATIONS, NOT_STAGED, PUBLISH, Cut, RunState, Scope
@@ -29,6 +29,7 @@ from seamline_airflow.operators.approval import CutApprovalOperator
 from seamline_airflow.operators.gate import NOT_CLEAN, GateOperator
 from seamline_airflow.operators.gx_check import GXCheckOperator
 from seamline_airflow.operators.publish_cut import CompleteCutOperator, PublishCutOperator, PublishRestOperator
+from seamline_airflow.operators.step import VerdictsOperator
 from tests.dags import results
 from tests.dags.test_dag_run import dag_of
 
@@ -263,9 +264,35 @@ def test_one_that_could_not_be_written_makes_the_run_red_by_its_name_behind_the_
         results.table("account", Verdict.NOT_RUN, reason="archive could not be written"), destination="archive"
     )
     assert night.gate() == "publish"
+    said = night.platform.alarms[NOT_CLEAN, ABOUT]
+    assert said.startswith(
+        "archive has no cut of 2026-11-19: it does not answer; mend the cause, then run this date again"
+    )
     assert night.publish()[0] == {"warehouse": 1}
+    assert (NOT_CLEAN, ABOUT) in night.platform.alarms, "it still has none"
     with pytest.raises(AirflowFailException, match=r"^GateFailed: archive has no cut of 2026-11-19: it does"):
         night.complete()
+
+
+def test_a_destination_whose_comparison_had_no_answer_is_in_the_alarm_and_has_no_verdict(night: Night) -> None:
+    """Found by a newcomer: its stream had failed, the others were published, and the date was in nobody's list."""
+    why = "the stream into archive has ended: rows are gone"
+    night.run.result[NOT_STAGED] = {"archive": f"no cut of archive: {why}"}
+    night.platform.found[1] = results.reconciliation(
+        results.table("account", Verdict.INCONCLUSIVE, reason=why), destination="archive"
+    )
+    night.platform.alarms[deadline.ALARM, ABOUT] = "late"
+    VerdictsOperator(task_id="verdicts", run=results.RUN, scope="cut").execute({})
+    assert night.gate() == "publish"
+    assert why in night.platform.alarms[NOT_CLEAN, ABOUT] and "signature" not in night.platform.alarms[NOT_CLEAN, ABOUT]
+    assert (deadline.ALARM, ABOUT) in night.platform.alarms, "INCONCLUSIVE is no verdict"
+    assert night.publish()[0] == {"warehouse": 1}
+    states = [night.state("warehouse"), night.state("archive")]
+    assert [has_verdict([one]) for one in states] == [True, False]
+    night.run.result.pop(NOT_STAGED)
+    night.platform.found[1] = replace(results.clean(), destination="archive")
+    assert night.gate() == "publish"
+    assert (NOT_CLEAN, ABOUT) not in night.platform.alarms
 
 
 def test_one_whose_rows_cannot_be_checked_keeps_no_other_waiting_and_nobody_can_sign_for_it(

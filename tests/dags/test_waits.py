@@ -19,7 +19,7 @@ from seamline.domain.ledger import LedgerRow
 from seamline.ports import WantedStream
 from seamline.stack import airflow_pools
 from seamline.stack.layout import Layout
-from seamline.sync.stream_state import SILENCE_MAX_S, STILL_MAX_S
+from seamline.sync.stream_state import HOST_GONE_MAX_S, STILL_MAX_S
 from seamline_airflow import cutover_state, parts
 from seamline_airflow.operators.step import StreamsCheckOperator
 from seamline_airflow.sensors.cutover_sensor import CutoverSensor
@@ -250,7 +250,7 @@ def test_a_stream_that_is_heard_but_does_not_move_raises_an_alarm_with_its_reaso
     platform.host_states, platform.wanted_streams = (_host(),), (_wanted(),)
     reported = results.report(next_offset=10, log_end_offset=90, still_s=STILL_MAX_S + 60)
     platform.reports = {results.STREAM: reported}
-    with pytest.raises(AirflowException, match=f"not come further for {360 + reported.age_s:.0f} s"):
+    with pytest.raises(AirflowException, match=f"not come further for {reported.still_s + reported.age_s:.0f} s"):
         StreamsCheckOperator(task_id="look").execute({})
     assert "streaming" in platform.alarms["stream_still", "settlement@warehouse"]
     platform.reports = {results.STREAM: results.report(next_offset=90, log_end_offset=90)}
@@ -300,7 +300,7 @@ def test_a_host_that_nobody_brought_back_is_started_and_reported(
     monkeypatch.setattr(
         "seamline_airflow.operators.step.start_host", lambda pool: started.append(pool) or SimpleNamespace(pid=1)
     )
-    platform.host_states = (_host(is_alive=False, silent_s=SILENCE_MAX_S + 5), _host(pool="idle", is_alive=False))
+    platform.host_states = (_host(is_alive=False, silent_s=HOST_GONE_MAX_S + 1), _host(pool="idle", is_alive=False))
     platform.wanted_streams = (_wanted(),)
     with pytest.raises(AirflowException, match="stream host of pool default"):
         StreamsCheckOperator(task_id="look").execute({})

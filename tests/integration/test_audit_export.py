@@ -101,8 +101,8 @@ def test_evidence_verifies_itself_and_shows_of_other_dates_and_syncs_nothing_but
     code, lines = verified(evidence, anchor)
     assert (code, lines[0], lines[2:]) == (
         0,
-        "settlement, business date 2026-03-01: 5 entries, 1 verdicts, 0 files",
-        ["1 lines of the given anchors are about this chain", "nothing is wrong"],
+        "settlement, business date 2026-03-01: 5 entries, 1 verdict, 0 files",
+        ["1 line of the given anchors is about this chain", "nothing is wrong"],
     )
     links = [json.loads(line) for line in (evidence / "chain.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [link["number"] for link in links if "content" not in link] == [3, 5]
@@ -232,8 +232,8 @@ def test_the_commands_verify_and_export_what_is_stored_and_name_what_is_not_as_i
     with known_by_id(replace(resolve("postgres_root"), database=server.name), CONNECTION_ID, "postgres"):
         assert main(["audit", "verify"]) == 0
         assert capsys.readouterr().out.splitlines() == [
-            "9 entries, 4 verdicts, 1 decisions, 1 cuts, 0 signatures, 0 files",
-            "anchored up to entry 8; 1 entries stand behind no anchor",
+            "9 entries, 4 verdicts, 1 decision, 1 cut, 0 signatures, 0 files",
+            "anchored up to entry 8; 1 entry stands behind no anchor",
             "nothing is wrong",
         ]
         with server.open() as session:

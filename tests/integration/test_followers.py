@@ -62,6 +62,9 @@ def test_a_stream_that_is_cut_off_ends_with_an_alarm_and_needs_no_log_until_it_i
             put_report(session, StreamReport(STREAM, "streaming", next_offset=700))
             put_report(session, StreamReport(STREAM, "backing_off"))
         assert followers.of(plan().source.name) == (Follower(STREAM, 700),)
+        with closing(server.open()) as session:
+            put_report(session, StreamReport(STREAM, "failed", error="Diverged: rows are gone"))
+        assert followers.of(plan().source.name) == (Follower(STREAM, 700, has_ended=True),)
         assert followers.of("another") == ()
         assert followers.last_load(STREAM) is None, "no load of it was measured"
         _note_load(server, "an older one", seconds=7.0)

@@ -3,21 +3,27 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
+from seamline.domain.ledger import StreamId
 from seamline.plan.document import plan_to_json
+from seamline.plan.model import StreamPlan
 from seamline.platform import migrate
 from seamline.platform.database import Database
 from seamline.platform.host_coordinator import HostCoordinator
 from seamline.platform.host_lease import Holder, HostTaken, Ownership, PlatformHostLease, this_process
 from seamline.platform.store import PlatformStore
-from seamline.platform.streams import PlatformStreamDirector
+from seamline.platform.streams import PlatformStreamDirector, put_report
 from seamline.ports import StreamReport
-from seamline.sync.stream_state import alarms_over_now
+from seamline.sync.stream_state import SILENCE_MAX_S, alarms_due_now, alarms_over_now
 from tests.integration.platform_database import STREAM, Server, database_of_its_own, empty_tables, plan
 from tests.waiting import wait_until
+
+ELSEWHERE = StreamId(STREAM.sync, "elsewhere")
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +164,45 @@ def test_a_host_hears_who_is_held(server: Server) -> None:
     director.release(hold_id)
     director.hold(STREAM, lease_s=0)
     assert not director.wanted("default")[0].held
+
+
+def test_a_host_raises_the_alarm_about_a_stream_of_its_pool_within_three_minutes_of_the_fault_without_airflow(
+    server: Server,
+) -> None:
+    """The watch in Airflow looks every two minutes, and not at all while Airflow is away."""
+    database = Database(server.open)
+    director, store = PlatformStreamDirector(database), PlatformStore(database)
+    director.want(STREAM, plan_json=plan_to_json(plan()))
+    director.want(ELSEWHERE, plan_json=plan_to_json(replace(plan(), stream=StreamPlan(pool="other"))))
+    coordinator = HostCoordinator(
+        pool="default",
+        holder=this_process(),
+        on_event=lambda event: None,
+        silence_s=0.0,
+        alarms=(),
+        alarms_over=alarms_over_now,
+        alarms_due=alarms_due_now,
+        settled_s=0.5,
+        open_one=server.open,
+        poll_s=0.1,
+    )
+    coordinator.take()
+    for stream in (STREAM, ELSEWHERE):
+        with closing(server.open()) as session:
+            put_report(session, StreamReport(stream, "streaming", epoch=1))
+    killed = f"update stream_report set reported_at = reported_at - interval '{SILENCE_MAX_S + 1} s'"
+    database.transact(lambda session: session.execute(killed.encode()))
+    coordinator.start()
+    try:
+        wait_until(store.open_alarms, timeout_s=20, what="the alarm")
+    finally:
+        coordinator.close()
+    (alarm,) = store.open_alarms()
+    assert (alarm.kind, alarm.subject) == ("stream_silent", str(STREAM)), "that of the other pool is its host's"
+    last_word = "select alarm.raised_at - reported_at from alarm, stream_report where destination = 'warehouse'"
+    found_after = database.transact(lambda session: session.execute(last_word.encode()).fetchone())
+    assert found_after is not None
+    assert timedelta(seconds=SILENCE_MAX_S) < found_after[0] < timedelta(seconds=180)
 
 
 def test_a_host_ends_the_alarm_about_a_stream_as_soon_as_its_cause_has_ended(server: Server) -> None:

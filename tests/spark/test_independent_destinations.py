@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -28,9 +28,11 @@ from seamline.plan.document import plan_to_json
 from seamline.plan.model import DestinationPlan, NightlyPlan, StreamPlan, SyncPlan
 from seamline.ports import Marker
 from seamline.sync import stream_state
+from seamline.sync.barrier import Patience
 from seamline.sync.cut import publish_cut, staged_in
 from seamline.sync.nightly_cut import CutTools, take_conclusive_cut
 from seamline.sync.onboard import publish
+from seamline.sync.repetition import NEEDS_A_PERSON
 from seamline.sync.snapshot import take_snapshot
 from seamline_airflow.stream_health import look, troubles
 from seamline_spark.compare.main import compare_run
@@ -136,7 +138,7 @@ def office(stack: RunningStack, tmp_path: Path) -> Iterator[Office]:
         hosts = around.enter_context(hosts_of(SCRIPT, tmp_path, name=f"{NAME}_platform"))
         patch = around.enter_context(pytest.MonkeyPatch.context())
         patch.setenv("SEAMLINE_CONNECTION_SEAMLINE_DB", uri(hosts.platform))
-        # A stream that tries in vain is worth an alarm after five minutes; who has to wait for that learns no more.
+        # A stream that tries in vain is worth an alarm after two minutes; who has to wait for that learns no more.
         patch.setattr(stream_state, "STILL_MAX_S", 20.0)
         for one in plan.destinations:
             hosts.director.want(plan.stream_id(one.name), plan_json=plan_to_json(plan.of_stream(one.name)))
@@ -162,6 +164,22 @@ def _onboarded(bank: Captured, warehouse: Connection, archive: Connection) -> Sy
         with closing(registry.sink(run.plan, one.name)) as sink:
             publish(run, one.name, sink=sink)
     return run.plan
+
+
+def noticed_within_three_minutes(office: Office) -> None:
+    """By the database's own times: from the archive's last report as one that streamed to the one alarm of its end."""
+    stream = office.plan.stream_id("archive")
+    wait_until(
+        lambda: [one for one in office.hosts.store.open_alarms() if one.subject == str(stream)],
+        timeout_s=30,
+        what="the alarm of its host",
+    )
+    (alarm,) = [one for one in office.hosts.store.open_alarms() if one.subject == str(stream)]
+    assert alarm.kind == "stream_failed", "one end is one alarm"
+    now = datetime.now(UTC)
+    events = office.hosts.director.events(stream, since=now - timedelta(hours=1), until=now + timedelta(hours=1))
+    ended = next(one.at for one in reversed(events) if one.state == "failed")
+    assert timedelta(seconds=-5) < alarm.raised_at - ended < timedelta(seconds=180)
 
 
 def test_a_destination_that_is_away_or_fails_for_good_is_noticed_by_nobody_but_who_looks_at_it(office: Office) -> None:
@@ -202,6 +220,13 @@ def test_a_destination_that_is_away_or_fails_for_good_is_noticed_by_nobody_but_w
         status = office.status()
         assert "account" in status["archive"] and "streaming since" in status["warehouse"], status
         assert office.alarm_is_about("archive"), office.alarms()
+        noticed_within_three_minutes(office)
+        found = {one.destination: one for one in compared(office)}
+        assert found["warehouse"].verdict is Verdict.MATCH
+        assert "the stream into archive has ended" in found["archive"].tables[0].reason
+        assert "stream restart" in str(found["archive"].evidence[NEEDS_A_PERSON])
+        took = found["archive"].ended_at - found["archive"].started_at
+        assert took < timedelta(seconds=Patience().lease_s), "no lease was waited for"
         before = writers.committed
         wait_until(lambda: writers.committed > before, timeout_s=30, what="the bank to go on")
         office.applies("warehouse")

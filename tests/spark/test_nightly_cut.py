@@ -278,8 +278,8 @@ def test_an_earlier_date_has_its_rows_and_says_what_has_no_history(
     staged = run_nightly("3", day)
     assert [t.table for t in staged.tables] == ["ledger_entry", "payment_order", "daily_balance"]
     assert set(staged.left_out) == {"account", "access_audit"}
-    verdicts = {t.table: (t.verdict, t.reason.split(":")[0]) for t in reconciled(platform, staged).tables}
-    assert verdicts["account"] == verdicts["access_audit"] == (Verdict.NOT_RUN, "no history")
+    verdicts = {t.table: (t.verdict, t.reason.partition(" for ")[0]) for t in reconciled(platform, staged).tables}
+    assert verdicts["account"] == verdicts["access_audit"] == (Verdict.NOT_RUN, "not in this cut, it has no history")
     record = publish(staged)
     assert (record.version, record.partial, record.verdict) == (1, True, Verdict.MATCH)
     where = f"WHERE cut_business_date = '{day}'"

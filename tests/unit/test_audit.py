@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from seamline.cli.audit import summary
 from seamline.domain.audit import (
     NOTHING_BEFORE,
     Act,
@@ -32,6 +33,8 @@ from seamline.domain.errors import InvariantViolated
 from seamline.domain.runs import Cut, Reconciliation, Scope
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
 from seamline.domain.witness import Moved, Witness
+from seamline.platform import verify_evidence
+from seamline.platform.audit_check import Checked
 from seamline.sources.mariadb.position import BinlogPosition
 
 AT = datetime(2026, 3, 2, 0, 31, 5, 70, tzinfo=UTC)
@@ -348,3 +351,13 @@ def test_a_cut_is_entered_only_once_it_is_stored() -> None:
     with pytest.raises(InvariantViolated, match="after it is stored"):
         cut_act(cut, Kind.PUBLISHED, verdict="")
     assert cut_act(replace(cut, saved_at=AT), Kind.PUBLISHED, verdict="x").document["verdict_hash"] == "x"
+
+
+@pytest.mark.parametrize(("faults", "said"), [(0, "nothing is wrong"), (1, "1 FAULT"), (2, "2 FAULTS")])
+def test_one_fault_is_not_many(faults: int, said: str) -> None:
+    """Found by a newcomer: "1 FAULTS"."""
+    seen, anchored, outcome = summary(Checked(entries=1, verdicts=2, decisions=1, anchored=0, faults=faults))
+    assert seen == "1 entry, 2 verdicts, 1 decision, 0 cuts, 0 signatures, 0 files"
+    assert anchored == "no anchor; 1 entry stands behind no anchor"
+    assert outcome == said
+    assert not faults or verify_evidence.counted(faults, "FAULT", "FAULTS") == said

@@ -10,7 +10,8 @@ from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.position import Position
 from seamline.ports import Marker, ReadView, StreamReport
 from seamline.sources.mariadb.position import BinlogPosition
-from seamline.sync.barrier import Barrier, NotAligned, NotComparable, Patience
+from seamline.sync.barrier import Barrier, NotAligned, NotComparable, Patience, StreamEnded
+from seamline.sync.stream_state import SILENCE_MAX_S
 from tests.unit.memory_views import ENTRY, MemoryView, entries
 
 STREAM = StreamId("settlement", "warehouse")
@@ -44,6 +45,8 @@ class World:
     applies: bool = True
     overruns: bool = False
     never_holds: bool = False
+    error: str = ""
+    fails_at_s: float = 1e9
     is_paused: bool = False
     faults: dict[str, Exception] = field(default_factory=dict)
     released: list[str] = field(default_factory=list)
@@ -94,14 +97,16 @@ class World:
         self.hold_id = ""
 
     def latest_report(self, stream: StreamId) -> StreamReport | None:
-        if not self.hold_id and not self.never_holds:
+        if self.time >= self.fails_at_s:
+            return StreamReport(STREAM, "failed", error=self.error, age_s=self.age_s)
+        if not self.hold_id:
             left = max(0, int(self.behind - self.time * self.records_per_s))
             return StreamReport(
                 STREAM, "streaming", lag_s=max(0.0, self.lag_s - self.time), log_end_offset=left,
                 records_per_s=self.records_per_s, age_s=self.age_s,
             )  # fmt: skip
         if self.never_holds:
-            return StreamReport(STREAM, "failed", error="no log")
+            return StreamReport(STREAM, "backing_off", error=self.error)
         return StreamReport(STREAM, self.held_state, hold_id=self.hold_id)
 
     # sink
@@ -170,10 +175,30 @@ def test_an_idle_source_is_aligned_too() -> None:
 
 
 def test_a_stream_that_does_not_stand_still_is_inconclusive_and_released() -> None:
-    world = World(never_holds=True)
-    assert "did not stand still (its state is failed: no log) within the lease of 30 s" in refused(world)
+    world = World(never_holds=True, error="TransientError: no log\n  → start it")
+    assert "did not stand still (it is trying again: no log) within the lease of 30 s" in refused(world)
     assert world.released == ["h1"]
     assert not world.markers
+
+
+@pytest.mark.parametrize("at_s", [0.0, 5.0])
+def test_a_stream_that_has_ended_for_good_is_not_asked_three_times(at_s: float) -> None:
+    """Found by a newcomer: 216 s went by for it before the next destination was compared. `at_s`: it ends then."""
+    world = World(attempts=3, never_holds=True, fails_at_s=at_s, error="Diverged: rows are gone\n  → put them back")
+    ended = "the stream into warehouse has ended: rows are gone"
+    with pytest.raises(StreamEnded, match=ended) as caught, world.barrier().aligned(1):
+        pass
+    assert world.time <= at_s + 1
+    assert len(world.leases) == len(world.released) == (1 if at_s else 0)
+    assert "put them back; then start the stream again" in caught.value.hint and "\n" not in caught.value.message
+
+
+def test_a_stream_that_was_fenced_a_moment_ago_still_gets_its_leases() -> None:
+    world = World(attempts=3, never_holds=True, fails_at_s=0.0, error="Fenced: epoch 4 is over")
+    assert "did not stand still (it is failed: epoch 4 is over)" in refused(world)
+    assert len(world.leases) == 3
+    world.age_s = SILENCE_MAX_S + 1
+    assert "has ended" in refused(world, StreamEnded)
 
 
 def test_a_stream_that_lags_is_waited_for_before_it_is_held() -> None:

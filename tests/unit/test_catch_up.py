@@ -131,6 +131,17 @@ def test_only_the_slowest_stream_is_held_against_the_end_of_the_log() -> None:
     assert "settlement@reporting" not in said(found)
 
 
+def test_of_a_stream_that_has_ended_nothing_is_forecast() -> None:
+    """Found by a newcomer: an alarm about its pace, beside the one about its end, with another cure."""
+    for has_ended, is_said in ((False, True), (True, False)):
+        watch = CatchUpWatch("bank", lambda _: LastLoad(1_000, 1.0), lambda _: ())
+        for second in range(0, 121, 10):
+            ends = 9_000_000 + 1_000 * second
+            slow = Follower(STREAM, 0, has_ended=has_ended)
+            found = watch.seen(LogFill(0, ends, ends * 1024), [slow], LIMITS, None, now_s=float(second))
+        assert any(isinstance(one, RaiseAlarm) for one in found) is is_said
+
+
 @pytest.mark.parametrize(("for_s", "is_said"), [(600.0, True), (4_000.0, False), (9_000.0, False)])
 def test_a_load_that_ends_after_the_log_is_full_is_said_while_it_runs(*, for_s: float, is_said: bool) -> None:
     load = RunningLoad("settlement", "onboard 7", for_s, LastLoad(9_000_000, 5_400.0))

@@ -19,6 +19,7 @@ from seamline.plan.checks import ControlTotalPlan, ReconcilePlan
 from seamline.plan.model import DestinationPlan, Run, SourcePlan, SyncPlan, TablePlan
 from seamline.sync.bucket_search import WHOLE, Limits, Part, joined, key_ranges, parts_of
 from seamline.sync.comparison import StreamFindings, Work, compare_live, compare_tables, findings_reported
+from seamline.sync.repetition import NEEDS_A_PERSON
 from tests.unit.memory_views import ENTRY, MemoryView, entries
 from tests.unit.test_barrier import World, at
 
@@ -49,10 +50,18 @@ def test_equal_sides_at_one_position_are_a_match_with_its_evidence() -> None:
 
 
 def test_sides_that_cannot_be_aligned_are_inconclusive_with_the_reason() -> None:
-    found = live(World(never_holds=True))
+    found = live(World(applies=False))
     assert found.verdict is Verdict.INCONCLUSIVE
-    assert "did not stand still" in found.tables[0].reason
+    assert "the stream did not reach" in found.tables[0].reason
     assert found.position is None
+    assert NEEDS_A_PERSON not in found.evidence, "another attempt may help"
+
+
+def test_a_stream_that_has_ended_is_inconclusive_for_a_person_and_says_what_to_do() -> None:
+    found = live(World(never_holds=True, fails_at_s=0.0, error="Diverged: rows are gone"))
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.tables[0].reason == "the stream into warehouse has ended: rows are gone"
+    assert str(found.evidence[NEEDS_A_PERSON]).startswith("start the stream again: `./seamline stream restart ")
 
 
 def test_a_sync_that_catches_up_is_not_run() -> None:

@@ -228,3 +228,15 @@ def test_a_headline_is_never_better_than_what_was_compared(verdict: Verdict) -> 
             assert state(found, published=published, expectations=checks).is_green == (
                 verdict is Verdict.MATCH and published is not None and checks is PASSED
             )
+
+
+def test_what_was_not_run_says_which_task_was_to_do_it_and_why_it_did_not() -> None:
+    """Found by a newcomer: "compared: NOT_RUN", and no word about why."""
+    failed = {"task": "cut", "error": "the source is away", "cure": "start it"}
+    assert state(run_state=RunState.FAILED, failure=failed).lines()[:2] == [
+        "compared: NOT_RUN, for its task `cut` failed",
+        "checks not run, for the task `cut` failed before it",
+    ]
+    assert state(compared(MATCH), run_state=RunState.FAILED).lines()[1] == (
+        "checks not run, for its task `expectations` has left nothing here: run the date again"
+    )

@@ -11,16 +11,17 @@ import pytest
 from seamline.domain.cut_job import CutJob
 from seamline.domain.date_before import late_in_words
 from seamline.domain.day_closed import CLOSED
-from seamline.domain.errors import Refused, TransientError
+from seamline.domain.errors import GateFailed, Refused, TransientError
 from seamline.domain.runs import NOT_STAGED, RunKind, RunState, Scope
 from seamline.domain.self_test import self_test_in_words
 from seamline.domain.staged_cut import CutMode, CutSource, StagedCut
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run, SyncPlan
 from seamline.ports.cuts import PinnedTables
-from seamline.sync.barrier import Aligned, NotAligned
+from seamline.sync.barrier import Aligned, NotAligned, StreamEnded
 from seamline.sync.live_cut import LiveCutTools, Pinning, take_live_cut
 from seamline.sync.nightly_cut import take_conclusive_cut
+from seamline.sync.repetition import NEEDS_A_PERSON
 from tests.log_topic import ManualClock
 from tests.unit.memory_views import Row
 from tests.unit.test_nightly_cut import ACCOUNT, DAY, ENTRY, PLAN, ROWS, SOON, DatedView, P, Views, World
@@ -37,6 +38,7 @@ class LakeWorld(World):
 
     stored: Mapping[str, list[Row]] = field(default_factory=lambda: ROWS)
     not_aligned: int = 0
+    why: NotAligned = field(default_factory=lambda: NotAligned("the stream did not stand still"))
     pins: int = 0
 
     def live(self, destination: DestinationPlan) -> LiveCutTools:
@@ -46,7 +48,7 @@ class LakeWorld(World):
         def aligned(count: int) -> Iterator[Aligned]:
             if self.not_aligned:
                 self.not_aligned -= 1
-                raise NotAligned("the stream did not stand still")
+                raise self.why
             self.is_open = True
             yield Aligned(P, 0, [self.view(ROWS)] * count, pinning.open(count), 0.1, lambda: None)
             self.is_open = False
@@ -118,6 +120,19 @@ def test_it_is_taken_again_while_the_stream_does_not_come_and_then_stands_with_i
     assert [one.verdict for one in world.saved] == [Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE, Verdict.MATCH]
     with pytest.raises(TransientError, match="did not stand still"):
         LakeWorld(not_aligned=9).cuts(ALONE)
+
+
+def test_a_lake_whose_stream_has_ended_is_not_tried_again_and_says_what_a_person_has_to_do() -> None:
+    ended = StreamEnded("the stream into lake has ended: rows are gone", hint="put them back")
+    world = LakeWorld(not_aligned=9, why=ended)
+    with pytest.raises(GateFailed, match="no cut of lake: the stream into lake has ended: rows are gone") as caught:
+        world.cuts(ALONE)
+    assert caught.value.hint == "put them back; then run this date again"
+    assert (world.not_aligned, world.saved[0].evidence[NEEDS_A_PERSON]) == (8, "put them back")
+    world = LakeWorld(not_aligned=9, why=ended)
+    assert list(world.cuts(BESIDE)) == ["warehouse"]
+    said = "rows are gone. To mend it: put them back; then run this date again"
+    assert (world.not_aligned, said in world.results[NOT_STAGED]["lake"]) == (8, True)
 
 
 def test_a_lake_that_has_no_cut_keeps_no_other_destination_from_its_own_and_the_other_way_round() -> None:

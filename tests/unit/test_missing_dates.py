@@ -7,14 +7,17 @@ from typing import Any
 import pytest
 
 from seamline.domain.business_dates import BusinessDates, Calendar
-from seamline.domain.cut_state import CutState, state_of_cut
+from seamline.domain.cut_state import CutState, has_verdict, state_of_cut
 from seamline.domain.day_closed import CLOSED
 from seamline.domain.decision import Decision, DecisionState
 from seamline.domain.escalation import Step
-from seamline.domain.runs import FAILURE, RunKind, RunState
+from seamline.domain.runs import FAILURE, RunKind, RunState, Scope
+from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import DestinationPlan, NightlyPlan, Run, SourcePlan, SyncPlan
 from seamline.platform.store import Alarm
 from seamline.sync.missing import missing_dates
+from seamline.sync.repetition import NEEDS_A_PERSON
+from tests.unit.reported import reconciliation
 
 BANK = Calendar("bank", date(2026, 1, 1), date(2026, 11, 25))
 NIGHTLY = NightlyPlan("Asia/Shanghai", verdict_by="07:00", dates=BusinessDates((BANK,)))
@@ -134,6 +137,28 @@ def test_each_reason_has_its_word_and_its_next_step(
     assert one.word == word
     assert why in one.why
     assert step in one.next_step
+
+
+@pytest.mark.parametrize(
+    ("task", "evidence", "step"),
+    [
+        ("complete", {NEEDS_A_PERSON: "restart the stream"}, "restart the stream; then run the date again"),
+        ("cut", {}, "run the date again: INCONCLUSIVE may be tried again"),
+    ],
+)
+def test_a_date_that_is_inconclusive_says_why_once_with_its_tables_and_what_to_do_first(
+    task: str, evidence: dict[str, str], step: str
+) -> None:
+    records, why = Records(), "the stream into warehouse has ended: rows are gone"
+    records.left(RunState.FAILED, **{FAILURE: {"task": task, "error": "no cut", "cure": "clear it"}})
+    tables = [TableVerdict(name, Verdict.INCONCLUSIVE, why) for name in ("account", "entry")]
+    (state,) = records.states
+    found = replace(reconciliation(*tables, scope=Scope.CUT, day=TUESDAY), evidence=evidence)
+    records.states = [replace(state, compared=Verdict.INCONCLUSIVE, found=found)]
+    (one, *_) = missing_dates(records, "settlement", now=NOW)
+    assert (one.word, one.next_step) == ("INCONCLUSIVE", step)
+    assert one.why.startswith(f"{why} (tables: account, entry); not published")
+    assert one.is_late(NOW) and not has_verdict(records.states)
 
 
 def test_since_when_somebody_is_waited_for_is_said() -> None:

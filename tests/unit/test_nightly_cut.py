@@ -318,7 +318,7 @@ def test_an_earlier_date_leaves_whole_tables_out_with_the_reason() -> None:
     cut = world.take(day=date(2026, 3, 4))
     assert [table.table for table in cut.tables] == ["entry", "balance"]
     assert set(cut.left_out) == {"account", "heads"}
-    assert "account, which it is computed from: no history" in cut.left_out["heads"]
+    assert "not computed from account, which is left out: not in this cut, it has no history" in cut.left_out["heads"]
     (saved,) = world.saved
     verdicts = {table.table: (table.verdict, bool(table.reason)) for table in saved.tables}
     assert verdicts["account"] == verdicts["heads"] == (Verdict.NOT_RUN, True)

@@ -236,7 +236,7 @@ def test_a_cut_without_its_parked_table_is_a_match_and_partial() -> None:
     assert [table.table for table in cut.tables] == ["entry", "balance"]
     assert cut.left_out == {
         "account": f"parked: {WHY}",
-        "heads": f"account, which it is computed from: parked: {WHY}",
+        "heads": f"not computed from account, which is left out: parked: {WHY}",
     }
     (saved,) = world.saved
     assert [(table.table, table.verdict.value) for table in saved.tables] == [

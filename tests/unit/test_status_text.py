@@ -32,6 +32,15 @@ def test_a_table_that_did_not_run_is_green_only_with_its_reason_and_beside_a_mat
     assert not is_green([cut(explained)], [reconciliation(MATCH)])
 
 
+def test_a_reason_that_several_tables_have_is_said_once_with_their_names() -> None:
+    """Found by a newcomer: the same long sentence behind each table."""
+    why = "the stream into warehouse has ended: rows are gone"
+    tables = [TableVerdict(name, Verdict.INCONCLUSIVE, reason=why) for name in ("account", "entry")]
+    text = render([], [reconciliation(*tables, TableVerdict("other", Verdict.INCONCLUSIVE, reason="away"))])
+    assert (text.count(why), text.count("as said below"), text.count("away")) == (1, 2, 1)
+    assert f"account, entry: {why}" in text
+
+
 def test_a_live_table_that_was_not_compared_is_not_green_whatever_its_reason() -> None:
     behind = TableVerdict("account", Verdict.NOT_RUN, reason="the stream is catching up")
     assert not is_green([cut(MATCH)], [reconciliation(MATCH, behind)])

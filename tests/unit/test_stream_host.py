@@ -135,7 +135,12 @@ def test_a_fenced_stream_is_no_failure_for_good_unless_nobody_starts_it_again_in
     assert (starts(actions), alarms(actions)) == ([("sync1", 2)], [])
     assert host.due(now_s=60) == []
     assert host.due(now_s=61) == [
-        RaiseAlarm("stream_failed", "sync2@warehouse", "Fenced: epoch 4 is over, the ledger's is 5")
+        RaiseAlarm(
+            "stream_failed",
+            "sync2@warehouse",
+            "failed: epoch 4 is over, the ledger's is 5. To mend it: start the stream again: `./seamline stream restart"
+            " sync2 warehouse`",
+        )
     ]
     assert host.due(now_s=62) == []
     host.wanted([wanted(1, want_number=2), wanted(2, want_number=2)])

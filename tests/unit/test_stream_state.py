@@ -6,11 +6,23 @@ from typing import Any
 
 import pytest
 
+from seamline.domain.errors import (
+    Diverged,
+    Fenced,
+    InvariantViolated,
+    LogCorrupted,
+    PositionLost,
+    SchemaConflict,
+    SeamlineError,
+    TransientError,
+    WentBack,
+)
 from seamline.domain.ledger import StreamId
 from seamline.plan.document import plan_to_json
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan, TablePlan
 from seamline.ports import StreamReport, WantedStream
 from seamline.sync.shown_order import streams_in_order
+from seamline.sync.stream_host import Outcome, RaiseAlarm, StreamRoster, TaskEnd
 from seamline.sync.stream_state import (
     HEARD_S,
     SILENCE_MAX_S,
@@ -71,12 +83,12 @@ def judged(report: StreamReport | None, asked: WantedStream | None = None, **fie
         ({"state": "held"}, Word.HELD, ""),
         ({"state": "starting"}, Word.STARTING, ""),
         ({"state": "paused"}, Word.STARTING, ""),
-        ({"state": "failed"}, Word.FAILED, "stream_ended"),
+        ({"state": "failed"}, Word.FAILED, "stream_failed"),
         ({"state": "stopped"}, Word.STOPPED, "stream_ended"),
         ({"state": "failed", "error": "Fenced: epoch 2 is over", "age_s": SILENCE_MAX_S}, Word.STARTING, ""),
-        ({"state": "failed", "error": "Fenced: over", "age_s": SILENCE_MAX_S + 1}, Word.FAILED, "stream_ended"),
-        ({"state": "failed", "error": "Diverged: not Fenced"}, Word.FAILED, "stream_ended"),
-        ({"state": "no_slot", "age_s": 9999.0}, Word.NO_SLOT, "stream_no_slot"),
+        ({"state": "failed", "error": "Fenced: over", "age_s": SILENCE_MAX_S + 1}, Word.FAILED, "stream_failed"),
+        ({"state": "failed", "error": "Diverged: not Fenced"}, Word.FAILED, "stream_failed"),
+        ({"state": "no_slot", "age_s": 9999.0}, Word.NO_SLOT, "no_slot"),
         ({"age_s": HEARD_S}, Word.UNKNOWN, ""),
         ({"age_s": SILENCE_MAX_S + 1}, Word.UNKNOWN, "stream_silent"),
         ({"state": "backing_off", "error": "no route", "age_s": HEARD_S}, Word.TRYING_AGAIN, ""),
@@ -176,6 +188,74 @@ def test_a_paused_stream_says_by_whom_since_when_why_and_what_it_holds_back() ->
     assert unsaid.why.startswith("nobody wrote down by whom, no reason given")
 
 
+LOST = Diverged(
+    "somebody else has written tables of it: account, entry: snapshot 5 is gone",
+    hint="only the stream writes its tables: put them\nback",
+    sync="settlement",
+    table="account,entry",
+    position="offsets [3, 9)",
+)
+
+
+def test_an_end_for_good_is_read_in_one_line_with_its_cure_and_its_command() -> None:
+    """Found by a newcomer: a line break in the middle, and no word about how to start it again."""
+    state = judged(report(state="failed", error=f"{type(LOST).__name__}: {LOST}"))
+    assert state.why == (
+        "somebody else has written tables of it: account, entry: snapshot 5 is gone. To mend it: only the stream writes"
+        " its tables: put them back; then start the stream again: `./seamline stream restart settlement warehouse`; or"
+        " load the destination again: run `settlement__onboard` and name warehouse under Destinations to load"
+    )
+    assert state.may_restart and "\n" not in state.in_words()
+
+
+@pytest.mark.parametrize(
+    ("error", "may_restart", "cure"),
+    [
+        (Fenced("epoch 2 is over", hint="nothing"), True, ". To mend it: start the stream again: `./seamline stream"),
+        (InvariantViolated("odd"), True, "start the stream again: `./seamline stream restart settlement warehouse`"),
+        (SchemaConflict("it has another column", hint="park it"), True, "park it; then start the stream again: `./sea"),
+        (PositionLost("the log is gone", hint="find out why"), False, "find out why; load the destination again: run"),
+        (
+            LogCorrupted("torn", hint="`seamline stream restart <sync>` reads it"),
+            True,
+            "stream restart settlement` rea",
+        ),
+        (LogCorrupted("torn", hint="find the cause"), False, "find the cause; load the destination again"),
+        (WentBack("went back", hint="`seamline stream restart a b` goes on"), True, "restart a b` goes on"),
+        (
+            Diverged("it was emptied", table="account, entry"),
+            True,
+            "it was emptied; tables: account, entry. To mend it:",
+        ),
+    ],
+)
+def test_each_kind_of_end_names_the_cure_of_its_kind_and_no_other(
+    error: SeamlineError, *, may_restart: bool, cure: str
+) -> None:
+    state = judged(report(state="failed", error=f"{type(error).__name__}: {error}", age_s=SILENCE_MAX_S + 1))
+    assert cure in state.why
+    assert state.may_restart is may_restart
+    assert ("load the destination again" in state.why) is (isinstance(error, Diverged) or not may_restart)
+
+
+def test_the_host_and_whoever_looks_at_the_streams_raise_one_alarm_for_one_end() -> None:
+    """Found by a newcomer: three alarms of one stream, with two cures."""
+    error, asked = f"{type(LOST).__name__}: {LOST}", wanted()
+    host = StreamRoster(slots=3)
+    host.wanted([asked])
+    host.due(now_s=0)
+    host.ended(TaskEnd(STREAM, 1, Outcome.FINAL, error), now_s=1)
+    (raised,) = [one for one in host.due(now_s=1) if isinstance(one, RaiseAlarm)]
+    state = judged(report(state="failed", error=error))
+    assert (raised.kind, raised.subject) == (state.alarm, str(STREAM))
+    assert raised.message == f"{state.word}: {state.why}"
+
+
+def test_a_retry_says_why_in_one_line_without_brackets_around_a_cure() -> None:
+    away = TransientError("no route", hint="start it", sync="settlement")
+    assert judged(report(state="backing_off", error=f"TransientError: {away}")).why == "no route; start it"
+
+
 def test_a_stream_that_nobody_wants_is_stopped_and_worth_no_alarm() -> None:
     states = stream_states([], {STREAM: report(state="stopped", error="")}, [], [], now=NOW)
     assert (states[STREAM].word, states[STREAM].is_green, states[STREAM].alarm) == (Word.STOPPED, False, "")
@@ -186,8 +266,9 @@ def test_a_stream_that_nobody_wants_is_stopped_and_worth_no_alarm() -> None:
     [
         ("stream_late", {"lag_s": 61.0}),
         ("stream_silent", {"age_s": 61.0}),
-        ("stream_ended", {"state": "failed"}),
-        ("stream_no_slot", {"state": "no_slot"}),
+        ("stream_failed", {"state": "failed"}),
+        ("stream_ended", {"state": "stopped"}),
+        ("no_slot", {"state": "no_slot"}),
         ("stream_still", {"still_s": 301.0}),
         ("stream_paused", {"state": "paused", "lag_s": 61.0}),
     ],

@@ -19,6 +19,7 @@ from seamline.domain.decision import Decision
 from seamline.domain.errors import TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.work_under_way import WorkUnderWay
+from seamline.sync.missing import Missing
 from seamline.sync.stream_state import StreamState, Word
 from seamline.sync.under_way import Note
 from tests.unit.reported import MATCH, TODAY, cut
@@ -72,7 +73,9 @@ def test_a_look_shows_streams_work_and_who_waits_for_whom() -> None:
     no_day = replace(cut(MATCH), is_running=True, input=WaitsForInput("the flag file", NOW, None))
     signed = replace(PREPARED, business_date=TODAY)
     notes = (Note(Headline.NOT_RUN, "settlement → archive, not onboarded yet"),)
-    sync = replace(SYNC, cuts=(asked, no_day), sign_offs=(signed, signed), notes=notes)
+    unknown = Missing("settlement", "lake", TODAY, "INCONCLUSIVE", "its stream has ended", "restart it")
+    late = replace(unknown, word="RUNNING", why="it is under way")
+    sync = replace(SYNC, cuts=(asked, no_day), sign_offs=(signed, signed), notes=notes, missing=(unknown, late))
     breaks = [SimpleNamespace(sync="settlement", work=SimpleNamespace(owner=owner)) for owner in ("bob", "bob", "")]
     queued = [replace(NIGHT, started_at=None, about=f"2026-11-0{day}") for day in range(1, 6)]
     lags = {STREAM: (0.1, None, 5.0)}
@@ -84,10 +87,12 @@ def test_a_look_shows_streams_work_and_who_waits_for_whom() -> None:
         "settlement 2026-11-21 → warehouse: waits for the flag file since 2026-11-29 20:00:00 +08:00",
         "settlement: 2 published cuts wait for a signature, since business date 2026-11-21",
         "settlement: settlement → archive, not onboarded yet",
+        "settlement 2026-11-21 → lake: INCONCLUSIVE, its stream has ended; restart it",
         "settlement: 2 open breaks wait for bob",
         "settlement: 1 open break waits for an owner",
     ):
         assert waits in said
+    assert "it is under way" not in said
     assert "nothing runs" in "\n".join(lines(watched())) and "nobody waits" in "\n".join(lines(watched()))
     assert "  not known: no answer" in lines(watched(work=None, why_no_work="no answer"))
 

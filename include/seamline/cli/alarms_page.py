@@ -18,13 +18,15 @@ whose cause is gone.
 """
 _TAIL = """
 Each alarm about a stream is about one destination: `<sync>@<destination>`. One that is away is *trying again*; after
-five minutes that is `stream_still`. The streams of the others raise nothing.
+two minutes that is `stream_still`. The streams of the others raise nothing. A stream that has failed is one alarm,
+`stream_failed`, whoever notices it first; its message names the cure of that kind of failure.
 
-`seamline__streams` raises the alarms about streams and hosts, every two minutes. It ends them, and so does any stream
-host within seconds, also while Airflow is away. The stream host raises `no_slot`, `stream_failed`, `code_differs` and
-the alarms about sources, except `log_not_pruned`. It raises an alarm about a source again at each check while the
-cause lasts: one that somebody ended by mistake, or that `capture reset` ended, is open again within seconds, with a
-new start time.
+A stream host raises the alarms about the streams of its pool once their cause has lasted for 30 s, also while Airflow
+is away, and ends those of any pool within seconds. `seamline__streams` does both every two minutes, and alone raises
+`host_gone`. The stream host raises `no_slot`, `stream_failed`, `code_differs` and the alarms about sources, except
+`log_not_pruned`, at once. From a fault to its alarm it takes three minutes at most. The host raises an alarm about a
+source again at each check while the cause lasts: one that somebody ended by mistake, or that `capture reset` ended, is
+open again within seconds, with a new start time.
 
 While its source is away, a stream from PostgreSQL applies what the log proves and then *waits for its source*. The
 line in `status` and on the page says since when, how many records cannot be verified, behind which position, and the

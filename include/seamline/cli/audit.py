@@ -23,6 +23,7 @@ from seamline.cli.answer import give
 from seamline.cli.person import person
 from seamline.domain.audit import FROM_COMMAND_LINE, Act, Kind, Subject
 from seamline.domain.errors import ConfigError
+from seamline.domain.phrase import counted
 from seamline.platform.audit import append
 from seamline.platform.audit_check import Checked, check
 from seamline.platform.audit_export import Exported, export
@@ -114,20 +115,28 @@ def _session() -> Iterator[Session]:
 
 def summary(checked: Checked) -> list[str]:
     """What was looked at, how far the anchors reach, and the outcome."""
-    seen = (
-        f"{checked.entries:,} entries, {checked.verdicts:,} verdicts, {checked.decisions:,} decisions,"
-        f" {checked.cuts:,} cuts, {checked.signatures:,} signatures, {checked.files:,} files"
+    seen = ", ".join(
+        [
+            counted(checked.entries, "entry", "entries"),
+            counted(checked.verdicts, "verdict"),
+            counted(checked.decisions, "decision"),
+            counted(checked.cuts, "cut"),
+            counted(checked.signatures, "signature"),
+            counted(checked.files, "file"),
+        ]
     )
     behind = checked.entries - checked.anchored
     anchored = f"anchored up to entry {checked.anchored:,}" if checked.anchored else "no anchor"
-    lines = [seen, f"{anchored}; {behind:,} entries stand behind no anchor" if behind > 0 else anchored]
-    return [*lines, f"{checked.faults:,} FAULTS" if checked.faults else "nothing is wrong"]
+    stand = f"{counted(behind, 'entry stands', 'entries stand')} behind no anchor"
+    lines = [seen, f"{anchored}; {stand}" if behind > 0 else anchored]
+    return [*lines, counted(checked.faults, "FAULT", "FAULTS") if checked.faults else "nothing is wrong"]
 
 
 def _exported(exported: Exported, folder: Path) -> list[str]:
     anchored = "which an anchor names" if exported.is_anchored else "which no anchor names yet"
     return [
-        f"{exported.entries:,} entries, {exported.verdicts:,} verdicts and {exported.files:,} files are in {folder}",
+        f"{counted(exported.entries, 'entry', 'entries')}, {counted(exported.verdicts, 'verdict')} and"
+        f" {counted(exported.files, 'file')} are in {folder}",
         f"its chain ends with entry {exported.head:,}, {anchored}",
         f"verify it anywhere: python3 {folder / 'verify.py'}",
     ]

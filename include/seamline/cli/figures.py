@@ -39,9 +39,9 @@ FIGURES = (
         (AlarmKind.STREAM_CUT_OFF, AlarmKind.CATCH_UP),
     ),
     Figure(
-        "what a stream does, whether that is well, why, and since when",
-        "a word; true or false; a text; a moment",
-        (f"{_STREAM}.word", f"{_STREAM}.is_green", f"{_STREAM}.why", f"{_STREAM}.since"),
+        "what a stream does, whether that is well, why, since when, and whether it has ended and a restart can help",
+        "a word; true or false; a text; a moment; true or false",
+        (f"{_STREAM}.word", f"{_STREAM}.is_green", f"{_STREAM}.why", f"{_STREAM}.since", f"{_STREAM}.may_restart"),
         (AlarmKind.STREAM_SILENT, AlarmKind.STREAM_STILL, AlarmKind.STREAM_ENDED, AlarmKind.STREAM_FAILED),
     ),
     Figure(

@@ -47,6 +47,7 @@ def _stream(state: StreamState, seen: Seen, zone: tzinfo) -> dict[str, Any]:
         "word": state.word,
         "is_green": state.is_green,
         "why": state.why,
+        "may_restart": state.may_restart,
         "since": state.since.astimezone(zone) if state.since else None,
         "lag_s": state.lag_s,
         "records_behind": state.records_behind,

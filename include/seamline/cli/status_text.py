@@ -1,6 +1,7 @@
 """The verdicts of a sync as text for a terminal: verdict first, then numbers, then detail."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
 from types import MappingProxyType
@@ -16,7 +17,7 @@ from seamline.domain.runs import Reconciliation
 from seamline.domain.self_test import self_test_in_words
 from seamline.domain.sign_off import SignOff
 from seamline.domain.unlogged import DELIVERED, UNLOGGED
-from seamline.domain.verdict import ControlTotal, TableVerdict, nothing_compared
+from seamline.domain.verdict import ControlTotal, TableVerdict, nothing_compared, shared_reasons
 from seamline.domain.witness import third_witness_in_words
 from seamline.report.words import visible
 from seamline.sync.stream_state import StreamState
@@ -142,8 +143,12 @@ def _compared(found: Reconciliation, zone: tzinfo) -> Iterator[str]:
         yield f"{'':<{_VERDICT}}{hollow}"
     width = max((len(table.table) for table in found.tables), default=0)
     transformed = transforms_in_words(found.evidence)
+    shared = shared_reasons(found.tables)
     for table in found.tables:
-        yield from _table(table, width, transformed.get(table.table, ""))
+        shown = replace(table, reason="as said below") if table.reason in shared else table
+        yield from _table(shown, width, transformed.get(table.table, ""))
+    for reason, names in shared.items():
+        yield f"{'':<{_VERDICT}}{', '.join(names)}: {reason}"
     for line in late_in_words(found.evidence):
         yield f"  {'LATE':<{_VERDICT}}{line}"
     for line in third_witness_in_words(found.evidence, zone):

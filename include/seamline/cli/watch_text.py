@@ -80,6 +80,7 @@ def _work(watched: Watched) -> Iterator[str]:
 def _waits(watched: Watched) -> Iterator[str]:
     for one in watched.seen.syncs:
         yield from _cuts(one)
+        yield from _undecided(one)
         yield from _signatures(one)
         yield from (f"{one.name}: {note.text}" for note in one.notes if note.word is Headline.NOT_RUN)
     more = "at least " if len(watched.breaks) >= WAITING_MAX else ""
@@ -96,6 +97,12 @@ def _cuts(one: SyncSeen) -> Iterator[str]:
         elif cut.is_running and cut.input is not None:
             since = f" since {moment_in_words(cut.input.since, one.zone)}" if cut.input.since else ""
             yield f"{about}: waits for {cut.input.for_what}{since}"
+
+
+def _undecided(one: SyncSeen) -> Iterator[str]:
+    for date in one.missing:
+        if date.word == Headline.INCONCLUSIVE:
+            yield f"{one.name} {date.business_date} → {date.destination}: {date.word}, {date.why}; {date.next_step}"
 
 
 def _signatures(one: SyncSeen) -> Iterator[str]:

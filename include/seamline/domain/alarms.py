@@ -12,7 +12,6 @@ from enum import StrEnum
 class AlarmKind(StrEnum):
     STREAM_SILENT = "stream_silent"
     STREAM_ENDED = "stream_ended"
-    STREAM_NO_SLOT = "stream_no_slot"
     STREAM_LATE = "stream_late"
     STREAM_STILL = "stream_still"
     STREAM_PAUSED = "stream_paused"
@@ -60,15 +59,9 @@ MEANINGS: Mapping[AlarmKind, Meaning] = {
     ),
     AlarmKind.STREAM_ENDED: Meaning(
         "stream",
-        "it is wanted, and its last word is that it failed or stopped; after `Fenced` for 60 s",
+        "it is wanted, and its last word is that it stopped",
         "it runs again, or nobody wants it",
-        "mend what the alarm says, then `./seamline stream restart <sync>`",
-    ),
-    AlarmKind.STREAM_NO_SLOT: Meaning(
-        "stream",
-        "its host has no slot for it",
-        "it has one, or nobody wants it",
-        "give the host more slots, or name another [pool](../how-to/scale-out.md)",
+        "`./seamline stream restart <sync> <destination>`, or Restart on the page of the sync",
     ),
     AlarmKind.STREAM_LATE: Meaning(
         "stream",
@@ -80,7 +73,7 @@ MEANINGS: Mapping[AlarmKind, Meaning] = {
     ),
     AlarmKind.STREAM_STILL: Meaning(
         "stream",
-        "it is heard and has not come further for five minutes",
+        "it is heard and has not come further for two minutes",
         "it comes further, is paused, or nobody wants it",
         "see what the line of the stream says: what it tries again, or waits for",
     ),
@@ -92,7 +85,7 @@ MEANINGS: Mapping[AlarmKind, Meaning] = {
     ),
     AlarmKind.HOST_GONE: Meaning(
         "pool",
-        "the stream host of a pool with wanted streams is gone for 60 s",
+        "the stream host of a pool with wanted streams is gone for 40 s",
         "a host has the pool, or it has no streams",
         "nothing at first: `seamline__streams` starts another. If it comes again, `./seamline logs stream_host`",
     ),
@@ -100,15 +93,16 @@ MEANINGS: Mapping[AlarmKind, Meaning] = {
         "stream",
         "all slots of the host are taken",
         "it gets a slot; it is not wanted; another host takes the pool",
-        "as for `stream_no_slot`",
+        "give the host more slots, or name another [pool](../how-to/scale-out.md)",
     ),
     AlarmKind.STREAM_FAILED: Meaning(
         "stream",
         "it ended for good: another attempt cannot help. One that was taken over (`Fenced`), as by a run of its sync"
         " that publishes, only if nobody has started it again 60 s later",
         "it is wanted again, or not any more; another host takes the pool",
-        "mend what the alarm says, or [park the table](../how-to/park-a-table.md), then `./seamline stream restart"
-        " <sync>`",
+        "what the alarm says: it names the cure of that kind of failure. After most, once they are mended,"
+        " `./seamline stream restart <sync> <destination>`, or Restart on the page of the sync; where the log has lost"
+        " what the stream needs, a new load ([more](../how-to/several-destinations.md#when-one-stream-has-ended))",
     ),
     AlarmKind.SOURCE_UNREACHABLE: Meaning(
         "source",
@@ -171,7 +165,8 @@ MEANINGS: Mapping[AlarmKind, Meaning] = {
     ),
     AlarmKind.CATCH_UP: Meaning(
         "source",
-        "its slowest stream will not be through before the log is full, as it applies and as it grows now; or an"
+        "its slowest stream will not be through before the log is full, as it applies and as it grows now (one that has"
+        " ended has its own alarm); or an"
         " onboarding that runs will not, by the length of the one before it; or loading a stream's tables again"
         " takes less than half as long as catching up",
         f"neither is so; {_NOT_WANTED}",
@@ -188,7 +183,8 @@ MEANINGS: Mapping[AlarmKind, Meaning] = {
     AlarmKind.VERDICT_LATE: Meaning(
         "sync and date",
         "the hour of `nightly.verdict_by` has passed without a verdict, or, where none is declared, 6 hours since"
-        " `run_at`; also where no run has begun ([who is called when](../how-to/be-called-in-time.md))",
+        " `run_at`; INCONCLUSIVE is none, unless a person is asked about it; also where no run has begun ([who is"
+        " called when](../how-to/be-called-in-time.md))",
         "the verdict is there; or nobody expects it any more: the sync is not declared or has no nights, or the date"
         " is no business date",
         "`./seamline status --missing` says why, and the next step",
@@ -229,8 +225,10 @@ MEANINGS: Mapping[AlarmKind, Meaning] = {
     ),
     AlarmKind.CUT_NOT_CLEAN: Meaning(
         "sync and date",
-        "the gate found the newest take of the cut not clean; it names the destinations where it is not, and no other",
-        "it is published there, or a take is clean",
-        "[work on its breaks](../how-to/work-on-breaks.md), then decide, or take the date again",
+        "the gate found the newest take of the cut not clean, or a destination has no cut of the date that could be"
+        " judged, as where its comparison was INCONCLUSIVE; it names these destinations, and no other",
+        "it is published there, or a take is clean everywhere",
+        "[work on its breaks](../how-to/work-on-breaks.md), then decide; of a cut that is INCONCLUSIVE or missing mend"
+        " what the alarm says, then take the date again",
     ),
 }

@@ -257,7 +257,10 @@ class CutState:
     def lines(self, zone: tzinfo = UTC) -> list[str]:
         """The four parts and what ended the run, in words, in the order in which they come about."""
         word = Headline.RUNNING if self._is_early else self.compared
-        out = [*self.altered_in_words, phrase("compared: %(word)s", word=word), self._checks_in_words()]
+        compared: str = phrase("compared: %(word)s", word=word)
+        if self.found is None and not self.is_running:
+            compared = joined(", ", [compared, self._why_not_run("cut")])
+        out: list[str] = [*self.altered_in_words, compared, self._checks_in_words()]
         out += [self.decision_in_words(zone), self.publication.in_words(zone)]
         return out + (self.failure.lines(zone) if self.failure else [])
 
@@ -267,10 +270,20 @@ class CutState:
         is_open = self.is_running and self.publication.version is None
         return phrase("not known yet whether somebody must decide") if is_open else phrase("no decision needed")
 
+    def _why_not_run(self, task: str) -> str:
+        """Why a stage of an ended run has left nothing for this destination, and what lets it run."""
+        if self.failure is not None and self.failure.task == task:
+            return phrase("for its task `%(task)s` failed", task=task)
+        if self.failure is not None and self.failure.task not in _ABOUT_THE_REST:
+            return phrase("for the task `%(failed)s` failed before it", failed=self.failure.task)
+        return phrase("for its task `%(task)s` has left nothing here: run the date again", task=task)
+
     def _checks_in_words(self) -> str:
         if not self.checks.failed:
             number = f" ({self.checks.checked})" if self.checks.checked else ""
-            said = phrase("checks %(word)s%(number)s", word=self.checks.word, number=number)
+            said: str = phrase("checks %(word)s%(number)s", word=self.checks.word, number=number)
+            if self.checks.checked is None and not self.is_running:
+                said = joined(", ", [said, self._why_not_run("expectations")])
             return joined("; ", [said, *self.checks.notes])
         found = joined("; ", [*map(check_in_words, self.checks.failed), *self.checks.notes])
         return phrase("checks failed: %(found)s", found=found)
@@ -344,8 +357,13 @@ def state_of_cut(
 
 def has_verdict(states: Sequence[CutState]) -> bool:
     """Whether a take of a business date has one: `states` are those of it, in each destination. While a date is taken
-    again the version in force has the verdict of before."""
-    return bool(states) and all(one.found is not None or one.publication.in_force is not None for one in states)
+    again the version in force has the verdict of before. INCONCLUSIVE is none, and neither is a cut of which nothing
+    could be compared: the date is missed at its hour as if its run had not begun. Where a person is asked about it, it
+    is that person's matter."""
+    return bool(states) and all(
+        one.compared in (Verdict.MATCH, Verdict.BREAK) or one.publication.in_force is not None or one.is_waiting
+        for one in states
+    )
 
 
 def of_live(found: Reconciliation) -> Headline:

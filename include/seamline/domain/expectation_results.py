@@ -6,7 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 from seamline.domain.audit import canonical_json, sha256_of
+from seamline.domain.phrase import counted
 from seamline.domain.runs import EXPECTATIONS, Reconciliation, checked_in
+
+
+def counted_rows(wrong: int, looked_at: int | None) -> str:
+    """How many rows break a rule, of how many that were looked at; None where that is not known."""
+    rows = counted(wrong, "row") if looked_at is None else f"{wrong:,} of {counted(looked_at, 'row')}"
+    return f"{rows} {'does' if wrong == 1 else 'do'} not meet it"
 
 
 def results_text(result: Mapping[str, Any], destination: str) -> str | None:

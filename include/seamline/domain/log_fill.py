@@ -45,8 +45,9 @@ class LogFill:
 @dataclass(frozen=True, slots=True)
 class Follower:
     """A stream that is wanted, and the first offset that it has yet to apply. `cut_off_gb`: with so much before it it
-    is cut off; 0: never."""
+    is cut off; 0: never. `has_ended`: it applies nothing until a person starts it again."""
 
     stream: StreamId
     next_offset: int
     cut_off_gb: float = 0.0
+    has_ended: bool = False

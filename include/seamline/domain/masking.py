@@ -23,7 +23,9 @@ MASK = "••••"
 # In the destination, where its value is another one than the source's.
 DIFFERS = f"{MASK} (differs)"
 # What checks say in numbers of rows: it holds no value.
-_COUNTS = re.compile(r"((element_count|unexpected_count) \d+(, )?)+|\d+ groups|")
+_COUNTS = re.compile(
+    r"[\d,]+( of [\d,]+)? rows? do(es)? not meet it|((element_count|unexpected_count) \d+(, )?)+|\d+ groups?|"
+)
 # Of these the text without a column is no value of a row.
 _IN_WORDS = (BreakType.SCHEMA, BreakType.FINDING, BreakType.SYSTEMATIC)
 ValueT = TypeVar("ValueT")

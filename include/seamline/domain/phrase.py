@@ -23,6 +23,11 @@ def phrase(pattern: str, **values: object) -> Phrase:
     return made
 
 
+def counted(number: int, one: str, several: str = "") -> str:
+    """A number with its noun, for texts that are English alone. `several`: where it is not `one` with an s."""
+    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
+
+
 def joined(by: str, parts: Iterable[str]) -> Phrase:
     """Phrases and other texts behind each other, with `by` between them, which stays as it is in every language."""
     values: dict[str, object] = {f"part{number}": part for number, part in enumerate(parts)}

@@ -110,6 +110,21 @@ class TableVerdict:
         return self.verdict is Verdict.NOT_RUN and begins == _PARKED and bool(why.strip())
 
 
+def reasons_of(tables: Sequence[TableVerdict]) -> dict[str, list[str]]:
+    """By reason the tables that have it: what is the same of several is said once. Tables without one are not in it."""
+    found: dict[str, list[str]] = {}
+    for table in tables:
+        if table.reason:
+            found.setdefault(table.reason, []).append(table.table)
+    return found
+
+
+def shared_reasons(tables: Sequence[TableVerdict]) -> dict[str, list[str]]:
+    """The same of reasons that several tables have which were not compared."""
+    known = [table for table in tables if table.verdict in (Verdict.INCONCLUSIVE, Verdict.NOT_RUN)]
+    return {reason: names for reason, names in reasons_of(known).items() if len(names) > 1}
+
+
 def parked(table: str, why: str) -> TableVerdict:
     """The verdict of a table that a person parked: always reported, and no blemish of the others."""
     return TableVerdict(table, Verdict.NOT_RUN, f"{_PARKED}{why}")

@@ -28,13 +28,13 @@ class PlatformFollowers:
 
         def work(session: Session) -> Sequence[Follower]:
             cursor = session.execute(
-                "select sync, destination, moved_to, plan_json from stream join stream_report using (sync, destination)"
-                " where is_wanted and moved_to > 0"
+                "select sync, destination, moved_to, plan_json, stream_report.state in ('failed', 'stopped')"
+                " from stream join stream_report using (sync, destination) where is_wanted and moved_to > 0"
             )
-            found = [(StreamId(sync, to), next_offset, _plan_of(text)) for sync, to, next_offset, text in cursor]
+            found = [(StreamId(one[0], one[1]), one[2], _plan_of(one[3]), bool(one[4])) for one in cursor]
             return tuple(
-                Follower(stream, next_offset, dict(plan.stream.cut_off_behind_gb).get(stream.destination, 0.0))
-                for stream, next_offset, plan in found
+                Follower(stream, at, dict(plan.stream.cut_off_behind_gb).get(stream.destination, 0.0), has_ended)
+                for stream, at, plan, has_ended in found
                 if plan.source.name == source
             )
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from seamline.domain.alarms import AlarmKind
 from seamline.domain.errors import SeamlineError, TransientError
@@ -60,14 +61,36 @@ Event = WantedNow | LeaseLost | StreamsReported | ReportsNow | ReportLost
 # Longer than any cycle of a host that is well.
 _IDLE_REPORTED_S = 30.0
 _Write = Callable[[], None]
+# A lag that passes at once, or a stream that stops to start again, is no alarm.
+SETTLED_S = 30.0
+# Of streams, each that is worth an alarm as it stands now.
+AlarmsDue = Callable[
+    [Sequence[WantedStream], Mapping[StreamId, StreamReport], Sequence[HostState], Sequence[Alarm]],
+    Sequence["DueAlarm"],
+]
 # Those of the open alarms that are not so any more.
 AlarmsOver = Callable[
     [Sequence[WantedStream], Mapping[StreamId, StreamReport], Sequence[HostState], Sequence[Alarm]], Sequence[Alarm]
 ]
 
 
+class DueAlarm(Protocol):
+    """A stream that is worth an alarm. `alarm`: its kind."""
+
+    @property
+    def stream(self) -> StreamId: ...
+    @property
+    def alarm(self) -> str: ...
+    @property
+    def alarm_in_words(self) -> str: ...
+
+
 class HostCoordinator:
-    """Use it as a context after `take`. `on_event` is called from the coordinator's thread."""
+    """Use it as a context after `take`. `on_event` is called from the coordinator's thread.
+
+    It raises the alarms about the streams of its pool, as the watch in Airflow does, also while Airflow is away: what
+    `alarms_due` has found at each look of `settled_s`.
+    """
 
     def __init__(
         self,
@@ -78,6 +101,8 @@ class HostCoordinator:
         silence_s: float,
         alarms: Sequence[str],
         alarms_over: AlarmsOver = lambda *_: (),
+        alarms_due: AlarmsDue = lambda *_: (),
+        settled_s: float = SETTLED_S,
         open_one: OpenSession = open_for_stream,
         poll_s: float = 5.0,
     ) -> None:
@@ -87,6 +112,9 @@ class HostCoordinator:
         self._silence_s = silence_s
         self._alarms = alarms
         self._alarms_over = alarms_over
+        self._alarms_due = alarms_due
+        self._settled_s = settled_s
+        self._due_since_s: dict[tuple[str, str], float] = {}
         # Since when this database can be talked to without a break: before that nobody could report.
         self._there_since_s: float | None = None
         self._database = Database(open_one)
@@ -196,17 +224,26 @@ class HostCoordinator:
         if wanted != self._last_wanted:
             self._last_wanted = wanted
             self._emit(wanted)
-        self._check_streams()
-        self._end_alarms_over()
+        reports = self._director.latest_reports()
+        self._check_streams(reports)
+        self._judge(wanted.streams, reports)
 
-    def _end_alarms_over(self) -> None:
-        """Airflow's watch raises alarms about streams, every two minutes; what is over ends within seconds, and also
-        while Airflow is away."""
-        alarms = self._store.open_alarms()
+    def _judge(self, mine: Sequence[WantedStream], reports: Mapping[StreamId, StreamReport]) -> None:
+        """What is over ends within seconds, of whatever pool. Of this one what lasts is raised."""
+        alarms, hosts = self._store.open_alarms(), self._director.hosts()
         if alarms:
-            wanted, reports = self._director.all_wanted(), self._director.latest_reports()
-            for one in self._alarms_over(wanted, reports, self._director.hosts(), alarms):
+            for one in self._alarms_over(self._director.all_wanted(), reports, hosts, alarms):
                 self._store.end_alarm(one.kind, one.subject)
+        now_s, due = time.monotonic(), self._alarms_due(mine, reports, hosts, alarms)
+        found = {(one.alarm, str(one.stream)): one for one in due}
+        self._due_since_s = {key: self._due_since_s.get(key, now_s) for key in found}
+        known = {(one.kind, one.subject) for one in alarms}
+        # Before that nobody could report.
+        if self._there_since_s is None or now_s - self._there_since_s < self._silence_s:
+            return
+        for key, state in found.items():
+            if key not in known and now_s - self._due_since_s[key] >= self._settled_s:
+                self._store.raise_alarm(AlarmKind(state.alarm), str(state.stream), state.alarm_in_words)
 
     def _keep_idle_young(self) -> None:
         idle, until_s = self._idle, self._idle_until_s
@@ -214,11 +251,11 @@ class HostCoordinator:
             for stream in self._director.keep_young(idle, holder=str(self._holder)):
                 self._emit(ReportLost(stream))
 
-    def _check_streams(self) -> None:
+    def _check_streams(self, newest: Mapping[StreamId, StreamReport]) -> None:
         now_s, mine = time.monotonic(), str(self._holder)
         if self._there_since_s is None:
             self._there_since_s = now_s
-        reports = {stream: one for stream, one in self._director.latest_reports().items() if one.host == mine}
+        reports = {stream: one for stream, one in newest.items() if one.host == mine}
         self._emit(ReportsNow(reports))
         if now_s - self._there_since_s < self._silence_s:
             return

@@ -184,13 +184,13 @@ class PlatformStreamDirector:
         why = {"reason": reason} if reason else {}
         self._change(stream, _NOT_PAUSED, act=_act(Kind.STREAM_RESUMED, stream, by, origin, **why))
 
-    def restart(self, stream: StreamId, *, by: str) -> None:
+    def restart(self, stream: StreamId, *, by: str, origin: str = FROM_COMMAND_LINE) -> None:
         """Want the stream again by the plan it has: it starts also after it was paused or had failed for good."""
         self._change(
             stream,
             f"is_wanted = true, want_number = want_number + 1, wanted_at = clock_timestamp(), {_NOT_PAUSED}",
             then=_forget_failure,
-            act=_act(Kind.STREAM_RESTARTED, stream, by),
+            act=_act(Kind.STREAM_RESTARTED, stream, by, origin),
         )
 
     def _change(

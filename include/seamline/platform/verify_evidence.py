@@ -33,6 +33,10 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def counted(number: int, one: str, several: str = "") -> str:
+    return f"{number} {one if number == 1 else several or one + 's'}"
+
+
 class Evidence:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -211,14 +215,16 @@ def main(arguments: list[str]) -> int:
     for fault in evidence.faults:
         sys.stdout.write(f"FAULT  {fault}\n")
     sys.stdout.write(
-        f"{head['sync']}, business date {head['business_date']}: {len(evidence.entries)} entries,"
-        f" {len(list(evidence.folder.glob('verdict-*.json')))} verdicts,"
-        f" {len(list(evidence.folder.glob('file-*.bin')))} files\n"
+        f"{head['sync']}, business date {head['business_date']}: {counted(len(evidence.entries), 'entry', 'entries')},"
+        f" {counted(len(list(evidence.folder.glob('verdict-*.json'))), 'verdict')},"
+        f" {counted(len(list(evidence.folder.glob('file-*.bin'))), 'file')}\n"
         f"the chain ends with entry {head['number']}, hash {head['hash']}\n"
     )
     if arguments:
-        sys.stdout.write(f"{about} lines of the given anchors are about this chain\n")
-    sys.stdout.write(f"{len(evidence.faults)} FAULTS\n" if evidence.faults else "nothing is wrong\n")
+        lines = counted(about, "line of the given anchors is", "lines of the given anchors are")
+        sys.stdout.write(f"{lines} about this chain\n")
+    faults = counted(len(evidence.faults), "FAULT", "FAULTS")
+    sys.stdout.write(f"{faults}\n" if evidence.faults else "nothing is wrong\n")
     return 1 if evidence.faults else 0
 
 

@@ -7,7 +7,8 @@ has joined meanwhile → let the stream go. From then on both sides can be read 
 stream has long moved on.
 
 Everything that may go wrong here ends in a `NotAligned` with its reason, never in a comparison of unlike things. A
-stream that stands on purpose refuses the hold: trying again by itself would not help.
+stream that stands on purpose refuses the hold: trying again by itself would not help. One that has ended for good is
+`StreamEnded` at once, whenever it is noticed: no wait brings it here, and other destinations do not pay for it.
 
 A stream that is far behind is waited for without a hold. The hold then lasts as long as the measured rates ask for, is
 extended while the stream comes nearer, and never beyond its ceiling (`sync.hold`, ADR 36).
@@ -25,10 +26,12 @@ from seamline.domain.errors import SeamlineError
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.position import Position, is_same_place
 from seamline.domain.runs import Json
+from seamline.domain.stream_end import stream_end
 from seamline.plan.model import SyncPlan
 from seamline.ports import Failpoints, Marker, ReadView, Sink, StreamDirector, StreamReport, Unarmed
 from seamline.sync.clock import Clock, SystemClock
 from seamline.sync.hold import Distance, Hold, Taken, lease_for
+from seamline.sync.stream_state import has_ended_for_good, state_in_words
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +45,10 @@ _HEARD_S = 10.0
 
 class NotAligned(SeamlineError):
     """Both sides could not be brought to one position this time; trying later may help."""
+
+
+class StreamEnded(NotAligned):
+    """The stream has ended for good, so it comes to no position until a person has started it again."""
 
 
 class NotComparable(SeamlineError):
@@ -161,8 +168,8 @@ class Barrier:
             with ExitStack() as opened:
                 try:
                     aligned = self._align(views, opened)
-                except NotAligned:
-                    if attempt == self.patience.attempts:
+                except NotAligned as exc:
+                    if attempt == self.patience.attempts or isinstance(exc, StreamEnded):
                         raise
                     self.clock.sleep(self.patience.look_every_s)
                 else:
@@ -220,7 +227,7 @@ class Barrier:
     def _near(self, began: float, allowed_s: float) -> Distance | None:
         patience, reported_at = self.patience, -math.inf
         while True:
-            report = self.director.latest_report(self.stream)
+            report = self._report()
             if report is None or report.state not in _MAY_COME_NEAR:
                 return None
             distance = Distance.of(report)
@@ -244,11 +251,10 @@ class Barrier:
     def _wait_until_held(self, hold: Hold) -> LedgerRow:
         """The ledger as it stands while the stream reports this very hold."""
         while True:
-            report = self.director.latest_report(self.stream)
+            report = self._report()
             if report is not None and report.state == "held" and report.hold_id == hold.id:
                 return self._ledger()
-            state = "it never reported" if report is None else f"its state is {report.state}: {report.error or '-'}"
-            self._look_again(hold, f"the stream did not stand still ({state})")
+            self._look_again(hold, f"the stream did not stand still ({_last_word(report)})")
 
     def _open_source(self, views: int, held: LedgerRow, hold: Hold, stack: ExitStack) -> Sequence[ReadView]:
         """Views at a P that covers the held place. An older P would make the stream have to go back."""
@@ -266,6 +272,7 @@ class Barrier:
     def _wait_until_applied(self, position: Position, hold: Hold) -> LedgerRow:
         applied = -1
         while True:
+            self._report()
             ledger = self._ledger()
             if ledger.next_offset > applied >= 0:
                 hold.advanced()
@@ -289,6 +296,14 @@ class Barrier:
                 )
         return opened
 
+    def _report(self) -> StreamReport | None:
+        """Its newest. StreamEnded where that says that no attempt follows."""
+        report = self.director.latest_report(self.stream)
+        if report is not None and has_ended_for_good(report):
+            end = stream_end(self.stream, report.error)
+            raise StreamEnded(f"the stream into {self.stream.destination} has ended: {end.what}", hint=end.cure)
+        return report
+
     def _ledger(self) -> LedgerRow:
         ledger = self.sink.read_ledger(self.stream)
         if ledger is None:
@@ -303,6 +318,13 @@ class Barrier:
     def _require_lease(self, hold: Hold, what: str) -> None:
         if hold.is_over:
             raise NotAligned(f"the lease of {hold.allowed_s:.0f} s had expired when {what}")
+
+
+def _last_word(report: StreamReport | None) -> str:
+    if report is None:
+        return "it has never reported"
+    why = f": {stream_end(report.stream, report.error).what}" if report.error else ""
+    return f"it is {state_in_words(report.state)}{why}"
 
 
 # What is not known of a stream that the hold will judge.

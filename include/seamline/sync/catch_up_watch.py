@@ -53,7 +53,8 @@ class CatchUpWatch:
             self._grew = growing
         slowest = min((one.next_offset for one in followers), default=0)
         said = [*self._of_loads(room, growing, backlog)]
-        for one in followers:
+        # One that has ended applies nothing, however long it is watched: its own alarm says what is to be done.
+        for one in (each for each in followers if not each.has_ended):
             found = self._forecast(one, fill, room, backlog)
             # What keeps the log is the slowest stream alone; the others only may be read again.
             if found is not None and (why := self._why(one, found, is_slowest=one.next_offset == slowest)):

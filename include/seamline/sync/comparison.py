@@ -21,7 +21,7 @@ from seamline.domain.verdict import TableVerdict, Verdict, of_guaranteed
 from seamline.plan.checks import ControlTotalPlan
 from seamline.plan.model import Run, SyncPlan
 from seamline.ports import ReadView, StagedView
-from seamline.sync.barrier import Aligned, Aligns, NotComparable
+from seamline.sync.barrier import Aligned, Aligns, NotComparable, StreamEnded
 from seamline.sync.bucket_search import (
     WHOLE,
     Digests,
@@ -323,7 +323,8 @@ def compare_live(
     barrier (`sync.barrier`), or the log (`sync.log_patched`).
 
     Always gives a reconciliation: NOT_RUN when the sync must not be compared now, INCONCLUSIVE when both sides could
-    not be brought to one position or a side failed, each with its reason. Parked tables stand in it and do not count.
+    not be brought to one position or a side failed, each with its reason; where a person has to act first, the evidence
+    says so and what to do. Parked tables stand in it and do not count.
     `findings` gives those of the stream that no reconciliation has reported yet; they make this one BREAK. `tried`: the
     attempts of this run before this one. `spending`: begins the budget of the comparison, once the views are open.
     `repeated`: what is kept from one comparison to the next, where that is declared. `begin` waits, before anything is
@@ -358,12 +359,13 @@ def compare_live(
                 blank = replace(blank, evidence={**blank.evidence, **witnessed})
             return _judged(_at(blank, aligned, met), plan, verdicts, clock())
     except NotComparable as exc:
-        return _judged(blank, plan, _all(plan, not_run, exc), clock())
-    except Refused as exc:
+        why = f"not compared: {exc.message}. To let it be compared: {exc.hint}"
+        return _judged(blank, plan, tuple(not_run(table.name, why) for table in plan.tables), clock())
+    except (Refused, StreamEnded) as exc:
         blank = replace(blank, evidence={**blank.evidence, NEEDS_A_PERSON: exc.hint})
-        return _judged(blank, plan, _all(plan, inconclusive, exc), clock())
+        return _judged(blank, plan, _unknown(plan, exc), clock())
     except SeamlineError as exc:
-        return _judged(blank, plan, _all(plan, inconclusive, exc), clock())
+        return _judged(blank, plan, _unknown(plan, exc), clock())
 
 
 def _blank(run: Run, destination: str, mode: str, tried: Sequence[Tried], started: datetime) -> Reconciliation:
@@ -426,8 +428,8 @@ def _at(blank: Reconciliation, aligned: Aligned, met: StreamFindings) -> Reconci
     return replace(blank, position=aligned.position, position_time=committed, evidence={**blank.evidence, **through})
 
 
-def _all(plan: SyncPlan, verdict: Callable[[str, str], TableVerdict], exc: SeamlineError) -> tuple[TableVerdict, ...]:
-    return tuple(verdict(table.name, exc.message) for table in plan.tables)
+def _unknown(plan: SyncPlan, exc: SeamlineError) -> tuple[TableVerdict, ...]:
+    return tuple(inconclusive(table.name, exc.message) for table in plan.tables)
 
 
 def _judged(blank: Reconciliation, plan: SyncPlan, verdicts: Sequence[TableVerdict], ended: datetime) -> Reconciliation:

@@ -57,6 +57,10 @@ def never_asked(_: date) -> bool:
     return False
 
 
+# What lets a table without a business date into the cut of an earlier date.
+_BY_LOG = "a cut from the log has it (`nightly.from`)"
+
+
 def select(
     plan: SyncPlan,
     business_date: date,
@@ -157,12 +161,15 @@ def _why_no_history(nightly: NightlyPlan, day: Day, open_at: datetime | None, as
     newest = nightly.last_ended(as_of)
     # Dates that ended by the clock while the source had this one open are later ones, and have not begun for it.
     if newest != (business_date if end == day.end else nightly.last_ended(end)):
-        return f"no history: read whole it is its state of now, and {newest} is the date that has just ended"
+        return (
+            f"{_no_history(business_date)}, as it is now, and that is {newest}, the date that has just ended; {_BY_LOG}"
+        )
     late = as_of - end
     if late > timedelta(seconds=nightly.as_of_max_s):
         return (
-            f"no history: its state as of {as_of:%Y-%m-%d %H:%M:%S} UTC lies {late / timedelta(hours=1):.1f} h after"
-            f" the end of {business_date}, as_of_max is {nightly.as_of_max_s / 3600:g} h"
+            f"{_no_history(business_date)}, and that was at {as_of:%Y-%m-%d %H:%M:%S} UTC,"
+            f" {late / timedelta(hours=1):.1f} h after the date had ended (`nightly.as_of_max` is"
+            f" {nightly.as_of_max_s / 3600:g} h); let its night run sooner, or: {_BY_LOG}"
         )
     return ""
 
@@ -175,7 +182,11 @@ def _why_passed(nightly: NightlyPlan, day: Day, open_at: datetime | None, is_clo
         return ""
     if open_at < nightly.day_of(following).end or not is_closed(following):
         return ""
-    return f"no history: read whole it is its state of now, and the source has closed {following} too"
+    return f"{_no_history(day.business_date)}, as it is now, and the source has closed {following} too; {_BY_LOG}"
+
+
+def _no_history(business_date: date) -> str:
+    return f"not in this cut, it has no history for {business_date}: without a business date the table is read whole"
 
 
 def with_verdicts(cut: StagedCut, verdicts: Sequence[TableVerdict]) -> StagedCut:

@@ -34,7 +34,7 @@ def with_derived(
     tables, left_out, judged = list(cut.tables), dict(cut.left_out), list(verdicts)
     for derived in plan.derived:
         if (missing := next((one for one in derived.bases if one in left_out), None)) is not None:
-            left_out[derived.name] = f"{missing}, which it is computed from: {left_out[missing]}"
+            left_out[derived.name] = f"not computed from {missing}, which is left out: {left_out[missing]}"
             continue
         bases = {name: loads[name] for name in derived.bases}
         made = derive(destination, derived, bases, str(cut.position))

@@ -20,7 +20,7 @@ from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, ParkedTable, Run, TablePlan
 from seamline.ports import Load, ReadView
 from seamline.ports.cuts import PinnedTables
-from seamline.sync.barrier import VERSIONED, Aligned, NotAligned
+from seamline.sync.barrier import VERSIONED, Aligned, NotAligned, StreamEnded
 from seamline.sync.budget import begun, evidence_of_budget, limits_of, within
 from seamline.sync.comparison import DIGEST, Work, compare_tables
 from seamline.sync.cut import CutRead, Selection, ended_day, never_asked, open_at, select, with_verdicts
@@ -28,7 +28,7 @@ from seamline.sync.derived import Derive, with_derived
 from seamline.sync.late_rows import DateBefore, OpenCut, since_date_before
 from seamline.sync.reading_pace import Pacer
 from seamline.sync.reconcile import inconclusive, not_run
-from seamline.sync.repetition import Tried, evidence_of
+from seamline.sync.repetition import NEEDS_A_PERSON, Tried, evidence_of
 from seamline.sync.self_test import self_tested
 
 # Views of each side. More than the databases have cores to spare for us only makes each table slower.
@@ -112,7 +112,9 @@ def take_live_cut(
     except NotAligned as exc:
         names = [*(table.name for table in run.plan.tables), *(table.name for table in run.plan.derived)]
         verdicts = tuple(inconclusive(name, exc.message) for name in names)
-        return None, _found(run, destination, None, verdicts, (), tools, started=started, tried=tried)
+        none = _found(run, destination, None, verdicts, (), tools, started=started, tried=tried)
+        needs = {NEEDS_A_PERSON: exc.hint} if isinstance(exc, StreamEnded) else {}
+        return None, replace(none, evidence={**none.evidence, **needs})
     loads = _loads(selection, held)
     whole, judged = with_derived(run.plan, destination, held, loads, verdicts, tools.derive)
     cut = with_verdicts(whole, judged)

@@ -14,13 +14,16 @@ from seamline.domain.escalation import Step, owners_in_words
 from seamline.domain.late_input import length_in_words
 from seamline.domain.phrase import joined, phrase
 from seamline.domain.runs import RunKind
-from seamline.domain.verdict import Verdict
+from seamline.domain.verdict import Verdict, reasons_of
 from seamline.plan.model import NightlyPlan, Run
 from seamline.plan.night import night_of
+from seamline.sync.repetition import NEEDS_A_PERSON
 
 _DAY = timedelta(days=1)
 # Each is a question to the platform database; who has more, has another list to read first.
 SHOWN_MAX = 100
+# Where these end a run, what it has compared is the cause.
+_BEHIND_A_COMPARISON = ("cut", "verdicts", "gate", "complete")
 
 
 class Awaits(StrEnum):
@@ -168,6 +171,23 @@ def _of_state(sync: str, state: CutState | None, where: tzinfo) -> tuple[str, st
     return _ended(state, where)
 
 
+def _inconclusive(state: CutState, where: tzinfo) -> tuple[str, str, str, datetime | None]:
+    """Nobody knows whether this cut is right. What a person has to do first is in the evidence."""
+    tables = state.found.tables if state.found else ()
+    reasons: list[str] = [
+        phrase("%(reason)s (tables: %(tables)s)", reason=reason, tables=", ".join(names))
+        for reason, names in reasons_of(tables).items()
+    ]
+    evidence = state.found.evidence if state.found else {}
+    first = str(evidence.get(NEEDS_A_PERSON) or "")
+    step = (
+        phrase("%(cure)s; then run the date again", cure=first)
+        if first
+        else phrase("run the date again: INCONCLUSIVE may be tried again")
+    )
+    return Headline.INCONCLUSIVE.value, joined("; ", [*reasons, state.publication.in_words(where)]), step, None
+
+
 def _waits_for_input(state: CutState, where: tzinfo) -> tuple[str, str, str, datetime | None]:
     assert state.input is not None
     if state.failure is not None:
@@ -179,13 +199,12 @@ def _waits_for_input(state: CutState, where: tzinfo) -> tuple[str, str, str, dat
 
 
 def _ended(state: CutState, where: tzinfo) -> tuple[str, str, str, datetime | None]:
+    if state.compared is Verdict.INCONCLUSIVE and (state.failure is None or state.failure.task in _BEHIND_A_COMPARISON):
+        return _inconclusive(state, where)
     if state.failure is not None:
         step = state.failure.cure or phrase("see the task's log, then clear it with those after it")
         return Headline.FAILED.value, state.failure.lines(where)[0], step, state.failure.at
     word, why = state.shown.value, state.publication.in_words(where)
-    if state.compared is Verdict.INCONCLUSIVE:
-        reasons = [f"{one.table}: {one.reason}" for one in state.found.tables if one.reason] if state.found else []
-        return word, joined("; ", [why, *reasons]), phrase("run the date again: INCONCLUSIVE may be tried again"), None
     if state.is_compare_only:
         return word, why, phrase("run the date again, with the mode `publish`"), None
     return word, why, phrase("see the report of the date, mend the cause, run the date again"), None

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.digest import Segment
-from seamline.domain.errors import ConfigError, InvariantViolated, Refused, SeamlineError, TransientError
+from seamline.domain.errors import ConfigError, GateFailed, InvariantViolated, Refused, SeamlineError, TransientError
 from seamline.domain.made_from import (
     LET_IT_BE_READ,
     LOG_PLACE,
@@ -50,7 +50,7 @@ from seamline.sync.live_cut import LiveCutTools, take_live_cut
 from seamline.sync.outcomes import in_each, outcome_of, require_one_done
 from seamline.sync.reading_pace import Pacer
 from seamline.sync.reconcile import not_run
-from seamline.sync.repetition import Tried, evidence_of, until_conclusive
+from seamline.sync.repetition import NEEDS_A_PERSON, Tried, evidence_of, until_conclusive
 from seamline.sync.self_test import self_tested
 from seamline.sync.snapshot import ReadAtOnePosition
 
@@ -164,7 +164,7 @@ def take_conclusive_cut(run: Run, tools: CutTools, *, clock: Clock | None = None
         cut = outcome_of(lambda one=one: _conclusive_live(live, one, tools, clock))  # type: ignore[misc]
         outcomes.append(cut)
         if isinstance(cut, SeamlineError):
-            failed[one.name] = cut.message
+            failed[one.name] = f"{cut.message}. To mend it: {cut.hint}" if cut.hint else cut.message
         else:
             cuts[one.name] = cut
     require_one_done(outcomes)
@@ -290,7 +290,10 @@ def _conclusive_live(run: Run, destination: DestinationPlan, tools: CutTools, cl
     (found,) = until_conclusive(take, attempts=run.plan.reconcile.attempts, clock=clock, now=tools.clock)
     cut = taken[-1]
     if cut is None:
-        raise TransientError(f"no cut of {destination.name}: {found.tables[0].reason}", sync=run.sync)
+        why = f"no cut of {destination.name}: {found.tables[0].reason}"
+        if (cure := found.evidence.get(NEEDS_A_PERSON)) is not None:
+            raise GateFailed(why, hint=f"{cure}; then run this date again", sync=run.sync)
+        raise TransientError(why, sync=run.sync)
     for table in cut.tables:
         if table.mode is CutMode.DERIVED:
             continue
@@ -354,7 +357,8 @@ def take_cut(
     for name, outcome in in_each(run.plan.destinations, judge).items():
         if isinstance(outcome, SeamlineError):
             failed[name] = outcome.message
-            left_out = {one.name: f"{name} could not be written: {outcome.message}" for one in _all_tables(run.plan)}
+            why = f"not compared: the task `cut` could not make its cut in {name}: {outcome.message}"
+            left_out = {one.name: f"{why}. Mend that, then run this date again" for one in _all_tables(run.plan)}
             cut = StagedCut(run.run_id, run.sync, name, business_date, position, moment, (), left_out)
             made = _reconciliation(run, cut, (), (), started, tools)
         else:

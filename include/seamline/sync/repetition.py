@@ -3,11 +3,11 @@ goes away while one waits is a difference."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from seamline.domain.runs import Reconciliation
-from seamline.domain.verdict import Verdict, worst
+from seamline.domain.verdict import Verdict, reasons_of, worst
 from seamline.sync.clock import Clock, SystemClock
 
 log = logging.getLogger(__name__)
@@ -66,9 +66,10 @@ def _may_change(found: Sequence[Reconciliation]) -> bool:
 
 
 def _reasons(found: Sequence[Reconciliation]) -> tuple[str, ...]:
-    tables: dict[str, list[str]] = {}
-    for one in found:
-        for table in one.tables:
-            if table.verdict is Verdict.INCONCLUSIVE:
-                tables.setdefault(table.reason, []).append(f"{one.destination}.{table.table}")
-    return tuple(f"{', '.join(names)}: {reason}" for reason, names in tables.items())
+    unknown = [
+        replace(table, table=f"{one.destination}.{table.table}")
+        for one in found
+        for table in one.tables
+        if table.verdict is Verdict.INCONCLUSIVE
+    ]
+    return tuple(f"{', '.join(names)}: {reason}" for reason, names in reasons_of(unknown).items())

@@ -15,6 +15,7 @@ from enum import StrEnum
 from seamline.domain.alarms import AlarmKind
 from seamline.domain.errors import Fenced
 from seamline.domain.ledger import StreamId
+from seamline.domain.stream_end import stream_end
 from seamline.ports import StreamReport, WantedStream
 
 NO_SLOT = AlarmKind.NO_SLOT
@@ -392,7 +393,11 @@ class StreamRoster:
         if actions:
             actions.append(GiveUp(stream, entry.final_want, entry.error))
         may_go_on = Fenced.ended(entry.error) and now_s - entry.final_since_s < self.fenced_s
-        return actions if may_go_on else [*actions, *self._raise_alarm(stream, entry, STREAM_FAILED, entry.error)]
+        if may_go_on:
+            return actions
+        # As whoever looks at the streams words it: one end is one alarm, by whomever it is noticed first.
+        message = f"failed: {stream_end(stream, entry.error).in_words()}"
+        return [*actions, *self._raise_alarm(stream, entry, STREAM_FAILED, message)]
 
     def _slots_taken(self) -> int:
         return sum(entry.has_slot or entry.running is not None for entry in self._entries.values())

@@ -8,14 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
+from functools import lru_cache
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from seamline.domain.alarms import AlarmKind
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.duration import duration
-from seamline.domain.errors import Fenced, TransientError
+from seamline.domain.errors import Fenced
 from seamline.domain.ledger import StreamId
 from seamline.domain.phrase import joined, phrase
+from seamline.domain.stream_end import in_one_line, restart_command, stream_end
 from seamline.plan.document import plan_from_json
 from seamline.ports import StreamReport, WantedStream
 from seamline.sync.capture_watch import CAPTURE_FAILED, CAPTURE_STOPPED
@@ -23,14 +25,25 @@ from seamline.sync.flow_control import CAPTURE_PAUSED
 
 # A stream's worker reports every 5 s, and its host speaks for an idle one as often: two words are missing.
 HEARD_S = 10.0
-# A host that died is started again within seconds by its supervisor: a silence of this length means that nobody did.
+# A worker that is silent for so long is replaced by its host, and one that was fenced is started again by whoever took
+# the stream from it: longer means that neither has happened.
 SILENCE_MAX_S = 60.0
+# A host that died is started again within seconds by its supervisor, and takes its pool before Spark starts: longer
+# means that nobody did. Only the watch in Airflow can see it (`tests/unit/test_found_in_time.py`).
+HOST_GONE_MAX_S = 40.0
+# How often the DAG `seamline__streams` looks, also at hosts that are gone.
+WATCHED_EVERY_S = 120.0
 # The source's heartbeats move every stream each ten seconds, and its host speaks for an idle one.
-STILL_MAX_S = 300.0
+STILL_MAX_S = 120.0
 
-SILENT, ENDED, WITHOUT_SLOT = AlarmKind.STREAM_SILENT, AlarmKind.STREAM_ENDED, AlarmKind.STREAM_NO_SLOT
+SILENT, ENDED = AlarmKind.STREAM_SILENT, AlarmKind.STREAM_ENDED
+# The roster of the stream host raises the same ones, so that one cause is one alarm.
+HAS_FAILED, WITHOUT_SLOT = AlarmKind.STREAM_FAILED, AlarmKind.NO_SLOT
 LATE, STILL, PAUSED = AlarmKind.STREAM_LATE, AlarmKind.STREAM_STILL, AlarmKind.STREAM_PAUSED
-STREAM_ALARMS = frozenset({SILENT, ENDED, WITHOUT_SLOT, LATE, STILL, PAUSED})
+# The last is one of before, which an upgrade may find open.
+STREAM_ALARMS: frozenset[str] = frozenset(
+    {SILENT, ENDED, HAS_FAILED, WITHOUT_SLOT, LATE, STILL, PAUSED, "stream_no_slot"}
+)
 HOST_GONE = AlarmKind.HOST_GONE
 # The kind of an alarm, or none.
 Worth: TypeAlias = AlarmKind | Literal[""]
@@ -67,7 +80,8 @@ _MOVING = {"streaming": Word.STREAMING, "catching_up": Word.CATCHING_UP, "held":
 class StreamState:
     """`since`, `lag_s` and `records_behind` are None where they are not known. `why` is "" where nothing is to be said.
 
-    `alarm`: the kind of the alarm that this is worth by now; "" for none.
+    `alarm`: the kind of the alarm that this is worth by now; "" for none. `may_restart`: it has ended though somebody
+    wants it, and another attempt can help, at once or once a person has mended what `why` says.
     """
 
     stream: StreamId
@@ -77,6 +91,12 @@ class StreamState:
     lag_s: float | None = None
     records_behind: int | None = None
     alarm: Worth = ""
+    may_restart: bool = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it does nothing until a person starts it again."""
+        return self.word in (Word.FAILED, Word.STOPPED)
 
     @property
     def is_green(self) -> bool:
@@ -84,9 +104,14 @@ class StreamState:
         return self.word in _GREEN
 
     @property
+    def alarm_in_words(self) -> str:
+        """The message of its alarm, whoever raises it."""
+        return f"{self.word}: {self.why}"
+
+    @property
     def is_unwanted(self) -> bool:
         """Whether nobody wants it. One that has stopped though somebody does is worth an alarm."""
-        return self.word is Word.STOPPED and not self.alarm
+        return self.word is Word.STOPPED and not self.may_restart
 
     def in_words(self, zone: tzinfo = UTC) -> str:
         """One line, without the stream's name."""
@@ -127,6 +152,8 @@ class AlarmLike(Protocol):
 
 
 A = TypeVar("A", bound=AlarmLike)
+# The stream host judges every few seconds, by the same plans.
+_plan_of = lru_cache(maxsize=1024)(plan_from_json)
 
 
 def captures_down(alarms: Iterable[AlarmLike]) -> dict[str, CaptureDown]:
@@ -155,7 +182,7 @@ def stream_states(
         if mine is None:
             found[stream] = not_wanted(stream, report)
             continue
-        plan = plan_from_json(mine.plan_json)
+        plan = _plan_of(mine.plan_json)
         found[stream] = stream_state(
             mine,
             report,
@@ -195,10 +222,27 @@ def alarms_over_now(
     return alarms_over(alarms, stream_states(wanted, reports, hosts, alarms, now=datetime.now(UTC)), hosts)
 
 
+def has_ended_for_good(report: StreamReport) -> bool:
+    """Whether no attempt comes by itself. A run that publishes takes the stream from its worker, and starts it again a
+    moment later: the stream host waits as long before it calls it failed."""
+    return report.state == "failed" and not (Fenced.ended(report.error) and report.age_s <= SILENCE_MAX_S)
+
+
+def alarms_due_now(
+    wanted: Iterable[WantedStream],
+    reports: Mapping[StreamId, StreamReport],
+    hosts: Sequence[HostLike],
+    alarms: Sequence[AlarmLike],
+) -> list[StreamState]:
+    """Those of these streams that are worth an alarm by now, as the platform database has them."""
+    states = stream_states(wanted, reports, hosts, alarms, now=datetime.now(UTC))
+    return [states[one.stream] for one in wanted if states[one.stream].alarm]
+
+
 def not_wanted(stream: StreamId, report: StreamReport | None) -> StreamState:
     why = phrase("it is not wanted")
     if report is not None and report.error:
-        why = joined(": ", [why, report.error])
+        why = joined(": ", [why, _error(report)])
     return StreamState(stream, Word.STOPPED, why, report.since if report else None)
 
 
@@ -249,15 +293,20 @@ def _without_a_report(wanted: WantedStream, host: HostLike | None, now: datetime
 def _ended(report: StreamReport) -> StreamState | None:
     """The state of a stream that no worker runs, whoever said so and when; None for one that has not ended."""
     match report.state:
-        case "failed" if Fenced.ended(report.error) and report.age_s <= SILENCE_MAX_S:
-            # A run that publishes takes the stream from its worker, and starts it again a moment later. The stream host
-            # waits as long before it calls it failed.
+        case "failed" if not has_ended_for_good(report):
             why = phrase("a run that publishes has taken it over")
             return StreamState(report.stream, Word.STARTING, why, report.since)
-        case "failed" | "stopped":
-            word, error = Word(report.state), report.error or phrase("no error was reported")
-            is_so = phrase("it is failed") if word is Word.FAILED else phrase("it is stopped")
-            return StreamState(report.stream, word, joined(": ", [is_so, error]), report.since, alarm=ENDED)
+        case "failed":
+            end = stream_end(report.stream, report.error)
+            return StreamState(
+                report.stream, Word.FAILED, end.in_words(), report.since, alarm=HAS_FAILED, may_restart=end.may_restart
+            )
+        case "stopped":
+            why = phrase("it was stopped, and nobody has started it again")
+            if report.error:
+                why = joined(": ", [why, _error(report)])
+            why = phrase("%(why)s. To mend it: `%(command)s`", why=why, command=restart_command(report.stream))
+            return StreamState(report.stream, Word.STOPPED, why, report.since, alarm=ENDED, may_restart=True)
         case "no_slot":
             why = phrase("its host has no slot for it; give the host more, or another pool")
             return StreamState(report.stream, Word.NO_SLOT, why, report.since, alarm=WITHOUT_SLOT)
@@ -369,7 +418,7 @@ def state_in_words(state: str) -> str:
 
 def _error(report: StreamReport) -> str:
     """That it may pass is said by the state already."""
-    return report.error.removeprefix(f"{TransientError.__name__}: ")
+    return in_one_line(report.error)
 
 
 def _records(count: int) -> str:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -13,12 +13,14 @@ from seamline.domain.alarms import AlarmKind
 from seamline.domain.decision import DECISION
 from seamline.domain.errors import GateFailed, Refused
 from seamline.domain.person import one_line, person_of
+from seamline.domain.phrase import counted
 from seamline.domain.runs import EXPECTATIONS, GATE, MODE, NightlyMode, RunState, Scope, checked_in
-from seamline.domain.verdict import Verdict
+from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import Run
 from seamline.sync.cut import published_by, require_staged, staged_in
 from seamline_airflow import deadline, parts
 from seamline_airflow.errors import task_errors
+from seamline_airflow.expectations import TABLE_VERDICTS
 
 # The alarm about a cut that is not published as it is. It ends when a take of the date is.
 NOT_CLEAN = AlarmKind.CUT_NOT_CLEAN
@@ -134,10 +136,9 @@ class GateOperator(BaseBranchOperator):
             store.put_result(run.run_id, DECISION, None)
             if compares_only(run):
                 return self._end_here(run, store, question)
-            if not question.waiting or self.on_break == "publish_and_flag":
-                store.end_alarm(NOT_CLEAN, deadline.subject(run.sync, run.business_date))
-                return "publish"
-            return self._hold_back(run, store, question)
+            is_let_through = not question.waiting or self.on_break == "publish_and_flag"
+            self._say(run, store, () if is_let_through else question.waiting, question)
+            return "publish" if is_let_through else self._hold_back(run, question)
 
     def _judged(self, run: Run, store: Any) -> Mapping[str, Sequence[str]]:
         """What is not clean in each destination; of those that are published already only where none waits. Raises
@@ -157,12 +158,25 @@ class GateOperator(BaseBranchOperator):
             self.log.warning("%s", line)
         return judged
 
-    def _hold_back(self, run: Run, store: Any, question: Question) -> str | list[str]:
-        """Only the cuts that are not clean: the others are published meanwhile."""
-        how = "waits for a signature" if self.on_break == "ask" else "is not published"
-        what = f"the newest take of the cut of {run.business_date} is not clean, and {how}"
+    def _say(self, run: Run, store: Any, waiting: Sequence[str], question: Question) -> None:
+        """The alarm names each destination that has no cut of the date, and why: what is not clean, and what could not
+        be made at all, as where a comparison was INCONCLUSIVE. Nobody is asked about the latter."""
         about = deadline.subject(run.sync, run.business_date)
-        store.raise_alarm(NOT_CLEAN, about, f"{what}: {'; '.join(question.lines)}")
+        said = []
+        if waiting:
+            asked, refused = "a person has to decide about it", "it is not published, for `on_break` is `fail`"
+            how = asked if self.on_break == "ask" else refused
+            lines = [line for name in waiting for line in question.lines_in[name]]
+            said.append(f"the cut of {run.business_date} is not clean, and {how}: {'; '.join(lines)}")
+        there = published_by(run, store.cuts(run.sync, run.business_date))
+        said += lacking(run, question, there)
+        if said:
+            store.raise_alarm(NOT_CLEAN, about, "; ".join(said))
+        else:
+            store.end_alarm(NOT_CLEAN, about)
+
+    def _hold_back(self, run: Run, question: Question) -> str | list[str]:
+        """Only the cuts that are not clean: the others are published meanwhile."""
         branches = (["publish"] if question.clean else []) + (["approve"] if self.on_break == "ask" else [])
         if not branches:
             raise GateFailed(
@@ -188,6 +202,22 @@ class GateOperator(BaseBranchOperator):
         self.log.info("compared only, as asked: all is clean, and nothing is published")
 
 
+def lacking(run: Run, question: Question, there: Collection[str]) -> Iterator[str]:
+    """Why a destination has no cut that could be judged, and what to do; of each that has none. `there`: those in which
+    this run has published already."""
+    for destination in (one for one in run.plan.destinations if one.name not in there):
+        try:
+            require_staged(run, destination.name)
+        except GateFailed as missing:
+            yield missing.message if "To mend it" in missing.message else f"{missing.message}; {missing.hint}"
+            continue
+        if destination.name not in question.lines_in:
+            yield (
+                f"the cut of {run.business_date} in {destination.name} was not judged: the log of the task `gate` says"
+                " why; mend that, then run this date again"
+            )
+
+
 def compares_only(run: Run) -> bool:
     return bool(run.result.get(MODE) == NightlyMode.COMPARE_ONLY)
 
@@ -202,14 +232,23 @@ def _blemishes(run: Run, destination: str, store: Any) -> Iterator[str]:
             hint="run the task `cut` again",
             sync=run.sync,
         )
-    for table in found.tables if found else ():
-        if table.verdict is not Verdict.MATCH and not table.is_left_out:
-            what = f"{table.breaks_total} breaks {table.reason}".strip()
-            yield f"{destination}: {table.table} {table.verdict}, {what}"
-    yield from _unmet(run, destination)
+    wrong = [one for one in (found.tables if found else ()) if one.verdict is not Verdict.MATCH and not one.is_left_out]
+    yield from (f"{destination}: {line}" for line in _differing(wrong))
+    yield from _unmet(run, destination, but_of=TABLE_VERDICTS if wrong else "")
 
 
-def _unmet(run: Run, destination: str) -> Iterator[str]:
+def _differing(tables: Sequence[TableVerdict]) -> Iterator[str]:
+    """What is the same of several tables is said once, with their names."""
+    named: dict[str, list[str]] = {}
+    for table in tables:
+        breaks = [counted(table.breaks_total, "break")] if table.breaks_total else []
+        said = ", ".join([*breaks, *([table.reason] if table.reason else [])]) or "no reason was given"
+        named.setdefault(f"{table.verdict}: {said}", []).append(table.table)
+    yield from (f"{', '.join(names)} {said}" for said, names in named.items())
+
+
+def _unmet(run: Run, destination: str, *, but_of: str = "") -> Iterator[str]:
+    """`but_of`: the batch whose rules say what was said already."""
     checked = checked_in(run.result, destination)
     if not checked:
         raise GateFailed(
@@ -224,5 +263,6 @@ def _unmet(run: Run, destination: str) -> Iterator[str]:
             hint="clear the task `expectations` with those after it",
             sync=run.sync,
         )
-    for failed in checked["failed"]:
-        yield f"{destination}: {failed['on']}: not met: {failed['why']} ({failed['detail']})"
+    for failed in (one for one in checked["failed"] if one["on"] != but_of):
+        detail = f" ({failed['detail']})" if failed["detail"] else ""
+        yield f"{destination}: {failed['on']}: not met: {failed['why']}{detail}"

@@ -11,7 +11,7 @@ from seamline.plan.model import Run
 from seamline.sync.cut import published_by, require_staged, staged_in
 from seamline_airflow import deadline, parts
 from seamline_airflow.errors import task_errors
-from seamline_airflow.operators.gate import NOT_CLEAN, Question, compares_only
+from seamline_airflow.operators.gate import NOT_CLEAN, Question, compares_only, lacking
 from seamline_airflow.operators.step import StepOperator
 from seamline_airflow.others_go_on import ends_task, is_last_try
 
@@ -115,7 +115,7 @@ class PublishCutOperator(StepOperator):
         store.put_result(run.run_id, PUBLISH, there)
         if all(one.name in there for one in run.plan.destinations):
             store.finish_run(run.run_id, state=RunState.SUCCEEDED)
-        if all(name in there for name in question.waiting):
+        if all(name in there for name in question.waiting) and not any(lacking(run, question, there)):
             store.end_alarm(NOT_CLEAN, deadline.subject(run.sync, run.business_date))
         self._anchor()
         for asset in self.outlets:

@@ -13,9 +13,10 @@ from seamline.domain.calendar import day_of
 from seamline.domain.date_before import late_in_words
 from seamline.domain.errors import GateFailed
 from seamline.domain.ledger import StreamId
+from seamline.domain.phrase import counted
 from seamline.domain.runs import GATE, INTO, PUBLISH, TABLES, Reconciliation, RunState, Scope, SyncState
 from seamline.domain.self_test import self_test_in_words
-from seamline.domain.verdict import TableVerdict, Verdict, nothing_compared
+from seamline.domain.verdict import TableVerdict, Verdict, nothing_compared, of_cut
 from seamline.plan.document import plan_from_json, plan_to_json
 from seamline.plan.model import Run, SyncPlan
 from seamline.plan.stages import concerned
@@ -215,7 +216,7 @@ class VerdictsOperator(StepOperator):
             store.finish_run(run.run_id, state=RunState.FAILED if wrong else RunState.SUCCEEDED)
             _require_match(run, found)
             onboard.require_published_everywhere(run)
-        elif not compares_only(run):
+        elif not compares_only(run) and all(of_cut(one.tables) in (Verdict.MATCH, Verdict.BREAK) for one in found):
             store.end_alarm(deadline.ALARM, deadline.subject(run.sync, run.business_date))
         return verdicts
 
@@ -421,7 +422,7 @@ def _blemishes(run: Run, found: Sequence[Reconciliation]) -> list[str]:
 
 
 def _blemish(destination: str, table: TableVerdict) -> str:
-    what = f"{table.breaks_total} breaks" if table.verdict is Verdict.BREAK else table.reason
+    what = counted(table.breaks_total, "break") if table.verdict is Verdict.BREAK else table.reason
     return f"{destination}: {table.table} {table.verdict} ({what})"
 
 

@@ -35,6 +35,7 @@ from seamline.sync.dates_asked import checked as checked_dates
 from seamline_airflow import parts
 from seamline_airflow.page import access, acting, dag_runs, overview, reading, reports, selection
 from seamline_airflow.run_context import BUSINESS_DATE, NO_DATE
+from seamline_airflow.stream_health import look
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +199,21 @@ def pause_stream(stream: StreamId, *, reason: str, by: Actor) -> None:
 def resume_stream(stream: StreamId, *, by: Actor) -> None:
     with parts.director() as director:
         director.resume(stream, by=by.who, origin=by.origin)
+
+
+def restart_stream(stream: StreamId, *, by: Actor) -> None:
+    """Want a stream again that has ended. Refused where another attempt cannot help, with what does; and of one that
+    has not ended, or that nobody wants: a click on a page that was loaded long ago must not touch one that runs."""
+    state = look(stream.sync).states.get(stream)
+    if state is None or state.is_unwanted or not state.has_ended:
+        raise Refused(
+            f"the stream {stream} has not ended" if state else f"the stream {stream} was never wanted",
+            hint="load the page again: it says what the stream does",
+        )
+    if not state.may_restart:
+        raise Refused(f"to restart {stream} does not help: {state.why}")
+    with parts.director() as director:
+        director.restart(stream, by=by.who, origin=by.origin)
 
 
 # ---- repairs -------------------------------------------------------------------------------------------------------

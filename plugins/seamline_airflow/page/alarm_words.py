@@ -9,7 +9,6 @@ from seamline.domain.phrase import phrase
 TITLES: Mapping[str, str] = {
     AlarmKind.STREAM_SILENT: phrase("stream not heard"),
     AlarmKind.STREAM_ENDED: phrase("stream has ended"),
-    AlarmKind.STREAM_NO_SLOT: phrase("stream without a slot"),
     AlarmKind.STREAM_LATE: phrase("stream is late"),
     AlarmKind.STREAM_STILL: phrase("stream does not come further"),
     AlarmKind.STREAM_PAUSED: phrase("stream is paused and holds back too much"),

@@ -12,6 +12,7 @@ from seamline.domain.late_input import SOURCE_BACK_AFTER, Acknowledged, length_i
 from seamline.domain.phrase import phrase
 from seamline.domain.runs import Reconciliation, RunKind
 from seamline.domain.sign_off import SignOff, SignState
+from seamline.domain.verdict import Verdict
 from seamline.plan.model import NightlyPlan
 from seamline.plan.night import night_of
 from seamline.platform.notices import Unsent
@@ -146,6 +147,12 @@ class Overview:
     assigned: int = 0
     unsent: tuple[Unsent, ...] = ()
     missing: tuple[Missing, ...] = ()
+
+    @property
+    def undecided(self) -> tuple[Missing, ...]:
+        """Dates of which nobody knows whether they are right, each with why and what to do: INCONCLUSIVE, and nobody is
+        asked about it."""
+        return tuple(one for one in self.missing if one.word == Headline.INCONCLUSIVE)
 
     @property
     def with_acts(self) -> set[str]:
@@ -294,6 +301,11 @@ def _why_none(report: SyncReport, day: date) -> tuple[str, ...]:
         failed = [phrase("no run of this date has begun")]
     elif any(one.is_running for one in takes):
         failed = [phrase("its run is under way")]
+    failed += [
+        phrase("%(destination)s is INCONCLUSIVE", destination=one.destination)
+        for one in takes
+        if one.compared is Verdict.INCONCLUSIVE
+    ]
     return tuple(dict.fromkeys([*failed, *report.alarms]))
 
 

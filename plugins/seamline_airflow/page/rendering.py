@@ -31,7 +31,7 @@ from seamline.domain.row_transform import transforms_in_words
 from seamline.domain.self_test import self_test_in_words
 from seamline.domain.separate import separate_in_words
 from seamline.domain.sign_off import urgent_first
-from seamline.domain.verdict import Break, nothing_compared
+from seamline.domain.verdict import Break, nothing_compared, shared_reasons
 from seamline.domain.witness import third_witness_in_words
 from seamline.platform.breaks import CHANGES_NAMED
 from seamline.report.words import visible
@@ -110,6 +110,7 @@ _FILTERS: dict[str, Any] = dict(
     of_live=of_live,
     hollow=nothing_compared,
     in_order=reports.tables_in_order,
+    shared_reasons=shared_reasons,
     breaks=reports.breaks_in_words,
     by_run=by_run,
     late=late_in_words,

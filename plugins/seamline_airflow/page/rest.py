@@ -92,6 +92,7 @@ def get_sync(sync: SyncName) -> answers.Sync:
                 records_behind=one.records_behind,
                 findings=report.findings.get(one.stream, 0),
                 why=one.why,
+                may_restart=one.may_restart,
             )
             for one in report.streams
         ],

@@ -349,6 +349,14 @@ def resume_stream(sync: SyncName, user: Worker, destination: Destination) -> ans
     return _wanted(stream)
 
 
+@api.post("/syncs/{sync}/streams/{destination}/restart")
+def restart_stream(sync: SyncName, user: Worker, destination: Destination) -> answers.StreamWanted:
+    """A stream that has ended is wanted again, once what ended it is mended; its `why` says what that is."""
+    stream = StreamId(sync, destination)
+    acts.restart_stream(stream, by=acts.actor(user, FROM_REST))
+    return _wanted(stream)
+
+
 def _wanted(stream: StreamId) -> answers.StreamWanted:
     with parts.director() as director:
         found = next((one for one in director.wanted_of(stream.sync) if one.stream == stream), None)

@@ -53,6 +53,7 @@ class Stream(Answer):
     records_behind: int | None
     findings: int
     why: str
+    may_restart: bool
 
 
 class StreamWanted(Answer):

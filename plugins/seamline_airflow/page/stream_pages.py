@@ -1,4 +1,4 @@
-"""Streams: a person who works on the sync lets one stand still, and lets it go on."""
+"""Streams: a person who works on the sync lets one stand still, lets it go on, and starts one again that has ended."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -19,6 +19,7 @@ orders = APIRouter()
 class Order(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
+    RESTART = "restart"
 
 
 @orders.post("/order_stream", response_class=HTMLResponse, response_model=None)
@@ -34,10 +35,13 @@ def order_stream(
     stream, by = StreamId(sync, destination), acts.actor(user)
     here = f"page?sync={sync}"
     try:
-        if order is Order.PAUSE:
-            acts.pause_stream(stream, reason=reason, by=by)
-        else:
-            acts.resume_stream(stream, by=by)
+        match order:
+            case Order.PAUSE:
+                acts.pause_stream(stream, reason=reason, by=by)
+            case Order.RESUME:
+                acts.resume_stream(stream, by=by)
+            case Order.RESTART:
+                acts.restart_stream(stream, by=by)
     except Refused as error:
         return refused(visit, error, here)
     return acting.done(here)

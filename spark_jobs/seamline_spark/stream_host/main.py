@@ -32,7 +32,7 @@ from seamline.sync.code_rollout import CODE_DIFFERS, CodeRollout
 from seamline.sync.late_postings import LateTools, LateWatch
 from seamline.sync.source_watch import SOURCE_ALARMS
 from seamline.sync.stream_host import ROSTER_ALARMS, StreamRoster
-from seamline.sync.stream_state import alarms_over_now
+from seamline.sync.stream_state import alarms_due_now, alarms_over_now
 from seamline_spark.stream_host.host import StopAsked, StreamHost, WatchSource, watch_source_with
 from seamline_spark.stream_host.spark_streams import Partition, SparkStreams, configured, iceberg_jars
 from seamline_spark.stream_host.task import stream_partition
@@ -89,6 +89,7 @@ def main(
         silence_s=StreamRoster.silence_s,
         alarms=(*ROSTER_ALARMS, *SOURCE_ALARMS, CODE_DIFFERS),
         alarms_over=alarms_over_now,
+        alarms_due=alarms_due_now,
     )
     try:
         if not _take(coordinator, events):

@@ -15,7 +15,7 @@ from seamline.sinks.lake.rows import Flags, Numbers
 from seamline.values.build import values_of
 from seamline.values.changes import ChangeBatch
 
-_CHANGED = "somebody changed the table in the destination: reconcile it, then onboard it again"
+_CHANGED = "somebody changed the table in the destination: put its rows back as they were"
 
 
 @dataclass(frozen=True, slots=True)

@@ -247,11 +247,14 @@ class LakeSink:
             return
         found = [Finding(name, _FOREIGN, said, lease.ledger.next_offset) for name, said in foreign.items()]
         self._store.keep_foreign(lease, found)
-        described = "; ".join(f"{name}: {said}" for name, said in foreign.items())
+        # What is the same of several tables is said once.
+        tables_of: dict[str, list[str]] = {}
+        for name, said in foreign.items():
+            tables_of.setdefault(said, []).append(name)
+        described = "; ".join(f"{', '.join(names)}: {said}" for said, names in tables_of.items())
         raise Diverged(
             f"somebody else has written tables of {lease.stream} in {self._destination.name}: {described}",
-            hint="only the stream writes its tables (a compaction may): put them back by"
-            f" {self._tables.undoing}, or onboard the sync again",
+            hint=f"only the stream writes its tables (a compaction may): put them back by {self._tables.undoing}",
             sync=lease.stream.sync,
             table=",".join(foreign),
         )

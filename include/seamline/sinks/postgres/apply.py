@@ -20,7 +20,7 @@ _ANY_PLAN = "; ".join(f"SET LOCAL enable_{name} = on" for name in _KEYED_ONLY)
 # A removal looks rows up by their identity's hash, of which the planner knows nothing until the table was analyzed; a
 # LIMIT then makes reading the whole table look cheap to it.
 _REMOVAL_PLAN = "SET LOCAL enable_seqscan = off"
-_CHANGED = "somebody changed the table in the destination: reconcile it, then onboard it again"
+_CHANGED = "somebody changed the table in the destination: put its rows back as they were"
 
 
 class SpanApplier:

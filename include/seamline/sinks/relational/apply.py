@@ -9,7 +9,7 @@ from seamline.sinks.relational.encode_changes import Encoded
 from seamline.sinks.relational.session import Session, execute, load_rows, query, translated
 from seamline.sinks.relational.statements import LAST_CHUNK, TableStatements
 
-_CHANGED = "somebody changed the table in the destination: reconcile it, then onboard it again"
+_CHANGED = "somebody changed the table in the destination: put its rows back as they were"
 
 
 class SpanApplier:
