@@ -31,7 +31,7 @@ from seamline.sinks.kafka.control import StreamState, read_control, record_of
 from seamline.sinks.kafka.kind import KIND
 from seamline.sinks.kafka.options import topic_of
 from seamline.sinks.kafka.table_writer import TableWriter
-from seamline.sinks.kafka.transaction import Deliveries, Sending, Transactions
+from seamline.sinks.kafka.transaction import BY_KEY, Deliveries, Sending, Transactions
 from seamline.values.build import batch_of
 from seamline.values.digest import bucket_digests, canonical_texts
 from tests.contract.behaviours import (
@@ -390,7 +390,7 @@ def _control_record_on_its_own(patch: pytest.MonkeyPatch) -> None:
 
         def apart(to: str, records: Any, **rest: Any) -> int:
             given = list(records)
-            for key, value, _ in given if to == topic else ():
+            for key, value, *_ in given if to == topic else ():
                 alone.produce(to, value, key)
                 alone.flush(10)
             return send(to, given, **rest)
@@ -455,7 +455,9 @@ class RefusingProducer:
     def begin_transaction(self) -> None: ...
     def poll(self, _: float) -> None: ...
 
-    def produce(self, topic: str, value: bytes, key: bytes, *, headers: Any, on_delivery: Any) -> None:
+    def produce(
+        self, topic: str, value: bytes, key: bytes, partition: int, *, headers: Any, on_delivery: Any
+    ) -> None:
         error = KafkaError(KafkaError.INVALID_RECORD) if value == b"refused" else None
         self._waiting.append((on_delivery, (error, _Sent(topic, len(self._waiting)))))
 
@@ -491,7 +493,7 @@ def test_a_record_that_did_not_arrive_is_known_before_the_commit(
     sending = over_refusing(monkeypatch, guarantee)
     if is_planted:
         _errors_not_counted(monkeypatch)
-    sending.send("topic", [(b"k", value, []) for value in (b"one", b"refused", b"three")])
+    sending.send("topic", [(b"k", value, [], BY_KEY) for value in (b"one", b"refused", b"three")])
     if is_planted:
         sending.seal("control", [(b"stream", b"progress")])
         return
@@ -503,7 +505,7 @@ def test_without_transactions_a_control_record_that_gets_no_answer_leaves_it_ope
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sending = over_refusing(monkeypatch, "at_least_once")
-    sending.send("topic", [(b"k", b"one", [])])
+    sending.send("topic", [(b"k", b"one", [], BY_KEY)])
     sending.seal("control", [(b"stream", b"refused")])
     with pytest.raises(CommitUnknown, match="its answer is lost"):
         sending.commit()
@@ -544,7 +546,7 @@ def test_a_stream_goes_on_where_another_owner_left_a_transaction_open(make: Any)
     lease = dead.acquire(STREAM)
     options = dead._where.options
     dead._transactions.begin()
-    dead._transactions.send(f"{world.declared.prefix}.account", [(b'{"id":1}', b'{"id":1,"name":"open"}', [])])
+    dead._transactions.send(f"{world.declared.prefix}.account", [(b'{"id":1}', b'{"id":1,"name":"open"}', [], BY_KEY)])
     # As far as a worker comes that is killed between its control record and its commit.
     dead._transactions.seal(options.control_topic, [(str(STREAM).encode(), b"{}")])
     assert world.sink().read_ledger(STREAM) == lease.ledger

@@ -58,6 +58,7 @@ class StreamCommit:
             table,
             self.where.topic(table.name),
             self.transactions,
+            partitions=self.where.options.partitions,
             form=self.where.form(table.name),
             headers=[("span", span), ("position", position)],
             held=held,

@@ -18,7 +18,7 @@ from seamline.plan.model import DestinationPlan
 from seamline.ports import Load
 from seamline.sinks.kafka.options import options_of, topic_of
 from seamline.sinks.kafka.topics import DestinationTopics
-from seamline.sinks.kafka.transaction import Transactions
+from seamline.sinks.kafka.transaction import BY_KEY, Transactions
 from seamline.values.arrow import require_schema
 from seamline.values.digest import segment_digest
 
@@ -79,7 +79,7 @@ def load(destination: DestinationPlan, place: StagedPlace, rows: TableRows) -> i
     for batch in rows.batches:
         count += batch.num_rows
         for record in _records(batch):
-            transactions.send(place.name, [(None, record, [])], table=place.table.name)
+            transactions.send(place.name, [(None, record, [], BY_KEY)], table=place.table.name)
             size += len(record)
         if size >= _TRANSACTION_BYTES:
             transactions.arrived()

@@ -62,16 +62,22 @@ class PutInPlace:
 
 
 def held_rows(
-    settings: Mapping[str, Any], where: Where, table: Table, repeated: Sequence[Repeated], fold: Fold | None = None
+    settings: Mapping[str, Any],
+    where: Where,
+    table: Table,
+    repeated: Sequence[Repeated],
+    fold: Fold | None = None,
+    *,
+    markers: int = 0,
 ) -> Fold:
     """The rows of a table's topic as it is now, for the one who owns its stream. `repeated`: the records that do not
-    count. `fold`: what was read of it before."""
+    count. `fold`: what was read of it before. `markers`: offsets behind that which hold no record, as the end of our
+    own commit takes them in each partition."""
     topic, known = where.topic(table.name), fold or where.fold(table)
     ends = written_ends(settings, topic, where.options.partitions)
     if ends is None:
         raise Refused(f"topic {topic} is gone", hint="onboard the table again", table=table.name)
-    # One offset more is the marker that ended our own transaction.
-    if any(end - start > (start > 0) for start, end in zip(known.ends, ends, strict=True)):
+    if any(end - start > (markers if start else 0) for start, end in zip(known.ends, ends, strict=True)):
         known.read_on(settings, topic, ends, where.form(table.name), repeated)
     return known
 

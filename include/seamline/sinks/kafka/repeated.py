@@ -6,7 +6,7 @@ writes down where the others lie, so that what a topic holds at a position is kn
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from confluent_kafka import Message
@@ -33,8 +33,17 @@ class Repeated:
 
 
 def with_repeated(known: Sequence[Repeated], found: Sequence[Repeated], *, ends: Sequence[int]) -> tuple[Repeated, ...]:
-    """`found`: what was looked for from `ends` on."""
-    return (*(one for one in known if one.first < ends[one.partition]), *found)
+    """`found`: what was looked for from `ends` on. What is known of a table without a key stays wherever it lies: once
+    the stream has passed the spans of its records, nobody finds them again."""
+    stays = [one for one in known if one.until is None or one.first < ends[one.partition]]
+    joined = list[Repeated]()
+    for one in sorted((*stays, *found), key=lambda one: (one.partition, one.first)):
+        last = joined[-1] if joined else None
+        if last and one.until is None is last.until and one.partition == last.partition and one.first <= last.end:
+            joined[-1] = replace(last, end=max(last.end, one.end))
+        else:
+            joined.append(one)
+    return tuple(joined)
 
 
 def found_behind(

@@ -221,7 +221,8 @@ class KafkaSink:
 
     def _held(self, table: Table, repeated: Sequence[Repeated]) -> Fold:
         """Rows that are looked at once are read on from there the next time."""
-        fold = publishing.held_rows(self._settings, self._where, table, repeated, self._folds.get(table.name))
+        known, markers = self._folds.get(table.name), self._transactions.markers if self._transactions else 0
+        fold = publishing.held_rows(self._settings, self._where, table, repeated, known, markers=markers)
         self._folds[table.name] = fold
         return fold
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,7 +13,7 @@ from seamline.kinds.held_rows import fill, keys_of, require_copies
 from seamline.kinds.row_json import documents, row_texts, text_of
 from seamline.sinks.kafka.fold import Fold
 from seamline.sinks.kafka.formats import CHANGES, COMES, GOES, READ, Form
-from seamline.sinks.kafka.transaction import Headers, Record, Sending
+from seamline.sinks.kafka.transaction import BY_KEY, Headers, Record, Sending
 from seamline.values.changes import ChangeBatch, in_effect
 
 Change = tuple[bytes, bytes | None, bytes]
@@ -22,7 +23,7 @@ _OPS = {None: CHANGES, False: COMES, True: CHANGES}
 
 class TableWriter:
     """`held`: the committed rows of the table, read when it is first called; only some changes need them. `headers`: of
-    each record beside its own. `records`: how many were sent."""
+    each record beside its own. `partitions`: of the topic. `records`: how many were sent."""
 
     def __init__(
         self,
@@ -30,12 +31,14 @@ class TableWriter:
         topic: str,
         transactions: Sending,
         *,
+        partitions: int,
         form: Form,
         headers: Headers,
         held: Callable[[], Fold],
     ) -> None:
         self._table = table
         self._topic = topic
+        self._partitions = partitions
         self._transactions = transactions
         self._form = form
         said: Headers = [*headers, ("schema", fingerprint(table).encode())]
@@ -154,9 +157,16 @@ class TableWriter:
         for op, key, row in changes:
             if op == GOES and key is not None:
                 for value in gone(key):
-                    yield key, value, headers[op]
+                    yield key, value, headers[op], BY_KEY
             else:
-                yield key, written(op, row), headers[op]
+                where = BY_KEY if key is not None else partition_of(row, self._partitions)
+                yield key, written(op, row), headers[op], where
+
+
+def partition_of(row: bytes, partitions: int) -> int:
+    """Of a row without a key, by its CRC-32 as in zip files: all of its copies come and go in one partition, so in an
+    order."""
+    return crc32(row) % partitions
 
 
 def _needs_held(batch: ChangeBatch) -> bool:

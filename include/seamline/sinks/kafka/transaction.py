@@ -4,7 +4,7 @@ record counts."""
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -13,8 +13,10 @@ from seamline.adapters.kafka.topics import MESSAGE_BYTES_MAX
 from seamline.domain.errors import CommitUnknown, ConfigError, Refused, TransientError
 
 Headers = list[tuple[str, str | bytes | None]]
-Record = tuple[bytes | None, bytes | None, Headers]
-"""Key, value and headers."""
+Record = tuple[bytes | None, bytes | None, Headers, int]
+"""Key, value, headers, and the number of its partition or `BY_KEY`."""
+# As the client's partitioner says.
+BY_KEY = -1
 Sealed = tuple[bytes, bytes | None]
 """Key and value of a control record."""
 # How long the coordinator may take for an answer.
@@ -37,7 +39,10 @@ _SETTINGS = {
 
 class Sending(ABC):
     """What commits are sent by, each as `begin`, `send` for each row, `seal`, `commit`: one producer, and how many of
-    the records that it was given have arrived. `sealed_at`: the offset of its newest control record."""
+    the records that it was given have arrived. `sealed_at`: the offset of its newest control record. `markers`: how
+    many offsets without a record a commit leaves behind its last one, in each partition that it has written."""
+
+    markers: ClassVar[int]
 
     def __init__(self, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None:
         self._settings = settings
@@ -56,12 +61,13 @@ class Sending(ABC):
     def send(self, topic: str, records: Iterable[Record], *, table: str = "") -> int:
         """How many they are. Refused: no broker takes a record as large as one of them."""
         before, produce, delivered = self._sent, self._producer.produce, self._delivered
-        for key, value, headers in records:
+        for record in records:
+            key, value, headers, partition = record
             try:
                 try:
-                    produce(topic, value, key, headers=headers, on_delivery=delivered)
+                    produce(topic, value, key, partition, headers=headers, on_delivery=delivered)
                 except BufferError:
-                    self._send_when_there_is_room(topic, key, value, headers)
+                    self._send_when_there_is_room(topic, record)
             except KafkaException as exc:
                 if exc.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
                     raise _too_large(topic, len(value or b""), table) from exc
@@ -71,11 +77,12 @@ class Sending(ABC):
                 self._producer.poll(0)
         return self._sent - before
 
-    def _send_when_there_is_room(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
+    def _send_when_there_is_room(self, topic: str, record: Record) -> None:
+        key, value, headers, partition = record
         while True:
             self._producer.poll(0.1)
             with suppress(BufferError):
-                self._producer.produce(topic, value, key, headers=headers, on_delivery=self._delivered)
+                self._producer.produce(topic, value, key, partition, headers=headers, on_delivery=self._delivered)
                 return
 
     def arrived(self) -> Mapping[tuple[str, int], int]:
@@ -120,6 +127,8 @@ class Transactions(Sending):
     TransientError of any call, also where somebody has fenced this one: who calls reads the ledger.
     """
 
+    markers = 1
+
     def __init__(self, settings: Mapping[str, Any], transactional_id: str, *, timeout_s: int) -> None:
         own = {"transactional.id": transactional_id, "transaction.timeout.ms": timeout_s * 1000}
         try:
@@ -142,7 +151,7 @@ class Transactions(Sending):
 
     def seal(self, topic: str, records: Sequence[Sealed]) -> None:
         self.arrived()
-        self.send(topic, [(key, value, []) for key, value in records])
+        self.send(topic, [(key, value, [], BY_KEY) for key, value in records])
         self.sealed_at = self.arrived()[topic, 0] - 1
 
     def commit(self) -> None:
@@ -167,6 +176,8 @@ class Deliveries(Sending):
     """Commits without transactions: readers see each row as it arrives, and the records of `seal` are sent once all
     rows have. Who ends before has rows delivered that its successor delivers again. It fences nobody."""
 
+    markers = 0
+
     def __init__(self, settings: Mapping[str, Any]) -> None:
         try:
             super().__init__(settings, {"message.timeout.ms": _DELIVERED_WITHIN_MS})
@@ -184,7 +195,7 @@ class Deliveries(Sending):
 
     def commit(self) -> None:
         topic, records = self._sealed
-        self.send(topic, [(key, value, []) for key, value in records])
+        self.send(topic, [(key, value, [], BY_KEY) for key, value in records])
         try:
             self.sealed_at = self.arrived()[topic, 0] - 1
         except TransientError as exc:
