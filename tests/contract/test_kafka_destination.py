@@ -455,9 +455,7 @@ class RefusingProducer:
     def begin_transaction(self) -> None: ...
     def poll(self, _: float) -> None: ...
 
-    def produce(
-        self, topic: str, value: bytes, key: bytes, partition: int, *, headers: Any, on_delivery: Any
-    ) -> None:
+    def produce(self, topic: str, value: bytes, key: bytes, partition: int, *, headers: Any, on_delivery: Any) -> None:
         error = KafkaError(KafkaError.INVALID_RECORD) if value == b"refused" else None
         self._waiting.append((on_delivery, (error, _Sent(topic, len(self._waiting)))))
 
