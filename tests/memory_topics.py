@@ -1,5 +1,5 @@
-"""Topics in memory as Kafka has them, under the real code of a destination: offsets of each partition, transactions that
-end with a marker, aborted records that stay and are read by nobody, producers that fence each other by their id, and
+"""Topics in memory as Kafka has them, under the real code of a destination: offsets by partition, transactions that end
+with a marker, aborted records that stay and are read by nobody, producers that fence each other by their id, and
 deliveries that fail, arrive without an answer, or end with their process. What it says of Kafka is tried by
 `contract/test_kafka_destination.py`.
 """
@@ -15,6 +15,7 @@ from zlib import crc32
 
 import pytest
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from seamline.adapters.kafka import committed
 from seamline.sinks.kafka import control, sink, transaction
@@ -254,7 +255,12 @@ class Asking:
 
     def list_offsets(self, wanted: Mapping[TopicPartition, Any], *, isolation_level: Any, **_: Any) -> Any:
         is_stable = isolation_level is IsolationLevel.READ_COMMITTED
-        return {one: _answered(self._end((one.topic, one.partition), is_stable)) for one in wanted}
+        # Nothing is deleted here.
+        begin = OffsetSpec.earliest()
+        return {
+            one: _answered(0 if which is begin else self._end((one.topic, one.partition), is_stable))
+            for one, which in wanted.items()
+        }
 
     def _end(self, place: Place, is_stable: bool) -> int:
         return self._cluster.stable_end(place) if is_stable else len(self._cluster.log(place))

@@ -126,12 +126,18 @@ def test_the_envelope_is_that_of_debezium_with_a_tombstone_behind_a_delete(make:
     assert world.rows(AUDIT) == []
 
 
-def test_rows_of_a_key_stay_in_one_partition_in_their_order(make: Any) -> None:
+def test_rows_of_a_key_and_equal_rows_without_one_stay_in_one_partition_in_their_order(make: Any) -> None:
     world = make(partitions=3)
     stream = published(world)
     names = ("a", "b", "c")
     for name in names:
-        stream.span(*[insert(ACCOUNT, **account(number, name)) for number in range(30)])
+        calls = [insert(AUDIT, actor="x", action=str(number)) for number in range(30)]
+        stream.span(*[insert(ACCOUNT, **account(number, name)) for number in range(30)], *calls)
+    copies: dict[str, set[int]] = {}
+    for one in records(world, f"{world.declared.prefix}.audit"):
+        copies.setdefault(said(one)[2]["action"], set()).add(one.partition())
+    assert {len(partitions) for partitions in copies.values()} == {1}
+    assert set.union(*copies.values()) == {0, 1, 2}
     found: dict[int, list[tuple[int, str]]] = {}
     for one in records(world, f"{world.declared.prefix}.account"):
         _, key, value = said(one)
@@ -344,6 +350,17 @@ def test_at_least_once_delivers_a_dead_owner_s_rows_again_and_names_those_that_d
         texts(account(1, "b"), account(2), account(3)),
         texts(call, call),
     )
+
+
+def test_a_single_row_behind_those_that_were_read_is_no_marker_without_transactions(make: Any) -> None:
+    world = make(guarantee="at_least_once")
+    one, other = {"actor": "x", "action": "y"}, {"actor": "x", "action": "z"}
+    stream = published(world)
+    stream.span(insert(AUDIT, **one), insert(AUDIT, **one))
+    stream.span(delete(AUDIT, **one))
+    stream.span(insert(AUDIT, **other))
+    stream.span(delete(AUDIT, **other))
+    assert world.rows(AUDIT) == texts(one)
 
 
 def test_a_truncate_takes_a_dead_owner_s_rows_along(make: Any) -> None:

@@ -167,7 +167,7 @@ class TopicsRun:
         self.tally = self.cluster.met
         self._trouble = dice.choice([0.1, 0.35, 0.6])
         said = {"destination": "warehouse", "kind": "kafka", "connection": "kafka", "prefix": "t"}
-        form = dice.choice(["json", "debezium"])
+        form = self.form = dice.choice(["json", "debezium"])
         declared = KafkaDestination.model_validate({**said, "format": form, "partitions": partitions})
         options = tuple(declared.options.items())
         destination = DestinationPlan("warehouse", "kafka", "kafka", "t", options=options, no_cuts=True)
@@ -188,38 +188,44 @@ class TopicsRun:
         state = StreamState(row, {table.name: (0,) * partitions for table in TABLES})
         self.cluster.append((CONTROL, 0), (str(STREAM).encode(), record_of(state, start=0, records={}), []), None)
 
+    @property
+    def wanted(self) -> Held:
+        """What the tables hold behind all transactions."""
+        return self._source.behind[-1]
+
     def run(self) -> None:
         with self.cluster.in_place():
             last = len(self._source.transactions)
-            sink, lease = self._owner()
+            self._sink, self._lease = self._owner()
             for _ in range(_TRIES):
-                at = self._look() or 0
+                at = self._look()
                 if at >= last + _QUIET:
                     break
-                end = min(last, at + self._dice.randint(1, 5)) if at < last else at + 1
-                if at < last and self._dice.random() < self._trouble:
-                    self.cluster.armed = self._dice.randrange(8), self._dice.choice([KILLED, FAILED, UNANSWERED])
-                try:
-                    self._commit(sink, lease, at, end)
-                except Killed:
-                    self._look()
-                    sink, lease = self._owner()
-                except CommitUnknown:
-                    self.tally["commit unknown"] += 1
-                    lease = sink.acquire(STREAM, after_epoch=lease.epoch)
-                except TransientError:
-                    self._look()
-                    if self._dice.random() < 0.5:
-                        lease = sink.acquire(STREAM)
-                except SeamlineError as exc:
-                    raise Violation(
-                        "stopped", f"{type(exc).__name__} of the spans [{at}, {end}): {exc.message}"
-                    ) from exc
-                self.cluster.armed = None
+                self._span(at, min(last, at + self._dice.randint(1, 5)) if at < last else at + 1)
             else:
                 raise Violation("stuck", f"{self._looked_at} of {last} transactions were committed")
             self._look_at_the_topics_alone()
         self.tally["ends compared"] += 1
+
+    def _span(self, at: int, end: int) -> None:
+        """As the span loop: after a lost answer a new epoch, then what the ledger says."""
+        if at < len(self._source.transactions) and self._dice.random() < self._trouble:
+            self.cluster.armed = self._dice.randrange(8), self._dice.choice([KILLED, FAILED, UNANSWERED])
+        try:
+            self._commit(at, end)
+        except Killed:
+            self._look()
+            self._sink, self._lease = self._owner()
+        except CommitUnknown:
+            self.tally["commit unknown"] += 1
+            self._lease = self._sink.acquire(STREAM, after_epoch=self._lease.epoch)
+        except TransientError:
+            self._look()
+            if self._dice.random() < 0.5:
+                self._lease = self._sink.acquire(STREAM)
+        except SeamlineError as exc:
+            raise Violation("stopped", f"{type(exc).__name__} of [{at}, {end}): {exc.message}") from exc
+        self.cluster.armed = None
 
     def _owner(self) -> tuple[KafkaSink, Lease]:
         """One that may end while it takes the stream, too."""
@@ -238,12 +244,13 @@ class TopicsRun:
             finally:
                 self.cluster.armed = None
 
-    def _commit(self, sink: KafkaSink, lease: Lease, at: int, end: int) -> None:
+    def _commit(self, at: int, end: int) -> None:
         changes = self._source.changes(at, end)
         self.tally["emptied"] += any(one.truncate_first for one in changes)
-        staged = [sink.stage(lease, one) for one in changes if not one.is_empty]
-        sink.commit(lease, staged, progress=Progress(Span(at * 10, end * 10, end - at, position(end), 1)))
-        self.tally["rows held"] += len(sink._folds)
+        staged = [self._sink.stage(self._lease, one) for one in changes if not one.is_empty]
+        progress = Progress(Span(at * 10, end * 10, end - at, position(end), 1))
+        self._sink.commit(self._lease, staged, progress=progress)
+        self.tally["rows held"] += len(self._sink._folds)
         self.tally["committed"] += 1
 
     # ---- who looks --------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from seamline.domain.errors import InvariantViolated, Refused, TransientError
 from seamline.kinds.bulk import ArrowRows, BulkRead, CopyTasks, OpenedSource, Wanted
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker, Problem, Survey
-from seamline.sources.kafka import kept
+from seamline.sources.kafka import kept, ours
 from seamline.sources.kafka.layout import TopicTable, layout_of, markers_topic
 from seamline.sources.kafka.log import read_record
 from seamline.sources.kafka.position import KafkaPosition, TopicPlace, written_by_kafka
@@ -217,6 +217,7 @@ def _of_topic(table: TopicTable, facts: TopicFacts | None, settings: dict[str, A
         yield Problem(what, "correct `topic`", table=table.definition.name)
     else:
         yield from kept.problems(table, facts, begins(settings, table.topic, facts.partitions) or ())
+        yield from ours.problems(table, facts.partitions, settings)
 
 
 def _unknown(name: str, known: Sequence[str], source: str) -> Problem:

@@ -18,9 +18,10 @@ from seamline.domain.digest import Segment
 from seamline.domain.errors import LogCorrupted, Refused
 from seamline.kinds.arrow_view import ArrowView
 from seamline.kinds.held_rows import Changed, HeldRows
-from seamline.sources.kafka import kept
+from seamline.ports import Problem
+from seamline.sources.kafka import kept, ours
 from seamline.sources.kafka.images import DECODER
-from seamline.sources.kafka.layout import Layout
+from seamline.sources.kafka.layout import Layout, TopicTable
 from seamline.sources.kafka.messages import Messages
 from seamline.sources.kafka.position import KafkaPosition, TopicPlace, written_by_kafka
 from seamline.sources.kafka.rows import ALTERS, CHANGES, COMES, EMPTIES, GOES, JSON_ALONE, Given, Said
@@ -66,7 +67,7 @@ class TopicStates:
         folds = {one.definition.name: HeldRows(keyed=one.definition.is_keyed) for one in tables}
         facts = required_beginning(self._settings, topic, place)
         take = self._said_by_key if kept.is_compacted(facts) else self._said
-        for problem in (one for table in tables for one in kept.uncompactable(table, facts)):
+        for problem in (one for table in tables for one in self._uncountable(table, facts) if one.is_fatal):
             raise Refused(problem.what, hint=problem.cure, table=problem.table)
         for messages in committed(self._settings, topic, place.ends):
             said = [one for message in messages for one in take(given_by(message), len(place.ends))]
@@ -74,6 +75,10 @@ class TopicStates:
                 _take_in(fold, [one for one in said if one.table == name])
         required_beginning(self._settings, topic, place)
         return folds
+
+    def _uncountable(self, table: TopicTable, facts: TopicFacts) -> Iterator[Problem]:
+        yield from kept.uncompactable(table, facts)
+        yield from ours.problems(table, facts.partitions, self._settings)
 
     def _said(self, given: Given, partitions: int) -> Sequence[Said]:
         return self._messages.said(given, partitions=partitions)
