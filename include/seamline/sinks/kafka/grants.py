@@ -11,10 +11,14 @@ def grant_script(destination: DestinationPlan, *, login: str) -> str:
     tool = "kafka-acls --bootstrap-server <servers> --command-config <settings of an administrator>"
     on_topics = ("Create", "Describe", "DescribeConfigs", "Read", "Write", "Delete")
     topics = " ".join(f"--operation {one}" for one in on_topics)
+    # With the sign behind the prefix: `bank` alone would also give the topics of a destination `bank2`.
+    of_loads, of_snapshots = f"{destination.stage_namespace}.", destination.incremental_namespace("")
+    prefixes = (f"{prefix}.", of_loads, of_snapshots)
     lines = [
         f"# ACLs of destination {destination.name}. A cluster without an authorizer needs none.",
-        "# Topics of tables, of loads, and the control topic; transactions; readers that belong to no group.",
-        f"{tool} {who} {topics} --resource-pattern-type prefixed --topic {prefix}",
+        "# Topics of tables and the control topic, of loads, of incremental snapshots; transactions; readers that",
+        "# belong to no group.",
+        *(f"{tool} {who} {topics} --resource-pattern-type prefixed --topic {one}" for one in prefixes),
         f"{tool} {who} --operation Write --operation Describe --resource-pattern-type prefixed"
         f" --transactional-id {prefix}.",
         f"{tool} {who} --operation Read --group seamline-destination",
