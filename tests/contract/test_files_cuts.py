@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from seamline.domain.digest import Segment
 from seamline.domain.errors import ConfigError, GateFailed, Refused, TransientError
 from seamline.domain.staged_cut import CutMode, Lateness, StagedCut
 from seamline.files.stores import opening
+from seamline.files.stores.s3 import S3Store
 from seamline.sinks.files import two_phase
 from seamline.sinks.files.maintenance import FilesMaintenance
 from seamline.sinks.files.two_phase import ManifestLog
@@ -238,6 +239,19 @@ def test_maintenance_removes_what_dead_attempts_and_zombies_have_left(
         assert maintenance.let_go().orphan_files >= 1, "those of other syncs in this place go too"
     assert not any("prepared/" in path for path in local.own())
     assert local.publish(second) == 2
+
+
+def test_parts_of_an_upload_that_was_killed_are_removed_from_s3(reached: Reached, tmp_path: Path) -> None:
+    night = Night(reached("s3"), tmp_path)
+    with closing(night.store()) as store:
+        assert isinstance(store, S3Store)
+        for folder in ("sync", "sync2"):
+            store.client.create_multipart_upload(Bucket=store.bucket, Key=f"outgoing/{folder}/x/large.csv")
+        # moto says of each that it began in 2010.
+        assert store.drop_unfinished("sync", datetime(2001, 1, 1, tzinfo=UTC)) == 0, "it may still be at work"
+        later = datetime.now(UTC) + timedelta(hours=1)
+        assert [store.drop_unfinished("sync", later) for _ in range(2)] == [1, 0]
+        assert store.drop_unfinished("sync2", later) == 1, "that of another folder has stayed"
 
 
 # ---- what a bug would do -------------------------------------------------------------------------------------------

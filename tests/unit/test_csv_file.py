@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import GateFailed, SchemaConflict
-from seamline.files.csv_file import Frame, head_of, read_rows, tail_of, write_rows
+from seamline.files.csv_file import Frame, head_of, read_rows, tail_of, text_batches, write_rows
 from seamline.files.dialect import Dialect
 from seamline.values.build import batch_of, rows_of
 from seamline.values.digest import segment_digest
@@ -75,6 +75,28 @@ def test_people_read_times_and_numbers(tmp_path: Path) -> None:
 def test_a_letter_that_an_encoding_does_not_have_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(SchemaConflict, match="'€' in a value of t is no letter of latin-1"):
         written(TEXT, [("€", None)], Dialect(encoding="latin-1"), tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize("letter", ["¥", "‾"])
+def test_a_letter_that_comes_back_as_another_is_refused_by_name(letter: str, tmp_path: Path) -> None:
+    with pytest.raises(SchemaConflict, match=f"'{letter}' in a value of t is no letter of shift_jis"):
+        written(TEXT, [("a", None), (f"b{letter}", None)], Dialect(encoding="shift_jis"), tmp_path / "t.csv")
+    named = Table("t", (Column(letter, Kind.STRING, "text"),))
+    with pytest.raises(SchemaConflict, match=f"'{letter}' in a name of t"):
+        head_of(named, Dialect(encoding="shift_jis"), ())
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "gb18030"])
+@pytest.mark.parametrize("value", ["\ufeff", "\ufeffabc", "\ufeff\ufeffx", "a\ufeff"])
+def test_a_first_value_keeps_the_mark_that_it_begins_with(value: str, encoding: str, tmp_path: Path) -> None:
+    """In what is written here, which has it in quotes, and in what others write."""
+    dialect = Dialect(encoding=encoding, column_names=False)
+    rows = [(value, "b"), (value, None)]
+    written(TEXT, rows, dialect, tmp_path / "t.csv")
+    assert read(TEXT, dialect, tmp_path / "t.csv") == rows
+    lines = f"{value},b\r\n{value},c\r\n".encode(encoding)
+    found = [batch.to_pylist() for batch in text_batches(pa.py_buffer(lines), TEXT, dialect)]
+    assert found == [[{"a": value, "b": "b"}, {"a": value, "b": "c"}]]
 
 
 @pytest.mark.parametrize(

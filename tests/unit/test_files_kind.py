@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import ConfigError, Refused
@@ -92,6 +93,10 @@ def test_a_folder_of_this_machine_has_no_connection_and_stages_beside_what_it_de
         ("format: parquet", "no header and no trailer"),
         ('csv: {delimiter: "-"}', "neither quotes nor stands in numbers"),
         ('csv: {delimiter: "||"}', "one sign"),
+        ('csv: {delimiter: "\\0"}', "one sign"),
+        ('csv: {delimiter: ";", null: "N;A"}', "`null` 'N;A' holds the delimiter ';'"),
+        ("csv: {encoding: shift_jis, null: é}", "'é' of `null` is no letter of shift_jis"),
+        ("csv: {encoding: shift_jis, null: ¥}", "'¥' of `null` is no letter of shift_jis"),
         ("csv: {'null': '\"'}", "holds neither quotes"),
         ("csv: {encoding: utf-16}", "utf-8"),
     ],
@@ -127,6 +132,23 @@ def test_two_destinations_with_one_place_are_refused(tmp_path: Path) -> None:
     files = {FILE: PARTNER, "destinations/other.yaml": other, SYNC_FILE: sync}
     with pytest.raises(ConfigError, match="has the folder sftp:///incoming/settlement of connection partner_sftp too"):
         load_declarations(write_declarations(tmp_path, files))
+
+
+def test_change_files_and_a_delivery_in_one_place_are_refused(tmp_path: Path) -> None:
+    """Of two syncs, and however the place is written: each would find the other's log of manifests."""
+    partner = "destination: partner\nkind: files\nlocation: /srv/outgoing\n"
+    changes = "destination: feed\nkind: files\nmode: changes\nlocation: /srv//outgoing/.\n"
+    second = SYNC.partition("nightly:")[0].replace("sync: settlement", "sync: second").replace("[warehouse]", "[feed]")
+    files = {FILE: partner, "destinations/feed.yaml": changes, SYNC_FILE: BOTH, "syncs/second.yaml": second}
+    with pytest.raises(ConfigError, match="destination `partner` .* has the folder /srv/outgoing too"):
+        load_declarations(write_declarations(tmp_path, files))
+
+
+@pytest.mark.parametrize("total", [{"sum": "rows"}, {"sum": "a", "by": ["rows"]}, {"sum": "a", "by": ["a"]}])
+def test_a_control_total_with_two_things_under_one_name_is_refused(total: dict[str, object]) -> None:
+    given = {"destination": "p", "kind": "files", "location": "/srv/out", "control_totals": [{"table": "t", **total}]}
+    with pytest.raises(ValidationError, match="the control file would have two things under the name"):
+        FilesDestination.model_validate(given)
 
 
 def test_a_control_total_that_the_source_has_no_column_for_is_a_misfit() -> None:
@@ -169,7 +191,7 @@ def test_it_says_what_it_can_do_and_at_which_level(plan: SyncPlan) -> None:
     assert isinstance(kind, ReadsBack)
     assert isinstance(kind, HoldsCuts)
     assert described(kind)[0] == "no live tables and no stream: cuts only"
-    assert described(kind)[1].startswith("a publish shows all tables of a date at once")
+    assert described(kind)[1].startswith("a publish shows files one by one, and its flag once")
     partner = plan.destination("partner")
     assert "no database to grant in" in kind.grant_script(partner, "", logins=DestinationLogins())
     with pytest.raises(Refused, match="takes cuts by business date only"):

@@ -1,10 +1,13 @@
 """Files as a source, without a place: how they are declared, which names they have, and what their rows are."""
 
+import hashlib
 import json
+import re
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
@@ -20,7 +23,9 @@ from seamline.sources.files import patterns
 from seamline.sources.files.control import control_from
 from seamline.sources.files.layout import TableLayout, layout_of
 from seamline.sources.files.position import FilesPosition
+from seamline.sources.files.reading import held
 from seamline.sources.files.rows import Form, Wrong, rows_of
+from seamline.sources.files.source import FilesSource as OpenedFiles
 from seamline.sources.files.spec import FilesSource
 from seamline.values.build import batch_of
 from seamline.values.digest import segment_digest
@@ -64,6 +69,11 @@ def planned(spec: FilesSource) -> SourcePlan:
         ({"delivery": "v{version}/{date}"}, "in the name of the last folder"),
         ({"format": "parquet", "csv": {"trailer": ["T", "{rows}"]}}, "no header and no trailer"),
         ({"csv": {"trailer": ["{count}"]}}, "{count} has no meaning"),
+        ({"csv": {"encoding": "shift_jis", "trailer": ["¥", "{rows}"]}}, "'¥' of `trailer` is no letter of shift_jis"),
+        ({"csv": {"encoding": "gbk"}, "tables": [{"table": "t", "header": ["😀"]}]}, "'😀' of `header` is no letter"),
+        ({"csv": {"delimiter": "|", "null": "|"}}, "`null` '|' holds the delimiter"),
+        ({"tables": [ACCOUNT, ACCOUNT]}, "table account is declared twice"),
+        ({"tables": [{"table": one, "file": "all.csv"} for one in "ab"]}, "file all.csv is declared twice"),
         ({"control_file": "", "tables": [ACCOUNT]}, "nothing says how many rows account has"),
         ({"control_file": "", "tables": [{"table": "account"}]}, "declare its `columns`"),
         ({"tables": [{"table": "account", "key": ["id"]}]}, "declare `columns` with `key`"),
@@ -143,6 +153,12 @@ def test_a_position_covers_itself_and_no_other_delivery() -> None:
         (b'{"rows": 1}', "it has no 'tables'"),
         (b'{"tables": [{"table": "a", "files": [{"name": "../x"}]}]}', "no name of a file of the delivery"),
         (b'{"tables": [{"table": "a", "rows": "many", "files": []}]}', "invalid literal"),
+        (b'{"tables": [{"table": "a", "files": []}, {"table": "a", "files": []}]}', "names table a more than once"),
+        (b'{"tables": [{"table": "a", "files": [{"name": "x"}, {"name": "./x"}]}]}', "names file x more than once"),
+        (
+            b'{"tables": [{"table": "a", "files": [], "totals": [{"sum": "rows", "groups": []}]}]}',
+            "two things under one name",
+        ),
     ],
 )
 def test_half_a_control_file_is_none(content: bytes, said: str) -> None:
@@ -198,6 +214,87 @@ def test_what_is_wrong_with_a_file_is_said_by_row_and_column(content: str, said:
     assert layout.definition
     with pytest.raises(Wrong, match=said):
         list(rows_of(tmp_path / "a.csv", layout.definition, Form(CSV, Dialect(), layout)))
+
+
+@pytest.mark.parametrize(
+    ("declared_as", "text", "said"),
+    [
+        ("double", "1e400", "which a double would hold as inf"),
+        ("double", "1e-400", "which a double would hold as 0.0"),
+        ("double", "9007199254740993", "which a double would hold as 9007199254740992.0"),
+        ("double", "0.1", ""),
+        ("double", "0.10000000000000001", ""),
+        ("double", "0.1000000000000000055511151231257827", ""),
+        ("double", "-Infinity", ""),
+        ("double", "1e300", ""),
+        ("float", "16777217", "which a float would hold as 16777216.0"),
+        ("float", "3.4028236e38", "which a float would hold as"),
+        ("float", "0.1", ""),
+        ("float", "0.100000001", ""),
+        ("float", "16777218", ""),
+        ("datetime(3)", "2026-11-27 12:00:00.1234", "which has more than 3 digits of a second"),
+        ("datetime(3)", "1926-11-27 12:00:00.123000", ""),
+        ("datetime(0)", "2026-11-27 12:00:00.1", "which has more than 0 digits of a second"),
+        ("instant(3)", "2026-11-27 12:00:00.1234Z", "which has more than 3 digits of a second"),
+        ("time(3)", "12:00:00.123400", "which has more than 3 digits of a second"),
+    ],
+)
+def test_nothing_is_rounded(declared_as: str, text: str, said: str, tmp_path: Path) -> None:
+    table = Table("t", (column_of("a", declared_as),))
+    (tmp_path / "a.csv").write_text(f"a\n\n{text}\n")
+    form = Form(CSV, Dialect(), TableLayout("t"))
+    if not said:
+        assert [batch.num_rows for batch in rows_of(tmp_path / "a.csv", table, form)] == [2]
+        return
+    with pytest.raises(Wrong, match=f"has in row 2 the a '{re.escape(text)}', {said}"):
+        list(rows_of(tmp_path / "a.csv", table, form))
+
+
+def test_a_number_of_a_parquet_file_is_not_rounded_either(tmp_path: Path) -> None:
+    table = Table("t", (column_of("a", "float"),))
+    form = Form(PARQUET, Dialect(), TableLayout("t"))
+    for number, is_taken in ((0.5, True), (float("nan"), True), (0.1, False)):
+        pq.write_table(pa.table({"a": pa.array([None, number], pa.float64())}), tmp_path / "a.parquet")
+        if is_taken:
+            assert len(list(rows_of(tmp_path / "a.parquet", table, form))) == 1
+        else:
+            with pytest.raises(Wrong, match=r"in row 2 the a '0.1', which a float would round"):
+                list(rows_of(tmp_path / "a.parquet", table, form))
+
+
+@pytest.mark.parametrize(
+    ("promise", "trailer", "is_enough"),
+    [
+        ({}, [], False),
+        ({"rows": 2}, [], True),
+        ({"files": [{"name": "t.csv", "bytes": 6}]}, [], True),
+        ({"files": [{"name": "t.csv", "sha256": hashlib.sha256(b"a\n1\n2\n").hexdigest()}]}, [], True),
+        ({}, ["T", "{rows}"], True),
+        ({}, ["T"], False),
+    ],
+)
+def test_a_file_of_which_nothing_is_promised_is_refused(
+    promise: dict[str, Any], trailer: list[str], is_enough: bool, tmp_path: Path
+) -> None:
+    content = b"a\n1\n2\n" + {0: b"", 1: b"T\n", 2: b"T,2\n"}[len(trailer)]
+    folder = tmp_path / DAY.isoformat()
+    folder.mkdir()
+    (folder / "t.csv").write_bytes(content)
+    control = {"tables": [{"table": "t", "files": [{"name": "t.csv"}], **promise}]}
+    (folder / "control.json").write_text(json.dumps(control))
+    (folder / "_SUCCESS").touch()
+    column = {"name": "a", "type": "bigint"}
+    source = declared(location=str(tmp_path), tables=[{"table": "t", "columns": [column], "trailer": trailer}])
+    (table,) = OpenedFiles(planned(source)).catalogue(["t"])
+    if is_enough:
+        with held(planned(source), DAY, [table]) as found:
+            assert found.tables["t"].rows == 2
+        return
+    with (
+        pytest.raises(GateFailed, match=r"nothing says how much of t.csv there is"),
+        held(planned(source), DAY, [table]),
+    ):
+        pass
 
 
 def test_columns_stand_in_any_order_behind_a_mark_of_the_encoding(tmp_path: Path) -> None:

@@ -70,6 +70,7 @@ class SinkPowers:
     `keeps_versions`: it can store the cuts of a table as versions, `DestinationPlan.versioned`.
     `streams`: it has live tables that a stream keeps current; one without takes cuts only (`open_sink` and `open_live`
     raise Refused), is neither loaded nor streamed to by an onboarding, and its `atomic` is that of a publish.
+    `published`: what a publish shows, of a kind that does something else than its `atomic` says; "" of others.
     `at_least_once`: what readers may rely on where a sync says so, of a kind that then does less; "" of others.
     """
 
@@ -81,6 +82,7 @@ class SinkPowers:
     names: NameLimit = NameLimit(NAME_BYTES_MAX, NameUnit.BYTES)
     streams: bool = True
     keeps_versions: bool = False
+    published: str = ""
     at_least_once: str = ""
 
     def level_under(self, guarantee: str) -> str:
@@ -95,7 +97,7 @@ class SinkPowers:
     @property
     def level_of_cuts(self) -> str:
         """The same of cuts alone, as where a source has no log."""
-        return _PUBLISHES[self.atomic]
+        return self.published or _PUBLISHES[self.atomic]
 
     def described(self) -> tuple[str, ...]:
         """For people, one line each."""

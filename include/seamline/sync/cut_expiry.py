@@ -50,7 +50,8 @@ def expire_cuts(
         except TransientError as exc:
             found.left.append(str(exc))
             break
-        found.dates.append(day)
+        if dropped.partitions:
+            found.dates.append(day)
         found.partitions += dropped.partitions
         found.size_bytes += dropped.size_bytes
     # All that ever expired: an earlier attempt may have ended between the two databases.

@@ -4,6 +4,7 @@ answer lost; a file may lose bytes on its way; and somebody else puts files ther
 import random
 from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime
 
 from seamline.domain.errors import TransientError
 from seamline.files.stores.store import Readable, Writable
@@ -75,6 +76,9 @@ class SteppedStore:
         self._place.files[target] = content
         self._answered("place")
         return True
+
+    def drop_unfinished(self, folder: str, before: datetime) -> int:  # noqa: ARG002
+        return 0
 
     def remove(self, path: str) -> None:
         self._schedule.step("remove", is_network=True)

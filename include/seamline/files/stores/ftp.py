@@ -7,12 +7,13 @@ Of what is placed, nobody but who shows this delivery writes under these names: 
 import ftplib
 import io
 import re
-import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 
 from seamline.adapters.connections import Connection
 from seamline.domain.errors import TransientError
+from seamline.files.stores.drafts import draft_of
 from seamline.files.stores.ftp_session import opened, tls_trouble
 from seamline.files.stores.store import Readable, Writable
 
@@ -55,7 +56,7 @@ class FtpStore:
 
     def put_if_absent(self, path: str, content: bytes) -> bool:
         folder, _, name = path.rpartition("/")
-        draft = f"{folder}/.{name}.{secrets.token_hex(6)}"
+        draft = f"{folder}/{draft_of(name)}"
         with self._session(f"write {path}") as ftp:
             self._store(ftp, f"{draft}/{_CONTENT}", io.BytesIO(content))
             try:
@@ -93,6 +94,10 @@ class FtpStore:
                 _remove(ftp, self._at(f"{folder}/{name}"))
             with suppress(ftplib.error_perm):
                 ftp.rmd(self._at(folder))
+
+    def drop_unfinished(self, folder: str, before: datetime) -> int:  # noqa: ARG002
+        """None: each is a file of its attempt."""
+        return 0
 
     def close(self) -> None:
         if self._opened is not None and self._opened.sock is not None:
@@ -195,6 +200,7 @@ def _remove(ftp: ftplib.FTP, path: str) -> None:
         return
     with suppress(ftplib.error_perm):
         ftp.delete(f"{path}/{_CONTENT}")
+    with suppress(ftplib.error_perm):
         ftp.rmd(path)
 
 

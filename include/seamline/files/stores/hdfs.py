@@ -1,9 +1,9 @@
 """HDFS by WebHDFS: RENAME refuses a name that is there, and answers `false`. CREATE shows a file while it is written,
 so no file gets its name by it."""
 
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -11,6 +11,7 @@ import httpx
 
 from seamline.adapters.connections import Connection
 from seamline.domain.errors import ConfigError, TransientError
+from seamline.files.stores.drafts import draft_of
 from seamline.files.stores.store import Readable, Writable
 
 _PIECE_BYTES = 2**20
@@ -73,7 +74,7 @@ class HdfsStore:
         with self._translated(f"write {path}"):
             self._require_root()
             folder, _, name = path.rpartition("/")
-            draft = f"{folder}/.{name}.{secrets.token_hex(6)}"
+            draft = f"{folder}/{draft_of(name)}"
             self._write(draft, iter([content]))
             if self._renamed(draft, path):
                 return True
@@ -98,6 +99,10 @@ class HdfsStore:
     def remove_folder(self, folder: str) -> None:
         with self._translated(f"remove {folder}"):
             self._asked("DELETE", folder, "DELETE", recursive="true")
+
+    def drop_unfinished(self, folder: str, before: datetime) -> int:  # noqa: ARG002
+        """None: each is a file of its attempt."""
+        return 0
 
     def close(self) -> None:
         self._client.close()

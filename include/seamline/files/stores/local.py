@@ -1,13 +1,14 @@
 """A folder of this machine, or one that is mounted here. Names are given by hard links, which never overwrite."""
 
 import os
-import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 from seamline.domain.errors import TransientError
+from seamline.files.stores.drafts import draft_of
 from seamline.files.stores.store import Readable, Writable
 
 
@@ -49,7 +50,7 @@ class LocalStore:
     def put_if_absent(self, path: str, content: bytes) -> bool:
         with self._translated(f"write {path}"):
             target = self._made(path)
-            draft = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
+            draft = target.with_name(draft_of(target.name))
             with draft.open("xb") as file:
                 file.write(content)
                 file.flush()
@@ -75,6 +76,10 @@ class LocalStore:
         with self._translated(f"remove {folder}"):
             if (self._root / folder).exists():
                 shutil.rmtree(self._root / folder)
+
+    def drop_unfinished(self, folder: str, before: datetime) -> int:  # noqa: ARG002
+        """None: each is a file of its attempt."""
+        return 0
 
     def close(self) -> None:
         return

@@ -6,6 +6,7 @@ under these names, and the copy is of the same bytes.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
 import boto3
@@ -21,14 +22,15 @@ _MISSING = ("404", "NoSuchKey", "NotFound")
 # The second: another conditional put of that name is under way.
 _TAKEN = ("PreconditionFailed", "ConditionalRequestConflict")
 _AT_ONCE = 1_000
+_NOT_LISTED = ("AccessDenied", "NotImplemented")
 
 
 class S3Store:
     """`store.Store` below a prefix of a bucket."""
 
     def __init__(self, client: Any, bucket: str, prefix: str) -> None:
-        self._client = client
-        self._bucket = bucket
+        self.client = client
+        self.bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""
 
     def names(self, folder: str) -> Sequence[str]:
@@ -42,7 +44,7 @@ class S3Store:
     def size(self, path: str) -> int | None:
         with self._translated(f"look for {path}"):
             try:
-                return int(self._client.head_object(**self._at(path))["ContentLength"])
+                return int(self.client.head_object(**self._at(path))["ContentLength"])
             except ClientError as exc:
                 if _code(exc) in _MISSING:
                     return None
@@ -50,17 +52,17 @@ class S3Store:
 
     def write(self, path: str, content: Readable) -> None:
         with self._translated(f"write {path}"):
-            self._client.upload_fileobj(content, self._bucket, self._key(path))
+            self.client.upload_fileobj(content, self.bucket, self._key(path))
 
     def read(self, path: str, into: Writable) -> None:
         with self._translated(f"read {path}"):
-            for piece in self._client.get_object(**self._at(path))["Body"].iter_chunks(_PIECE):
+            for piece in self.client.get_object(**self._at(path))["Body"].iter_chunks(_PIECE):
                 into.write(piece)
 
     def put_if_absent(self, path: str, content: bytes) -> bool:
         with self._translated(f"write {path}"):
             try:
-                self._client.put_object(**self._at(path), Body=content, IfNoneMatch="*")
+                self.client.put_object(**self._at(path), Body=content, IfNoneMatch="*")
             except ClientError as exc:
                 if _code(exc) in _TAKEN:
                     return False
@@ -69,18 +71,18 @@ class S3Store:
 
     def read_put(self, path: str) -> bytes:
         with self._translated(f"read {path}"):
-            return bytes(self._client.get_object(**self._at(path))["Body"].read())
+            return bytes(self.client.get_object(**self._at(path))["Body"].read())
 
     def place(self, source: str, target: str) -> bool:
         if self.size(target) is not None:
             return False
         with self._translated(f"place {target}"):
-            self._client.copy(self._at(source), self._bucket, self._key(target))
+            self.client.copy(self._at(source), self.bucket, self._key(target))
         return True
 
     def remove(self, path: str) -> None:
         with self._translated(f"remove {path}"):
-            self._client.delete_object(**self._at(path))
+            self.client.delete_object(**self._at(path))
 
     def remove_folder(self, folder: str) -> None:
         with self._translated(f"remove {folder}"):
@@ -88,19 +90,34 @@ class S3Store:
             for first in range(0, len(keys), _AT_ONCE):
                 gone = [{"Key": key} for key in keys[first : first + _AT_ONCE]]
                 asked = {"Objects": gone, "Quiet": True}
-                _require_gone(self._client.delete_objects(Bucket=self._bucket, Delete=asked))
+                _require_gone(self.client.delete_objects(Bucket=self.bucket, Delete=asked))
+
+    def drop_unfinished(self, folder: str, before: datetime) -> int:
+        """Parts of a large file whose upload or copy was killed: nobody sees them, and they are paid for."""
+        with self._translated(f"look for unfinished uploads below {folder}"):
+            asked = self.client.get_paginator("list_multipart_uploads")
+            try:
+                pages = list(asked.paginate(Bucket=self.bucket, Prefix=self._key(f"{folder}/")))
+            except ClientError as exc:
+                if _code(exc) in _NOT_LISTED:
+                    return 0
+                raise
+            old = [one for page in pages for one in page.get("Uploads", ()) if one["Initiated"] < before]
+            for one in old:
+                self.client.abort_multipart_upload(Bucket=self.bucket, Key=one["Key"], UploadId=one["UploadId"])
+            return len(old)
 
     def close(self) -> None:
-        self._client.close()
+        self.client.close()
 
     def _key(self, path: str) -> str:
         return f"{self._prefix}{path}"
 
     def _at(self, path: str) -> dict[str, str]:
-        return {"Bucket": self._bucket, "Key": self._key(path)}
+        return {"Bucket": self.bucket, "Key": self._key(path)}
 
     def _pages(self, below: str, **how: str) -> list[Any]:
-        return list(self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=below, **how))
+        return list(self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=below, **how))
 
     @contextmanager
     def _translated(self, doing: str) -> Iterator[None]:
@@ -110,7 +127,7 @@ class S3Store:
             if isinstance(exc, ClientError) and _code(exc) in _MISSING:
                 raise FileNotFoundError(doing) from exc
             raise TransientError(
-                f"cannot {doing} in s3://{self._bucket}/{self._prefix}: {exc}",
+                f"cannot {doing} in s3://{self.bucket}/{self._prefix}: {exc}",
                 hint="it is tried again; if it stays: is the bucket there, may this login write there",
             ) from exc
 

@@ -2,15 +2,16 @@
 
 import base64
 import io
-import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from typing import Any
 
 import paramiko
 
 from seamline.adapters.connections import Connection
 from seamline.domain.errors import ConfigError, TransientError
+from seamline.files.stores.drafts import draft_of
 from seamline.files.stores.store import Readable, Writable
 
 _PIECE_BYTES = 256 * 1024
@@ -66,7 +67,7 @@ class SftpStore:
     def put_if_absent(self, path: str, content: bytes) -> bool:
         with self._translated(f"write {path}"):
             folder, _, name = self._made(path).rpartition("/")
-            draft = f"{folder}/.{name}.{secrets.token_hex(6)}"
+            draft = f"{folder}/{draft_of(name)}"
             self._sftp.putfo(io.BytesIO(content), draft)
             if self._renamed(draft, self._at(path)):
                 return True
@@ -92,6 +93,10 @@ class SftpStore:
                 self._sftp.remove(f"{self._at(folder)}/{name}")
             self._sftp.rmdir(self._at(folder))
         self._known.clear()
+
+    def drop_unfinished(self, folder: str, before: datetime) -> int:  # noqa: ARG002
+        """None: each is a file of its attempt."""
+        return 0
 
     def close(self) -> None:
         self._transport.close()

@@ -1,6 +1,7 @@
 """What two-phase commit needs of a place for files: whole files, one name for one content, and nothing overwritten."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Protocol
 
 
@@ -53,5 +54,9 @@ class Store(Protocol):
 
     def remove_folder(self, folder: str) -> None:
         """With all that lies in it. A repeat changes nothing."""
+
+    def drop_unfinished(self, folder: str, before: datetime) -> int:
+        """Remove what a store keeps of uploads below a folder that began before then and never ended, and that nobody
+        sees; how many. A store that does not let this login look for them keeps them."""
 
     def close(self) -> None: ...

@@ -1,5 +1,6 @@
 """Cuts as deliveries of files: a folder for each version of a business date, decided by the log of manifests."""
 
+import io
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from seamline.sinks.files.state import (
     state_from_json,
     state_to_json,
 )
-from seamline.sinks.files.table_files import rows_of, schema_table
+from seamline.sinks.files.table_files import control_of, rows_of, schema_table
 from seamline.sinks.files.two_phase import Manifest, ManifestLog, read_whole
 from seamline.sinks.lake.lateness import late_rows
 from seamline.sinks.lake.loads import staged_again
@@ -126,13 +127,13 @@ class FilesCuts:
 
     def expire(self, sync: str, business_date: date, cuts: Sequence[KeptCut]) -> Dropped:
         """Decide that they are gone, then remove their files, the flag first. A repeat goes on: maintenance removes
-        what a crash has left."""
+        what a crash has left. Of a delivery that stays for another table nothing goes yet (`LogState.may_go`)."""
         wanted = {(cut.table, cut.version) for cut in cuts}
 
         def once(newest: Manifest) -> Dropped | None:
             state = state_from_json(newest.state)
             of_date = [cut for cut in state.cuts if cut.business_date == business_date]
-            there = {(name, cut.version) for cut in of_date for name in cut.tables} & wanted
+            there = state.may_go(wanted, business_date)
             if not there:
                 return Dropped(0, 0)
             left = state.without(business_date, there)
@@ -142,11 +143,32 @@ class FilesCuts:
             for cut in of_date:
                 names = [name for name in cut.tables if (name, cut.version) in there]
                 size += sum(file.size_bytes for name in names for file in cut.tables[name].files)
-                for path in paths_that_leave(cut, names):
-                    self.store.remove(path)
+                self.remove(sync, paths_that_leave(cut, names))
             return Dropped(len(there), size)
 
         return self.log(sync).settle(once)
+
+    def remove(self, sync: str, leaving: Sequence[str]) -> None:
+        """Files of deliveries, in their order. Behind a control file that goes comes the one of what is left, if any
+        is. A repeat goes on."""
+        partly = {f"{cut.folder}/{cut.control_file}": cut for cut in self.state(sync).cuts if cut.gone}
+        for path in leaving:
+            self.store.remove(path)
+            if path in partly:
+                self._describe_what_is_left(sync, partly[path])
+
+    def _describe_what_is_left(self, sync: str, cut: HeldCut) -> None:
+        """Until what lies there is what counts: another process may let a table of it go meanwhile."""
+        path, current = f"{cut.folder}/{cut.control_file}", cut
+        while True:
+            self.store.write(path, io.BytesIO(control_of(current, sync)))
+            newest = self.state(sync).in_folder(cut.folder)
+            if newest is None:
+                self.store.remove(path)
+                return
+            if newest == current:
+                return
+            current = newest
 
     def expired(self, sync: str) -> Sequence[tuple[date, int]]:
         return [(cut.business_date, cut.version) for cut in self.state(sync).expired]

@@ -8,6 +8,7 @@ from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.names import NameLimit, NameUnit
+from seamline.domain.phrase import phrase
 from seamline.domain.position import Position
 from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
 from seamline.kinds.logins import DestinationLogins
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 # With the ending, a file system takes no more of letters that have three bytes.
 NAME_CHARACTERS = 64
+_PUBLISHED = phrase("a publish shows files one by one, and its flag once all of a date are there")
 
 
 class Files:
@@ -30,7 +32,10 @@ class Files:
 
     name: ClassVar[str] = "files"
     powers: ClassVar[SinkPowers] = SinkPowers(
-        Atomic.SYNC, streams=False, names=NameLimit(NAME_CHARACTERS, NameUnit.CHARACTERS)
+        Atomic.SYNC,
+        streams=False,
+        names=NameLimit(NAME_CHARACTERS, NameUnit.CHARACTERS),
+        published=_PUBLISHED,
     )
 
     def spec(self) -> "type[Destination]":

@@ -1,6 +1,6 @@
 """Maintenance of a destination of files: what dead attempts have left, files of expired cuts, old manifests."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -38,15 +38,14 @@ class FilesMaintenance:
         return LetGo(findings=0, incremental_snapshots=(), staged=staged, orphan_files=orphans)
 
     def _swept(self, sync: str) -> int:
-        """How many attempts were removed."""
-        log, now = self._cuts.log(sync), datetime.now(UTC)
+        """How many attempts and unfinished uploads were removed."""
+        log, store, now = self._cuts.log(sync), self._cuts.store, datetime.now(UTC)
         leaving = self._cuts.state(sync).leaving
-        for path in leaving:
-            self._cuts.store.remove(path)
+        self._cuts.remove(sync, leaving)
         old = [attempt for attempt in log.attempts() if (attempted_at(attempt) or now) < now - _ATTEMPT]
         removed = log.sweep(old, new_attempt(), lambda newest: _without(newest, leaving)) if old or leaving else 0
         log.compact(keep=_KEPT)
-        return removed
+        return removed + sum(store.drop_unfinished(folder, now - _ATTEMPT) for folder in (f"{OWN}/{sync}", sync))
 
     def close(self) -> None:
         self._cuts.close()
@@ -56,5 +55,5 @@ def open_maintenance(destination: DestinationPlan) -> FilesMaintenance:
     return FilesMaintenance(destination, open_cuts(destination))
 
 
-def _without(newest: Manifest, removed: Collection[str]) -> Mapping[str, Any]:
+def _without(newest: Manifest, removed: Sequence[str]) -> Mapping[str, Any]:
     return state_to_json(state_from_json(newest.state).swept(removed))

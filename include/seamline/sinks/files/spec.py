@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from posixpath import normpath
 from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
@@ -49,11 +50,24 @@ class CsvDialect(CsvRows):
 class FileTotal(Declared):
     """A sum that the partner can hold his file against."""
 
+    _COUNT: ClassVar[str] = "rows"
+
     table: SqlName = Field(description="Name of the table in its sync.")
     sum: SqlName = Field(description="Column that is added up.")
     by: tuple[SqlName, ...] = Field(
         (), description="Columns whose values have a sum each, as a currency. In the control file only.", strict=False
     )
+
+    @model_validator(mode="after")
+    def _one_name_for_each(self) -> Self:
+        """In the control file a group has its values, its count and its sum by their names."""
+        names = [self._COUNT, self.sum, *self.by]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(
+                f"the control file would have two things under the name {', '.join(twice)}; `rows` is how many rows a"
+                " group has: let the source give that column another name, or leave the total out"
+            )
+        return self
 
 
 class ChangeFiles(Declared):
@@ -180,7 +194,11 @@ class FilesDestination(Destination):
         location, connection = said.get("location"), said.get("connection")
         if not isinstance(location, str):
             return ""
-        return f"{location.rstrip('/')} of connection {connection}" if connection else location.rstrip("/")
+        parts = urlsplit(location)
+        # One folder, however it is written.
+        place = f"{parts.scheme}://{parts.netloc}" if parts.scheme else ""
+        place += normpath(f"/{parts.path.lstrip('/')}")
+        return f"{place} of connection {connection}" if connection else place
 
     def misfits(self, tables: Mapping[str, Table]) -> Iterator[Misfit]:
         for number, total in enumerate(self.control_totals):

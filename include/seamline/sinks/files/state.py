@@ -39,7 +39,8 @@ class HeldTable:
 
 @dataclass(frozen=True, slots=True)
 class HeldCut:
-    """A version of a business date. `format`, `dialect`: of its files, whatever is declared by now."""
+    """A version of a business date. `format`, `dialect`: of its files, whatever is declared by now. `gone`: tables of
+    it that have expired; where there are any it has no flag, and its control file names what is left."""
 
     run_id: str
     business_date: date
@@ -56,6 +57,7 @@ class HeldCut:
     tables: Mapping[str, HeldTable]
     control_file: str
     flag_file: str
+    gone: tuple[str, ...] = ()
 
     def paths_of(self, table: str) -> list[str]:
         return [f"{self.folder}/{file.name}" for file in self.tables[table].files]
@@ -132,22 +134,46 @@ class LogState:
         for cut in self.cuts:
             lost = [name for name in cut.tables if (name, cut.version) in gone and cut.business_date == business_date]
             left = {name: held for name, held in cut.tables.items() if name not in lost}
-            leaving += paths_that_leave(cut, lost)
-            if left or not lost:
-                cuts.append(replace(cut, tables=left))
+            # In front: the flag of a delivery goes before what of it was to go already.
+            leaving = [*paths_that_leave(cut, lost), *leaving]
+            if not lost:
+                cuts.append(cut)
+            elif left:
+                cuts.append(replace(cut, tables=left, gone=(*cut.gone, *lost)))
             else:
                 expired.append(ExpiredCut(cut.run_id, cut.business_date, cut.version, cut.position))
         return replace(self, cuts=tuple(cuts), expired=tuple(expired), leaving=tuple(leaving))
 
-    def swept(self, removed: Collection[str]) -> "LogState":
-        return replace(self, leaving=tuple(path for path in self.leaving if path not in removed))
+    def may_go(self, wanted: Collection[tuple[str, int]], business_date: date) -> Collection[tuple[str, int]]:
+        """Of these (table, version) of a date those that go now. A delivery goes whole, so it stays while a table of it
+        stays; but what nothing keeps except being the newest proven of a parked table keeps no other table."""
+        gone = set[tuple[str, int]]()
+        for cut in self.cuts:
+            names = {
+                name for name in cut.tables if (name, cut.version) in wanted and cut.business_date == business_date
+            }
+            if all(self._newest_proven(name) is cut for name in cut.tables.keys() - names):
+                gone |= {(name, cut.version) for name in names}
+        return gone
+
+    def _newest_proven(self, table: str) -> HeldCut | None:
+        proven = [cut for cut in self.cuts if table in cut.tables and cut.tables[table].is_proven]
+        return max(proven, key=lambda cut: (cut.business_date, cut.version), default=None)
+
+    def in_folder(self, folder: str) -> HeldCut | None:
+        return next((cut for cut in self.cuts if cut.folder == folder), None)
+
+    def swept(self, removed: Sequence[str]) -> "LogState":
+        """Without what was to leave, if it is still the same: else the next maintenance removes all of it once more."""
+        return replace(self, leaving=()) if self.leaving == tuple(removed) else self
 
 
 def paths_that_leave(cut: HeldCut, tables: Sequence[str]) -> list[str]:
-    """Files that go with these tables of a cut, in this order: the flag first where all of it goes."""
+    """Files that go with these tables of a cut, in this order: the flag first, then the control file; where tables are
+    left, another one is written in its place."""
+    if not tables:
+        return []
     files = [path for name in tables for path in cut.paths_of(name)]
-    if not tables or len(tables) < len(cut.tables):
-        return files
     return [f"{cut.folder}/{cut.flag_file}", f"{cut.folder}/{cut.control_file}", *files]
 
 
@@ -210,6 +236,7 @@ def _cut_to_json(cut: HeldCut) -> dict[str, Any]:
         "tables": [_table_to_json(held) for held in cut.tables.values()],
         "control_file": cut.control_file,
         "flag_file": cut.flag_file,
+        "gone": list(cut.gone),
     }
 
 
@@ -224,6 +251,8 @@ def _cut_from_json(document: Mapping[str, Any]) -> HeldCut:
             "decided_at": datetime.fromisoformat(document["decided_at"]),
             "dialect": Dialect(**document["dialect"]),
             "tables": {held.definition.name: held for held in tables},
+            # Manifests of earlier versions do not have it.
+            "gone": tuple(document.get("gone", ())),
         }
     )
 

@@ -150,6 +150,7 @@ def control_of(cut: HeldCut, sync: str) -> bytes:
         "signed_by": cut.signed_by,
         "left_out": dict(cut.left_out),
         "tables": [_controlled(held) for held in cut.tables.values()],
+        **({"expired": list(cut.gone)} if cut.gone else {}),
     }
     return json.dumps(document, ensure_ascii=False, indent=2).encode() + b"\n"
 
@@ -166,7 +167,7 @@ def _controlled(held: HeldTable) -> dict[str, Any]:
                 "sum": total.sum,
                 "by": list(total.by),
                 "groups": [
-                    {**dict(zip(total.by, values, strict=True)), "rows": rows, total.sum: found}
+                    {**dict(zip(total.by, values, strict=True)), total.sum: found, "rows": rows}
                     for values, rows, found in total.groups
                 ],
             }

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from seamline.domain.errors import GateFailed, InvariantViolated, Refused, TransientError
+from seamline.files.stores.drafts import drafted
 from seamline.files.stores.store import Readable, Store
 
 _LOG = "log"
@@ -261,7 +262,16 @@ class ManifestLog:
             self._raise_floor(gone[-1])
         for number in gone:
             self._store.remove(self._path(number))
+        self._remove_drafts()
         return len(gone)
+
+    def _remove_drafts(self) -> None:
+        """What killed puts have left, of numbers that do not count any more: who is still about to put one has lost."""
+        floor = max(self._numbers(_FLOOR), default=0)
+        for name in self._store.names(self._log):
+            number = drafted(name).partition(".")[0]
+            if number.isdecimal() and int(number) <= floor:
+                self._store.remove(f"{self._log}/{name}")
 
     def _raise_floor(self, number: int) -> None:
         """The highest one never goes."""

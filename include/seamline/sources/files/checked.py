@@ -11,6 +11,7 @@ from seamline.domain.canonical import ungrouped
 from seamline.domain.catalogue import Kind, Table
 from seamline.domain.errors import GateFailed
 from seamline.domain.measure import Measure
+from seamline.files.dialect import PARQUET
 from seamline.sources.files import records
 from seamline.sources.files.control import PromisedFile, PromisedTable, PromisedTotal
 from seamline.sources.files.delivery import Delivery
@@ -46,6 +47,7 @@ def checked(
         promised = delivery.tables[table.name]
         files, wrong = _files(delivery, promised, fetched)
         form = Form(layout.format, layout.dialect, layout.of(table.name))
+        wrong += _unpromised(promised, form)
         if not wrong:
             rows, wrong = _contents(delivery, promised, table, files, form)
             found[table.name] = CheckedTable(replace(table, rows_estimate=rows), tuple(files), form, rows)
@@ -75,6 +77,18 @@ def _files(
         else:
             found.append(there)
     return found, faults
+
+
+def _unpromised(promised: PromisedTable, form: Form) -> list[str]:
+    """Files of which half would be as good as the whole. Half a Parquet file cannot be read."""
+    if form.format == PARQUET or promised.rows is not None or promised.totals or records.ROWS in form.table.trailer:
+        return []
+    return [
+        f"nothing says how much of {file.name} there is: the control file promises neither rows of {promised.table} nor"
+        " bytes or sha256 of the file, and no `trailer` with {rows} is declared"
+        for file in promised.files
+        if file.size_bytes is None and not file.sha256
+    ]
 
 
 def _of_file(promised: PromisedFile, there: FetchedFile) -> str:

@@ -1,17 +1,22 @@
 """The control file of a delivery: what its files are, as who delivers them says. Pure.
 
-It is what the destination of files writes (docs/reference/files-destination.md); of a table `files` must be there, all
-else may be left out.
+It is what the destination of files writes (docs/reference/files-destination.md); of a table `files` must be there, and
+of each CSV file how much it is, unless its trailer says so (`checked.py`); all else may be left out.
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from pathlib import PurePosixPath
 from typing import Any
 
 from seamline.domain.catalogue import Table, table_from_json
 from seamline.domain.errors import GateFailed
+
+# How many rows a group of a total has, beside its values and its sum.
+_ROWS = "rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +61,24 @@ def control_from(content: bytes, *, called: str) -> Control:
     try:
         document = json.loads(content, parse_float=Decimal)
         tables = [_table(one) for one in document["tables"]]
-        return Control(str(document.get("business_date") or ""), {one.table: one for one in tables})
+        business_date = str(document.get("business_date") or "")
     except (ValueError, KeyError, TypeError, AttributeError, InvalidOperation) as exc:
         what = f"it has no {exc.args[0]!r}" if isinstance(exc, KeyError) else str(exc)
         raise GateFailed(
             f"the control file {called} cannot be read: {what}",
             hint="was it cut off? Ask who delivers it for a whole one; nothing was loaded",
         ) from exc
+    _require_once("table", [one.table for one in tables], called)
+    _require_once("file", [str(PurePosixPath(file.name)) for one in tables for file in one.files], called)
+    return Control(business_date, {one.table: one for one in tables})
+
+
+def _require_once(what: str, names: Sequence[str], called: str) -> None:
+    if twice := sorted(name for name, number in Counter(names).items() if number > 1):
+        raise GateFailed(
+            f"the control file {called} names {what} {', '.join(twice)} more than once",
+            hint="nobody can say which of them holds: ask who delivers it for another one; nothing was loaded",
+        )
 
 
 def _table(said: Mapping[str, Any]) -> PromisedTable:
@@ -92,6 +108,8 @@ def _name(said: Any) -> str:
 
 def _total(said: Mapping[str, Any]) -> PromisedTotal:
     column, by = str(said["sum"]), tuple(map(str, said.get("by") or ()))
+    if _ROWS in (column, *by) or column in by:
+        raise ValueError(f"the total of {column} by {', '.join(by) or 'nothing'} has two things under one name")
     return PromisedTotal(column, by, dict(_group(one, column, by) for one in said["groups"]))
 
 
@@ -100,4 +118,4 @@ def _group(
 ) -> tuple[tuple[str | None, ...], tuple[int, Decimal | None]]:
     values = tuple(None if said[name] is None else str(said[name]) for name in by)
     number = said[column]
-    return values, (int(said["rows"]), None if number in (None, "") else Decimal(str(number)))
+    return values, (int(said[_ROWS]), None if number in (None, "") else Decimal(str(number)))

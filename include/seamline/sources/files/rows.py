@@ -14,6 +14,7 @@ from seamline.domain.catalogue import TEXTS, Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
 from seamline.files.csv_file import text_batches
 from seamline.files.dialect import PARQUET, Dialect
+from seamline.sources.files.exact import Inexact, require_exact
 from seamline.sources.files.layout import TableLayout
 from seamline.values.arrow import TEXT, arrow_type, schema_of
 from seamline.values.plain_texts import values_of
@@ -163,7 +164,8 @@ def _column(column: Column, given: pa.Array, form: str, first: int) -> pa.Array:
         values = _values(column, given, form)
     except (ValueError, SchemaConflict, pa.ArrowException) as exc:
         row, value = _first_wrong(column, given, form)
-        raise Wrong(f"has in row {first + row} the {column.name} {value!r}, which is no {column.source_type}") from exc
+        why = str(exc) if isinstance(exc, Inexact) else f"which is no {column.source_type}"
+        raise Wrong(f"has in row {first + row} the {column.name} {value!r}, {why}") from exc
     if values.null_count and not column.nullable:
         row = pc.index(values.is_null(), pa.scalar(value=True)).as_py()
         raise Wrong(f"has in row {first + row} no {column.name}, and it must have one")
@@ -178,6 +180,13 @@ def _column(column: Column, given: pa.Array, form: str, first: int) -> pa.Array:
 
 
 def _values(column: Column, given: pa.Array, form: str) -> pa.Array:
+    """Inexact: one of them would be rounded. Others of `_read`."""
+    values = _read(column, given, form)
+    require_exact(column, given, values)
+    return values
+
+
+def _read(column: Column, given: pa.Array, form: str) -> pa.Array:
     """pa.ArrowException, ValueError or SchemaConflict: one of them is no value of the column."""
     if pa.types.is_string(given.type) or pa.types.is_large_string(given.type):
         texts = given.cast(TEXT)

@@ -59,6 +59,11 @@ class ReadCsv(CsvRows):
     header: Record = Field((), description=f"The fields of a first line that is a record.{_RECORD}", strict=False)
     trailer: Record = Field((), description=f"The fields of a last line that is a record.{_RECORD}", strict=False)
 
+    def faults(self) -> Iterator[str]:
+        yield from super().faults()
+        for key, fields in (("header", self.header), ("trailer", self.trailer)):
+            yield from self.lost(key, "".join(fields))
+
 
 class FileColumn(Declared):
     """A column of a table, in the order of the file."""
@@ -154,10 +159,22 @@ class FilesSource(DeclaredSource):
             yield "a Parquet file has no header and no trailer: leave them out, or write `format: csv`"
         if not any(patterns.has(one, patterns.DATE) for one in (self.delivery, self.flag_file)):
             yield "neither `delivery` nor `flag_file` has a {date}: nothing says which date is delivered"
+        yield from self._named_twice()
         for table in self.tables:
             yield from self._of_table(table)
 
+    def _named_twice(self) -> Iterator[str]:
+        names = [table.table for table in self.tables]
+        # A name without {table} is of one table.
+        files = [table.file.replace("{table}", table.table) for table in self.tables if table.file]
+        for what, some in (("table", names), ("file", files)):
+            if twice := sorted({one for one in some if some.count(one) > 1}):
+                yield f"{what} {', '.join(twice)} is declared twice: its rows would come twice, or from one file alone"
+
     def _of_table(self, table: FileTable) -> Iterator[str]:
+        names = "".join(column.name for column in table.columns) if self.csv.column_names else ""
+        for key, text in (("header", table.header or ()), ("trailer", table.trailer or ()), ("columns", names)):
+            yield from self.csv.lost(key, "".join(text)) if self.format == CSV else ()
         if self.control_file:
             return
         if not table.columns:

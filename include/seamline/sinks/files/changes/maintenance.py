@@ -43,6 +43,7 @@ class ChangesMaintenance:
             self.compact(log)
             gone += self.sweep(log, now=utc_now())
             log.compact(keep=_KEPT)
+            gone += self._store.drop_unfinished(log.sync, utc_now() - _A_DAY)
         staged = drop_abandoned(staging_of(self._destination), self._destination.name)
         return LetGo(findings=0, incremental_snapshots=tuple(ended), staged=staged, orphan_files=gone)
 
