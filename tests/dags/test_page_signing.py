@@ -21,6 +21,7 @@ from seamline import registry
 from seamline.cli.main import main
 from seamline.domain.date_before import SinceCut
 from seamline.domain.ledger import StreamId
+from seamline.domain.made_from import BY_LOG
 from seamline.domain.runs import PUBLISH
 from seamline.domain.sign_off import ReasonRequired
 from seamline.domain.verdict import Verdict
@@ -158,6 +159,24 @@ def test_viewers_operators_and_who_asked_for_the_run_do_not_sign(
     assert send(page, "approver", "sign", form, token="")[0] == 403
     assert send(page, "viewer", "reopen", form, token=acting.token_of(PEOPLE["viewer"]))[0] == 403
     assert log(server) == []
+
+
+def test_a_cut_that_the_log_has_left_transactions_out_of_says_so_and_is_signed_by_itself_with_a_reason(
+    page: TestClient, store: PlatformStore, server: Server
+) -> None:
+    late = [{"position": "0-1-7", "committed": "2026-03-01T23:59:59", "changes": changes} for changes in (4, 5)]
+    publish(store, evidence={BY_LOG: {"late_total": 2, "late": late}})
+    said = "left out of the cut by the log: 2 transactions with 9 changes of rows"
+    assert said in seen(page, "approver") and said in seen(page, "approver", "/page")
+    assert not forms(seen(page, "approver", "/page"), "sign_clean")
+    (form,) = forms(seen(page, "approver"), "sign")
+    assert send(page, "approver", "sign", form)[0] == 409
+    assert send(page, "approver", "sign", form, reason="posted tomorrow") == (303, DATE.removeprefix("/"))
+    exported = f"?sync=settlement&business_date={DAY}"
+    (cut,) = page.get(f"/export.json{exported}", headers={"X-Person": "second"}).json()
+    assert cut["sign_off"]["left_out"].startswith(said) and cut["sign_off"]["late"] == []
+    (known,) = page.get("/api/v1/syncs/settlement/signatures", headers={"X-Person": "viewer"}).json()
+    assert known["left_out_in_words"].startswith(said)
 
 
 def test_a_form_that_is_older_than_the_verdict_signs_nothing(

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from types import MappingProxyType
 from typing import Any
 
 import psycopg
@@ -68,13 +69,20 @@ def found(run_id: str = "r1", verdict: Verdict = Verdict.MATCH) -> Reconciliatio
 
 
 def publish(
-    store: PlatformStore, run_id: str = "r1", verdict: Verdict = Verdict.MATCH, *, by: str = "", **cut: Any
+    store: PlatformStore,
+    run_id: str = "r1",
+    verdict: Verdict = Verdict.MATCH,
+    *,
+    by: str = "",
+    evidence: Mapping[str, Any] = MappingProxyType({}),
+    **cut: Any,
 ) -> Take:
     made = replace(CUT, run_id=run_id, verdict=verdict, **cut)
     day = made.business_date
     store.start_run(run_id=run_id, sync=made.sync, kind="nightly", plan_json=plan_to_json(plan()), business_date=day)
     store.put_result(run_id, ASKED_BY, by)
-    store.save_reconciliation(replace(found(run_id, verdict), business_date=day))
+    found_then = found(run_id, verdict)
+    store.save_reconciliation(replace(found_then, business_date=day, evidence={**found_then.evidence, **evidence}))
     store.save_cut(made)
     return Take(made.sync, made.destination, made.business_date, made.version)
 

@@ -6,9 +6,11 @@ from datetime import UTC, date, datetime
 import pytest
 
 from seamline.domain.business_dates import BusinessDates, Calendar
+from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.day_closed import ClosedBy, DayClosed
 from seamline.domain.errors import Refused
 from seamline.domain.made_from import MadeFrom
+from seamline.plan.explain import explain
 from seamline.plan.explain_date import explain_date
 from seamline.plan.model import BusinessDate, DestinationPlan, NightlyPlan, SourcePlan, SyncPlan, TablePlan
 from seamline.plan.night import next_night
@@ -89,3 +91,33 @@ def test_a_date_that_is_replaced_says_its_bounds_as_they_are_stored_and_that_oth
     assert "of the rows of this date alone" in words
     assert "other dates stay as they are" in words
     assert "entry: the rows with biz_date from 20261125 up to 20261126" in words
+
+
+def test_auto_says_of_each_table_why_it_takes_neither_of_the_ways_that_a_person_chooses() -> None:
+    plan = _plan(replace(NIGHTLY, made_from=MadeFrom.AUTO))
+    dated = replace(plan, tables=plan.tables[1:])
+    number, text = Column("id", Kind.INTEGER, "int"), Column("id", Kind.STRING, "text")
+    by_text = replace(plan, tables=(TablePlan("account", table=Table("account", (text,), ("id",))),))
+    by_number = replace(plan, tables=(TablePlan("account", table=Table("account", (number,), ("id",))),))
+    for made, said in (
+        (plan, "not day_slice: the table has no `business_date`; not incremental: a person chooses it, for whether"),
+        (plan, "not day_slice: all tables of a sync need a `business_date` for it, and account has none; not"),
+        (
+            dated,
+            "not day_slice: a person chooses it, for it says what a date holds when it is read, and not at its end",
+        ),
+        (dated, "not incremental: the table is read by its date"),
+        (by_text, "not incremental: a person chooses it by a `cursor`, for its key begins with no whole number"),
+        (by_number, "not incremental: a person chooses it, for whether rows are mostly added is in no catalogue"),
+    ):
+        assert said in " ".join(explain_date(made, date(2026, 11, 25), now=NOW).split())
+        assert said in " ".join(explain(made).split())
+    assert "not day_slice" not in explain(_plan(NIGHTLY)) + explain_date(_plan(NIGHTLY), date(2026, 11, 25), now=NOW)
+
+
+def test_a_cut_from_the_log_says_how_far_it_looks_on_behind_its_end() -> None:
+    for made_from, is_said in ((MadeFrom.LOG, True), (MadeFrom.AUTO, True), (MadeFrom.READ, False)):
+        plan = _plan(replace(NIGHTLY, made_from=made_from))
+        for text in (explain(plan), explain_date(plan, date(2026, 11, 25), now=NOW)):
+            words = " ".join(text.split())
+            assert ("up to 60 min of heartbeats without one or 1,000,000 changes" in words) is is_said

@@ -8,6 +8,7 @@ import pytest
 from seamline.cli.status_text import signed
 from seamline.domain.date_before import SinceCut
 from seamline.domain.errors import Refused
+from seamline.domain.made_from import LeftOut, left_out_of
 from seamline.domain.runs import RunState
 from seamline.domain.sign_off import ReasonRequired, SignAct, Signature, SignOff, SignOrder, SignState, urgent_first
 from seamline.domain.verdict import Verdict
@@ -21,6 +22,7 @@ PREPARED = SignOff(
 SIGNATURE = Signature(SignAct.SIGNED, 1, 1, "ann", "", Verdict.MATCH, "h", AT)
 SIGNED = replace(PREPARED, acts=(SIGNATURE,))
 LATE = SinceCut("account", "2026-03-01", 1, rows_in_cut=1, rows_now=2)
+LEFT_OUT = LeftOut(2, 9, is_all=True)
 
 
 def test_a_signature_stands_while_its_verdict_is_the_one_that_was_signed() -> None:
@@ -41,6 +43,7 @@ def test_only_what_is_clean_in_all_and_has_no_history_goes_together() -> None:
         replace(PREPARED, verdict=Verdict.NOT_RUN),
         replace(PREPARED, partial=True),
         replace(PREPARED, late=(LATE,)),
+        replace(PREPARED, left_out=LEFT_OUT),
         replace(PREPARED, checks="BREAK"),
         replace(PREPARED, checks="NOT_RUN"),
         replace(PREPARED, later=RunState.RUNNING),
@@ -109,6 +112,20 @@ def test_a_reason_is_needed_by_what_was_found_or_declared() -> None:
     assert not PREPARED.needs_reason(ReasonRequired.BREAKS)
     assert PREPARED.needs_reason(ReasonRequired.ALWAYS)
     assert replace(PREPARED, late=(LATE,)).needs_reason(ReasonRequired.BREAKS)
+    assert replace(PREPARED, left_out=LEFT_OUT).needs_reason(ReasonRequired.BREAKS)
+
+
+def test_what_a_cut_from_the_log_leaves_out_is_counted_and_is_nothing_that_came_late_for_a_signature() -> None:
+    late = [{"position": "0-1-7", "committed": "2026-03-01T23:59:59", "changes": changes} for changes in (4, 5)]
+    assert left_out_of({"late_total": 2, "late": late}) == LEFT_OUT
+    assert left_out_of({"late_total": 0, "late": []}) is left_out_of(None) is None
+    said = "left out of the cut by the log: 2 transactions with 9 changes of rows say that they were committed before"
+    assert LEFT_OUT.in_words.startswith(said)
+    many = left_out_of({"late_total": 101, "late": late})
+    assert many is not None and "101 transactions with at least 9 changes" in many.in_words
+    assert not replace(SIGNED, left_out=LEFT_OUT).is_overtaken, "it was known when it was signed"
+    with pytest.raises(Refused, match="is not clean [(]left out of the cut by the log: 2 transactions"):
+        replace(PREPARED, left_out=LEFT_OUT).check_bulk()
 
 
 def test_status_says_what_waits_and_what_came_late_for_a_signature() -> None:

@@ -17,7 +17,7 @@ from datetime import datetime
 
 from seamline import registry
 from seamline.bulk.log_cut import LogCuts
-from seamline.domain.catalogue import Kind, Table
+from seamline.domain.catalogue import Table
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.made_from import NOT_TAKEN_OVER, TAKEN_OVER, MadeFrom, NotByLog, TakenOver, taken_over_from_json
@@ -111,7 +111,7 @@ class CutsSince:
         wanted = [
             one
             for one in tables
-            if (one.name in cursors or _begins_with_a_number(one)) and own.table(one.name).transform is None
+            if (one.name in cursors or one.begins_with_a_number) and own.table(one.name).transform is None
         ]
         if not wanted:
             raise NotByLog("no table that is read whole has a cursor, or a key that begins with a whole number")
@@ -146,10 +146,6 @@ class CutsSince:
 def _is_same(now: SyncPlan, then: SyncPlan, name: str) -> bool:
     known = {table.name: table.fingerprint for table in then.tables}
     return known.get(name) == now.table(name).fingerprint
-
-
-def _begins_with_a_number(table: Table) -> bool:
-    return table.is_keyed and table.key_columns[0].kind in (Kind.INTEGER, Kind.UNSIGNED)
 
 
 def _by_number(cut: Cut, place: PublishedTable, table: Table, span: tuple[int, int] | None) -> _EarlierRows | None:

@@ -99,6 +99,11 @@ class Table:
     def key_columns(self) -> tuple[Column, ...]:
         return tuple(self.column(name) for name in self.key)
 
+    @property
+    def begins_with_a_number(self) -> bool:
+        """Whether its key does, whole: an incremental read has a bound by it."""
+        return self.is_keyed and self.key_columns[0].kind in (Kind.INTEGER, Kind.UNSIGNED)
+
 
 def table_to_json(table: Table) -> dict[str, Any]:
     return {

@@ -9,6 +9,7 @@ from typing import Any
 
 from seamline.domain.digest import KeyedDigest
 from seamline.domain.errors import SeamlineError
+from seamline.domain.phrase import phrase
 from seamline.domain.position import Position, position_from_json, position_to_json
 from seamline.domain.verdict import Verdict
 
@@ -20,6 +21,16 @@ NOT_BY_LOG = "not_by_log"
 TAKEN_OVER = "taken_over"
 NOT_TAKEN_OVER = "not_taken_over"
 LATE_NAMED_MAX = 100
+# So much of heartbeats behind the cut-off, or so many changes, are looked through for late transactions of a date that
+# has been over for a day.
+LATE_S = 3_600.0
+CHANGES_MAX = 1_000_000
+LOOKS_ON = (
+    "behind the end of the cut the log is looked through for transactions that say to be from before the cut-off, up"
+    f" to a marker of now, or, of a date that has been over for a day, up to {LATE_S / 60:g} min of heartbeats without"
+    f" one or {CHANGES_MAX:,} changes; the verdict names them, the cut does not hold them, and a signature then needs"
+    " a reason"
+)
 
 # What to do about a date that the log cannot make: a sync with `log` reads its first cut alone, one with `auto` any.
 LET_IT_BE_READ = (
@@ -46,6 +57,26 @@ class MadeFrom(StrEnum):
     def may_be_read(self) -> bool:
         """Whether a date that cannot be made so is read."""
         return self in (MadeFrom.AUTO, MadeFrom.INCREMENTAL)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Transactions that say to be of the date and lie behind its cut in the log. `changes`: of rows, in those that are
+    named; `is_all`: all of them are."""
+
+    transactions: int
+    changes: int
+    is_all: bool
+
+    @property
+    def in_words(self) -> str:
+        changes = f"{self.changes:,}" if self.is_all else phrase("at least %(number)s", number=f"{self.changes:,}")
+        return phrase(
+            "left out of the cut by the log: %(transactions)s transactions with %(changes)s changes of rows say that"
+            " they were committed before the cut-off, and lie behind it",
+            transactions=f"{self.transactions:,}",
+            changes=changes,
+        )
 
 
 class NotByLog(SeamlineError):
@@ -189,6 +220,14 @@ def by_log_to_json(made: ByLog) -> dict[str, Any]:
 
 def by_log_from_json(document: Mapping[str, Any]) -> ByLog:
     return ByLog(**{**document, "late": tuple(LateTransaction(**one) for one in document["late"])})
+
+
+def left_out_of(by_log: Mapping[str, Any] | None) -> LeftOut | None:
+    """None of a cut that was not made from the log, or leaves nothing out. `by_log`: as its evidence has it."""
+    if not by_log or not by_log["late_total"]:
+        return None
+    named = by_log["late"]
+    return LeftOut(by_log["late_total"], sum(one["changes"] for one in named), by_log["late_total"] == len(named))
 
 
 def moment(milliseconds: int) -> str:

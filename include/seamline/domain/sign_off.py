@@ -15,6 +15,7 @@ from seamline.domain.calendar import moment_in_words
 from seamline.domain.date_before import SinceCut, change_in_words
 from seamline.domain.errors import Refused
 from seamline.domain.late_posting import StreamWatch
+from seamline.domain.made_from import LeftOut
 from seamline.domain.person import is_same_person
 from seamline.domain.phrase import joined, phrase
 from seamline.domain.runs import RunState
@@ -94,6 +95,7 @@ class SignOff:
     the newest run stands that began after that of this version and is about the date too; None where there is none.
     `checks`: the verdict of its expectations as the log of acts has it now; "" where it has none.
     `watch`: what the stream has applied against it since it was signed; None where no stream is watched for it.
+    `left_out`: transactions of the date, by their own word, that a cut from the log does not hold.
     """
 
     sync: str
@@ -114,6 +116,7 @@ class SignOff:
     later: RunState | None = None
     watch: StreamWatch | None = None
     checks: str = ""
+    left_out: LeftOut | None = None
 
     @property
     def state(self) -> SignState:
@@ -141,9 +144,9 @@ class SignOff:
     @property
     def is_clean(self) -> bool:
         """The worst of all that was found is MATCH: checks count in the verdict of a cut, and none has said otherwise
-        since; no table is left out, and nothing came late."""
+        since; no table and no transaction is left out, and nothing came late."""
         is_match = self.verdict is Verdict.MATCH and self.checks in ("", Verdict.MATCH)
-        return is_match and not self.partial and not self.late_in_words
+        return is_match and not self.partial and not self.late_in_words and self.left_out is None
 
     @property
     def _worst(self) -> str:
@@ -159,6 +162,10 @@ class SignOff:
         """What came late, as the stream has applied it and as a later night has found it."""
         by_stream = [self.watch.in_words] if self.watch and self.watch.in_words else []
         return by_stream + [joined(": ", [one.table, change_in_words(one)]) for one in self.late]
+
+    @property
+    def left_out_in_words(self) -> str:
+        return self.left_out.in_words if self.left_out is not None else ""
 
     @property
     def may_be_restated(self) -> bool:
@@ -232,7 +239,7 @@ class SignOff:
         """Refused: it is not clean, or it has a history that a person has to look at."""
         if not self.goes_by_bulk:
             about = f"{self.business_date} in {self.destination}"
-            found = "; ".join(self.late_in_words) or self._worst
+            found = "; ".join(filter(None, [*self.late_in_words, self.left_out_in_words])) or self._worst
             what = f"is not clean ({found})" if not self.is_clean else self.in_words()
             raise Refused(f"{about} {what}", hint="sign it by itself, in its report")
 

@@ -10,11 +10,12 @@ from seamline.domain.business_dates import WEEKDAYS, BusinessDates, Is
 from seamline.domain.calendar import moment_in_words, zone
 from seamline.domain.cut_state import Headline
 from seamline.domain.errors import Refused
-from seamline.domain.made_from import MadeFrom
+from seamline.domain.made_from import LOOKS_ON, MadeFrom
 from seamline.domain.staged_cut import CutSource
 from seamline.plan.deadlines import night_deadlines
 from seamline.plan.model import NightlyPlan, SyncPlan, TablePlan
 from seamline.plan.night import Night, next_night, night_of
+from seamline.plan.not_picked import not_picked
 
 WIDTH = 118
 _NAME = 15
@@ -112,6 +113,10 @@ def _mode(plan: SyncPlan, nightly: NightlyPlan, night: Night) -> Iterator[str]:
         yield _line("", f"in {', '.join(live)} the live tables of the stream, held at one P and compared whole there")
     for table in plan.tables:
         yield _line("table", _reads(nightly, table, night))
+        if why := not_picked(plan, table):
+            yield _line("", why)
+    if nightly.made_from.uses_log:
+        yield _line("looks on", LOOKS_ON)
     yield _line(
         "guarantees",
         f"all tables at one P, compared with the source at that P; {Headline.MATCH} is said only where every row is"

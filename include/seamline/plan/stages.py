@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from seamline.domain.made_from import MadeFrom
+from seamline.domain.made_from import LOOKS_ON, MadeFrom
 from seamline.domain.staged_cut import CutSource
 from seamline.plan.checks import ReconcileOnlyPlan
 from seamline.plan.model import DestinationPlan, NightlyPlan, SyncPlan
@@ -400,8 +400,8 @@ def _by_log(plan: SyncPlan, of: str, read: str) -> str:
     }
     return (
         f"makes the cut{of} from the newest cut before it and the log since, up to the last transaction before the"
-        " cut-off: every table as it was then, whenever this runs; the source is not read, what is staged must have the"
-        f" digests that follow from that cut and the log; {else_read[made_from]}: {read}"
+        f" cut-off: every table as it was then, whenever this runs; {LOOKS_ON}; the source is not read, what is staged"
+        f" must have the digests that follow from that cut and the log; {else_read[made_from]}: {read}"
     )
 
 

@@ -15,6 +15,7 @@ from seamline.domain import audit
 from seamline.domain.audit import FROM_PAGE, Act, Kind, Subject
 from seamline.domain.date_before import SinceCut
 from seamline.domain.errors import Refused
+from seamline.domain.made_from import left_out_of
 from seamline.domain.runs import RunState, Scope
 from seamline.domain.sign_off import SignAct, Signature, SignOff, SignOrder, SignState
 from seamline.domain.verdict import Verdict
@@ -49,6 +50,8 @@ select take.*, max(version) over (partition by sync, destination, business_date)
     coalesce((select document::json->'expectations'->>'verdict' from audit_entry entry
         where entry.run_id = take.run_id and entry.destination = take.destination and entry.scope = 'cut'
         and entry.kind = any(%(kinds)s) order by number desc limit 1), '') as checks,
+    (select evidence->'by_log' from reconciliation found where found.run_id = take.run_id
+        and found.destination = take.destination and found.scope = 'cut' order by ended_at desc limit 1) as by_log,
     (select later.state from run later, run own where own.run_id = take.run_id and later.kind = 'nightly'
         and (later.sync, later.business_date) = (take.sync, take.business_date)
         and later.started_at > own.started_at order by later.started_at desc limit 1) as later
@@ -228,6 +231,7 @@ def _sign_off(row: Mapping[str, Any], acts: Sequence[Signature], late: Sequence[
         earlier=standing[-1] if standing else None,
         is_kept=row["is_kept"],
         later=RunState(row["later"]) if row["later"] else None,
+        left_out=left_out_of(row["by_log"]),
         late=tuple(one for one in late if one.version == version and not one.is_same),
     )
 

@@ -460,6 +460,8 @@ def _sign_off(part: _Part, of_takes: Mapping[tuple[str, str], SignOff]) -> Itera
         yield Row((*part.about, act.version, word, act.who, act.at, act.reason or None, act.verdict_hash))
     for line in one.late_in_words:
         yield Row((*part.about, one.version, "rows came late", None, None, line, None), is_wrong=True)
+    if one.left_out is not None:
+        yield Row((*part.about, one.version, "left out", None, None, one.left_out_in_words, None), is_wrong=True)
     standing = "another verdict since, waits" if one.state is SignState.VOID else "waits for a signature"
     if one.state is SignState.RESTATED:
         yield Row((*part.about, one.in_force, f"restates version {one.version}", *(None,) * 4), is_wrong=True)

@@ -86,6 +86,7 @@ def _sign_off_json(one: SignOff | None) -> dict[str, Any] | None:
         "verdict_hash": one.verdict_hash,
         "acts": acts,
         "late": one.late_in_words,
+        "left_out": one.left_out_in_words,
     }
 
 

@@ -17,7 +17,9 @@ from seamline.domain.errors import TransientError
 from seamline.domain.log import Transaction
 from seamline.domain.made_from import (
     BY_LOG,
+    CHANGES_MAX,
     LATE_NAMED_MAX,
+    LATE_S,
     LET_IT_BE_READ,
     LOG_PLACE,
     ByLog,
@@ -57,10 +59,10 @@ class CutLogLimits:
     says to be from before it, until no more are looked for. `ahead_max_s`: so much of the log's time may lie behind the
     end of the cut and before the cut-off; where there is more, the end came by a clock that was ahead."""
 
-    changes_max: int = 1_000_000
+    changes_max: int = CHANGES_MAX
     bytes_max: int = 512 << 20
     wait_max_s: float = 600.0
-    late_s: float = 3_600.0
+    late_s: float = LATE_S
     ahead_max_s: float = 300.0
     poll_records_max: int = 10_000
     look_every_s: float = 0.5
