@@ -175,7 +175,8 @@ def test_kafka_is_reached_by_the_right_settings_and_by_no_others(servers: Encryp
     right = topics(resolve("kafka"))
     right.ensure_log("encrypted.log")
     # librdkafka does not ask for sizes: a client of our own does, with certificate and login.
-    assert right.size_bytes("encrypted.log") == 0
+    space = right.space("encrypted.log")
+    assert space.size_bytes == 0 and space.free_bytes, "the broker says what its disk has free"
     for bytes_per_s in (100_000, None, None):
         right.limit_producer("seamline-encrypted", bytes_per_s, topic="encrypted.log")
     plain = replace(changed("kafka", **{"sasl.mechanism": "PLAIN"}), login="plain", password="plain-secret")

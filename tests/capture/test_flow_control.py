@@ -3,7 +3,7 @@
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
@@ -14,7 +14,9 @@ from seamline.adapters.connections import Connection
 from seamline.domain.catch_up import LastLoad, RunningLoad
 from seamline.domain.ledger import StreamId
 from seamline.domain.log_fill import GIB, Follower
+from seamline.domain.log_kept import LogKept
 from seamline.plan.model import StreamPlan
+from seamline.ports import Orders
 from seamline.sync import catch_up_watch
 from seamline.sync.catch_up_watch import CATCH_UP
 from seamline.sync.flow_control import CAPTURE_PAUSED, CAPTURE_SLOWED
@@ -54,6 +56,7 @@ class OneFollower:
 
     def __init__(self, stream: Streamed | None = None) -> None:
         self._stream = stream
+        self.kept: Mapping[StreamId, LogKept] = {}
 
     def of(self, source: str) -> Sequence[Follower]:
         return (Follower(self._stream.stream, self._stream.ledger().next_offset),) if self._stream else ()
@@ -66,6 +69,29 @@ class OneFollower:
 
     def cut_off(self, stream: StreamId, reason: str) -> None:
         raise AssertionError(reason)
+
+    def note_kept(self, kept: Mapping[StreamId, LogKept]) -> None:
+        self.kept = dict(kept)
+
+
+class TwoFollowers(OneFollower):
+    """Of two streams of this process, of which one may be cut off: it ends as its host ends it then."""
+
+    def __init__(self, stays: Streamed, optional: Streamed, *, cut_off_gb: float) -> None:
+        super().__init__(stays)
+        self._optional, self._cut_off_gb = optional, cut_off_gb
+        self.cut: list[str] = []
+
+    def of(self, source: str) -> Sequence[Follower]:
+        if self.cut:
+            return super().of(source)
+        optional = Follower(self._optional.stream, self._optional.ledger().next_offset, self._cut_off_gb)
+        return (*super().of(source), optional)
+
+    def cut_off(self, stream: StreamId, reason: str) -> None:
+        assert stream == self._optional.stream
+        self._optional.control.given = Orders(wanted=False)
+        self.cut.append(reason)
 
 
 @contextmanager
@@ -122,6 +148,32 @@ def test_a_slow_destination_slows_the_capture_down_within_30_s_and_lets_it_go_by
             assert stream.findings() == 0
 
 
+def test_a_slow_optional_destination_is_cut_off_by_name_and_the_other_stream_goes_on_at_full_speed(
+    bank: Captured, warehouse: Connection
+) -> None:
+    options = StreamPlan(span_changes_max=ROWS)
+    with postgres_database("flow_reporting") as reporting, streamed(bank, warehouse, "account", options=options) as one:
+        bank.plan = replace(bank.plan, sync="optional")
+        with streamed(bank, reporting, "account", options=options) as slow:
+            execute(reporting, *SLOW)
+            for stream in (one, slow):
+                stream.start()
+                stream.wait_until_it_runs()
+            followers = TwoFollowers(one, slow, cut_off_gb=BEHIND_MAX / 2 / GIB)
+            with watched(bank, followers=followers) as alarms, filling(bank):
+                wait_until(lambda: followers.cut, timeout_s=60, what="the slow stream to be cut off")
+                (said,) = followers.cut
+            assert said.startswith(f"{slow.stream} has ") and "it was cut off so that it slows nobody down" in said
+            assert CAPTURE_SLOWED not in alarms.raised
+            one.wait_until_applied()
+            slow.stop()
+            assert slow.error is None, "it ends at a whole transaction"
+            assert one.differences("account") == {} and one.findings() == 0
+            (written,) = one.query("SELECT count(*) FROM live.account")
+            (left,) = slow.query("SELECT count(*) FROM live.account")
+            assert left < written, "what it has before it was not applied"
+
+
 def test_a_stream_whose_destination_is_slow_will_not_make_it_by_name_and_catches_up_by_itself(
     bank: Captured, warehouse: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,11 +188,14 @@ def test_a_stream_whose_destination_is_slow_will_not_make_it_by_name_and_catches
         # Else what the capture has not brought yet fills the log, and its size stops the capture for good.
         marker_in_log(bank)
         limit(bank, 1.2 * size_of(bank))
-        with watched(bank, followers=OneFollower(stream)) as alarms:
+        follower = OneFollower(stream)
+        with watched(bank, followers=follower) as alarms:
             with filling(bank, 5.0, count=50, first_id=2_000_000):
                 said = wait_until(lambda: alarms.raised.get(CATCH_UP, ""), timeout_s=60, what="the alarm")
             assert f"will not make it: stream {stream.stream} has " in said
             assert "the log is full" in said
+            kept = follower.kept[stream.stream]
+            assert kept.size_bytes > 1 << 20 and kept.grows_per_s and kept.full_in_s is not None
             execute(warehouse, "DROP TRIGGER slow ON live.account")
             wait_until(lambda: CATCH_UP not in alarms.raised, timeout_s=120, what="the stream to catch up")
             stream.wait_until_applied()

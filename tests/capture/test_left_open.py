@@ -38,8 +38,8 @@ def test_what_was_left_open_is_ended_in_all_topics_and_the_next_reader_sees_none
     assert [topics.offsets(topic)[1] for topic in (LOG, OFFSETS)] == [0, 0]
 
     assert end_left_open(settings, name, (LOG, OFFSETS)) == (LOG, OFFSETS)
-    # Markers come one by one behind the answer: a reader may be past the first and not yet past that of the abort.
-    wait_until(lambda: end_left_open(settings, name, (LOG, OFFSETS)) == (), timeout_s=20, what="the end")
+    wait_until(lambda: all(topics.offsets(topic)[1] > 0 for topic in (LOG, OFFSETS)), timeout_s=20, what="the end")
+    assert end_left_open(settings, name, (LOG, OFFSETS)) == ()
     for topic in (LOG, OFFSETS):
         reader = Consumer({**settings, "group.id": name, "isolation.level": "read_committed"})
         reader.assign([TopicPartition(topic, 0, 0)])

@@ -107,6 +107,7 @@ ROWS = {
     "POST /accept_change": Row(form={"number": "0"}, may=("approver",), answer=422),
     "POST /withdraw_change": Row(form={"number": "0"}, may=_WORKERS, answer=422),
     "POST /order_stream": Row(form={"destination": "warehouse", "order": "pause"}, may=_WORKERS, answer=422),
+    "POST /load_again": Row(form={"destination": "warehouse", "reason": " "}, may=_WORKERS, answer=409),
     "GET /cuts": Row(("?sync=settlement",)),
     "POST /make_cuts": Row(
         form={"first": str(results.DATE), "mode": "publish", "reason": " "}, may=_WORKERS, answer=409
@@ -159,6 +160,7 @@ ROWS = {
     f"POST {_SYNC}/streams/{{destination}}/pause": Row(body={"reason": " "}, may=_WORKERS, answer=422),
     f"POST {_SYNC}/streams/{{destination}}/resume": Row(may=_WORKERS, answer=409),
     f"POST {_SYNC}/streams/{{destination}}/restart": Row(may=_WORKERS, answer=409),
+    f"POST {_SYNC}/streams/{{destination}}/load": Row(body={"reason": " "}, may=_WORKERS, answer=409),
     f"GET {_SYNC}/tolerances": Row(),
     f"POST {_SYNC}/tolerances": Row(
         body={

@@ -3,15 +3,19 @@
 import json
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from seamline.domain.catch_up import LastLoad
 from seamline.domain.ledger import StreamId
+from seamline.domain.load_progress import LOADING, LoadSoFar, load_to_json
 from seamline.domain.log_fill import Follower
 from seamline.domain.log_keepers import held_for_cuts, held_for_load
+from seamline.domain.log_kept import LogKept
 from seamline.domain.reading_pace import LogPressure, Rate
+from seamline.domain.runs import RunState
 from seamline.plan.document import plan_to_json
 from seamline.platform import migrate
 from seamline.platform.capture_registry import PlatformPruningHolds
@@ -76,6 +80,24 @@ def test_a_stream_that_is_cut_off_ends_with_an_alarm_and_needs_no_log_until_it_i
         store.start_run(run_id="a load", sync="settlement", kind="onboard", plan_json=plan_to_json(plan()))
         (running,) = followers.running_loads(plan().source.name)
         assert (running.sync, running.run_id, running.before) == ("settlement", "a load", LastLoad(5, 90.0))
+        so_far = LoadSoFar(10, 100, 0, 1, 60.0)
+        store.put_result("a load", LOADING, load_to_json(so_far))
+        store.start_run(run_id="first load", sync="another", kind="onboard", plan_json=plan_to_json(plan()))
+        known = {one.run_id: (one.before, one.so_far) for one in followers.running_loads(plan().source.name)}
+        assert known == {"a load": (LastLoad(5, 90.0), so_far), "first load": (None, None)}
+        store.finish_run("first load", state=RunState.FAILED)
+        kept = LogKept(7 << 30, 512.0, 60.0, has_source_limit=True, load=LastLoad(5, 90.0))
+        followers.note_kept({STREAM: kept, StreamId("settlement", "nobody"): kept})
+        with closing(server.open()) as session:
+            put_report(session, StreamReport(STREAM, "paused", next_offset=700))
+            found = director.latest_reports()[STREAM]
+            assert (found.kept, found.state) == (kept, "paused"), "a report leaves it as it is"
+            assert found.kept_at is not None and abs((datetime.now(UTC) - found.kept_at).total_seconds()) < 60
+            session.execute(
+                "update seamline.stream_report set document = jsonb_set(document, '{kept,at}',"
+                " to_jsonb(extract(epoch from clock_timestamp()) - 121))"
+            )
+        assert director.latest_reports()[STREAM].kept is None, "nobody has measured it for two minutes"
         for _ in range(2):
             followers.cut_off(STREAM, "too far behind")
         assert (director.wanted_of("settlement"), followers.of(plan().source.name)) == ((), ())

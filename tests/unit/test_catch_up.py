@@ -1,11 +1,13 @@
 """A stream that will not catch up before its log ends is said in time, and so is that reading again is faster."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from seamline.domain.catch_up import CatchUp, LastLoad, RunningLoad
 from seamline.domain.ledger import StreamId
+from seamline.domain.load_progress import LoadSoFar
 from seamline.domain.log_fill import GIB, Follower, LogFill, LogLimits
 from seamline.domain.source_backlog import SourceBacklog
 from seamline.sync.catch_up_watch import CATCH_UP, CatchUpWatch
@@ -159,6 +161,89 @@ def test_a_load_that_ends_after_the_log_is_full_is_said_while_it_runs(*, for_s: 
     )
 
 
+@pytest.mark.parametrize(
+    ("so_far", "is_said"),
+    [
+        (LoadSoFar(1_000_000, 10_000_000, 0, 1, 600.0), True),
+        (LoadSoFar(500_000, 10_000_000, 0, 1, 50.0 * 6), True),
+        (LoadSoFar(499_999, 10_000_000, 0, 1, 59.0), False),
+        (LoadSoFar(9_000_000, 10_000_000, 0, 1, 900.0), False),
+        (LoadSoFar(0, 10_000_000, 0, 1, 900.0), False),
+        (LoadSoFar(2_000_000, 10_000_000, 2_000_000, 1, 900.0), False),
+        (LoadSoFar(2_000_000, 0, 0, 1, 900.0), False),
+        (None, False),
+    ],
+)
+def test_the_first_load_of_a_sync_is_held_against_the_end_of_the_log_by_its_own_pace(
+    *, so_far: LoadSoFar | None, is_said: bool
+) -> None:
+    """From 5 % or a minute on; what an earlier attempt has read says nothing of the pace."""
+    load = RunningLoad("settlement", "onboard 1", 700.0, None, so_far)
+    watch = CatchUpWatch("bank", lambda _: None, lambda _: [load])
+    for second in range(0, 121, 10):
+        ends = 9_000_000 + 500 * second
+        found = watch.seen(LogFill(0, ends, ends * 1024), [], LIMITS, None, now_s=float(second))
+    assert bool(found) is is_said
+    if so_far is not None and so_far.rows == 1_000_000:
+        assert said(found) == (
+            "will not make it: the load of settlement (run onboard 1) goes on for 12 min and has read"
+            " 1,000,000 of about 10,000,000 rows, so by its own pace it has about 1 h 29 min left; the log, of which it"
+            " needs all since it began, is full in about 37 min: from then on the capture stands still"
+        )
+
+
+def test_a_load_that_says_nothing_new_any_more_is_not_forecast_by_what_it_said_last() -> None:
+    load = RunningLoad("settlement", "killed", 700.0, None, LoadSoFar(1_000_000, 10_000_000, 0, 1, 600.0))
+    watch = CatchUpWatch("bank", lambda _: None, lambda _: [load])
+    spoke = []
+    for second in range(0, 301, 10):
+        ends = 9_000_000 + 500 * second
+        spoke += [second] if watch.seen(LogFill(0, ends, ends * 1024), [], LIMITS, None, now_s=float(second)) else []
+    # The first look ends what an earlier watch has left; the last one ends the alarm.
+    assert [second for second in spoke if second > 0] == [*range(60, 181, 10), 190]
+
+
+def test_a_load_longer_than_the_one_before_is_forecast_by_its_own_pace() -> None:
+    so_far = LoadSoFar(1_000_000, 10_000_000, 0, 1, 600.0)
+    load = RunningLoad("settlement", "onboard 2", 700.0, LastLoad(9, 600.0), so_far)
+    assert load.ends_in_s() == 5_400
+    assert replace(load, before=LastLoad(9, 900.0)).ends_in_s() == 200
+
+
+def test_what_the_log_keeps_for_each_stream_is_known_with_when_it_ends() -> None:
+    """500 records of a KiB come in a second; the limit is 10 GiB, of which 8.6 are full at the last look."""
+    load, watch = LastLoad(9_000_000, 900.0), None
+    for backlog in (None, SourceBacklog(0, None, None), SourceBacklog(0, 500 * 1024 * 60, None)):
+        watch = CatchUpWatch("bank", lambda _: load, lambda _: ())
+        for second in range(0, 121, 10):
+            ends = 9_000_000 + 500 * second
+            stands, goes_on = Follower(STREAM, 6_000_000, 6.0), Follower(OTHER, ends)
+            watch.seen(LogFill(0, ends, ends * 1024), [stands, goes_on], LIMITS, backlog, now_s=float(second))
+            if not second:
+                assert watch.kept[STREAM].grows_per_s is None
+        kept = watch.kept[STREAM]
+        assert (kept.size_bytes, kept.grows_per_s) == (3_060_000 * 1024, 500 * 1024)
+        assert kept.full_in_s == pytest.approx(2_222, abs=1)
+        assert kept.cut_off_in_s == pytest.approx((6 * GIB - 3_060_000 * 1024) / (500 * 1024))
+        assert kept.load == load and watch.kept[OTHER].load is None
+        assert kept.has_source_limit == (None if backlog is None else backlog.room_bytes is not None)
+        assert (kept.source_in_s is None) == (not kept.has_source_limit)
+    assert watch is not None and watch.kept[STREAM].source_in_s == pytest.approx(2_282, abs=1)
+
+
+def test_a_disk_that_is_full_before_the_declared_limit_is_the_end_of_the_log() -> None:
+    watch = CatchUpWatch("bank", lambda _: None, lambda _: ())
+    for second in range(0, 121, 10):
+        ends = 9_000_000 + 500 * second
+        # 0.97 of log and disk is the log's end: it has 60 s left at the last look.
+        free = int(500 * 1024 * 60 / 0.97 + ends * 1024 * 0.03 / 0.97)
+        fill = LogFill(0, ends, ends * 1024, free)
+        found = watch.seen(fill, [Follower(STREAM, 6_000_000)], LogLimits(max_gb=500), None, now_s=float(second))
+    assert watch.kept[STREAM].is_disk and watch.kept[STREAM].full_in_s == pytest.approx(60, abs=1)
+    assert "will not make it" in said(found) and "the log is full in about 60 s" in said(found)
+    assert said(found).endswith("GiB free, and `log.max_gb` would let it take more")
+
+
 def test_the_watch_of_a_source_raises_it_and_ends_it() -> None:
     world = World(ends=9_000_000, size=9_000_000 * 1024, max_gb=10, followers=(Follower(STREAM, 0),))
     watch = world.watch()
@@ -166,6 +251,8 @@ def test_the_watch_of_a_source_raises_it_and_ends_it() -> None:
         world.ends, world.size = world.ends + 60_000, world.size + 60_000 * 1024
         run(watch, from_s=60 * minute, to_s=60 * minute + 60)
     assert "will not make it: stream settlement@warehouse" in world.alarms[CATCH_UP]
-    world.followers = ()
+    assert world.kept[STREAM].size_bytes > 9_000_000 * 1024
+    # What cannot be written down loses no end of an alarm, which is said once.
+    world.followers, world.kept_is_lost = (), True
     run(watch, from_s=180, to_s=200)
     assert CATCH_UP not in world.alarms

@@ -1,5 +1,7 @@
 """The slowest destination and a full log slow a capture down; neither ends what it needs to go on."""
 
+from dataclasses import replace
+
 import pytest
 
 from seamline.domain.capture_status import CaptureState
@@ -40,6 +42,17 @@ def test_a_capture_is_never_paused_because_a_destination_is_behind() -> None:
 def test_a_log_that_is_nearly_full_pauses_the_capture_before_its_limit_stops_it() -> None:
     shares = [89, 90, 96, 97, 94, 92, 86, 84]
     assert levels(*((filled(share), share * 1024) for share in shares)) == [0, 1, 1, 2, 2, 1, 1, 0]
+
+
+def test_a_disk_that_is_nearly_full_slows_and_pauses_the_capture_long_before_the_declared_limit() -> None:
+    """The log has 9 GiB of its 100; what is free goes down and comes back."""
+    nine = filled(9)
+    free = [None, 91.0, 1.1, 1.0, 0.3, 0.25, 0.6, 1.0, 2.0]
+    looks = [(replace(nine, free_bytes=None if one is None else int(one * GIB)), 9 * 1024) for one in free]
+    assert levels(*looks) == [0, 0, 0, 1, 1, 2, 2, 1, 0]
+    flow = FlowControl("bank").seen(looks[5][0], [], LIMITS, now_s=0.0)
+    assert "97 % of what its broker's disk has room for, of which 0.25 GiB are free" in flow.why
+    assert flow.bytes_per_s == pytest.approx(0.25 * GIB / 3600, rel=0.01)
 
 
 def test_the_capture_gets_most_of_what_its_slowest_destination_applies() -> None:

@@ -10,7 +10,7 @@ import pytest
 from seamline.adapters.connections import Connection
 from seamline.adapters.kafka import log_dirs, one_request, sasl
 from seamline.adapters.kafka.client import client_settings
-from seamline.adapters.kafka.log_dirs import _partitions
+from seamline.adapters.kafka.log_dirs import Space, partition_space
 from seamline.adapters.kafka.topics import CONNECTOR_OFFSETS, LOG, SCHEMA_HISTORY, TopicFacts, TopicRule, faults
 from seamline.domain.errors import ConfigError, SeamlineError, TransientError
 from seamline.sinks.kafka import loads, topics
@@ -58,13 +58,54 @@ def partition(index: int, size: int, *, is_moving: bool = False) -> bytes:
     return struct.pack(">iqqb", index, size, 0, is_moving)
 
 
-def test_the_answer_about_log_folders_is_read_field_by_field() -> None:
+def test_the_answer_about_log_folders_is_read_field_by_field(monkeypatch: pytest.MonkeyPatch) -> None:
     log_topic = text("log") + struct.pack(">i", 2) + partition(0, 1000) + partition(0, 400, is_moving=True)
     other = text("other") + struct.pack(">i", 1) + partition(0, 7)
     first_folder = struct.pack(">h", 0) + text("/disk1") + struct.pack(">i", 2) + log_topic + other
     offline_folder = struct.pack(">h", 56) + text("/disk2") + struct.pack(">i", 0)
     answer = struct.pack(">ii", 0, 2) + first_folder + offline_folder
-    assert list(_partitions(answer)) == [("log", 0, 1000), ("other", 0, 7)]
+    asked = answering(monkeypatch, {1: answer})
+    assert partition_space("broker", 9092, "log", settings={}) == Space(1000)
+    assert asked == [4, 1], "a broker that does not know version 4 closes the connection"
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, by_version: dict[int, bytes]) -> list[int]:
+    """A broker that knows these versions of the request; the versions that it was asked by."""
+    asked: list[int] = []
+
+    def ask(_: object, request: tuple[int, int, bytes], **__: Any) -> bytes:
+        asked.append(request[1])
+        if request[1] not in by_version:
+            raise one_request.HungUp("the broker closed the connection")
+        return by_version[request[1]]
+
+    monkeypatch.setattr(log_dirs, "ask_broker", ask)
+    return asked
+
+
+def compact(value: str) -> bytes:
+    return bytes([len(value) + 1]) + value.encode()
+
+
+def folder(name: str, *topics: bytes, free: int) -> bytes:
+    listed = bytes([len(topics) + 1]) + b"".join(topics)
+    return struct.pack(">h", 0) + compact(name) + listed + struct.pack(">qqb", 10_000, free, 0)
+
+
+def test_a_broker_says_what_is_free_on_the_disk_that_holds_the_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    def topic(name: str, *partitions: bytes) -> bytes:
+        return compact(name) + bytes([len(partitions) + 1]) + b"".join(one + b"\x00" for one in partitions) + b"\x00"
+
+    mine, other = topic("log", partition(0, 1000)), topic("log", partition(0, 400, is_moving=True))
+    # A tagged field that nobody here knows is passed over.
+    head = b"\x01\x07\x02ab" + struct.pack(">ih", 0, 0)
+    for free, known in ((77, 77), (-1, None)):
+        folders = folder("/disk1", mine, free=free) + folder("/disk2", other, free=5)
+        answering(monkeypatch, {4: head + b"\x03" + folders + b"\x00"})
+        assert partition_space("broker", 9092, "log", settings={}) == Space(1000, known)
+    answering(monkeypatch, {4: b"\x00" + struct.pack(">ih", 0, 31) + b"\x01\x00"})
+    with pytest.raises(ConfigError, match="may not report the size of topic log"):
+        partition_space("broker", 9092, "log", settings={})
 
 
 def test_client_settings_take_everything_that_the_connection_says() -> None:
@@ -79,7 +120,7 @@ def test_client_settings_take_everything_that_the_connection_says() -> None:
 
 
 def folders(monkeypatch: pytest.MonkeyPatch, answer: bytes) -> int:
-    monkeypatch.setattr(log_dirs, "ask_broker", lambda *_, **__: answer)
+    answering(monkeypatch, {1: answer})
     return log_dirs.partition_bytes("broker", 9092, "log", settings={})
 
 

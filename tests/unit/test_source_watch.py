@@ -1,7 +1,7 @@
 """Heartbeats go on whatever happens to Connect, and the other way round."""
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from seamline.domain.catch_up import LastLoad, RunningLoad
 from seamline.domain.errors import Refused, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.log_fill import Follower, LogFill, LogLimits
+from seamline.domain.log_kept import LogKept
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker
 from seamline.sync.source_watch import SOURCE_UNREACHABLE, Rhythm, SourceWatch, SourceWatchThread
@@ -40,6 +41,8 @@ class World:
     rates: list[int | None] = field(default_factory=list)
     followers: tuple[Follower, ...] = ()
     cuts: list[str] = field(default_factory=list)
+    kept: dict[StreamId, LogKept] = field(default_factory=dict)
+    kept_is_lost: bool = False
 
     def commit_marker(self, marker: Marker) -> None:
         if self.source_is_away:
@@ -95,6 +98,11 @@ class World:
     def cut_off(self, stream: StreamId, reason: str) -> None:
         self.followers = tuple(one for one in self.followers if one.stream != stream)
         self.cuts.append(reason)
+
+    def note_kept(self, kept: Mapping[StreamId, LogKept]) -> None:
+        if self.kept_is_lost:
+            raise TransientError("the platform database does not answer")
+        self.kept = dict(kept)
 
     def open(self) -> "World":
         self.opened += 1

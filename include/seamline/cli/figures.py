@@ -39,6 +39,13 @@ FIGURES = (
         (AlarmKind.STREAM_CUT_OFF, AlarmKind.CATCH_UP),
     ),
     Figure(
+        "what the log keeps for a stream, how fast it grows, and when it is full, the stream is cut off, the source"
+        " deletes what was not read",
+        "bytes; bytes a second; moments; null where nobody has measured it within two minutes",
+        (f"{_STREAM}.log_kept",),
+        (AlarmKind.CATCH_UP, AlarmKind.STREAM_PAUSED),
+    ),
+    Figure(
         "what a stream does, whether that is well, why, since when, and whether it has ended and a restart can help",
         "a word; true or false; a text; a moment; true or false",
         (f"{_STREAM}.word", f"{_STREAM}.is_green", f"{_STREAM}.why", f"{_STREAM}.since", f"{_STREAM}.may_restart"),
@@ -111,11 +118,15 @@ OF_A_REPORT: Mapping[str, tuple[str, str]] = {
     "next_offset": ("offset", "of the log: the first record that is not applied"),
     "log_end_offset": ("offset", "the end of the log when it reported; the difference is what is before it"),
     "reports_dropped": ("reports", "that the platform database did not get while it was away"),
+    "kept": (
+        "bytes, seconds",
+        "what the log keeps for it and in how long that ends, as the watch of its source has said within two minutes",
+    ),
     "epoch": ("number", "of the writer that holds the ledger: each start takes the next one"),
 }
 # What names a thing or says it in words.
 OF_A_REPORT_NAMES = frozenset(
-    {"stream", "state", "position", "hold_id", "error", "host", "since", "is_idle", "topic_id"}
+    {"stream", "state", "position", "hold_id", "error", "host", "since", "is_idle", "topic_id", "kept_at"}
 )
 _HEAD = """\
 # Metrics

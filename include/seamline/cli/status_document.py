@@ -8,7 +8,7 @@ from seamline.cli.cuts import missing_document
 from seamline.cli.seen import Seen, SyncSeen
 from seamline.platform.store import Alarm
 from seamline.report import documents
-from seamline.sync.stream_state import StreamState
+from seamline.sync.stream_state import StreamState, log_kept_document
 
 
 def whole(seen: Seen) -> dict[str, Any]:
@@ -52,6 +52,7 @@ def _stream(state: StreamState, seen: Seen, zone: tzinfo) -> dict[str, Any]:
         "lag_s": state.lag_s,
         "records_behind": state.records_behind,
         "findings": seen.streams.findings.get(state.stream, 0),
+        "log_kept": log_kept_document(state),
     }
 
 

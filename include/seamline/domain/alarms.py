@@ -138,13 +138,14 @@ MEANINGS: Mapping[AlarmKind, Meaning] = {
     AlarmKind.CAPTURE_SLOWED: Meaning(
         "source",
         "its capture is held to a rate: its slowest stream has too much of the log before it, or the log is over 90"
-        " % of `log.max_gb` ([flow control](../how-to/keep-the-log-bounded.md))",
+        " % of `log.max_gb`, or of what its broker's disk has room for"
+        " ([flow control](../how-to/keep-the-log-bounded.md))",
         f"that is less; {_NOT_WANTED}",
         "nothing at the capture: find out why the slowest stream is slow",
     ),
     AlarmKind.CAPTURE_PAUSED: Meaning(
         "source",
-        "its capture pauses: the log is over 97 % of `log.max_gb`",
+        "its capture pauses: the log is over 97 % of `log.max_gb`, or of what its broker's disk has room for",
         f"it is below 93 %; {_NOT_WANTED}",
         "as for `log_size`; the capture goes on by itself",
     ),
@@ -166,9 +167,8 @@ MEANINGS: Mapping[AlarmKind, Meaning] = {
     AlarmKind.CATCH_UP: Meaning(
         "source",
         "its slowest stream will not be through before the log is full, as it applies and as it grows now (one that has"
-        " ended has its own alarm); or an"
-        " onboarding that runs will not, by the length of the one before it; or loading a stream's tables again"
-        " takes less than half as long as catching up",
+        " ended has its own alarm); or an onboarding that runs will not, by the length of the one before it or its own"
+        " pace; or loading a stream's tables again takes less than half as long as catching up",
         f"neither is so; {_NOT_WANTED}",
         "[choose between waiting and loading again](../how-to/keep-the-log-bounded.md#will-it-make-it)",
     ),

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from seamline.domain.duration import duration
+from seamline.domain.load_progress import LoadSoFar
 
 # Sooner than this a stream is through by itself, whatever else is faster.
 WORTH_SAYING_S = 600.0
@@ -11,6 +12,8 @@ _KEEPS_PACE_S = 60.0
 _FAR_S = 24 * 3600.0
 # Loading costs the source a read of whole tables: it has to be clearly faster.
 _CLEARLY = 0.5
+# A load says every few seconds how far it is, but for the time in which a key is built.
+_SILENT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,28 +23,52 @@ class LastLoad:
     rows: int
     seconds: float
 
+    @property
+    def length(self) -> str:
+        """How long it took, for people."""
+        return _long(self.seconds)
+
 
 @dataclass(frozen=True, slots=True)
 class RunningLoad:
-    """A run that reads the tables of a sync: for how long already, and how long the one before it took."""
+    """A run that reads the tables of a sync: for how long already, how long the one before it took, and how far it is
+    by what it said last; None where there was none before, and where it has not said."""
 
     sync: str
     run_id: str
     for_s: float
-    before: LastLoad
+    before: LastLoad | None = None
+    so_far: LoadSoFar | None = None
 
     @property
-    def ends_in_s(self) -> float:
-        """By the one before; 0 where it takes longer already, for then nobody knows."""
-        return max(0.0, self.before.seconds - self.for_s)
+    def _is_by_the_one_before(self) -> bool:
+        """One that takes longer than that is measured by its own pace."""
+        return self.before is not None and self.for_s < self.before.seconds
 
-    def in_words(self, log_full_in_s: float) -> str:
+    def ends_in_s(self, *, said_before_s: float = 0.0) -> float:
+        """By the one before, else by its own pace; 0 where nobody knows. `said_before_s`: for so long it has said
+        nothing new: one that was killed says nothing any more."""
+        if self.before is not None and self._is_by_the_one_before:
+            return self.before.seconds - self.for_s
+        if self.so_far is None or said_before_s > _SILENT_S or not self.so_far.has_pace:
+            return 0.0
+        left = self.so_far.left
+        return max(0.0, left.total_seconds() - said_before_s) if left is not None else 0.0
+
+    def in_words(self, left_s: float, log_full_in_s: float) -> str:
         """That the log, of which it needs all since it began, is full before it ends; 0: it is full."""
         return (
-            f"will not make it: the load of {self.sync} (run {self.run_id}) goes on for {_long(self.for_s)}, the last"
-            f" one took {_long(self.before.seconds)} ({self.before.rows:,} rows), so it has about"
-            f" {_long(self.ends_in_s)} left; the log, of which it needs all since it began, {_full(log_full_in_s)}"
+            f"will not make it: the load of {self.sync} (run {self.run_id}) goes on for {_long(self.for_s)}"
+            f"{self._by_what()} it has about {_long(left_s)} left; the log, of which it needs all since it began,"
+            f" {_full(log_full_in_s)}"
         )
+
+    def _by_what(self) -> str:
+        if self.before is not None and self._is_by_the_one_before:
+            return f", the last one took {_long(self.before.seconds)} ({self.before.rows:,} rows), so"
+        if self.so_far is None:
+            return ""
+        return f" and has read {self.so_far.rows:,} of about {self.so_far.expected:,} rows, so by its own pace"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from seamline.domain.phrase import phrase
 # Under this name a run keeps it while it loads.
 LOADING = "loading"
 _MB = 1_000_000
+_PACE_AFTER_S, _PACE_AFTER_PERCENT = 60.0, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,13 @@ class LoadSoFar:
     def percent(self) -> int | None:
         """None where it is not known; never more than 100, for what is expected is an estimate."""
         return min(100, 100 * self.rows // self.expected) if self.rows and self.expected else None
+
+    @property
+    def has_pace(self) -> bool:
+        """Whether this attempt has read enough to say when it ends."""
+        made = self.rows - self.kept
+        is_enough = self.elapsed_s >= _PACE_AFTER_S or 100 * made >= _PACE_AFTER_PERCENT * self.expected
+        return made > 0 and self.expected > 0 and is_enough
 
     @property
     def left(self) -> timedelta | None:

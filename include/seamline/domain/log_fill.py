@@ -27,11 +27,25 @@ class LogLimits:
 
 @dataclass(frozen=True, slots=True)
 class LogFill:
-    """Its records are `[begins, ends)` and take so many bytes."""
+    """Its records are `[begins, ends)` and take so many bytes. `free_bytes`: what the disk of its broker has left; None
+    where that is not known."""
 
     begins: int
     ends: int
     size_bytes: int
+    free_bytes: int | None = None
+
+    def bytes_max(self, limits: LogLimits) -> float:
+        """What it may take: as declared, or as much as its disk has room for where that is less."""
+        return min(limits.bytes_max, self._disk_bytes)
+
+    def is_disk_nearer(self, limits: LogLimits) -> bool:
+        """Whether the disk of its broker is full before the declared limit is reached."""
+        return self._disk_bytes < limits.bytes_max
+
+    @property
+    def _disk_bytes(self) -> float:
+        return float("inf") if self.free_bytes is None else self.size_bytes + self.free_bytes
 
     @property
     def record_bytes(self) -> float:
@@ -51,3 +65,8 @@ class Follower:
     next_offset: int
     cut_off_gb: float = 0.0
     has_ended: bool = False
+
+
+def gib_in_words(size: float) -> str:
+    """A size for people, in MiB below a hundredth of a GiB."""
+    return f"{size / GIB:.2f} GiB" if size >= GIB / 100 else f"{size / (1 << 20):.1f} MiB"

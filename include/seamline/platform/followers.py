@@ -1,14 +1,18 @@
 """Where the streams of a source stand, and which of them are cut off because they hold the others up."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
 from seamline.domain.alarms import AlarmKind
 from seamline.domain.catch_up import LastLoad, RunningLoad
 from seamline.domain.ledger import StreamId
+from seamline.domain.load_progress import LOADING, load_from_json
 from seamline.domain.log_fill import Follower
+from seamline.domain.log_kept import LogKept
 from seamline.plan.document import plan_from_json
 from seamline.platform.database import Database, Session
 
@@ -59,19 +63,26 @@ class PlatformFollowers:
             return database.transact(work)
 
     def running_loads(self, source: str) -> Sequence[RunningLoad]:
-        """One that nobody ended, as after a kill, is soon longer than the one before it, and says nothing then."""
+        """One that nobody ended, as after a kill, is soon longer than the one before it, and says nothing new."""
 
         def work(session: Session) -> Sequence[RunningLoad]:
             cursor = session.execute(
                 "select r.sync, r.run_id, r.plan_json, extract(epoch from clock_timestamp() - r.started_at),"
-                " b.result->'snapshot' from run as r join lateral (select result from run as o where o.sync = r.sync"
-                " and o.kind = 'onboard'"
+                " b.result->'snapshot', r.result->%s::text from run as r"
+                " left join lateral (select result from run as o where o.sync = r.sync and o.kind = 'onboard'"
                 " and o.result->'snapshot'->>'read_s' is not null order by o.started_at desc limit 1) as b on true"
-                " where r.state = 'running' and r.kind = 'onboard' and r.result->'snapshot' is null"
+                " where r.state = 'running' and r.kind = 'onboard' and r.result->'snapshot' is null",
+                (LOADING,),
             )
             return tuple(
-                RunningLoad(sync, run_id, float(for_s), _last_load(before))
-                for sync, run_id, text, for_s, before in cursor
+                RunningLoad(
+                    sync,
+                    run_id,
+                    float(for_s),
+                    _last_load(before) if before else None,
+                    load_from_json(so_far) if so_far else None,
+                )
+                for sync, run_id, text, for_s, before, so_far in cursor
                 if _plan_of(text).source.name == source
             )
 
@@ -94,6 +105,25 @@ class PlatformFollowers:
                     " on conflict (kind, subject) where ended_at is null do update set message = excluded.message",
                     {**named, "kind": STREAM_CUT_OFF},
                 )
+
+        with closing(self._open_database()) as database:
+            database.transact(work)
+
+    def note_kept(self, kept: Mapping[StreamId, LogKept]) -> None:
+        """Beside the last report of each stream, which later ones leave as it is."""
+        if not kept:
+            return
+        syncs, destinations = [one.sync for one in kept], [one.destination for one in kept]
+        texts = [json.dumps(asdict(one)) for one in kept.values()]
+
+        def work(session: Session) -> None:
+            session.execute(
+                "update stream_report set document = document || jsonb_build_object('kept',"
+                " said.kept::jsonb || jsonb_build_object('at', extract(epoch from clock_timestamp())))"
+                " from unnest(%s::text[], %s::text[], %s::text[]) as said (sync, destination, kept)"
+                " where (stream_report.sync, stream_report.destination) = (said.sync, said.destination)",
+                (syncs, destinations, texts),
+            )
 
         with closing(self._open_database()) as database:
             database.transact(work)

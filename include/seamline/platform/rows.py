@@ -3,13 +3,14 @@
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from psycopg.types.json import Jsonb
 
 from seamline.domain.digest import SegmentDigest, digest_from_json, digest_to_json
 from seamline.domain.ledger import StreamId
+from seamline.domain.log_kept import log_kept_from_json
 from seamline.domain.position import Position, position_from_json, position_to_json
 from seamline.domain.runs import Cut, Receipt, Reconciliation, RunKind, RunState, Scope
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
@@ -18,7 +19,7 @@ from seamline.plan.document import plan_from_json
 from seamline.plan.model import Run
 from seamline.ports import StreamReport
 
-_ANSWERED_FOR = ("stream", "age_s", "still_s", "since")
+_ANSWERED_FOR = ("stream", "age_s", "still_s", "since", "kept", "kept_at")
 
 
 def position_column(position: Position | None) -> Jsonb | None:
@@ -148,11 +149,22 @@ def report_to_json(report: StreamReport) -> str:
 
 
 def report_of(
-    stream: StreamId, document: dict[str, Any], *, age_s: float, still_s: float, since: datetime | None
+    stream: StreamId,
+    document: dict[str, Any],
+    *,
+    age_s: float,
+    still_s: float,
+    since: datetime | None,
+    kept: dict[str, Any] | None = None,
 ) -> StreamReport:
     known = {field.name for field in dataclasses.fields(StreamReport)} - {*_ANSWERED_FOR, "position"}
     # A report of a newer or older host may have other fields.
     fields = {name: value for name, value in document.items() if name in known}
     fields["transactions"] = document.get("units", 0)
     position = position_of(document.get("position"))
-    return StreamReport(stream=stream, age_s=age_s, still_s=still_s, since=since, position=position, **fields)
+    report = StreamReport(stream=stream, age_s=age_s, still_s=still_s, since=since, position=position, **fields)
+    if kept is None:
+        return report
+    return dataclasses.replace(
+        report, kept=log_kept_from_json(kept), kept_at=datetime.fromtimestamp(float(kept["at"]), UTC)
+    )

@@ -25,7 +25,8 @@ with before as (select state from stream_report where sync = %(sync)s and destin
 written as (
     insert into stream_report as before_it (sync, destination, state, document, reported_at, moved_to)
     values (%(sync)s, %(destination)s, %(state)s, %(document)s::jsonb, clock_timestamp(), %(next_offset)s)
-    on conflict (sync, destination) do update set state = excluded.state, document = excluded.document,
+    on conflict (sync, destination) do update set state = excluded.state,
+        document = excluded.document || jsonb_strip_nulls(jsonb_build_object('kept', before_it.document->'kept')),
         reported_at = excluded.reported_at, moved_to = coalesce(nullif(excluded.moved_to, 0), before_it.moved_to),
         moved_at = case when excluded.state in ('paused', 'held', 'stopped', 'failed', 'no_slot')
             or before_it.state in ('paused', 'held', 'stopped', 'failed', 'no_slot')
@@ -46,13 +47,16 @@ select sync, destination, plan_json, want_number, is_paused, final_want, final_e
 from stream where is_wanted
 """
 # Each change of state is an event, so the newest one is when the stream came into the state of now. The attempts of a
-# stream that tries again are one state: it began with the first that failed.
+# stream that tries again are one state: it began with the first that failed. What the watch of a source said of the log
+# counts for two minutes: it says it every ten seconds.
 _REPORTS = """
 select sync, destination, document, extract(epoch from clock_timestamp() - reported_at),
     extract(epoch from reported_at - moved_at),
     (select case when stream_report.state = 'backing_off' then min(at) filter (
             where state = 'backing_off' and event_id > coalesce(other.event_id, 0)) else max(at) end
-        from stream_event where (sync, destination) = (stream_report.sync, stream_report.destination))
+        from stream_event where (sync, destination) = (stream_report.sync, stream_report.destination)),
+    case when clock_timestamp() - to_timestamp((document->'kept'->>'at')::double precision) < interval '2 minutes'
+        then document->'kept' end
 from stream_report, lateral (
     select max(event_id) as event_id from stream_event
     where (sync, destination) = (stream_report.sync, stream_report.destination)
@@ -308,10 +312,11 @@ class PlatformStreamDirector:
             # `condition` is one of the texts above, never input.
             statement = f"{_REPORTS} where {condition} order by sync, destination"
             found = {}
-            for sync, destination, document, age_s, still_s, since in session.execute(statement.encode(), arguments):
+            reported = session.execute(statement.encode(), arguments)
+            for sync, destination, document, age_s, still_s, since, kept in reported:
                 stream = StreamId(sync, destination)
                 found[stream] = rows.report_of(
-                    stream, document, age_s=float(age_s), still_s=max(0.0, float(still_s)), since=since
+                    stream, document, age_s=float(age_s), still_s=max(0.0, float(still_s)), since=since, kept=kept
                 )
             return found
 

@@ -19,6 +19,7 @@ from seamline.domain.errors import SchemaConflict
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.log import LogRecord, Span
 from seamline.domain.log_fill import Follower, LogFill, LogLimits
+from seamline.domain.log_kept import LogKept
 from seamline.domain.measure import Measure
 from seamline.domain.position import Position
 from seamline.domain.source_backlog import SourceBacklog
@@ -291,7 +292,9 @@ class StreamReport:
     `silent_s`: since when nothing has come through the log, not even a heartbeat of the source; 0 while they come.
     `host`, `reports_dropped` (while the platform database was away), `age_s` (seconds since it was written, by the
     database's clock), `still_s` (for how long it had not advanced then, although nobody held or paused it),
-    `since` (when it came into this state) and `is_idle` are filled in on the way; the stream leaves them out.
+    `since` (when it came into this state), `is_idle`, and `kept` with `kept_at` (what the log keeps for it, as the
+    watch of its source has measured it then; None where that was not within two minutes) are filled in on the way; the
+    stream leaves them out.
     """
 
     stream: StreamId
@@ -315,6 +318,8 @@ class StreamReport:
     since: datetime | None = None
     is_idle: bool = False
     topic_id: str = ""
+    kept: LogKept | None = None
+    kept_at: datetime | None = None
 
 
 class StreamControl(Protocol):
@@ -522,10 +527,13 @@ class Followers(Protocol):
         """How long the last load of all tables into the stream's destination took; None where none was measured."""
 
     def running_loads(self, source: str) -> Sequence[RunningLoad]:
-        """Onboardings that read the source's tables now, of syncs of which an earlier load was measured."""
+        """Onboardings that read the source's tables now."""
 
     def cut_off(self, stream: StreamId, reason: str) -> None:
         """Let it end and need nothing of the log any more, until it is wanted again. Repeat-safe."""
+
+    def note_kept(self, kept: Mapping[StreamId, LogKept]) -> None:
+        """Write down what the log keeps for each stream, for whoever looks at it. Replaces what was said before."""
 
 
 class PruningHolds(Protocol):

@@ -54,7 +54,7 @@ class Log(Declared):
         50,
         gt=0,
         description="Size of the log topic in GB at which the capture stops; alarms at 50 and 80 %. It is slowed down"
-        " from 90 % on and pauses at 97 %.",
+        " from 90 % on and pauses at 97 %, of this or of what the broker's disk has room for, whichever is less.",
     )
     behind_max_gb: float | None = Field(
         None,

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from seamline.domain.alarms import AlarmKind
 from seamline.domain.duration import duration
-from seamline.domain.log_fill import GIB
+from seamline.domain.log_fill import GIB, gib_in_words
 from seamline.domain.source_backlog import SourceBacklog
 from seamline.sync.stream_host import EndAlarm, RaiseAlarm
 
@@ -51,7 +51,7 @@ class BacklogWatch:
         again = f"`./seamline capture reset {self.source}`, then onboard its syncs again"
         if backlog.is_lost:
             return f"the source no longer keeps its log for the capture of {self.source}, which cannot go on: {again}"
-        kept = f"the source keeps {_size(backlog.size_bytes)} of its log for the capture of {self.source}"
+        kept = f"the source keeps {gib_in_words(backlog.size_bytes)} of its log for the capture of {self.source}"
         if self.must_give_up(backlog):
             limit = f"{kept}, its `log.source_backlog_max_gb` is {self.max_gb:g} GiB: the capture is given up"
             if not backlog.is_held:
@@ -72,7 +72,7 @@ class BacklogWatch:
         """The nearer one of our limit and the server's."""
         ours = [(int(self.max_gb * GIB), f"the capture is given up at {self.max_gb:g} GiB")] if self.max_gb else []
         own = backlog.size_bytes + backlog.room_bytes if backlog.room_bytes is not None else 0
-        its = [(own, f"the server lets go of it at {_size(own)} by its own limit")] if own else []
+        its = [(own, f"the server lets go of it at {gib_in_words(own)} by its own limit")] if own else []
         if not (limits := [*ours, *its]):
             return ""
         limit, what = min(limits)
@@ -91,7 +91,3 @@ class BacklogWatch:
         if backlog.expires_in_s is None or backlog.expires_in_s > _SOON_S:
             return ""
         return f"the server deletes the oldest of it in {duration(timedelta(seconds=backlog.expires_in_s))}"
-
-
-def _size(size: float) -> str:
-    return f"{size / GIB:.2f} GiB" if size >= GIB / 100 else f"{size / (1 << 20):.1f} MiB"

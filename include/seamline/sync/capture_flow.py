@@ -3,7 +3,7 @@
 import logging
 
 from seamline.domain.capture_status import CaptureState
-from seamline.domain.errors import ConfigError
+from seamline.domain.errors import ConfigError, TransientError
 from seamline.domain.log_fill import LogFill, LogLimits
 from seamline.domain.source_backlog import SourceBacklog
 from seamline.ports import CaptureProbe, Followers
@@ -50,7 +50,16 @@ class CaptureFlow:
         self._limit(probe, flow)
         self._let_stand(probe, flow, state)
         said, self._flow = self._said(flow), flow
-        return [*said, *self._catch_up.seen(fill, followers, limits, backlog, now_s=now_s, level=flow.level)]
+        said += self._catch_up.seen(fill, followers, limits, backlog, now_s=now_s, level=flow.level)
+        self._note_kept()
+        return said
+
+    def _note_kept(self) -> None:
+        """What has to be said is said once, also where this cannot be written down now: the next look does."""
+        try:
+            self._followers.note_kept(self._catch_up.kept)
+        except TransientError as exc:
+            log.warning("what the log keeps is not written down: source=%s error=%s", self._source, exc.message)
 
     def _limit(self, probe: CaptureProbe, flow: Flow) -> None:
         """A broker that lets nobody set quotas still sees the capture pause."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from seamline.domain.alarms import AlarmKind
 from seamline.domain.catch_up import CatchUp, LastLoad, RunningLoad, load_in_words
 from seamline.domain.ledger import StreamId
-from seamline.domain.log_fill import Follower, LogFill, LogLimits
+from seamline.domain.log_fill import GIB, Follower, LogFill, LogLimits, gib_in_words
+from seamline.domain.log_kept import LogKept
 from seamline.domain.source_backlog import SourceBacklog
 from seamline.sync.flow_control import PAUSED_AT, Level
 from seamline.sync.stream_host import EndAlarm, RaiseAlarm
@@ -34,6 +35,10 @@ class CatchUpWatch:
     _is_open: bool | None = None
     # Bytes a second that came when the capture ran last.
     _grew: float = 0.0
+    # Of the last look: what the log keeps for each stream.
+    kept: dict[StreamId, LogKept] = field(default_factory=dict)
+    # How far each running load was when it last said something else than before, and since when.
+    _loads: dict[str, tuple[RunningLoad, float]] = field(default_factory=dict)
 
     def seen(
         self,
@@ -52,16 +57,21 @@ class CatchUpWatch:
         if room and growing is not None:
             self._grew = growing
         slowest = min((one.next_offset for one in followers), default=0)
-        said = [*self._of_loads(room, growing, backlog)]
-        # One that has ended applies nothing, however long it is watched: its own alarm says what is to be done.
-        for one in (each for each in followers if not each.has_ended):
+        said = [*self._of_loads(room, growing, backlog, now_s)]
+        self.kept = {}
+        for one in followers:
             found = self._forecast(one, fill, room, backlog)
+            load = self._faster_load(one, found) if found and not one.has_ended else None
+            self.kept[one.stream] = _kept(one, fill, limits, found, load=load, backlog=backlog)
+            # One that has ended applies nothing, however long it is watched: its own alarm says what is to be done.
+            if one.has_ended:
+                continue
             # What keeps the log is the slowest stream alone; the others only may be read again.
-            if found is not None and (why := self._why(one, found, is_slowest=one.next_offset == slowest)):
+            if found is not None and (why := _why(one, found, load, is_slowest=one.next_offset == slowest)):
                 said.append(why)
         if said:
             self._is_open = True
-            return [RaiseAlarm(CATCH_UP, self.source, "; ".join(said))]
+            return [RaiseAlarm(CATCH_UP, self.source, "; ".join([*said, *_disk_in_words(fill, limits)]))]
         if self._is_open is False:
             return []
         self._is_open = False
@@ -74,15 +84,24 @@ class CatchUpWatch:
             return None
         return max(0.0, (last - first) / (last_s - first_s) * fill.record_bytes)
 
-    def _of_loads(self, room: float, growing: float | None, backlog: SourceBacklog | None) -> Iterator[str]:
+    def _of_loads(
+        self, room: float, growing: float | None, backlog: SourceBacklog | None, now_s: float
+    ) -> Iterator[str]:
         """Loads that go on and will be cut short by the end of the log, or of the source's own where that is full."""
         if growing is None:
             return
         full_in_s = _full_in_s(room, growing)
         ends_in_s = full_in_s if room else self._kept_for_s(backlog, growing) or 0.0
-        for one in self.running_loads(self.source) if full_in_s < _FAR_S else ():
-            if one.ends_in_s > ends_in_s:
-                yield one.in_words(full_in_s)
+        running = self.running_loads(self.source) if full_in_s < _FAR_S else ()
+        self._loads = {one.run_id: self._last_word(one, now_s) for one in running}
+        for one, since_s in self._loads.values():
+            left_s = one.ends_in_s(said_before_s=now_s - since_s)
+            if left_s > ends_in_s:
+                yield one.in_words(left_s, full_in_s)
+
+    def _last_word(self, one: RunningLoad, now_s: float) -> tuple[RunningLoad, float]:
+        before = self._loads.get(one.run_id)
+        return (one, before[1] if before is not None and before[0].so_far == one.so_far else now_s)
 
     def _note(self, fill: LogFill, followers: Sequence[Follower], now_s: float) -> None:
         self._ends.append((now_s, fill.ends))
@@ -123,17 +142,58 @@ class CatchUpWatch:
             limits.append(backlog.room_bytes / comes)
         return min(limits, default=None)
 
-    def _why(self, one: Follower, found: CatchUp, *, is_slowest: bool) -> str:
-        load = self.last_load(one.stream) if not found.makes_it or found.is_slower_than(_AT_ONCE) else None
-        is_late = is_slowest and not found.makes_it
-        if not is_late and not found.is_slower_than(load):
-            return ""
-        pace = f"stream {one.stream} has {found.pace_in_words()}"
-        if is_late:
-            pace = f"will not make it: {pace}; {found.end_in_words()}"
-        if load is None or not found.is_slower_than(load):
-            return pace
-        return f"{pace}. {load_in_words(load, one.stream.sync, one.stream.destination)}"
+    def _faster_load(self, one: Follower, found: CatchUp) -> LastLoad | None:
+        """The last load of all tables, where it is clearly faster than what is before the stream."""
+        load = self.last_load(one.stream) if found.is_slower_than(_AT_ONCE) else None
+        return load if found.is_slower_than(load) else None
+
+
+def _why(one: Follower, found: CatchUp, load: LastLoad | None, *, is_slowest: bool) -> str:
+    """`load`: the last one of all tables, where it is clearly faster."""
+    is_late = is_slowest and not found.makes_it
+    if not is_late and load is None:
+        return ""
+    pace = f"stream {one.stream} has {found.pace_in_words()}"
+    if is_late:
+        pace = f"will not make it: {pace}; {found.end_in_words()}"
+    return pace if load is None else f"{pace}. {load_in_words(load, one.stream.sync, one.stream.destination)}"
+
+
+def _disk_in_words(fill: LogFill, limits: LogLimits) -> list[str]:
+    if fill.free_bytes is None or not fill.is_disk_nearer(limits):
+        return []
+    return [f"the broker's disk has {gib_in_words(fill.free_bytes)} free, and `log.max_gb` would let it take more"]
+
+
+def _kept(
+    one: Follower,
+    fill: LogFill,
+    limits: LogLimits,
+    found: CatchUp | None,
+    *,
+    load: LastLoad | None,
+    backlog: SourceBacklog | None,
+) -> LogKept:
+    behind = fill.behind_bytes(one.next_offset)
+    has_limit = None if backlog is None else backlog.room_bytes is not None or backlog.expires_in_s is not None
+    if found is None:
+        return LogKept(int(behind), has_source_limit=has_limit)
+    grows = found.come_per_s * fill.record_bytes
+    cut_off_in_s = max(0.0, one.cut_off_gb * GIB - behind) / grows if one.cut_off_gb and grows else None
+    return LogKept(
+        int(behind),
+        grows,
+        _known(found.log_full_in_s),
+        is_disk=fill.is_disk_nearer(limits),
+        cut_off_in_s=cut_off_in_s,
+        has_source_limit=has_limit,
+        source_in_s=_known(found.expires_in_s),
+        load=load,
+    )
+
+
+def _known(seconds: float) -> float | None:
+    return None if seconds == float("inf") else seconds
 
 
 # Whether a load could be faster at all is known before anybody is asked how long one takes.
@@ -142,7 +202,7 @@ _AT_ONCE = LastLoad(0, 0.0)
 
 def _room(fill: LogFill, limits: LogLimits) -> float:
     """Bytes until the capture pauses."""
-    return max(0.0, PAUSED_AT * limits.bytes_max - fill.size_bytes)
+    return max(0.0, PAUSED_AT * fill.bytes_max(limits) - fill.size_bytes)
 
 
 def _full_in_s(room: float, growing: float) -> float:

@@ -13,7 +13,7 @@ from enum import IntEnum
 
 from seamline.domain.alarms import AlarmKind
 from seamline.domain.ledger import StreamId
-from seamline.domain.log_fill import GIB, Follower, LogFill, LogLimits
+from seamline.domain.log_fill import GIB, Follower, LogFill, LogLimits, gib_in_words
 
 CAPTURE_SLOWED = AlarmKind.CAPTURE_SLOWED
 CAPTURE_PAUSED = AlarmKind.CAPTURE_PAUSED
@@ -87,7 +87,7 @@ class FlowControl:
         return tuple(
             CutOff(
                 one.stream,
-                f"{one.stream} has {_gib(behind)} of the log of {self.source} before it, over its"
+                f"{one.stream} has {gib_in_words(behind)} of the log of {self.source} before it, over its"
                 f" `stream.cut_off_behind_gb` of {one.cut_off_gb:g} GiB: it was cut off so that it slows nobody down."
                 f" Its tables stay as they are. To load it again run `{one.stream.sync}__onboard` and name"
                 f" {one.stream.destination} under Destinations to load",
@@ -101,12 +101,12 @@ class FlowControl:
         slowest = min(followers, key=lambda one: one.next_offset, default=None)
         behind = fill.behind_bytes(slowest.next_offset) if slowest else 0.0
         self._behind = _BEHIND.level(behind / limits.behind_bytes_max, self._behind)
-        self._full = _FULL.level(fill.size_bytes / limits.bytes_max, self._full)
+        self._full = _FULL.level(fill.size_bytes / max(1.0, fill.bytes_max(limits)), self._full)
         found: list[tuple[float, str]] = []
         if self._behind is not Level.FREE and slowest is not None:
             found.append((self._applied(slowest.stream) * fill.record_bytes * _OF_ITS_RATE, self._far(slowest, behind)))
         if self._full is not Level.FREE:
-            room = limits.bytes_max - fill.size_bytes
+            room = fill.bytes_max(limits) - fill.size_bytes
             found.append((room / _ROOM_FOR_S, self._filled(fill, limits)))
         return self._flow(found)
 
@@ -135,17 +135,16 @@ class FlowControl:
 
     def _far(self, slowest: Follower, behind: float) -> str:
         return (
-            f"stream {slowest.stream} has {_gib(behind)} of the log of {self.source} before it and applies"
+            f"stream {slowest.stream} has {gib_in_words(behind)} of the log of {self.source} before it and applies"
             f" {self._applied(slowest.stream):,.0f} records a second"
         )
 
     def _filled(self, fill: LogFill, limits: LogLimits) -> str:
-        share = 100 * fill.size_bytes / limits.bytes_max
+        share = 100 * fill.size_bytes / max(1.0, fill.bytes_max(limits))
+        limit = f"its limit of {limits.max_gb:g} GiB"
+        if fill.free_bytes is not None and fill.is_disk_nearer(limits):
+            limit = f"what its broker's disk has room for, of which {gib_in_words(fill.free_bytes)} are free"
         return (
-            f"the log of {self.source} holds {_gib(fill.size_bytes)}, {share:.0f} % of its limit of"
-            f" {limits.max_gb:g} GiB, by `log.keep_days` or by what its streams still need"
+            f"the log of {self.source} holds {gib_in_words(fill.size_bytes)}, {share:.0f} % of {limit}, by"
+            " `log.keep_days` or by what its streams still need"
         )
-
-
-def _gib(size: float) -> str:
-    return f"{size / GIB:.2f} GiB" if size >= GIB / 100 else f"{size / (1 << 20):.1f} MiB"

@@ -9,13 +9,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
 from functools import lru_cache
-from typing import Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from seamline.domain.alarms import AlarmKind
 from seamline.domain.calendar import moment_in_words
+from seamline.domain.catch_up import LastLoad
 from seamline.domain.duration import duration
 from seamline.domain.errors import Fenced
 from seamline.domain.ledger import StreamId
+from seamline.domain.log_kept import LogKept
 from seamline.domain.phrase import joined, phrase
 from seamline.domain.stream_end import in_one_line, restart_command, stream_end
 from seamline.plan.document import plan_from_json
@@ -71,8 +73,11 @@ class Word(StrEnum):
 _GREEN = frozenset({Word.STREAMING, Word.IDLE, Word.CATCHING_UP, Word.HELD})
 # Those of which it can be said when they will be through.
 _GOES_ON = frozenset({Word.STREAMING, Word.CATCHING_UP, Word.LATE})
+_MAY_BE_LOADED = _GOES_ON | {Word.TRYING_AGAIN, Word.STILL}
 _WORTH_SAYING_S = 60.0
 _ENDED = frozenset({Word.NO_SLOT, Word.FAILED, Word.STOPPED})
+# Those that keep the log by standing.
+_KEEPS_LOG = _ENDED | {Word.PAUSED, Word.HELD, Word.LATE, Word.TRYING_AGAIN, Word.WAITING, Word.STILL, Word.UNKNOWN}
 _MOVING = {"streaming": Word.STREAMING, "catching_up": Word.CATCHING_UP, "held": Word.HELD, "starting": Word.STARTING}
 
 
@@ -82,6 +87,7 @@ class StreamState:
 
     `alarm`: the kind of the alarm that this is worth by now; "" for none. `may_restart`: it has ended though somebody
     wants it, and another attempt can help, at once or once a person has mended what `why` says.
+    `kept`: what the log keeps for it, as it was measured at `kept_at`; None where nobody has within two minutes.
     """
 
     stream: StreamId
@@ -92,6 +98,8 @@ class StreamState:
     records_behind: int | None = None
     alarm: Worth = ""
     may_restart: bool = False
+    kept: LogKept | None = None
+    kept_at: datetime | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -118,7 +126,21 @@ class StreamState:
         since = f" since {moment_in_words(self.since, zone)}" if self.since else ""
         lag = "lag unknown" if self.lag_s is None else f"lag {self.lag_s:.1f} s"
         records = "" if self.records_behind is None else f" ({_records(self.records_behind)})"
-        return f"{self.word}{since}, {lag}{records}{f': {self.why}' if self.why else ''}"
+        kept = self.kept_in_words(zone)
+        return f"{self.word}{since}, {lag}{records}{f': {self.why}' if self.why else ''}{f'; {kept}' if kept else ''}"
+
+    def kept_in_words(self, zone: tzinfo = UTC) -> str:
+        """What the log keeps for a stream that stands, and until when; "" for one that goes on, and where it is not
+        known."""
+        if self.kept is None or self.kept_at is None or not self.kept.size_bytes or self.word not in _KEEPS_LOG:
+            return ""
+        return self.kept.in_words(self.kept_at, zone)
+
+    @property
+    def faster_load(self) -> LastLoad | None:
+        """The last load of all tables, where loading them again is clearly faster than to catch up. One that somebody
+        lets stand does not catch up at all."""
+        return self.kept.load if self.kept is not None and self.word in _MAY_BE_LOADED else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +216,23 @@ def stream_states(
     return found
 
 
+def log_kept_document(state: StreamState) -> dict[str, Any] | None:
+    """What the log keeps for a stream, for a program; None where it is not known. A moment is None where it is not
+    within thirty days, or not known."""
+    kept, at = state.kept, state.kept_at
+    if kept is None or at is None:
+        return None
+    return {
+        "size_bytes": kept.size_bytes,
+        "measured_at": at,
+        "grows_bytes_per_s": kept.grows_per_s,
+        "full_at": kept.moment(at, kept.full_in_s),
+        "cut_off_at": kept.moment(at, kept.cut_off_in_s),
+        "source_deletes_at": kept.moment(at, kept.source_in_s),
+        "faster_load_s": kept.load.seconds if kept.load else None,
+    }
+
+
 def alarms_over(alarms: Iterable[A], states: Mapping[StreamId, StreamState], hosts: Iterable[HostLike]) -> list[A]:
     """Those of the open alarms about streams and hosts that are not so any more: the lag has ended, the stream is
     paused or not wanted instead, the host is back."""
@@ -258,6 +297,19 @@ def stream_state(
     """The state of a wanted stream. The first of these that is so: ended, paused, not heard, its capture down, late."""
     if report is None:
         return _without_a_report(wanted, host, now)
+    found = _reported(wanted, report, host=host, capture=capture, lag_max_s=lag_max_s, now=now)
+    return replace(found, kept=report.kept, kept_at=report.kept_at)
+
+
+def _reported(
+    wanted: WantedStream,
+    report: StreamReport,
+    *,
+    host: HostLike | None,
+    capture: CaptureDown | None,
+    lag_max_s: float,
+    now: datetime,
+) -> StreamState:
     if ended := _ended(report):
         return ended
     if wanted.paused:

@@ -43,6 +43,11 @@ def may_cut(user: Any, sync: str) -> bool:
     return may_work(user, sync) and _is_authorized(user, "POST", DagAccessEntity.RUN, f"{sync}__nightly")
 
 
+def may_load(user: Any, sync: str) -> bool:
+    """Whoever works on the sync, and may start the DAG of its onboarding."""
+    return may_work(user, sync) and _is_authorized(user, "POST", DagAccessEntity.RUN, f"{sync}__onboard")
+
+
 def may_sign(user: Any, sync: str) -> bool:
     """The declared approvers; where none is declared, whoever Airflow lets answer a question of the nightly DAG."""
     if not _is_authorized(user, "PUT", DagAccessEntity.HITL_DETAIL, f"{sync}__nightly"):
@@ -135,6 +140,13 @@ def require_cutter(user: Any, sync: str) -> None:
     require_worker(user, sync)
     if not may_cut(user, sync):
         raise HTTPException(status_code=403, detail=f"Airflow does not let you start {sync}__nightly")
+
+
+def require_loader(user: Any, sync: str) -> None:
+    """403 for who may not."""
+    require_worker(user, sync)
+    if not may_load(user, sync):
+        raise HTTPException(status_code=403, detail=f"Airflow does not let you start {sync}__onboard")
 
 
 def require_signer(user: Any, sync: str) -> None:

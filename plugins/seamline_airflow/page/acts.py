@@ -216,6 +216,21 @@ def restart_stream(stream: StreamId, *, by: Actor) -> None:
         director.restart(stream, by=by.who, origin=by.origin)
 
 
+def load_again(stream: StreamId, *, reason: str, by: Actor) -> str:
+    """Start the DAG `<sync>__onboard`, which reads all tables into this destination again; the name of its run. The
+    tables stay as they are until the new ones are complete."""
+    why = one_line(reason)
+    if not why:
+        raise Refused("tables are loaded again with a reason", hint="say in words why they are read again")
+    there = reports.onboarded_of(stream.sync)
+    if stream.destination not in there:
+        raise Refused(f"{stream.sync} has no stream into {stream.destination}", hint="load the page again")
+    # With one destination the form has no such field: all is that one.
+    conf = {"destinations": [stream.destination]} if len(there) > 1 else {}
+    note = f"{stream} is loaded again, started by {by.who} ({by.origin}): {why}"
+    return dag_runs.start(f"{stream.sync}__onboard", by=by.who, conf=conf, note=note)
+
+
 # ---- repairs -------------------------------------------------------------------------------------------------------
 
 

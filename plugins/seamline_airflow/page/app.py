@@ -175,6 +175,7 @@ def page(
         next_night=reports.next_night_in_words(sync, now),
         now=now,
         may_work=acting.may_work(visit.user, sync),
+        may_load=acting.may_load(visit.user, sync),
     )
 
 

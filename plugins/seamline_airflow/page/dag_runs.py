@@ -53,15 +53,21 @@ class BackfillSeen:
     dates: tuple[DateRun, ...]
 
 
-def start(dag_id: str, *, by: str, conf: Mapping[str, str]) -> str:
-    """Queue a run for a person and return its name. Refused where it would not begin soon: the DAG is not there, is
-    paused, or has a run that goes on."""
+def start(dag_id: str, *, by: str, conf: Mapping[str, Any], note: str = "") -> str:
+    """Queue a run for a person and return its name. `note` stands on its page. Refused where it would not begin soon:
+    the DAG is not there, is paused, or has a run that goes on."""
     with create_session() as session:
         _require_unpaused(session, dag_id)
         before = session.scalar(select(DagRun.run_id).where(DagRun.dag_id == dag_id, _GOES_ON))
     if before is not None:
         raise Refused(f"run {before} of {dag_id} goes on", hint="wait for its end, or end it in Airflow")
-    made = trigger_dag(dag_id, triggered_by=DagRunTriggeredByType.UI, triggering_user_name=by, conf=dict(conf))
+    made = trigger_dag(
+        dag_id,
+        triggered_by=DagRunTriggeredByType.UI,
+        triggering_user_name=by,
+        conf=dict(conf),
+        note=note[:_NOTE_LETTERS_MAX] or None,
+    )
     return str(made.run_id)
 
 

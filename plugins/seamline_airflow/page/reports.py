@@ -103,6 +103,11 @@ def destinations_of(sync: str) -> tuple[str, ...]:
     return declared_destinations(settings.load().declarations, sync)
 
 
+def onboarded_of(sync: str) -> tuple[str, ...]:
+    """The declared ones that an onboarding goes into, in order."""
+    return tuple(onboarded_destinations(settings.load().declarations, sync))
+
+
 def levels_of(sync: str) -> Mapping[str, str]:
     """By destination what readers may rely on, as `explain` says it of its kind; nothing where another tool writes."""
     if only_compares(settings.load().declarations, sync):
@@ -182,7 +187,7 @@ def read_sync(sync: str, *, dates: int = headline.DATES, detail: Detail = Detail
 def report_of(store: Any, sync: str, seen: Look, *, dates: int, detail: Detail) -> SyncReport:
     """The same from an open store. `seen` may hold streams of other syncs too."""
     declared = destinations_of(sync)
-    to_onboard = onboarded_destinations(settings.load().declarations, sync)
+    to_onboard = onboarded_of(sync)
     standing = _standing(sync, seen)
     state, zone = store.sync_state(sync), ZoneInfo(store.timezone(sync))
     newest = [store.latest_run(sync, kind) for kind in under_way.KINDS]

@@ -18,6 +18,7 @@ from seamline.domain.cut_state import CutState, of_live
 from seamline.domain.runs import Reconciliation
 from seamline.platform.reconciliations import Detail
 from seamline.report import documents
+from seamline.sync.stream_state import log_kept_document
 from seamline_airflow import parts
 from seamline_airflow.page import (
     access,
@@ -35,6 +36,7 @@ from seamline_airflow.page import rest_answers as answers
 from seamline_airflow.page.date_report import Report
 from seamline_airflow.page.mount import URL_PREFIX
 from seamline_airflow.page.rest_rights import SyncName
+from seamline_airflow.page.rest_stream_answers import LogKept, Stream
 
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": answers.Problem, "description": why}
@@ -83,7 +85,7 @@ def get_sync(sync: SyncName) -> answers.Sync:
     return answers.Sync(
         **_sync(report),
         streams=[
-            answers.Stream(
+            Stream(
                 stream=str(one.stream),
                 state=one.word.value,
                 is_well=one.is_green,
@@ -93,6 +95,7 @@ def get_sync(sync: SyncName) -> answers.Sync:
                 findings=report.findings.get(one.stream, 0),
                 why=one.why,
                 may_restart=one.may_restart,
+                log_kept=LogKept.model_validate(kept) if (kept := log_kept_document(one)) else None,
             )
             for one in report.streams
         ],

@@ -28,6 +28,7 @@ from seamline_airflow.page import acting, acts, late_pages, reading, repair_page
 from seamline_airflow.page import rest_answers as answers
 from seamline_airflow.page import rest_repair_answers as repair_answers
 from seamline_airflow.page.rest_rights import REFUSED, Signer, SyncName, Worker
+from seamline_airflow.page.rest_stream_answers import LoadStarted, StreamWanted
 from seamline_airflow.page.sign_pages import TOGETHER_MAX
 
 api = APIRouter(responses=REFUSED)
@@ -120,6 +121,10 @@ class LateAcknowledged(Body):
 
 
 class StreamPaused(Body):
+    reason: Reason
+
+
+class LoadAsked(Body):
     reason: Reason
 
 
@@ -335,7 +340,7 @@ def acknowledge_source(sync: SyncName, user: Worker, body: SourceAcknowledged) -
 
 
 @api.post("/syncs/{sync}/streams/{destination}/pause")
-def pause_stream(sync: SyncName, user: Worker, destination: Destination, body: StreamPaused) -> answers.StreamWanted:
+def pause_stream(sync: SyncName, user: Worker, destination: Destination, body: StreamPaused) -> StreamWanted:
     """It stands still at its next whole transaction, until it is let go."""
     stream = StreamId(sync, destination)
     acts.pause_stream(stream, reason=body.reason, by=acts.actor(user, FROM_REST))
@@ -343,26 +348,34 @@ def pause_stream(sync: SyncName, user: Worker, destination: Destination, body: S
 
 
 @api.post("/syncs/{sync}/streams/{destination}/resume")
-def resume_stream(sync: SyncName, user: Worker, destination: Destination) -> answers.StreamWanted:
+def resume_stream(sync: SyncName, user: Worker, destination: Destination) -> StreamWanted:
     stream = StreamId(sync, destination)
     acts.resume_stream(stream, by=acts.actor(user, FROM_REST))
     return _wanted(stream)
 
 
 @api.post("/syncs/{sync}/streams/{destination}/restart")
-def restart_stream(sync: SyncName, user: Worker, destination: Destination) -> answers.StreamWanted:
+def restart_stream(sync: SyncName, user: Worker, destination: Destination) -> StreamWanted:
     """A stream that has ended is wanted again, once what ended it is mended; its `why` says what that is."""
     stream = StreamId(sync, destination)
     acts.restart_stream(stream, by=acts.actor(user, FROM_REST))
     return _wanted(stream)
 
 
-def _wanted(stream: StreamId) -> answers.StreamWanted:
+@api.post("/syncs/{sync}/streams/{destination}/load", status_code=202)
+def load_again(sync: SyncName, user: Worker, destination: Destination, body: LoadAsked) -> LoadStarted:
+    """A run of the DAG `<sync>__onboard` reads all tables of the sync into this destination again."""
+    acting.require_loader(user, sync)
+    run = acts.load_again(StreamId(sync, destination), reason=body.reason, by=acts.actor(user, FROM_REST))
+    return LoadStarted(run=run)
+
+
+def _wanted(stream: StreamId) -> StreamWanted:
     with parts.director() as director:
         found = next((one for one in director.wanted_of(stream.sync) if one.stream == stream), None)
     if found is None:
         raise HTTPException(status_code=404, detail=f"nobody wants the stream {stream} any more")
-    return answers.StreamWanted(
+    return StreamWanted(
         stream=str(stream),
         paused=found.paused,
         paused_by=found.paused_by,

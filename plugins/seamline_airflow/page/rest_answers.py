@@ -1,27 +1,15 @@
 """What REST answers: the values of the page, typed. Amounts are texts with all their digits; moments carry a zone."""
 
 from datetime import date, datetime
-from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import Field
 
 from seamline.domain.cut_state import Headline
 from seamline.domain.runs import Scope
 from seamline.domain.verdict import BreakType, Verdict
-
-
-def _digits(value: object) -> object:
-    return f"{value:f}" if isinstance(value, Decimal) else value
-
-
-Amount = Annotated[str, BeforeValidator(_digits), Field(examples=["-1234567890123456789.01"])]
-
-
-class Answer(BaseModel):
-    """Made of the page's values by their attributes, or of the documents of a JSON export."""
-
-    model_config = ConfigDict(from_attributes=True, frozen=True)
+from seamline_airflow.page.rest_stream_answers import Stream
+from seamline_airflow.page.rest_values import Amount, Answer
 
 
 class Problem(Answer):
@@ -42,28 +30,6 @@ class SyncInList(Answer):
     state: str
     timezone: str
     destinations: list[Destination]
-
-
-class Stream(Answer):
-    stream: str
-    state: str
-    is_well: bool
-    since: datetime | None
-    lag_s: float | None
-    records_behind: int | None
-    findings: int
-    why: str
-    may_restart: bool
-
-
-class StreamWanted(Answer):
-    """What people want of it; its `state` follows within a moment."""
-
-    stream: str
-    paused: bool
-    paused_by: str
-    paused_at: datetime | None
-    reason: str
 
 
 class Note(Answer):
@@ -519,7 +485,8 @@ class Signature(Answer):
 
 class SignOff(Answer):
     """Of one version. `waits`: for a signature; `goes_by_bulk`: it may be signed together with other clean ones.
-    `late_in_words`: what came late for it, as its stream has applied it and as a later night has found it."""
+    `late_in_words`: what came late for it, as its stream has applied it and as a later night has found it;
+    `left_out_in_words`: transactions that a cut from the log leaves out, "" where there are none."""
 
     destination: str
     business_date: date
@@ -536,6 +503,7 @@ class SignOff(Answer):
     prepared_at: datetime
     acts: list[Signature]
     late_in_words: list[str]
+    left_out_in_words: str
 
 
 class FileOfDate(Attachment):

@@ -5,7 +5,7 @@ from datetime import datetime
 from pydantic import Field
 
 from seamline.domain.verdict import Verdict
-from seamline_airflow.page.rest_answers import Answer
+from seamline_airflow.page.rest_values import Answer
 
 
 class RepairRow(Answer):

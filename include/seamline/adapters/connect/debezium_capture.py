@@ -262,8 +262,10 @@ class ConnectCaptureProbe:
         return self._client.offset(self._name) or {}
 
     def log_fill(self) -> LogFill:
-        size = self._topics.size_bytes(self._topic)
-        return LogFill(*self._topics.offsets(self._topic), size) if size else LogFill(0, 0, 0)
+        space = self._topics.space(self._topic)
+        if not space.size_bytes:
+            return LogFill(0, 0, 0)
+        return LogFill(*self._topics.offsets(self._topic), space.size_bytes, space.free_bytes)
 
     def log_limits(self) -> LogLimits | None:
         given = self._client.config(self._name) or {}

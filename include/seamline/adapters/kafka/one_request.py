@@ -14,14 +14,22 @@ from seamline.domain.errors import ConfigError, TransientError
 _TIMEOUT_S = 10.0
 
 
+class HungUp(TransientError):
+    """The broker has closed the connection in place of an answer, as one does that does not know the version."""
+
+
+class _Closed(ConnectionError):
+    pass
+
+
 def ask_broker(
     place: tuple[str, int], request: tuple[int, int, bytes], *, settings: Mapping[str, Any], doing: str
 ) -> bytes:
-    """The answer behind its correlation id. `place`: host and port. `request`: key, version (one whose header has no
-    tagged fields) and body.
+    """The answer behind its correlation id. `place`: host and port. `request`: key, version and body; of a version
+    whose header has tagged fields both bodies begin with those.
 
-    TransientError: the broker does not answer; `doing` says what was asked of it. ConfigError: it refuses the login, or
-    one of the two the other's certificate.
+    TransientError: the broker does not answer; `doing` says what was asked of it. HungUp: it has closed the
+    connection. ConfigError: it refuses the login, or one of the two the other's certificate.
     """
     protocol = str(settings.get("security.protocol", "plaintext")).lower()
     try:
@@ -37,6 +45,8 @@ def ask_broker(
         raise _not_answered(place, doing, exc) from exc
     except ssl.SSLError as exc:
         raise ConfigError(f"Kafka at {place[0]}:{place[1]} refused to {doing}: {exc}", hint=CURE_OF_SETTINGS) from exc
+    except _Closed as exc:
+        raise HungUp(_not_answered(place, doing, exc).message, hint="is the broker up?") from exc
     except OSError as exc:
         raise _not_answered(place, doing, exc) from exc
 
@@ -63,7 +73,7 @@ def _read(link: socket.socket, length: int) -> bytes:
     while len(parts) < length:
         chunk = link.recv(length - len(parts))
         if not chunk:
-            raise ConnectionError("the broker closed the connection")
+            raise _Closed("the broker closed the connection")
         parts += chunk
     return bytes(parts)
 
@@ -88,6 +98,34 @@ class Answer:
     def text(self) -> str:
         """ "" where it is null."""
         length = max(self.take(">h"), 0)
+        return self._text(length)
+
+    def length(self) -> int:
+        """Of a compact list; 0 where it is null."""
+        return max(self._unsigned() - 1, 0)
+
+    def compact_text(self) -> str:
+        """ "" where it is null."""
+        return self._text(self.length())
+
+    def tags(self) -> None:
+        """Pass over the tagged fields of a structure."""
+        for _ in range(self._unsigned()):
+            self._unsigned()
+            length = self._unsigned()
+            self._at += length
+
+    def _unsigned(self) -> int:
+        """A number of seven bits a byte."""
+        value = shift = 0
+        while True:
+            byte = self.take(">B")
+            value |= (byte & 0x7F) << shift
+            if byte <= 0x7F:  # noqa: PLR2004 (the last one)
+                return value
+            shift += 7
+
+    def _text(self, length: int) -> str:
         value = self._data[self._at : self._at + length].decode()
         self._at += length
         return value

@@ -139,8 +139,12 @@ class CaptureTopics:
 
     def size_bytes(self, topic: str) -> int:
         """Bytes on the leader's disk."""
+        return self.space(topic).size_bytes
+
+    def space(self, topic: str) -> log_dirs.Space:
+        """Bytes on the leader's disk, and what is free there."""
         leader = self._leader(topic)
-        return log_dirs.partition_bytes(*leader, topic, settings=self._settings) if leader else 0
+        return log_dirs.partition_space(*leader, topic, settings=self._settings) if leader else log_dirs.Space(0)
 
     def limit_producer(self, client_id: str, bytes_per_s: int | None, *, topic: str) -> None:
         """Let the producer of this topic write so many bytes a second; None: as many as it can. Repeat-safe."""
