@@ -196,6 +196,7 @@ class LogTopic:
             statement=statement,
             tables=tables,
             position=self._place(),
+            ts_ms=self.now_ms(),
         )
 
     def heartbeat(self) -> None:

@@ -7,11 +7,25 @@ from typing import Any
 import pytest
 
 from seamline.domain.errors import TransientError
-from seamline.domain.made_from import BY_LOG, NotByLog, by_log_in_words, by_log_to_json
-from seamline.sync.log_cut import CutLogLimits, LogTools, read_to_cut_off
+from seamline.domain.log import Transaction
+from seamline.domain.made_from import BY_LOG, NotByLog, by_log_from_json, by_log_in_words, by_log_to_json
+from seamline.sync.log_cut import CutLogLimits, LogTools, _Behind, read_to_cut_off
 from seamline.sync.markers import HEARTBEAT
 from tests.log_topic import ManualClock, TopicReader, gtid
-from tests.unit.test_log_cut import ACCOUNT, DAYS, ENTRY, NOON, PLAN, VISIT, History, Night, end_of, read_at
+from tests.unit.test_log_cut import (
+    ACCOUNT,
+    DAYS,
+    ENTRY,
+    NOON,
+    PLAN,
+    VISIT,
+    History,
+    Night,
+    end_of,
+    listed_late,
+    plain_history,
+    read_at,
+)
 
 
 def with_a_clock_ahead(ahead: timedelta, late: Sequence[datetime]) -> History:
@@ -27,6 +41,18 @@ def with_a_clock_ahead(ahead: timedelta, late: Sequence[datetime]) -> History:
     return history
 
 
+def test_later_transactions_that_say_to_be_earlier_are_listed() -> None:
+    made = Night(plain_history()).read(read_at(plain_history(), 2, 1).base, DAYS[1]).made
+    assert (made.transactions, made.changes) == (3, 5)
+    assert (made.ended_by.split()[0], made.ended_at) == (gtid(6), "2026-03-06T00:00:00.000+00:00")
+    (late,) = made.late
+    assert (late.position.split()[0], late.committed, late.changes) == (gtid(7), "2026-03-05T23:59:59.000+00:00", 1)
+    assert by_log_from_json(by_log_to_json(made)) == made
+    assert made.in_words.startswith(
+        "made by the log since the cut of 2026-03-04 (version 1, MATCH, read from the source)"
+    )
+
+
 AHEAD_BY = [timedelta(0), timedelta(minutes=5), timedelta(hours=1), timedelta(days=3)]
 
 
@@ -35,7 +61,7 @@ def test_transactions_of_the_date_behind_its_end_are_listed_however_far_that_one
     history = with_a_clock_ahead(ahead, [NOON + timedelta(seconds=number) for number in range(5)])
     found = Night(history).read(read_at(history, 1, 1).base, DAYS[1])
     assert (found.made.transactions, found.made.late_total) == (1, 5)
-    assert [one.position.split()[0] for one in found.made.late] == [gtid(number) for number in range(4, 9)]
+    assert listed_late(found) == history.late_for(end_of(DAYS[1])) == [gtid(number) for number in range(4, 9)]
     (_, looked, late) = by_log_in_words({BY_LOG: by_log_to_json(found.made)})
     # The marker that was committed for the look.
     latest = max(end_of(DAYS[1]) + ahead, end_of(DAYS[-1]))
@@ -85,6 +111,28 @@ def test_of_a_date_that_is_long_over_an_hour_of_heartbeats_ends_the_look() -> No
     assert (made.late_total, made.look_ended_by, night.markers) == (0, "", 0)
     assert made.looked_until == moment_of(end_of(DAYS[2]) + timedelta(minutes=59, seconds=50))
     assert Night(history).read(base, DAYS[1]).made.look_ended_by == "the end of the log", "the cut of last night"
+
+
+@pytest.mark.parametrize("ends_at", ["one that is late", "one that is not"])
+def test_a_look_that_ends_at_the_first_transaction_behind_the_cut_is_caught(
+    monkeypatch: pytest.MonkeyPatch, ends_at: str
+) -> None:
+    """The check of the random histories in `test_log_cut`, which such a look does not pass."""
+    take = _Behind.take
+
+    def take_and_end(self: _Behind, transaction: Transaction, **given: Any) -> None:
+        take(self, transaction, **given)
+        if (transaction.committed_ms < self.cut_off_ms) == (ends_at == "one that is late"):
+            self.quiet_s = float("inf")
+
+    history, late = with_a_clock_ahead(timedelta(0), [NOON, NOON + timedelta(seconds=1)]), end_of(DAYS[1])
+    history.commit(late - timedelta(seconds=1), (VISIT, None, {"day": DAYS[1], "memo": "behind all"}))
+    history.commit(late)
+    night = Night(history, clock=LONG_OVER, limits=CutLogLimits(ahead_max_s=float("inf")))
+    base = read_at(history, 1, 1).base
+    assert listed_late(night.read(base, DAYS[1])) == history.late_for(late)
+    monkeypatch.setattr(_Behind, "take", take_and_end)
+    assert listed_late(night.read(base, DAYS[1])) != history.late_for(late)
 
 
 def moment_of(at: datetime) -> str:
@@ -207,3 +255,13 @@ def test_a_table_that_is_emptied_at_the_cut_off_is_not_emptied_in_the_cut() -> N
     history.commit(end_of(DAYS[2]))
     found = Night(history).read(read_at(history, 0, 0).base, DAYS[1])
     assert (found.made.transactions, found.made.ended_by.split()[0], found.made.late_total) == (1, gtid(2), 1)
+
+
+def test_a_table_that_is_changed_at_the_cut_off_ends_the_cut_before_it() -> None:
+    history = History()
+    history.commit(NOON)
+    history.log.clock_ms = lambda: int(end_of(DAYS[1]).timestamp() * 1000)
+    history.log.ddl("alter table entry add x int", "entry")
+    history._keep(history.states[-1], end_of(DAYS[1]))
+    made = Night(history).read(read_at(history, 0, 0).base, DAYS[1]).made
+    assert (made.transactions, made.ended_by.split()[0]) == (1, gtid(2))
