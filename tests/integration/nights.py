@@ -18,12 +18,15 @@ from seamline.domain.made_from import MadeFrom
 from seamline.domain.runs import EXPECTATIONS, Reconciliation
 from seamline.domain.staged_cut import StagedCut
 from seamline.plan.document import plan_to_json
-from seamline.plan.model import BusinessDate, NightlyPlan, Run, SyncPlan
+from seamline.plan.model import BusinessDate, DestinationPlan, NightlyPlan, Run, SourcePlan, SyncPlan, TablePlan
 from seamline.platform import migrate
 from seamline.platform.store import PlatformStore
 from seamline.sync.cut import publish_cut
 from seamline.sync.nightly_cut import CutTools, take_conclusive_cut
+from tests.integration.captured import ACCOUNT as MYSQL_ACCOUNT
+from tests.integration.captured import AUDIT as MYSQL_AUDIT
 from tests.integration.captured import Captured, captured
+from tests.integration.captured_mysql import captured_mysql
 from tests.integration.captured_postgres import ACCOUNT, AUDIT, FULL, captured_postgres
 from tests.integration.databases import mariadb, postgres, postgres_database
 from tests.integration.into_mariadb import plan_of, warehouse_in_mariadb
@@ -121,18 +124,17 @@ def nights_of(
     create: str,
     tables: Sequence[str],
     dated: Mapping[str, BusinessDate],
+    server: Connection | None = None,
 ) -> Iterator[Nights]:
     """Of a captured source of this kind, into PostgreSQL (`warehouse`) and MariaDB (`second`). `create`: the table that
-    it has beside `account` and `audit`."""
-    destination = destination_plan(f"{name}_warehouse", "bank")
+    it has beside `account` and `audit`. `server`: of a MySQL that is the source, as root."""
     with ExitStack() as around:
-        warehouse = around.enter_context(postgres_database(destination.connection))
-        platform = around.enter_context(postgres_database(f"{name}_platform"))
-        around.enter_context(destination_known_by_id(warehouse, destination.connection))
-        monkeypatch.setenv("SEAMLINE_CONNECTION_SEAMLINE_DB", uri(platform))
-        migrate.upgrade()
+        destination, warehouse, store = _platform_and_warehouse(around, name, monkeypatch)
         bank: Captured
-        if kind == "mariadb":
+        if server is not None:
+            made_in_it = (MYSQL_ACCOUNT, MYSQL_AUDIT, create)
+            bank = around.enter_context(captured_mysql(server, name, create=made_in_it, tables=tuple(tables)))
+        elif kind == "mariadb":
             bank = around.enter_context(captured(name))
             bank.execute(create)
         else:
@@ -145,8 +147,36 @@ def nights_of(
         plan = run_of(bank, tuple(tables)).plan
         entries = (replace(one, business_date=dated.get(one.name)) for one in plan.tables)
         plan = replace(plan, tables=tuple(entries), nightly=NightlyPlan(as_of_max_s=86_400))
-        store = around.enter_context(closing(registry.platform()))
-        made_of = Nights(bank, plan, warehouse, second_there, store)
-        before = datetime(2026, 1, 1, tzinfo=UTC)
-        monkeypatch.setattr("seamline.plan.model.day_of", lambda day, **_: Day(day, before, made_of.ends[day]))
-        yield made_of
+        yield _ending_by_hand(Nights(bank, plan, warehouse, second_there, store), monkeypatch)
+
+
+@contextmanager
+def nights_of_unlogged(
+    source: SourcePlan, bank: Any, tables: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Nights]:
+    """Of a source that has no log, into PostgreSQL. `bank`: what the test does to it."""
+    with ExitStack() as around:
+        destination, warehouse, store = _platform_and_warehouse(around, source.name, monkeypatch)
+        plan = SyncPlan(f"{source.name}_sync", source, (destination,), (), nightly=NightlyPlan(as_of_max_s=86_400))
+        found = registry.source(plan).survey(tables)
+        assert found.problems == ()
+        plan = replace(plan, tables=tuple(TablePlan(one.name, None, one) for one in found.tables))
+        yield _ending_by_hand(Nights(bank, plan, warehouse, None, store), monkeypatch)
+
+
+def _platform_and_warehouse(
+    around: ExitStack, name: str, monkeypatch: pytest.MonkeyPatch
+) -> tuple[DestinationPlan, Connection, PlatformStore]:
+    destination = destination_plan(f"{name}_warehouse", "bank")
+    warehouse = around.enter_context(postgres_database(destination.connection))
+    platform = around.enter_context(postgres_database(f"{name}_platform"))
+    around.enter_context(destination_known_by_id(warehouse, destination.connection))
+    monkeypatch.setenv("SEAMLINE_CONNECTION_SEAMLINE_DB", uri(platform))
+    migrate.upgrade()
+    return destination, warehouse, around.enter_context(closing(registry.platform()))
+
+
+def _ending_by_hand(made: Nights, monkeypatch: pytest.MonkeyPatch) -> Nights:
+    before = datetime(2026, 1, 1, tzinfo=UTC)
+    monkeypatch.setattr("seamline.plan.model.day_of", lambda day, **_: Day(day, before, made.ends[day]))
+    return made

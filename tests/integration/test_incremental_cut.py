@@ -5,15 +5,19 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from seamline.domain.made_from import MadeFrom, taken_over_from_json, taken_over_in_words
 from seamline.domain.verdict import Verdict
+from seamline.plan.model import SourcePlan
+from tests import jdbc_server
 from tests.conftest import RunningStack
 from tests.integration.captured_postgres import PostgresCaptured
-from tests.integration.databases import mariadb
-from tests.integration.nights import Nights, nights_of
+from tests.integration.databases import mariadb, postgres
+from tests.integration.nights import Nights, nights_of, nights_of_unlogged
 from tests.once_more import ONCE_MORE
 
 DAY = datetime.now(UTC).date() - timedelta(days=1)
@@ -21,7 +25,7 @@ CREATE = "CREATE TABLE entry (id bigint PRIMARY KEY, at timestamp(6) NULL, memo 
 NAMES = ("warehouse", "second")
 
 
-# From PostgreSQL no transaction commits late: its snapshot waits, which has tests of its own.
+# From PostgreSQL with a log no transaction commits late: its snapshot waits, which has tests of its own.
 @pytest.fixture(params=["mariadb", pytest.param("postgres", marks=ONCE_MORE)])
 def nights(request: pytest.FixtureRequest, stack: RunningStack, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nights]:
     kind = request.param
@@ -57,11 +61,12 @@ def commits_late(nights: Nights, statement: str) -> Iterator[None]:
     """A long transaction that took its number first, and commits after the cursor has passed. The snapshot of a
     PostgreSQL source whose log is read waits for it (ADR 12): there it begins later, with a number of before."""
     bank = nights.bank
-    if isinstance(bank, PostgresCaptured):
+    if isinstance(bank, PostgresCaptured) and nights.plan.source.has_log:
         yield
         bank.execute(statement)
         return
-    with closing(mariadb(bank.root)) as late, late.cursor() as cursor:
+    opened: Any = postgres(bank.root) if isinstance(bank, PostgresCaptured) else mariadb(bank.root)
+    with closing(opened) as late, late.cursor() as cursor:
         cursor.execute("BEGIN")
         cursor.execute(statement)
         yield
@@ -135,7 +140,7 @@ def test_a_table_without_a_key_has_a_cursor_too_and_equal_rows_are_kept_as_often
             assert [row[0] for row in nights.query(name, shown)] == [1, 1, 2, 3, 3]
 
 
-@pytest.mark.parametrize("kind", ["mariadb", pytest.param("postgres", marks=ONCE_MORE)])
+@pytest.mark.parametrize("kind", ["postgres", pytest.param("mariadb", marks=ONCE_MORE)])
 def test_keys_of_several_columns_and_times_are_cursors_also_without_a_log_and_what_they_lose_is_counted_and_read(
     stack: RunningStack, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -146,7 +151,8 @@ def test_keys_of_several_columns_and_times_are_cursors_also_without_a_log_and_wh
         assert taken(nights)[0] == []
         bank.execute(f"INSERT INTO entry VALUES (2, 3, {at}, 'of the greatest number'), (3, 1, {at}, 'c')")
         assert taken(nights)[0] == [(2, 4, 1)]
-        bank.execute("INSERT INTO entry VALUES (1, 2, NULL, 'below')")
+        with commits_late(nights, "INSERT INTO entry VALUES (1, 2, NULL, 'below')"):
+            assert taken(nights)[0] == [(3, 1, 4)]
         assert "1 came late" in taken(nights)[1]
 
         by_time(nights)
@@ -168,3 +174,39 @@ def test_keys_of_several_columns_and_times_are_cursors_also_without_a_log_and_wh
             "UPDATE entry SET memo = 'no new time' WHERE part = 1 AND id = 1", "DELETE FROM entry WHERE id = 2"
         )
         assert "1 changed, 3 are gone" in taken(nights)[1]
+
+
+def test_what_commits_behind_a_cut_that_was_read_by_jdbc_is_counted_and_read(
+    stack: RunningStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "incremental_jdbc"
+    with jdbc_server.running(stack.settings, "h2", tmp_path, login="READER") as server:
+        monkeypatch.setenv(f"SEAMLINE_CONNECTION_{name.upper()}", server.connection)
+        for statement in (
+            'CREATE TABLE "entry" ("id" BIGINT PRIMARY KEY, "memo" VARCHAR(40))',
+            f"CREATE USER reader PASSWORD '{jdbc_server.PASSWORD}'",
+            'GRANT SELECT ON "entry" TO reader',
+            "INSERT INTO \"entry\" VALUES (1, 'a'), (10, 'b')",
+        ):
+            server.execute(statement)
+        source = SourcePlan(name, "jdbc", "bank", name, "", "", "", "", schema="PUBLIC")
+        with nights_of_unlogged(source, server, ("entry",), monkeypatch) as nights:
+            now = datetime.now(UTC)
+            nights.ends |= {DAY: now - timedelta(hours=1), DAY + timedelta(days=1): now + timedelta(days=1)}
+            assert by_jdbc(nights) == ([], [1, 10])
+            server.execute("INSERT INTO \"entry\" VALUES (12, 'quick')")
+            for statement in ("SET AUTOCOMMIT FALSE", "INSERT INTO \"entry\" VALUES (11, 'long')"):
+                server.execute(statement)
+            assert by_jdbc(nights) == ([(10, 1, 2)], [1, 10, 12])
+            server.execute("COMMIT")
+            assert by_jdbc(nights, said="1 came late") == ([], [1, 10, 11, 12])
+
+
+def by_jdbc(nights: Nights, said: str = "") -> tuple[list[tuple[int | str, int, int]], list[int]]:
+    """What was read above which key and kept, and the rows that the cut has. `said`: why the table was read whole."""
+    ((cut, found),) = nights.take(DAY, MadeFrom.INCREMENTAL).values()
+    assert (cut.verdict, found.verdict) == (Verdict.MATCH, Verdict.MATCH)
+    ids = sorted(int(row[0]) for row in nights.staged(cut)["entry"])
+    nights.publish(cut)
+    assert said in " ".join(taken_over_in_words(found.evidence))
+    return [(one.above, one.read, one.kept) for one in taken_over_from_json(found.evidence)], ids

@@ -3,6 +3,7 @@ never from a cut that is not what was proven."""
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from seamline.adapters.connections import resolve
 from seamline.domain.date_before import DATE_BEFORE
 from seamline.domain.day_closed import ClosedBy, DayClosed
-from seamline.domain.errors import Refused
+from seamline.domain.errors import Refused, SeamlineError
 from seamline.domain.made_from import BY_LOG, NOT_BY_LOG, PROVEN_BY_KEYS, MadeFrom
 from seamline.domain.runs import NOT_STAGED
 from seamline.domain.verdict import Verdict
@@ -43,14 +45,32 @@ def ordered(rows: Rows) -> dict[str, list[str]]:
     return {name: sorted(map(repr, found)) for name, found in rows.items()}
 
 
-@pytest.fixture(params=[pytest.param("mariadb", marks=ONCE_MORE), "postgres"])
+_MARIADB = pytest.param("mariadb", marks=ONCE_MORE)
+
+
+@pytest.fixture(params=[_MARIADB, "mysql", "postgres"])
 def nights(request: pytest.FixtureRequest, stack: RunningStack, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nights]:
-    create = BOOKED.replace("memo text", "memo mediumtext") if request.param == "mariadb" else BOOKED
+    kind = request.param
+    create = BOOKED if kind == "postgres" else BOOKED.replace("memo text", "memo mediumtext")
+    server = request.getfixturevalue("mysql_root") if kind == "mysql" else None
     dated = {"booked": BusinessDate("day", "date")}
     with nights_of(
-        request.param, f"log_cut_{request.param}", monkeypatch, create=create, tables=TABLES, dated=dated
+        kind, f"log_cut_{kind}", monkeypatch, create=create, tables=TABLES, dated=dated, server=server
     ) as made:
         yield made
+
+
+@contextmanager
+def unreadable(nights: Nights) -> Iterator[None]:
+    """The login that reads the source may not SELECT from its tables, which it sees in the catalogue all the same."""
+    reader = resolve(nights.plan.source.reader).login
+    login = f'"{reader}"' if nights.plan.source.kind == "postgres" else f"'{reader}'@'%'"
+    nights.bank.execute(*(f"GRANT REFERENCES ON {table} TO {login}" for table in TABLES))
+    nights.bank.execute(*(f"REVOKE SELECT ON {table} FROM {login}" for table in TABLES))
+    try:
+        yield
+    finally:
+        nights.bank.execute(*(f"GRANT SELECT ON {table} TO {login}" for table in TABLES))
 
 
 def write_first_date(nights: Nights) -> None:
@@ -113,7 +133,9 @@ def test_each_date_is_cut_as_it_ended_from_the_cut_before_it_and_the_log(nights:
     write_second_date(nights)
     write_third_date(nights)
     for number, day in enumerate((d1, d2), start=1):
-        for cut, found in nights.take(day).values():
+        with unreadable(nights):
+            cuts = nights.take(day)
+        for cut, found in cuts.values():
             assert (found.mode, found.verdict) == ("log", Verdict.MATCH), [(t.table, t.reason) for t in found.tables]
             assert ordered(nights.staged(cut)) == ordered(of_date(nights, day)), cut.destination
             made: Any = found.evidence[BY_LOG]
@@ -127,6 +149,8 @@ def test_each_date_is_cut_as_it_ended_from_the_cut_before_it_and_the_log(nights:
             late: Any = [(one["table"], one["changed_in_log"]) for one in found.evidence[DATE_BEFORE]]  # type: ignore[attr-defined]
             assert late == ([("booked", 1)] if day == d1 else [])
             nights.publish(cut)
+    with unreadable(nights), pytest.raises(SeamlineError, match="denied"):
+        nights.take(d2, MadeFrom.READ)
     # A date that is long over is the same once more, also where its log lies in the archive alone.
     archived = moved_into_archive(nights.plan, nights.bank.kafka, tmp_path)
     with pytest.raises(Refused, match="the log begins at offset"):
@@ -147,6 +171,8 @@ def test_each_date_is_cut_as_it_ended_from_the_cut_before_it_and_the_log(nights:
     assert read == dict.fromkeys(read, ("read", Verdict.MATCH))
 
 
+# How a destination stores its cuts is nothing to a kind of source.
+@pytest.mark.parametrize("nights", ["postgres", _MARIADB], indirect=True)
 def test_a_cut_from_the_log_begins_with_one_that_is_stored_as_versions(nights: Nights) -> None:
     whole = ("account", "audit")
     destinations = tuple(replace(one, versioned=whole) for one in nights.plan.destinations)
