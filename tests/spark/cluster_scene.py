@@ -66,9 +66,9 @@ class Scene:
     def add_worker(self) -> Worker:
         return self.cluster.add_worker(**{"SEAMLINE_CONNECTIONS": "/nowhere: Spark's setting wins"})
 
-    def open_run(self, kind: str, number: str, **rest: object) -> str:
-        run_id = f"{self.plan.sync}/{kind}/-/{number}"
-        self.store.start_run(run_id=run_id, sync=self.plan.sync, kind=kind, plan_json=plan_to_json(self.plan), **rest)  # type: ignore[arg-type]
+    def open_run(self, kind: str, number: str, *, plan: SyncPlan | None = None, **rest: object) -> str:
+        run_id, by = f"{self.plan.sync}/{kind}/-/{number}", plan_to_json(plan or self.plan)
+        self.store.start_run(run_id=run_id, sync=self.plan.sync, kind=kind, plan_json=by, **rest)  # type: ignore[arg-type]
         return run_id
 
     def start(self, job: str, run_id: str, *, airflow_worker: str) -> "subprocess.Popen[str]":

@@ -10,6 +10,7 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,19 @@ import psutil
 import pytest
 
 from seamline.domain.calendar import last_ended
+from seamline.domain.load_splits import Splitting
 from seamline.domain.runs import Scope
 from seamline.domain.verdict import Verdict
 from seamline.plan.document import plan_to_json
 from tests.conftest import RunningStack
+from tests.integration.databases import postgres
 from tests.spark.cluster import kill_tree
 from tests.spark.cluster_scene import MARK, TABLES, Scene, scene_of
 from tests.waiting import wait_until
+
+SPLITS = Splitting().parts_max
+# Of them, in a load that is interrupted at 80 %.
+DONE = SPLITS * 8 // 10 + 1
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +48,35 @@ def scene(stack: RunningStack, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(scope="module")
 def run_id(scene: Scene) -> str:
-    return scene.open_run("onboard", "1")
+    """Of a load by splits: one table is said to be large. The other is said to have more rows than a split, so that it
+    is read before the last ones."""
+    sizes = {"account": SPLITS * Splitting().rows, "audit": 2 * Splitting().rows}
+    sized = {one.name: replace(one.definition, rows_estimate=sizes[one.name]) for one in scene.plan.tables}
+    tables = tuple(replace(one, table=sized[one.name]) for one in scene.plan.tables)
+    return scene.open_run("onboard", "1", plan=replace(scene.plan, tables=tables))
 
 
-@pytest.mark.parametrize("what", ["an executor", "a machine"])
+def drivers_of(run_id: str, task: "subprocess.Popen[str]") -> list[psutil.Process]:
+    """What runs a job of this run, but for the task that has started it: a driver outlives its task."""
+    running = psutil.process_iter(["cmdline"])
+    return [one for one in running if run_id in (one.info["cmdline"] or ()) and one.pid != task.pid]
+
+
+@contextlib.contextmanager
+def at_80_percent(scene: Scene) -> Iterator[None]:
+    """Once they are there: the other splits of the load wait for somebody who has written their records first."""
+    places = "FROM live_stage.staged_load WHERE table_name = 'account'"
+    others = f"SELECT staged_as, generate_series({DONE}, {SPLITS - 1}), '', '', 0 {places}"
+    staged = "SELECT count(*) FROM live_stage.staged_split WHERE row_count > 0"
+    with postgres(scene.chain.warehouse) as session, session.transaction(force_rollback=True):
+        session.execute(f"INSERT INTO live_stage.staged_split {others}".encode())
+        scene.failpoints.arm("")
+        # The table without a key is one split more.
+        wait_until(lambda: scene.chain.destination_says(staged) == [(DONE + 1,)], timeout_s=60, what="80 % of them")
+        yield
+
+
+@pytest.mark.parametrize("what", ["an executor", "a machine", "the application"])
 def test_what_dies_in_mid_snapshot_ends_the_attempt_and_a_retry_may_help(scene: Scene, run_id: str, what: str) -> None:
     scene.failpoints.arm("snap.chunk_read=wait")
     reading = scene.failpoints.fired()["snap.chunk_read"] + len(TABLES)
@@ -52,24 +84,38 @@ def test_what_dies_in_mid_snapshot_ends_the_attempt_and_a_retry_may_help(scene: 
     wait_until(
         lambda: task.poll() is not None or scene.failpoints.fired()["snap.chunk_read"] >= reading,
         timeout_s=90,
-        what="every table to be read",
+        what="tables to be read",
     )
     assert task.poll() is None, task.communicate()
-    worker = next(one for one in scene.cluster.living_workers if one.at_work())
-    if what == "a machine":
-        worker.kill()
-        scene.add_worker()
-    else:
-        kill_tree(worker.at_work()[0].pid)
-    said, _ = task.communicate(timeout=60)
+    with at_80_percent(scene) if what == "an executor" else contextlib.nullcontext():
+        worker = next(one for one in scene.cluster.living_workers if one.at_work())
+        if what == "a machine":
+            worker.kill()
+            scene.add_worker()
+        elif what == "an executor":
+            kill_tree(worker.at_work()[0].pid)
+        else:
+            for process in (*drivers_of(run_id, task), *scene.cluster.at_work()):
+                kill_tree(process.pid)
+        said, _ = task.communicate(timeout=60)
     scene.failpoints.arm("")
     assert task.returncode == 1, said
-    assert "snapshot_load: Spark ended the copy: ExecutorLostFailure" in said, said
+    if what != "the application":
+        assert "snapshot_load: Spark ended the copy: ExecutorLostFailure" in said, said
     assert scene.published() == 0
 
 
-def test_the_retry_of_another_airflow_worker_stages_every_row_once(scene: Scene, run_id: str) -> None:
+def test_the_retry_of_another_airflow_worker_goes_on_with_the_splits_and_stages_every_row_once(
+    scene: Scene, run_id: str
+) -> None:
+    # Rows of splits that are staged, and of others.
+    scene.bank.execute(
+        "UPDATE account SET memo = 'later' WHERE id IN (3, 500, 999)", "DELETE FROM account WHERE id = 7"
+    )
     scene.run("snapshot_load", run_id, airflow_worker="second")
+    (kept,) = re.findall(rf"account goes on in warehouse: (\d+) of {SPLITS} splits are staged", scene.said[-1])
+    # A reader of an attempt that has ended may have come to the end of its split.
+    assert int(kept) >= DONE, "more than a quarter is read again"
     ran = [
         path for folder in scene.cluster.executor_folders() for path in folder.glob("seamline-*/seamline/bulk/*/copy.*")
     ]
