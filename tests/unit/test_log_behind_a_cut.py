@@ -160,7 +160,7 @@ def begun() -> History:
 
 
 @pytest.mark.parametrize("clock", [ManualClock(), LONG_OVER], ids=["last night", "long over"])
-@pytest.mark.parametrize("apart", [timedelta(minutes=1), timedelta(minutes=5)], ids=["stepwise", "to and fro"])
+@pytest.mark.parametrize("apart", [timedelta(minutes=1), timedelta(minutes=5)], ids=["stepwise", "there and back"])
 def test_transactions_that_set_their_own_time_do_not_end_the_look(apart: timedelta, clock: ManualClock) -> None:
     history = begun()
     postings_ahead(history, apart=apart, count=130)
