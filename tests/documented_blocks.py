@@ -51,6 +51,7 @@ RUN: Mapping[str, Mapping[str, str]] = {
         "./seamline connect add brokerage ": E2E,
         "./seamline connect add brokerage_capture": E2E,
     },
+    "docs/how-to/sign-and-hand-over.md": {"import base64": "tests/unit/test_signed_exports.py"},
     "docs/reference/audit.md": {"./seamline audit export": E2E},
     "docs/reference/connections.md": {"SEAMLINE_CONNECTION_WAREHOUSE": "tests/unit/test_connections.py"},
     "docs/reference/rest.md": {'curl -H "Authorization: Bearer $TOKEN" ': E2E},
@@ -82,6 +83,7 @@ _COMPOSE = "for a machine with Docker: the layer `compose` boots the same file i
 _CLUSTER = "for the machines of a cluster; tests/spark/test_cluster.py submits to one in their place"
 _SPARK = "a session of Spark with jars of the reader's own"
 _TRANSFORM = "a transform of a table that the demo does not have; {} runs such ones"
+_OPENSSL = "not every machine has this program; tests/dags/test_page_taken.py makes such keys"
 _STREAMS_ON = "starts servers or ends them, and would end those of the test"
 _MINUTES = "the command is run by other tests of the same layer, and takes minutes: {}"
 
@@ -135,6 +137,10 @@ PARSED: Mapping[str, Mapping[str, str]] = {
         "$ ./seamline explain": "needs a calendar; tests/unit/test_explain_date.py holds the answer",
         "$ ./seamline status --missing": "needs dates that are late; tests/unit/test_missing_dates.py holds the answer",
     },
+    "docs/how-to/sign-and-hand-over.md": {
+        "openssl genpkey": _OPENSSL,
+        "unzip": "needs the evidence of a date; tests/dags/test_page_signing.py runs `verify.py` of one",
+    },
     "docs/how-to/sync-without-a-log.md": {
         "./seamline grants": "asks every declared server; tests/integration/test_validate_online.py asks them",
     },
@@ -143,6 +149,8 @@ PARSED: Mapping[str, Mapping[str, str]] = {
         "from pyspark.sql import DataFrame": _TRANSFORM.format("tests/spark/test_transform_against_spark.py"),
         "./seamline exec airflow dags trigger settlement__tables    #": "the DAG and the command are those of"
         " park-a-table.md",
+        "-- include/transforms/account_masked": "tests/unit/test_transform_syntax.py plans it with the demo's files",
+        "./seamline validate --online": _MINUTES.format(E2E),
         "-- include/transforms/orders": _TRANSFORM.format("tests/spark/test_derived.py"),
         "from pyspark.sql import functions": _TRANSFORM.format("tests/spark/test_derived.py"),
         "./seamline exec airflow dags trigger settlement__tables --conf": _MINUTES.format(
@@ -160,8 +168,7 @@ PARSED: Mapping[str, Mapping[str, str]] = {
         "SEAMLINE_PORT_BASE": _STREAMS_ON + "; every session of tests has ports of its own by it",
     },
     "docs/reference/audit.md": {
-        "openssl genpkey": "not every machine has this program; tests/dags/test_page_taken.py makes such keys and runs"
-        " the last line",
+        "openssl genpkey": f"{_OPENSSL} and runs the last line",
     },
     "docs/reference/delta-destination.md": {"SELECT table_name": "needs Delta tables, as the how-to to read a lake"},
     "docs/reference/hive-destination.md": {

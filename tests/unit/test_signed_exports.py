@@ -2,6 +2,8 @@
 
 import base64
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,19 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from seamline.adapters.signing import SIGNATURE, signer_of
 from seamline.cli.main import main
 from seamline.domain.errors import ConfigError
+from tests.documented import block
 from tests.unit.declared import write_declarations
 
-VERDICT = {"sync": "settlement", "destination": "warehouse", "run": "r1", "verdict": "MATCH", "rows": 5, "note": "as"}
+VERDICT = {
+    "sync": "settlement",
+    "destination": "warehouse",
+    "business_date": "2026-11-19",
+    "run": "r1",
+    "verdict": "MATCH",
+    "rows": 5,
+    "note": "as",
+    "reason": "ä 对账 😀",
+}
 
 
 @pytest.fixture
@@ -113,3 +125,23 @@ def test_validate_names_a_signing_key_that_signs_nothing(
     assert main(["validate"]) == 2
     said = capsys.readouterr().err
     assert "SEAMLINE_SIGNING_KEY" in said and fault in said
+
+
+def test_a_receiver_checks_an_export_by_the_program_of_the_page_without_seamline(key: Path, checkout: Path) -> None:
+    program = block(checkout, "docs/how-to/sign-and-hand-over.md", "import base64")
+
+    def ran(text: str) -> subprocess.CompletedProcess[str]:
+        key.with_name("export.json").write_text(text, encoding="utf-8")
+        # Isolated: nothing of the checkout can be imported.
+        line = [sys.executable, "-I", "-c", program]
+        return subprocess.run(line, cwd=key.parent, capture_output=True, text=True, timeout=60, check=False)
+
+    right = ran(export(key))
+    assert (right.returncode, right.stdout) == (0, "warehouse 2026-11-19 MATCH is as it was signed\n"), right.stderr
+    for changed in (
+        export(key).replace('"MATCH"', '"BREAK"'),
+        export(key).replace('"rows": 5', '"rows": 5.0'),
+        in_signature(value=base64.b64encode(bytes(64)).decode())(export(key)),
+        json.dumps([{**VERDICT, SIGNATURE: None}]),
+    ):
+        assert ran(changed).returncode != 0, changed

@@ -1,10 +1,14 @@
 """A file of a transform that is no SQL, or no Python, is reported by `validate`, without Spark."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from seamline.cli.main import main
+from seamline.plan.compile import compile_plan
+from seamline.spec.load import load_declarations
+from tests.documented import block, declarations_of
 from tests.unit.declared import SYNC, write_declarations
 
 
@@ -65,3 +69,16 @@ def test_what_is_no_query_and_no_function_is_reported_with_file_and_line(
 def test_queries_and_functions_pass(folder: Path, name: str, text: str) -> None:
     declare(folder, name, text)
     assert main(["validate"]) == 0
+
+
+def test_the_example_of_the_page_plans_with_the_declarations_of_the_demo(tmp_path: Path, checkout: Path) -> None:
+    page, name = "docs/how-to/transform-a-table.md", "transforms/account_masked.sql"
+    shutil.copytree(checkout / "include", tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("seamline"))
+    shown = declarations_of(checkout, page)
+    for place in ("destinations/masked.yaml", "syncs/masked.yaml"):
+        (tmp_path / place).write_text(shown[place], encoding="utf-8")
+    query = block(checkout, page, f"-- include/{name}")
+    (tmp_path / name).write_text(query, encoding="utf-8")
+    declarations = load_declarations(tmp_path)
+    assert compile_plan(declarations, "masked").transforms_at("masked") == {"account": f"include/{name}"}
+    assert [one.name for one in compile_plan(declarations, "settlement").destinations] == ["warehouse", "archive"]
