@@ -8,15 +8,13 @@ from playwright.sync_api import Browser, Page, expect
 
 from seamline.adapters.airflow_rest import FINISHED
 from tests.browser.conftest import Office, People
-from tests.browser.test_work import SYNC, WITHIN_S, published
+from tests.browser.test_work import PHONE, SYNC, WIDER, WITHIN_S, published
 from tests.waiting import wait_until
 
 NIGHTLY = f"{SYNC}__nightly"
 _OFFSET = "+08:00"  # of the sync's own zone, Asia/Shanghai
-_PHONE = {"width": 390, "height": 844}
 # Between text and ground, as WCAG 2 asks for it.
 _CONTRAST = 4.5
-_WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 _COLOURS = """(one) => {
     const ground = (node) => {
         for (; node; node = node.parentElement) {
@@ -68,18 +66,22 @@ def test_a_phone_and_a_dark_page_show_the_verdict_in_words_and_nothing_runs_out_
     person = people.sign_in("viewer")
     day = published(office)
     page = person.page
-    page.set_viewport_size(_PHONE)
+    page.set_viewport_size(PHONE)
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         for place in ("", f"?sync={SYNC}", f"?sync={SYNC}&business_date={day}"):
             person.look_at(f"/seamline/page{place}")
-            assert page.evaluate(_WIDER) <= 0, (scheme, place)
+            assert page.evaluate(WIDER) <= 0, (scheme, place)
             verdicts = page.locator(".verdict")
             assert verdicts.count()
             for one in verdicts.all():
                 assert re.search(r"[A-Z]{3}", one.inner_text()), "colour alone carries nothing"
                 found = _contrast(one.evaluate(_COLOURS))
                 assert found >= _CONTRAST, (scheme, place, one.inner_text(), found)
+    # The grid scrolls in a box of its own, which begins with the newest date.
+    newest = person.look_at("/seamline/page").locator(".matrix th time").first
+    box, grid = newest.bounding_box(), page.locator(".wide").filter(has=newest).bounding_box()
+    assert box and grid and box["x"] + box["width"] <= grid["x"] + grid["width"] <= PHONE["width"]
 
 
 def test_times_are_those_of_the_sync_s_own_zone(people: People) -> None:

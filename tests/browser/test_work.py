@@ -1,13 +1,15 @@
 """A morning in front of the page: a difference is found, explained, tolerated or repaired, its date is signed and taken
 away, and the log of acts verifies. `--pictures DIR` keeps pictures of the main pages there."""
 
+import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -23,6 +25,17 @@ from tests.waiting import wait_until
 SYNC = "settlement"
 WITHIN_S = 600
 BOUND = "0.01"
+PHONE = {"width": 390, "height": 844}
+WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+_BROKEN = "all => all.filter(one => one.getClientRects().length > 1).map(one => one.textContent)"
+_PLANTED = """() => {
+    const broad = document.body.appendChild(document.createElement("p"));
+    broad.style.width = "600px";
+    broad.textContent = "wider than a phone";
+    const narrow = document.body.appendChild(document.createElement("p"));
+    narrow.style.width = "50px";
+    narrow.innerHTML = "<i>2026-11-20 09:00:00</i>";
+}"""
 
 
 @contextmanager
@@ -68,6 +81,13 @@ def published(office: Office) -> date:
 def _keep(page: Page, folder: Path | None, name: str) -> None:
     if folder is not None:
         page.screenshot(path=folder / f"{name}.png", full_page=True)
+
+
+def _to_repair(person: Person) -> str:
+    """The page of the newest repair."""
+    page = person.look_at(f"/seamline/repairs?sync={SYNC}")
+    page.locator('a[href^="repair?"]').first.click()
+    return page.url.rpartition("/")[2]
 
 
 def _to_break(person: Person, run_id: str, table: str) -> Page:
@@ -117,6 +137,41 @@ def _repaired(operator: Person, approver: Person, folder: Path | None) -> None:
     expect(page.locator("tr").filter(has_text="applied").filter(has_text="MATCH")).to_be_visible()
 
 
+@contextmanager
+def _long_values(run_id: str) -> Iterator[None]:
+    """Meanwhile each row that this comparison has found has twelve columns, and a name, a key and values of up to 4,000
+    signs."""
+    key = json.dumps(["k" * 4_000])
+    values = {"c" * 60 if n == 3 else f"column_{n}": "<b>" * 1_300 if n == 5 else f"value {n}" for n in range(12)}
+    texts = [json.dumps({name: f"{side}{value}" for name, value in values.items()}) for side in "sd"]
+    which = "where reconciliation_id in (select reconciliation_id from reconciliation where run_id = %s)"
+    with _session(PLATFORM) as session:
+        of_row = "reconciliation_id, table_ordinal, ordinal"
+        kept = f"select key, source_values::text, destination_values::text, {of_row} from break {which}"
+        rows = session.execute(kept.encode(), (run_id,)).fetchall()
+        change = "update break set key = %s, source_values = %s, destination_values = %s"
+        assert session.execute(f"{change} {which}".encode(), (key, *texts, run_id)).rowcount == len(rows) > 0
+        try:
+            yield
+        finally:
+            for row in rows:
+                session.execute(f"{change} where ({of_row}) = (%s, %s, %s)".encode(), row)
+
+
+def _fits_a_phone(person: Person, places: Sequence[str]) -> None:
+    """In both languages no page is wider than a phone, and no moment stands on two lines."""
+    page = person.page
+    page.set_viewport_size(PHONE)
+    for language in ("zh-CN", "en"):
+        for place in places:
+            person.look_at(f"/seamline/language?to={language}&here={quote(place, safe='')}")
+            assert page.url.endswith(place) and page.locator("html").get_attribute("lang") == language
+            assert page.evaluate(WIDER) <= 0, (language, place)
+            assert page.locator(".at").count() and page.locator(".at").evaluate_all(_BROKEN) == [], (language, place)
+    page.evaluate(_PLANTED)
+    assert page.evaluate(WIDER) > 0 and page.locator("i").evaluate_all(_BROKEN), "neither is found"
+
+
 def _audited() -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "seamline.cli.main", "audit", "verify"]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -153,6 +208,7 @@ def test_a_morning_ends_with_a_signed_date_and_a_log_of_acts_that_verifies(
     expect(page.get_by_role("heading", name="Breaks by age").first).to_be_visible()
     _keep(page, folder, "live")
     page = _to_break(operator, compared, "payment_order")
+    one_break = page.url.rpartition("/")[2]
     form = page.locator("form").filter(has=page.get_by_role("button", name="explain this break"))
     form.locator("select").select_option(index=1)
     form.locator("textarea").fill("the order was booked by hand")
@@ -164,6 +220,11 @@ def test_a_morning_ends_with_a_signed_date_and_a_log_of_acts_that_verifies(
     expect(page.get_by_text("tolerated").first).to_be_visible()
     _keep(operator.look_at("/seamline/page"), folder, "overview")
     _repaired(operator, approver, folder)
+    viewer, run = people.sign_in("viewer"), f"{SYNC}/reconcile/-/{compared}"
+    breaks = f"breaks?sync={SYNC}&run={quote(run, safe='')}&destination=warehouse&scope=live"
+    of_date = [f"page?sync={SYNC}", f"page?sync={SYNC}&business_date={day}"]
+    with _long_values(run):
+        _fits_a_phone(viewer, ["page", *of_date, breaks, one_break, _to_repair(viewer)])
 
     page = approver.look_at(f"/seamline/page?sync={SYNC}&business_date={day}")
     section = page.locator("section").filter(has_text="Sign-off of version").filter(has_text="in warehouse")

@@ -12,6 +12,8 @@ from jinja2 import Environment, nodes
 # Seen the same in every language: names of file formats, and of a missing value.
 SAME = {"XLSX", "PDF", "CSV", "JSON", "NULL", "SHA"}
 _SEEN_ATTRIBUTES = {"title", "placeholder", "alt", "aria-label", "label"}
+# What keeps a moment on one line.
+_UNBROKEN = re.compile(r'<span class="at">([^<]*)</span>')
 # Texts of programs: file names, commands, identities.
 _CODE = {"code", "pre", "style", "script"}
 _WRAPPING = {"_", "gettext", "ngettext"}
@@ -58,6 +60,16 @@ class _Seen(HTMLParser):
         self.places |= {ord(one) - _FIRST for one in _PLACE.findall(_ADDRESS.sub("", data))}
         if not self._code and _is_words(data):
             self.texts.append(_PLACE.sub("…", data).strip())
+
+
+def flowing(text: str) -> str:
+    """A page without what keeps its moments on one line, so that a sentence can be looked for."""
+    return _UNBROKEN.sub(r"\1", text)
+
+
+def breakable(text: str) -> list[str]:
+    """Moments that a page shows and a narrow place may break over lines; those in attributes are not shown."""
+    return re.findall(r"\d{4}-\d\d-\d\d \d\d:\d\d", re.sub(r"<[^>]*>", "", _UNBROKEN.sub("", text)))
 
 
 class _Template:

@@ -377,7 +377,7 @@ class Platform:
         for place, cut in enumerate(cuts):
             for one in (one for table in found[cut].tables for one in table.totals):
                 of_total = sums.setdefault((one.table, one.column, one.group), [None] * len(cuts))
-                of_total[place] = one.destination_sum
+                of_total[place] = one.destination_sum if one.column else Decimal(one.destination_rows)
         return tuple(Series(*about, tuple(values)) for about, values in sums.items())
 
     def hosts(self) -> tuple[Any, ...]:

@@ -26,6 +26,7 @@ from seamline_airflow.page import access, acting, reports
 from seamline_airflow.page.app import app
 from seamline_airflow.page.mount import URL_PREFIX
 from tests.dags import results
+from tests.dags.page_texts import flowing
 
 HOSTILE = "<script>alert('x')</script>\"'&{{7*7}}"
 # What its end would be where a template works out what stands in the data. Moments and tokens may hold the digits too.
@@ -171,7 +172,7 @@ def test_late_rows_of_the_date_before_and_the_self_test_stand_beside_the_verdict
     evidence = {DATE_BEFORE: date_before_to_json([late]), SELF_TEST: tested}
     platform.found = [replace(results.clean(), evidence=evidence)]
     page = date_page(signed_in)
-    assert "Late: ledger_entry of 2026-11-18: late rows: 3" in page
+    assert "Late: ledger_entry of 2026-11-18: late rows: 3" in flowing(page)
     assert "Self-test: 0 of 1 planted breaks found, 0 others; 1 kind in 1 table, seed 8f3a" in page
     assert "Self-test: not found: &lt;b&gt; row" in page
 
@@ -222,7 +223,7 @@ def test_a_signature_stands_beside_the_verdict_and_acts_as_little_as_other_value
 ) -> None:
     assert "signed by" not in date_page(signed_in)
     platform.runs = {results.RUN: results.published(expectations=NEGATIVE, decision=APPROVED)}
-    assert "signed by olga at 2026-11-20 09:00:00 +08:00: &lt;b&gt;known&lt;/b&gt;" in date_page(signed_in)
+    assert "signed by olga at 2026-11-20 09:00:00 +08:00: &lt;b&gt;known&lt;/b&gt;" in flowing(date_page(signed_in))
     (exported, *_) = signed_in.get("/export.json?sync=settlement").json()
     assert (exported["decision"]["who"], exported["decision"]["reason"]) == ("olga", "<b>known</b>")
 

@@ -14,6 +14,9 @@ from itsdangerous import URLSafeTimedSerializer
 from seamline.domain.errors import ConfigError
 from seamline.spec.load import declared_approvers
 from seamline_airflow.page import access, acting, reports
+from tests.dags import results
+from tests.dags.test_page import platform as platform
+from tests.dags.test_page import signed_in as signed_in
 
 PEOPLE = {
     "viewer": SimpleAuthManagerUser(username="viewer", role="viewer"),
@@ -144,3 +147,23 @@ def test_a_file_that_does_not_say_who_signs_lets_nobody_sign(tmp_path: Path) -> 
             assert declared_approvers(tmp_path, "s") == approvers
     with pytest.raises(ConfigError, match="no sync file"):
         declared_approvers(tmp_path, "t")
+
+
+def test_a_person_whose_form_is_not_taken_reads_why_and_comes_back_and_a_program_gets_json(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    """A page that was left open overnight answered its forms with bare JSON."""
+    person = {"Accept": "text/html,*/*;q=0.8", "Sec-Fetch-Site": "same-origin"}
+    form = {"sync": "settlement", "token": "of yesterday", "business_date": "2026-11-19"}
+    before = {"Referer": "http://testserver/seamline/page?sync=settlement&business_date=2026-11-19"}
+    for answer, status, said in (
+        (signed_in.post("/restate", data=form, headers={**person, **before}), 403, "load its page again"),
+        (signed_in.get("/page?sync=settlement&before=x", headers={**person, **before}), 422, "not understood: before"),
+    ):
+        assert answer.status_code == status and said in answer.text and "Nothing was changed" in answer.text
+        assert 'href="page?sync=settlement&amp;business_date=2026-11-19"' in answer.text
+    for elsewhere in ("http://evil.example/page?x", "http://testserver/javascript:alert(1)", "http://[", ""):
+        answer = signed_in.post("/restate", data=form, headers={**person, "Referer": elsewhere})
+        assert answer.status_code == 403 and '<a href="page">Back' in answer.text, elsewhere
+    asked = signed_in.post("/restate", data=form, headers={"Sec-Fetch-Site": "same-origin"})
+    assert (asked.status_code, asked.json()["detail"]) == (403, "the form has no valid token: load its page again")

@@ -6,12 +6,17 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from xml.etree import ElementTree
 
+import pytest
 from fastapi.testclient import TestClient
 
 from seamline.domain.break_age import Aged
+from seamline.domain.ledger import StreamId
 from seamline.domain.verdict import Verdict
+from seamline.platform.totals import Series
+from seamline_airflow.page import reports
 from seamline_airflow.page.charts import HEIGHT, WIDTH, bars, day_chart, sparkline
 from seamline_airflow.page.over_ages import drawn_by_age
+from seamline_airflow.page.over_dates import name_of
 from tests.dags import results
 from tests.dags.test_page import HOSTILE
 from tests.dags.test_page import platform as platform
@@ -124,3 +129,32 @@ def test_a_sync_draws_its_rows_breaks_and_totals_over_dates(signed_in: TestClien
     # The date in the middle has a negative sum, which begins where the positive ones end.
     heights = [(float(bar.attrib["y"]), float(bar.attrib["height"])) for bar in pictures[2].findall("rect")]
     assert heights[1][0] == heights[0][0] + heights[0][1]
+
+
+def test_a_line_over_dates_is_called_by_what_it_adds_up_and_by_a_group_only_where_there_is_one() -> None:
+    """Derived tables have no column and no group; a hash total names what it is in its column."""
+    found = [
+        name_of(Series(*about, sums=()))
+        for about in (
+            ("daily_balance", "", ()),
+            ("account", "balance", ()),
+            ("ledger_entry", "amount", ("EUR", "CH")),
+            ("ledger_entry", "hash total of account_id", ("EUR",)),
+        )
+    ]
+    assert found == [
+        "rows of daily_balance",
+        "sum of account.balance",
+        "sum of ledger_entry.amount, EUR / CH",
+        "ledger_entry: hash total of account_id, EUR",
+    ]
+
+
+def test_the_lag_charts_of_a_sync_stand_in_the_order_of_its_streams(
+    signed_in: TestClient, platform: results.Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of the declaration, in which a name further down the alphabet may stand first."""
+    monkeypatch.setattr(reports, "destinations_of", lambda _sync: ("warehouse", "archive"))
+    platform.lags_of = {StreamId("settlement", name): (1.0,) * 96 for name in ("archive", "gone", "warehouse")}
+    text = signed_in.get("/page?sync=settlement").text
+    assert re.findall(r"Lag of settlement@(\w+)", text) == ["warehouse", "archive", "gone"]

@@ -10,8 +10,12 @@ import pytest
 from fastapi.testclient import TestClient
 
 from seamline.domain.break_id import break_id
+from seamline.domain.cut_state import Headline
 from seamline.domain.runs import Scope
 from seamline.domain.verdict import Verdict
+from seamline.report import files
+from seamline.report.blocks import Report
+from seamline_airflow.page import app as page_module
 from seamline_airflow.page import reports
 from tests.dags import results
 from tests.dags.test_page import platform as platform
@@ -100,3 +104,15 @@ def test_a_pdf_is_of_one_date_or_of_one_run(signed_in: TestClient, platform: res
     assert signed_in.get("/export.pdf?sync=settlement").status_code == 422
     platform.found.append(results.reconciliation(results.table("account"), scope=Scope.LIVE, run_id="l"))
     assert signed_in.get("/export.pdf?sync=settlement&run=l").content.startswith(b"%PDF-")
+
+
+def test_the_report_of_a_date_makes_the_next_pdf_ready_once_it_is_shown(
+    signed_in: TestClient, platform: results.Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer of PDF takes a second to import, on a busy machine many; nobody waits for it."""
+    ready: list[bytes] = []
+    monkeypatch.setattr(page_module, "prepare", lambda: ready.append(files.to_pdf(Report("", Headline.MATCH, ()))))
+    for address in ("/page", "/page?sync=settlement"):
+        assert signed_in.get(address).status_code == 200 and not ready
+    assert signed_in.get(f"/page?sync=settlement&business_date={results.DATE}").status_code == 200
+    assert [one[:4] for one in ready] == [b"%PDF"]

@@ -22,6 +22,7 @@ from seamline_airflow.page.language import Language
 from seamline_airflow.page.rendering import PAGES, page_of, text_of
 from seamline_airflow.page.sign_pages import TOGETHER_MAX
 from tests.dags import results
+from tests.dags.page_texts import breakable, flowing
 from tests.dags.test_page import APPROVED, NEGATIVE
 from tests.dags.test_page import platform as platform
 from tests.dags.test_page import signed_in as signed_in
@@ -146,7 +147,7 @@ def test_a_verdict_is_awaited_until_it_is_there_and_late_once_its_hour_has_passe
         (one,) = seen.awaited
         assert (one.business_date, one.is_late, one.in_words(now)) == (day, is_late, words)
         text = page_of("overview.html", lags={}, user="a", framed_by="", before=None, seen=seen)
-        assert words in text and "by 2026-11-21 06:00:00 +08:00" in text
+        assert words in text and "by 2026-11-21 06:00:00 +08:00" in flowing(text)
     # Nobody was to cut a date that ended before the sync was onboarded.
     platform.runs["first"] = replace(platform.runs["first"], started_at=NOON + timedelta(days=1))
     assert overview.read(["settlement"], before=None, now=now).awaited == ()
@@ -321,3 +322,14 @@ def test_no_verdict_differs_from_another_by_colour_alone() -> None:
     assert all(f"</span> {word}</span>" in text for word, text in shown.items())
     signs = {word: re.findall(r'aria-hidden="true">(.)</span>', text)[0] for word, text in shown.items()}
     assert len({signs[word] for word in ("MATCH", "PARTIAL", "BREAK", "INCONCLUSIVE", "NOT_RUN")}) == 5
+
+
+def test_a_moment_stands_on_one_line_wherever_it_is_shown(signed_in: TestClient, platform: results.Platform) -> None:
+    platform.runs = {results.RUN: results.published(decision=APPROVED)}
+    of_date = f"/page?sync=settlement&business_date={results.DATE}"
+    live = results.reconciliation(results.table("account"), scope=Scope.LIVE)
+    platform.found = [results.clean(), live]
+    for address in ("/page", "/page?sync=settlement", of_date, f"/page?sync=settlement&run={live.run_id}"):
+        text = signed_in.get(address).text
+        assert '<span class="at">2026-11-' in text and breakable(text) == [], address
+    assert breakable('<p title="2026-11-20 09:00:00">signed at 2026-11-21 09:00:00 +08:00</p>') == ["2026-11-21 09:00"]

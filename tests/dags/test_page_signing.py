@@ -35,6 +35,7 @@ from seamline.sync.source_watch import SOURCE_UNREACHABLE
 from seamline_airflow.page import access, acting, dag_runs, reports
 from seamline_airflow.page.app import app
 from tests.conftest import RunningStack
+from tests.dags.page_texts import flowing
 from tests.dags.test_page import HOSTILE, WORKED_OUT
 from tests.dags.test_page_routes import BEARER
 from tests.integration.known import known_by_id
@@ -213,6 +214,8 @@ def test_clean_dates_are_signed_together_and_one_that_is_not_clean_never_with_th
     slipped = f"{broken.business_date} 1 {other['verdict_hash']} warehouse"
     status, text = send(page, "approver", "sign_clean", form, take=[*takes, slipped])
     assert status == 409 and "is not clean (BREAK)" in text and log(server) == []
+    status, text = send(page, "approver", "sign_clean", form, take=[])
+    assert status == 409 and "no date is chosen" in text
     for wrong in ("", "2026-03-01", f"2026-99-99 1 {'0' * 64} warehouse"):
         assert send(page, "approver", "sign_clean", form, take=[wrong])[0] == 422
     assert send(page, "approver", "sign_clean", form, take=takes[:2]) == (303, "page")
@@ -288,7 +291,15 @@ def test_a_signed_date_is_taken_again_by_a_run_of_its_nights_for_a_reason(
     assert send(page, "viewer", "restate", form, token=acting.token_of(PEOPLE["viewer"]))[0] == 403
     assert send(page, "operator", "restate", form)[0] == 409
     assert started == []
-    assert send(page, "operator", "restate", form, reason="a payment\ncame late") == (303, DATE.removeprefix("/"))
+    assert send(page, "operator", "restate", form, reason="a payment\ncame late") == (
+        303,
+        f"{DATE}&asked=manual__1"[1:],
+    )
+    # The run has not begun, so the page has nothing else of it.
+    text = seen(page, "operator", f"{DATE}&asked=manual__1")
+    assert "A new version was asked for" in text and f"settlement/nightly/{DAY}/manual__1" in text
+    assert "asked for" not in seen(page, "operator")
+    assert page.get(f"{DATE}&asked=<b>", headers={"X-Person": "operator"}).status_code == 422
     asked = {"business_date": str(DAY), "reason": "a payment came late"}
     assert started == [("settlement__nightly", "operator", asked)]
     with server.open() as session, session.transaction():
@@ -360,7 +371,7 @@ def test_a_source_that_is_away_is_acknowledged_with_a_reason_and_a_new_deadline(
         assert send(page, "operator", "acknowledge_source", form, **{**good, **wrong})[0] == 409, wrong
     for _ in range(2):
         assert send(page, "operator", "acknowledge_source", form, **good) == (303, "page")
-    text = seen(page, "viewer", "/page")
+    text = flowing(seen(page, "viewer", "/page"))
     assert "acknowledged by operator at" in text and f"to be back by {later:%Y-%m-%d %H:%M}:00" in text
     assert "due in 4 h" in text and "<script" not in text
     with server.open() as session, session.transaction():

@@ -235,13 +235,17 @@ def test_control_totals_are_read_over_the_cuts_that_are_drawn(store: PlatformSto
             for number, amount in enumerate(amounts)
         )
         table = TableVerdict("ledger_entry", Verdict.MATCH, "", "0-1-1", 2, 2, totals=totals)
-        saved(store, run_id, Scope.CUT, 6, tables=(table,))
+        counted = ControlTotal("daily_balance", "", (), 3, 3)
+        derived = TableVerdict("daily_balance", Verdict.MATCH, "", "0-1-1", 3, 3, totals=(counted,))
+        saved(store, run_id, Scope.CUT, 6, tables=(table, derived))
         saved(store, run_id, Scope.LIVE, 7, tables=(table,))
     cuts = [(run_id, "warehouse") for run_id in runs]
     first, *rest = store.totals_over("settlement", cuts)
     assert first == Series("ledger_entry", "amount", ("C0",), (Decimal("5.5"), None, Decimal(-1)))
-    assert [one.sums for one in rest] == [(None, None, Decimal(2)), (None, None, Decimal("0.25"))]
-    assert store.totals_over("settlement", cuts[:2]) == () == store.totals_over("payroll", cuts)
+    *summed, counted = rest
+    assert [one.sums for one in summed] == [(None, None, Decimal(2)), (None, None, Decimal("0.25"))]
+    assert counted == Series("daily_balance", "", (), (Decimal(3),) * 3), "a total without a column counts rows"
+    assert len(store.totals_over("settlement", cuts[:2])) == 1 and store.totals_over("payroll", cuts) == ()
 
 
 def test_cuts_are_listed_with_their_rows_and_a_date_that_has_expired_is_not_missing(store: PlatformStore) -> None:

@@ -23,7 +23,8 @@ with places as (
     where reconciliation_id = (select reconciliation_id from places order by place desc limit 1)
     order by table_ordinal, ordinal limit %(limit)s
 )
-select series, table_name, column_name, group_values, place, destination_sum
+select series, table_name, column_name, group_values, place,
+    case when column_name = '' then destination_rows else destination_sum end
 from chosen join control_total using (table_name, column_name, group_values) join places using (reconciliation_id)
 order by series, place
 """
@@ -32,7 +33,7 @@ order by series, place
 @dataclass(frozen=True, slots=True)
 class Series:
     """What one control total was in the destination, over the comparisons that were asked for, in their order; None
-    where it was not summed."""
+    where it was not summed. One without a column counts rows."""
 
     table: str
     column: str

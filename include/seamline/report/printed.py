@@ -1,11 +1,8 @@
 """A report as a PDF for A4 paper: each page has the sync, the date and the verdict above, its number below."""
 
 from datetime import UTC, datetime
-from functools import cache
 from importlib import resources
-from pathlib import Path
 
-from fontTools.ttLib import TTFont
 from fpdf import FPDF
 from fpdf.enums import TableBordersLayout, WrapMode
 from fpdf.fonts import FontFace
@@ -36,20 +33,11 @@ def to_pdf(report: Report) -> bytes:
     return bytes(page.output())
 
 
-@cache
-def _font() -> tuple[Path, frozenset[int]]:
-    """The file, and the signs that it has."""
-    file = Path(str(resources.files(_FONT_PACKAGE) / _FONT_FILE))
-    with TTFont(file, fontNumber=0, lazy=True) as font:
-        return file, frozenset(font.getBestCmap())
-
-
 class _Page(FPDF):
     def __init__(self, report: Report) -> None:
         super().__init__(orientation="landscape", format="A4")
         self._report = report
-        file, self._signs = _font()
-        self.add_font(_FONT, fname=file)
+        self.add_font(_FONT, fname=str(resources.files(_FONT_PACKAGE) / _FONT_FILE))
         self.set_font(_FONT, size=_TEXT_PT)
         self.set_margin(_MARGIN_MM)
         self.set_auto_page_break(True, margin=_BOTTOM_MM)  # noqa: FBT003 - the library's parameter
@@ -125,7 +113,8 @@ class _Page(FPDF):
 
     def _shown(self, text: str) -> str:
         text = clipped(visible(text), _SIGNS)
-        return "".join(sign if ord(sign) in self._signs else written_out(sign) for sign in text)
+        has = self.fonts[_FONT].cmap  # type: ignore[union-attr]
+        return "".join(sign if ord(sign) in has else written_out(sign) for sign in text)
 
 
 def _share(texts: list[str]) -> float:

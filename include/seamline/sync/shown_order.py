@@ -6,6 +6,7 @@ Those that are not declared any more come behind, by name. Pure.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
+from seamline.domain.ledger import StreamId
 from seamline.sync.stream_state import StreamState
 
 
@@ -42,6 +43,11 @@ def streams_in_order(states: Iterable[StreamState], declared: Sequence[str]) -> 
     place = _place(declared)
     shown = (one for one in states if one.stream.destination in declared or not one.is_unwanted)
     return sorted(shown, key=lambda one: place(one.stream.destination))
+
+
+def by_stream(streams: Iterable[StreamId], declared: Sequence[str]) -> list[StreamId]:
+    place = _place(declared)
+    return sorted(streams, key=lambda one: place(one.destination))
 
 
 def _place(declared: Sequence[str]) -> Callable[[str], tuple[int, str]]:

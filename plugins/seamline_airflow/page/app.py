@@ -11,8 +11,9 @@ from functools import partial
 from typing import Annotated
 from urllib.parse import unquote, urlencode
 
-from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
-from fastapi.exception_handlers import http_exception_handler
+from fastapi import BackgroundTasks, Depends, FastAPI, HTTPException, Query, Request, Response
+from fastapi.exception_handlers import http_exception_handler, request_validation_exception_handler
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse
 from pydantic import AwareDatetime
 
@@ -20,6 +21,7 @@ from seamline.domain.errors import Refused, SeamlineError
 from seamline.domain.phrase import phrase
 from seamline.plan.stages import DAG_KINDS
 from seamline.platform.reconciliations import Detail
+from seamline.report.files import prepare
 from seamline_airflow.page import (
     access,
     acting,
@@ -56,6 +58,8 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 
+# As Airflow names runs.
+AirflowRun = Annotated[str, Query(pattern=r"^[A-Za-z0-9_.~:+-]{0,250}$")]
 OptionalSync = Annotated[str, Query(pattern=rf"{selection.NAME}|^$")]
 
 # No interactive documentation: it would load scripts from elsewhere, and every route must be one of those below.
@@ -109,11 +113,39 @@ def _not_in_their_name(request: Request, error: taken.AskedElsewhere) -> Respons
 @app.exception_handler(401)
 async def _sign_in(request: Request, error: HTTPException) -> Response:
     """A person is led to Airflow's login, and from there back; a program gets the error."""
-    if request.method != "GET" or _is_rest(request) or "text/html" not in request.headers.get("accept", ""):
+    if request.method != "GET" or not _is_person(request):
         return await http_exception_handler(request, error)
     query = f"?{request.url.query}" if request.url.query else ""
     asked = f"{request.scope['root_path']}/{request.url.path.rpartition('/')[2]}{query}"
     return RedirectResponse(f"{airflow_of(request)}/api/v2/auth/login?{urlencode({'next': asked})}")
+
+
+@app.exception_handler(HTTPException)
+async def _denied(request: Request, error: HTTPException) -> Response:
+    """A person reads why, and comes back to the page of the form; a program gets the error."""
+    if not _is_person(request):
+        return await http_exception_handler(request, error)
+    return _not_done(request, str(error.detail), error.status_code)
+
+
+@app.exception_handler(RequestValidationError)
+async def _not_understood(request: Request, error: RequestValidationError) -> Response:
+    if not _is_person(request):
+        return await request_validation_exception_handler(request, error)
+    fields = dict.fromkeys(str(one["loc"][1] if len(one["loc"]) > 1 else one["loc"][0]) for one in error.errors())
+    what = phrase("these fields are empty, or are not understood: %(fields)s", fields=", ".join(fields))
+    return _not_done(request, what, 422)
+
+
+def _not_done(request: Request, what: str, status: int) -> Response:
+    answer = page_of(
+        "denied.html", language=language.language_of(request), said=what, here=language.here_before(request)
+    )
+    return HTMLResponse(answer, status_code=status)
+
+
+def _is_person(request: Request) -> bool:
+    return not _is_rest(request) and "text/html" in request.headers.get("accept", "")
 
 
 def _is_rest(request: Request) -> bool:
@@ -123,6 +155,7 @@ def _is_rest(request: Request) -> bool:
 @app.get("/page", response_class=HTMLResponse, response_model=None)
 def page(
     visit: Annotated[Visit, Depends(visit_of)],
+    afterwards: BackgroundTasks,
     sync: OptionalSync = "",
     business_date: date | None = None,
     run: str = "",
@@ -130,6 +163,7 @@ def page(
     compared_before: AwareDatetime | None = None,
     dag_id: str = "",
     run_id: str = "",
+    asked: AirflowRun = "",
 ) -> str | HTMLResponse:
     """All syncs by their dates; with `sync` that one, with `business_date` the newest take of a date, with `run` that
     very run; with `dag_id` and `run_id` what one Airflow run left, with `dag_id` alone its sync. `before` pages back
@@ -148,7 +182,9 @@ def page(
         return render("overview.html", visit, before=before, seen=seen, may=may, lags=reports.lags())
     access.require(visit.user, sync)
     if business_date:
-        return _date_page(visit, sync, business_date, run)
+        # Its PDF stands one click away.
+        afterwards.add_task(prepare)
+        return _date_page(visit, sync, business_date, run, asked)
     report = reports.read_sync(sync, dates=reports.DATES_PER_PAGE, detail=Detail.VERDICTS)
     if report.is_unknown:
         return HTMLResponse(
@@ -184,11 +220,13 @@ def style() -> Response:
     return Response(text_of("style.css"), media_type="text/css")
 
 
-def _date_page(visit: Visit, sync: str, day: date, run: str) -> str:
+def _date_page(visit: Visit, sync: str, day: date, run: str, asked: str) -> str:
+    """`asked`: the run that a person has just started for it, which nothing is known of yet."""
     seen = date_report.of_date(sync, day, run)
     may = sign_pages.rights(visit.user, sync) if seen.sign_offs else None
     is_trusted, is_hidden = acting.is_trusted(visit.user, sync), reading.hidden(sync).is_any
-    return render("date.html", visit, seen=seen, may=may, is_trusted=is_trusted, is_hidden=is_hidden)
+    awaited = f"{sync}/nightly/{day}/{asked}" if asked else ""
+    return render("date.html", visit, seen=seen, may=may, is_trusted=is_trusted, is_hidden=is_hidden, awaited=awaited)
 
 
 def _run_page(visit: Visit, sync: str, run_id: str) -> str:

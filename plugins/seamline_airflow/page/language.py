@@ -5,11 +5,13 @@ English texts stand in the templates, and in `phrase(…)` where Python makes th
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import cache
 from importlib import resources
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse
@@ -69,6 +71,18 @@ def here_of(request: Request) -> str:
     """The page that is shown, as a link beside it says it; the overview for the answer to an act."""
     query = f"?{request.url.query}" if request.url.query else ""
     return f"{request.url.path.rpartition('/')[2]}{query}" if request.method == "GET" else "page"
+
+
+def here_before(request: Request) -> str:
+    """The page of ours from which a form or a link came, as a link beside it says it; the overview where none did."""
+    try:
+        before = urlsplit(request.headers.get("referer", ""))
+    except ValueError:
+        return "page"
+    query = f"?{before.query}" if before.query else ""
+    here = f"{before.path.rpartition('/')[2]}{query}"
+    is_ours = before.netloc == request.headers.get("host") and re.match(_HERE, here)
+    return here if is_ours else "page"
 
 
 def _weighed(asked: str) -> tuple[str, float]:

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seamline.domain.cut_state import CutState
-from seamline.domain.phrase import joined, phrase
+from seamline.domain.measure import is_plain_sum
+from seamline.domain.phrase import Phrase, joined, phrase
+from seamline.platform.totals import Series
 from seamline_airflow.page import reading
 from seamline_airflow.page.charts import Picture, bars
 
@@ -53,12 +55,21 @@ def drawn(sync: str, destination: str, states: Sequence[CutState]) -> tuple[Draw
     with reading.platform(sync) as store:
         series = store.totals_over(sync, [(one.run_id, one.destination) for one in compared])
     for one in series:
-        name = joined(", ", [f"{one.table}.{one.column}", " / ".join(one.group) or phrase("all")])
         newest = one.sums[-1]
-        last_sum = "–" if newest is None else f"{newest:,f}"
-        title = phrase("sum of %(name)s %(span)s: last %(number)s", name=name, span=span, number=last_sum)
-        found.append(Drawn(phrase("sum of %(name)s", name=name), last_sum, bars(one.sums, title)))
+        last = "–" if newest is None else f"{newest:,f}"
+        title = phrase("%(what)s %(span)s: last %(number)s", what=name_of(one), span=span, number=last)
+        found.append(Drawn(name_of(one), last, bars(one.sums, title)))
     return tuple(found)
+
+
+def name_of(one: Series) -> Phrase:
+    """What a line of a control total is called. It has a group, as a currency, only where its rows are grouped."""
+    group = [" / ".join(one.group)] if one.group else []
+    if not one.column:
+        return phrase("rows of %(name)s", name=joined(", ", [one.table, *group]))
+    if is_plain_sum(one.column):
+        return phrase("sum of %(name)s", name=joined(", ", [f"{one.table}.{one.column}", *group]))
+    return joined(", ", [f"{one.table}: {one.column}", *group])
 
 
 def _rows(state: CutState) -> int:

@@ -1,6 +1,7 @@
 """How a page becomes HTML: the templates, what they may call, and who looks from where."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, tzinfo
@@ -57,6 +58,8 @@ _MODES = {
     "log": phrase("log-patched: the log between both positions was applied to what the destination was read with"),
 }
 
+# As `moment_in_words` writes them, and dates alone.
+_MOMENTS = re.compile(r"\d{4}-\d\d-\d\d(?: \d\d:\d\d:\d\d [+-]\d\d:\d\d(?::\d\d)?)?")
 # Ends of lines are blanks in a page, and words of some scripts are joined by signs that cannot be seen.
 _KEPT = "\n\t\u200c\u200d"
 
@@ -74,7 +77,13 @@ def _grouped(value: int | Decimal | None) -> str:
 
 
 def _moment(value: datetime | None, zone: tzinfo) -> str:
-    return moment_in_words(value, zone) if value else "–"
+    return _unbroken(moment_in_words(value, zone)) if value else "–"
+
+
+def _unbroken(text: str) -> Markup:
+    """Its moments and dates each on one line, however narrow the place; a browser breaks a line at their hyphens."""
+    # Parts of a `Markup` would be escaped once more where they are joined.
+    return Markup(_MOMENTS.sub(r'<span class="at">\g<0></span>', str(Markup.escape(text))))
 
 
 def _signed(value: int | Decimal | None) -> str:
@@ -146,7 +155,7 @@ def _environment(language: Language) -> Environment:
         trim_blocks=True,
     )
     speaker.install(made)
-    made.filters.update(_FILTERS)
+    made.filters.update(_FILTERS, unbroken=lambda text: _unbroken(speaker.said(text)))
     made.tests.update(person=is_same_person)
     made.globals.update(
         changes_max=CHANGES_NAMED,

@@ -41,7 +41,7 @@ from seamline.spec.load import (
 from seamline.spec.notify import shown_steps
 from seamline.sync import headline, under_way
 from seamline.sync.missing import Missing, missing_dates
-from seamline.sync.shown_order import by_destination, by_run, streams_in_order
+from seamline.sync.shown_order import by_destination, by_run, by_stream, streams_in_order
 from seamline.sync.stream_state import StreamState, alarms_over
 from seamline_airflow import parts
 from seamline_airflow.page import reading
@@ -147,8 +147,8 @@ def lags(sync: str = "") -> Mapping[StreamId, Picture]:
 
 
 def lag_charts(report: SyncReport, now: datetime) -> list[tuple[StreamId, str, Picture]]:
-    """Of each stream of a sync with a lag of the last day: its limit in seconds, "" where it is not wanted, and the
-    chart."""
+    """Of each stream of a sync with a lag of the last day, in the order of the list of streams: its limit in seconds,
+    "" where it is not wanted, and the chart."""
     with parts.director() as director:
         found = director.lags(report.sync, steps=_LAG_STEPS, step_s=_LAG_STEP_S)
         limits = {one.stream: plan_from_json(one.plan_json).stream.lag_max_s for one in director.wanted_of(report.sync)}
@@ -157,10 +157,10 @@ def lag_charts(report: SyncReport, now: datetime) -> list[tuple[StreamId, str, P
         (
             one,
             f"{limits[one]:g}" if one in limits else "",
-            day_chart(values, _lag_in_words(one, values), until=until, limit=limits.get(one)),
+            day_chart(found[one], _lag_in_words(one, found[one]), until=until, limit=limits.get(one)),
         )
-        for one, values in sorted(found.items(), key=lambda item: str(item[0]))
-        if any(value is not None for value in values)
+        for one in by_stream(found, report.destinations)
+        if any(value is not None for value in found[one])
     ]
 
 

@@ -85,10 +85,12 @@ def sign_clean(
     visit: Annotated[Visit, Depends(visit_of)],
     user: acting.Signer,
     sync: SyncName,
-    take: Annotated[list[Annotated[str, Form(pattern=_BOX)]], Form(min_length=1, max_length=TOGETHER_MAX)],
+    take: Annotated[list[Annotated[str, Form(pattern=_BOX)]], Form(max_length=TOGETHER_MAX)] = [],  # noqa: B006
     reason: Reason = "",
 ) -> Response:
     """Clean dates together: all that were chosen, or none of them."""
+    if not take:
+        return refused(visit, Refused("no date is chosen", hint="tick the dates that you sign for"), "page")
     chosen = dict(_chosen(sync, box) for box in take)
     try:
         acts.sign_clean(sync, chosen, reason=reason, by=acts.actor(user))
@@ -128,10 +130,10 @@ def restate(
     """A signed date is taken again by a run of the nightly DAG; what was signed stays."""
     acting.require_cutter(user, sync)
     try:
-        acts.restate(sync, business_date, reason=reason, by=acts.actor(user))
+        run = acts.restate(sync, business_date, reason=reason, by=acts.actor(user))
     except Refused as error:
         return refused(visit, error, _report(sync, business_date))
-    return acting.done(_report(sync, business_date))
+    return acting.done(f"{_report(sync, business_date)}&{urlencode({'asked': run})}")
 
 
 def _chosen(sync: str, box: str) -> tuple[Take, str]:
