@@ -31,6 +31,7 @@ RUN: Mapping[str, Mapping[str, str]] = {
         "import duckdb": _LAKE_CUTS,
         "from pyspark": "tests/contract/test_lake_in_spark_sql.py",
     },
+    "docs/how-to/read-a-database.md": {"from seamline.reading": E2E},
     "docs/how-to/read-change-files.md": {
         "import json": "tests/contract/test_change_files.py",
         "WITH changes": "tests/contract/test_change_files.py",
@@ -112,11 +113,16 @@ PARSED: Mapping[str, Mapping[str, str]] = {
         "spark.read.format": _SPARK,
         "spark = (": _SPARK,
     },
+    "docs/how-to/read-a-database.md": {
+        "from seamline_spark": "tests/spark/test_read_databases.py reads by this data source",
+        "./seamline stream pause": "pauses the stream that the test writes through;"
+        " tests/integration/test_stream_orders.py has the command",
+    },
     "docs/how-to/read-change-files.md": {"from pyspark": _SPARK},
     "docs/how-to/read-what-changed.md": {
         "from seamline.kinds": "goes on from tables that another page opens; tests/integration/test_iceberg_cut.py has"
         " it",
-        "spark.read.format": _SPARK,
+        "lake = spark": _SPARK,
     },
     "docs/how-to/run-in-containers.md": {
         "./seamline setup": _COMPOSE,

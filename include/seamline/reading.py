@@ -14,13 +14,14 @@ What a sync is, and where, is asked of the platform database. Who reaches the ca
 """
 
 from contextlib import closing
+from dataclasses import replace
 from datetime import date
 
 from seamline import registry
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.kinds.found import sink_kind
-from seamline.kinds.reading import SyncTables, TableChanges
+from seamline.kinds.reading import KnowsKey, SyncTables, TableChanges
 from seamline.kinds.sink import ReadsAtOnePosition
 from seamline.plan.model import DestinationPlan, SyncPlan
 
@@ -28,35 +29,31 @@ from seamline.plan.model import DestinationPlan, SyncPlan
 def open_sync(sync: str, *, at: date | str = "proven", destination: str = "") -> SyncTables:
     """The tables of a sync whose streams were started. `at`: a business date, also as text, for the version of its cut
     that counts; the tag of a cut, as `cut_2026_11_27_v1`; `proven` for the newest cut that reconciled or was signed;
-    `live` for the newest commit.
+    `live` for the newest commit. A database keeps no state of live tables: they are read as long as their stream stands
+    at the position that was found, and Refused once it went on.
 
     `destination` may be left out where one of the sync's destinations can be read so. Refused: there is no such sync,
-    destination or cut.
+    destination or cut; or the rows of the cut are gone by the sync's rule of keeping cuts.
     """
-    _, stream, chosen = _found(sync, destination)
-    return _opened(stream, chosen, at)
+    plan, stream, chosen = _found(sync, destination)
+    return _opened(plan, stream, chosen, at)
 
 
 def open_changes(
     sync: str, table: str, *, since: date | str, at: date | str = "proven", destination: str = ""
 ) -> TableChanges:
     """What a table has at `at` and not, or otherwise, at `since`: rows that are `added`, `removed`, `changed_from` and
-    `changed_to`. Both are places as `open_sync` takes them. Rows are the same row by the table's key of today.
+    `changed_to`. Both are places as `open_sync` takes them. Rows are the same row by the key that the table has today,
+    in a database by the one that it has at `at`.
 
     Refused: as `open_sync`; or the table is not at both places.
     """
     plan, stream, chosen = _found(sync, destination)
-    places = {one: _opened(stream, chosen, one) for one in (since, at)}
-    for place, tables in places.items():
-        if table not in tables:
-            raise Refused(
-                f"{stream} has no table {table!r} at {place}",
-                hint=f"it has {', '.join(tables)}",
-                sync=sync,
-                table=table,
-            )
+    before, after = (_opened(plan, stream, chosen, one).table(table) for one in (since, at))
+    if isinstance(after, KnowsKey):
+        return TableChanges(before, after, after.key)
     keys = {one.name: one.target.key for one in plan.held_by(chosen.name).of_cuts.tables if one.table is not None}
-    return TableChanges(places[since][table], places[at][table], tuple(keys.get(table, ())))
+    return TableChanges(before, after, tuple(keys.get(table, ())))
 
 
 def _found(sync: str, destination: str) -> tuple[SyncPlan, StreamId, DestinationPlan]:
@@ -71,19 +68,19 @@ def _found(sync: str, destination: str) -> tuple[SyncPlan, StreamId, Destination
         names = ", ".join(sorted(one.name for one in found.values() if _is_readable(one)))
         raise Refused(
             f"sync {sync!r} has {len(readable)} destinations to be read at one position",
-            hint=f"name one: {names}"
-            if names
-            else "its destinations have no such power; databases show their cuts, and what changed, as views",
+            hint=f"name one: {names}" if names else "its destinations have no such power",
             sync=sync,
         )
     ((stream, chosen),) = readable.items()
     return plans[stream], stream, chosen
 
 
-def _opened(stream: StreamId, destination: DestinationPlan, at: date | str) -> SyncTables:
+def _opened(plan: SyncPlan, stream: StreamId, destination: DestinationPlan, at: date | str) -> SyncTables:
     kind = sink_kind(destination.kind)
     assert isinstance(kind, ReadsAtOnePosition)
-    return kind.open_tables(destination, stream, at)
+    found = kind.open_tables(destination, stream, at)
+    parked = {one.name: f"it is parked: {one.reason}" for one in plan.parked}
+    return replace(found, left_out={**parked, **found.left_out})
 
 
 def _is_readable(destination: DestinationPlan) -> bool:

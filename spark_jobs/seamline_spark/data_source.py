@@ -5,15 +5,17 @@
     spark.dataSource.register(SeamlineDataSource)
     spark.read.format("seamline").option("sync", "settlement").option("date", "2026-11-27").option("table", "account")
 
-Where `date` is left out, the newest proven cut is read; `live` reads the newest commit, each `load` its own. All tables
-of one cut stand at one position. `since` names another cut: then the rows are those that differ between the two, with
-`cut_change` before them. `destination` names one of several. The driver asks the platform database where the
-tables are; the executors read the warehouse.
+Where `date` is left out, the newest proven cut is read; `live` reads the newest commit, each `load` its own, and of a
+database only while its stream stands there. All tables of one cut stand at one position. `since` names another cut:
+then the rows are those that differ between the two, with `cut_change` before them. `destination` names one of several.
+The driver asks the platform database where the tables are; the executors read the warehouse, or the database by a
+connection that they resolve themselves: options, plan and log have its id at most.
 """
 
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 import pyarrow as pa
 from pyspark.errors import PySparkValueError
@@ -26,6 +28,8 @@ from seamline.reading import open_changes, open_sync
 
 # Beyond so many a table's parts are read by the same tasks: a part may be a small file.
 _TASKS_MAX = 64
+_OPTIONS = ("sync", "table", "destination", "date", "since")
+_LISTED = ", ".join(_OPTIONS)
 
 
 class SeamlineDataSource(DataSource):
@@ -42,19 +46,20 @@ class SeamlineDataSource(DataSource):
         return SeamlineReader(self._table(), schema)
 
     def _table(self) -> PinnedTable:
-        options = {name: self.options.get(name, "") for name in ("sync", "table", "destination", "since")}
+        options = {name: self.options.get(name, "") for name in _OPTIONS}
+        for name in self.options:
+            if name.lower() not in _OPTIONS:
+                near = "".join(f", did you mean {one!r}?" for one in get_close_matches(name, _OPTIONS, n=1))
+                raise PySparkValueError(f"format seamline has no option {name!r}{near or f': {_LISTED}'}")
         for name in ("sync", "table"):
             if not options[name]:
                 raise PySparkValueError(f"format seamline needs .option({name!r}, …)")
-        at = self.options.get("date", "proven")
+        at = options["date"] or "proven"
         if options["since"]:
             return open_changes(
                 options["sync"], options["table"], since=options["since"], at=at, destination=options["destination"]
             )
-        tables = open_sync(options["sync"], at=at, destination=options["destination"])
-        if options["table"] not in tables:
-            raise PySparkValueError(f"{options['sync']} has no table {options['table']!r}: {', '.join(tables)}")
-        return tables[options["table"]]
+        return open_sync(options["sync"], at=at, destination=options["destination"]).table(options["table"])
 
 
 @dataclass

@@ -398,7 +398,7 @@ def test_a_cut_of_the_lake_is_read_at_one_position_and_holds_the_warehouse_s_row
 ) -> None:
     newest = max(one.business_date for one in compared_cuts(SYNC) if one.business_date)
     (cut,) = [one for one in compared_cuts(SYNC) if (one.destination, one.business_date) == (LAKE, newest)]
-    tables = open_sync(SYNC, at=newest)
+    tables = open_sync(SYNC, destination=LAKE, at=newest)
     assert (tables.cut, tables.position) == (tag_of(newest), cut.position)
     sums = tables["ledger_entry"].arrow().group_by(["account_id", "currency"]).aggregate([("amount", "sum")])
     assert rows_of(tables[DERIVED].arrow(), "account_id", "currency", "amount") == rows_of(sums, *sums.column_names)
@@ -410,6 +410,7 @@ def test_a_cut_of_the_lake_is_read_at_one_position_and_holds_the_warehouse_s_row
     assert rows_of(of_date, "id", "amount") == sorted(published) != []
     walks.a_lake_is_read(walk, newest)
     walks.what_changed_is_read(walk, newest)
+    walks.a_database_is_read(walk, newest)
 
 
 def test_no_log_no_command_line_and_no_stored_plan_shows_a_secret(with_lake: str) -> None:

@@ -20,6 +20,7 @@ from tests.waiting import wait_until
 HOUR = "docs/tutorial/first-hour.md"
 LAKE_PAGE = "docs/how-to/read-a-lake.md"
 CHANGED = "docs/how-to/read-what-changed.md"
+DATABASE_PAGE = "docs/how-to/read-a-database.md"
 LATER, LOADED = "docs/how-to/add-a-destination-later.md", "./seamline exec airflow"
 OWN, CAPTURE = "docs/how-to/your-own-database.md", "./seamline connect add brokerage_capture"
 RESTORE = "docs/how-to/restore-after-a-disaster.md"
@@ -211,6 +212,12 @@ def what_changed_is_read(walk: Walk, day: date) -> None:
     program = program.replace("2026-11-25", before).replace("2026-11-26", str(day))
     # Both cuts are tags on one live table: how many orders came between them is the writers' business.
     assert "cut_change" in walk.program(program, run_by="./seamline exec python -")
+
+
+def a_database_is_read(walk: Walk, day: date) -> None:
+    program = block(walk.checkout, DATABASE_PAGE, "from seamline.reading").replace("account", "payment_order")
+    program = program.replace("2026-11-26", str(day - timedelta(days=1))).replace("2026-11-27", str(day))
+    assert f"cut_{day:%Y_%m_%d}_v" in walk.program(program, run_by="./seamline exec python -")
 
 
 def documents(text: str) -> list[Any]:

@@ -10,6 +10,7 @@ import pytest
 
 from seamline.adapters.connections import Connection
 from seamline.bulk.copy import CopyItem, CopyTarget, copy_one
+from seamline.databases.postgres import typed_rows
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import SeamlineError
@@ -17,7 +18,6 @@ from seamline.domain.table_places import TablePlaces
 from seamline.kinds.bulk import ArrowRows, BulkRead
 from seamline.plan.model import DestinationPlan, SourcePlan
 from seamline.sinks.postgres.staging import StagingArea
-from seamline.sources.postgres import typed_rows
 from seamline.sources.postgres.bulk import SnapshotReaders
 from seamline.sources.postgres.catalogue import survey
 from seamline.sources.postgres.client import open_session

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seamline.databases.postgres import typed_rows
+from seamline.databases.postgres.typed_rows import typed_batches
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
-from seamline.sources.postgres import typed_rows
-from seamline.sources.postgres.typed_rows import typed_batches
 from seamline.values.build import rows_of
 
 TEXT = Column("memo", Kind.STRING, "text")

@@ -21,7 +21,25 @@ VALID_FROM, VALID_TO = "cut_valid_from", "cut_valid_to"
 # `VALID_TO` of a row that the newest cut has.
 STILL_VALID = 2**63 - 1
 OWN_COLUMNS = (*CUT_COLUMNS, *SINCE_COLUMNS, VALID_FROM, VALID_TO)
+_TAG = re.compile(r"cut_(?P<date>[0-9]{4}_[0-9]{2}_[0-9]{2})_v(?P<version>[0-9]+)")
 _PARTITION = re.compile(r"(?P<table>.+)_[0-9]{8}_v[0-9]+", re.DOTALL)
+
+
+def tag_of(business_date: date, version: int) -> str:
+    """What names one version of a date: the tag that each table of a lake has, and how people ask for it."""
+    return f"cut_{business_date:%Y_%m_%d}_v{version}"
+
+
+def is_tag(text: str) -> bool:
+    return _TAG.fullmatch(text) is not None
+
+
+def cut_of_tag(tag: str) -> tuple[date, int]:
+    """The inverse of `tag_of`. ValueError: it names no date."""
+    found = _TAG.fullmatch(tag)
+    if found is None:
+        raise ValueError(f"{tag!r} is no tag of a cut")
+    return date.fromisoformat(found["date"].replace("_", "-")), int(found["version"])
 
 
 def current_view(table: str) -> str:

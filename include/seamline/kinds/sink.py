@@ -276,7 +276,8 @@ class ReadsAtOnePosition(Protocol):
     """A kind whose tables people can read as Arrow, all of a sync at one position."""
 
     def open_tables(self, destination: DestinationPlan, stream: StreamId, at: date | str) -> SyncTables:
-        """`at`: a business date, `proven` or `live`. Refused: there is no such cut."""
+        """`at`: a business date, the tag of a cut, `proven` or `live`. Refused: there is no such cut, or its rows are
+        gone. What is opened may be pickled, and asks again where it is read whether its rows are still those."""
 
 
 @runtime_checkable
@@ -364,6 +365,7 @@ def described(kind: SinkKind) -> tuple[str, ...]:
         "cuts from the one before and the log": isinstance(kind, CarriesCutsOn),
         "checks by Great Expectations": isinstance(kind, ShowsRows),
         "derived tables": isinstance(kind, Derives),
+        "tables at one position for Python and Spark": isinstance(kind, ReadsAtOnePosition),
         "loads that go on where they were interrupted": isinstance(kind, ResumesLoads),
         "certificates": isinstance(kind, CertifiesArrivals),
     }

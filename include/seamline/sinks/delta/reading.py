@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from seamline.adapters.connections import parsed
 from seamline.domain.ledger import StreamId
-from seamline.kinds.reading import SyncTables
+from seamline.kinds.reading import PROVEN, SyncTables
 from seamline.sinks.delta.catalogue import DeltaCatalogue
 from seamline.sinks.delta.log import DeltaLog
 from seamline.sinks.delta.pointer import Pointer
@@ -25,7 +25,7 @@ from seamline.sinks.delta.state import TableState
 from seamline.sinks.delta.types import arrow_schema
 from seamline.sinks.lake.files import translated
 from seamline.sinks.lake.identity import ROW_HASH
-from seamline.sinks.lake.pinned import PROVEN, open_pinned
+from seamline.sinks.lake.pinned import open_pinned
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from seamline.adapters.connections import parsed
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
-from seamline.kinds.reading import SyncTables
+from seamline.kinds.reading import PROVEN, SyncTables
 from seamline.sinks.hudi.catalogue import HudiCatalogue
 from seamline.sinks.hudi.instants import text_of
 from seamline.sinks.hudi.pointer import Pointer
@@ -27,7 +27,7 @@ from seamline.sinks.hudi.timeline import Timeline
 from seamline.sinks.hudi.types import arrow_schema
 from seamline.sinks.lake.files import translated
 from seamline.sinks.lake.identity import ROW_HASH
-from seamline.sinks.lake.pinned import PROVEN, open_pinned
+from seamline.sinks.lake.pinned import open_pinned
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from pyiceberg.table.metadata import TableMetadata
 from seamline.adapters.connections import parsed
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
-from seamline.kinds.reading import SyncTables
+from seamline.kinds.reading import LIVE, PROVEN, SyncTables, place_of
 from seamline.plan.model import DestinationPlan
 from seamline.sinks.iceberg.io import io_of, static_table
 from seamline.sinks.iceberg.options import options_of
@@ -32,7 +32,7 @@ from seamline.sinks.iceberg.snapshot import own_snapshot
 from seamline.sinks.lake.catalogue import Catalogue
 from seamline.sinks.lake.files import translated
 from seamline.sinks.lake.identity import ROW_HASH
-from seamline.sinks.lake.pinned import LIVE, PROVEN, Pinned, open_pinned, place_of, required, tables_of
+from seamline.sinks.lake.pinned import Pinned, open_pinned, required, tables_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,12 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from seamline.domain.cut_keep import KeptCut
+from seamline.domain.cut_names import tag_of
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.position import Position, position_from_json, position_to_json
 from seamline.domain.staged_cut import CutMode, StagedCut
 from seamline.domain.verdict import Verdict
-from seamline.sinks.lake.cut_rows import Pin, tag_of
+from seamline.sinks.lake.cut_rows import Pin
 
 
 @dataclass(frozen=True, slots=True)

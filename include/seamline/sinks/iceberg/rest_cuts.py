@@ -15,6 +15,7 @@ from pyiceberg.table.update import RemoveSnapshotsUpdate
 
 from seamline.domain.catalogue import Table
 from seamline.domain.cut_keep import KeptCut
+from seamline.domain.cut_names import tag_of
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import CommitUnknown, Refused, SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
@@ -31,7 +32,7 @@ from seamline.sinks.iceberg.rest_ledger import CUTS, NAMESPACE, cuts_place_of, e
 from seamline.sinks.iceberg.rest_opening import open_client, open_store
 from seamline.sinks.iceberg.rest_store import RestStore
 from seamline.sinks.iceberg.tags import IcebergTags, tag_updates
-from seamline.sinks.lake.cut_rows import Pin, PublishedCut, tag_of
+from seamline.sinks.lake.cut_rows import Pin, PublishedCut
 from seamline.sinks.lake.cuts import PINNED_FOR, Dropped, pin_live, pin_tag, require_compared, there
 from seamline.sinks.lake.files import NewFiles, make_folder, new_location, remove
 from seamline.sinks.lake.pinned import Pinned

@@ -7,7 +7,6 @@ catalogue of several destinations.
 """
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -15,6 +14,7 @@ from datetime import date, datetime, timedelta
 import psycopg
 
 from seamline.databases.postgres.client import Session
+from seamline.domain.cut_names import tag_of
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position, position_from_json, position_to_json
@@ -85,9 +85,6 @@ GROUP BY c.stream, c.business_date, c.version ORDER BY c.business_date DESC, c.v
 """
 
 
-_TAG = re.compile(r"cut_[0-9]{4}_[0-9]{2}_[0-9]{2}_v[0-9]+")
-
-
 @dataclass(frozen=True, slots=True)
 class Pin:
     """What a run has looked at: table → snapshot id. `kept_for`: how long a cut of it may be wanted at most."""
@@ -117,15 +114,6 @@ class PublishedCut:
     tag: str
     position: Position
     snapshots: Mapping[str, int]
-
-
-def tag_of(business_date: date, version: int) -> str:
-    """The tag that each table of a cut has."""
-    return f"cut_{business_date:%Y_%m_%d}_v{version}"
-
-
-def is_tag(text: str) -> bool:
-    return _TAG.fullmatch(text) is not None
 
 
 def create_tables(session: Session) -> None:

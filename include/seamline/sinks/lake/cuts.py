@@ -21,6 +21,7 @@ from seamline.databases.postgres.client import Session, open_session, translated
 from seamline.databases.postgres.kept_open import kept_open
 from seamline.domain.catalogue import Table
 from seamline.domain.cut_keep import KeptCut
+from seamline.domain.cut_names import tag_of
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import GateFailed, Refused, TransientError
 from seamline.domain.ledger import StreamId
@@ -173,7 +174,7 @@ class LakeCuts:
         made = self._derived.moves(self._session, stream, cut, heads) if self._derived else ()
         snapshots = {**pin.snapshots, **{move.table: move.snapshot_id for move in made}}
         until = datetime.now(UTC) + pin.kept_for
-        tag, over = cut_rows.tag_of(cut.business_date, version), [pin_tag(cut.run_id)]
+        tag, over = tag_of(cut.business_date, version), [pin_tag(cut.run_id)]
         wanted = {
             name: TableTags([Tag(tag, number, until)] if name in names else (), over)
             for name, number in snapshots.items()
@@ -220,7 +221,7 @@ class LakeCuts:
             tags: dict[str, list[str]] = {}
             for table, version in gone:
                 if table in heads:
-                    tags.setdefault(table, []).append(cut_rows.tag_of(business_date, version))
+                    tags.setdefault(table, []).append(tag_of(business_date, version))
             dropped = {name: TableTags(dropped=over) for name, over in tags.items()}
             with self._viewed(stream) as follow, self._tagged(heads, dropped, stream) as tagged:
                 cut_rows.forget_tables(self._session, stream, business_date, gone)

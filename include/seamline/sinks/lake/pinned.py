@@ -14,18 +14,15 @@ import psycopg
 from seamline.adapters.connections import Connection, resolve
 from seamline.databases.postgres import ledger
 from seamline.databases.postgres.client import Session, open_session, translated
-from seamline.domain.errors import ConfigError, Refused
+from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position
-from seamline.kinds.reading import PinnedTable, SyncTables
+from seamline.kinds.reading import LIVE, PROVEN, PinnedTable, SyncTables, place_of
 from seamline.plan.model import DestinationPlan
 from seamline.sinks.lake import cut_rows
 from seamline.sinks.lake import state as lake_state
 from seamline.sinks.lake.cut_rows import PublishedCut
 from seamline.sinks.lake.pointers import Pointers
-
-# The newest cut that reconciled or was signed, and the tables as the newest commit has left them.
-PROVEN, LIVE = "proven", "live"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,18 +108,3 @@ def _cut(session: Session, stream: StreamId, locations: Mapping[str, str], place
     else:
         cut = cut_rows.newest_proven(session, stream) if place is None else cut_rows.newest_of(session, stream, place)
     return None if cut is None else Pinned(cut.position, locations, cut.snapshots, cut)
-
-
-def place_of(at: date | str) -> date | str | None:
-    """A date, the tag of a cut, or None of the newest proven one."""
-    if isinstance(at, date) or cut_rows.is_tag(at):
-        return at
-    if at == PROVEN:
-        return None
-    try:
-        return date.fromisoformat(at)
-    except ValueError as exc:
-        raise ConfigError(
-            f"{at!r} is no place to read a sync at",
-            hint=f"a business date as 2026-11-27, a tag as cut_2026_11_27_v1, `{PROVEN}` or `{LIVE}`",
-        ) from exc

@@ -104,7 +104,9 @@ def decimal_digits(name: str) -> tuple[int, int]:
 
 def stored_as(schema: pa.Schema, table: Table, rows: pa.RecordBatch) -> pa.Table:
     """Rows of the typed form as they lie in files of this schema, the row hash of keyless ones with them."""
-    arrays = [_stored(table, column, values) for column, values in zip(table.columns, rows.columns, strict=True)]
+    arrays = [
+        stored_column_of(table, column, values) for column, values in zip(table.columns, rows.columns, strict=True)
+    ]
     if not table.is_keyed:
         arrays.append(identities(table, rows))
     return pa.Table.from_arrays(
@@ -126,7 +128,8 @@ def typed_column(column: Column, values: pa.Array | pa.ChunkedArray) -> pa.Array
     return columns.typed_column(column, values)
 
 
-def _stored(table: Table, column: Column, values: pa.Array) -> pa.Array:
+def stored_column_of(table: Table, column: Column, values: pa.Array) -> pa.Array:
+    """Values of the typed form, to be cast to what is stored. SchemaConflict for one that has no place there."""
     if column.kind is Kind.UUID:
         return canonical_texts(column, values)
     return stored_column(table, column, values)

@@ -82,7 +82,7 @@ def make_room(
     try:
         with session.transaction():
             rows = _rows_in_use(session, destination, Relation(destination.cut_namespace, table), day)
-            if rows is None or primary_key(session, staged) != _key_of(session, rows):
+            if rows is None or primary_key(session, staged) != key_of(session, rows):
                 return None
             return rows if widen(session, cut=staged, cuts=rows, but=_OWN) else None
     except (CutMisfit, ColumnsMisfit):
@@ -105,7 +105,7 @@ def store_version(
         f" ADD COLUMN {VALID_TO} bigint NOT NULL DEFAULT {STILL_VALID}".encode()
     )
     aside = aside_of(destination, table, day, what="VIEW")
-    require_same_key(table, key, _key_of(session, rows), aside=aside)
+    require_same_key(table, key, key_of(session, rows), aside=aside)
     try:
         is_wider = fit_columns(session, cut=staged, cuts=rows)
     except ColumnsMisfit as exc:
@@ -175,6 +175,19 @@ def drop_rows_of_no_cut(session: Session, rows: Relation) -> int:
     return int(row[0]) if row else 0
 
 
+def key_of_version(
+    session: Session, destination: DestinationPlan, sync: str, table: str, *, day: date, version: int
+) -> Sequence[str]:
+    """The key of a table whose cut is stored as a version; () where it is stored as a copy, or has none."""
+    there = session.execute("SELECT to_regclass('seamline.cut_number') IS NOT NULL").fetchone()
+    if there is None or not there[0]:
+        return ()
+    row = session.execute(
+        f"SELECT rows_table FROM seamline.cut_number WHERE {_OF_TABLE}", (sync, table, day, version)
+    ).fetchone()
+    return key_of(session, Relation(destination.cut_namespace, str(row[0]))) if row else ()
+
+
 # ---- where the rows stand --------------------------------------------------------------------------------------------
 
 
@@ -220,7 +233,7 @@ def _begin(
     return rows
 
 
-def _key_of(session: Session, rows: Relation) -> Sequence[str]:
+def key_of(session: Session, rows: Relation) -> Sequence[str]:
     """That of the source: stored rows have the number of their first cut in theirs beside it."""
     return [name for name in primary_key(session, rows) if name not in _OWN]
 

@@ -16,6 +16,7 @@ from seamline.kinds.bulk import LoadArea, SplitArea, StagedPlace, TableRows
 from seamline.kinds.derived import StagedPart
 from seamline.kinds.live_columns import Misfit
 from seamline.kinds.logins import DestinationLogins
+from seamline.kinds.reading import SyncTables
 from seamline.kinds.sink import Atomic, SinkKind, SinkPowers
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, SyncPlan
 from seamline.ports import Load, Problem, ReadView, Sink, StagedView
@@ -178,6 +179,11 @@ class Postgres:
         from seamline.sinks.postgres.carry_on import newest_in
 
         return newest_in(destination, base, column)
+
+    def open_tables(self, destination: DestinationPlan, stream: StreamId, at: date | str) -> SyncTables:
+        from seamline.sinks.postgres.reading import open_tables
+
+        return open_tables(destination, stream, at)
 
     def rows_url(self, destination: DestinationPlan, schema: str) -> str:
         from seamline.databases.postgres.rows_url import rows_url

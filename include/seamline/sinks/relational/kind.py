@@ -17,6 +17,7 @@ from seamline.kinds.bulk import LoadArea, SplitArea, StagedPlace, TableRows
 from seamline.kinds.derived import StagedPart
 from seamline.kinds.live_columns import Misfit
 from seamline.kinds.logins import DestinationLogins
+from seamline.kinds.reading import SyncTables
 from seamline.kinds.sink import Atomic, SinkPowers
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, SyncPlan
 from seamline.ports import Load, Problem, ReadView, Sink, StagedView
@@ -181,6 +182,11 @@ class RelationalKind:
         from seamline.sinks.relational.probed import open_probed
 
         return open_probed(plan, destination, self.dialect)
+
+    def open_tables(self, destination: DestinationPlan, stream: StreamId, at: date | str) -> SyncTables:
+        from seamline.sinks.relational.reading import open_tables
+
+        return open_tables(destination, stream, at, self.dialect)
 
     def rows_url(self, destination: DestinationPlan, schema: str) -> str:
         from seamline.sinks.relational.rows_url import rows_url

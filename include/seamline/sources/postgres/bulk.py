@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from seamline.adapters.connections import Connection
 from seamline.databases.postgres.canonical import date_conditions, quoted
+from seamline.databases.postgres.typed_rows import expression_of, typed_batches
 from seamline.databases.postgres.types import destination_type
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
@@ -29,7 +30,6 @@ from seamline.sources.postgres.sessions import (
     rows_of,
     views_at_one_snapshot,
 )
-from seamline.sources.postgres.typed_rows import expression_of, typed_batches
 from seamline.values.arrow import schema_of
 
 

@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,18 +16,17 @@ from seamline.adapters.debezium.row_decoder import (
     Typed,
     as_read,
     bytes_of,
-    decimals,
     each,
     from_base64,
     uuids,
     with_odd,
 )
+from seamline.databases.postgres.decimals import decimal_of
 from seamline.databases.postgres.native_types import comes_as_bytes
 from seamline.domain.catalogue import Column, Kind
-from seamline.values.arrow import TEXT, arrow_type, is_exact_text
+from seamline.values.arrow import TEXT, arrow_type
 from seamline.values.special import moment_of
 
-_NUMBERS = {"NAN": "NaN", "POSITIVE_INFINITY": "Infinity", "NEGATIVE_INFINITY": "-Infinity"}
 # Fixed numbers stand for infinity: those of the driver's own sentinels (read from the log of 3.7.0.Final).
 _INFINITE_DATES = {2146033979: math.inf, -2147472691: -math.inf}
 _INFINITE_MOMENTS = {
@@ -45,8 +43,6 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - naive on purpose: the arithmetic
 _MICROSECOND = timedelta(microseconds=1)
 # The calendar repeats itself every 400 years.
 _CYCLE_US = 146_097 * _DAY_US
-# A `numeric` without digits whose text is its canonical one; that of a zero has no sign.
-_PLAIN_NUMBER = r"^(0|-?[1-9][0-9]*)(\.[0-9]+)?$|^-0\.[0-9]*[1-9][0-9]*$"
 _ISO = re.compile(r"([+-]?\d{4,6})(-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)Z")
 _PLAIN_INSTANT = r"^[0-9]{4}-[0-9][0-9]-[0-9][0-9]T"
 # As the server writes it with the connector's IntervalStyle, each part with a sign of its own.
@@ -97,21 +93,6 @@ def _document(text: str) -> str:
     """As `jsonb` prints it: shorter keys first, of equal length by their bytes."""
     pairs = sorted(json.loads(text).items(), key=lambda pair: (len(pair[0].encode()), pair[0].encode()))
     return json.dumps(dict(pairs), ensure_ascii=False)
-
-
-def decimal_of(column: Column, values: pa.Array) -> pa.Array:
-    """Texts, those of the server or of the connector, in the type of a DECIMAL."""
-    if is_exact_text(column) and column.precision:
-        return each(column, values, lambda text: text and _number(text))
-    if is_exact_text(column):
-        is_odd = pc.invert(pc.match_substring_regex(values, _PLAIN_NUMBER))
-        return with_odd(column, values, is_odd, plain=lambda found: found, odd=_number)
-    is_odd = pc.is_in(values, pa.array([*_NUMBERS, *_NUMBERS.values()], values.type))
-    return with_odd(column, values, is_odd, plain=lambda found: decimals(column, found), odd=_number)
-
-
-def _number(text: str) -> Decimal:
-    return Decimal(_NUMBERS.get(text, text))
 
 
 def _char(_: Column, values: pa.Array) -> pa.Array:

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import psycopg
 
@@ -23,7 +22,6 @@ from seamline.adapters.connections import Connection
 from seamline.databases.postgres.canonical import text_literal
 from seamline.databases.postgres.read import SESSION_SETTINGS, PostgresReadView, Relation
 from seamline.domain.catalogue import Table
-from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated, SeamlineError, TransientError
 from seamline.domain.position import Position
 from seamline.domain.table_places import TablePlace
@@ -35,10 +33,6 @@ from seamline.sources.postgres.partitions import SEEN_AS_NOW
 from seamline.sources.postgres.places import WANTED, asked_for, relation_at
 from seamline.sources.postgres.position import PostgresPosition
 from seamline.sources.postgres.slots import CREATION_S, exported_snapshot
-from seamline.sources.postgres.typed_rows import expression_of, typed_batches
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 # A stream that is held waits at most its lease for the views.
 _VIEWS_S = 20.0
@@ -256,14 +250,6 @@ class SourceReadView(PostgresReadView):
         super().__init__(session, tables=tables, relations={}, position=position)
         self._source = source
 
-    def typed_rows(self, table: Table, segment: Segment) -> "Iterator[pa.RecordBatch]":
-        """`kinds.bulk.ReadsTypedRows`."""
-        # Locked where it was not given.
-        self._table(table.name)
-        columns = ", ".join(map(expression_of, table.columns))
-        selected = f"SELECT {columns} FROM {self._relation(table)}{self._where(table, segment, '')}"
-        yield from typed_batches(table, self._blocks(f"COPY ({selected}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"))
-
     def is_in_key_order(self, table: str) -> bool:
         """`kinds.bulk.KnowsRowOrder`: by the statistics of the first key column; True where there are none."""
         place, key = self._source.places.of(table), self._table(table).key_columns[0]
@@ -271,19 +257,6 @@ class SourceReadView(PostgresReadView):
         with translated(role(self._source, self._source.reader)), self._session.transaction():
             row = self._session.execute(_CORRELATION, names).fetchone()
         return row is None or row[0] is None or abs(row[0]) >= _IN_ORDER
-
-    def _blocks(self, statement: str) -> Iterator[bytes]:
-        try:
-            # A savepoint, as for every question: what fails for one table must not end the view.
-            with (
-                self._session.transaction(),
-                self._session.cursor() as cursor,
-                cursor.copy(statement.encode()) as copy,
-            ):
-                for block in copy:
-                    yield bytes(block)
-        except psycopg.Error as exc:
-            raise self._fault(exc) from exc
 
     def _table(self, name: str) -> Table:
         if name not in self._tables:

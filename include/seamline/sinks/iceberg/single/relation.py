@@ -7,7 +7,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 
-from seamline.sinks.lake.cut_rows import is_tag
+from seamline.domain.cut_names import is_tag
 from seamline.sinks.lake.tagging import OF_RUNS
 
 

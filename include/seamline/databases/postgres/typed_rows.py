@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from seamline.databases.postgres.canonical import quoted
+from seamline.databases.postgres.decimals import decimal_of
 from seamline.databases.postgres.types import destination_type
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import InvariantViolated, SchemaConflict
-from seamline.sources.postgres.row_decoder import decimal_of
 from seamline.values.arrow import INTERVAL, TEXT, arrow_type, schema_of
 from seamline.values.content import content_of
 from seamline.values.special import INFINITE_DAY, INFINITE_MOMENT, LAST_PLAIN_MOMENT, stored_moment
