@@ -103,11 +103,11 @@ def fill(store: PlatformStore, *, dates: int, breaks: int) -> None:
         session.execute("analyze")
     with closing(open_session(application_name="bench", statement_timeout_s=60)) as log:
         for cut in store.cuts(SYNC):
-            found = store.reconciliation(cut.run_id, Scope.CUT)
-            assert found is not None
+            compared = store.reconciliation(cut.run_id, Scope.CUT)
+            assert compared is not None
             with log.transaction():
                 # What a report shows is held against this entry.
-                audit.append(log, verdict_act(found, Kind.COMPARED))
+                audit.append(log, verdict_act(compared, Kind.COMPARED))
 
 
 def pages(store: PlatformStore) -> dict[str, tuple[str, str]]:
