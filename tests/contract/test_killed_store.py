@@ -4,6 +4,9 @@ Who commits has no answer then. What a partner or a reader sees is all of a deli
 settles which.
 """
 
+import io
+import random
+import socket
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +16,7 @@ import pytest
 
 from seamline import settings
 from seamline.domain.errors import CommitUnknown, TransientError
+from seamline.files.stores.opening import open_store
 from seamline.files.stores.store import Store
 from tests import ssh_server
 from tests.contract.behaviours import Applying, account, published, texts
@@ -139,3 +143,32 @@ def test_a_server_that_is_killed_within_any_step_of_a_span_has_it_once_after_the
         assert len(world.rows(AUDIT)) == number
     assert taken[-1] == "put_if_absent"
     assert step == len(taken)
+
+
+class _CutOff:
+    """A file during whose first reading the network breaks. `read_bytes`: all that was asked for."""
+
+    def __init__(self, store: Any, content: bytes, at_bytes: int) -> None:
+        self._store, self._content, self._at_bytes = store, io.BytesIO(content), at_bytes
+        self.read_bytes = 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        piece = self._content.read(size)
+        if self.read_bytes < self._at_bytes <= self.read_bytes + len(piece):
+            self._store._transport.sock.shutdown(socket.SHUT_RDWR)
+        self.read_bytes += len(piece)
+        return piece
+
+    def seek(self, offset: int, /) -> int:
+        return self._content.seek(offset)
+
+
+def test_an_upload_whose_connection_breaks_goes_on_behind_what_the_server_has(server: SshServer, place: Place) -> None:
+    content = random.Random(7).randbytes(24 << 20)  # noqa: S311
+    with closing(open_store(f"sftp://{server.folder}", "killed")) as store:
+        cut_off = _CutOff(store, content, 20 << 20)
+        store.write("cut off/large", cut_off)
+        assert store.size("cut off/large") == len(content)
+    assert (Path(server.folder) / "cut off" / "large").read_bytes() == content
+    # Another MiB, and what was under way.
+    assert cut_off.read_bytes < len(content) + (8 << 20)

@@ -1,15 +1,19 @@
 """Files on FTP servers that answer as others do: folders that are missing or closed, and transfers that fail."""
 
+import hashlib
 import io
+import random
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyftpdlib.handlers import DTPHandler
 
 from seamline.domain.errors import TransientError
 from seamline.files.stores.ftp import FtpStore
+from seamline.sinks.files.two_phase import Hashing
 from tests import ftp_server
 
 _THERE = "a.csv"
@@ -58,3 +62,51 @@ def test_a_session_whose_transfer_failed_is_not_asked_again(tmp_path: Path) -> N
         with pytest.raises(TransientError, match="no space"):
             opened.read(_THERE, Full())
         assert opened.size(_THERE) == 1
+
+
+def breaking(at_bytes: int, received: list[int]) -> type[Any]:
+    """A data connection that the server closes once, when it has so much. What each one has received is listed."""
+
+    class Breaking(DTPHandler):  # type: ignore[misc]
+        def handle_read_event(self) -> None:
+            super().handle_read_event()
+            if not received and self.get_transmitted_bytes() >= at_bytes:
+                self.close()
+
+        def close(self) -> None:
+            if not self._closed:
+                received.append(self.get_transmitted_bytes())
+            super().close()
+
+    return Breaking
+
+
+def test_a_broken_upload_goes_on_behind_what_the_server_has(tmp_path: Path) -> None:
+    content, received = random.Random(7).randbytes(8 << 20), list[int]()  # noqa: S311
+    handler = breaking(5 << 20, received)
+    with (
+        ftp_server.running(tmp_path, dtp_handler=handler) as server,
+        closing(FtpStore(server.connection, "/")) as store,
+    ):
+        reading = Hashing(io.BytesIO(content))
+        store.write("out/large", reading)
+    assert (tmp_path / "out" / "large").read_bytes() == content
+    assert (reading.size, reading.sha256) == (len(content), hashlib.sha256(content).hexdigest()), "hashed once"
+    first, second = received
+    assert first >= 5 << 20
+    assert second <= len(content) - first + (2 << 20)
+
+
+def test_an_upload_that_breaks_again_and_again_fails(tmp_path: Path) -> None:
+    class Never(list[int]):
+        def __bool__(self) -> bool:
+            return False
+
+    handler = breaking(1, received := Never())
+    with (
+        ftp_server.running(tmp_path, dtp_handler=handler) as server,
+        closing(FtpStore(server.connection, "/")) as store,
+        pytest.raises(TransientError, match="cannot write out/large"),
+    ):
+        store.write("out/large", io.BytesIO(bytes(4 << 20)))
+    assert len(received) == 3

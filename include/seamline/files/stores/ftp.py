@@ -15,9 +15,12 @@ from seamline.adapters.connections import Connection
 from seamline.domain.errors import TransientError
 from seamline.files.stores.drafts import draft_of
 from seamline.files.stores.ftp_session import opened, tls_trouble
-from seamline.files.stores.store import Readable, Writable
+from seamline.files.stores.resuming import sent_whole
+from seamline.files.stores.store import Readable, Sendable, Writable
 
 _CONTENT = "content"
+# A connection that is gone, and not a server's refusal.
+_BROKEN = (ConnectionError, TimeoutError, EOFError, ftplib.error_temp)
 # 450: ProFTPD's answer for a folder that is missing.
 _NOTHING_LISTED = ("450", "550")
 # What servers say of an empty folder that they do not list.
@@ -44,9 +47,17 @@ class FtpStore:
         with self._session(f"look for {path}") as ftp:
             return _size(ftp, self._at(path))
 
-    def write(self, path: str, content: Readable) -> None:
-        with self._session(f"write {path}") as ftp:
-            self._store(ftp, path, content)
+    def write(self, path: str, content: Sendable) -> None:
+        def send(offset: int) -> None:
+            with self._answering():
+                self._store(self._alive(), path, content, offset)
+
+        def there() -> int | None:
+            with self._answering():
+                return _size(self._alive(), self._at(path))
+
+        with self._session(f"write {path}"):
+            sent_whole(content, send, there=there, broken=_BROKEN)
 
     def read(self, path: str, into: Writable) -> None:
         with self._session(f"read {path}") as ftp:
@@ -107,9 +118,9 @@ class FtpStore:
     def _at(self, path: str) -> str:
         return f"{self._root}/{path}"
 
-    def _store(self, ftp: ftplib.FTP, path: str, content: Readable) -> None:
+    def _store(self, ftp: ftplib.FTP, path: str, content: Readable, offset: int = 0) -> None:
         self._make_folders(ftp, path)
-        ftp.storbinary(f"STOR {self._at(path)}", content)
+        ftp.storbinary(f"STOR {self._at(path)}", content, rest=offset or None)
 
     def _make_folders(self, ftp: ftplib.FTP, path: str) -> None:
         """Above a path. Not the root."""

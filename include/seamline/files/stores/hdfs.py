@@ -12,7 +12,7 @@ import httpx
 from seamline.adapters.connections import Connection
 from seamline.domain.errors import ConfigError, TransientError
 from seamline.files.stores.drafts import draft_of
-from seamline.files.stores.store import Readable, Writable
+from seamline.files.stores.store import Sendable, Writable
 
 _PIECE_BYTES = 2**20
 _TIMEOUTS = httpx.Timeout(60, connect=10)
@@ -45,7 +45,7 @@ class HdfsStore:
                 self._require_root()
                 return None
 
-    def write(self, path: str, content: Readable) -> None:
+    def write(self, path: str, content: Sendable) -> None:
         with self._translated(f"write {path}"):
             self._require_root()
             size = 0

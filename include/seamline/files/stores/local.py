@@ -9,7 +9,7 @@ from pathlib import Path
 
 from seamline.domain.errors import TransientError
 from seamline.files.stores.drafts import draft_of
-from seamline.files.stores.store import Readable, Writable
+from seamline.files.stores.store import Sendable, Writable
 
 
 class LocalStore:
@@ -34,7 +34,7 @@ class LocalStore:
                 self._require_root()
                 return None
 
-    def write(self, path: str, content: Readable) -> None:
+    def write(self, path: str, content: Sendable) -> None:
         with self._translated(f"write {path}"):
             target = self._made(path)
             with target.open("wb") as file:

@@ -15,7 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from seamline.adapters.connections import Connection
 from seamline.domain.errors import TransientError
-from seamline.files.stores.store import Readable, Writable
+from seamline.files.stores.store import Sendable, Writable
 
 _PIECE = 2**20
 _MISSING = ("404", "NoSuchKey", "NotFound")
@@ -50,7 +50,7 @@ class S3Store:
                     return None
                 raise
 
-    def write(self, path: str, content: Readable) -> None:
+    def write(self, path: str, content: Sendable) -> None:
         with self._translated(f"write {path}"):
             self.client.upload_fileobj(content, self.bucket, self._key(path))
 

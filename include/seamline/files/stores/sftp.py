@@ -2,7 +2,7 @@
 
 import base64
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any
@@ -12,12 +12,14 @@ import paramiko
 from seamline.adapters.connections import Connection
 from seamline.domain.errors import ConfigError, TransientError
 from seamline.files.stores.drafts import draft_of
-from seamline.files.stores.store import Readable, Writable
+from seamline.files.stores.resuming import sent_whole
+from seamline.files.stores.store import Sendable, Writable
 
 _PIECE_BYTES = 256 * 1024
 # `Transport.connect` of paramiko 4 says so by its words alone.
 _OTHER_KEY = "Bad host key"
 _ANSWER_S = 60
+_BROKEN = (ConnectionError, TimeoutError, EOFError, paramiko.SSHException)
 _KEEP_ALIVE_S = 30
 # A key of RSA signs under other names than its own.
 _OF_KEY = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
@@ -26,12 +28,16 @@ _OF_KEY = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
 class SftpStore:
     """`store.Store` below a folder of a server."""
 
-    def __init__(self, transport: paramiko.Transport, root: str) -> None:
-        self._transport = transport
+    def __init__(self, connect: Callable[[], paramiko.Transport], root: str) -> None:
+        self._connect = connect
         self._root = root.rstrip("/")
-        self._sftp: Any = paramiko.SFTPClient.from_transport(transport)
-        self._sftp.get_channel().settimeout(_ANSWER_S)
         self._known = set[str]()
+        self._open()
+
+    def _open(self) -> None:
+        self._transport = self._connect()
+        self._sftp: Any = paramiko.SFTPClient.from_transport(self._transport)
+        self._sftp.get_channel().settimeout(_ANSWER_S)
 
     def names(self, folder: str) -> Sequence[str]:
         with self._translated(f"list {folder}"):
@@ -49,16 +55,24 @@ class SftpStore:
             except FileNotFoundError:
                 return None
 
-    def write(self, path: str, content: Readable) -> None:
-        with self._translated(f"write {path}"):
-            with self._opened(path) as remote:
+    def write(self, path: str, content: Sendable) -> None:
+        def send(offset: int) -> None:
+            with self._naming_a_break(), self._opened(path, offset) as remote:
                 remote.set_pipelined(True)
-                size = 0
+                size = offset
                 while piece := content.read(_PIECE_BYTES):
                     remote.write(piece)
                     size += len(piece)
             if (there := self._sftp.stat(self._at(path)).st_size) != size:
                 raise OSError(f"{size} bytes were written, and {there} are there")
+
+        def there() -> int | None:
+            self.close()
+            self._open()
+            return self.size(path)
+
+        with self._translated(f"write {path}"):
+            sent_whole(content, send, there=there, broken=_BROKEN)
 
     def read(self, path: str, into: Writable) -> None:
         with self._translated(f"read {path}"):
@@ -101,7 +115,11 @@ class SftpStore:
     def close(self) -> None:
         self._transport.close()
 
-    def _opened(self, path: str) -> paramiko.SFTPFile:
+    def _opened(self, path: str, offset: int) -> paramiko.SFTPFile:
+        if offset:
+            file = self._sftp.file(self._at(path), "r+b")
+            file.seek(offset)
+            return file
         try:
             return self._sftp.file(self._made(path), "wb")
         except FileNotFoundError:
@@ -147,6 +165,16 @@ class SftpStore:
         return True
 
     @contextmanager
+    def _naming_a_break(self) -> Iterator[None]:
+        """A server's refusal and a connection that is gone are both a plain OSError to paramiko."""
+        try:
+            yield
+        except OSError as exc:
+            if isinstance(exc, _BROKEN) or self._transport.is_active():
+                raise
+            raise ConnectionResetError(str(exc)) from exc
+
+    @contextmanager
     def _translated(self, doing: str) -> Iterator[None]:
         try:
             yield
@@ -161,6 +189,10 @@ class SftpStore:
 
 def opened(root: str, connection: Connection) -> SftpStore:
     """ConfigError: the server is another one than the connection says, or does not take the login."""
+    return SftpStore(lambda: _connected(connection), root)
+
+
+def _connected(connection: Connection) -> paramiko.Transport:
     where = f"the SFTP server of connection `{connection.connection_id}`"
     expected = _host_key(connection)
     key_file = connection.extra.get("key_file")
@@ -172,13 +204,13 @@ def opened(root: str, connection: Connection) -> SftpStore:
         # Of several keys that a server has, the one that is known is asked for.
         transport.get_security_options().key_types = _OF_KEY.get(expected.get_name(), (expected.get_name(),))
         transport.connect(expected, connection.login, connection.password or None, key)
-        return SftpStore(transport, root)
     except (paramiko.BadHostKeyException, paramiko.AuthenticationException) as exc:
         raise ConfigError(f"{where} is refused or refuses: {exc}", hint="check host_key, login and key_file") from exc
     except (OSError, EOFError, paramiko.SSHException) as exc:
         if _OTHER_KEY in str(exc):
             raise ConfigError(f"{where} is refused: {exc}", hint="check host and host_key") from exc
         raise TransientError(f"{where} does not answer: {exc or type(exc).__name__}", hint="it is tried again") from exc
+    return transport
 
 
 def _host_key(connection: Connection) -> Any:

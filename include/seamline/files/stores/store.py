@@ -11,6 +11,12 @@ class Readable(Protocol):
     def read(self, size: int = -1, /) -> bytes: ...
 
 
+class Sendable(Readable, Protocol):
+    """One that can be read again from an offset on."""
+
+    def seek(self, offset: int, /) -> int: ...
+
+
 class Writable(Protocol):
     def write(self, content: bytes, /) -> int: ...
 
@@ -27,9 +33,10 @@ class Store(Protocol):
     def size(self, path: str) -> int | None:
         """Bytes of a file; None where there is none."""
 
-    def write(self, path: str, content: Readable) -> None:
+    def write(self, path: str, content: Sendable) -> None:
         """A file under a name that nobody else writes to, with the folders above it. It is whole when the call returns,
-        and on the disk of a store that can be asked for that."""
+        and on the disk of a store that can be asked for that. A store may read parts of the content again, where its
+        connection broke."""
 
     def read(self, path: str, into: Writable) -> None:
         """FileNotFoundError: there is none."""

@@ -11,7 +11,7 @@ from seamline.domain.errors import GateFailed, Refused
 from seamline.domain.staged_cut import StagedCut, StagedTable
 from seamline.domain.verdict import Verdict
 from seamline.files.dialect import CSV
-from seamline.files.stores.store import Readable
+from seamline.files.stores.store import Sendable
 from seamline.plan.model import DestinationPlan
 from seamline.ports import Load
 from seamline.sinks.files.options import options_of
@@ -99,7 +99,7 @@ def _made(log: ManifestLog, destination: DestinationPlan, publishing: Publishing
     run_key = staged.digest.run_key if staged.digest else _UNCOMPARED
     totals = options.totals_of(staged.table)
 
-    def write(name: str, content: Readable) -> DeliveredFile:
+    def write(name: str, content: Sendable) -> DeliveredFile:
         return log.write(publishing.attempt, name, content)
 
     if options.format == CSV:

@@ -18,7 +18,7 @@ from seamline.domain.errors import GateFailed
 from seamline.domain.measure import Measure
 from seamline.files.csv_file import Frame, head_of, read_rows, tail_of, write_rows
 from seamline.files.dialect import CSV, Dialect
-from seamline.files.stores.store import Readable
+from seamline.files.stores.store import Sendable
 from seamline.sinks.files import types
 from seamline.sinks.files.options import Total
 from seamline.sinks.files.state import FoundTotal, HeldCut, HeldTable
@@ -33,7 +33,7 @@ from seamline.values.totals import GroupTotals
 # How the records before and behind the rows begin.
 _HEADER, _TRAILER = "H", "T"
 
-Write = Callable[[str, Readable], DeliveredFile]
+Write = Callable[[str, Sendable], DeliveredFile]
 """Puts a file of this name where the delivery is prepared."""
 
 

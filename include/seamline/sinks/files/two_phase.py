@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 
 from seamline.domain.errors import GateFailed, InvariantViolated, Refused, TransientError
 from seamline.files.stores.drafts import drafted
-from seamline.files.stores.store import Readable, Store
+from seamline.files.stores.store import Sendable, Store
 
 _LOG = "log"
 _PREPARED = "prepared"
@@ -107,7 +107,7 @@ class ManifestLog:
 
     # ---- prepare ----------------------------------------------------------------------------------------------------
 
-    def write(self, attempt: str, name: str, content: Readable) -> DeliveredFile:
+    def write(self, attempt: str, name: str, content: Sendable) -> DeliveredFile:
         """A file of an attempt, in the attempt's own folder."""
         reading = Hashing(content)
         self._store.write(self._of(attempt, name), reading)
@@ -316,10 +316,21 @@ class Hashing:
     def __init__(self, stream: Any) -> None:
         self._stream = stream
         self._hash = hashlib.sha256()
+        self._at = 0
         self.size = 0
 
     def read(self, size: int = -1) -> bytes:
-        return self._counted(self._stream.read(size))
+        content: bytes = self._stream.read(size)
+        # What was read before, and is sent again, is hashed already.
+        known = self.size - self._at
+        self._at += len(content)
+        self._counted(content[known:])
+        return content
+
+    def seek(self, offset: int) -> int:
+        """To a place that was read before."""
+        self._at = self._stream.seek(offset)
+        return self._at
 
     def write(self, content: bytes) -> int:
         self._stream.write(content)
