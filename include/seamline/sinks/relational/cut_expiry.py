@@ -124,7 +124,7 @@ class RelationalCutExpiry:
             self._drop(sync, gone, places)
             size += self._drop_versions(stored)
             self._forget(sync, business_date, gone)
-        return Dropped(len(places) + len(stored), size)
+        return Dropped(len(gone), size)
 
     def _stored(self, sync: str, gone: Sequence[KeptCut], kept: Mapping[KeptCut, str]) -> Mapping[KeptCut, Place]:
         """Those that are stored as versions, with their views, which a kill may have left alone."""
