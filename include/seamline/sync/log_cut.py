@@ -123,17 +123,14 @@ def needed_from(plan: SyncPlan, destination: str, *, history: CutHistory, held: 
 
     A date of late is at most `MISSED_DAYS` before the newest cut."""
     cuts = [cut for cut in history.cuts(plan.sync) if cut.destination == destination][:_BASES_MAX]
-    usable = (cut for cut in cuts if isinstance(_base_of(cut, plan, history, held), EarlierCut))
+    found = ((cut.business_date, _base_of(cut, plan, history, held)) for cut in cuts)
+    usable = ((day, base.place.offset) for day, base in found if isinstance(base, EarlierCut))
     if (newest := next(usable, None)) is None:
         return None
     missing = _missing_since(cuts, plan)
-    before = (
-        newest
-        if missing is None or newest.business_date < missing
-        else next((cut for cut in usable if cut.business_date < missing), newest)
-    )
-    found = _base_of(before, plan, history, held)
-    return found.place.offset if isinstance(found, EarlierCut) else None
+    if missing is None or newest[0] < missing:
+        return newest[1]
+    return next((offset for day, offset in usable if day < missing), newest[1])
 
 
 def _missing_since(cuts: Sequence[Cut], plan: SyncPlan) -> date | None:
