@@ -1,7 +1,6 @@
 """Seeded schedules of a stream into change files beside maintenance, and every planted bug found by its check."""
 
 import os
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ from seamline.sinks.files.changes.state import ChangeFile, ChangesState, HeldTab
 from seamline.sinks.files.two_phase import ManifestLog
 from tests.fault.simulator.change_files import run_change_files
 from tests.fault.simulator.schedule import Violation
+from tests.fault.simulator.seeds import require_all_right
 
 # ruff: noqa: SLF001 (bugs are planted where the code hides what it does)
 # `SEAMLINE_CHANGE_FILES=500 python -m pytest tests/fault/simulator/test_change_files.py` runs so many.
@@ -35,19 +35,7 @@ MET = (
 
 
 def test_every_schedule_of_change_files_has_each_change_once_at_every_step() -> None:
-    tally, found = Counter[str](), list[str]()
-    for seed in range(SEEDS):
-        try:
-            tally += run_change_files(seed)
-        except Violation as violation:
-            found.append(f"seed {seed}: {violation}")
-        except BaseException as broken:
-            broken.add_note(f"seed {seed}")
-            raise
-    print("\n".join(f"{count:8} {name}" for name, count in sorted(tally.items())))
-    assert not found, "\n".join(found[:10])
-    assert tally["ends compared"] == SEEDS
-    assert not [name for name in MET if not tally[name]]
+    require_all_right(run_change_files, seeds=SEEDS, met=MET)
 
 
 def _does_not_read_back(patch: pytest.MonkeyPatch) -> None:

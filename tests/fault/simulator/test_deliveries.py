@@ -2,7 +2,6 @@
 
 import io
 import os
-from collections import Counter
 from collections.abc import Callable, Mapping
 
 import pytest
@@ -11,6 +10,7 @@ from seamline.sinks.files.two_phase import DeliveredFile, Delivery, ManifestLog
 from tests.fault.simulator.deliveries import run_deliveries
 from tests.fault.simulator.file_places import Place
 from tests.fault.simulator.schedule import Violation
+from tests.fault.simulator.seeds import require_all_right
 
 # ruff: noqa: SLF001 (bugs are planted where the code hides what it does)
 # `SEAMLINE_DELIVERIES=5000 python -m pytest tests/fault/simulator/test_deliveries.py` runs so many.
@@ -36,19 +36,7 @@ MET = (
 
 
 def test_every_schedule_of_deliveries_is_seen_whole_and_once() -> None:
-    tally, found = Counter[str](), list[str]()
-    for seed in range(SEEDS):
-        try:
-            tally += run_deliveries(seed)
-        except Violation as violation:
-            found.append(f"seed {seed}: {violation}")
-        except BaseException as broken:
-            broken.add_note(f"seed {seed}")
-            raise
-    print("\n".join(f"{count:8} {name}" for name, count in sorted(tally.items())))
-    assert not found, "\n".join(found[:10])
-    assert tally["ends compared"] == SEEDS
-    assert not [name for name in MET if not tally[name]]
+    require_all_right(run_deliveries, seeds=SEEDS, met=MET)
 
 
 def _decides_before_reading_back(patch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,6 @@
 """Seeded schedules of a stream into topics with kills, and every planted bug found by its check."""
 
 import os
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
@@ -16,6 +15,7 @@ from seamline.sinks.kafka.repeated import Repeated
 from seamline.sinks.kafka.transaction import Deliveries, Sending
 from tests.fault.simulator.kafka_topics import GUARANTEES, run_topics
 from tests.fault.simulator.schedule import Violation
+from tests.fault.simulator.seeds import require_all_right
 from tests.memory_topics import FAILED, KILLED, UNANSWERED
 
 # `SEAMLINE_KAFKA_TOPICS=2000 python -m pytest tests/fault/simulator/test_kafka_topics.py` runs so many of each.
@@ -28,19 +28,7 @@ MET = (KILLED, FAILED, UNANSWERED, "commit unknown", "committed", "emptied", "ro
 @pytest.mark.parametrize("partitions", [1, 3])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_every_schedule_of_topics_has_each_change_once_at_every_step(guarantee: str, partitions: int) -> None:
-    tally, found = Counter[str](), list[str]()
-    for seed in range(SEEDS):
-        try:
-            tally += run_topics(seed, guarantee, partitions)
-        except Violation as violation:
-            found.append(f"seed {seed}: {violation}")
-        except BaseException as broken:
-            broken.add_note(f"seed {seed}")
-            raise
-    print("\n".join(f"{count:8} {name}" for name, count in sorted(tally.items())))
-    assert not found, "\n".join(found[:10])
-    assert tally["ends compared"] == SEEDS
-    assert not [name for name in MET if not tally[name]]
+    tally = require_all_right(lambda seed: run_topics(seed, guarantee, partitions), seeds=SEEDS, met=MET)
     assert bool(tally["marks"]) is (guarantee != "exactly_once")
 
 
