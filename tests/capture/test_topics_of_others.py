@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from decimal import Decimal
 
 import pytest
+from confluent_kafka import Producer
 
 from seamline.adapters.connect.rest import ConnectClient
+from seamline.adapters.kafka import committed
 from seamline.domain.digest import Segment
 from seamline.domain.errors import LogCorrupted, Refused, TransientError
 from seamline.kinds.bulk import BulkRead, Wanted
@@ -58,14 +60,21 @@ def write(one: TopicsCaptured, first: int) -> None:
     assert producer.flush(60) == 0
 
 
-def abort(one: TopicsCaptured) -> None:
-    """What a producer takes back was never there. The marker of it takes an offset."""
+@contextmanager
+def open_transaction(one: TopicsCaptured, number: int) -> Iterator[Producer]:
+    """With a note that has arrived at its broker."""
     producer = one.producer(**{"transactional.id": "topics-test"})
     producer.init_transactions(30)
     producer.begin_transaction()
-    producer.produce("topics-test.note", json.dumps({"number": -1, "text": "taken back"}))
+    producer.produce("topics-test.note", json.dumps({"number": number, "text": "not yet"}))
     producer.flush(30)
-    producer.abort_transaction(30)
+    yield producer
+
+
+def abort(one: TopicsCaptured) -> None:
+    """What a producer takes back was never there. The marker of it takes an offset."""
+    with open_transaction(one, -1) as producer:
+        producer.abort_transaction(30)
 
 
 def test_each_message_arrives_once_through_a_worker_that_is_killed_and_a_stream_that_starts_again(
@@ -125,6 +134,29 @@ def test_a_load_reads_the_rows_that_the_topics_make_at_one_position_wherever_it_
     stopped = open_for_tasks(topics.source_plan, Wanted("two", 1, tables, 1), NoTasks())
     with pytest.raises(TransientError, match="has not come to what its topics held"), stopped:
         pass
+
+
+def test_a_read_has_what_was_written_before_it_once_its_transaction_has_ended(
+    topics: TopicsCaptured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker marks the partitions of a transaction one by one, after it has said that it is committed."""
+    topics.ensure()
+    write(topics, 0)
+    tables = topics.source.catalogue(("note",))
+    wanted = Wanted("one", 1, tables, 1)
+    with open_transaction(topics, NOTES) as producer:
+        with monkeypatch.context() as impatient:
+            impatient.setattr(committed, "_SILENCE_S", 0.5)
+            with (
+                pytest.raises(TransientError, match="gave nothing below") as refused,
+                open_for_tasks(topics.source_plan, wanted, NoTasks()),
+            ):
+                pass
+            assert "a transaction there is still open" in refused.value.hint
+        producer.commit_transaction(30)
+    with open_for_tasks(topics.source_plan, wanted, NoTasks()) as opened:
+        digests = opened.views[0].digests(Segment("note"), run_key="r")
+    assert sum(one.rows for one in digests.values()) == NOTES + 1
 
 
 def test_a_message_that_cannot_be_read_stops_the_stream_at_its_place(topics: TopicsCaptured) -> None:

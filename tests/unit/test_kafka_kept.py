@@ -102,7 +102,7 @@ class Cluster:
             monkeypatch.setattr(where, "CaptureTopics", lambda _: self)
         monkeypatch.setattr(source, "client_settings", lambda _: {})
         monkeypatch.setattr(source, "resolve", lambda _: None)
-        monkeypatch.setattr(source, "committed_ends", lambda *_: (end,))
+        monkeypatch.setattr(source, "written_ends", lambda *_: (end,))
         monkeypatch.setattr(source, "committed", self._committed)
         monkeypatch.setattr(KafkaSource, "newest", lambda _: self._newest())
         monkeypatch.setattr(source, "_PAUSE_S", 0.0)

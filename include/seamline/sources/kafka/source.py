@@ -10,7 +10,7 @@ from typing import Any
 
 from seamline.adapters.connections import resolve
 from seamline.adapters.kafka.client import client_settings
-from seamline.adapters.kafka.committed import begins, committed, committed_end, committed_ends
+from seamline.adapters.kafka.committed import begins, committed, committed_end, written_ends
 from seamline.adapters.kafka.lines import KafkaLines
 from seamline.adapters.kafka.topics import CaptureTopics, TopicFacts
 from seamline.adapters.marker_row import marker_row
@@ -118,11 +118,13 @@ class KafkaSource:
     def newest_of_all(self, tables: Sequence[Table]) -> tuple[KafkaPosition, datetime]:
         """A position behind all that the topics of these tables hold, and a time that is not behind it, UTC.
 
-        Waits for the capture. TransientError: it does not come so far in a minute, as one that stands still.
+        Waits for the capture, and for transactions that are open. A broker says that a transaction is committed before
+        it has marked each partition of it, so what is marked now may be half of one that ended before now.
+        TransientError: the capture does not come so far in a minute, as one that stands still; a transaction stays open.
         """
         settings, now = self._theirs, datetime.now(UTC)
         topics = self._layout.topics(table.name for table in tables)
-        behind = {topic: _committed_ends(settings, topic) for topic in sorted(topics)}
+        behind = {topic: _written_ends(settings, topic) for topic in sorted(topics)}
         until = time.monotonic() + _WAIT_S
         while True:
             position = self.newest()
@@ -182,9 +184,9 @@ def _newest_end(settings: dict[str, Any], topic: str, start: int, end: int) -> K
     return None if found is None else KafkaPosition.of_texts(found)
 
 
-def _committed_ends(settings: dict[str, Any], topic: str) -> tuple[int, ...]:
+def _written_ends(settings: dict[str, Any], topic: str) -> tuple[int, ...]:
     facts = CaptureTopics(settings).facts(topic)
-    ends = committed_ends(settings, topic, facts.partitions) if facts else None
+    ends = written_ends(settings, topic, facts.partitions) if facts else None
     if ends is None:
         raise Refused(f"topic {topic} is not there any more", hint="give the capture up and onboard again")
     return ends
