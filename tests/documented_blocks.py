@@ -54,7 +54,12 @@ RUN: Mapping[str, Mapping[str, str]] = {
     },
     "docs/how-to/sign-and-hand-over.md": {"import base64": "tests/unit/test_signed_exports.py"},
     "docs/reference/audit.md": {"./seamline audit export": E2E},
-    "docs/reference/connections.md": {"SEAMLINE_CONNECTION_WAREHOUSE": "tests/unit/test_connections.py"},
+    "docs/reference/connections.md": {
+        "SEAMLINE_CONNECTION_WAREHOUSE": "tests/unit/test_connections.py",
+        "ssh-keyscan": "tests/contract/test_sftp_login.py",
+        "./seamline connect add partner_sftp": "tests/contract/test_sftp_login.py",
+        "./seamline connect add partner_ftps": "tests/unit/test_connect_files.py",
+    },
     "docs/reference/rest.md": {'curl -H "Authorization: Bearer $TOKEN" ': E2E},
     "docs/tutorial/first-hour.md": {
         "./seamline exec airflow dags trigger settlement__reconcile\n": E2E,

@@ -38,11 +38,15 @@ class Daemon:
         self._process = self._start()
         wait_until(lambda: _answers(self._port), timeout_s=20, what="sshd")
 
+    def sessions(self) -> list[psutil.Process]:
+        """The processes of all sessions: each has one of its own."""
+        return psutil.Process(self._process.pid).children(recursive=True) if self._process else []
+
     def kill(self) -> None:
-        """By SIGKILL, with the processes of all sessions: each has one of its own. A repeat changes nothing."""
+        """By SIGKILL, with all sessions. A repeat changes nothing."""
         if self._process is None:
             return
-        sessions = psutil.Process(self._process.pid).children(recursive=True)
+        sessions = self.sessions()
         for one in [*sessions, self._process]:
             with suppress(psutil.NoSuchProcess):
                 one.kill()

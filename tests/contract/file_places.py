@@ -26,6 +26,20 @@ class Place:
     seen: Callable[[str], Mapping[str, bytes]]
     put: Callable[[str, bytes | None], None]
 
+    def below(self, folder: str) -> "Place":
+        """A place of its own in this one, which is made here: maintenance looks at all that lies in its place."""
+        self.put(f"{folder}/made", b"")
+        self.put(f"{folder}/made", None)
+
+        def seen(under: str) -> dict[str, bytes]:
+            found = self.seen(f"{folder}/{under}".rstrip("/"))
+            return {path.removeprefix(f"{folder}/"): content for path, content in found.items()}
+
+        def put(path: str, content: bytes | None) -> None:
+            self.put(f"{folder}/{path}", content)
+
+        return Place(f"{self.location}/{folder}", self.connection, seen, put)
+
 
 def folder_place(location: str, connection: str, folder: Path) -> Place:
     def seen(under: str) -> dict[str, bytes]:

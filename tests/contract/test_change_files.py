@@ -446,7 +446,7 @@ def test_a_planted_bug_is_caught(make: Any, monkeypatch: pytest.MonkeyPatch, pla
 @pytest.fixture(params=["s3", "sftp", "ftp", "hdfs"])
 def stored(request: pytest.FixtureRequest, reached: Reached, tmp_path: Path) -> Iterator[ChangeFilesWorld]:
     is_hdfs = request.param == "hdfs"
-    place: Place = request.getfixturevalue("hdfs_place") if is_hdfs else reached(request.param)
+    place: Place = request.getfixturevalue("hdfs_place") if is_hdfs else reached(request.param).below("changes")
     world = ChangeFilesWorld(
         TABLES, place.location, staging=tmp_path, connection=place.connection, changes={"compact_from_files": 3}
     )

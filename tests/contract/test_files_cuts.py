@@ -282,6 +282,24 @@ def test_a_file_that_is_written_wrong_is_never_decided(local: Night, monkeypatch
             local.fetched()
 
 
+def test_what_failed_first_is_what_is_reported_where_its_files_cannot_be_removed_either(
+    local: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def other(*_: Any, **__: Any) -> None:
+        raise GateFailed("it is another file")
+
+    def away(*_: Any) -> None:
+        raise TransientError("the store is away")
+
+    cut = local.cut("first")
+    with monkeypatch.context() as patch:
+        patch.setattr(ManifestLog, "prepare", other)
+        patch.setattr(ManifestLog, "abort", away)
+        with pytest.raises(GateFailed, match="it is another file") as failed:
+            local.publish(cut)
+    assert "the store is away" in "".join(failed.value.__notes__)
+
+
 def test_a_file_of_somebody_else_s_is_never_overwritten(night: Night) -> None:
     theirs = f"{night.sync}/{DAY}/v1/account.csv"
     night.place.put(theirs, b"theirs")

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from seamline.adapters.connections import parsed
 from seamline.domain.digest import Segment
 from seamline.domain.errors import Refused, TransientError
+from seamline.files.stores.command_line import HDFS
 from seamline.files.stores.opening import open_store
 from seamline.kinds.found import source_kind
 from seamline.values.build import batch_of
@@ -79,3 +81,11 @@ def test_a_folder_on_hdfs_that_is_missing_is_not_made(night: Night, hdfs: Hdfs) 
             store.put_if_absent("a/b", b"")
         with pytest.raises(TransientError, match="is not there"):
             store.names("")
+
+
+def test_the_command_line_sees_whether_hdfs_is_there_and_lists_a_place(night: Night, hdfs: Hdfs) -> None:
+    known = parsed(hdfs.connection)
+    found = HDFS.examined(known)
+    assert (found.product, found.encryption) == (f"HDFS at {known.host}:{known.port}", "in the clear")
+    assert HDFS.place(known, night.place.location).is_possible
+    assert "is not there" in HDFS.place(known, f"{night.place.location}x").why_not

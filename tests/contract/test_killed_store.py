@@ -12,10 +12,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from seamline import settings
 from seamline.domain.errors import CommitUnknown, TransientError
+from seamline.files.stores import sftp, sftp_session
 from seamline.files.stores.opening import open_store
 from seamline.files.stores.store import Store
 from tests import ssh_server
@@ -24,7 +26,7 @@ from tests.contract.change_files_world import ChangeFilesWorld
 from tests.contract.file_places import Place, folder_place, said
 from tests.contract.files_world import STORE_STEPS, Night
 from tests.contract.test_files_cuts import actors
-from tests.log_topic import ACCOUNT, AUDIT, TABLES, insert
+from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, insert
 from tests.ssh_server import Daemon, SshServer
 
 # Of steps that are alike the first and the last; behind the last number nothing is left to be done.
@@ -155,7 +157,7 @@ class _CutOff:
     def read(self, size: int = -1, /) -> bytes:
         piece = self._content.read(size)
         if self.read_bytes < self._at_bytes <= self.read_bytes + len(piece):
-            self._store._transport.sock.shutdown(socket.SHUT_RDWR)
+            self._store._session.transport.sock.shutdown(socket.SHUT_RDWR)
         self.read_bytes += len(piece)
         return piece
 
@@ -172,3 +174,35 @@ def test_an_upload_whose_connection_breaks_goes_on_behind_what_the_server_has(se
     assert (Path(server.folder) / "cut off" / "large").read_bytes() == content
     # Another MiB, and what was under way.
     assert cut_off.read_bytes < len(content) + (8 << 20)
+
+
+def ended(daemon: Daemon, patch: pytest.MonkeyPatch) -> None:  # noqa: ARG001
+    """As by a server that ends a session that asks nothing for some minutes."""
+    sessions = daemon.sessions()
+    for one in sessions:
+        one.kill()
+    psutil.wait_procs(sessions)
+
+
+def forgotten(daemon: Daemon, patch: pytest.MonkeyPatch) -> None:
+    """As by a network that has forgotten a session of which it saw nothing for long: nobody says that it is over."""
+    patch.setattr(sftp, "_IDLE_S", 0)
+    patch.setattr(sftp_session, "_PROBE_S", 0.5)
+    for one in daemon.sessions():
+        one.suspend()
+
+
+@pytest.mark.parametrize("happens", [ended, forgotten])
+def test_a_stream_whose_session_is_gone_after_an_idle_time_commits_by_another_one(
+    server: SshServer, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: Any
+) -> None:
+    """Each such commit ended in a TransientError, and restarted the stream."""
+    own = place.below(happens.__name__)
+    world = ChangeFilesWorld(TABLES, own.location, staging=tmp_path, connection=own.connection)
+    with closing((stream := published(world)).sink):
+        stream.span(insert(ACCOUNT, **account(1)))
+        happens(server.daemon, monkeypatch)
+        ledger = stream.span(insert(ACCOUNT, **account(2))).ledger
+    assert world.state().streams[STREAM].row == ledger
+    assert world.rows(ACCOUNT) == texts(account(1), account(2))
+    ended(server.daemon, monkeypatch)

@@ -132,6 +132,7 @@ def test_a_connection_that_is_there_is_replaced_only_when_asked(capsys: pytest.C
         (("core", "oracle://me@db:1521/bank"), "there is no kind oracle"),
         (("core", "postgres://me@db/bank?sslmod=require"), "did you mean `sslmode`?"),
         (("core", "postgres://me@db/bank?sslrootcert=/not/there"), "Connection `core`: sslrootcert"),
+        (("core", "sftp://me@db?host_key=ssh-ed25519%20AA&key_file=/not/there"), "Connection `core`: key_file"),
         (("core", "db.example"), "write kind://login@host:port/database\n"),
     ],
 )

@@ -6,8 +6,9 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from seamline.domain.errors import TransientError
-from seamline.files.stores.s3 import S3Store
+from seamline.adapters.connections import parsed
+from seamline.domain.errors import ConfigError, TransientError
+from seamline.files.stores.s3 import S3Store, opened
 
 
 @pytest.fixture
@@ -24,3 +25,8 @@ def test_a_folder_of_which_an_object_may_not_be_removed_is_not_taken_for_gone(st
     answers.add_response("delete_objects", {"Errors": [refused]})
     with pytest.raises(TransientError, match="out/x/2 operation: it is locked"):
         store.remove_folder("x")
+
+
+def test_a_role_that_files_do_not_take_is_refused_and_not_passed_over() -> None:
+    with pytest.raises(ConfigError, match="takes a role, and files on S3 take none"):
+        opened("bucket", "out", parsed("aws://?role_arn=arn:aws:iam::1:role/files"))

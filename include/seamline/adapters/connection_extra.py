@@ -30,6 +30,8 @@ _MODES = {
 # anybody gets a certificate, so the host name counts too.
 _BY_THE_SYSTEM = (("ftp", "verify-full"),)
 _DATABASE = (*TLS_NAMES, "host_for_connect", "port_for_connect")
+# The file of a login's own key.
+_OF_LOGIN = "key_file"
 _CONNECT = ("secrets_file", "secrets_file_here", "kafka_servers", "group_id")
 _KNOWN: dict[str, tuple[str, ...]] = {
     "postgres": _DATABASE,
@@ -44,7 +46,7 @@ _KNOWN: dict[str, tuple[str, ...]] = {
     # Its host is the JDBC URL, which says all else.
     "jdbc": ("driver_class",),
     # The server's key, as `ssh-keyscan` prints it behind its name, and the file of the login's own.
-    "sftp": ("host_key", "key_file"),
+    "sftp": ("host_key", _OF_LOGIN),
     "ftp": TLS_NAMES,
     # Its REST is asked in the clear, as the user that its login names.
     "webhdfs": (),
@@ -116,7 +118,7 @@ def _fault(kind: str, extra: Mapping[str, Any], _login: str) -> tuple[str, str]:
         return "a client certificate needs its key", "name both PEM files: sslcert and sslkey"
     if wrong := [name for name in _NUMBERS if not str(extra.get(name) or "0").isdecimal()]:
         return f"{wrong[0]} is {extra[wrong[0]]!r}", "write a number"
-    return _file_fault({name: str(extra[name]) for name in TLS_NAMES[1:] if extra.get(name)})
+    return _file_fault({name: str(extra[name]) for name in (*TLS_NAMES[1:], _OF_LOGIN) if extra.get(name)})
 
 
 def _meant(name: str, known: tuple[str, ...]) -> str:
@@ -129,8 +131,9 @@ def _meant(name: str, known: tuple[str, ...]) -> str:
 def _file_fault(named: Mapping[str, str]) -> tuple[str, str]:
     for name, place in named.items():
         if not os.access(place, os.R_OK):
-            return f"{name} is {place}, which cannot be read here", "name a PEM file that this process may read"
-    if (key := named.get("sslkey") or named.get("ssl.key.location")) and others_may_read(Path(key)):
+            return f"{name} is {place}, which cannot be read here", "name a file that this process may read"
+    keys = (named[name] for name in ("sslkey", "ssl.key.location", _OF_LOGIN) if name in named)
+    if key := next((one for one in keys if others_may_read(Path(one))), ""):
         return f"the private key {key} can be read by others", f"chmod 600 {key}"
     return "", ""
 

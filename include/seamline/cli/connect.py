@@ -19,14 +19,16 @@ from seamline.adapters.connections import Connection, known_ids, parsed, put, re
 from seamline.adapters.tls import tls_of
 from seamline.cli.answer import give
 from seamline.domain.errors import ConfigError, SeamlineError
-from seamline.domain.server_found import CAPTURES, MAKES, READS, ServerFound, Use
-from seamline.kinds.found import command_line_client
+from seamline.domain.server_found import CAPTURES, MAKES, READS, ServerFound, Use, lists
+from seamline.kinds.command_line import ReachesPlaces
+from seamline.kinds.found import command_line_client, server_client
+from seamline.spec.destination import Destination
 from seamline.spec.faults import guess
 from seamline.spec.load import read_folder
 from seamline.spec.source import DeclaredSource
 
 _ID = re.compile(r"[a-z][a-z0-9_]*\Z")
-_PORTS = {"postgres": 5432, "postgresql": 5432, "mysql": 3306, "mariadb": 3306, "kafka": 9092}
+_PORTS = {"postgres": 5432, "postgresql": 5432, "mysql": 3306, "mariadb": 3306, "kafka": 9092, "sftp": 22, "ftp": 21}
 _REACH_S = 10.0
 # Of settings, Kafka's among them, whose value is the secret and not where it stands.
 _SECRET = re.compile(r"(?i)(pass(word|phrase)|secret|token|key\.pem|jaas\.config)\Z")
@@ -66,7 +68,7 @@ def _add(args: argparse.Namespace) -> int:
         given = replace(given, password=_password(given))
     why = ""
     try:
-        found: ServerFound | None = examined(given)
+        found: ServerFound | None = _with_places(given, examined(given))
     except SeamlineError as exc:
         if not args.untested:
             hint = "; ".join(
@@ -163,7 +165,7 @@ def _entry(connection: Connection) -> dict[str, Any]:
 
 def examined(connection: Connection) -> ServerFound:
     """What the connection's server says; of a kind that is not asked more, whether it can be reached."""
-    client = command_line_client(connection.kind)
+    client = server_client(connection.kind)
     if client is not None:
         return client.examined(connection)
     if not connection.port:
@@ -174,6 +176,15 @@ def examined(connection: Connection) -> ServerFound:
         where = f"{connection.host}:{connection.port} (connection `{connection.connection_id}`)"
         raise ConfigError(f"{where} cannot be reached: {exc}", hint="check host and port, and that it runs") from exc
     return ServerFound(f"a server at {connection.host}:{connection.port}", "login and rights: preflight asks for them")
+
+
+def _with_places(connection: Connection, found: ServerFound) -> ServerFound:
+    """With what the server shows of the places that declarations name by this connection."""
+    client, wanted = server_client(connection.kind), _declared().get(connection.connection_id, [])
+    if not isinstance(client, ReachesPlaces):
+        return found
+    places = dict.fromkeys(one.place for one in wanted if one.place)
+    return replace(found, uses=(*found.uses, *(client.place(connection, one) for one in places)))
 
 
 def found_lines(connection_id: str, found: ServerFound) -> Iterator[str]:
@@ -208,45 +219,54 @@ def _row(connection_id: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What a declaration uses a connection for. `role`: of `Use`."""
+    """What a declaration uses a connection for. `role`: of `Use`; `place`: for files, "" of all else."""
 
     role: str
     by: str
+    place: str = ""
 
 
 def _declared() -> Mapping[str, list[_Wanted]]:
     """By connection id; of files that are right."""
     read, wanted = read_folder(settings.load().declarations), dict[str, list[_Wanted]]()
     for name, source in read.sources.items():
-        if (spec := source.spec) is not None:
-            for role, connection in _roles(spec):
-                wanted.setdefault(connection, []).append(_Wanted(role, f"source {name}"))
+        for connection, role, place in _of_source(source.spec) if source.spec else ():
+            wanted.setdefault(connection, []).append(_Wanted(role, f"source {name}", place))
     for name, destination in read.destinations.items():
-        if (made := destination.spec) is not None:
-            wanted.setdefault(made.connection, []).append(_Wanted(MAKES, f"destination {name}"))
-            others = [getattr(made, key, None) for key in made.other_connections]
-            for other in [made.writer_connection, *others]:
-                if other:
-                    wanted.setdefault(str(other), []).append(_Wanted("", f"destination {name}"))
+        for connection, role, place in _of_destination(destination.spec) if destination.spec else ():
+            wanted.setdefault(connection, []).append(_Wanted(role, f"destination {name}", place))
     return wanted
 
 
-def _roles(spec: DeclaredSource) -> Iterator[tuple[str, str]]:
-    """Role and connection id of what reads a source, and what reads and marks its log."""
+def _of_source(spec: DeclaredSource) -> Iterator[tuple[str, str, str]]:
+    """Connection id, role and place of what reads a source, and of what reads and marks its log."""
     if spec.connection:
-        yield READS, spec.connection
+        yield spec.connection, READS, ""
     if spec.has_log:
         capture, marker = spec.logins_of_log
         if capture != spec.connection:
-            yield CAPTURES, capture
+            yield capture, CAPTURES, ""
         if marker != spec.connection:
-            yield "", marker
-        if (log := spec.kept_log) is not None and log.archive and log.archive.connection:
-            yield "", log.archive.connection
+            yield marker, "", ""
+    yield from _of_places(spec.places)
+
+
+def _of_destination(spec: Destination) -> Iterator[tuple[str, str, str]]:
+    yield spec.connection, MAKES, ""
+    for other in (spec.writer_connection, *(getattr(spec, key, None) for key in spec.other_connections)):
+        if other:
+            yield str(other), "", ""
+    yield from _of_places(spec.places)
+
+
+def _of_places(places: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    for place, connection in places.items():
+        yield connection, lists(place), place
 
 
 def _test(args: argparse.Namespace) -> int:
-    found = examined(resolve(args.id))
+    known = resolve(args.id)
+    found = _with_places(known, examined(known))
     lacking = list(_lacking(found.uses, _declared().get(args.id, [])))
     sys.stdout.write("".join(f"{line}\n" for line in [*found_lines(args.id, found), *lacking]))
     give(args, {"id": args.id, **asdict(found), "lacking": lacking})

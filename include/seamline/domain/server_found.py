@@ -42,6 +42,11 @@ CAPTURES = "read the log"
 MAKES = "make and write tables"
 
 
+def lists(place: str) -> str:
+    """The role of a login that sees what lies in a place for files."""
+    return f"list {place}"
+
+
 @dataclass(frozen=True, slots=True)
 class ListedTable:
     """A table that a database lists. `namespace`: its schema in PostgreSQL, its database in MariaDB and MySQL. `rows`

@@ -4,7 +4,7 @@ from typing import TypeVar, cast
 
 from seamline.domain import installed
 from seamline.domain.errors import ConfigError
-from seamline.kinds.command_line import CommandLineClient
+from seamline.kinds.command_line import CommandLineClient, ServerClient
 from seamline.kinds.sink import SinkKind
 from seamline.kinds.source import Drafts, LoggedKind, SourceKind
 
@@ -36,11 +36,17 @@ def sink_kind(name: str) -> SinkKind:
     return cast(SinkKind, installed.load(installed.SINKS, name))
 
 
-def command_line_client(connection_kind: str) -> CommandLineClient | None:
-    """None: nothing opens connections of this kind on the command line."""
+def server_client(connection_kind: str) -> ServerClient | None:
+    """None: nothing asks the servers of connections of this kind."""
     if connection_kind not in installed.names(installed.CLIENTS):
         return None
-    return cast(CommandLineClient, installed.load(installed.CLIENTS, connection_kind))
+    return cast(ServerClient, installed.load(installed.CLIENTS, connection_kind))
+
+
+def command_line_client(connection_kind: str) -> CommandLineClient | None:
+    """None: nothing opens connections of this kind on the command line."""
+    client = server_client(connection_kind)
+    return client if isinstance(client, CommandLineClient) else None
 
 
 def power(kind: SourceKind | SinkKind, wanted: type[PowerT], *, to: str) -> PowerT:

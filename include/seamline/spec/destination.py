@@ -43,6 +43,11 @@ class Destination(Declared):
         """What the kind needs of its own keys when it opens the destination, as its plan carries it."""
         return {}
 
+    @property
+    def places(self) -> Mapping[str, str]:
+        """Places for files on servers that its keys name, each with the id of the connection that leads there."""
+        return {}
+
     @classmethod
     def lacks(cls, said: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG003 (a kind's own keys may decide it)
         """What a destination of these keys cannot take although its kind can: key of a sync → why, behind its name.

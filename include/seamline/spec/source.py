@@ -129,6 +129,12 @@ class DeclaredSource(Declared):
         return None
 
     @property
+    def places(self) -> Mapping[str, str]:
+        """Places for files on servers that its keys name, each with the id of the connection that leads there."""
+        archive = self.kept_log.archive if self.kept_log else None
+        return {archive.location: archive.connection} if archive and archive.connection else {}
+
+    @property
     def reading_budget(self) -> SourceBudget | None:
         """What reading it in bulk may cost; None: anything."""
         return None

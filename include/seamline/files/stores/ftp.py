@@ -7,12 +7,14 @@ Of what is placed, nobody but who shows this delivery writes under these names: 
 import ftplib
 import io
 import re
+import ssl
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 
 from seamline.adapters.connections import Connection
 from seamline.domain.errors import TransientError
+from seamline.domain.server_found import ServerFound
 from seamline.files.stores.drafts import draft_of
 from seamline.files.stores.ftp_session import opened, tls_trouble
 from seamline.files.stores.resuming import sent_whole
@@ -36,7 +38,7 @@ class FtpStore:
         self._opened: ftplib.FTP | None = None
 
     def names(self, folder: str) -> Sequence[str]:
-        with self._session(f"list {folder}") as ftp:
+        with self._session(f"list {folder or 'the folder'}") as ftp:
             found = {name.rpartition("/")[2] for name in _listed(ftp, self._at(folder))} - {".", ".."}
             if not found:
                 # Else a place that is away would be an empty one.
@@ -110,6 +112,11 @@ class FtpStore:
         """None: each is a file of its attempt."""
         return 0
 
+    def encryption(self) -> str:
+        """Of its session, for people."""
+        with self._session("open a session") as ftp:
+            return f"encrypted ({ftp.sock.version()})" if isinstance(ftp.sock, ssl.SSLSocket) else "in the clear"
+
     def close(self) -> None:
         if self._opened is not None and self._opened.sock is not None:
             with suppress(*ftplib.all_errors):
@@ -175,6 +182,12 @@ class FtpStore:
                 return self._opened
         self._opened = opened(self._connection)
         return self._opened
+
+
+def examined(connection: Connection) -> ServerFound:
+    """ConfigError: the server refuses the login, or TLS. TransientError: it does not answer."""
+    with closing(FtpStore(connection, "")) as store:
+        return ServerFound("an FTP server", store.encryption())
 
 
 def _listed(ftp: ftplib.FTP, folder: str) -> list[str]:

@@ -2,7 +2,7 @@
 so no file gets its name by it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
@@ -11,6 +11,7 @@ import httpx
 
 from seamline.adapters.connections import Connection
 from seamline.domain.errors import ConfigError, TransientError
+from seamline.domain.server_found import ServerFound
 from seamline.files.stores.drafts import draft_of
 from seamline.files.stores.store import Sendable, Writable
 
@@ -29,7 +30,7 @@ class HdfsStore:
         self._is_known = False
 
     def names(self, folder: str) -> Sequence[str]:
-        with self._translated(f"list {folder}"):
+        with self._translated(f"list {folder or 'the folder'}"):
             self._require_root()
             try:
                 found = self._asked("GET", folder, "LISTSTATUS")["FileStatuses"]["FileStatus"]
@@ -155,7 +156,7 @@ class HdfsStore:
             raise
         except PermissionError as exc:
             raise ConfigError(f"cannot {doing} on HDFS: {exc}", hint="let the login of the connection do that") from exc
-        except (OSError, httpx.HTTPError, ValueError) as exc:
+        except (OSError, httpx.HTTPError, ValueError, KeyError) as exc:
             raise TransientError(
                 f"cannot {doing} on HDFS below {self._root or '/'}: {exc or type(exc).__name__}",
                 hint="it is tried again; if it stays: is the folder there, is it full, does the name node answer",
@@ -165,6 +166,13 @@ class HdfsStore:
 def opened(root: str, connection: Connection) -> HdfsStore:
     address = f"http://{connection.host}:{connection.port}"
     return HdfsStore(httpx.Client(base_url=address, timeout=_TIMEOUTS), connection.login, root)
+
+
+def examined(connection: Connection) -> ServerFound:
+    """ConfigError: the login may not even look at the root. TransientError: no HDFS answers there."""
+    with closing(opened("/", connection)) as store:
+        store.size("")
+    return ServerFound(f"HDFS at {connection.host}:{connection.port}", "in the clear")
 
 
 def _right(answer: httpx.Response) -> httpx.Response:

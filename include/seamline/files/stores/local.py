@@ -19,7 +19,7 @@ class LocalStore:
         self._root = root
 
     def names(self, folder: str) -> Sequence[str]:
-        with self._translated(f"list {folder}"):
+        with self._translated(f"list {folder or 'the folder'}"):
             try:
                 return sorted(path.name for path in (self._root / folder).iterdir())
             except FileNotFoundError:

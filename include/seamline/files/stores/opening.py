@@ -12,15 +12,19 @@ _TYPES = {"s3": "aws", "sftp": "sftp", "ftp": "ftp", "hdfs": "webhdfs"}
 
 
 def open_store(location: str, connection_id: str) -> Store:
+    """Errors as of `opened`, and ConfigError: there is no such connection."""
+    return opened(location, resolve(connection_id) if connection_id else None)
+
+
+def opened(location: str, connection: Connection | None) -> Store:
     """ConfigError: the connection is of another type, or its server another one than it says. TransientError: it does
     not answer."""
     parts = urlsplit(location)
     if not parts.scheme:
         return LocalStore(Path(location))
-    connection = resolve(connection_id) if connection_id else None
     if connection is not None and connection.kind != _TYPES[parts.scheme]:
         raise ConfigError(
-            f"Connection `{connection_id}` is of type {connection.kind}",
+            f"Connection `{connection.connection_id}` is of type {connection.kind}",
             hint=f"what leads to {location} has type {_TYPES[parts.scheme]}",
         )
     return _on_server(parts.scheme, parts.netloc, parts.path, connection)

@@ -5,16 +5,17 @@ under these names, and the copy is of the same bytes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime
 from typing import Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
 from seamline.adapters.connections import Connection
-from seamline.domain.errors import TransientError
+from seamline.domain.errors import ConfigError, SeamlineError, TransientError
+from seamline.domain.server_found import ServerFound
 from seamline.files.stores.store import Sendable, Writable
 
 _PIECE = 2**20
@@ -23,6 +24,9 @@ _MISSING = ("404", "NoSuchKey", "NotFound")
 _TAKEN = ("PreconditionFailed", "ConditionalRequestConflict")
 _AT_ONCE = 1_000
 _NOT_LISTED = ("AccessDenied", "NotImplemented")
+# What a server says to a login that it knows.
+_KNOWN_TO_IT = ("AccessDenied", "AllAccessDisabled")
+_ITS_OWN_TROUBLE = 500
 
 
 class S3Store:
@@ -35,7 +39,7 @@ class S3Store:
 
     def names(self, folder: str) -> Sequence[str]:
         below = self._key(f"{folder}/" if folder else "")
-        with self._translated(f"list {folder}"):
+        with self._translated(f"list {folder or 'the folder'}"):
             pages = self._pages(below, Delimiter="/")
             keys = [one["Key"] for page in pages for one in page.get("Contents", ())]
             folders = [one["Prefix"] for page in pages for one in page.get("CommonPrefixes", ())]
@@ -133,8 +137,50 @@ class S3Store:
 
 
 def opened(bucket: str, prefix: str, connection: Connection | None) -> S3Store:
-    """What a connection does not say is found as every client of AWS finds it."""
+    """What a connection does not say is found as every client of AWS finds it. ConfigError: it takes a role."""
+    return S3Store(_client(connection), bucket, prefix)
+
+
+def examined(connection: Connection) -> ServerFound:
+    """ConfigError: the server refuses the login. TransientError: it does not answer.
+
+    Its buckets are asked for: every server answers that, and also knows a login that may not see them.
+    """
+    with closing(_client(connection)) as client:
+        endpoint = str(client.meta.endpoint_url)
+        where = f"S3 at {endpoint}"
+        try:
+            client.list_buckets()
+        except ClientError as exc:
+            if _code(exc) not in _KNOWN_TO_IT:
+                raise _refusal(where, exc) from exc
+        except NoCredentialsError as exc:
+            raise ConfigError(
+                f"connection `{connection.connection_id}` has no login, and this machine has none of its own",
+                hint="write the access key as its login, and the secret as its password",
+            ) from exc
+        except BotoCoreError as exc:
+            raise TransientError(
+                f"{where} does not answer: {exc}", hint="check endpoint_url, and that it runs"
+            ) from exc
+    return ServerFound(where, "encrypted" if endpoint.startswith("https:") else "in the clear")
+
+
+def _refusal(where: str, said: ClientError) -> SeamlineError:
+    status = int(said.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    if status >= _ITS_OWN_TROUBLE:
+        return TransientError(f"{where} has trouble of its own: {said}", hint="try again later")
+    return ConfigError(f"{where} refuses the login: {said}", hint="check login, password and endpoint_url")
+
+
+def _client(connection: Connection | None) -> Any:
     extra = connection.extra if connection else {}
+    if connection and extra.get("role_arn"):
+        # It would be passed over, and the machine's own login be used.
+        raise ConfigError(
+            f"connection `{connection.connection_id}` takes a role, and files on S3 take none",
+            hint="let the machines have that role, and leave `role_arn` out",
+        )
     session = boto3.Session(
         aws_access_key_id=(connection.login or None) if connection else None,
         aws_secret_access_key=(connection.password or None) if connection else None,
@@ -144,8 +190,7 @@ def opened(bucket: str, prefix: str, connection: Connection | None) -> S3Store:
     # Listings with a bucket in the host's name need a wildcard in its DNS; other servers than AWS have none.
     style = {"addressing_style": "path"} if extra.get("endpoint_url") else {}
     settings = Config(connect_timeout=10, read_timeout=60, retries={"mode": "standard"}, s3=style)
-    client = session.client("s3", endpoint_url=extra.get("endpoint_url"), verify=extra.get("verify"), config=settings)
-    return S3Store(client, bucket, prefix)
+    return session.client("s3", endpoint_url=extra.get("endpoint_url"), verify=extra.get("verify"), config=settings)
 
 
 def _require_gone(answer: Mapping[str, Any]) -> None:

@@ -1,46 +1,52 @@
 """SFTP: RENAME refuses a name that is there. `posix-rename`, which overwrites, is never used."""
 
-import base64
 import io
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
-from typing import Any
 
 import paramiko
 
 from seamline.adapters.connections import Connection
-from seamline.domain.errors import ConfigError, TransientError
+from seamline.domain.errors import TransientError
+from seamline.domain.server_found import ServerFound
+from seamline.files.stores import sftp_session
 from seamline.files.stores.drafts import draft_of
 from seamline.files.stores.resuming import sent_whole
+from seamline.files.stores.sftp_session import BROKEN, Session
 from seamline.files.stores.store import Sendable, Writable
 
 _PIECE_BYTES = 256 * 1024
-# `Transport.connect` of paramiko 4 says so by its words alone.
-_OTHER_KEY = "Bad host key"
-_ANSWER_S = 60
-_BROKEN = (ConnectionError, TimeoutError, EOFError, paramiko.SSHException)
-_KEEP_ALIVE_S = 30
-# A key of RSA signs under other names than its own.
-_OF_KEY = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
+# A session that was used so lately is not asked whether it is still there.
+_IDLE_S = 10
 
 
 class SftpStore:
     """`store.Store` below a folder of a server."""
 
-    def __init__(self, connect: Callable[[], paramiko.Transport], root: str) -> None:
+    def __init__(self, connect: Callable[[], Session], root: str) -> None:
         self._connect = connect
         self._root = root.rstrip("/")
         self._known = set[str]()
         self._open()
 
     def _open(self) -> None:
-        self._transport = self._connect()
-        self._sftp: Any = paramiko.SFTPClient.from_transport(self._transport)
-        self._sftp.get_channel().settimeout(_ANSWER_S)
+        self._session = self._connect()
+        self._sftp = self._session.sftp
+        self._used_s = time.monotonic()
+
+    def _revive(self) -> None:
+        """Servers end a session that asks nothing for some minutes, and what lies between may forget it without a word.
+        Nothing is under way here, so another one may go on; what breaks later is never sent again by itself."""
+        is_fresh = time.monotonic() - self._used_s < _IDLE_S
+        if self._session.is_open and (is_fresh or self._session.answers()):
+            return
+        self.close()
+        self._open()
 
     def names(self, folder: str) -> Sequence[str]:
-        with self._translated(f"list {folder}"):
+        with self._translated(f"list {folder or 'the folder'}"):
             try:
                 return sorted(self._sftp.listdir(self._at(folder)))
             except FileNotFoundError:
@@ -72,7 +78,7 @@ class SftpStore:
             return self.size(path)
 
         with self._translated(f"write {path}"):
-            sent_whole(content, send, there=there, broken=_BROKEN)
+            sent_whole(content, send, there=there, broken=BROKEN)
 
     def read(self, path: str, into: Writable) -> None:
         with self._translated(f"read {path}"):
@@ -113,7 +119,7 @@ class SftpStore:
         return 0
 
     def close(self) -> None:
-        self._transport.close()
+        self._session.close()
 
     def _opened(self, path: str, offset: int) -> paramiko.SFTPFile:
         if offset:
@@ -170,17 +176,22 @@ class SftpStore:
         try:
             yield
         except OSError as exc:
-            if isinstance(exc, _BROKEN) or self._transport.is_active():
+            if isinstance(exc, BROKEN) or self._session.is_open:
                 raise
             raise ConnectionResetError(str(exc)) from exc
 
     @contextmanager
     def _translated(self, doing: str) -> Iterator[None]:
         try:
+            self._revive()
             yield
+            self._used_s = time.monotonic()
         except FileNotFoundError:
             raise
         except (OSError, EOFError, paramiko.SSHException) as exc:
+            if isinstance(exc, BROKEN):
+                # An answer that is late would be in the way of the next one.
+                self.close()
             raise TransientError(
                 f"cannot {doing} on the SFTP server below {self._root or '/'}: {exc or type(exc).__name__}",
                 hint="it is tried again; if it stays: is the folder there, is it full, may this login write",
@@ -189,37 +200,11 @@ class SftpStore:
 
 def opened(root: str, connection: Connection) -> SftpStore:
     """ConfigError: the server is another one than the connection says, or does not take the login."""
-    return SftpStore(lambda: _connected(connection), root)
+    return SftpStore(lambda: sftp_session.opened(connection), root)
 
 
-def _connected(connection: Connection) -> paramiko.Transport:
-    where = f"the SFTP server of connection `{connection.connection_id}`"
-    expected = _host_key(connection)
-    key_file = connection.extra.get("key_file")
-    try:
-        key = paramiko.PKey.from_path(key_file) if key_file else None
-        transport = paramiko.Transport((connection.host, connection.port))
-        transport.banner_timeout = transport.auth_timeout = _ANSWER_S
-        transport.set_keepalive(_KEEP_ALIVE_S)
-        # Of several keys that a server has, the one that is known is asked for.
-        transport.get_security_options().key_types = _OF_KEY.get(expected.get_name(), (expected.get_name(),))
-        transport.connect(expected, connection.login, connection.password or None, key)
-    except (paramiko.BadHostKeyException, paramiko.AuthenticationException) as exc:
-        raise ConfigError(f"{where} is refused or refuses: {exc}", hint="check host_key, login and key_file") from exc
-    except (OSError, EOFError, paramiko.SSHException) as exc:
-        if _OTHER_KEY in str(exc):
-            raise ConfigError(f"{where} is refused: {exc}", hint="check host and host_key") from exc
-        raise TransientError(f"{where} does not answer: {exc or type(exc).__name__}", hint="it is tried again") from exc
-    return transport
-
-
-def _host_key(connection: Connection) -> Any:
-    """Without it anybody could be the server."""
-    kind, _, content = str(connection.extra.get("host_key", "")).partition(" ")
-    try:
-        return paramiko.PKey.from_type_string(kind, base64.b64decode(content.split(" ")[0]))
-    except (ValueError, paramiko.SSHException, paramiko.pkey.UnknownKeyType) as exc:
-        raise ConfigError(
-            f"Connection `{connection.connection_id}` does not say by which key its server is known",
-            hint="add host_key to its extra, as `ssh-keyscan` prints it: `ssh-ed25519 AAAA…`",
-        ) from exc
+def examined(connection: Connection) -> ServerFound:
+    """Errors as of `opened`."""
+    with closing(sftp_session.opened(connection)) as session:
+        version, cipher = session.transport.remote_version, session.transport.remote_cipher
+    return ServerFound(f"SFTP of {version.rpartition('SSH-2.0-')[2]}", f"encrypted ({cipher})")

@@ -96,8 +96,12 @@ class FilesCuts:
         log, attempt = self.log(publishing.cut.sync), publishing.attempt
         try:
             made = prepared(log, self._destination, publishing)
-        except SeamlineError:
-            log.abort(attempt)
+        except SeamlineError as first:
+            try:
+                log.abort(attempt)
+            except SeamlineError as second:
+                # Maintenance removes it in a day.
+                first.add_note(f"what was prepared is still there, for it could not be removed: {second.message}")
             raise
         decided = log.decide(newest, attempt, state_to_json(state.with_cut(made.held)), made.delivery)
         if decided is None:

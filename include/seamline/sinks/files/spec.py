@@ -173,6 +173,12 @@ class FilesDestination(Destination):
     def namespace(self) -> str:
         return self.location
 
+    @property
+    def places(self) -> Mapping[str, str]:
+        of_staging = self.staging_connection or self.connection
+        staged = {self.staging: of_staging} if urlsplit(self.staging).scheme and of_staging else {}
+        return {**staged, **({self.location: self.connection} if self.connection else {})}
+
     @classmethod
     def kind_of(cls, said: Mapping[str, Any]) -> str:
         return CHANGE_FILES if said.get("mode") == CHANGES else ""

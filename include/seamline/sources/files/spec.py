@@ -199,6 +199,10 @@ class FilesSource(DeclaredSource):
         return self.location
 
     @property
+    def places(self) -> Mapping[str, str]:
+        return {self.location: self.connection} if self.connection else {}
+
+    @property
     def announced_by(self) -> str:
         return f"{self.delivery}/{self.flag_file}" if self.delivery else self.flag_file
 
