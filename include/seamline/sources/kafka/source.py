@@ -120,7 +120,7 @@ class KafkaSource:
 
         Waits for the capture, and for transactions that are open. A broker says that a transaction is committed before
         it has marked each partition of it, so what is marked now may be half of one that ended before now.
-        TransientError: the capture does not come so far in a minute, as one that stands still; a transaction stays open.
+        TransientError: the capture does not come so far in a minute, or stands still; a transaction stays open.
         """
         settings, now = self._theirs, datetime.now(UTC)
         topics = self._layout.topics(table.name for table in tables)
