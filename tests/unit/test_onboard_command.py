@@ -2,6 +2,8 @@
 
 import argparse
 import json
+from dataclasses import replace
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -11,11 +13,14 @@ from seamline.adapters.airflow_rest import DagRun
 from seamline.adapters.connections import put, resolve
 from seamline.cli import onboard, online
 from seamline.cli.main import main
+from seamline.cli.onboard import next_night_in_words
 from seamline.cli.online import Answers
 from seamline.cli.reconcile import outcome
 from seamline.domain.backfill import Exit
+from seamline.domain.business_dates import BusinessDates, Calendar
 from seamline.domain.runs import Reconciliation
 from seamline.domain.verdict import TableVerdict, Verdict
+from seamline.plan.model import NightlyPlan
 from seamline.spec.faults import DeclarationsInvalid, Fault
 from seamline.spec.load import load_sync
 from seamline.stack.layout import Layout
@@ -99,6 +104,7 @@ class AirflowOfNights:
 
     def __init__(self) -> None:
         self.paused = {"settlement__onboard", "settlement__nightly"}
+        self.due = datetime(2026, 11, 29, 16, 30, tzinfo=UTC)
 
     def __enter__(self) -> "AirflowOfNights":
         return self
@@ -111,6 +117,10 @@ class AirflowOfNights:
 
     def is_paused(self, dag_id: str) -> bool:
         return dag_id in self.paused
+
+    def next_run(self, dag_id: str) -> datetime:
+        assert dag_id in self.paused, "asked too late: Airflow has started it, and answers for the run behind it"
+        return self.due
 
     def unpause(self, dag_id: str) -> None:
         self.paused.discard(dag_id)
@@ -146,8 +156,33 @@ def test_a_sync_of_nights_alone_is_onboarded_and_its_first_cut_named(
     monkeypatch.setattr(onboard.airflow_pools, "are_made", lambda _: True)
     assert main(["onboard", "settlement"]) == 0
     assert not airflow.paused
-    assert "`./seamline cut settlement` makes and proves the first one" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "settlement__nightly is on\nthe run of 2026-11-29 begins by itself now" in said
+    assert said.endswith("settlement has nights and no stream: there is nothing to prove before the first cut\n")
     assert main(["onboard", "settlement", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
+    document, progress = capsys.readouterr()
+    assert "begins by itself now" not in progress, "the night was on before"
+    said = json.loads(document)
     assert (said["state"], said["verdict"], said["destinations"]) == ("success", "NOT_RUN", {})
     assert said["run"].startswith("by_hand__")
+
+
+NIGHTLY = NightlyPlan("Asia/Shanghai", run_at_delay_minutes=60)
+NOW = datetime(2026, 11, 30, 2, 12, tzinfo=UTC)
+
+
+def test_a_run_that_is_due_begins_by_itself_and_no_cut_is_advised() -> None:
+    """The advice to run `cut` brought a second run of the date that Airflow had started a moment before."""
+    due = datetime(2026, 11, 29, 17, tzinfo=UTC)
+    said = next_night_in_words("bank_copy", NIGHTLY, due=due, now=NOW)
+    shows = "`./seamline report bank_copy --date 2026-11-29` shows it"
+    assert said == f"the run of 2026-11-29 begins by itself now: {shows}"
+
+
+@pytest.mark.parametrize("due", [None, datetime(2026, 11, 30, 17, tzinfo=UTC)])
+def test_a_run_that_is_not_due_yet_is_named_by_its_hour_in_the_zone_of_the_sync(due: datetime | None) -> None:
+    said = next_night_in_words("bank_copy", NIGHTLY, due=due, now=NOW)
+    assert said.startswith("the run of 2026-11-30 begins by itself at 2026-12-01 01:00:00 +08:00; `./seamline cut bank")
+    ended = BusinessDates((Calendar("bank", date(2025, 1, 1), date(2025, 12, 31)),))
+    without = replace(NIGHTLY, dates=ended)
+    assert "no run begins by itself" in next_night_in_words("bank_copy", without, due=None, now=NOW)

@@ -102,6 +102,12 @@ class AirflowRest:
     def is_paused(self, dag_id: str) -> bool:
         return bool(self._call("GET", f"/api/v2/dags/{dag_id}")["is_paused"])
 
+    def next_run(self, dag_id: str) -> datetime | None:
+        """When its schedule starts its next run: a moment that is over where that waits for nothing but the DAG's being
+        switched on. None where it starts none."""
+        found = self._call("GET", f"/api/v2/dags/{dag_id}")["next_dagrun_run_after"]
+        return _moment(found) if found else None
+
     def trigger(
         self, dag_id: str, *, run_id: str, partition_key: str | None = None, conf: Any = None, note: str | None = None
     ) -> DagRun:

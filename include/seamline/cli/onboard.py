@@ -16,9 +16,10 @@ from seamline.cli.answer import give, say
 from seamline.cli.in_airflow import note_of, say_task
 from seamline.cli.reconcile import outcome
 from seamline.domain.backfill import Exit
-from seamline.domain.calendar import date_at
+from seamline.domain.calendar import date_at, moment_in_words, zone
 from seamline.domain.errors import ConfigError, TransientError
-from seamline.plan.model import SyncPlan
+from seamline.plan.model import NightlyPlan, SyncPlan
+from seamline.plan.night import date_begun_at, next_night
 from seamline.platform.reconciliations import Detail
 from seamline.spec.faults import OR_AT_SERVERS, DeclarationsInvalid
 from seamline.spec.load import load_sync
@@ -74,7 +75,7 @@ def _run(args: argparse.Namespace) -> Exit:
             say(args, _failure(api, dag_id, name))
     code = outcome(args, ended, found)
     if not plan.streamed.destinations and ended.state == "success":
-        say(args, f"{plan.sync} has nights and no stream: `./seamline cut {plan.sync}` makes and proves the first one")
+        say(args, f"{plan.sync} has nights and no stream: there is nothing to prove before the first cut")
         return Exit.PROVEN
     return Exit.NOT_PROVEN if code is Exit.PROVEN and ended.state != "success" else code
 
@@ -122,11 +123,32 @@ def _failure(api: AirflowRest, dag_id: str, name: str) -> str:
 def _switch_on(args: argparse.Namespace, api: AirflowRest, plan: SyncPlan) -> None:
     """The DAGs that go on by themselves from now on, and the watch of its streams for the rest of the business date."""
     kinds, there = ("stream", "reconcile", *(["nightly"] if plan.nightly else [])), api.dag_ids()
+    nightly, due = f"{plan.sync}__nightly", None
     for dag_id in sorted({f"{plan.sync}__{kind}" for kind in kinds} & there):
         if api.is_paused(dag_id):
+            if dag_id == nightly:
+                # Before it is on: Airflow starts what is due within seconds, and then knows the run behind it.
+                due = api.next_run(dag_id)
             api.unpause(dag_id)
             say(args, f"{dag_id} is on")
+    if plan.nightly is not None and nightly in there:
+        say(args, next_night_in_words(plan.sync, plan.nightly, due=due, now=datetime.now(UTC)))
     today = date_at(datetime.now(UTC), timezone=plan.nightly.timezone if plan.nightly else "UTC")
     stream = f"{plan.sync}__stream"
     if stream in there and today.isoformat() not in {run.partition_key for run in api.runs(stream)}:
         api.trigger(stream, run_id=f"onboarded-{today}", partition_key=today.isoformat())
+
+
+def next_night_in_words(sync: str, nightly: NightlyPlan, *, due: datetime | None, now: datetime) -> str:
+    """Which run the schedule starts next. `due`: when Airflow starts it, known where its DAG was off until now."""
+    if due is not None and due <= now:
+        day = date_begun_at(nightly, due)
+        return f"the run of {day} begins by itself now: `./seamline report {sync} --date {day}` shows it"
+    following = next_night(nightly, now)
+    if following is None:
+        return f"no calendar of {sync} knows a next business date: no run begins by itself"
+    at = moment_in_words(following.starts_at, zone(nightly.timezone))
+    return (
+        f"the run of {following.business_date} begins by itself at {at}; `./seamline cut {sync}` makes the cut of the"
+        " newest date that has ended, now"
+    )

@@ -9,6 +9,7 @@ from seamline.domain.late_input import verdict_due
 from seamline.plan.model import NightlyPlan
 
 _DAY = timedelta(days=1)
+_INSTANT = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,12 @@ def night_of(nightly: NightlyPlan, business_date: date) -> Night:
     midnight = day_of(business_date, timezone=nightly.timezone).end
     starts_at = (midnight + timedelta(minutes=nightly.run_at_delay_minutes)).astimezone(where)
     return Night(business_date, day, starts_at, due)
+
+
+def date_begun_at(nightly: NightlyPlan, starts_at: datetime) -> date:
+    """The date whose night begins at this moment."""
+    midnight = starts_at - timedelta(minutes=nightly.run_at_delay_minutes)
+    return date_at(midnight - _INSTANT, timezone=nightly.timezone)
 
 
 def next_night(nightly: NightlyPlan, now: datetime) -> Night | None:
