@@ -67,7 +67,8 @@ def form(plan: SyncPlan) -> dict[str, Param]:
             None,
             type=["null", "string"],
             title="Reason",
-            description_md="Kept with the run.",
+            description_md="Kept with the run. A delivery of files that is in force and is well is taken once more "
+            "only with a reason.",
         ),
         KEEP_DONE: Param(
             False,  # noqa: FBT003 (the default of a box to tick)

@@ -12,7 +12,19 @@ from seamline.domain.decision import DECISION, DecisionState, decision_from_json
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import LedgerRow
 from seamline.domain.row_transform import RowTransform, transform_from_json, transform_to_json
-from seamline.domain.runs import CUT_TRANSFORMS, GATE, INTO, PUBLISH, TABLES, WHOLE, Cut, RunKind, RunState, SyncState
+from seamline.domain.runs import (
+    AGAIN,
+    CUT_TRANSFORMS,
+    GATE,
+    INTO,
+    PUBLISH,
+    TABLES,
+    WHOLE,
+    Cut,
+    RunKind,
+    RunState,
+    SyncState,
+)
 from seamline.domain.verdict import Verdict
 from seamline.plan.document import plan_to_json
 from seamline.plan.list_change import ListChange, altered, list_change, with_origins_of
@@ -358,12 +370,21 @@ def open_nightly(context: Mapping[str, Any], records: Records, plan: SyncPlan, r
             raise AirflowSkipException(f"the cut of {day} is published already, by run {done[0].run_id}")
     plan = onboarded_plan(records, plan).cut
     plan_json = plan_to_json(plan.only(what.tables) if what.tables else plan)
-    kind = RunKind.NIGHTLY
+    kind, results = RunKind.NIGHTLY, {**what.results(), **_asked_again(context, records, run_id)}
     taken_by = records.start_alone(run_id=run_id, sync=plan.sync, kind=kind, plan_json=plan_json, business_date=day)
     if taken_by:
         raise DateTaken(day, by=taken_by, sync=plan.sync)
-    for key, value in what.results().items():
+    for key, value in results.items():
         records.put_result(run_id, key, value)
+
+
+def _asked_again(context: Mapping[str, Any], records: Records, run_id: str) -> Mapping[str, bool]:
+    """What a run keeps that is opened because a task of it was cleared after it had ended well. Nothing of one that
+    goes on, or is tried again: it was written down when it was opened."""
+    before, known = newest_take(records, _base(run_id)), _known(records, run_id)
+    is_begun = known is None or known.state is RunState.SUCCEEDED
+    has_ended_well = before is not None and before.state is RunState.SUCCEEDED
+    return {AGAIN: _is_cleared(context) and has_ended_well} if is_begun else {}
 
 
 def _waits_for_its_first_onboarding(records: Records, sync: str) -> bool:

@@ -18,6 +18,7 @@ from seamline.domain.recorded import Recorded
 from seamline.domain.runs import (
     EXPECTATIONS,
     FAILURE,
+    KEPT,
     PUBLISH,
     Cut,
     Reconciliation,
@@ -272,7 +273,7 @@ class Platform:
 
     def takes(self, sync: str, business_date: date, *, detail: Detail = Detail.WHOLE) -> tuple[CutState, ...]:
         mine = [one for one in self.runs.values() if (one.kind, one.business_date) == (RunKind.NIGHTLY, business_date)]
-        return tuple(self._state(one, detail) for one in reversed(mine))
+        return tuple(self._state(one, detail) for one in reversed(mine) if not one.result.get(KEPT))
 
     def recorded(self, run_id: str, destination: str) -> Recorded | None:
         return self.log_has.get(run_id)

@@ -14,6 +14,7 @@ from seamline import registry
 from seamline.adapters.connections import Connection
 from seamline.demo.bank import SMALL, connect, fill
 from seamline.domain.calendar import last_ended
+from seamline.domain.cut_state import Headline
 from seamline.domain.runs import Scope
 from seamline.domain.verdict import Verdict
 from tests import ssh_server
@@ -123,3 +124,15 @@ def test_a_file_with_its_flag_is_fetched_checked_and_loaded_by_the_second_sync_w
     theirs, ours = both.accounts()
     assert theirs == ours
     assert theirs[0] > 0
+    again, tasks = both.run("bank_copy__nightly", business_date=day.isoformat())
+    assert (again, tasks["open"], tasks["ready"]) == ("success", "success", "success")
+    assert {tasks[name] for name in tasks.keys() - {"open", "ready"}} == {"skipped"}
+    with closing(registry.platform()) as store:
+        assert store.cuts("bank_copy", day) == (cut,), "it failed as taken already, and made the date NOT_RUN"
+        (state,) = store.cut_states("bank_copy", 5)
+        assert (state.headline, state.run_id) == (Headline.MATCH, cut.run_id)
+    ended, tasks = both.run("bank_copy__nightly", business_date=day.isoformat(), reason="the copy was put back")
+    assert ended == "success", tasks
+    with closing(registry.platform()) as store:
+        versions = [(one.version, one.position, one.verdict) for one in store.cuts("bank_copy", day)]
+    assert versions == [(2, cut.position, Verdict.MATCH), (1, cut.position, Verdict.MATCH)]

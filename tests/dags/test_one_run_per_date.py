@@ -11,15 +11,30 @@ import pytest
 from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSkipException
 
 from seamline import settings
-from seamline.domain.runs import FAILURE, KEEP_DONE, MODE, PUBLISH, NightlyMode, RunState
+from seamline.domain.runs import (
+    AGAIN,
+    EXPECTATIONS,
+    FAILURE,
+    KEEP_DONE,
+    KEPT,
+    MODE,
+    PUBLISH,
+    TOOK_NOTHING,
+    NightlyMode,
+    RunState,
+)
 from seamline.domain.verdict import Verdict
 from seamline.plan.document import plan_to_json
 from seamline.plan.pools import BACKFILL, BACKFILL_SLOTS, declared_pools, pools_of
+from seamline.sync.cut import staged_in
 from seamline.sync.dates_asked import DateTaken
 from seamline_airflow import policy, pools
 from seamline_airflow.nightly_form import form
 from seamline_airflow.one_run_per_date import LOOK_AGAIN, airflow_run, alone
-from seamline_airflow.operators.run_jobs import OpenNightlyOperator
+from seamline_airflow.operators.gate import GateOperator
+from seamline_airflow.operators.publish_cut import CompleteCutOperator
+from seamline_airflow.operators.run_jobs import CutJobOperator, OpenNightlyOperator
+from seamline_airflow.operators.step import VerdictsOperator
 from tests.dags import results
 from tests.dags.test_dag_run import dag_of
 
@@ -112,6 +127,78 @@ def test_a_break_is_not_done(platform: results.Platform) -> None:
     platform.cut_list = [SimpleNamespace(destination="warehouse", verdict=Verdict.BREAK, run_id="a/b/c/d")]
     _open(Tries(alive=set()), **{KEEP_DONE: True})
     assert results.RUN in platform.runs
+
+
+@pytest.mark.parametrize(
+    ("before", "max_tries", "again"),
+    [
+        (RunState.SUCCEEDED, 1, True),
+        # Airflow's own retry, and one that had failed: another run may have taken the delivery since.
+        (RunState.SUCCEEDED, 0, False),
+        (RunState.FAILED, 1, None),
+        (None, 1, False),
+    ],
+)
+def test_a_task_that_is_cleared_behind_a_good_end_asks_for_the_date_again(
+    platform: results.Platform, before: RunState | None, max_tries: int, again: bool | None
+) -> None:
+    if before is not None:
+        platform.runs[results.RUN] = results.run(state=before, result={})
+    _open(Tries(alive=set(), max_tries=max_tries))
+    assert platform.runs[results.RUN].result.get(AGAIN) is again
+    platform.finish_run(results.RUN, state="failed")
+    _open(Tries(alive=set(), max_tries=2))
+    assert platform.runs[results.RUN].result.get(AGAIN) is again, "what was asked for is asked for still"
+
+
+def test_a_published_run_that_is_cleared_takes_its_delivery_once_more_as_its_next_take(
+    platform: results.Platform,
+) -> None:
+    platform.runs[results.RUN] = results.published()
+    _open(Tries(alive=set(), max_tries=1))
+    assert platform.runs[f"{results.RUN}~2"].result[AGAIN] is True
+
+
+def _cut(platform: results.Platform, monkeypatch: pytest.MonkeyPatch, *kept: str) -> None:
+    """The task `cut`, whose job finds that these destinations have the delivery."""
+
+    def job(*_: object) -> None:
+        left = platform.runs[results.RUN].result
+        assert (left[KEPT], left[TOOK_NOTHING]) == (None, None), "what an earlier try has found may be over"
+        found = {name: {"run": "earlier", "version": 1, "why": f"taken already in {name}"} for name in kept}
+        platform.put_result(results.RUN, KEPT, found)
+
+    warehouse = results.plan().destinations[0]
+    both = replace(results.plan(), destinations=(warehouse, replace(warehouse, name="archive")))
+    monkeypatch.setattr("seamline_airflow.operators.spark_job.SparkJobOperator.execute", job)
+    platform.runs[results.RUN] = results.run(plan=both, result={KEPT: {"warehouse": {}}})
+    monkeypatch.setattr("seamline_airflow.runs.open_nightly", lambda *_: None)
+    CutJobOperator(task_id="cut", job="j", run=results.RUN, plan_json=plan_to_json(both)).execute({})
+
+
+def test_a_run_that_has_nothing_to_take_ends_well_and_skips_what_would_come_behind(
+    platform: results.Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It failed, and its date was red from then on."""
+    with pytest.raises(AirflowSkipException, match="taken already in warehouse; taken already in archive; nothing was"):
+        _cut(platform, monkeypatch, "warehouse", "archive")
+    assert platform.finished == {results.RUN: "succeeded"}
+
+
+def test_a_run_that_one_destination_needs_goes_on_for_that_one_alone(
+    platform: results.Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _cut(platform, monkeypatch, "warehouse")
+    run = platform.runs[results.RUN]
+    run.result["cut"] = {"archive": results.manifest()}
+    assert (platform.finished, [one.name for one in staged_in(run)]) == ({}, ["archive"])
+    platform.found = [replace(results.clean(), destination="archive")]
+    VerdictsOperator(task_id="verdicts", run=results.RUN, scope="cut").execute({})
+    run.result[EXPECTATIONS] = {"destinations": {"archive": results.PASSED}}
+    gate = GateOperator(task_id="gate", run=results.RUN, on_break="fail")
+    assert (gate.choose_branch({}), platform.alarms) == ("publish", {})
+    run.result[PUBLISH] = {"archive": 1}
+    CompleteCutOperator(task_id="complete", run=results.RUN).execute({})
 
 
 def test_the_run_in_airflow_is_known_from_ours() -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from fastapi.testclient import TestClient
 
 from seamline.domain.row_transform import transforms_evidence
-from seamline.domain.runs import RunKind, RunState
+from seamline.domain.runs import KEPT, RunKind, RunState
 from seamline_airflow.page import reports
 from tests.dags import results
 from tests.dags.test_page import OF_DAY
@@ -54,3 +54,15 @@ def test_a_load_that_goes_on_stands_on_the_page_with_rows_bytes_percent_and_esti
     assert f"Its load: {words}" in signed_in.get(of_run).text
     platform.runs = {"a/o/r2": replace(run, started_at=EVENING, state=RunState.FAILED)}
     assert words not in signed_in.get(of_run).text, "a load that has failed does not go on"
+
+
+def test_a_run_that_had_nothing_to_take_says_what_stays_in_force(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    kept = {"warehouse": {"run": "earlier", "version": 3, "why": "the delivery is taken already"}}
+    platform.runs = {results.RUN: results.run(state=RunState.SUCCEEDED, result={KEPT: kept})}
+    text = signed_in.get("/page?dag_id=settlement__nightly&run_id=manual__1").text
+    assert "Nothing was taken in warehouse: the delivery is in force there already, as version 3." in text
+    assert "NOT_RUN" not in text
+    left = signed_in.get("/api/v1/syncs/settlement/airflow_run?run_id=manual__1").json()
+    assert (left["kept"], left["cuts"], left["failures"]) == (["the delivery is taken already"], [], [])

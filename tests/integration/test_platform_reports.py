@@ -13,7 +13,7 @@ from seamline.cli import report
 from seamline.cli.main import main
 from seamline.domain.cut_state import Headline, of_live
 from seamline.domain.ledger import StreamId
-from seamline.domain.runs import Cut, Reconciliation, Scope
+from seamline.domain.runs import KEPT, TOOK_NOTHING, Cut, Reconciliation, Scope
 from seamline.domain.verdict import ControlTotal, TableVerdict, Verdict
 from seamline.plan.document import plan_to_json
 from seamline.platform.database import Database
@@ -24,6 +24,7 @@ from seamline.platform.tolerances import PlatformTolerances
 from seamline.platform.totals import Series
 from seamline.platform.work import PlatformWork
 from seamline.ports import StreamReport
+from seamline.sync.shown_order import newest_of_date
 from tests.integration.platform_database import Server
 from tests.integration.test_platform import POSITION, plan, reconciliation, start_run
 from tests.integration.test_platform import migrated as migrated
@@ -101,6 +102,40 @@ def test_the_state_of_a_date_is_that_of_its_newest_take_and_names_the_version_in
     start_run(store, "first")
     (newest,) = store.cut_states("settlement", 5)
     assert newest.run_id == "first"
+
+
+def test_a_run_that_takes_nothing_leaves_its_date_to_the_run_whose_cut_stays_in_force(store: PlatformStore) -> None:
+    """It was NOT_RUN beside a version in force, because a second run had found the same delivery."""
+    (one,) = plan().destinations
+    document = plan_to_json(replace(plan(), destinations=(one, replace(one, name="archive"))))
+    day, as_of = date(2026, 3, 1), datetime(2026, 3, 2, tzinfo=UTC)
+
+    def begin(run_id: str, *kept: str, publishes: str) -> None:
+        store.start_run(run_id=run_id, sync="settlement", kind="nightly", plan_json=document, business_date=day)
+        store.put_result(run_id, KEPT, {name: {"run": "first", "version": 1, "why": "taken"} for name in kept})
+        store.put_result(run_id, TOOK_NOTHING, not publishes)
+        if publishes:
+            saved(store, run_id, Scope.CUT, 1, business_date=day, destination=publishes)
+            made = Cut("settlement", publishes, day, 1, run_id, POSITION, as_of, ("account",), Verdict.MATCH)
+            store.save_cut(made)
+        store.finish_run(run_id, state="succeeded")
+
+    def shown() -> list[set[tuple[str, str]]]:
+        lists = (store.cut_states("settlement", 5), store.states_of_dates("settlement", [day]))
+        return [{(state.run_id, state.destination) for state in states} for states in lists]
+
+    begin("first", publishes="warehouse")
+    assert shown() == [{("first", "warehouse"), ("first", "archive")}] * 2
+    begin("second", "warehouse", publishes="archive")
+    assert shown() == [{("first", "warehouse"), ("second", "archive")}] * 2
+    begin("third", "warehouse", "archive", publishes="")
+    assert shown() == [{("first", "warehouse"), ("second", "archive")}] * 2
+    newest = store.newest_night("settlement", day)
+    assert newest is not None and newest.run_id == "second"
+    takes = [(state.run_id, state.destination) for state in store.takes("settlement", day)]
+    assert takes == [("second", "archive"), ("first", "warehouse"), ("first", "archive")]
+    both = newest_of_date(store.takes("settlement", day), ["warehouse", "archive"])
+    assert [(state.run_id, state.destination) for state in both] == [("first", "warehouse"), ("second", "archive")]
 
 
 def test_a_comparison_of_live_tables_that_failed_is_the_newest_and_has_not_run(store: PlatformStore) -> None:

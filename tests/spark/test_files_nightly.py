@@ -15,16 +15,17 @@ from seamline import registry, settings
 from seamline.adapters.connections import Connection
 from seamline.demo.bank import SMALL, connect, fill
 from seamline.domain.calendar import last_ended
-from seamline.domain.errors import GateFailed, Refused
-from seamline.domain.runs import EXPECTATIONS, Cut, Scope
+from seamline.domain.errors import GateFailed
+from seamline.domain.runs import EXPECTATIONS, REASON, TOOK_NOTHING, Cut, Scope
 from seamline.domain.verdict import Verdict
 from seamline.plan.compile import compile_plan
 from seamline.plan.document import plan_to_json
 from seamline.plan.explain import explain
-from seamline.plan.model import SyncPlan
+from seamline.plan.model import Run, SyncPlan
 from seamline.platform import migrate
 from seamline.spec.load import load_declarations
 from seamline.sync.cut import publish_cut
+from seamline.sync.delivered import kept_in
 from seamline_spark.cut.main import cut
 from seamline_spark.session import Application, open_session
 from tests import ssh_server
@@ -101,17 +102,34 @@ class Both:
         assert [one for one in (*found.problems, *source.preflight(found.tables)) if one.is_fatal] == []
         return compile_plan(declarations, sync, found)
 
-    def take(self, sync: str, day: date, number: int = 1) -> Cut:
+    def take(self, sync: str, day: date, number: int = 1, *, reason: str = "") -> Cut:
         """The night of a date, published."""
-        run_id = f"{sync}/nightly/{day}/{number}"
-        document = plan_to_json(self.onboarded(sync))
-        self.store.start_run(run_id=run_id, sync=sync, kind="nightly", plan_json=document, business_date=day)
-        cut(Application.of(self.spark), run_id)
-        self.store.put_result(run_id, EXPECTATIONS, {"verdict": "MATCH"})
-        run = self.store.run(run_id)
+        run = self.run(sync, day, number, reason=reason)
+        self.store.put_result(run.run_id, EXPECTATIONS, {"verdict": "MATCH", "checked": 1, "failed": []})
+        run = self.store.run(run.run_id)
         (destination,) = run.plan.destinations
         with closing(registry.cuts(destination)) as cuts:
             return publish_cut(run, destination.name, publisher=cuts, records=self.store)
+
+    def run(self, sync: str, day: date, number: int, *, reason: str = "") -> Run:
+        """The night of a date, as its job has left it."""
+        run_id = f"{sync}/nightly/{day}/{number}"
+        document = plan_to_json(self.onboarded(sync))
+        self.store.start_run(run_id=run_id, sync=sync, kind="nightly", plan_json=document, business_date=day)
+        self.store.put_result(run_id, REASON, reason)
+        cut(Application.of(self.spark), run_id)
+        run: Run = self.store.run(run_id)
+        return run
+
+    def declare_beside(self, name: str) -> None:
+        """A second destination of the copy."""
+        copy = (self.declared / "destinations" / "warehouse.yaml").read_text()
+        other = copy.replace("destination: warehouse", f"destination: {name}").replace(
+            "schema: copy", f"schema: {name}"
+        )
+        (self.declared / "destinations" / f"{name}.yaml").write_text(other)
+        sync = self.declared / "syncs" / "bank_copy.yaml"
+        sync.write_text(sync.read_text().replace("[warehouse]", f"[warehouse, {name}]"))
 
     def sums(self, day: date) -> tuple[Any, Any]:
         """Of the entries of the date, at the bank and in the copy."""
@@ -184,15 +202,26 @@ def test_what_one_sync_delivers_another_one_loads_and_proves(both: Both) -> None
     theirs, ours = both.sums(day)
     assert theirs == ours
     assert theirs[0] > 0
-    with pytest.raises(Refused, match=f"{day} version 1, sha256 .* was taken already: it is version 1 of {day}"):
-        both.take("bank_copy", day, 2)
+    again = both.run("bank_copy", day, 2)
+    assert (again.result[TOOK_NOTHING], again.result.get("cut"), again.taking.plan.destinations) == (True, None, ())
+    why = kept_in(again)["warehouse"].why
+    assert f"{day} version 1, sha256 " in why
+    assert why.endswith(f"is taken already: version 1 of {day} in warehouse stays in force, and is MATCH")
+    assert [one.run_id for one in both.store.takes("bank_copy", day)] == [first.run_id]
+    once_more = both.take("bank_copy", day, 4, reason="the copy was put back")
+    assert (once_more.verdict, once_more.version, once_more.position) == (Verdict.MATCH, 2, first.position)
     with closing(mariadb(both.bank)) as session, session.cursor() as cursor:
         noon = datetime(day.year, day.month, day.day, 4)  # noqa: DTZ001 - UTC noon of Shanghai, naive for the driver
         cursor.execute("INSERT INTO ledger_entry VALUES (-1, -1, 1, 'CNY', 5, %s, 'late')", (noon,))
     both.take("settlement", day, 2)
     second = both.take("bank_copy", day, 3)
-    assert (second.verdict, second.version) == (Verdict.MATCH, 2)
+    assert (second.verdict, second.version) == (Verdict.MATCH, 3)
     assert both.sums(day)[0] == both.sums(day)[1] != theirs
+    both.declare_beside("archive")
+    for_one = both.run("bank_copy", day, 5)
+    assert (kept_in(for_one).keys(), for_one.result["cut"].keys()) == ({"warehouse"}, {"archive"})
+    assert both.store.reconciliation(for_one.run_id, Scope.CUT, "archive").verdict is Verdict.MATCH
+    assert both.store.reconciliation(for_one.run_id, Scope.CUT, "warehouse") is None
 
 
 def test_half_a_file_is_named_and_nothing_of_it_is_loaded(both: Both) -> None:

@@ -3,13 +3,15 @@
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from seamline.domain.cut_state import CutState, Headline, state_of_cut
 from seamline.domain.day_closed import ClosedBy
 from seamline.domain.errors import Refused
-from seamline.domain.runs import Cut, RunKind, RunState
-from seamline.domain.verdict import Verdict
+from seamline.domain.runs import AGAIN, EXPECTATIONS, FAILURE, KEPT, MODE, REASON, Cut, RunKind, RunState, Scope
+from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.compile import compile_plan
 from seamline.plan.document import plan_from_json, plan_to_json
 from seamline.plan.explain import explain
@@ -19,9 +21,10 @@ from seamline.sources.files.position import FilesPosition
 from seamline.spec.faults import DeclarationsInvalid
 from seamline.spec.load import load_declarations
 from seamline.sync.cut import select
-from seamline.sync.delivered import require_new
+from seamline.sync.delivered import InForce, kept_in, kept_to_json, require_wanted
 from tests.documented import declarations_of
 from tests.unit.declared import write_declarations
+from tests.unit.reported import PASSED, reconciliation
 
 DAY = date(2026, 11, 27)
 FILES = "source: core_bank\nkind: files\nlocation: /srv/in\ndelivery: 'settlement/{date}/v{version}'\n"
@@ -95,34 +98,109 @@ def test_a_date_of_last_year_is_read_whole(tmp_path: Path) -> None:
 FIRST = FilesPosition(DAY.isoformat(), 1, "a" * 64)
 
 
-def taken(plan: SyncPlan, position: FilesPosition, *before: FilesPosition, by: str = "earlier") -> str:
-    """Why a delivery is refused after others; "" where it is not."""
-    run = Run("mine", plan.sync, RunKind.NIGHTLY, DAY, plan, RunState.RUNNING)
-    at = datetime(2026, 11, 28, tzinfo=UTC)
+def a_run(plan: SyncPlan, run_id: str = "mine", **result: Any) -> Run:
+    return Run(run_id, plan.sync, RunKind.NIGHTLY, DAY, plan, RunState.RUNNING, result)
+
+
+def cuts_of(plan: SyncPlan, *before: FilesPosition, at: str = "warehouse", by: str = "earlier") -> list[Cut]:
+    """The newest first, as the platform database gives them."""
+    moment = datetime(2026, 11, 28, tzinfo=UTC)
+    names = ("account",)
     cuts = [
-        Cut(plan.sync, "warehouse", DAY, number, by, one, at, ("account",), Verdict.MATCH)
+        Cut(plan.sync, at, DAY, number, f"{by}{number}", one, moment, names, Verdict.MATCH)
         for number, one in enumerate(before, start=1)
     ]
+    return cuts[::-1]
+
+
+def take_of(cut: Cut, verdict: Verdict = Verdict.MATCH, **result: Any) -> CutState:
+    """Of a run of the date behind which this cut is in force; its own unless `result` says otherwise."""
+    found = replace(
+        reconciliation(TableVerdict("account", verdict), scope=Scope.CUT, day=DAY), destination=cut.destination
+    )
+    checks = {EXPECTATIONS: {"destinations": {cut.destination: PASSED}}}
+    state = RunState.FAILED if FAILURE in result else RunState.SUCCEEDED
+    return state_of_cut(
+        run_id="later" if result else cut.run_id,
+        sync=cut.sync,
+        destination=cut.destination,
+        business_date=DAY,
+        run_state=state,
+        result={**checks, **result},
+        found=None if FAILURE in result else found,
+        published=None if result else cut,
+        in_force=cut,
+    )
+
+
+def taken(run: Run, position: FilesPosition, cuts: list[Cut], takes: list[CutState] | None = None) -> str:
+    """Why a delivery is not taken after others; "" where it is."""
     try:
-        require_new(run, position, cuts)
+        require_wanted(run, position, takes=[take_of(one) for one in cuts] if takes is None else takes, published=cuts)
     except Refused as exc:
         return exc.message
     return ""
 
 
+KEPT_SAID = (
+    "the delivery of 2026-11-27 version 1, sha256 aaaaaaaaaaaa is taken already: version 1 of 2026-11-27 in warehouse"
+    " stays in force, and is MATCH"
+)
+
+
 def test_a_delivery_is_taken_once_and_a_correction_after_it(tmp_path: Path) -> None:
     plan = planned(tmp_path)
-    assert taken(plan, FIRST) == ""
-    assert "was taken already: it is version 1 of 2026-11-27 in warehouse, by run earlier" in taken(plan, FIRST, FIRST)
-    assert taken(plan, FIRST, FIRST, by="mine") == ""
-    assert taken(plan, replace(FIRST, version=2), FIRST) == ""
-    assert "was rewritten after it was taken" in taken(plan, replace(FIRST, checksum="b" * 64), FIRST)
-    assert "version 2 of 2026-11-27 was taken before, and 1 is older" in taken(plan, FIRST, replace(FIRST, version=2))
+    run = a_run(plan)
+    assert taken(run, FIRST, []) == ""
+    assert taken(run, FIRST, cuts_of(plan, FIRST)) == KEPT_SAID
+    assert taken(a_run(plan, "earlier1"), FIRST, cuts_of(plan, FIRST)) == "", "a repeat of the run that took it"
+    assert taken(run, replace(FIRST, version=2), cuts_of(plan, FIRST)) == ""
+    assert "was rewritten after it was taken" in taken(run, replace(FIRST, checksum="b" * 64), cuts_of(plan, FIRST))
+    older = taken(run, FIRST, cuts_of(plan, FIRST, replace(FIRST, version=2)))
+    assert "version 2 of 2026-11-27 was taken before, and 1 is older" in older
     unnumbered = replace(FIRST, version=0)
-    assert taken(plan, replace(unnumbered, checksum="b" * 64), unnumbered) == ""
+    assert taken(run, replace(unnumbered, checksum="b" * 64), cuts_of(plan, unnumbered)) == ""
 
 
-def test_a_destination_that_lacks_the_delivery_lets_the_date_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("result", [{REASON: "the copy was restored"}, {AGAIN: True}, {MODE: "compare only"}])
+def test_a_delivery_in_force_is_taken_once_more_by_whoever_asks_for_that(
+    tmp_path: Path, result: dict[str, object]
+) -> None:
+    plan = planned(tmp_path)
+    assert taken(a_run(plan, **result), FIRST, cuts_of(plan, FIRST)) == ""
+    assert taken(a_run(plan, **dict.fromkeys(result)), FIRST, cuts_of(plan, FIRST)) == KEPT_SAID
+
+
+def test_a_delivery_whose_date_is_not_well_is_taken_once_more(tmp_path: Path) -> None:
+    plan = planned(tmp_path)
+    cuts = cuts_of(plan, FIRST)
+    (cut,) = cuts
+    broken = replace(cut, verdict=Verdict.BREAK)
+    assert taken(a_run(plan), FIRST, [broken], [take_of(broken, Verdict.BREAK)]) == ""
+    failed = take_of(cut, **{FAILURE: {"task": "cut", "error": "the place does not answer"}})
+    assert failed.headline is Headline.NOT_RUN
+    assert taken(a_run(plan), FIRST, cuts, [failed, take_of(cut)]) == "", "a take behind it has failed"
+    only_compared = take_of(cut, Verdict.BREAK, **{MODE: "compare only"})
+    assert taken(a_run(plan), FIRST, cuts, [only_compared, take_of(cut)]) == "", "a later comparison has found a break"
+    assert taken(a_run(plan), FIRST, cuts, [take_of(cut, **{MODE: "compare only"}), take_of(cut)]) == KEPT_SAID
+    assert taken(a_run(plan), FIRST, cuts, []) == "", "nothing is known of the take that published it"
+    lacks = [replace(cut, tables=("other",))]
+    assert taken(a_run(plan), FIRST, lacks) == "", "a table has come since, or is not parked any more"
+
+
+def test_a_destination_that_lacks_the_delivery_takes_it_alone(tmp_path: Path) -> None:
     plan = planned(tmp_path)
     both = replace(plan, destinations=(*plan.destinations, replace(plan.destinations[0], name="later")))
-    assert taken(both, FIRST, FIRST) == ""
+    cuts = cuts_of(plan, FIRST)
+    run = a_run(both)
+    with pytest.raises(InForce) as found:
+        require_wanted(run, FIRST, takes=[take_of(one) for one in cuts], published=cuts)
+    run = replace(run, result={KEPT: kept_to_json(found.value.kept)})
+    assert (run.taking.plan.destination_names, run.plan.destination_names) == ({"later"}, {"later", "warehouse"})
+    assert {name: (one.run, one.version) for name, one in kept_in(run).items()} == {"warehouse": ("earlier1", 1)}
+    assert taken(run, FIRST, cuts) == ""
+    second = replace(FIRST, version=2)
+    assert taken(run, second, cuts) == "no destination has it", "it came meanwhile: all take it"
+    everywhere = [*cuts, *cuts_of(plan, FIRST, at="later")]
+    said = taken(a_run(both), FIRST, everywhere)
+    assert said.count("is taken already") == 2

@@ -1,7 +1,8 @@
 """Make the cut of one business date, by a run of the nightly DAG, and follow it to its end.
 
 Without a date it takes the newest one that has ended, and says which before it does. What is done is done again, as the
-next version; where a person has signed the date, that is a restatement, with its reason in the log of acts.
+next version; where a person has signed the date, that is a restatement, with its reason in the log of acts. A delivery
+of files that is in force already, and is well, is taken once more only with a --reason.
 docs/how-to/backfill.md
 """
 
@@ -19,6 +20,7 @@ from seamline.cli.in_airflow import note_of
 from seamline.cli.person import person
 from seamline.domain.audit import FROM_COMMAND_LINE
 from seamline.domain.backfill import DateRun, Exit, Progress, with_cuts
+from seamline.domain.calendar import zone
 from seamline.domain.cut_state import CutState
 from seamline.domain.errors import Refused
 from seamline.domain.person import one_line
@@ -26,8 +28,13 @@ from seamline.plan.model import SyncPlan
 from seamline.platform.reconciliations import Detail
 from seamline.platform.store import PlatformStore
 from seamline.sync.dates_asked import DateTaken, checked
+from seamline.sync.delivered import TAKE_IT_AGAIN, kept_in
 
 LOOK_EVERY_S = 2.0
+# What is said of a task by its state; of others nothing. Only the first task waits so, for its turn.
+_WORDS = {one: one for one in ("running", "success", "failed", "awaiting_input")} | {
+    "up_for_reschedule": "waits for another run of the date, which goes on"
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,26 +96,37 @@ def _followed(args: argparse.Namespace, api: AirflowRest, store: PlatformStore, 
     while True:
         run = api.run(dag_id, name)
         for task in api.tasks(dag_id, name):
-            if (
-                task.state in ("running", "success", "failed", "awaiting_input")
-                and (mark := (task.task_id, task.state)) not in reported
-            ):
+            if (said := _WORDS.get(task.state)) and (mark := (task.task_id, task.state)) not in reported:
                 reported.add(mark)
-                say(args, f"  {task.task_id}: {task.state}")
+                say(args, f"  {task.task_id}: {said}")
         cuts = _newest(store.takes(args.sync, day, detail=Detail.VERDICTS), name)
         if run.state in FINISHED or any(cut.is_waiting for cut in cuts):
             break
         time.sleep(LOOK_EVERY_S)
-    for cut in cuts:
-        say(args, f"{cut.destination}: {cut.headline.value}")
-        for line in cut.lines():
-            say(args, f"  {line}")
-    if not cuts:
-        say(args, "the run has made nothing: its log in Airflow says why")
     # What waits for a decision has been compared, and may wait for days.
-    state = run.state if run.state in FINISHED else "failed"
-    seen = Progress((with_cuts(DateRun(day, name, state), cuts),), is_over=True)
-    give(args, {"sync": args.sync, **seen.as_json()})
+    ended = DateRun(day, name, run.state if run.state in FINISHED else "failed")
+    return _said(args, store, ended, cuts)
+
+
+def _said(args: argparse.Namespace, store: PlatformStore, ended: DateRun, made: Sequence[CutState]) -> Exit:
+    """What the run has made, and what it has left in force because there was nothing new to take."""
+    where = zone(store.timezone(args.sync))
+    for cut in made:
+        say(args, f"{cut.destination}: {cut.headline.value}")
+        for line in cut.lines(where):
+            say(args, f"  {line}")
+    known = store.runs_named(args.sync, ended.run_id)
+    kept = kept_in(known[0]) if known else {}
+    takes = store.takes(args.sync, ended.business_date, detail=Detail.VERDICTS) if kept else ()
+    standing = [cut for cut in takes if cut.destination in kept and cut.run_id == kept[cut.destination].run]
+    for cut in standing:
+        say(args, f"{cut.destination}: {cut.headline.value}\n  {kept[cut.destination].why}")
+    if standing:
+        say(args, TAKE_IT_AGAIN)
+    elif not made:
+        say(args, "the run has made nothing: its log in Airflow says why")
+    seen = Progress((with_cuts(ended, (*made, *standing)),), is_over=True)
+    give(args, {"sync": args.sync, **seen.as_json(), "kept": {name: one.why for name, one in kept.items()}})
     return seen.exit_code
 
 

@@ -34,7 +34,7 @@ from seamline.spec.faults import guess
 from seamline.spec.load import declared_destinations, declared_kinds, shown_work
 from seamline.spec.sensitive import hidden_columns
 from seamline.sync import headline
-from seamline.sync.shown_order import by_run
+from seamline.sync.shown_order import by_run, newest_of_date
 
 Levels = Mapping[str, str]
 Writer = Callable[[Report, Sequence[CutState], Levels, Worked, Sequence[SignOff]], bytes]
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     with closing(registry.platform()) as store:
         takes = _takes(store, args.sync, day)
         takes = _revealed(takes, args.sync, day, args.reason) if args.reveal else masked(takes, _hidden)
-        cuts = _chosen(takes, day, args.version)
+        cuts = _chosen(args.sync, takes, day, args.version)
         levels = _levels(args.sync)
         done, signed = _worked(store, args.sync, cuts), _signed(args.sync, day)
         report = _report(store, args.sync, day, cuts, takes, levels, done, signed)
@@ -110,10 +110,10 @@ def _revealed(takes: Sequence[CutState], sync: str, day: date, reason: str) -> S
     return takes
 
 
-def _chosen(takes: Sequence[CutState], day: date, version: int | None) -> Sequence[CutState]:
+def _chosen(sync: str, takes: Sequence[CutState], day: date, version: int | None) -> Sequence[CutState]:
     """The newest take, or the one that published the version, in each destination."""
     if version is None:
-        return [one for one in takes if one.run_id == takes[0].run_id]
+        return newest_of_date(takes, declared_destinations(settings.load().declarations, sync))
     chosen = [one for one in takes if one.publication.version == version]
     if not chosen:
         there = sorted({one.publication.version for one in takes if one.publication.version is not None})

@@ -72,7 +72,8 @@ class OfDelivery(Protocol):
     """A position that stands for a delivery of a business date, which is taken once."""
 
     def why_not_after(self, taken: Position) -> str:
-        """Why this delivery is not taken where the other one of its date was, as a whole sentence; "" where it is."""
+        """Why this delivery is not taken where the other one of its date was, as a whole sentence; "" where it is, and
+        where both are the same one."""
 
 
 PositionT = TypeVar("PositionT")

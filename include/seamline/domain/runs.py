@@ -44,6 +44,11 @@ SIGNED_BY = "signed_by"
 MODE, REASON, ASKED_BY = "mode", "reason", "asked_by"
 # The parameter of a nightly run by which a date that is done is left as it is.
 KEEP_DONE = "keep_done"
+# Under this key of its result a nightly run keeps where it takes nothing, because what it would take is in force there
+# and is well: destination → `run` that published it, `version`, and `why`. And this, where that is so of all.
+KEPT, TOOK_NOTHING = "kept", "took_nothing"
+# And that what is in force is taken once more: the task of a run that had ended well was cleared.
+AGAIN = "again"
 # Under this key a run keeps which of its tasks began last, and when.
 STAGE = "stage"
 # Under this key a comparison of live tables keeps that all rows were to be read.

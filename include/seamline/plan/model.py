@@ -19,7 +19,7 @@ from seamline.domain.ledger import StreamId
 from seamline.domain.made_from import MadeFrom
 from seamline.domain.names import NameLimit, NameUnit
 from seamline.domain.row_transform import RowTransform, meaning_of
-from seamline.domain.runs import PUBLISH, PUT_TABLES_IN_PLACE, RunKind, RunState
+from seamline.domain.runs import KEPT, PUBLISH, PUT_TABLES_IN_PLACE, RunKind, RunState
 from seamline.domain.staged_cut import CutSource
 from seamline.domain.table_places import TablePlaces
 from seamline.domain.verdict import TableVerdict, parked
@@ -506,10 +506,17 @@ class Run:
 
     @property
     def where_published(self) -> "Run":
-        """The run in those destinations alone that have its tables; as it is where it puts none in place. Refused where
-        none has them."""
+        """The run in those destinations alone that have its tables; where it puts none in place, in those that take its
+        cut. Refused where none has them."""
         if self.kind not in PUT_TABLES_IN_PLACE:
-            return self
+            return self.taking
         if not self.published_into:
             raise Refused(f"run {self.run_id} has put no tables in place", hint="clear the task that does")
         return dataclasses.replace(self, plan=self.plan.into(self.published_into))
+
+    @property
+    def taking(self) -> "Run":
+        """The run in those destinations alone that take its cut: the others have what it would bring (`KEPT`)."""
+        kept = self.result.get(KEPT) or {}
+        names = self.plan.destination_names - kept.keys()
+        return dataclasses.replace(self, plan=self.plan.into(names)) if kept else self

@@ -414,8 +414,10 @@ def _dated(plan: SyncPlan) -> str:
     if whole:
         parts.append(f"{', '.join(whole)} whole")
     if plan.nightly and plan.nightly.is_delivered:
-        what = "takes the delivery of the date, holds its files against what it promises before anything is loaded, and"
-        return f"{what} reads {', '.join(whole)}{_but_parked(plan)}"
+        return (
+            "takes the delivery of the date unless it is in force already, holds its files against what it promises"
+            f" before anything is loaded, and reads {', '.join(whole)}{_but_parked(plan)}"
+        )
     at = "at one P" if plan.source.has_log else "in one snapshot"
     return f"reads {at} {' and '.join(parts)}{_but_parked(plan)}"
 

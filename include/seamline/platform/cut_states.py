@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
+from psycopg import Cursor
 from psycopg.rows import dict_row
 
 from seamline.domain.cut_state import CutState, state_of_cut
@@ -15,11 +16,14 @@ from seamline.platform import audit_check, reconciliations, rows
 from seamline.platform.audit_check import Takes
 from seamline.platform.database import Session
 from seamline.platform.reconciliations import Detail
+from seamline.sync.delivered import kept_in
 
+# A run that took nothing leaves a date as it is.
 _NEWEST = """
     select * from (
         select distinct on (business_date) * from run
         where sync = %(sync)s and kind = 'nightly' and business_date is not null
+          and result->>'took_nothing' is distinct from 'true'
           and (%(before)s::date is null or business_date < %(before)s)
         order by business_date desc, started_at desc
     ) newest order by business_date desc limit %(limit)s
@@ -32,6 +36,7 @@ _OF_DATE = """
 _OF_DATES = """
     select distinct on (business_date) * from run
     where sync = %(sync)s and kind = 'nightly' and business_date = any(%(days)s)
+      and result->>'took_nothing' is distinct from 'true'
     order by business_date desc, started_at desc
 """
 
@@ -60,19 +65,25 @@ def _states(session: Session, sync: str, query: str, arguments: dict[str, Any], 
     cursor = session.cursor(row_factory=dict_row)
     # `query` is one of the texts above.
     runs = [rows.run_of(row) for row in cursor.execute(query, arguments).fetchall()]
+    keeping = _keeping(cursor, runs)
     cursor.execute(
         "select * from cut where sync = %s and business_date = any(%s) order by version",
         (sync, [run.business_date for run in runs]),
     )
     cuts = [rows.cut_of(row) for row in cursor]
-    run_ids = {run.run_id for run in runs} | {cut.run_id for cut in cuts}
+    run_ids = {run.run_id for run in (*runs, *keeping.values())} | {cut.run_id for cut in cuts}
     compared = reconciliations.read(
         session, "run_id = any(%s) and scope = %s", (list(run_ids), Scope.CUT.value), detail=detail
     )
     known = _Known({(one.run_id, one.destination): one for one in compared}, cuts)
 
     def states() -> tuple[CutState, ...]:
-        return tuple(_state(run, one.name, known) for run in runs for one in run.plan.destinations)
+        return tuple(
+            _state(by, one.name, known)
+            for run in runs
+            for one in run.plan.destinations
+            if (by := _left_by(run, one.name, keeping)) is not None
+        )
 
     if detail is Detail.VERDICTS:
         days = {one.business_date for one in states() if one.is_green}
@@ -80,8 +91,23 @@ def _states(session: Session, sync: str, query: str, arguments: dict[str, Any], 
         run_ids |= {cut.run_id for cut in cuts if cut.business_date in days}
     if run_ids:
         known.recorded = audit_check.recorded_of(session, sorted(run_ids))
-        known.without_run = frozenset(run_ids).difference(run.run_id for run in runs)
+        known.without_run = frozenset(run_ids).difference(run.run_id for run in (*runs, *keeping.values()))
     return states()
+
+
+def _keeping(cursor: Cursor[dict[str, Any]], runs: Sequence[Run]) -> Mapping[str, Run]:
+    """By name the runs whose cuts stay in force where these have taken nothing, of those that are not listed."""
+    names = {one.run for run in runs for one in kept_in(run).values()} - {run.run_id for run in runs}
+    if not names:
+        return {}
+    cursor.execute("select * from run where run_id = any(%s)", (list(names),))
+    return {run.run_id: run for run in map(rows.run_of, cursor)}
+
+
+def _left_by(run: Run, destination: str, keeping: Mapping[str, Run]) -> Run | None:
+    """Whose take shows what this run has left of a destination; None where that take is listed by itself."""
+    kept = kept_in(run).get(destination)
+    return run if kept is None else keeping.get(kept.run)
 
 
 @dataclass(slots=True)

@@ -54,6 +54,7 @@ select take.*, max(version) over (partition by sync, destination, business_date)
         and found.destination = take.destination and found.scope = 'cut' order by ended_at desc limit 1) as by_log,
     (select later.state from run later, run own where own.run_id = take.run_id and later.kind = 'nightly'
         and (later.sync, later.business_date) = (take.sync, take.business_date)
+        and not coalesce(later.result->'kept' ? take.destination, false)
         and later.started_at > own.started_at order by later.started_at desc limit 1) as later
 from take order by sync, business_date desc, destination, version desc
 """

@@ -137,9 +137,10 @@ class PlatformStore:
         )
 
     def newest_night(self, sync: str, business_date: date) -> Run | None:
-        """The newest run that was to cut the date."""
+        """The newest run that was to cut the date, of those that took something."""
         return self._run_where(
-            "sync = %s and kind = %s and business_date = %s order by started_at desc limit 1",
+            "sync = %s and kind = %s and business_date = %s and result->>'took_nothing' is distinct from 'true'"
+            " order by started_at desc limit 1",
             (sync, RunKind.NIGHTLY.value, business_date),
         )
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from typing import Protocol
 
-from seamline.domain.calendar import Day
+from seamline.domain.calendar import Day, moment_in_words, zone
 from seamline.domain.day_closed import CLOSED
 from seamline.domain.digest import Segment
 from seamline.domain.errors import GateFailed, InvariantViolated, Refused
@@ -136,9 +136,10 @@ def ended_day(plan: SyncPlan, business_date: date, *, at: datetime, clock: str) 
     day = nightly.day_of(business_date)
     if at < day.end:
         newest = nightly.last_ended(at)
+        where = zone(nightly.timezone)
         raise Refused(
-            f"business date {business_date} has not ended: it ends at {day.end:%Y-%m-%d %H:%M:%S} UTC,"
-            f" {nightly.cut_off} in {nightly.timezone}; {clock} says {at:%Y-%m-%d %H:%M:%S} UTC",
+            f"business date {business_date} has not ended: it ends at {moment_in_words(day.end, where)},"
+            f" {nightly.cut_off} in {nightly.timezone}; {clock} says {moment_in_words(at, where)}",
             hint=f"the newest date that has ended is {newest}: take that one or an earlier one, or come back later"
             if newest
             else "come back later",
@@ -167,7 +168,7 @@ def _why_no_history(nightly: NightlyPlan, day: Day, open_at: datetime | None, as
     late = as_of - end
     if late > timedelta(seconds=nightly.as_of_max_s):
         return (
-            f"{_no_history(business_date)}, and that was at {as_of:%Y-%m-%d %H:%M:%S} UTC,"
+            f"{_no_history(business_date)}, and that was at {moment_in_words(as_of, zone(nightly.timezone))},"
             f" {late / timedelta(hours=1):.1f} h after the date had ended (`nightly.as_of_max` is"
             f" {nightly.as_of_max_s / 3600:g} h); let its night run sooner, or: {_BY_LOG}"
         )
@@ -198,8 +199,8 @@ def with_verdicts(cut: StagedCut, verdicts: Sequence[TableVerdict]) -> StagedCut
 
 
 def staged_in(run: Run) -> tuple[DestinationPlan, ...]:
-    """The destinations that hold the run's staged cut: all but those that could not be written."""
-    return tuple(one for one in run.plan.destinations if one.name not in (run.result.get(NOT_STAGED) or {}))
+    """The destinations that hold the run's staged cut: all that take it, but those that could not be written."""
+    return tuple(one for one in run.taking.plan.destinations if one.name not in (run.result.get(NOT_STAGED) or {}))
 
 
 def published_by(run: Run, cuts: Iterable[Cut]) -> dict[str, int]:

@@ -1,27 +1,108 @@
-"""A delivery of a business date is taken once; what comes after it for that date is a correction."""
+"""A delivery of a business date is taken once; what comes after it for that date is a correction. Pure.
 
-from collections.abc import Sequence
+A run that finds the delivery which is in force already, and is well, takes nothing: that version and its verdict stay.
+Whoever gives a reason, or clears the task of a run that had ended well, takes it once more, as the next version.
+"""
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from seamline.domain.cut_state import CutState, Headline
 from seamline.domain.errors import Refused
 from seamline.domain.position import OfDelivery, Position
-from seamline.domain.runs import Cut
-from seamline.plan.model import Run
+from seamline.domain.runs import AGAIN, KEPT, MODE, REASON, Cut, NightlyMode
+from seamline.plan.model import Run, SyncPlan
+
+# How a person takes it once more.
+TAKE_IT_AGAIN = "nothing was loaded. To take it once more, as the next version, give a reason (`--reason TEXT`)"
 
 
-def require_new(run: Run, position: Position, published: Sequence[Cut]) -> None:
-    """Refused where each destination of the run has a cut of this delivery, or of one that it does not correct.
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The version of one destination that stays in force, and the run that published it. `why`: a whole sentence."""
 
-    `published`: the cuts of the run's date. The run's own do not count: a repeat of it is none.
+    run: str
+    version: int
+    why: str
+
+
+class InForce(Refused):
+    """Some destinations of the run have this very delivery. `kept`: those; the run goes on without them."""
+
+    def __init__(self, kept: Mapping[str, Kept], *, sync: str) -> None:
+        super().__init__(in_words(kept) or "no destination has it", hint=TAKE_IT_AGAIN, sync=sync)
+        self.kept = kept
+
+
+def require_wanted(run: Run, position: Position, *, takes: Sequence[CutState], published: Sequence[Cut]) -> None:
+    """InForce where other destinations than those of `run.taking` have the cut of this delivery in force. Refused where
+    each that is left has a newer delivery, or one that this one was before it was rewritten.
+
+    `takes`: of the run's date, the newest first. `published`: its cuts, of each destination the newest version first.
     """
     if not isinstance(position, OfDelivery):
         return
     others = [cut for cut in published if cut.run_id != run.run_id and isinstance(cut.position, OfDelivery)]
-    found = {cut.destination: (cut, why) for cut in others if (why := position.why_not_after(cut.position))}
-    if found.keys() < run.plan.destination_names:
+    kept = {} if _is_taken_anyway(run) else _in_force(run, position, takes, others)
+    if kept.keys() != (run.result.get(KEPT) or {}).keys():
+        raise InForce(kept, sync=run.sync)
+    names = run.taking.plan.destination_names
+    mine = [cut for cut in others if cut.destination in names]
+    found = {cut.destination: (cut, why) for cut in mine if (why := position.why_not_after(cut.position))}
+    if found.keys() < names:
         return
     cut, why = next(iter(found.values()))
     raise Refused(
         f"{why}: it is version {cut.version} of {cut.business_date} in {cut.destination}, by run {cut.run_id}",
         hint="nothing was loaded. A correction is delivered anew, and then the date is run again",
         sync=run.sync,
+    )
+
+
+def kept_to_json(kept: Mapping[str, Kept]) -> dict[str, Any]:
+    """As `KEPT` keeps it."""
+    return {name: asdict(one) for name, one in kept.items()}
+
+
+def kept_in(run: Run) -> Mapping[str, Kept]:
+    """Where a run has taken nothing, by destination."""
+    return {name: Kept(**one) for name, one in (run.result.get(KEPT) or {}).items()}
+
+
+def in_words(kept: Mapping[str, Kept]) -> str:
+    return "; ".join(one.why for one in kept.values())
+
+
+def _is_taken_anyway(run: Run) -> bool:
+    """A comparison publishes nothing, so it repeats nothing."""
+    return bool(run.result.get(AGAIN) or run.result.get(REASON)) or run.result.get(MODE) == NightlyMode.COMPARE_ONLY
+
+
+def _in_force(run: Run, position: Position, takes: Iterable[CutState], others: Iterable[Cut]) -> dict[str, Kept]:
+    newest, states = dict[str, Cut](), dict[str, CutState]()
+    for cut in others:
+        newest.setdefault(cut.destination, cut)
+    for take in takes:
+        if take.run_id != run.run_id:
+            states.setdefault(take.destination, take)
+    return {
+        name: Kept(cut.run_id, cut.version, _why(cut, states[name].headline))
+        for name, cut in newest.items()
+        if name in run.plan.destination_names & states.keys()
+        if cut.position == position and _is_well(states[name], cut, run.plan)
+    }
+
+
+def _is_well(newest: CutState, cut: Cut, plan: SyncPlan) -> bool:
+    """Whether nothing is wrong with the date since, and another take would hold no other tables. `newest`: the newest
+    take, which may have failed behind the one that is in force."""
+    computed = {one.name for one in plan.derived if one not in plan.derived_of_parked}
+    return newest.is_green and plan.table_names | computed <= set(cut.tables)
+
+
+def _why(cut: Cut, headline: Headline) -> str:
+    return (
+        f"the {cut.position} is taken already: version {cut.version} of {cut.business_date} in {cut.destination} stays"
+        f" in force, and is {headline.value}"
     )

@@ -119,7 +119,7 @@ def _is_through(stage: str, run: Run | None) -> bool:
         return False
     result: Json = run.result
     published = set(run.result.get(PUBLISH) or {})
-    is_published = bool(published) and published >= run.plan.destination_names
+    is_published = bool(published) and published >= run.taking.plan.destination_names
     is_checked = is_published or bool(result.get(EXPECTATIONS))
     is_cut = is_checked or bool(result.get("cut"))
     closed = run.result.get(CLOSED) or {}

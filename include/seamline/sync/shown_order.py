@@ -38,6 +38,17 @@ def by_run(found: Iterable[FoundT], declared: Sequence[str]) -> list[FoundT]:
     return [one for of_run in of_runs.values() for one in by_destination(of_run, declared)]
 
 
+def newest_of_date(takes: Sequence[FoundT], declared: Sequence[str]) -> list[FoundT]:
+    """What the newest run of a date has left; of another destination that is declared, which that run has left as it
+    was, the newest take before. `takes`: of one date, the newest first."""
+    of_run = [one for one in takes if one.run_id == takes[0].run_id]
+    before: dict[str, FoundT] = {}
+    for one in takes:
+        if one.destination in declared:
+            before.setdefault(one.destination, one)
+    return by_destination({**before, **{one.destination: one for one in of_run}}.values(), declared)
+
+
 def streams_in_order(states: Iterable[StreamState], declared: Sequence[str]) -> list[StreamState]:
     """Without those that have ended because their destination was taken out."""
     place = _place(declared)

@@ -205,7 +205,7 @@ class GateOperator(BaseBranchOperator):
 def lacking(run: Run, question: Question, there: Collection[str]) -> Iterator[str]:
     """Why a destination has no cut that could be judged, and what to do; of each that has none. `there`: those in which
     this run has published already."""
-    for destination in (one for one in run.plan.destinations if one.name not in there):
+    for destination in (one for one in run.taking.plan.destinations if one.name not in there):
         try:
             require_staged(run, destination.name)
         except GateFailed as missing:

@@ -113,7 +113,7 @@ class PublishCutOperator(StepOperator):
         """`before`: what an earlier task of this run, or an earlier try, has published."""
         there = {**before, **versions}
         store.put_result(run.run_id, PUBLISH, there)
-        if all(one.name in there for one in run.plan.destinations):
+        if all(one.name in there for one in run.taking.plan.destinations):
             store.finish_run(run.run_id, state=RunState.SUCCEEDED)
         if all(name in there for name in question.waiting) and not any(lacking(run, question, there)):
             store.end_alarm(NOT_CLEAN, deadline.subject(run.sync, run.business_date))
@@ -152,12 +152,13 @@ class PublishRestOperator(PublishCutOperator):
 
 
 class CompleteCutOperator(StepOperator):
-    """Red where a destination has no cut of the date. It comes last, so that it keeps no other one waiting."""
+    """Red where a destination that takes the cut has none of the date. It comes last, so that it keeps no other one
+    waiting."""
 
     def step(self, context: Any, store: Any) -> None:
         run = store.run(self.run)
         published = run.result.get(PUBLISH) or {}
-        missing = [one.name for one in run.plan.destinations if one.name not in published]
+        missing = [one.name for one in run.taking.plan.destinations if one.name not in published]
         for line in (lines := [_why_missing(run, name) for name in missing]):
             self.log.error("%s", line)
         if lines:

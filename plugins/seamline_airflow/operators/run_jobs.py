@@ -8,9 +8,20 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from seamline.domain.decision import DECISION
 from seamline.domain.errors import Refused
-from seamline.domain.runs import ASKED_BY, EXPECTATIONS, MODE, PUBLISH, REASON, RunKind
+from seamline.domain.runs import (
+    ASKED_BY,
+    EXPECTATIONS,
+    KEPT,
+    MODE,
+    PUBLISH,
+    REASON,
+    TOOK_NOTHING,
+    RunKind,
+    RunState,
+)
 from seamline.plan.document import plan_from_json
 from seamline.plan.model import SyncPlan
+from seamline.sync.delivered import TAKE_IT_AGAIN, in_words, kept_in
 from seamline.sync.fatal_problems import refuse_fatal
 from seamline_airflow import onboarding, parts, runs
 from seamline_airflow.errors import task_errors
@@ -47,7 +58,8 @@ class OpenNightlyOperator(BaseOperator):
 
 
 class CutJobOperator(SparkJobOperator):
-    """The nightly job: all tables of the date at one position, staged and compared. Refused until onboarded."""
+    """The nightly job: all tables of the date at one position, staged and compared. Refused until onboarded. Skipped,
+    with all that follow, where a cut of the very delivery is in force and is well."""
 
     def __init__(self, *, plan_json: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -61,9 +73,23 @@ class CutJobOperator(SparkJobOperator):
             # What was checked and decided is about what is staged now, and that goes.
             store.put_result(self.run, EXPECTATIONS, None)
             store.put_result(self.run, DECISION, None)
+            store.put_result(self.run, KEPT, None)
+            store.put_result(self.run, TOOK_NOTHING, None)
             parts.reach("dag.state_written")
         super().execute(context)
+        self._skip_what_is_in_force()
         return self.run
+
+    def _skip_what_is_in_force(self) -> None:
+        """Ends the run well, with all that would come behind it, where its job has found nothing to take."""
+        with task_errors(), parts.platform() as store:
+            run = store.run(self.run)
+            kept = kept_in(run)
+            for one in kept.values():
+                self.log.info("%s", one.why)
+            if kept and not run.taking.plan.destinations:
+                store.finish_run(self.run, state=RunState.SUCCEEDED)
+                raise AirflowSkipException(f"{in_words(kept)}; {TAKE_IT_AGAIN}")
 
 
 class SnapshotJobOperator(SparkJobOperator):

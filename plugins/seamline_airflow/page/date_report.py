@@ -27,7 +27,8 @@ from seamline.platform import ageing
 from seamline.platform.attachments import Holder
 from seamline.platform.breaks import Amount, Changes, Compared, Count, Money, StoredBreak, Wanted
 from seamline.platform.reconciliations import Detail
-from seamline.sync.shown_order import by_run
+from seamline.sync.delivered import Kept, kept_in
+from seamline.sync.shown_order import by_run, newest_of_date
 from seamline_airflow import parts
 from seamline_airflow.page import late_pages, reading, reports
 from seamline_airflow.page.reports import destinations_of, levels_of
@@ -151,17 +152,19 @@ class DateReport:
 @dataclass(frozen=True, slots=True)
 class RunReport:
     """What one run of Airflow left: states of its cut, or comparisons of live tables, and the failure that ended it.
-    `loads`: how far its load was when that was last looked at."""
+    `loads`: how far its load was when that was last looked at. `kept`: by destination what stays in force there,
+    because the run has found nothing new to take."""
 
     zone: ZoneInfo
     cuts: tuple[Take, ...] = ()
     live: tuple[Report, ...] = ()
     failures: tuple[dict[str, Any], ...] = ()
     loads: tuple[LoadSoFar, ...] = ()
+    kept: Mapping[str, Kept] = field(default_factory=dict)
 
 
 def of_date(sync: str, day: date, run: str) -> DateReport:
-    """The take of `run`, or the newest one of the date."""
+    """The take of `run`, or the newest one of the date in each destination."""
     declared = destinations_of(sync)
     with _Reader(sync) as read:
         takes = tuple(by_run(read.store.takes(sync, day, detail=Detail.TOTALS), declared))
@@ -174,7 +177,7 @@ def of_date(sync: str, day: date, run: str) -> DateReport:
             zone=ZoneInfo(read.store.timezone(sync)),
             takes=takes,
             chosen=chosen,
-            shown=tuple(read.take(one, takes, signs) for one in takes if one.run_id == chosen),
+            shown=tuple(read.take(one, takes, signs) for one in _shown(takes, run, declared)),
             sign_offs=signs,
             postings={
                 (one.run_id, one.destination): found
@@ -184,6 +187,10 @@ def of_date(sync: str, day: date, run: str) -> DateReport:
             files=_files(signs),
             caused=tuple(by_run(caused, declared)),
         )
+
+
+def _shown(takes: Sequence[CutState], run: str, declared: Sequence[str]) -> list[CutState]:
+    return [one for one in takes if one.run_id == run] if run else newest_of_date(takes, declared)
 
 
 def _files(signs: Sequence[SignOff]) -> dict[tuple[str, str], Sequence[Attachment]]:
@@ -213,6 +220,7 @@ def of_run(sync: str, airflow_run: str) -> RunReport:
             live=tuple(read.report(one) for one in live),
             failures=tuple(run.result[FAILURE] for run in mine if run.result.get(FAILURE)),
             loads=tuple(load_from_json(run.result[LOADING]) for run in mine if _is_loading(run)),
+            kept=kept_in(mine[0]) if mine else {},
         )
 
 

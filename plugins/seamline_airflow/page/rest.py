@@ -179,6 +179,7 @@ def get_airflow_run(sync: SyncName, run_id: str) -> answers.RunReport:
         cuts=[_take(one) for one in left.cuts],
         live=[_live_report(one) for one in left.live],
         failures=[answers.Failure(**{"at": None, "cure": "", **one}) for one in left.failures],
+        kept=[one.why for one in left.kept.values()],
     )
 
 

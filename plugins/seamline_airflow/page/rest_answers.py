@@ -213,11 +213,12 @@ class DateReport(Answer):
 
 
 class RunReport(Answer):
-    """What one run of Airflow left."""
+    """What one run of Airflow left. `kept`: what stays in force where it has found nothing new to take."""
 
     cuts: list[Take]
     live: list[LiveReport]
     failures: list[Failure]
+    kept: list[str] = []
 
 
 class Break(Answer):

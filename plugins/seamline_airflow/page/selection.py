@@ -141,7 +141,7 @@ def comparison(asked: Asked) -> Shown | None:
     with reading.platform() as store:
         zone = ZoneInfo(store.timezone(asked.sync))
         if not run and asked.business_date:
-            run = _newest(store.takes(asked.sync, asked.business_date, detail=Detail.VERDICTS))
+            run = _newest(store.takes(asked.sync, asked.business_date, detail=Detail.VERDICTS), asked.destination)
         found = store.reconciliations_of(asked.sync, run, detail=Detail.VERDICTS)
         mine = [one for one in found if one.scope is asked.scope]
         shown = next((one for one in mine if asked.destination in ("", one.destination)), None)
@@ -182,5 +182,5 @@ def counts(shown: Shown) -> Any:
         return store.counts(shown.compared)
 
 
-def _newest(takes: tuple[CutState, ...]) -> str:
-    return takes[0].run_id if takes else ""
+def _newest(takes: tuple[CutState, ...], destination: str) -> str:
+    return next((one.run_id for one in takes if destination in ("", one.destination)), "")

@@ -18,13 +18,17 @@ from seamline.bulk.resume import Resumes
 from seamline.bulk.since_cut import way_of
 from seamline.cluster.code_archive import code_in_use, with_code
 from seamline.domain.date_before import PublishedTable
-from seamline.domain.errors import SeamlineError
+from seamline.domain.errors import SeamlineError, TransientError
 from seamline.domain.load_progress import LOADING, load_to_json
-from seamline.domain.runs import Cut, Receipt, Reconciliation
+from seamline.domain.position import OfDelivery, Position
+from seamline.domain.runs import KEPT, TOOK_NOTHING, Cut, Receipt, Reconciliation
 from seamline.domain.staged_cut import CutSource, Lateness, StagedCut
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run, SyncPlan
+from seamline.platform.capture_registry import PlatformPruningHolds
+from seamline.platform.reconciliations import Detail
+from seamline.platform.store import PlatformStore
 from seamline.ports import Load
-from seamline.sync.delivered import require_new
+from seamline.sync.delivered import InForce, kept_to_json, require_wanted
 from seamline.sync.derived import Derived
 from seamline.sync.late_rows import DateBefore, by_their_transforms
 from seamline.sync.live_cut import LiveCutTools
@@ -35,6 +39,9 @@ from seamline_spark.session import Application
 from seamline_spark.snapshot.bulk_read import run_reader
 
 log = logging.getLogger("seamline_spark.cut")
+
+# Each look finds another delivery in force only where one came since the look before.
+_LOOKS_MAX = 5
 
 
 def main(argv: Sequence[str]) -> int:
@@ -59,57 +66,95 @@ def main(argv: Sequence[str]) -> int:
 
 def cut(application: Application, run_id: str) -> Mapping[str, StagedCut]:
     """Stage and compare the cut of a run; kept as `result["cut"]`. A repeat reads again at a new position, also within
-    the run where the comparison was INCONCLUSIVE."""
+    the run where the comparison was INCONCLUSIVE. Destinations in which the delivery of the date is in force already
+    take nothing: they are kept as `KEPT`, and where none is left there is no cut."""
     with closing(registry.platform()) as store, closing(registry.pruning_holds()) as holds:
         run = store.run(run_id)
-        by_rows = made_of(run, CutSource.ROWS)
-        pacer = registry.reading_pacer(run.plan.source, run_id)
-
-        def derived(
-            destination: DestinationPlan, table: DerivedTablePlan, bases: Mapping[str, Load], position: str
-        ) -> Derived:
-            return derive(application.session, destination, table, bases, run_id=run_id, position=position)
-
-        def live(destination: DestinationPlan) -> LiveCutTools:
-            require_publishable(application, run.plan.held_by(destination.name), destination)
-            return live_cut_tools(run, destination, date_before=date_before_of(run, store), derive=derived)
-
-        def read(part: Run) -> CutTools:
-            reader = run_reader(
-                application,
-                part,
-                resumes=Resumes(holds),
-                on_progress=lambda so_far: store.put_result(run_id, LOADING, load_to_json(so_far)),
-                pacer=pacer,
-            )
-            return CutTools(
-                open_read=reader.open_read,
-                open_staged=reader.open_staged,
-                derive=derived,
-                lateness=_lateness(run),
-                date_before=date_before_of(run, store),
-                open_cut=reader.open_cut,
-                records=_WithLevels(store, run.plan),
-                live=live,
-                admit=lambda position: require_new(part, position, store.cuts(part.sync, part.business_date)),
-                pacer=registry.comparing_pacer(part.plan.source),
-                is_closed=partial(registry.is_closed, part.plan),
-            )
-
-        tools = read(replace(by_rows, plan=by_rows.plan.of_cuts))
-        way = way_of(by_rows, tools, read, history=store, holds=holds)
-        cuts = take_conclusive_cut(run, replace(tools, log=way))
+        run = replace(run, result={**run.result, KEPT: {}})
+        cuts: Mapping[str, StagedCut] = {}
+        for _ in range(_LOOKS_MAX):
+            try:
+                cuts = _taken(application, run, store, holds)
+                break
+            except InForce as known:
+                run = _without(run, known, store)
+                if not run.taking.plan.destinations:
+                    break
+        else:
+            raise TransientError(f"another delivery had come at each of {_LOOKS_MAX} looks", sync=run.sync)
         store.put_result(run_id, LOADING, None)
+    _log_cuts(cuts)
+    return cuts
+
+
+def _without(run: Run, known: InForce, store: PlatformStore) -> Run:
+    """The run as it goes on, written down."""
+    log.info("kept: sync=%s date=%s %s", run.sync, run.business_date, known.message)
+    kept = kept_to_json(known.kept)
+    run = replace(run, result={**run.result, KEPT: kept})
+    store.put_result(run.run_id, KEPT, kept)
+    store.put_result(run.run_id, TOOK_NOTHING, not run.taking.plan.destinations)
+    return run
+
+
+def _taken(
+    application: Application, whole: Run, store: PlatformStore, holds: PlatformPruningHolds
+) -> Mapping[str, StagedCut]:
+    run, run_id = whole.taking, whole.run_id
+    by_rows = made_of(run, CutSource.ROWS)
+    pacer = registry.reading_pacer(run.plan.source, run_id)
+
+    def derived(
+        destination: DestinationPlan, table: DerivedTablePlan, bases: Mapping[str, Load], position: str
+    ) -> Derived:
+        return derive(application.session, destination, table, bases, run_id=run_id, position=position)
+
+    def live(destination: DestinationPlan) -> LiveCutTools:
+        require_publishable(application, run.plan.held_by(destination.name), destination)
+        return live_cut_tools(run, destination, date_before=date_before_of(run, store), derive=derived)
+
+    def admit(position: Position) -> None:
+        if isinstance(position, OfDelivery) and run.business_date is not None:
+            takes = store.takes(run.sync, run.business_date, detail=Detail.VERDICTS)
+            require_wanted(whole, position, takes=takes, published=store.cuts(run.sync, run.business_date))
+
+    def read(part: Run) -> CutTools:
+        reader = run_reader(
+            application,
+            part,
+            resumes=Resumes(holds),
+            on_progress=lambda so_far: store.put_result(run_id, LOADING, load_to_json(so_far)),
+            pacer=pacer,
+        )
+        return CutTools(
+            open_read=reader.open_read,
+            open_staged=reader.open_staged,
+            derive=derived,
+            lateness=_lateness(run),
+            date_before=date_before_of(run, store),
+            open_cut=reader.open_cut,
+            records=_WithLevels(store, run.plan),
+            live=live,
+            admit=admit,
+            pacer=registry.comparing_pacer(part.plan.source),
+            is_closed=partial(registry.is_closed, part.plan),
+        )
+
+    tools = read(replace(by_rows, plan=by_rows.plan.of_cuts))
+    way = way_of(by_rows, tools, read, history=store, holds=holds)
+    return take_conclusive_cut(run, replace(tools, log=way))
+
+
+def _log_cuts(cuts: Mapping[str, StagedCut]) -> None:
     for staged in cuts.values():
         for table in staged.tables:
             log.info(
                 "table cut: sync=%s table=%s date=%s rows=%d late=%s verdict=%s position=%s",
-                run.sync, table.table, staged.business_date, table.rows, table.late_rows, table.verdict,
+                staged.sync, table.table, staged.business_date, table.rows, table.late_rows, table.verdict,
                 staged.position,
             )  # fmt: skip
         for table_name, reason in staged.left_out.items():
-            log.info("table left out: sync=%s table=%s %s", run.sync, table_name, reason)
-    return cuts
+            log.info("table left out: sync=%s table=%s %s", staged.sync, table_name, reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ class FilesPosition:
         """`domain.position.OfDelivery`."""
         other = as_kind(taken, FilesPosition, beside=self)
         if other == self:
-            return f"the {self} was taken already"
+            return ""
         if self.version and self.version == other.version:
             return f"version {self.version} of {self.business_date} was rewritten after it was taken as the {taken}"
         if self.version < other.version:
