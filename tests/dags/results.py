@@ -12,6 +12,7 @@ import pytest
 from seamline.domain import audit
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.cut_state import CutState, state_of_cut
+from seamline.domain.doubted import beside_the_log
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.recorded import Recorded
@@ -235,7 +236,8 @@ class Platform:
         found = tuple(one for one in live if before is None or one.started_at < before)[:limit]
         kinds = (RunKind.RECONCILE, *(() if found else (RunKind.ONBOARD,)))
         newest = None if before else self.latest_run(sync, *kinds)
-        return (*(not_made(newest, found) if newest else ()), *(_read(one, detail) for one in found))
+        shown = [beside_the_log(_read(one, detail), self.log_has.get(one.run_id)) for one in found]
+        return (*(not_made(newest, found) if newest else ()), *shown)
 
     def reconciliations_of(
         self, sync: str, run_id: str, *, detail: Detail = Detail.WHOLE
@@ -275,7 +277,7 @@ class Platform:
         mine = [one for one in self.runs.values() if (one.kind, one.business_date) == (RunKind.NIGHTLY, business_date)]
         return tuple(self._state(one, detail) for one in reversed(mine) if not one.result.get(KEPT))
 
-    def recorded(self, run_id: str, destination: str) -> Recorded | None:
+    def recorded(self, run_id: str, destination: str, scope: Scope = Scope.CUT) -> Recorded | None:
         return self.log_has.get(run_id)
 
     def states_of_dates(self, sync: str, days: Sequence[date]) -> tuple[CutState, ...]:

@@ -171,6 +171,38 @@ def test_a_take_after_one_that_compared_nothing_is_held_against_nothing(
         assert "breaks: 0 gone, 0 new" in text and (", the same ones" in text) is said
 
 
+def test_a_comparison_of_live_tables_that_is_not_stored_as_it_was_recorded_is_altered_wherever_it_is_shown(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    live = results.reconciliation(results.table("account"), scope=Scope.LIVE, run_id="settlement/reconcile/-/x")
+    platform.found, platform.log_has = [live], {live.run_id: Recorded(HASH, (FAULT,))}
+    of_run, of_sync = {"sync": "settlement", "run": live.run_id}, {"sync": "settlement"}
+    of_breaks = {**of_run, "destination": "warehouse", "scope": "live"}
+    for path, asked in (
+        ("/page", {}),
+        ("/page", of_sync),
+        ("/page", {"dag_id": "settlement__reconcile", "run_id": "x"}),
+        ("/page", of_run),
+        ("/breaks", of_breaks),
+    ):
+        text = signed_in.get(path, params=asked).text
+        assert "verdict ALTERED" in text and "> MATCH<" not in text, asked
+        assert (FAULT in text) is (asked not in ({}, of_sync))
+    text = signed_in.get("/page", params=of_run).text
+    assert (
+        text.index("the stored verdict is not the one that was recorded") < text.index(FAULT) < text.index("committed")
+    )
+    (document,) = json.loads(signed_in.get("/export.json", params=of_run).text)
+    assert (document["verdict"], document["recorded"]["faults"]) == ("ALTERED", [FAULT])
+    (row,) = csv.DictReader(io.StringIO(signed_in.get("/export.csv", params=of_run).text))
+    assert (row["verdict"], row["table_verdict"]) == ("ALTERED", "INCONCLUSIVE") and FAULT in row["altered"]
+    at = "/api/v1/syncs/settlement"
+    (one,) = signed_in.get(f"{at}/comparisons").json()
+    assert (one["verdict"], one["recorded"]["faults"]) == ("ALTERED", [FAULT])
+    assert signed_in.get(f"{at}/breaks", params=of_breaks).json()["verdict"] == "ALTERED"
+    assert signed_in.get(at).json()["verdict"] == "ALTERED"
+
+
 def test_a_comparison_of_live_tables_is_taken_away_and_repaired_from_its_own_page(
     signed_in: TestClient, platform: results.Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from seamline.domain.cut_state import CutState
-from seamline.domain.runs import EXPECTATIONS
+from seamline.domain.cut_state import CutState, of_live
+from seamline.domain.runs import EXPECTATIONS, Reconciliation, Scope
 from seamline.domain.verdict import Verdict
 from seamline.plan.document import plan_to_json
 from seamline.platform import migrate
@@ -103,3 +103,58 @@ def test_a_report_holds_what_it_shows_against_the_log_and_a_list_of_dates_what_l
     after = words()
     assert [found[-1] for found in after] == ["ALTERED"] * 4, "of the older date"
     assert [found[:-1] for found in after] == [found[:-1] for found in before]
+
+
+def test_a_comparison_of_live_tables_that_was_changed_behind_the_log_is_altered_wherever_it_is_read(
+    store: PlatformStore, server: Server
+) -> None:
+    found = [replace(reconciliation(Verdict.MATCH), run_id=name, scope=Scope.LIVE) for name in ("s/reconcile/-/a", "b")]
+    found[1] = replace(found[1], started_at=found[1].started_at + timedelta(hours=1), business_date=None)
+    for one in found:
+        store.save_reconciliation(one)
+
+    def read(detail: Detail) -> list[Reconciliation]:
+        first = found[0]
+        sync = first.sync
+        assert first.business_date is not None
+        newest = store.live_reconciliations(sync, 5, detail=detail)
+        assert [one.run_id for one in newest] == ["b", first.run_id]
+        return [
+            newest[1],
+            *store.live_reconciliations(sync, 5, before=found[1].started_at, detail=detail),
+            *store.live_reconciliations_of(sync, first.run_id, detail=detail),
+            *store.live_reconciliations_after_cut(sync, first.business_date, detail=detail),
+            *store.live_reconciliations_named(sync, "a", detail=detail),
+        ]
+
+    for detail in Detail:
+        assert [of_live(one) for one in read(detail)] == ["PARTIAL"] * 5
+        assert all(one.recorded and one.recorded.verdict_hash for one in read(detail))
+    tamper(
+        server,
+        f"update table_verdict set source_rows = 4 from reconciliation r where r.run_id = '{found[0].run_id}'"
+        " and table_verdict.reconciliation_id = r.reconciliation_id and table_name = 'account'",
+    )
+    for detail in Detail:
+        for one in read(detail):
+            said = ("table account was changed after entry 2 (compared)",)
+            assert (of_live(one), one.recorded and one.recorded.faults) == ("ALTERED", said)
+            assert Verdict.MATCH not in [one.verdict, *(table.verdict for table in one.tables)]
+        assert of_live(store.live_reconciliations("settlement", 5, detail=detail)[0]) == "PARTIAL"
+    whole = store.recorded("b", "warehouse", Scope.LIVE), store.recorded(found[0].run_id, "warehouse", Scope.LIVE)
+    assert [one and len(one.faults) for one in whole] == [0, 1]
+
+
+def test_a_comparison_of_live_tables_that_was_taken_away_is_altered_and_none_before_it_stands_in_its_place(
+    store: PlatformStore, server: Server
+) -> None:
+    before = replace(reconciliation(Verdict.MATCH), run_id="a", scope=Scope.LIVE, business_date=None)
+    store.save_reconciliation(before)
+    store.save_reconciliation(replace(reconciliation(), run_id="b", scope=Scope.LIVE, business_date=None))
+    tamper(server, "delete from reconciliation where run_id = 'b'")
+    newest, other = store.live_reconciliations("settlement", 5)
+    assert (newest.run_id, of_live(newest), other) == ("b", "ALTERED", before)
+    assert newest.recorded and newest.recorded.faults == ("the verdict of entry 3 (compared) is missing",)
+    assert store.live_reconciliations("settlement", 1) == (newest,)
+    assert store.live_reconciliations_of("settlement", "b") == (newest,)
+    assert store.live_reconciliations("other", 5) == ()

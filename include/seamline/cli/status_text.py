@@ -11,6 +11,7 @@ from seamline.cli.seen import Seen, SyncSeen
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.cut_state import CutState, Headline, failure_of, of_live
 from seamline.domain.date_before import late_in_words
+from seamline.domain.doubted import altered_in_words
 from seamline.domain.ledger import StreamId
 from seamline.domain.row_transform import transforms_in_words
 from seamline.domain.runs import Reconciliation
@@ -90,6 +91,8 @@ def _stream(state: StreamState, findings: int, zone: tzinfo) -> str:
 
 def _live(found: Reconciliation, zone: tzinfo) -> Iterator[str]:
     yield _title(of_live(found), found.sync, found.destination, "live tables", is_partial=found.is_partial)
+    for line in altered_in_words(found):
+        yield f"{'':<{_VERDICT}}{line}"
     if failure := failure_of(found.evidence):
         for line in failure.lines(zone):
             yield f"{'':<{_VERDICT}}{line}"

@@ -13,9 +13,10 @@ from typing import Any
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.day_closed import WaitsForInput, waits_for_input
 from seamline.domain.decision import DECISION, Decision, DecisionState, decision_from_json
+from seamline.domain.doubted import doubted
 from seamline.domain.level import achieved_in_words
 from seamline.domain.phrase import joined, phrase
-from seamline.domain.recorded import Recorded, doubted
+from seamline.domain.recorded import Recorded, cure_of_take
 from seamline.domain.runs import (
     FAILURE,
     MODE,
@@ -211,7 +212,7 @@ class CutState:
     @property
     def altered_in_words(self) -> list[str]:
         """What stands before all else that is said of it; nothing where it is stored as it was recorded."""
-        return list(self.recorded.lines(self.sync)) if self.recorded else []
+        return list(self.recorded.lines(cure_of_take(self.sync))) if self.recorded else []
 
     @property
     def level_in_words(self) -> str | None:
@@ -368,23 +369,27 @@ def has_verdict(states: Sequence[CutState]) -> bool:
 
 def of_live(found: Reconciliation) -> Headline:
     """The headline of a comparison of live tables. Parked tables make it partial, and are no blemish of the others."""
+    if found.is_altered:
+        return Headline.ALTERED
     verdict = of_guaranteed(found.tables)
     return Headline.PARTIAL if verdict is Verdict.MATCH and found.is_partial else Headline(verdict.value)
 
 
 def newest_of_live(found: Iterable[Reconciliation]) -> list[Reconciliation]:
     """Of each destination the newest comparison of its live tables; where that one has no answer, behind it the newest
-    that has one: a BREAK that was found stands until another comparison answers. `found`: the newest first."""
+    that has one: a BREAK that was found stands until another comparison answers. One that is ALTERED in between, too:
+    nobody knows what it had found. `found`: the newest first."""
     newest: dict[str, list[Reconciliation]] = {}
     for one in found:
         of_destination = newest.setdefault(one.destination, [])
-        if not of_destination or not any(map(_is_answer, of_destination)) and _is_answer(one):
+        is_answered = any(map(_is_answer, of_destination))
+        if not of_destination or (not is_answered and (_is_answer(one) or one.is_altered)):
             of_destination.append(one)
     return [one for of_destination in newest.values() for one in of_destination]
 
 
 def _is_answer(found: Reconciliation) -> bool:
-    return of_live(found) not in (Headline.NOT_RUN, Headline.INCONCLUSIVE)
+    return of_live(found) not in (Headline.NOT_RUN, Headline.INCONCLUSIVE, Headline.ALTERED)
 
 
 def _as_published(cut: Cut, found: Reconciliation | None, recorded: Recorded | None) -> Headline:

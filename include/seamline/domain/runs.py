@@ -9,6 +9,7 @@ from typing import Any
 
 from seamline.domain.digest import SegmentDigest
 from seamline.domain.position import Position
+from seamline.domain.recorded import Recorded
 from seamline.domain.verdict import TableVerdict, Verdict
 
 # A value that JSON can hold; `object` because the checker has no recursive JSON type that reads well.
@@ -144,7 +145,8 @@ class Cut:
 class Reconciliation:
     """Both sides compared at one position. `mode` says how both came to stand there (barrier, read).
 
-    `evidence` holds what a reader needs to believe it: times, digests, offsets, versions. It is plain JSON.
+    `evidence` holds what a reader needs to believe it: times, digests, offsets, versions. It is plain JSON. `recorded`:
+    of live tables, what the log of acts has of it; None where nobody has looked. A cut has it in its `CutState`.
     """
 
     run_id: str
@@ -160,6 +162,12 @@ class Reconciliation:
     started_at: datetime
     ended_at: datetime
     evidence: Json = field(default_factory=dict)
+    recorded: Recorded | None = field(default=None, compare=False)
+
+    @property
+    def is_altered(self) -> bool:
+        """Whether it is known not to be stored as it was recorded."""
+        return bool(self.recorded and self.recorded.faults)
 
     @property
     def signed_by(self) -> str:

@@ -23,9 +23,10 @@ from seamline.platform.database import Session
 _ROWS_AT_ONCE = 500
 _ENTRIES_PER_NOTE = 50_000
 
-# What is looked at: all of a sync ("": of every one), or what some runs have left.
+# What is looked at: all of a sync ("": of every one), or what some runs have left, of live tables alone.
 _OF_SYNC = "%(sync)s in ('', sync)"
 _OF_RUNS = "run_id = any(%(runs)s)"
+_LIVE_OF_RUNS = f"{_OF_RUNS} and scope = 'live'"
 
 
 def _newest(key: str, within: str) -> str:
@@ -159,16 +160,7 @@ def recorded_of(session: Session, runs: Sequence[str]) -> "Takes":
     """What the log of acts has of the cuts of these runs: the same checks, for them alone. In a transaction whose view
     of the database stands still, or what is entered meanwhile looks like a fault."""
     made, arguments = Takes(runs), {"runs": list(runs)}
-    about = [kind.value for one in _LOOKS for kind in one.kinds]
-    for entry in entries(session, f"{_OF_RUNS} and kind = any(%(kinds)s)", {**arguments, "kinds": about}):
-        made.faults(entry.subject.run_id, entry.subject.destination).extend(filter(None, [entry.own_fault]))
-    for row, fault in _entered(session, _OF_RUNS, arguments):
-        made.faults(row["run_id"], row["destination"]).append(fault)
-    stored = _Together(session, runs)
-    for row in _stored(session, _verdicts(_OF_RUNS), audit.ABOUT_VERDICTS, arguments):
-        if row["scope"] == Scope.CUT:
-            made.hashes[row["run_id"], row["destination"]] = str(_document(row["document"] or "").get("hash", ""))
-            made.faults(row["run_id"], row["destination"]).extend(_judged(stored, row))
+    _hold(session, made, _Held(Scope.CUT, _OF_RUNS, tuple(kind for one in _LOOKS for kind in one.kinds)))
     for one in (one for one in _LOOKS if one.judge is not _verdict):
         for row in _stored(session, one.query(_OF_RUNS), one.kinds, arguments):
             found = list(one.judge(session, row))
@@ -178,11 +170,41 @@ def recorded_of(session: Session, runs: Sequence[str]) -> "Takes":
     return made
 
 
+def live_recorded_of(session: Session, runs: Sequence[str]) -> "Takes":
+    """The same of the comparisons of live tables by these runs."""
+    made = Takes(runs)
+    _hold(session, made, _Held(Scope.LIVE, _LIVE_OF_RUNS, audit.ABOUT_VERDICTS))
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Verdicts of this scope, and the entries of these kinds that are chosen by `within`."""
+
+    scope: Scope
+    within: str
+    kinds: tuple[Kind, ...]
+
+
+def _hold(session: Session, made: "Takes", held: _Held) -> None:
+    arguments = {"runs": made.runs}
+    about = {**arguments, "kinds": [kind.value for kind in held.kinds]}
+    for entry in entries(session, f"{held.within} and kind = any(%(kinds)s)", about):
+        made.faults(entry.subject.run_id, entry.subject.destination).extend(filter(None, [entry.own_fault]))
+    for row, fault in _entered(session, held.within, arguments):
+        made.faults(row["run_id"], row["destination"]).append(fault)
+    stored = _Together(session, made.runs, held.scope)
+    for row in _stored(session, _verdicts(held.within), audit.ABOUT_VERDICTS, arguments):
+        if row["scope"] == held.scope:
+            made.hashes[row["run_id"], row["destination"]] = str(_document(row["document"] or "").get("hash", ""))
+            made.faults(row["run_id"], row["destination"]).extend(_judged(stored, row))
+
+
 class Takes:
     """What was found of some takes, by run and destination. What is about a whole run has the destination ""."""
 
     def __init__(self, runs: Sequence[str]) -> None:
-        self._runs = frozenset(runs)
+        self.runs = list(runs)
         self.hashes: dict[tuple[str, str], str] = {}
         self._faults: dict[tuple[str, str], list[str]] = {}
 
@@ -191,7 +213,7 @@ class Takes:
 
     def of(self, run_id: str, destination: str) -> Recorded | None:
         """None where nobody has looked."""
-        if run_id not in self._runs:
+        if run_id not in self.runs:
             return None
         found = dict.fromkeys([*self.faults(run_id, destination), *self.faults(run_id, "")])
         return Recorded(self.hashes.get((run_id, destination), ""), tuple(found))
@@ -306,13 +328,13 @@ class _OneByOne:
 
 
 class _Together:
-    """For the cuts of some runs, with as many questions as for one."""
+    """For what some runs have compared in a scope, with as many questions as for one."""
 
-    def __init__(self, session: Session, runs: Sequence[str]) -> None:
+    def __init__(self, session: Session, runs: Sequence[str], scope: Scope) -> None:
         self._one_by_one = _OneByOne(session)
-        self._results = checks.results_of(session, runs)
+        self._results = checks.results_of(session, runs) if scope is Scope.CUT else {}
         try:
-            found = reconciliations.read(session, "run_id = any(%s) and scope = 'cut'", (list(runs),))
+            found = reconciliations.read(session, "run_id = any(%s) and scope = %s", (list(runs), scope.value))
         except UNREADABLE:
             found = ()  # one of them is; each is read alone then
         self._found = {(one.run_id, one.destination): one for one in found}
@@ -321,16 +343,20 @@ class _Together:
         return self._found.get((row["run_id"], row["destination"])) or self._one_by_one.reconciliation(row)
 
     def results_fault(self, found: Reconciliation) -> str:
-        return results_fault(found, self._results.get(found.run_id, {}))
+        return results_fault(found, self._results.get(found.run_id, {})) if found.scope is Scope.CUT else ""
 
 
 def _verdict(session: Session, row: dict[str, Any]) -> Iterator[str]:
     return _judged(_OneByOne(session), row)
 
 
+def verdict_missing(row: Mapping[str, Any]) -> str:
+    return f"the verdict of entry {row['number']} ({row['kind']}) is missing"
+
+
 def _judged(stored: _Verdicts, row: dict[str, Any]) -> Iterator[str]:
     if row["reconciliation_id"] is None:
-        yield f"the verdict of entry {row['number']} ({row['kind']}) is missing"
+        yield verdict_missing(row)
     elif row["number"] is None:
         yield "the verdict was inserted: no entry names it"
     else:

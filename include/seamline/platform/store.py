@@ -38,6 +38,7 @@ from seamline.platform import (
     checks,
     cut_list,
     cut_states,
+    live_comparisons,
     reconciliations,
     rows,
     totals,
@@ -295,15 +296,13 @@ class PlatformStore:
     def live_reconciliations(
         self, sync: str, limit: int, *, before: datetime | None = None, detail: Detail = Detail.WHOLE
     ) -> tuple[Reconciliation, ...]:
-        """Comparisons of the live tables, the newest first; one that failed before it compared is NOT_RUN there.
+        """Comparisons of the live tables, the newest first; one that failed before it compared is NOT_RUN there. As all
+        that is read of live tables for a report, each is held against the log of acts.
 
         `before`: only those that had begun before then.
         """
-        found = self._reconciliations(
-            "sync = %s and scope = 'live' and (%s::timestamptz is null or started_at < %s)"
-            " order by started_at desc limit %s",
-            (sync, before, before, limit),
-            detail=detail,
+        found = self._database.transact(
+            lambda session: live_comparisons.newest(session, sync, limit, before=before, detail=detail)
         )
         # An onboarding that fails leaves live tables as they were.
         kinds = (RunKind.RECONCILE, *(() if found else (RunKind.ONBOARD,)))
@@ -322,7 +321,7 @@ class PlatformStore:
         self, sync: str, run_id: str, *, detail: Detail = Detail.WHOLE
     ) -> tuple[Reconciliation, ...]:
         """Those of one run of the sync."""
-        found = self._reconciliations("sync = %s and run_id = %s and scope = 'live'", (sync, run_id), detail=detail)
+        found = self._database.transact(lambda session: live_comparisons.of_run(session, sync, run_id, detail=detail))
         newest = () if found else self.live_reconciliations(sync, 1, detail=detail)
         return found or tuple(one for one in newest if one.run_id == run_id)
 
@@ -330,7 +329,7 @@ class PlatformStore:
         self, sync: str, business_date: date, *, detail: Detail = Detail.WHOLE
     ) -> tuple[Reconciliation, ...]:
         """Comparisons of the live tables that a cut of the date has caused, the newest first."""
-        return self._reconciliations(
+        return self._live(
             "sync = %s and scope = 'live' and business_date = %s order by started_at desc",
             (sync, business_date),
             detail=detail,
@@ -341,7 +340,7 @@ class PlatformStore:
     ) -> tuple[Reconciliation, ...]:
         """Comparisons of the live tables by runs of this name, as `runs_named` takes it; the newest first. The runs
         themselves may be gone."""
-        return self._reconciliations(
+        return self._live(
             f"sync = %(sync)s and scope = 'live' and {_NAMED} order by started_at desc",
             {"sync": sync, "name": name},
             detail=detail,
@@ -362,6 +361,13 @@ class PlatformStore:
             return {} if row is None else dict(row[0])
 
         return self._database.transact(work)
+
+    def _live(
+        self, condition: str, arguments: Sequence[Any] | Mapping[str, Any], *, detail: Detail
+    ) -> tuple[Reconciliation, ...]:
+        return self._database.transact(
+            lambda session: live_comparisons.read(session, condition, arguments, detail=detail)
+        )
 
     def _reconciliations(
         self, condition: str, arguments: Sequence[Any] | Mapping[str, Any], *, detail: Detail = Detail.WHOLE
@@ -432,12 +438,13 @@ class PlatformStore:
         """The state of every take of the date, per destination; the newest take first."""
         return self._database.transact(lambda session: cut_states.of_date(session, sync, business_date, detail=detail))
 
-    def recorded(self, run_id: str, destination: str) -> Recorded | None:
-        """What the log of acts has of the cut of a run in one destination."""
+    def recorded(self, run_id: str, destination: str, scope: Scope = Scope.CUT) -> Recorded | None:
+        """What the log of acts has of the cut of a run, or of its comparison of live tables, in one destination."""
+        look = audit_check.recorded_of if scope is Scope.CUT else audit_check.live_recorded_of
 
         def work(session: Session) -> Recorded | None:
             session.execute("set transaction isolation level repeatable read, read only")
-            return audit_check.recorded_of(session, [run_id]).of(run_id, destination)
+            return look(session, [run_id]).of(run_id, destination)
 
         return self._database.transact(work)
 

@@ -15,6 +15,7 @@ from seamline.domain.break_id import break_id
 from seamline.domain.break_work import ALL_SETTLED, Work, WorkState, is_all_settled
 from seamline.domain.cut_state import CutState, FailedCheck, Headline, failure_of, of_live, worst_headline
 from seamline.domain.date_before import late_in_words
+from seamline.domain.doubted import altered_in_words
 from seamline.domain.level import achieved_in_words, level_of
 from seamline.domain.log_patch import log_between_in_words
 from seamline.domain.made_from import by_log_in_words, taken_over_in_words
@@ -202,8 +203,9 @@ def _published(cut: CutState) -> str:
 
 
 def _altered(part: _Part) -> Iterator[Row]:
-    """Before all else that is said of a take: that it is not stored as it was recorded."""
-    for line in part.cut.altered_in_words if part.cut else ():
+    """Before all else that is said of a comparison: that it is not stored as it was recorded."""
+    of_live = altered_in_words(part.found) if part.found else ()
+    for line in part.cut.altered_in_words if part.cut else of_live:
         yield Row((*part.about, line), is_wrong=True)
 
 

@@ -181,6 +181,7 @@ def _live_json(found: Reconciliation, worked: Worked) -> dict[str, Any]:
         "business_date": None,
         "after_cut_of": found.business_date.isoformat() if found.business_date else None,
         "verdict": of_live(found).value,
+        "recorded": found.recorded and _recorded_json(found.recorded),
         "partial": found.is_partial,
         **_compared_json(found, worked),
     }

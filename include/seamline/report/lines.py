@@ -11,6 +11,7 @@ from typing import Any
 from seamline.domain import differences
 from seamline.domain.break_id import break_id
 from seamline.domain.cut_state import CutState, of_live
+from seamline.domain.doubted import altered_in_words
 from seamline.domain.runs import Reconciliation
 from seamline.domain.sign_off import SignOff, by_take
 from seamline.domain.verdict import ControlTotal, TableVerdict, of_guaranteed
@@ -117,6 +118,7 @@ def _live_head(found: Reconciliation, zone: tzinfo) -> tuple[dict[str, Any], Rec
         "partial": found.is_partial,
         "run": found.run_id,
         "after_cut_of": found.business_date,
+        "altered": "; ".join(altered_in_words(found)),
     }
     return head | _compared(found, zone), found
 

@@ -22,6 +22,7 @@ from seamline.domain.calendar import moment_in_words
 from seamline.domain.cut_state import check_in_words, of_live
 from seamline.domain.date_before import late_in_words
 from seamline.domain.differences import of_sums
+from seamline.domain.doubted import altered_in_words
 from seamline.domain.duration import duration
 from seamline.domain.errors import SeamlineError
 from seamline.domain.late_input import VERDICT_AFTER
@@ -117,6 +118,7 @@ _FILTERS: dict[str, Any] = dict(
     moment=_moment,
     weekday=_weekday,
     of_live=of_live,
+    altered=altered_in_words,
     hollow=nothing_compared,
     in_order=reports.tables_in_order,
     shared_reasons=shared_reasons,

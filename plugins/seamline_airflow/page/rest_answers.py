@@ -105,6 +105,15 @@ class Table(Answer):
     breaks_total: int
 
 
+class Recorded(Answer):
+    """What the log of acts has of a take or comparison. `faults`: what is stored otherwise; then nobody can rely on the
+    verdict."""
+
+    warning: str | None = Field(description="null: all is stored as it was recorded.")
+    faults: list[str]
+    verdict_hash: str = Field(description="Of the verdict, as its newest entry has it.")
+
+
 class Comparison(Answer):
     """Of live tables."""
 
@@ -119,6 +128,9 @@ class Comparison(Answer):
     level_not_shown: list[str] = Field([], description="Tables of which nothing was compared.")
     after_cut_of: date | None = None
     verdict: Headline
+    recorded: Recorded | None = Field(
+        None, description="null where it was not held against the log of acts, as what is a BREAK anyway in a list."
+    )
     partial: bool
     position: str | None
     position_time: datetime | None
@@ -129,21 +141,10 @@ class Comparison(Answer):
     tables: list[Table]
 
 
-class Recorded(Answer):
-    """What the log of acts has of a take. `faults`: what is stored otherwise; then nobody can rely on the verdict."""
-
-    warning: str | None = Field(description="null: all is stored as it was recorded.")
-    faults: list[str]
-    verdict_hash: str = Field(description="Of the verdict, as its newest entry has it.")
-
-
 class Cut(Comparison):
     """One take of the cut of a business date in one destination. `verdict` is the worst of its four parts."""
 
     business_date: date
-    recorded: Recorded | None = Field(
-        None, description="null in lists of dates, where nothing is held against the log of acts."
-    )
     compared: Verdict
     checks: Checks
     decision: Decision | None
@@ -243,7 +244,7 @@ class Breaks(Answer):
     destination: str
     scope: Scope
     business_date: date | None
-    verdict: Verdict
+    verdict: Headline
     ended_at: datetime
     breaks_total: int
     counts: list[Count]

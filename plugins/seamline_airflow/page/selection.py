@@ -11,8 +11,9 @@ from fastapi import Depends, HTTPException, Query
 
 from seamline.domain.break_work import OWNER_MAX, WorkState
 from seamline.domain.cut_state import CutState, Headline
+from seamline.domain.doubted import beside_the_log
 from seamline.domain.phrase import phrase
-from seamline.domain.recorded import doubted
+from seamline.domain.recorded import cure_of_live, cure_of_take
 from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.verdict import BreakType
 from seamline.platform.breaks import Compared, Order, Place, StoredBreak, Wanted
@@ -147,11 +148,11 @@ def comparison(asked: Asked) -> Shown | None:
         shown = next((one for one in mine if asked.destination in ("", one.destination)), None)
         if shown is None:
             return None
-        recorded = store.recorded(run, shown.destination) if shown.scope is Scope.CUT else None
+        recorded = store.recorded(run, shown.destination, shown.scope)
     others = tuple(one for one in mine if one is not shown)
-    if recorded is None or not recorded.faults:
-        return Shown(zone, shown, others)
-    return Shown(zone, doubted(shown), others, tuple(recorded.lines(asked.sync)))
+    cure = cure_of_take if shown.scope is Scope.CUT else cure_of_live
+    altered = recorded.lines(cure(asked.sync)) if recorded else ()
+    return Shown(zone, beside_the_log(shown, recorded), others, tuple(altered))
 
 
 def required(asked: Asked) -> Shown:
