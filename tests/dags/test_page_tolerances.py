@@ -79,6 +79,7 @@ def test_a_tolerance_without_bound_end_reason_or_summed_column_is_refused(page: 
     for fields, status, said in (
         ({"amount": "x"}, 409, "is no amount"),
         ({"amount": "-1"}, 409, "is no amount above 0"),
+        ({"amount": "0,05"}, 409, "is no amount above 0"),
         ({"amount": "1e99"}, 409, "is no amount above 0"),
         ({"amount": "NaN"}, 409, "is no amount above 0"),
         ({"until": "2020-01-01"}, 409, "it ends between"),

@@ -275,6 +275,16 @@ def test_an_act_on_a_filter_changes_all_pages_of_it_in_one_entry_and_leaves_alon
     assert work.mine("bo", ["another"]) == ()
 
 
+def test_breaks_of_an_older_comparison_are_explained_together_only_with_the_values_that_were_seen_there(
+    store: PlatformStore, work: PlatformWork
+) -> None:
+    """The explanation counted for the values of the newest comparison, which nobody had seen."""
+    older = saved(store, 0, value("a"), value("b"))
+    saved(store, 1, value("a"), value("b", to="3"))
+    assert work.act_on_all("settlement", older, Wanted(), order(Doing.EXPLAIN, reason="timing")) == Done(1, 1)
+    assert (state(work, "a"), state(work, "b")) == (EXPLAINED, OPEN)
+
+
 def test_an_act_on_many_breaks_is_one_entry_and_a_page_of_them_is_read_without_the_others(
     store: PlatformStore, work: PlatformWork, server: Server
 ) -> None:

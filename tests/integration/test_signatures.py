@@ -4,7 +4,7 @@ signed take is locked, and that the log of acts holds each of them."""
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
@@ -12,19 +12,22 @@ import psycopg
 import pytest
 
 from seamline.domain.audit import FROM_PAGE, Act, Kind, Subject, verdict_hash
+from seamline.domain.break_work import Doing, Order
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.errors import Refused
-from seamline.domain.runs import ASKED_BY, Cut, Reconciliation, RunState
+from seamline.domain.runs import ASKED_BY, Cut, Reconciliation, RunState, Scope
 from seamline.domain.sign_off import ReasonRequired, SignOff, SignOrder, SignState
 from seamline.domain.verdict import Verdict
 from seamline.plan.document import plan_to_json
 from seamline.platform import migrate
 from seamline.platform.audit import append, entries
 from seamline.platform.audit_check import check
+from seamline.platform.breaks import Compared, Wanted
 from seamline.platform.database import Database
 from seamline.platform.maintenance import PlatformMaintenance
 from seamline.platform.signatures import PlatformSignatures, Take
 from seamline.platform.store import PlatformStore
+from seamline.platform.work import Done, PlatformWork
 from tests.integration.platform_database import Server, database_of_its_own, plan
 from tests.integration.test_platform import POSITION, reconciliation, start_run
 
@@ -335,6 +338,40 @@ def test_a_signed_take_is_locked_until_somebody_re_opens_it(
     # Who worked on it does not sign.
     with pytest.raises(Refused, match="eve asked for run r1 or worked on it"):
         sign(signatures, "eve", "done")
+    assert faults(server) == []
+
+
+def test_no_act_on_all_breaks_of_another_comparison_changes_one_of_a_signed_take(
+    store: PlatformStore, signatures: PlatformSignatures, server: Server
+) -> None:
+    """Each by itself was refused; all of a comparison of live tables with the same breaks were not."""
+    publish(store, verdict=Verdict.BREAK)
+    live = replace(found("live", Verdict.BREAK), scope=Scope.LIVE, business_date=None)
+    store.save_reconciliation(live)
+    explain = Order(Doing.EXPLAIN, "eve", reason="timing")
+    sign(signatures, "ann", "known")
+    with closing(PlatformWork(Database(server.open))) as work:
+        with pytest.raises(Refused, match="none of 2 breaks is in a state for it; run r1 is signed by ann"):
+            work.act_on_all("settlement", Compared("live", "warehouse", Scope.LIVE), Wanted(), explain)
+        signatures.reopen(TAKE, who="bob", reason="to be explained")
+        done = work.act_on_all("settlement", Compared("live", "warehouse", Scope.LIVE), Wanted(), explain)
+    assert (done, faults(server)) == (Done(2), [])
+
+
+def test_who_explained_a_break_signs_no_other_take_with_it_before_another_person_has(
+    store: PlatformStore, signatures: PlatformSignatures, server: Server
+) -> None:
+    """The database held the run alone beside which it was explained: the next take, or date, went by one person."""
+    publish(store, verdict=Verdict.BREAK)
+    with closing(PlatformWork(Database(server.open))) as work:
+        order = Order(Doing.EXPLAIN, "eve", reason="timing")
+        assert work.act_on_all("settlement", Compared("r1", "warehouse", Scope.CUT), Wanted(), order) == Done(2)
+    second = publish(store, "r2", Verdict.BREAK, version=2)
+    with pytest.raises(Refused, match="Eve has explained breaks of run r2, so another person decides"):
+        sign(signatures, "Eve", "known", take=second)
+    sign(signatures, "ann", "known", take=second)
+    third = publish(store, "r3", Verdict.BREAK, business_date=DAY + timedelta(days=1))
+    sign(signatures, "eve", "carried forward", take=third)  # what ann has signed since
     assert faults(server) == []
 
 

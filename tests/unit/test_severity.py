@@ -27,7 +27,7 @@ CLASSES = (HIGH, LOW)
         ("100000", ("EUR",), 0, "low", 72),
         ("100000", ("1", "CNY"), 0, "high", 24),
         ("100000", None, 0, "high", 24),
-        ("5", ("CNY",), 120, "high", 144),
+        ("5", ("CNY",), 120, "high", 72),
         ("5", ("CNY",), 119, "low", 72),
         ("0.5", ("CNY",), 0, None, None),
         ("0.5", ("CNY",), 120, "high", 144),
@@ -45,6 +45,16 @@ def test_a_break_is_in_the_first_class_by_amount_or_age_and_its_clock_begins_wit
     assert found is not None
     assert (found.severity.name, found.at) == (name, FIRST + due * HOUR)
     assert found.is_late(now) is (hours >= due)
+
+
+def test_a_late_break_is_not_in_time_again_when_its_age_brings_it_into_another_class() -> None:
+    """It was late from hour 72 to hour 120, and then not again before hour 144."""
+    amounts = [Differs(Decimal(5), ("CNY",))]
+    late = [
+        bool((due := judge(CLASSES, amounts, FIRST, FIRST + hour * HOUR)) and due.is_late(FIRST + hour * HOUR))
+        for hour in range(200)
+    ]
+    assert late == [hour >= 72 for hour in range(200)]
 
 
 def test_how_late_a_break_is_is_said_to_the_minute() -> None:

@@ -78,14 +78,17 @@ def _differs(found: Break, column: str, by: Sequence[str]) -> list[Differs]:
 
 def judge(classes: Sequence[Severity], amounts: Sequence[Differs], first_at: datetime, now: datetime) -> Due | None:
     """By the first class that it is in; None where it is in none yet. A break whose currency is not known counts in
-    each: it may be the one that matters."""
-    for one in classes:
-        starts = [first_at] if any(_is_as_large(one, amount) for amount in amounts) else []
-        if one.age is not None and first_at + one.age <= now:
-            starts.append(first_at + one.age)
-        if starts:
-            return Due(one, min(starts) + one.due)
-    return None
+    each: it may be the one that matters. It is due by the earliest hour of all classes that it is in: one that is late
+    stays late when its age brings it into a class whose clock begins only then."""
+    within = [(one, start + one.due) for one in classes if (start := _begins(one, amounts, first_at, now)) is not None]
+    return Due(within[0][0], min(at for _, at in within)) if within else None
+
+
+def _begins(one: Severity, amounts: Sequence[Differs], first_at: datetime, now: datetime) -> datetime | None:
+    """When its clock began; None where the break is not in the class."""
+    if any(_is_as_large(one, amount) for amount in amounts):
+        return first_at
+    return first_at + one.age if one.age is not None and first_at + one.age <= now else None
 
 
 def _is_as_large(one: Severity, differing: Differs) -> bool:

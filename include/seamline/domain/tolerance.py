@@ -1,8 +1,9 @@
 """A tolerance: by how much a summed column may differ per row, until when, and who has approved it."""
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from enum import StrEnum
 
 from seamline.domain.audit import canonical_json, sha256_of
@@ -12,6 +13,8 @@ WHY_MAX = 500
 # Whoever wants it for longer says so again, with the reason of then.
 DAYS_MAX = 366
 _DIGITS_MAX = 30
+# A comma parts thousands and nothing else: who writes 0,05 means another number than 5.
+_AMOUNT = re.compile(r"([0-9]+|[0-9]{1,3}(,[0-9]{3})+)([.][0-9]+)?")
 
 
 class ToleranceState(StrEnum):
@@ -114,10 +117,10 @@ class Absorbed:
 def amount_of(text: str) -> Decimal:
     """The bound as a person writes it: digits, with a point and with commas between thousands. Refused for anything
     that is no amount above 0."""
-    try:
-        amount = Decimal(text.strip().replace(",", ""))
-    except InvalidOperation:
-        raise Refused(f"{text!r} is no amount", hint="write it as 0.05 or 1,000.00") from None
+    written = text.strip()
+    if not _AMOUNT.fullmatch(written):
+        raise Refused(f"{text!r} is no amount above 0", hint="write it as 0.05 or 1,000.00, without a decimal comma")
+    amount = Decimal(written.replace(",", ""))
     is_short = amount.is_finite() and max(len(amount.as_tuple().digits), abs(amount.adjusted())) <= _DIGITS_MAX
     if not is_short or amount <= 0:
         raise Refused(f"{text!r} is no amount above 0 of at most {_DIGITS_MAX} digits")

@@ -26,6 +26,11 @@ ACTS_SHOWN = 200
 # An act on many breaks may take longer than a question.
 ACT_TIMEOUT_S = 120.0
 
+# As the newest comparison with the break has it.
+_NEWEST = f"""
+select b.reconciliation_id, {VALUES} as differing from break b join reconciliation r using (reconciliation_id)
+where b.break_id = w.break_id and r.sync = w.sync order by r.ended_at desc, b.table_ordinal, b.ordinal limit 1
+"""
 _CHANGE = f"""
 update break_work w set
     state = coalesce(%(after)s::text, state),
@@ -34,12 +39,22 @@ update break_work w set
     reason = case when %(after)s = 'open' then '' else coalesce(nullif(%(reason)s::text, ''), reason) end,
     tolerance_id = case when %(after)s in ('open', 'explained') then null else tolerance_id end,
     absorbed = case when %(after)s in ('open', 'explained') then null else absorbed end,
-    explained_values = case when %(after)s = 'explained' then coalesce((select {VALUES} from break b
-        join reconciliation r using (reconciliation_id) where b.break_id = w.break_id and r.sync = w.sync
-        order by r.ended_at desc, b.table_ordinal, b.ordinal limit 1), '') else explained_values end
+    explained_values = case when %(after)s = 'explained' then coalesce((select differing from ({_NEWEST}) newest), '')
+        else explained_values end
 where sync = %(sync)s and {{which}}
     and (select state from break_now n where n.break_id = w.break_id) = any(%(before)s)
 returning break_id
+"""
+# An act on all breaks of a comparison is about what the person has seen there, and touches no signed take.
+_AS_SEEN = f"""
+(%(after)s::text is distinct from 'explained' or exists (select from ({_NEWEST}) newest
+    where reconciliation_id = %(number)s or differing in (select {VALUES} from break b
+        where (b.break_id, b.reconciliation_id) = (w.break_id, %(number)s))))
+"""
+_SIGNED = """
+select distinct in_cut, seamline.signer_of(in_cut, destination) as signer
+from (select distinct in_cut, destination from break_work w where in_cut <> '' and {which}) stands
+where seamline.signer_of(in_cut, destination) is not null
 """
 
 
@@ -221,8 +236,9 @@ class PlatformWork:
         return self._database.transact(work)
 
     def act_on_all(self, sync: str, compared: Compared, wanted: Wanted, order: Order) -> Done:
-        """On all breaks of a comparison that the filter lets pass, on whichever page; those whose state does not allow
-        it are left alone. Refused where none is changed."""
+        """On all breaks of a comparison that the filter lets pass, on whichever page. Left alone are those whose state
+        does not allow it, those that stand in a signed take, and to be explained those that have other values by now.
+        Refused where none is changed."""
 
         def work(session: Session) -> Done:
             number = number_of(session, compared)
@@ -232,15 +248,23 @@ class PlatformWork:
             row = session.execute(
                 f"select count(distinct break_id) from break where {condition}".encode(), arguments
             ).fetchone()
-            changed = _changed(session, sync, order, which, arguments)
+            signed = _signed(session, which, arguments)
+            open_ones = f"{which} and {_AS_SEEN} and w.in_cut <> all(%(signed)s)"
+            changed = _changed(session, sync, order, open_ones, {**arguments, "signed": list(signed)})
             total = int(row[0]) if row else 0
             if not changed:
-                raise Refused(f"{order.doing.value}: none of {total:,} breaks is in a state for it", hint=_way(order))
+                by = "".join(f"; run {run} is signed by {who}" for run, who in signed.items())
+                raise Refused(
+                    f"{order.doing.value}: none of {total:,} breaks is in a state for it{by}", hint=_way(order)
+                )
             day = session.execute(
                 "select business_date from reconciliation where reconciliation_id = %s", (number,)
             ).fetchone()
             subject = Subject(sync, compared.destination, day[0] if day else None, compared.run_id, compared.scope)
             _enter(session, subject, order, changed, filter_in_words(wanted))
+            # Behind the lock of the log: a signature of meanwhile is seen here.
+            for run, who in _signed(session, "break_id = any(%(changed)s)", {"changed": changed}).items():
+                raise Refused(f"run {run} is signed by {who}: re-open it first")
             return Done(len(changed), total - len(changed))
 
         return self._database.transact(work)
@@ -265,6 +289,11 @@ def _changed(session: Session, sync: str, order: Order, which: str, arguments: M
     }
     statement = _CHANGE.format(which=which)
     return [name for (name,) in session.execute(statement.encode(), values)]
+
+
+def _signed(session: Session, which: str, arguments: Mapping[str, Any]) -> dict[str, str]:
+    """The signed takes in which some of these breaks stand, each with who has signed."""
+    return dict(session.execute(_SIGNED.format(which=which).encode(), arguments).fetchall())
 
 
 def _enter(session: Session, subject: Subject, order: Order, breaks: Sequence[str], about: str) -> None:
