@@ -21,6 +21,7 @@ from seamline.domain.errors import ConfigError, TransientError
 from seamline.domain.notice import Event, Happened, Mail, mail_of
 from seamline.domain.runs import Reconciliation, Scope
 from seamline.platform.notices import Notice
+from seamline.platform.work import WAITING_FOR_MAILS_MAX
 from seamline.spec.notify import declared_notify, declared_steps
 from seamline_airflow import late_verdicts, parts
 from seamline_airflow.page import overview, reports, waiting
@@ -125,7 +126,7 @@ def _alarms(syncs: Sequence[str]) -> Iterator[Happened]:
 def _escalated(syncs: Sequence[str], now: datetime) -> Iterator[Happened]:
     people = {one.escalate_to for sync in syncs for one in reports.shown_rules(sync).severity if one.escalate_to}
     for who in sorted(people):
-        for one in waiting.of(who, syncs, now):
+        for one in waiting.of(who, syncs, now, most=WAITING_FOR_MAILS_MAX):
             if one.is_escalated and one.due:
                 sync, name = one.waiting.sync, one.due.severity.name
                 yield notice.break_escalated(sync, one.waiting.work.break_id, name, one.due.at.isoformat())

@@ -3,22 +3,30 @@
 import json
 import re
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from fastapi.testclient import TestClient
 
+from seamline.domain.break_work import Work, WorkRules, WorkState
 from seamline.domain.notice import Event
 from seamline.domain.runs import PUBLISH, Cut, Scope
+from seamline.domain.severity import Severity
 from seamline.domain.verdict import Break, BreakType, Verdict
 from seamline.plan.document import plan_to_json
 from seamline.plan.model import NightlyPlan
+from seamline.platform.breaks import Money
 from seamline.platform.store import PlatformStore
+from seamline.platform.work import Waiting
+from seamline_airflow import notices, parts
 from seamline_airflow.dag_factory import streams_dag
 from seamline_airflow.operators.notify import NotifyOperator
+from seamline_airflow.page import reports, waiting
 from tests.dags import results
 from tests.dags.test_page_work import _server as _server
 from tests.dags.test_page_work import page as page
@@ -256,3 +264,28 @@ def test_a_late_verdict_goes_to_one_after_another_and_whoever_heard_it_hears_tha
     assert [to for to, _ in came] == ["lead@bank.example", "ops@bank.example"]
     assert all(f"the verdict of {day} has come" in line for _, line in came)
     assert sent() == []
+
+
+def test_a_large_break_behind_hundreds_of_older_small_ones_is_escalated_by_mail(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a day with many breaks only the 500 oldest were judged, whatever their amounts."""
+    rules = WorkRules(severity=(Severity("large", timedelta(hours=1), Decimal(100), escalate_to="head"),))
+    days_ago = AT - timedelta(days=2)
+
+    def waits(number: int, amount: str) -> Waiting:
+        found = Break("account", BreakType.VALUE, f"k{number}", {"balance": amount}, {"balance": "0"})
+        work = Work(f"{number:016}", WorkState.OPEN, since=days_ago, first_at=days_ago)
+        return Waiting(work, "settlement", "warehouse", found)
+
+    stored = [*(waits(number, "1") for number in range(600)), waits(600, "5000")]
+
+    class Store:
+        def waiting(self, syncs: object, *, owner: str = "", most: int) -> tuple[Waiting, ...]:
+            return () if owner else tuple(stored[:most])
+
+    monkeypatch.setattr(parts, "work", lambda: nullcontext(Store()))
+    monkeypatch.setattr(reports, "shown_rules", lambda sync: rules)
+    monkeypatch.setattr(waiting, "_money", lambda syncs: {"settlement": [Money("account", "balance")]})
+    (one,) = notices._escalated(["settlement"], AT)
+    assert f"{600:016}" in one.about

@@ -105,6 +105,15 @@ def test_a_report_holds_what_it_shows_against_the_log_and_a_list_of_dates_what_l
     assert [found[:-1] for found in after] == [found[:-1] for found in before]
 
 
+def test_a_list_of_cuts_says_of_none_that_it_is_a_match_which_the_log_has_otherwise(
+    store: PlatformStore, server: Server
+) -> None:
+    a_night(store)
+    assert [one.shown for one in store.published_cuts("settlement")] == ["BREAK"]
+    tamper(server, "update cut set verdict = 'MATCH'")
+    assert [one.shown for one in store.published_cuts("settlement")] == ["ALTERED"]
+
+
 def test_a_comparison_of_live_tables_that_was_changed_behind_the_log_is_altered_wherever_it_is_read(
     store: PlatformStore, server: Server
 ) -> None:

@@ -486,3 +486,18 @@ def test_nobody_signs_for_a_verdict_that_was_changed_behind_the_log(
     tamper(server, "update reconciliation set verdict = 'MATCH'")
     with pytest.raises(Refused, match="is not the one that the log of acts has"):
         sign(signatures, "ann", "known")
+
+
+def test_nobody_signs_for_a_version_that_was_made_clean_behind_the_log_together_with_others_or_alone(
+    store: PlatformStore, signatures: PlatformSignatures, server: Server
+) -> None:
+    """The report said ALTERED and had no form; the overview's form for clean dates, and REST, let it be signed."""
+    publish(store, verdict=Verdict.BREAK)
+    tamper(server, "update cut set verdict = 'MATCH'")
+    changed = "nobody signs for 2026-03-01 in warehouse: version 1 of the cut was changed after entry 3"
+    with pytest.raises(Refused, match=changed):
+        sign(signatures, "ann")
+    hashed = seen(signatures).verdict_hash
+    with pytest.raises(Refused, match=changed):
+        signatures.sign_clean({TAKE: hashed}, SignOrder("ann", "", ""))
+    assert kinds(server) == []

@@ -129,7 +129,7 @@ def _line(
         cut.destination,
         str(cut.version),
         "in force" if cut.version == newest else f"superseded by {newest}",
-        f"{cut.verdict.value}{', partial' if cut.partial else ''}",
+        f"{one.shown.value}{', partial' if cut.partial else ''}",
         one.mode or "-",
         "-" if one.rows is None else f"{one.rows:,}",
         str(cut.position),

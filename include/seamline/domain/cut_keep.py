@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from seamline.domain.business_dates import EVERY_DAY, BusinessDates
+from seamline.domain.cut_state import Headline
 from seamline.domain.runs import Cut
 from seamline.domain.verdict import Verdict
 
@@ -45,11 +46,16 @@ class KeptCut:
 @dataclass(frozen=True, slots=True)
 class PublishedCut:
     """A version of a date in one destination. `mode`: how both sides came to stand at its position; `rows`: of all its
-    tables, None where its run does not say."""
+    tables, None where its run does not say. `is_altered`: it is a MATCH, and not stored as it was recorded."""
 
     cut: Cut
     mode: str
     rows: int | None
+    is_altered: bool = False
+
+    @property
+    def shown(self) -> Headline:
+        return Headline.ALTERED if self.is_altered else Headline(self.cut.verdict.value)
 
 
 def why_kept(cut: Cut, cuts: Sequence[Cut], keep: CutKeep, *, now: datetime) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, tzinfo
 from enum import StrEnum
 
-from seamline.domain.audit import FROM_PAGE
+from seamline.domain.audit import FROM_PAGE, Kind
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.date_before import SinceCut, change_in_words
 from seamline.domain.errors import Refused
@@ -43,6 +43,9 @@ class SignState(StrEnum):
     REOPENED = "re-opened"
     VOID = "void"  # signed, and the verdict of this take is another one since
     RESTATED = "restated"  # a newer version of the date is in force
+
+
+KIND_OF = {SignAct.SIGNED: Kind.SIGNED, SignAct.REOPENED: Kind.REOPENED}
 
 
 class ReasonRequired(StrEnum):

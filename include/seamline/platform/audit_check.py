@@ -15,7 +15,8 @@ from seamline.domain.audit import ChainCheck, Kind, Subject, canonical_json
 from seamline.domain.expectation_results import results_fault
 from seamline.domain.recorded import Recorded
 from seamline.domain.runs import Reconciliation, Scope
-from seamline.platform import attachments, audit_work, checks, reconciliations, rows, signatures
+from seamline.domain.sign_off import KIND_OF
+from seamline.platform import attachments, audit_work, checks, reconciliations, rows
 from seamline.platform.audit import UNREADABLE, entries
 from seamline.platform.audit_anchor import AnchorLine, Anchors
 from seamline.platform.database import Session
@@ -407,7 +408,7 @@ def _sign_off(session: Session, row: dict[str, Any]) -> Iterator[str]:
     elif row["act"] is None:
         yield f"the signature of entry {row['number']} ({row['kind']}) is missing"
     else:
-        now = {**signatures.document_of(row), "number": row["ordinal"]}
+        now = {**rows.signature_document(row), "number": row["ordinal"]}
         if row["is_elsewhere"] or canonical_json(now) != canonical_json(_logged(row)):
             yield f"the signature was changed {_since(row)}"
 
@@ -427,5 +428,5 @@ _LOOKS = (
     _Look(audit.ABOUT_VERDICTS, _verdicts, _verdict, "verdicts"),
     _Look(audit.ABOUT_DECISIONS, _decisions, _decision, "decisions"),
     _Look(audit.ABOUT_CUTS, _cuts, _cut, "cuts"),
-    _Look(tuple(signatures.KIND_OF.values()), _sign_offs, _sign_off, "signatures"),
+    _Look(tuple(KIND_OF.values()), _sign_offs, _sign_off, "signatures"),
 )

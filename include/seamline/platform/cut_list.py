@@ -1,13 +1,17 @@
 """The cuts that a sync has published, with what their runs left of them, and the dates that ever had one."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
 from psycopg.rows import dict_row
 
 from seamline.domain.cut_keep import PublishedCut
-from seamline.platform import rows
+from seamline.domain.runs import Cut
+from seamline.domain.verdict import Verdict
+from seamline.platform import audit_check, rows
+from seamline.platform.audit_check import Takes
 from seamline.platform.database import Session
 
 _CUTS = """
@@ -27,9 +31,19 @@ where sync = %(sync)s and kind = 'nightly' and business_date is not null and jso
 
 
 def cuts_of(session: Session, sync: str) -> tuple[PublishedCut, ...]:
-    """The newest date first, of a date the newest version first."""
+    """The newest date first, of a date the newest version first. Those that look well are held against the log of
+    acts."""
+    session.execute("set transaction isolation level repeatable read, read only")
     cursor = session.cursor(row_factory=dict_row)
-    return tuple(_cut(row) for row in cursor.execute(_CUTS, (sync,)))
+    found = [_cut(row) for row in cursor.execute(_CUTS, (sync,))]
+    well = sorted({one.cut.run_id for one in found if one.cut.verdict is Verdict.MATCH})
+    recorded = audit_check.recorded_of(session, well)
+    return tuple(replace(one, is_altered=_is_altered(one.cut, recorded)) for one in found)
+
+
+def _is_altered(cut: Cut, recorded: Takes) -> bool:
+    take = recorded.of(cut.run_id, cut.destination)
+    return bool(take and take.faults)
 
 
 def published_dates(session: Session, sync: str) -> Mapping[str, frozenset[date]]:

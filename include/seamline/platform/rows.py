@@ -66,6 +66,11 @@ def receipt_of(row: Mapping[str, Any]) -> Receipt:
     )
 
 
+def signature_document(row: Mapping[str, Any]) -> dict[str, object]:
+    """What the entry of a stored signature says beside its subject and its person."""
+    return {key: row[key] for key in ("at", "number", "reason", "verdict", "verdict_hash", "version")}
+
+
 def cut_of(row: Mapping[str, Any]) -> Cut:
     return Cut(
         sync=row["sync"],

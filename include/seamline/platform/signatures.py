@@ -17,13 +17,11 @@ from seamline.domain.date_before import SinceCut
 from seamline.domain.errors import Refused
 from seamline.domain.made_from import left_out_of
 from seamline.domain.runs import RunState, Scope
-from seamline.domain.sign_off import SignAct, Signature, SignOff, SignOrder, SignState
+from seamline.domain.sign_off import KIND_OF, SignAct, Signature, SignOff, SignOrder, SignState
 from seamline.domain.verdict import Verdict
 from seamline.platform import audit as log
-from seamline.platform import checks, late_postings, reconciliations
+from seamline.platform import audit_check, checks, late_postings, reconciliations, rows
 from seamline.platform.database import Database, Session
-
-KIND_OF = {SignAct.SIGNED: Kind.SIGNED, SignAct.REOPENED: Kind.REOPENED}
 
 # Cuts that are kept, and what was signed of others: a signature outlives its cut.
 _TAKES = """
@@ -126,7 +124,7 @@ class PlatformSignatures:
             for take, one in todo.items():
                 one.check_bulk()
                 one.check_signing(wanted[take])
-                _verified(session, one)
+            _verified(session, list(todo.values()))
             for one in todo.values():
                 _add(session, one, SignAct.SIGNED, order.who, order.reason, order.origin)
 
@@ -250,11 +248,6 @@ def _signature_of(row: Mapping[str, Any]) -> Signature:
     )
 
 
-def document_of(row: Mapping[str, Any]) -> dict[str, object]:
-    """What the entry of a stored act says beside its subject and its person."""
-    return {key: row[key] for key in ("at", "number", "reason", "verdict", "verdict_hash", "version")}
-
-
 # ---- acts ----------------------------------------------------------------------------------------------------------
 
 
@@ -263,7 +256,7 @@ def _sign(session: Session, take: Take, order: SignOrder) -> None:
     if _is_repeat(found, order):
         return
     found.check_signing(order)
-    _verified(session, found)
+    _verified(session, [found])
     _add(session, found, SignAct.SIGNED, order.who, order.reason, order.origin)
 
 
@@ -292,8 +285,21 @@ def _locked(session: Session, take: Take) -> SignOff:
     return next(one for one in found if (one.destination, one.version) == (take.destination, take.version))
 
 
-def _verified(session: Session, found: SignOff) -> None:
-    """Nobody signs for a verdict that was changed behind the log of acts."""
+def _verified(session: Session, takes: Sequence[SignOff]) -> None:
+    """Nobody signs for what was changed behind the log of acts: by the checks that make a report ALTERED."""
+    for found in takes:
+        _verified_verdict(session, found)
+    recorded = audit_check.recorded_of(session, [one.run_id for one in takes])
+    for found in takes:
+        take = recorded.of(found.run_id, found.destination)
+        if take and take.faults:
+            raise Refused(
+                f"nobody signs for {found.business_date} in {found.destination}: {take.faults[0]}",
+                hint=f"`./seamline audit verify --sync {found.sync}` looks at the whole log",
+            )
+
+
+def _verified_verdict(session: Session, found: SignOff) -> None:
     stored = reconciliations.read(
         session, "run_id = %s and destination = %s and scope = 'cut'", (found.run_id, found.destination)
     )
@@ -329,4 +335,4 @@ def _add(session: Session, found: SignOff, act: SignAct, who: str, reason: str, 
     )
     assert row is not None
     subject = Subject(found.sync, found.destination, found.business_date, found.run_id, Scope.CUT.value)
-    log.append(session, Act(KIND_OF[act], subject, document_of(row), who, origin))
+    log.append(session, Act(KIND_OF[act], subject, rows.signature_document(row), who, origin))

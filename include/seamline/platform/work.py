@@ -58,8 +58,8 @@ where seamline.signer_of(in_cut, destination) is not null
 """
 
 
-# So many of the oldest breaks are judged by amount and age for one page.
-WAITING_MAX = 500
+# So many of the oldest breaks are judged by amount and age for one page, and for mails, for which nobody waits.
+WAITING_MAX, WAITING_FOR_MAILS_MAX = 500, 20_000
 # As the index has it.
 _OWNED = "o.owner = %(owner)s and o.owner <> ''"
 _WAITING = """
@@ -201,13 +201,13 @@ class PlatformWork:
 
         return self._database.transact(work)
 
-    def waiting(self, syncs: Sequence[str], *, owner: str = "") -> tuple[Waiting, ...]:
-        """Open breaks as they were found last, the oldest first, up to a bound; with `owner` that person's alone."""
+    def waiting(self, syncs: Sequence[str], *, owner: str = "", most: int = WAITING_MAX) -> tuple[Waiting, ...]:
+        """Open breaks as they were found last, the oldest first, at most `most`; with `owner` that person's alone."""
 
         def work(session: Session) -> tuple[Waiting, ...]:
             cursor = session.cursor(row_factory=dict_row)
             statement = _WAITING.format(whose=_OWNED if owner else "true")
-            cursor.execute(statement.encode(), {"syncs": list(syncs), "owner": owner, "limit": WAITING_MAX})
+            cursor.execute(statement.encode(), {"syncs": list(syncs), "owner": owner, "limit": most})
             return tuple(Waiting(_work_of(row), row["sync"], row["destination"], rows.break_of(row)) for row in cursor)
 
         return self._database.transact(work)

@@ -145,7 +145,7 @@ def get_cuts(sync: SyncName) -> list[answers.KeptCut]:
             destination=one.cut.destination,
             business_date=one.cut.business_date,
             version=one.cut.version,
-            verdict=one.cut.verdict,
+            verdict=one.shown,
             partial=one.cut.partial,
             mode=one.mode,
             rows=one.rows,

@@ -363,7 +363,7 @@ class KeptCut(Answer):
     destination: str
     business_date: date
     version: int
-    verdict: Verdict
+    verdict: Headline
     partial: bool
     mode: str
     rows: int | None

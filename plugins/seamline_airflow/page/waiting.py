@@ -11,7 +11,7 @@ from seamline.domain.runs import RunKind
 from seamline.domain.severity import Due, differs, judge
 from seamline.platform.ageing import money_of
 from seamline.platform.breaks import Money
-from seamline.platform.work import Waiting
+from seamline.platform.work import WAITING_MAX, Waiting
 from seamline_airflow import parts
 from seamline_airflow.page import reading, reports
 
@@ -25,13 +25,14 @@ class Waits:
     is_escalated: bool
 
 
-def of(who: str, syncs: Sequence[str], now: datetime) -> tuple[Waits, ...]:
-    """What is late first, then by when it is due; what has no clock last, the oldest first. Of many the oldest ones."""
+def of(who: str, syncs: Sequence[str], now: datetime, *, most: int = WAITING_MAX) -> tuple[Waits, ...]:
+    """What is late first, then by when it is due; what has no clock last, the oldest first. Of many the `most` oldest
+    ones are judged."""
     rules = {sync: reports.shown_rules(sync) for sync in syncs}
     escalating = [sync for sync, of in rules.items() if any(one.escalate_to == who for one in of.severity)]
     with parts.work() as store:
-        mine = store.waiting(syncs, owner=who)
-        others = store.waiting(escalating) if escalating else ()
+        mine = store.waiting(syncs, owner=who, most=most)
+        others = store.waiting(escalating, most=most) if escalating else ()
     if not mine and not others:
         return ()
     money = _money({one.sync for one in (*mine, *others)})
