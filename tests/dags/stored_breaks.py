@@ -9,7 +9,7 @@ from typing import Any
 from seamline.domain.break_id import break_id
 from seamline.domain.errors import Refused
 from seamline.domain.repair import Repair, RepairRow, RowAction
-from seamline.domain.runs import Reconciliation
+from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.verdict import Break
 from seamline.platform.breaks import (
     CHANGES_NAMED,
@@ -17,6 +17,7 @@ from seamline.platform.breaks import (
     Changes,
     Compared,
     Count,
+    InCuts,
     Money,
     Order,
     Place,
@@ -72,6 +73,14 @@ class Breaks:
         gone = [one for name, one in before.items() if name not in now]
         return Changes(len(new), len(gone), tuple(new[:CHANGES_NAMED]), tuple(gone[:CHANGES_NAMED]))
 
+    def in_cuts(self, sync: str, name: str) -> InCuts | None:
+        """Each cut looks for every row."""
+        cuts = [one for one in self._found if one.sync == sync and one.scope is Scope.CUT]
+        mine = [one for one in cuts if any(stored.break_id == name for stored in _stored(one))]
+        days = {one.business_date for one in mine if one.business_date}
+        newest = max(cuts, key=lambda one: one.ended_at, default=None)
+        return InCuts(min(days), max(days), len(days), newest in mine) if days else None
+
     def history(self, sync: str, name: str) -> tuple[Sighting, ...]:
         seen = [
             Sighting(one.run_id, one.destination, one.scope, one.business_date, one.ended_at, stored.found)
@@ -102,7 +111,7 @@ class NoWork:
     def deeds(self, break_id: str) -> tuple[Any, ...]:
         return ()
 
-    def waiting(self, syncs: Sequence[str], *, owner: str = "") -> tuple[Any, ...]:
+    def waiting(self, syncs: Sequence[str], *, owner: str = "", most: int = 0) -> tuple[Any, ...]:
         return ()
 
     def ageing(self, compared: Compared, money: Sequence[Money], bounds: Sequence[int]) -> tuple[Any, ...]:

@@ -10,6 +10,7 @@ from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 
 from seamline.domain.decision import DECISION
+from seamline.domain.errors import Refused
 from seamline.domain.runs import ASKED_BY, EXPECTATIONS, FAILURE, RunKind
 from seamline.domain.verdict import Break, BreakType, Verdict
 from seamline.plan.document import plan_to_json
@@ -89,6 +90,23 @@ def test_an_approval_by_the_person_who_asked_for_the_run_is_not_taken_and_asked_
     _ask(operator)
     asked = _decision(platform)
     with pytest.raises(TaskAwaitingInput):
+        operator.execute_complete({}, _answer("Approve"))
+    assert _decision(platform) == asked
+
+
+def test_an_approval_by_a_person_who_worked_on_the_run_is_asked_again_and_does_not_end_the_night(
+    platform: results.Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database refuses it; the task failed by that, and the cut with it."""
+    operator = _operator("approver")
+    _ask(operator)
+    asked = _decision(platform)
+
+    def refused(*_: object) -> None:
+        raise Refused("approver has explained breaks of the run, so another person decides")
+
+    with monkeypatch.context() as held, pytest.raises(TaskAwaitingInput):
+        held.setattr(platform, "put_result", refused)
         operator.execute_complete({}, _answer("Approve"))
     assert _decision(platform) == asked
 

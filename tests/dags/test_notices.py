@@ -289,3 +289,5 @@ def test_a_large_break_behind_hundreds_of_older_small_ones_is_escalated_by_mail(
     monkeypatch.setattr(waiting, "_money", lambda syncs: {"settlement": [Money("account", "balance")]})
     (one,) = notices._escalated(["settlement"], AT)
     assert f"{600:016}" in one.about
+    # Airflow's managers of logins with a directory let a person in by either.
+    assert [one.is_escalated for one in waiting.of("Head", ["settlement"], AT, most=601)] == [True]

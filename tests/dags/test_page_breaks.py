@@ -11,10 +11,12 @@ from fastapi.testclient import TestClient
 from seamline.domain.break_id import break_id
 from seamline.domain.verdict import Break, BreakType, Verdict
 from seamline.domain.witness import Mention, Moved, Witness
+from seamline.platform.breaks import InCuts
 from seamline_airflow.page import break_pages
 from seamline_airflow.page.differing import Piece, pairs, pieces
 from tests.dags import results
 from tests.dags.page_texts import flowing
+from tests.dags.stored_breaks import Breaks
 from tests.dags.test_page import HOSTILE, WORKED_OUT
 from tests.dags.test_page import platform as platform
 from tests.dags.test_page import signed_in as signed_in
@@ -92,7 +94,7 @@ def test_the_breaks_of_a_date_are_those_of_its_newest_take_and_of_nothing_there_
 
 
 def test_a_break_is_followed_over_dates_until_a_cut_has_it_no_more(
-    signed_in: TestClient, platform: results.Platform
+    signed_in: TestClient, platform: results.Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at = results.clean().ended_at
     log = Witness(
@@ -120,6 +122,12 @@ def test_a_break_is_followed_over_dates_until_a_cut_has_it_no_more(
     assert re.findall(r">(2026-11-\d\d)</a>", text) == ["2026-11-19", "2026-11-17", "2026-11-16"]
     of(results.DATE + timedelta(days=1))
     assert "The cut of 2026-11-20 has it no more" in signed_in.get(path).text
+    # As of a table that is read by its dates: the cut of the next date says nothing about the row.
+    standing = InCuts(days[0], days[-1], 90, is_standing=True)
+    monkeypatch.setattr(Breaks, "in_cuts", lambda *_: standing)
+    text = signed_in.get(path).text
+    assert "has it no more" not in text and "The newest cut that has looked for it still has it" in text
+    assert "Business dates with it: 90." in text, "however many comparisons are listed"
     assert signed_in.get(f"/break?sync=settlement&id={'0' * 16}").status_code == 404
     assert signed_in.get("/break?sync=settlement&id=odd").status_code == 422
 

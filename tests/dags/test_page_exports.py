@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import zipfile
 from dataclasses import replace
 from datetime import date
@@ -98,6 +99,20 @@ def test_the_workbook_of_a_sync_holds_its_dates_and_its_live_tables(
     platform.found.append(results.reconciliation(results.table("account"), scope=Scope.LIVE, run_id="l"))
     workbook = texts_of(signed_in.get("/export.xlsx?sync=settlement").content)
     assert "Report: 3<" in workbook and "live tables" in workbook
+
+
+def test_the_files_of_a_comparison_of_live_tables_hold_it_however_many_there_were_since(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    """Behind the 20 newest ones a file said NOT_RUN, of what its page shows as a BREAK."""
+    newer = [results.reconciliation(results.table("account"), scope=Scope.LIVE, run_id=f"l{n}") for n in range(25)]
+    broken = results.table("account", Verdict.BREAK)
+    platform.found = [*newer, results.reconciliation(broken, scope=Scope.LIVE, run_id="oldest")]
+    of_run = {"sync": "settlement", "run": "oldest"}
+    (document,) = json.loads(signed_in.get("/export.json", params=of_run).text)
+    assert (document["run"], document["verdict"]) == ("oldest", "BREAK")
+    text = signed_in.get("/export.csv", params=of_run).text
+    assert ",BREAK," in text and "NOT_RUN" not in text
 
 
 def test_a_pdf_is_of_one_date_or_of_one_run(signed_in: TestClient, platform: results.Platform) -> None:

@@ -64,6 +64,10 @@ def empty_tables(server: Server) -> None:
             " control_total, break, break_work, break_act, tolerance, stream, stream_hold, stream_report, stream_event,"
             " stream_lag, host_lease, alarm, driver_run, repair, repair_row, late_watch, late_posting"
         )
+        # Or what was written is missed: the log of acts only grows, but for whoever passes its triggers by.
+        session.execute("set session_replication_role = replica")
+        session.execute("truncate sign_off, attachment")
+        session.execute("delete from audit_entry where number > 1")
 
 
 def plan(*, lag_max_s: float = 60.0) -> SyncPlan:

@@ -21,7 +21,7 @@ from seamline.plan.document import plan_to_json
 from seamline.plan.model import BusinessDate, TablePlan
 from seamline.platform import migrate
 from seamline.platform.audit_check import check
-from seamline.platform.breaks import Compared, Money, PlatformBreaks, Wanted
+from seamline.platform.breaks import Compared, InCuts, Money, PlatformBreaks, Wanted
 from seamline.platform.database import Database
 from seamline.platform.store import PlatformStore
 from seamline.platform.work import Done, PlatformWork
@@ -182,12 +182,14 @@ def test_a_break_that_the_next_comparison_has_no_more_closes_itself_and_one_that
 
 
 def test_no_break_closes_itself_by_a_comparison_that_has_not_looked_for_it(
-    store: PlatformStore, work: PlatformWork
+    store: PlatformStore, work: PlatformWork, server: Server
 ) -> None:
     saved(store, 0, value("1"), value("p", "payment"))
     # The next date's cut holds only its own payments, and of accounts more is wrong than is listed.
     saved(store, 1, value("2"), hidden=5)
     assert (state(work, "1"), state(work, "p", "payment")) == (OPEN, OPEN)
+    with closing(PlatformBreaks(Database(server.open))) as breaks:
+        assert breaks.in_cuts("settlement", named("p", "payment")) == InCuts(DAY, DAY, 1, is_standing=True)
     inconclusive = replace(TableVerdict("account", Verdict.INCONCLUSIVE, reason="the source was away"))
     made = replace(reconciliation(), run_id="r8", tables=(inconclusive,), ended_at=AT + timedelta(days=8))
     store.save_reconciliation(made)
@@ -199,6 +201,10 @@ def test_no_break_closes_itself_by_a_comparison_that_has_not_looked_for_it(
     )  # fmt: skip
     store.save_reconciliation(again)
     assert (state(work, "1"), state(work, "p", "payment")) == (CLOSED, CLOSED)
+    with closing(PlatformBreaks(Database(server.open))) as breaks:
+        # That take has replaced the one that had it: the work knows of it still.
+        assert breaks.in_cuts("settlement", named("p", "payment")) is None
+        assert breaks.in_cuts("settlement", named("2")) == InCuts(*[DAY + timedelta(days=1)] * 2, 1, is_standing=False)
 
 
 def test_a_break_of_cut_and_live_tables_closes_when_neither_has_it_and_an_older_comparison_says_nothing_new(

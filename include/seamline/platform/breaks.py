@@ -137,6 +137,26 @@ class Sighting:
     found: Break
 
 
+@dataclass(frozen=True, slots=True)
+class InCuts:
+    """The business dates whose cuts have found a break: the first and the last of them, and how many there are.
+    `is_standing`: the newest cut that has looked for it has it. One of a later date has not looked for a row of an
+    earlier date in a table that is read by its dates."""
+
+    first: date
+    last: date
+    dates: int
+    is_standing: bool
+
+
+_IN_CUTS = """
+select min(r.business_date), max(r.business_date), count(distinct r.business_date), exists (
+    select from break_work w where (w.sync, w.break_id) = (%(sync)s, %(break_id)s) and w.in_cut <> '')
+from break b join reconciliation r using (reconciliation_id)
+where b.break_id = %(break_id)s and r.sync = %(sync)s and r.scope = 'cut'
+"""
+
+
 class PlatformBreaks:
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -198,8 +218,17 @@ class PlatformBreaks:
 
         return self._database.transact(work)
 
+    def in_cuts(self, sync: str, break_id: str) -> InCuts | None:
+        """None where no cut has found it."""
+
+        def work(session: Session) -> InCuts | None:
+            row = session.execute(_IN_CUTS, {"sync": sync, "break_id": break_id}).fetchone()
+            return InCuts(*row) if row and row[0] else None
+
+        return self._database.transact(work)
+
     def history(self, sync: str, break_id: str) -> tuple[Sighting, ...]:
-        """Every comparison of the sync that has found it, the newest first."""
+        """The newest comparisons of the sync that have found it, at most `HISTORY_MAX`, the newest first."""
 
         def work(session: Session) -> tuple[Sighting, ...]:
             cursor = session.cursor(row_factory=dict_row)

@@ -208,7 +208,7 @@ def main(arguments: list[str]) -> int:
         evidence = Evidence(Path(__file__).resolve().parent)
         evidence.verify()
         about = sum(evidence.compare_anchors(Path(name)) for name in arguments)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         sys.stderr.write(f"the evidence cannot be read: {type(error).__name__}: {error}\n")
         return 2
     head = evidence.head

@@ -34,7 +34,8 @@ class SeverityClass(Declared):
     age: Duration | None = Field(None, description="A break that was first found so long ago is in the class.")
     due: Duration = Field(description="So long after it came into the class it is late.")
     escalate_to: Why | None = Field(
-        None, description="Airflow user (by the id that the auth manager knows) who sees it then as well."
+        None,
+        description="Airflow user who sees it then as well, by the name that the log of acts has; case does not count.",
     )
 
     @model_validator(mode="after")

@@ -9,6 +9,7 @@ from airflow.sdk import Param
 from airflow.sdk.exceptions import AirflowFailException
 
 from seamline.domain.decision import DECISION, Decision, DecisionState, decision_from_json
+from seamline.domain.errors import Refused
 from seamline.domain.person import is_same_person
 from seamline.domain.runs import ASKED_BY, Scope
 from seamline.plan.model import Run
@@ -34,7 +35,7 @@ class CutApprovalOperator(ApprovalOperator):
 
     Rejected, or not answered in time: the run is red, for good. An answer without a reason is not taken, also not one
     by Airflow's API, which does not look at it (3.3.2): it is asked again. Neither is an approval by the person who
-    asked for the run; the platform database refuses that as well.
+    asked for the run or worked on it, which the platform database refuses.
 
     Retries are only for an answer that Airflow lost: one given in the very second of the question meets a scheduler
     that still takes the end of the asking process for a lost task (seen with Airflow 3.3.2). It asks again then.
@@ -79,8 +80,8 @@ class CutApprovalOperator(ApprovalOperator):
                     "%s asked for this run: another person has to approve, so it is asked again", decided.who
                 )
                 decided = None
-            if decided is not None:
-                store.put_result(run.run_id, DECISION, decided.to_json())
+            if decided is not None and not self._is_kept(store, run, decided):
+                decided = None
         if "error" in event:
             raise AirflowFailException(f"nobody decided about this cut: {event['error']}")
         if self.REJECT in event["chosen_options"]:
@@ -90,6 +91,17 @@ class CutApprovalOperator(ApprovalOperator):
             self.log.warning("the approval of %s is not taken, and asked again", name_of(event))
             return super().execute(context)
         return super().execute_complete(context, event)
+
+    def _is_kept(self, store: Any, run: Run, decided: Decision) -> bool:
+        """An approval by a person who has worked on the run is refused by the database, which alone knows of that."""
+        try:
+            store.put_result(run.run_id, DECISION, decided.to_json())
+        except Refused as refused:
+            if decided.state is not DecisionState.APPROVED:
+                raise
+            self.log.warning("%s: it is asked again", refused.message)
+            return False
+        return True
 
     def _ask_about(self, run: Run, waiting: Sequence[str], store: Any) -> None:
         where = f" in {' and '.join(waiting)}" if len(run.plan.destinations) > 1 else ""

@@ -16,7 +16,7 @@ from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.separate import SEPARATE
 from seamline.domain.verdict import Verdict
 from seamline.platform.attachments import Holder
-from seamline.platform.breaks import Order, Sighting
+from seamline.platform.breaks import HISTORY_MAX, InCuts, Order, Sighting
 from seamline.platform.reconciliations import Detail
 from seamline.report.files import to_xlsx
 from seamline.report.selection import Listed, Selection, report_of_selection, selection_csv
@@ -148,6 +148,7 @@ def break_page(visit: Visit, sync: str, break_id: str, opened: selection.Opened 
             zone=seen.zone,
             break_id=break_id,
             seen=seen.sightings,
+            seen_max=HISTORY_MAX,
             standing=seen.standing,
             known=known,
             deeds=deeds,
@@ -174,7 +175,7 @@ def _working(visit: Visit, sync: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Every comparison that has found a break, the newest first. `standing`: where it stands among the dates."""
+    """The newest comparisons that have found a break, the newest first. `standing`: where it stands among the dates."""
 
     zone: ZoneInfo
     sightings: tuple[Sighting, ...]
@@ -185,12 +186,13 @@ def history(sync: str, break_id: str, opened: selection.Opened = reading.breaks)
     """None where no comparison of the sync has found it. `opened`: by what its values are read."""
     with opened(sync) as found:
         seen = found.history(sync, break_id)
+        in_cuts = found.in_cuts(sync, break_id)
     if not seen:
         return None
     with reading.platform() as store:
         zone = ZoneInfo(store.timezone(sync))
         cuts = store.cut_states(sync, reports.DATES_PER_PAGE, detail=Detail.VERDICTS)
-    return History(zone, seen, _standing(seen, cuts))
+    return History(zone, seen, _standing(seen[0].destination, in_cuts, cuts) if in_cuts else {})
 
 
 def _selected(asked: selection.Asked) -> tuple[Selection, ZoneInfo]:
@@ -215,19 +217,14 @@ def _handed_out(user: Any, asked: selection.Asked, selected: Selection, content:
     )
 
 
-def _standing(seen: tuple[Sighting, ...], cuts: tuple[CutState, ...]) -> dict[str, Any]:
+def _standing(destination: str, found: InCuts, cuts: tuple[CutState, ...]) -> dict[str, Any]:
     """The first date of a cut that has it and the last one, the days between them, and the newest date that was
-    compared in the same destination, where that one has it no more."""
-    days = [one.business_date for one in seen if one.scope is Scope.CUT and one.business_date]
-    if not days:
-        return {}
-    first, last = min(days), max(days)
-    compared = [one.business_date for one in cuts if one.found and one.destination == seen[0].destination]
-    newest = max(compared, default=last)
+    compared in the same destination, where a cut has looked for it and has it no more."""
+    compared = [one.business_date for one in cuts if one.found and one.destination == destination]
     return {
-        "first": first,
-        "last": last,
-        "days": (last - first).days,
-        "dates": len(set(days)),
-        "gone_by": newest if newest > last else None,
+        "first": found.first,
+        "last": found.last,
+        "days": (found.last - found.first).days,
+        "dates": found.dates,
+        "gone_by": None if found.is_standing else max([*compared, found.last]),
     }

@@ -63,6 +63,9 @@ def exported_of(sync: str, business_date: date | None, run: str) -> Exported:
     live: Sequence[Reconciliation]
     if business_date:
         cuts, live = reports.takes(sync, business_date), ()
+    elif run and (of_run := reports.live_of(sync, run)):
+        # Also one that is not among the newest any more.
+        cuts, live = (), of_run
     else:
         whole = reports.read_sync(sync, dates=reports.DATES_EXPORTED)
         cuts, live = whole.cuts, whole.live

@@ -278,6 +278,12 @@ def live_before(sync: str, moment: datetime) -> tuple[Reconciliation, ...]:
         return tuple(store.live_reconciliations(sync, LIVE_SHOWN, before=moment, detail=Detail.VERDICTS))
 
 
+def live_of(sync: str, run: str) -> tuple[Reconciliation, ...]:
+    """The comparisons of the live tables by one run, whole."""
+    with reading.platform() as store:
+        return tuple(by_run(store.live_reconciliations_of(sync, run), destinations_of(sync)))
+
+
 def takes(sync: str, day: date) -> tuple[CutState, ...]:
     """Every take of the date, the newest first."""
     with reading.platform() as store:

@@ -275,8 +275,9 @@ class Attachment(Answer):
 
 
 class History(Answer):
-    """Every comparison that has found the break, the newest first. `gone_by`: the newest compared date whose cut has it
-    no more. `files`: by name, the newest version first."""
+    """The newest comparisons that have found the break, at most 400, the newest first. `first`, `last` and `dates` are
+    of all cuts that have found it. `gone_by`: the newest compared date, where a cut has looked for it and has it no
+    more. `files`: by name, the newest version first."""
 
     id: str
     sightings: list[Sighting]

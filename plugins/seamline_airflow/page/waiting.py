@@ -7,6 +7,7 @@ from typing import Any
 
 from seamline.domain.break_work import WorkRules
 from seamline.domain.masking import masked
+from seamline.domain.person import is_same_person
 from seamline.domain.runs import RunKind
 from seamline.domain.severity import Due, differs, judge
 from seamline.platform.ageing import money_of
@@ -29,7 +30,7 @@ def of(who: str, syncs: Sequence[str], now: datetime, *, most: int = WAITING_MAX
     """What is late first, then by when it is due; what has no clock last, the oldest first. Of many the `most` oldest
     ones are judged."""
     rules = {sync: reports.shown_rules(sync) for sync in syncs}
-    escalating = [sync for sync, of in rules.items() if any(one.escalate_to == who for one in of.severity)]
+    escalating = [sync for sync, of in rules.items() if any(_is(who, one.escalate_to) for one in of.severity)]
     with parts.work() as store:
         mine = store.waiting(syncs, owner=who, most=most)
         others = store.waiting(escalating, most=most) if escalating else ()
@@ -39,10 +40,14 @@ def of(who: str, syncs: Sequence[str], now: datetime, *, most: int = WAITING_MAX
     found = [Waits(one, _due(one, rules, money, now), is_escalated=False) for one in mine]
     for one in others:
         due = _due(one, rules, money, now)
-        if one.work.owner != who and due and due.is_late(now) and due.severity.escalate_to == who:
+        if not _is(who, one.work.owner) and due and due.is_late(now) and _is(who, due.severity.escalate_to):
             found.append(Waits(one, due, is_escalated=True))
     found.sort(key=lambda one: (one.due is None, one.due.at if one.due else one.waiting.work.first_at))
     return tuple(masked(one, reading.hidden, one.waiting.sync) for one in found)
+
+
+def _is(who: str, other: str) -> bool:
+    return bool(other) and is_same_person(who, other)
 
 
 def assigned(who: str, syncs: Sequence[str]) -> int:
