@@ -59,7 +59,7 @@ def open_changes(
 def _found(sync: str, destination: str) -> tuple[SyncPlan, StreamId, DestinationPlan]:
     """The one destination of the sync that can be read so, with the plan of its stream."""
     with closing(registry.platform_maintenance()) as platform:
-        plans = {stream: plan for stream, plan in platform.wanted_plans().items() if stream.sync == sync}
+        plans = platform.wanted_plans(sync)
     if not plans:
         raise Refused(f"no stream of sync {sync!r} was ever started", hint="onboard the sync first", sync=sync)
     found = {stream: plan.destination(stream.destination) for stream, plan in plans.items()}

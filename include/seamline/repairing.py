@@ -166,7 +166,7 @@ def _require_ours(plan: SyncPlan) -> None:
 def _carried(stream: StreamId, held: SyncPlan) -> str:
     """The plan by which the stream is wanted. Refused where it carries other tables than were compared."""
     with closing(registry.platform_maintenance()) as known:
-        running = known.wanted_plans().get(stream)
+        running = known.wanted_plans(stream.sync).get(stream)
     if running is None:
         raise Refused(f"{stream} was never wanted", hint="onboard the sync first", sync=stream.sync)
     of_stream = {entry.name: entry.target for entry in running.held_by(stream.destination).tables}

@@ -1,16 +1,20 @@
 """What is wrong with streams and their hosts, for tasks and triggers. Judged by `seamline.sync.stream_state`."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from seamline.domain.alarms import AlarmKind
 from seamline.domain.ledger import StreamId
-from seamline.plan.document import plan_from_json
+from seamline.plan.document import readable_plan
 from seamline.ports import StreamReport, WantedStream
 from seamline.sync.stream_state import HOST_GONE, HOST_GONE_MAX_S, HostLike, StreamState, stream_states
 from seamline_airflow import parts
+
+
+# Of the streams of a host, in one alarm.
+_NAMED_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +66,25 @@ def host_troubles(hosts: Iterable[HostLike], pools: Iterable[str]) -> list[Troub
 
 
 def troubles(seen: Look) -> list[Trouble]:
-    """Everything that is wrong, hosts first: a host that is gone explains its silent streams."""
-    found = host_troubles(seen.hosts, (plan_from_json(each.plan_json).stream.pool for each in seen.wanted))
-    found += (trouble for each in seen.wanted if (trouble := trouble_of(seen.states[each.stream])))
-    return found
+    """Everything that is wrong, hosts first. One that is gone explains its silent streams: they are named with it and
+    are no trouble of their own."""
+    plans = {each.stream: readable_plan(each.plan_json) for each in seen.wanted}
+    pools = {stream: plan.stream.pool for stream, plan in plans.items() if plan is not None}
+    of_streams = [trouble for each in seen.wanted if (trouble := trouble_of(seen.states[each.stream]))]
+    silent = {trouble.subject for trouble in of_streams if trouble.kind == HOST_GONE}
+    gone = [
+        _with_streams(host, [str(stream) for stream, pool in pools.items() if pool == host.subject and str(stream) in silent])
+        for host in host_troubles(seen.hosts, pools.values())
+    ]
+    return [*gone, *(trouble for trouble in of_streams if trouble.kind != HOST_GONE)]
+
+
+def _with_streams(host: Trouble, silent: Sequence[str]) -> Trouble:
+    """`silent`: its streams."""
+    if not silent:
+        return host
+    more = f" and {len(silent) - _NAMED_MAX} more" if len(silent) > _NAMED_MAX else ""
+    return replace(host, message=f"{host.message}; silent with it: {', '.join(silent[:_NAMED_MAX])}{more}")
 
 
 def in_words(state: StreamState, report: StreamReport | None) -> str:

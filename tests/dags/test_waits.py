@@ -305,7 +305,8 @@ def test_a_host_that_nobody_brought_back_is_started_and_reported(
     with pytest.raises(AirflowException, match="stream host of pool default"):
         StreamsCheckOperator(task_id="look").execute({})
     assert started == ["default"]
-    assert ("host_gone", "default") in platform.alarms
+    assert "silent with it: settlement@warehouse" in platform.alarms["host_gone", "default"]
+    assert list(platform.alarms) == [("host_gone", "default")], "one cause is one alarm"
 
 
 def test_a_host_that_has_just_gone_is_left_to_its_supervisor() -> None:

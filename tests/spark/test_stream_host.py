@@ -8,6 +8,7 @@ from queue import SimpleQueue
 from types import SimpleNamespace
 
 import psutil
+import psycopg
 import pytest
 
 from seamline.domain.ledger import StreamId
@@ -20,10 +21,11 @@ from seamline.sync.stream_host import StreamRoster
 from seamline_spark.stream_host.host import StreamHost
 from tests.conftest import RunningStack
 from tests.installed import EXAMPLE, install
-from tests.spark.hosts import START_S, Hosts, hosts_of, is_gone, session_of
+from tests.spark.hosts import START_S, Hosts, hosts_of, is_gone, session_of, uri
 from tests.waiting import wait_until
 
 SCRIPT = Path(__file__).with_name("simple_streams_host.py")
+NOBODY = SimpleNamespace(carry=lambda tables: None, close=lambda: None)
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +57,11 @@ def want(hosts: Hosts, *syncs: str) -> None:
         hosts.director.want(StreamId(sync, "warehouse"), plan_json=plan_json(sync))
 
 
-def plan_json(sync: str) -> str:
+def plan_json(sync: str, kind: str = "mariadb") -> str:
     return plan_to_json(
         SyncPlan(
             sync=sync,
-            source=SourcePlan("bank", "mariadb", "bank", "bank", "bank", "bank", "seamline.bank.log", "seamline-bank"),
+            source=SourcePlan("bank", kind, "bank", "bank", "bank", "bank", "seamline.bank.log", "seamline-bank"),
             destinations=(DestinationPlan("warehouse", "postgres", "warehouse", "settlement"),),
             tables=(TablePlan("account"),),
         )
@@ -82,13 +84,40 @@ def test_a_stream_ends_alone_when_it_is_no_longer_wanted_and_by_force_when_it_is
     good, deaf = shared.pid("good"), shared.pid("deaf")
     shared.pid("other")
     shared.director.unwant(StreamId("good", "warehouse"))
-    wait_until(lambda: is_gone(good), timeout_s=10, what="the stream to stop")
+    wait_until(lambda: is_gone(good), timeout_s=START_S, what="the stream to stop")
     shared.director.unwant(StreamId("deaf", "warehouse"))
-    wait_until(lambda: is_gone(deaf), timeout_s=30, what="the deaf stream to be cancelled")
-    wait_until(lambda: shared.state("deaf") == "stopped", timeout_s=30, what="its last report")
+    # Eight seconds of grace, two of Spark's; the rest is what a loaded machine takes to hear of it.
+    wait_until(
+        lambda: "cancelling stream that did not stop: stream=deaf@warehouse" in shared.log(),
+        timeout_s=START_S,
+        what="the host to lose its patience with the deaf stream",
+    )
+    wait_until(lambda: is_gone(deaf), timeout_s=START_S, what="the deaf stream to be cancelled")
+    wait_until(lambda: shared.state("deaf") == "stopped", timeout_s=START_S, what="its last report")
     shared.moves_on("other")
     want(shared, "good")
-    wait_until(lambda: shared.written("good")["pid"] != good, timeout_s=15, what="the stream to be back")
+    wait_until(lambda: shared.written("good")["pid"] != good, timeout_s=START_S, what="the stream to be back")
+
+
+def test_a_plan_of_an_unknown_kind_or_one_that_cannot_be_read_is_one_failed_stream_and_the_others_go_on(
+    shared: Hosts,
+) -> None:
+    """The host ended with it, and every stream of the pool with the host."""
+    want(shared, "one")
+    shared.pid("one")
+    shared.director.want(StreamId("unknown", "warehouse"), plan_json=plan_json("unknown", "cobol"))
+    with psycopg.connect(uri(shared.platform), autocommit=True) as session:
+        session.execute(
+            "insert into seamline.stream (sync, destination, pool, plan_json, is_wanted)"
+            " values ('unreadable', 'warehouse', 'default', '{\"sync\": 3}', true)"
+        )
+    for sync, reason in (("unknown", "there is no source of kind 'cobol'"), ("unreadable", "KeyError: 'source'")):
+        wait_until(lambda name=sync: shared.state(name) == "failed", timeout_s=30, what=f"{sync} to fail")
+        assert reason in (report.error if (report := shared.report(sync)) else "")
+    shared.moves_on("one")
+    assert shared.started[0].poll() is None
+    failed = {one.subject for one in shared.store.open_alarms() if one.kind == "stream_failed"}
+    assert failed >= {"unknown@warehouse", "unreadable@warehouse"}
 
 
 def test_a_second_host_names_the_first_and_exits_with_its_own_code(shared: Hosts) -> None:
@@ -205,6 +234,21 @@ def test_new_code_reaches_the_streams_one_after_another_by_a_daemon_that_loads_i
         assert steps == ["one@warehouse", "two@warehouse"]
         assert "0 of 2 streams run by the installed code" in hosts.log()
         assert "1 of 2 streams run by the installed code" in hosts.log()
+
+
+def test_a_source_is_watched_by_the_plans_that_can_be_used() -> None:
+    watched: list[str] = []
+    host = StreamHost(
+        streams=SimpleNamespace(),  # type: ignore[arg-type]
+        coordinator=SimpleNamespace(),  # type: ignore[arg-type]
+        roster=StreamRoster(slots=2),
+        events=SimpleQueue(),
+        watch_source=lambda plan: watched.append(plan.source.kind) or NOBODY,  # type: ignore[func-returns-value]
+    )
+    texts = (plan_json("one"), plan_json("two", "cobol"), "{")
+    streams = (WantedStream(StreamId(f"s{number}", "warehouse"), text, 1) for number, text in enumerate(texts))
+    host._take_in(WantedNow(tuple(streams)))  # noqa: SLF001
+    assert watched == ["mariadb"], "the plan of another sync would have taken the place of this one"
 
 
 def test_a_source_that_no_stream_needs_any_more_leaves_no_alarm_behind() -> None:

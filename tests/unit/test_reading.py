@@ -28,8 +28,9 @@ class Platform:
     def __init__(self, plan: SyncPlan) -> None:
         self._plan = plan
 
-    def wanted_plans(self) -> dict[StreamId, SyncPlan]:
-        return {self._plan.stream_id(one.name): self._plan for one in self._plan.destinations}
+    def wanted_plans(self, sync: str = "") -> dict[StreamId, SyncPlan]:
+        plans = {self._plan.stream_id(one.name): self._plan for one in self._plan.destinations}
+        return plans if sync in ("", self._plan.sync) else {}
 
     def close(self) -> None:
         return

@@ -29,6 +29,7 @@ from seamline.sync.stream_state import (
     STILL_MAX_S,
     StreamState,
     Word,
+    alarms_due_now,
     alarms_over,
     captures_down,
     stream_state,
@@ -313,6 +314,32 @@ def test_the_alarm_about_a_host_ends_when_the_host_is_back_or_its_pool_is_empty(
     assert alarms_over([alarm], {}, [Host(is_alive=False)]) == []
     assert alarms_over([alarm], {}, [Host()]) == [alarm]
     assert alarms_over([alarm], {}, []) == [alarm]
+
+
+def test_the_silence_of_a_stream_whose_host_is_gone_is_the_alarm_of_its_pool_alone() -> None:
+    """Two alarms said the same, and one of them as often as the pool has streams."""
+    gone, just_gone = Host(is_alive=False, silent_s=70.0), Host(is_alive=False, silent_s=20.0)
+    silent = Alarm("stream_silent", str(STREAM))
+    for said, asked in ((report(age_s=70.0), wanted()), (None, wanted()), (report(age_s=70.0), wanted(paused=True))):
+        reports = {STREAM: said} if said else {}
+        for host, alarm in ((gone, "host_gone"), (just_gone, "stream_silent"), (Host(), "stream_silent")):
+            states = stream_states([asked], reports, [host], [], now=NOW)
+            assert states[STREAM].alarm == alarm
+            assert not states[STREAM].is_green
+            assert alarms_over([silent], states, [host]) == ([silent] if host is gone else [])
+        assert alarms_due_now([asked], reports, [gone], []) == [], "its host raises it, or whoever sees that it is gone"
+
+
+def test_a_plan_that_cannot_be_read_is_the_failure_of_its_own_stream() -> None:
+    other = StreamId("payments", "warehouse")
+    broken = WantedStream(STREAM, "{", 1)
+    both = [broken, WantedStream(other, plan_to_json(PLAN), 1)]
+    reports = {STREAM: report(), other: StreamReport(other, "streaming", epoch=3, age_s=1.0)}
+    states = stream_states(both, reports, [Host()], [], now=NOW)
+    assert (states[STREAM].word, states[STREAM].alarm) == (Word.FAILED, "stream_failed")
+    assert states[STREAM].why.startswith("the stored plan cannot be read: JSONDecodeError")
+    assert "settlement__tables" in states[STREAM].why
+    assert states[other].word is Word.STREAMING
 
 
 def test_a_stream_that_ended_with_its_destination_is_not_shown_and_one_that_is_wanted_or_declared_is() -> None:

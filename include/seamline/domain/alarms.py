@@ -53,8 +53,8 @@ _NOT_WANTED = "no stream of the source is wanted; `capture reset`"
 MEANINGS: Mapping[AlarmKind, Meaning] = {
     AlarmKind.STREAM_SILENT: Meaning(
         "stream",
-        "it has never reported, or not for 60 s",
-        "it is heard again, or nobody wants it",
+        "it has never reported, or not for 60 s; where the host of its pool is gone for 40 s, `host_gone` says so instead",
+        "it is heard again, nobody wants it, or its host is found to be gone",
         "`./seamline ps`: does its stream host run, and is the platform database up?",
     ),
     AlarmKind.STREAM_ENDED: Meaning(
@@ -85,7 +85,7 @@ MEANINGS: Mapping[AlarmKind, Meaning] = {
     ),
     AlarmKind.HOST_GONE: Meaning(
         "pool",
-        "the stream host of a pool with wanted streams is gone for 40 s",
+        "the stream host of a pool with wanted streams is gone for 40 s; it names the streams that are silent with it",
         "a host has the pool, or it has no streams",
         "nothing at first: `seamline__streams` starts another. If it comes again, `./seamline logs stream_host`",
     ),

@@ -7,6 +7,7 @@ from seamline.domain.errors import ConfigError
 from seamline.kinds.command_line import CommandLineClient, ServerClient
 from seamline.kinds.sink import SinkKind
 from seamline.kinds.source import Drafts, LoggedKind, SourceKind
+from seamline.plan.model import SyncPlan
 
 PowerT = TypeVar("PowerT")
 
@@ -34,6 +35,12 @@ def _type_of(kind: SourceKind) -> str:
 def sink_kind(name: str) -> SinkKind:
     """ConfigError: no kind of this name is installed."""
     return cast(SinkKind, installed.load(installed.SINKS, name))
+
+
+def require_kinds(plan: SyncPlan, destination_name: str) -> None:
+    """ConfigError: the stream into this destination cannot run here, for a kind of its plan is not installed."""
+    logged_kind(plan.source.kind)
+    sink_kind(plan.destination(destination_name).kind)
 
 
 def server_client(connection_kind: str) -> ServerClient | None:

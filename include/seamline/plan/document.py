@@ -2,12 +2,14 @@
 
 import dataclasses
 import json
+from functools import lru_cache
 from typing import Any
 
 from seamline.domain import business_dates
 from seamline.domain.catalogue import table_from_json, table_to_json
 from seamline.domain.cut_job import DERIVED_ROWS_MAX, job_from_json
 from seamline.domain.day_closed import ClosedBy, DayClosed
+from seamline.domain.errors import ConfigError
 from seamline.domain.made_from import MadeFrom
 from seamline.domain.measure import Measure
 from seamline.domain.repair import RepairLimits
@@ -100,8 +102,30 @@ def _shorten(plan: ReconcilePlan, document: dict[str, Any]) -> None:
 
 
 def plan_from_json(text: str) -> SyncPlan:
-    """The inverse of `plan_to_json`."""
-    d = json.loads(text)
+    """The inverse of `plan_to_json`. ConfigError: another version of Seamline has written it, or nobody has."""
+    document: Any = None
+    try:
+        document = json.loads(text)
+        return _plan(document)
+    except (ValueError, LookupError, TypeError, AttributeError) as exc:
+        raise ConfigError(
+            f"the stored plan cannot be read: {type(exc).__name__}: {' '.join(str(exc).split())}",
+            hint="run the DAG `<sync>__onboard` or `<sync>__tables` by the installed version, which writes it again",
+            sync=str(document.get("sync", "")) if isinstance(document, dict) else "",
+        ) from exc
+
+
+@lru_cache(maxsize=1024)
+def readable_plan(text: str) -> SyncPlan | None:
+    """For who looks at the plans of all streams, every few seconds. None where a plan cannot be read: its own stream
+    says so as its failure, and the others go on."""
+    try:
+        return plan_from_json(text)
+    except ConfigError:
+        return None
+
+
+def _plan(d: dict[str, Any]) -> SyncPlan:
     return SyncPlan(
         sync=d["sync"],
         source=_source_plan(d["source"]),

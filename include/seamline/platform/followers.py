@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
-from functools import lru_cache
 from typing import Any
 
 from seamline.domain.alarms import AlarmKind
@@ -13,12 +12,10 @@ from seamline.domain.ledger import StreamId
 from seamline.domain.load_progress import LOADING, load_from_json
 from seamline.domain.log_fill import Follower
 from seamline.domain.log_kept import LogKept
-from seamline.plan.document import plan_from_json
+from seamline.plan.document import readable_plan
 from seamline.platform.database import Database, Session
 
 STREAM_CUT_OFF = AlarmKind.STREAM_CUT_OFF
-# Looked at every few seconds.
-_plan_of = lru_cache(maxsize=1024)(plan_from_json)
 
 
 class PlatformFollowers:
@@ -35,11 +32,11 @@ class PlatformFollowers:
                 "select sync, destination, moved_to, plan_json, stream_report.state in ('failed', 'stopped')"
                 " from stream join stream_report using (sync, destination) where is_wanted and moved_to > 0"
             )
-            found = [(StreamId(one[0], one[1]), one[2], _plan_of(one[3]), bool(one[4])) for one in cursor]
+            found = [(StreamId(one[0], one[1]), one[2], readable_plan(one[3]), bool(one[4])) for one in cursor]
             return tuple(
                 Follower(stream, at, dict(plan.stream.cut_off_behind_gb).get(stream.destination, 0.0), has_ended)
                 for stream, at, plan, has_ended in found
-                if plan.source.name == source
+                if plan is not None and plan.source.name == source
             )
 
         with closing(self._open_database()) as database:
@@ -83,7 +80,7 @@ class PlatformFollowers:
                     load_from_json(so_far) if so_far else None,
                 )
                 for sync, run_id, text, for_s, before, so_far in cursor
-                if _plan_of(text).source.name == source
+                if (plan := readable_plan(text)) is not None and plan.source.name == source
             )
 
         with closing(self._open_database()) as database:

@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 
 from seamline.domain.late_posting import LateInTable, LatePosting, LogPlace, StreamWatch, WatchedTake
 from seamline.domain.ledger import StreamId
-from seamline.plan.document import plan_from_json
+from seamline.plan.document import readable_plan
 from seamline.platform import rows
 from seamline.platform.database import Database, Session
 from seamline.sync.late_postings import Watched
@@ -88,7 +88,8 @@ class PlatformLatePostings:
             session.execute(_BEGIN, {"pool": pool})
             found = session.cursor(row_factory=dict_row).execute(_WATCHED, {"pool": pool}).fetchall()
             by_stream = groupby(found, key=lambda row: StreamId(row["sync"], row["destination"]))
-            return tuple(_watched(stream, list(mine)) for stream, mine in by_stream)
+            known = (_watched(stream, list(mine)) for stream, mine in by_stream)
+            return tuple(one for one in known if one is not None)
 
         return self._database.transact(work)
 
@@ -166,10 +167,13 @@ def _move(
     return {row[0] for row in moved}
 
 
-def _watched(stream: StreamId, found: Sequence[Mapping[str, Any]]) -> Watched:
+def _watched(stream: StreamId, found: Sequence[Mapping[str, Any]]) -> Watched | None:
+    """None of a stream whose plan cannot be read: it stands, so its place waits for the next one."""
     first = found[0]
+    if (plan := readable_plan(first["plan_json"])) is None:
+        return None
     now = LogPlace(first["topic_now"], first["offset_now"], rows.known_position(first["now"]))
-    return Watched(stream, plan_from_json(first["plan_json"]), now, tuple(_takes_of(found)))
+    return Watched(stream, plan, now, tuple(_takes_of(found)))
 
 
 def _takes_of(found: Sequence[Mapping[str, Any]]) -> Iterator[WatchedTake]:

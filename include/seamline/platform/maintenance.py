@@ -36,11 +36,15 @@ class PlatformMaintenance:
     def close(self) -> None:
         self._database.close()
 
-    def wanted_plans(self) -> dict[StreamId, SyncPlan]:
-        """Every stream that was ever wanted, also one that is paused or not wanted now, with its last plan."""
+    def wanted_plans(self, sync: str = "") -> dict[StreamId, SyncPlan]:
+        """Every stream that was ever wanted, or those of one sync, also one that is paused or not wanted now, with its
+        last plan. ConfigError where one cannot be read: nobody knows then what it needs."""
 
         def work(session: Session) -> dict[StreamId, SyncPlan]:
-            cursor = session.execute("select sync, destination, plan_json from stream order by sync, destination")
+            cursor = session.execute(
+                "select sync, destination, plan_json from stream where %s in ('', sync) order by sync, destination",
+                (sync,),
+            )
             return {StreamId(sync, destination): plan_from_json(text) for sync, destination, text in cursor}
 
         return self._database.transact(work)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from seamline.domain.cut_state import CutState, Headline, newest_of_live, of_live, worst_headline
 from seamline.domain.runs import Reconciliation
-from seamline.plan.document import plan_from_json
+from seamline.plan.document import readable_plan
 from seamline.ports import WantedStream
 from seamline.sync.stream_state import StreamState
 from seamline.sync.under_way import Note
@@ -53,5 +53,6 @@ def is_failed(notes: Iterable[Note]) -> bool:
 
 def concerns(sync: str, wanted: Iterable[WantedStream]) -> frozenset[str]:
     """What alarms about the sync, its sources and its pools are about. `wanted`: streams, also those of others."""
-    plans = [plan_from_json(one.plan_json) for one in wanted if one.stream.sync == sync]
+    mine = [readable_plan(one.plan_json) for one in wanted if one.stream.sync == sync]
+    plans = [plan for plan in mine if plan]
     return frozenset({sync, *(plan.source.name for plan in plans), *(plan.stream.pool for plan in plans)})

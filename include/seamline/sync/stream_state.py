@@ -15,7 +15,7 @@ from seamline.domain.alarms import AlarmKind
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.catch_up import LastLoad
 from seamline.domain.duration import duration
-from seamline.domain.errors import Fenced
+from seamline.domain.errors import ConfigError, Fenced
 from seamline.domain.ledger import StreamId
 from seamline.domain.log_kept import LogKept
 from seamline.domain.phrase import joined, phrase
@@ -85,7 +85,7 @@ _MOVING = {"streaming": Word.STREAMING, "catching_up": Word.CATCHING_UP, "held":
 class StreamState:
     """`since`, `lag_s` and `records_behind` are None where they are not known. `why` is "" where nothing is to be said.
 
-    `alarm`: the kind of the alarm that this is worth by now; "" for none. `may_restart`: it has ended though somebody
+    `alarm`: the kind of the alarm that this is worth by now; "" for none. One about its host is raised for the pool. `may_restart`: it has ended though somebody
     wants it, and another attempt can help, at once or once a person has mended what `why` says.
     `kept`: what the log keeps for it, as it was measured at `kept_at`; None where nobody has within two minutes.
     """
@@ -204,7 +204,12 @@ def stream_states(
         if mine is None:
             found[stream] = not_wanted(stream, report)
             continue
-        plan = _plan_of(mine.plan_json)
+        try:
+            plan = _plan_of(mine.plan_json)
+        except ConfigError as exc:
+            # Whatever its last word was, no other attempt can run by this plan. The others are judged.
+            found[stream] = _failed(StreamReport(stream, "failed", error=f"{type(exc).__name__}: {exc}"))
+            continue
         found[stream] = stream_state(
             mine,
             report,
@@ -273,9 +278,9 @@ def alarms_due_now(
     hosts: Sequence[HostLike],
     alarms: Sequence[AlarmLike],
 ) -> list[StreamState]:
-    """Those of these streams that are worth an alarm by now, as the platform database has them."""
+    """Those of these streams that are worth an alarm of their own by now, as the platform database has them."""
     states = stream_states(wanted, reports, hosts, alarms, now=datetime.now(UTC))
-    return [states[one.stream] for one in wanted if states[one.stream].alarm]
+    return [states[one.stream] for one in wanted if states[one.stream].alarm not in ("", HOST_GONE)]
 
 
 def not_wanted(stream: StreamId, report: StreamReport | None) -> StreamState:
@@ -313,7 +318,7 @@ def _reported(
     if ended := _ended(report):
         return ended
     if wanted.paused:
-        return _paused(wanted, report, lag_max_s, now)
+        return _paused(wanted, report, host, lag_max_s, now)
     if report.age_s >= (SILENCE_MAX_S if report.state == "backing_off" else HEARD_S):
         return _not_heard(report, host, now)
     # A source that is away takes its capture along; what the stream says of it is the nearer word.
@@ -338,8 +343,8 @@ def _without_a_report(wanted: WantedStream, host: HostLike | None, now: datetime
     why = joined("; ", [phrase("it has never reported"), _of_host(host) or phrase("is its stream host running?")])
     if wanted.paused:
         why = joined("; ", [_by_whom(wanted), why])
-        return StreamState(wanted.stream, Word.PAUSED, why, wanted.paused_at, alarm=SILENT)
-    return StreamState(wanted.stream, Word.UNKNOWN, why, alarm=SILENT)
+        return StreamState(wanted.stream, Word.PAUSED, why, wanted.paused_at, alarm=_silence(host))
+    return StreamState(wanted.stream, Word.UNKNOWN, why, alarm=_silence(host))
 
 
 def _ended(report: StreamReport) -> StreamState | None:
@@ -349,10 +354,7 @@ def _ended(report: StreamReport) -> StreamState | None:
             why = phrase("a run that publishes has taken it over")
             return StreamState(report.stream, Word.STARTING, why, report.since)
         case "failed":
-            end = stream_end(report.stream, report.error)
-            return StreamState(
-                report.stream, Word.FAILED, end.in_words(), report.since, alarm=HAS_FAILED, may_restart=end.may_restart
-            )
+            return _failed(report)
         case "stopped":
             why = phrase("it was stopped, and nobody has started it again")
             if report.error:
@@ -365,13 +367,22 @@ def _ended(report: StreamReport) -> StreamState | None:
     return None
 
 
-def _paused(wanted: WantedStream, report: StreamReport, lag_max_s: float, now: datetime) -> StreamState:
+def _failed(report: StreamReport) -> StreamState:
+    end = stream_end(report.stream, report.error)
+    return StreamState(
+        report.stream, Word.FAILED, end.in_words(), report.since, alarm=HAS_FAILED, may_restart=end.may_restart
+    )
+
+
+def _paused(
+    wanted: WantedStream, report: StreamReport, host: HostLike | None, lag_max_s: float, now: datetime
+) -> StreamState:
     """What it holds back is worth an alarm as soon as a stream that runs would be late by it."""
     known = StreamState(report.stream, Word.PAUSED, _by_whom(wanted), wanted.paused_at)
     if report.age_s >= HEARD_S:
         unknown = phrase("what it holds back is not known: no word for %(seconds)s s", seconds=f"{report.age_s:.0f}")
         why = joined("; ", [known.why, unknown])
-        return replace(known, why=why, alarm=SILENT if report.age_s > SILENCE_MAX_S else "")
+        return replace(known, why=why, alarm=_silence(host) if report.age_s > SILENCE_MAX_S else "")
     behind = _behind(report)
     if report.state != "paused":
         why = joined("; ", [known.why, phrase("it stands at its next whole transaction")])
@@ -397,8 +408,14 @@ def _not_heard(report: StreamReport, host: HostLike | None, now: datetime) -> St
     )
     why = joined("; ", [part for part in (last_report, _of_host(host)) if part])
     since = now - timedelta(seconds=report.age_s)
-    alarm: Worth = SILENT if report.age_s > SILENCE_MAX_S else ""
+    alarm: Worth = _silence(host) if report.age_s > SILENCE_MAX_S else ""
     return StreamState(report.stream, Word.UNKNOWN, why, since, alarm=alarm)
+
+
+def _silence(host: HostLike | None) -> Worth:
+    """Which alarm its silence is worth: where its host is gone, that of the pool, which all of its streams share."""
+    is_gone = host is not None and not host.is_alive and host.silent_s > HOST_GONE_MAX_S
+    return HOST_GONE if is_gone else SILENT
 
 
 def _of_host(host: HostLike | None) -> str:

@@ -22,7 +22,7 @@ from seamline.domain.separate import COMPARED_ONLY
 from seamline.domain.sign_off import ReasonRequired
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.kinds.found import sink_kind
-from seamline.plan.document import plan_from_json
+from seamline.plan.document import readable_plan
 from seamline.plan.model import NightlyPlan
 from seamline.plan.night import next_night
 from seamline.platform.reconciliations import Detail
@@ -151,7 +151,8 @@ def lag_charts(report: SyncReport, now: datetime) -> list[tuple[StreamId, str, P
     "" where it is not wanted, and the chart."""
     with parts.director() as director:
         found = director.lags(report.sync, steps=_LAG_STEPS, step_s=_LAG_STEP_S)
-        limits = {one.stream: plan_from_json(one.plan_json).stream.lag_max_s for one in director.wanted_of(report.sync)}
+        plans = {one.stream: readable_plan(one.plan_json) for one in director.wanted_of(report.sync)}
+    limits = {stream: plan.stream.lag_max_s for stream, plan in plans.items() if plan is not None}
     until = now.astimezone(report.zone)
     return [
         (

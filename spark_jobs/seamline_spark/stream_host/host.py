@@ -3,14 +3,16 @@
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 from seamline import registry
+from seamline.domain.errors import SeamlineError
 from seamline.domain.ledger import StreamId
+from seamline.kinds.found import require_kinds
 from seamline.plan.document import plan_from_json
 from seamline.plan.model import SourcePlan, SyncPlan
 from seamline.platform.host_coordinator import (
@@ -21,7 +23,7 @@ from seamline.platform.host_coordinator import (
     StreamsReported,
     WantedNow,
 )
-from seamline.ports import LogReader
+from seamline.ports import LogReader, WantedStream
 from seamline.sync.code_rollout import CodeRollout, Restart, RunsBy
 from seamline.sync.log_listener import Listened, LogListenerThread
 from seamline.sync.source_watch import SOURCE_ALARMS, SourceWatch, SourceWatchThread
@@ -151,7 +153,7 @@ class StreamHost:
                 self._take_in_end(event)
             case WantedNow():
                 self._roster.wanted(event.streams)
-                self._watch_sources([_plan_of(stream.plan_json) for stream in event.streams])
+                self._watch_sources(list(self._usable(event.streams)))
             case Woken():
                 self._wake(event.stream, event.reason)
             case ReportLost():
@@ -220,7 +222,7 @@ class StreamHost:
 
     def _runs_by(self, one: Runs, now_s: float) -> RunsBy:
         """As its newest report says, if the task that runs now has written it."""
-        stream, plan = one.wanted.stream, _plan_of(one.wanted.plan_json)
+        stream, plan = one.wanted.stream, next(self._usable([one.wanted]), None)
         report = self._reports.reports.get(stream)
         age_s = report.age_s + now_s - self._reports_s if report else math.inf
         # A report of the attempt before says nothing of this one.
@@ -228,6 +230,7 @@ class StreamHost:
         is_up = report is not None and is_heard and report.epoch > 0 and report.state in _UP
         is_caught_up = (
             report is not None
+            and plan is not None
             and is_up
             and report.state in _CAUGHT_UP
             and report.lag_s <= plan.stream.lag_max_s
@@ -243,7 +246,7 @@ class StreamHost:
             failures=one.failures,
             is_final=one.is_final,
             error=one.error,
-            is_bound=self._streams.is_bound(stream, plan),
+            is_bound=plan is not None and self._streams.is_bound(stream, plan),
         )
 
     def _listen(self) -> None:
@@ -287,6 +290,17 @@ class StreamHost:
             wake=lambda stream, reason: self._events.put(Woken(stream, reason)),
             name=plan.source.name,
         )
+
+    def _usable(self, streams: Sequence[WantedStream]) -> Iterator[SyncPlan]:
+        """Their plans, but one that cannot be read or names a kind that is not installed: its stream fails by itself,
+        with that reason."""
+        for one in streams:
+            try:
+                require_kinds(plan := _plan_of(one.plan_json), one.stream.destination)
+            except SeamlineError as exc:
+                log.debug("a plan that cannot be used: stream=%s error=%s", one.stream, exc.message)
+            else:
+                yield plan
 
     def _watch_sources(self, plans: list[SyncPlan]) -> None:
         """One watch per source, by the newest plan that names it."""

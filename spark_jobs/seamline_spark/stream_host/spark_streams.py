@@ -21,8 +21,9 @@ from pyspark.sql import SparkSession
 
 from seamline import registry, settings
 from seamline.cluster.spark_conf import for_executors, is_local
-from seamline.domain.errors import TransientError
+from seamline.domain.errors import SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
+from seamline.kinds.found import require_kinds
 from seamline.plan.document import plan_from_json
 from seamline.plan.model import SyncPlan
 from seamline.sync.stream_host import Cancel, Outcome, Start, TaskEnd
@@ -146,6 +147,9 @@ class SparkStreams:
         outcome, error, next_offset = Outcome.LOST, "it ended without a word: the host's log may have the reason", 0
         try:
             outcome, error, next_offset = self._run_job(action)
+        except SeamlineError as exc:
+            # Of its plan, before a task has begun: only another plan, or another kind that is installed, changes that.
+            outcome, error = Outcome.FINAL, f"{type(exc).__name__}: {exc}"
         except Py4JJavaError as exc:
             error = _reason(str(exc.java_exception.getMessage() or exc), wanted.stream)
             self._wait_for_worker(_group(wanted.stream, attempt))
@@ -167,6 +171,8 @@ class SparkStreams:
 
     def _run_job(self, action: Start) -> tuple[Outcome, str, int]:
         wanted = action.wanted
+        plan = plan_from_json(wanted.plan_json)
+        require_kinds(plan, wanted.stream.destination)
         self._context.setJobGroup(
             _group(wanted.stream, action.attempt), f"stream {wanted.stream}", interruptOnCancel=True
         )
@@ -178,7 +184,7 @@ class SparkStreams:
             is_paused=wanted.paused,
             idle_after_s=self._idle_after_s,
         )
-        if registry.needs_frames(plan_from_json(wanted.plan_json), wanted.stream.destination):
+        if registry.needs_frames(plan, wanted.stream.destination):
             outcome, error, next_offset = run_one(task, frames=SparkFrames(self._opened()))
         else:
             [(outcome, error, next_offset)] = self._job(task, action.code).collect()
