@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, Protocol
 
+from seamline.domain.alarms import AlarmKind
 from seamline.domain.cut_state import CutState
 from seamline.domain.decision import DECISION, DecisionState, decision_from_json, moment_text
 from seamline.domain.errors import ConfigError, Refused, SeamlineError
-from seamline.domain.runs import FAILURE, STAGE, RunKind, RunState
+from seamline.domain.runs import FAILURE, MODE, STAGE, Cut, NightlyMode, RunKind, RunState
 from seamline.plan.document import plan_from_json
 from seamline.plan.model import Run
-from seamline.sync.cut import ended_day
-from seamline_airflow import parts, runs
+from seamline.sync.cut import ended_day, published_by
+from seamline_airflow import deadline, parts, runs
 from seamline_airflow.run_context import optional_business_date, run_id
 
 APPROVE = "approve"
@@ -28,6 +29,9 @@ _OPENS_ANOTHER_TAKE = {
     RunKind.NIGHTLY: ("open", "cut"),
     RunKind.RECONCILE: ("compare",),
 }
+# Of a night, before its gate, which says by itself what has no cut: where one fails, nobody has judged the date. What
+# `open` refuses is a mistake in what was asked, and says nothing about the date.
+_BEFORE_GATE = ("ready", "cut", "verdicts", "expectations")
 _KILLED = "the process of the task ended without a word: it was killed, or its worker was lost"
 _ENDED = "the run was ended in Airflow from outside"
 _CLEAR = "see the task's log; clear the task with those after it, and the run goes on"
@@ -50,6 +54,12 @@ class Records(Protocol):
     def resume_run(self, run_id: str) -> None: ...
 
     def takes(self, sync: str, business_date: date) -> tuple[CutState, ...]: ...
+
+    def cuts(self, sync: str, business_date: date | None = None) -> tuple[Cut, ...]: ...
+
+    def open_alarms(self) -> tuple[Any, ...]: ...
+
+    def raise_alarm(self, kind: AlarmKind, subject: str, message: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +148,24 @@ def _end(store: Records, run: Run, why: Mapping[str, str]) -> None:
     if not (why["task"] == APPROVE and decision is not None and decision.is_refusal):
         store.put_result(run.run_id, FAILURE, dict(why))
     store.finish_run(run.run_id, state=RunState.FAILED)
+    stage = why["task"] or str((run.result.get(STAGE) or {}).get("task"))
+    if run.kind is RunKind.NIGHTLY and stage in _BEFORE_GATE and run.result.get(MODE) != NightlyMode.COMPARE_ONLY:
+        _say_without_cut(store, run, stage, f"{why['error']}; {why['cure']}")
+
+
+def _say_without_cut(store: Records, run: Run, stage: str, why: str) -> None:
+    """The date has no cut, and no gate is reached that would say so. What the gate of a later take finds ends it. Where
+    the source has not closed the date the alarm about that says why."""
+    about = deadline.subject(run.sync, run.business_date)
+    if any((one.kind, one.subject) == (AlarmKind.LATE_INPUT, about) for one in store.open_alarms()):
+        return
+    cuts = store.cuts(run.sync, run.business_date)
+    # Only a take that has begun to read takes the place of one that is published.
+    there = {one.destination for one in cuts} if stage == "ready" else published_by(run, cuts)
+    if without := [one.name for one in run.taking.plan.destinations if one.name not in there]:
+        has = "has" if len(without) == 1 else "have"
+        message = f"{', '.join(without)} {has} no cut of {run.business_date}: {why}"
+        store.raise_alarm(AlarmKind.CUT_NOT_CLEAN, about, message)
 
 
 def failure(task: str, error: Any) -> dict[str, str]:

@@ -334,6 +334,7 @@ def test_nobody_is_asked_about_a_cut_that_was_not_reconciled(platform: results.P
         platform.found = nothing
         with pytest.raises(AirflowFailException, match="was not reconciled"):
             GateOperator(task_id="gate", run=results.RUN, on_break=on_break).choose_branch({})
+        assert "was not reconciled; run the task `cut` again" in platform.alarms.pop((NOT_CLEAN, ABOUT))
 
 
 def test_checks_that_left_no_result_stop_the_gate(platform: results.Platform) -> None:

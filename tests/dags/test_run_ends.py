@@ -10,16 +10,18 @@ import pytest
 import structlog
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
+from seamline.domain.alarms import AlarmKind
 from seamline.domain.cut_state import Headline
 from seamline.domain.decision import DECISION, Decision
 from seamline.domain.errors import GateFailed, PositionLost, Refused
-from seamline.domain.runs import FAILURE, PUBLISH, STAGE, TABLES, RunKind, RunState, Scope, SyncState
+from seamline.domain.runs import FAILURE, MODE, PUBLISH, STAGE, TABLES, NightlyMode, RunKind, RunState, Scope, SyncState
 from seamline.domain.verdict import Verdict
 from seamline.plan.document import plan_to_json
 from seamline.plan.model import TablePlan
 from seamline_airflow import runs
 from seamline_airflow.dag_factory import sync_dags
 from seamline_airflow.errors import task_errors
+from seamline_airflow.operators.gate import GateOperator
 from seamline_airflow.operators.run_jobs import CompareJobOperator, OpenNightlyOperator
 from seamline_airflow.operators.step import VerdictsOperator
 from seamline_airflow.run_ends import RunOf
@@ -66,6 +68,47 @@ def test_a_killed_task_leaves_a_failure_too(platform: results.Platform) -> None:
 def test_of_a_foreign_error_only_the_first_line_is_kept(platform: results.Platform) -> None:
     NIGHTLY.failed(_context(exception=ValueError("duplicate key\nDETAIL: Key (iban)=(8675309)")))
     assert platform.runs[results.RUN].result[FAILURE]["error"] == "duplicate key"
+
+
+@pytest.mark.parametrize("task", ["ready", "cut", "verdicts", "expectations"])
+def test_a_night_that_ends_before_its_gate_is_an_exception_of_its_date_until_a_gate_finds_it_clean(
+    platform: results.Platform, task: str
+) -> None:
+    """With several destinations, of which one could be written, the gate said so; with one nobody did."""
+    about = (AlarmKind.CUT_NOT_CLEAN, "settlement 2026-11-19")
+    NIGHTLY.failed(_context(task, exception=_error(GateFailed("the views are old", hint="run it again"))))
+    assert platform.alarms == {about: "warehouse has no cut of 2026-11-19: the views are old; run it again"}
+    platform.runs[results.RUN] = results.run()
+    platform.found = [results.clean()]
+    GateOperator(task_id="gate", run=results.RUN, on_break="fail").choose_branch({})
+    assert platform.alarms == {}
+
+
+def test_a_night_that_was_ended_from_outside_says_so_by_the_stage_that_was_under_way(
+    platform: results.Platform,
+) -> None:
+    NIGHTLY.goes_on(_context("cut"))
+    NIGHTLY.ended({"dag_run": _context()["dag_run"], "params": {}, "reason": "timed_out"})
+    assert "(timed_out); see the task's log" in platform.alarms[AlarmKind.CUT_NOT_CLEAN, "settlement 2026-11-19"]
+
+
+def test_what_is_known_of_a_date_is_not_said_once_more_by_the_end_of_its_night(platform: results.Platform) -> None:
+    about = "settlement 2026-11-19"
+    ends = {"exception": _error(GateFailed("not clean", hint="mend the cause"))}
+    for task in ("open", "gate", "approve", "publish"):
+        NIGHTLY.failed(_context(task, **ends))
+    platform.alarms = {(AlarmKind.LATE_INPUT, about): "the source has not closed it"}
+    NIGHTLY.failed(_context("ready", **ends))
+    assert list(platform.alarms) == [(AlarmKind.LATE_INPUT, about)]
+    platform.alarms = {}
+    platform.runs[results.RUN].result[MODE] = NightlyMode.COMPARE_ONLY
+    NIGHTLY.failed(_context("cut", **ends))
+    del platform.runs[results.RUN].result[MODE]
+    platform.cut_list = [SimpleNamespace(destination="warehouse", run_id="an earlier take")]
+    NIGHTLY.failed(_context("ready", **ends))
+    assert platform.alarms == {}, "what was only to compare, or has not begun to read, leaves the date as it is"
+    RunOf("settlement", RunKind.ONBOARD).failed(_context("cut", key=None, **ends))
+    assert platform.alarms == {}
 
 
 def test_a_run_that_goes_on_says_no_more_that_it_failed(platform: results.Platform) -> None:

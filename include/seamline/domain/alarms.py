@@ -226,7 +226,8 @@ MEANINGS: Mapping[AlarmKind, Meaning] = {
     AlarmKind.CUT_NOT_CLEAN: Meaning(
         "sync and date",
         "the gate found the newest take of the cut not clean, or a destination has no cut of the date that could be"
-        " judged, as where its comparison was INCONCLUSIVE; it names these destinations, and no other",
+        " judged, as where its comparison was INCONCLUSIVE or the night failed before its gate; it names these"
+        " destinations, and no other",
         "it is published there, or a take is clean everywhere",
         "[work on its breaks](../how-to/work-on-breaks.md), then decide; of a cut that is INCONCLUSIVE or missing mend"
         " what the alarm says, then take the date again",

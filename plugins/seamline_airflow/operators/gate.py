@@ -153,6 +153,9 @@ class GateOperator(BaseBranchOperator):
                 unknown.append(trouble)
                 self.log.error("%s", trouble)
         if unknown and not judged:
+            text = "; ".join(f"{one.message}; {one.hint}" for one in unknown)
+            if not compares_only(run):
+                store.raise_alarm(NOT_CLEAN, deadline.subject(run.sync, run.business_date), text)
             raise unknown[0]
         for line in (line for lines in judged.values() for line in lines):
             self.log.warning("%s", line)
