@@ -10,6 +10,7 @@ import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.serialization.serialized_objects import DagSerialization
 
+from seamline.cli.onboard import DAGS_OF_SYNCS
 from seamline.domain.day_closed import ClosedBy, DayClosed
 from seamline.plan.checks import ReconcileOnlyPlan
 from seamline.plan.compile import compile_plan
@@ -175,6 +176,17 @@ def _declarations(checkout: Path, folder: Path) -> Path:
         for file in (checkout / "include" / kind).iterdir():
             (folder / kind / file.name).write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
     return folder
+
+
+def test_airflow_knows_a_dag_of_the_file_of_syncs_before_the_first_one_is_declared(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without one it could not be asked to read the file (`AirflowRest.parse_again`): the first sync waited 90 s."""
+    (tmp_path / "syncs").mkdir()
+    monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(tmp_path))
+    bag = DagBag(dag_folder=checkout / "dags", bundle_path=checkout / "dags", bundle_name="dags")
+    files = {dag.dag_id: Path(dag.fileloc).name for dag in bag.dags.values()}
+    assert files == {"seamline__streams": "seamline_streams.py", "seamline__maintenance": DAGS_OF_SYNCS}
 
 
 def test_a_broken_declaration_is_an_import_error_of_its_own(

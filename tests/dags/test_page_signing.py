@@ -180,6 +180,55 @@ def test_a_cut_that_the_log_has_left_transactions_out_of_says_so_and_is_signed_b
     assert known["left_out_in_words"].startswith(said)
 
 
+def test_dates_that_the_log_has_left_something_out_of_are_signed_together_by_one_reason_each_by_its_own_verdict(
+    page: TestClient, store: PlatformStore, server: Server
+) -> None:
+    def left_out(day: int, total: int = 1, **cut: Any) -> None:
+        late = [{"position": f"0-1-{day}", "committed": f"2026-03-0{day}T23:59:59", "changes": 40 + day}]
+        publish(store, f"r{day}", evidence={BY_LOG: {"late_total": total, "late": late}},
+                business_date=date(2026, 3, day), **cut)  # fmt: skip
+
+    left_out(1), left_out(2), left_out(3)
+    left_out(4, total=101)
+    left_out(5, verdict=Verdict.BREAK)
+    publish(store, "r6", business_date=date(2026, 3, 6))
+    text = seen(page, "approver", "/page")
+    (form,) = forms(text, "sign_left_out")
+    (clean,) = forms(text, "sign_clean")
+    takes = form["take"]
+    assert isinstance(takes, list) and [take[:10] for take in takes] == [f"2026-03-0{day}" for day in (1, 2, 3)]
+    boxes = re.search(r'action="sign_left_out".*?</form>', text, re.DOTALL)
+    assert boxes and "checked" not in boxes[0] and "required" in boxes[0]
+    assert all(f"<code>0-1-{day}</code></td><td>2026-03-0{day}T23:59:59" in boxes[0] for day in (1, 2, 3))
+    assert send(page, "approver", "sign_left_out", form)[0] == 409, "without a reason"
+    for slipped in clean["take"]:
+        assert send(page, "approver", "sign_left_out", form, take=[*takes, slipped], reason="x")[0] == 409
+        assert send(page, "approver", "sign_clean", form, take=[takes[0], slipped], reason="x")[0] == 409
+    other = f"{takes[0][:13]}{'0' * 64} warehouse"
+    assert "another one than the one that you have seen" in send(
+        page, "approver", "sign_left_out", form, take=[takes[1], other], reason="x"
+    )[1]
+    assert log(server) == []
+    assert send(page, "approver", "sign_left_out", form, take=takes[:2], reason="posted the next day") == (303, "page")
+    with server.open() as session, session.transaction():
+        signed = [one.document for one in entries(session, "kind = 'signed'", ())]
+    assert len(signed) == 2
+    for take, document in zip(takes, signed, strict=False):
+        assert f'"verdict_hash":"{take.split(" ")[2]}"' in document and "posted the next day" in document
+    headers = {"X-Person": "approver", "Authorization": "Bearer of this person"}
+    known = page.get("/api/v1/syncs/settlement/signatures", headers=headers).json()
+    (third,) = [one for one in known if one["goes_by_one_reason"]]
+    assert third["left_out_transactions"] == [
+        {"position": "0-1-3", "committed": "2026-03-03T23:59:59", "changes": 43}
+    ]
+    version = {name: third[name] for name in ("business_date", "destination", "version", "verdict_hash")}
+    rest = "/api/v1/syncs/settlement/signatures/left_out"
+    assert page.post(rest, json={"takes": [version], "reason": ""}, headers=headers).status_code == 409
+    answer = page.post(rest, json={"takes": [version], "reason": "as well"}, headers=headers)
+    assert (answer.status_code, [one["state"] for one in answer.json()]) == (200, ["signed"])
+    assert faults(server) == []
+
+
 def test_a_form_that_is_older_than_the_verdict_signs_nothing(
     page: TestClient, store: PlatformStore, server: Server
 ) -> None:

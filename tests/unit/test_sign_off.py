@@ -8,7 +8,7 @@ import pytest
 from seamline.cli.status_text import signed
 from seamline.domain.date_before import SinceCut
 from seamline.domain.errors import Refused
-from seamline.domain.made_from import LeftOut, left_out_of
+from seamline.domain.made_from import LateTransaction, LeftOut, left_out_of
 from seamline.domain.runs import RunState
 from seamline.domain.sign_off import ReasonRequired, SignAct, Signature, SignOff, SignOrder, SignState, urgent_first
 from seamline.domain.verdict import Verdict
@@ -22,7 +22,8 @@ PREPARED = SignOff(
 SIGNATURE = Signature(SignAct.SIGNED, 1, 1, "ann", "", Verdict.MATCH, "h", AT)
 SIGNED = replace(PREPARED, acts=(SIGNATURE,))
 LATE = SinceCut("account", "2026-03-01", 1, rows_in_cut=1, rows_now=2)
-LEFT_OUT = LeftOut(2, 9, is_all=True)
+NAMED = tuple(LateTransaction("0-1-7", "2026-03-01T23:59:59", changes) for changes in (4, 5))
+LEFT_OUT = LeftOut(2, 9, is_all=True, named=NAMED)
 
 
 def test_a_signature_stands_while_its_verdict_is_the_one_that_was_signed() -> None:
@@ -56,6 +57,30 @@ def test_only_what_is_clean_in_all_and_has_no_history_goes_together() -> None:
         assert not other.goes_by_bulk
         with pytest.raises(Refused):
             other.check_bulk()
+
+
+def test_what_the_log_has_left_named_transactions_out_of_goes_together_by_one_reason_and_by_nothing_else() -> None:
+    left = replace(PREPARED, left_out=LEFT_OUT)
+    assert left.goes_by_one_reason and not left.goes_by_bulk
+    left.check_one_reason()
+    left.check_signing(SignOrder("ann", "posted tomorrow", "h"))
+    for other in (
+        PREPARED,
+        replace(left, verdict=Verdict.BREAK),
+        replace(left, partial=True),
+        replace(left, checks="BREAK"),
+        replace(left, late=(LATE,)),
+        replace(left, later=RunState.RUNNING),
+        replace(left, version=2, in_force=2, earlier=SIGNATURE),
+        replace(left, acts=(SIGNATURE,)),
+        replace(left, left_out=replace(LEFT_OUT, transactions=101, is_all=False)),
+    ):
+        assert not other.goes_by_one_reason
+        with pytest.raises(Refused):
+            other.check_one_reason()
+    for order in (SignOrder("ann", "", "h"), SignOrder("ann", "x", "another"), SignOrder("scheduler", "x", "h")):
+        with pytest.raises(Refused):
+            left.check_signing(order)
 
 
 def test_what_differs_is_partial_or_late_comes_before_what_is_clean_the_newest_date_first() -> None:

@@ -60,13 +60,23 @@ class MadeFrom(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class LateTransaction:
+    """A transaction that lies behind the cut in the log although it says that it was committed before the cut-off."""
+
+    position: str
+    committed: str
+    changes: int
+
+
+@dataclass(frozen=True, slots=True)
 class LeftOut:
     """Transactions that say to be of the date and lie behind its cut in the log. `changes`: of rows, in those that are
-    named; `is_all`: all of them are."""
+    `named`; `is_all`: all of them are."""
 
     transactions: int
     changes: int
     is_all: bool
+    named: tuple[LateTransaction, ...] = ()
 
     @property
     def in_words(self) -> str:
@@ -99,15 +109,6 @@ class LogPlace:
     offset: int
     after: Position
     is_exact: bool
-
-
-@dataclass(frozen=True, slots=True)
-class LateTransaction:
-    """A transaction that lies behind the cut in the log although it says that it was committed before the cut-off."""
-
-    position: str
-    committed: str
-    changes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +227,8 @@ def left_out_of(by_log: Mapping[str, Any] | None) -> LeftOut | None:
     """None of a cut that was not made from the log, or leaves nothing out. `by_log`: as its evidence has it."""
     if not by_log or not by_log["late_total"]:
         return None
-    named = by_log["late"]
-    return LeftOut(by_log["late_total"], sum(one["changes"] for one in named), by_log["late_total"] == len(named))
+    named, total = tuple(LateTransaction(**one) for one in by_log["late"]), by_log["late_total"]
+    return LeftOut(total, sum(one.changes for one in named), total == len(named), named)
 
 
 def moment(milliseconds: int) -> str:

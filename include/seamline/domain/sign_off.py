@@ -15,7 +15,7 @@ from seamline.domain.calendar import moment_in_words
 from seamline.domain.date_before import SinceCut, change_in_words
 from seamline.domain.errors import Refused
 from seamline.domain.late_posting import StreamWatch
-from seamline.domain.made_from import LeftOut
+from seamline.domain.made_from import LateTransaction, LeftOut
 from seamline.domain.person import is_same_person
 from seamline.domain.phrase import joined, phrase
 from seamline.domain.runs import RunState
@@ -148,8 +148,12 @@ class SignOff:
     def is_clean(self) -> bool:
         """The worst of all that was found is MATCH: checks count in the verdict of a cut, and none has said otherwise
         since; no table and no transaction is left out, and nothing came late."""
+        return self._is_clean_but_for_the_log and self.left_out is None
+
+    @property
+    def _is_clean_but_for_the_log(self) -> bool:
         is_match = self.verdict is Verdict.MATCH and self.checks in ("", Verdict.MATCH)
-        return is_match and not self.partial and not self.late_in_words and self.left_out is None
+        return is_match and not self.partial and not self.late_in_words
 
     @property
     def _worst(self) -> str:
@@ -182,7 +186,23 @@ class SignOff:
     def goes_by_bulk(self) -> bool:
         """A date that somebody has re-opened, that was signed as something else, or of which there is a later run, is
         looked at by itself."""
-        return self.is_clean and self.later is None and self.state is SignState.PREPARED and self.earlier is None
+        return self.is_clean and self._has_no_history
+
+    @property
+    def goes_by_one_reason(self) -> bool:
+        """A date that is clean but for transactions that its cut from the log leaves out: several such are signed
+        together, with one reason, by a person who sees each of these transactions. So all of them must be named."""
+        is_named = self.left_out is not None and self.left_out.is_all
+        return is_named and self._is_clean_but_for_the_log and self._has_no_history
+
+    @property
+    def left_out_transactions(self) -> tuple[LateTransaction, ...]:
+        """As far as they are named."""
+        return self.left_out.named if self.left_out is not None else ()
+
+    @property
+    def _has_no_history(self) -> bool:
+        return self.later is None and self.state is SignState.PREPARED and self.earlier is None
 
     def in_words(self, zone: tzinfo = UTC) -> str:
         at = moment_in_words(self.prepared_at, zone)
@@ -241,10 +261,19 @@ class SignOff:
     def check_bulk(self) -> None:
         """Refused: it is not clean, or it has a history that a person has to look at."""
         if not self.goes_by_bulk:
-            about = f"{self.business_date} in {self.destination}"
-            found = "; ".join(filter(None, [*self.late_in_words, self.left_out_in_words])) or self._worst
-            what = f"is not clean ({found})" if not self.is_clean else self.in_words()
-            raise Refused(f"{about} {what}", hint="sign it by itself, in its report")
+            hint = "sign it with the others that the log has left something out of" if self.goes_by_one_reason else ""
+            raise self._by_itself(hint or "sign it by itself, in its report")
+
+    def check_one_reason(self) -> None:
+        """Refused: more is to be said of it than that the log has left named transactions out of it."""
+        if not self.goes_by_one_reason:
+            hint = "sign it with the other clean dates" if self.goes_by_bulk else ""
+            raise self._by_itself(hint or "sign it by itself, in its report")
+
+    def _by_itself(self, hint: str) -> Refused:
+        found = "; ".join(filter(None, [*self.late_in_words, self.left_out_in_words])) or self._worst
+        what = f"is not clean ({found})" if not self.is_clean else self.in_words()
+        return Refused(f"{self.business_date} in {self.destination} {what}", hint=hint)
 
     def check_reopening(self, *, who: str, reason: str) -> None:
         """Refused: nothing to re-open, or the same person, or no reason."""

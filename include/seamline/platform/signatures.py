@@ -4,7 +4,7 @@ Every method is one short transaction and may be repeated with the same argument
 signed again by the same order.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
@@ -115,14 +115,22 @@ class PlatformSignatures:
     def sign_clean(self, takes: Mapping[Take, str], order: SignOrder) -> None:
         """Sign all of these in one transaction, each with its own entry. `takes`: by the hash of the verdict that the
         person has seen; that of `order` does not count. Refused, all of them: one of them is not clean."""
+        self._sign_together(takes, order, SignOff.check_bulk)
 
+    def sign_left_out(self, takes: Mapping[Take, str], order: SignOrder) -> None:
+        """The same for dates that are clean but for transactions that the log leaves out of them, by one reason."""
+        self._sign_together(takes, order, SignOff.check_one_reason)
+
+    def _sign_together(
+        self, takes: Mapping[Take, str], order: SignOrder, require: Callable[[SignOff], None]
+    ) -> None:
         def work(session: Session) -> None:
             # The log of acts makes other writers wait from its first entry on, so that all are checked before.
             found = {take: _locked(session, take) for take in sorted(takes)}
             wanted = {take: replace(order, verdict_hash=seen) for take, seen in takes.items()}
             todo = {take: one for take, one in found.items() if not _is_repeat(one, wanted[take])}
             for take, one in todo.items():
-                one.check_bulk()
+                require(one)
                 one.check_signing(wanted[take])
             _verified(session, list(todo.values()))
             for one in todo.values():

@@ -147,6 +147,12 @@ def sign_clean(sync: str, takes: Mapping[Take, str], *, reason: str, by: Actor) 
         store.sign_clean(takes, _order(sync, reason, by))
 
 
+def sign_left_out(sync: str, takes: Mapping[Take, str], *, reason: str, by: Actor) -> None:
+    """The same of dates that the log has left transactions out of, with one reason."""
+    with parts.signatures() as store:
+        store.sign_left_out(takes, _order(sync, reason, by))
+
+
 def reopen(take: Take, *, reason: str, by: Actor) -> None:
     with parts.signatures() as store:
         store.reopen(take, who=by.who, reason=one_line(reason), origin=by.origin)

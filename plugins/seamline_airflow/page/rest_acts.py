@@ -112,6 +112,11 @@ class CleanSigned(Body):
     reason: Reason = ""
 
 
+class LeftOutSigned(Body):
+    takes: Annotated[list[SeenVersion], Field(min_length=1, max_length=TOGETHER_MAX)]
+    reason: Reason
+
+
 class Reopened(Version):
     reason: Reason
 
@@ -261,6 +266,15 @@ def sign_clean(sync: SyncName, user: Signer, body: CleanSigned) -> list[answers.
     """Clean dates together: all of them, or none."""
     takes = {one.take(sync): one.verdict_hash for one in body.takes}
     acts.sign_clean(sync, takes, reason=body.reason, by=acts.actor(user, FROM_REST))
+    return [_of_take(take) for take in takes]
+
+
+@api.post("/syncs/{sync}/signatures/left_out")
+def sign_left_out(sync: SyncName, user: Signer, body: LeftOutSigned) -> list[answers.SignOff]:
+    """Dates whose cut from the log leaves transactions out and that are clean otherwise, with one reason: all of them,
+    or none."""
+    takes = {one.take(sync): one.verdict_hash for one in body.takes}
+    acts.sign_left_out(sync, takes, reason=body.reason, by=acts.actor(user, FROM_REST))
     return [_of_take(take) for take in takes]
 
 

@@ -486,10 +486,21 @@ class Signature(Answer):
     at: datetime
 
 
+class LeftOutTransaction(Answer):
+    """It lies behind a cut in the log though it says, by `committed`, that it was committed before the cut-off.
+    `changes`: of rows."""
+
+    position: str
+    committed: str
+    changes: int
+
+
 class SignOff(Answer):
-    """Of one version. `waits`: for a signature; `goes_by_bulk`: it may be signed together with other clean ones.
+    """Of one version. `waits`: for a signature; `goes_by_bulk`: it may be signed together with other clean ones;
+    `goes_by_one_reason`: with others that the log leaves transactions out of.
     `late_in_words`: what came late for it, as its stream has applied it and as a later night has found it;
-    `left_out_in_words`: transactions that a cut from the log leaves out, "" where there are none."""
+    `left_out_in_words`: transactions that a cut from the log leaves out, "" where there are none;
+    `left_out_transactions`: the same, 100 at most."""
 
     destination: str
     business_date: date
@@ -502,11 +513,13 @@ class SignOff(Answer):
     state: str
     waits: bool
     goes_by_bulk: bool
+    goes_by_one_reason: bool
     preparer: str
     prepared_at: datetime
     acts: list[Signature]
     late_in_words: list[str]
     left_out_in_words: str
+    left_out_transactions: list[LeftOutTransaction]
 
 
 class FileOfDate(Attachment):

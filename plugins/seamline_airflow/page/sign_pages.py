@@ -1,8 +1,10 @@
 """Signatures under published cuts: forms of the report of a date and of the overview send them here, and the person is
 led back to the page that shows what has become of it."""
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -28,6 +30,7 @@ SyncName = Annotated[str, Form(pattern=NAME)]
 Destination = Annotated[str, Form(min_length=1, max_length=128, pattern=r"^[^\x00]*$")]
 Version = Annotated[int, Form(ge=1, le=999_999_999)]
 Reason = Annotated[str, Form(max_length=REASON_MAX)]
+Boxes = Annotated[list[Annotated[str, Form(pattern=_BOX)]], Form(max_length=TOGETHER_MAX)]
 # Of a take that is not the newest one of its date; its form says which.
 RunOf = Annotated[str, Form(max_length=1_000, pattern=r"^[^\x00]*$")]
 
@@ -85,18 +88,23 @@ def sign_clean(
     visit: Annotated[Visit, Depends(visit_of)],
     user: acting.Signer,
     sync: SyncName,
-    take: Annotated[list[Annotated[str, Form(pattern=_BOX)]], Form(max_length=TOGETHER_MAX)] = [],  # noqa: B006
+    take: Boxes = [],  # noqa: B006
     reason: Reason = "",
 ) -> Response:
     """Clean dates together: all that were chosen, or none of them."""
-    if not take:
-        return refused(visit, Refused("no date is chosen", hint="tick the dates that you sign for"), "page")
-    chosen = dict(_chosen(sync, box) for box in take)
-    try:
-        acts.sign_clean(sync, chosen, reason=reason, by=acts.actor(user))
-    except Refused as error:
-        return refused(visit, error, "page")
-    return acting.done("page")
+    return _sign_together(visit, sync, take, partial(acts.sign_clean, reason=reason, by=acts.actor(user)))
+
+
+@pages.post("/sign_left_out", response_class=HTMLResponse, response_model=None)
+def sign_left_out(
+    visit: Annotated[Visit, Depends(visit_of)],
+    user: acting.Signer,
+    sync: SyncName,
+    take: Boxes = [],  # noqa: B006
+    reason: Reason = "",
+) -> Response:
+    """Dates that the log has left transactions out of, with one reason: all that were chosen, or none of them."""
+    return _sign_together(visit, sync, take, partial(acts.sign_left_out, reason=reason, by=acts.actor(user)))
 
 
 @pages.post("/reopen", response_class=HTMLResponse, response_model=None)
@@ -134,6 +142,19 @@ def restate(
     except Refused as error:
         return refused(visit, error, _report(sync, business_date))
     return acting.done(f"{_report(sync, business_date)}&{urlencode({'asked': run})}")
+
+
+def _sign_together(
+    visit: Visit, sync: str, boxes: Sequence[str], sign_all: Callable[[str, Mapping[Take, str]], None]
+) -> Response:
+    if not boxes:
+        return refused(visit, Refused("no date is chosen", hint="tick the dates that you sign for"), "page")
+    chosen = dict(_chosen(sync, box) for box in boxes)
+    try:
+        sign_all(sync, chosen)
+    except Refused as error:
+        return refused(visit, error, "page")
+    return acting.done("page")
 
 
 def _chosen(sync: str, box: str) -> tuple[Take, str]:
