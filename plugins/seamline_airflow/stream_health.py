@@ -12,7 +12,6 @@ from seamline.ports import StreamReport, WantedStream
 from seamline.sync.stream_state import HOST_GONE, HOST_GONE_MAX_S, HostLike, StreamState, stream_states
 from seamline_airflow import parts
 
-
 # Of the streams of a host, in one alarm.
 _NAMED_MAX = 10
 
@@ -73,7 +72,9 @@ def troubles(seen: Look) -> list[Trouble]:
     of_streams = [trouble for each in seen.wanted if (trouble := trouble_of(seen.states[each.stream]))]
     silent = {trouble.subject for trouble in of_streams if trouble.kind == HOST_GONE}
     gone = [
-        _with_streams(host, [str(stream) for stream, pool in pools.items() if pool == host.subject and str(stream) in silent])
+        _with_streams(
+            host, [str(stream) for stream, pool in pools.items() if pool == host.subject and str(stream) in silent]
+        )
         for host in host_troubles(seen.hosts, pools.values())
     ]
     return [*gone, *(trouble for trouble in of_streams if trouble.kind != HOST_GONE)]

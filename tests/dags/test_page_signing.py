@@ -205,9 +205,10 @@ def test_dates_that_the_log_has_left_something_out_of_are_signed_together_by_one
         assert send(page, "approver", "sign_left_out", form, take=[*takes, slipped], reason="x")[0] == 409
         assert send(page, "approver", "sign_clean", form, take=[takes[0], slipped], reason="x")[0] == 409
     other = f"{takes[0][:13]}{'0' * 64} warehouse"
-    assert "another one than the one that you have seen" in send(
-        page, "approver", "sign_left_out", form, take=[takes[1], other], reason="x"
-    )[1]
+    assert (
+        "another one than the one that you have seen"
+        in send(page, "approver", "sign_left_out", form, take=[takes[1], other], reason="x")[1]
+    )
     assert log(server) == []
     assert send(page, "approver", "sign_left_out", form, take=takes[:2], reason="posted the next day") == (303, "page")
     with server.open() as session, session.transaction():
@@ -218,9 +219,7 @@ def test_dates_that_the_log_has_left_something_out_of_are_signed_together_by_one
     headers = {"X-Person": "approver", "Authorization": "Bearer of this person"}
     known = page.get("/api/v1/syncs/settlement/signatures", headers=headers).json()
     (third,) = [one for one in known if one["goes_by_one_reason"]]
-    assert third["left_out_transactions"] == [
-        {"position": "0-1-3", "committed": "2026-03-03T23:59:59", "changes": 43}
-    ]
+    assert third["left_out_transactions"] == [{"position": "0-1-3", "committed": "2026-03-03T23:59:59", "changes": 43}]
     version = {name: third[name] for name in ("business_date", "destination", "version", "verdict_hash")}
     rest = "/api/v1/syncs/settlement/signatures/left_out"
     assert page.post(rest, json={"takes": [version], "reason": ""}, headers=headers).status_code == 409

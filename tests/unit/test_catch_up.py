@@ -1,6 +1,6 @@
 """A stream that will not catch up before its log ends is said in time, and so is that reading again is faster."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -13,7 +13,7 @@ from seamline.domain.source_backlog import SourceBacklog
 from seamline.sync.catch_up_watch import CATCH_UP, CatchUpWatch
 from seamline.sync.flow_control import PAUSED_AT, Level
 from seamline.sync.stream_host import EndAlarm, RaiseAlarm
-from tests.unit.test_source_watch import World, run
+from tests.unit.test_source_watch import PLAN, World, run
 
 STREAM, OTHER = StreamId("settlement", "warehouse"), StreamId("settlement", "reporting")
 # A record takes a KiB.
@@ -231,6 +231,29 @@ def test_what_the_log_keeps_for_each_stream_is_known_with_when_it_ends() -> None
     assert watch is not None and watch.kept[STREAM].source_in_s == pytest.approx(2_282, abs=1)
 
 
+def test_the_declared_limit_of_the_sources_own_log_is_an_end_too_and_the_nearer_one_is_named() -> None:
+    """The forecast named no limit, or a later one, and the capture was given up before it."""
+    comes = 500 * 1024
+    for server_s, end in ((None, "given up in about 39 min"), (600, "given up in about 39 min"), (60, "not read in")):
+        room = None if server_s is None else comes * server_s
+        backlog = SourceBacklog(GIB, room, None)
+        # 120 s of what comes are left of what the capture may let the source keep.
+        limit = (GIB + comes * 120) / GIB
+        watch = CatchUpWatch("bank", lambda _: None, lambda _: (), limit)
+        for second in range(0, 121, 10):
+            ends = 9_000_000 + 500 * second
+            fill = LogFill(0, ends, ends * 1024)
+            found = watch.seen(fill, [Follower(STREAM, 6_000_000)], LIMITS, backlog, now_s=float(second))
+        kept = watch.kept[STREAM]
+        assert kept.given_up_in_s == pytest.approx(2_222 + 120, abs=1)
+        assert end in said(found) and ("log.source_backlog_max_gb" in said(found)) is ("given" in end)
+    plain = CatchUpWatch("bank", lambda _: None, lambda _: ())
+    plain.seen(fill, [Follower(STREAM, 6_000_000)], LIMITS, backlog, now_s=0.0)
+    assert plain.kept[STREAM].given_up_in_s is None
+    assert CatchUp(20_000, 10.0, 0.0, log_full_in_s=0, given_up_after_s=1_999.0).makes_it is False
+    assert CatchUp(20_000, 10.0, 0.0, log_full_in_s=0, given_up_after_s=2_000.0).makes_it is True
+
+
 def test_a_disk_that_is_full_before_the_declared_limit_is_the_end_of_the_log() -> None:
     watch = CatchUpWatch("bank", lambda _: None, lambda _: ())
     for second in range(0, 121, 10):
@@ -244,14 +267,23 @@ def test_a_disk_that_is_full_before_the_declared_limit_is_the_end_of_the_log() -
     assert said(found).endswith("GiB free, and `log.max_gb` would let it take more")
 
 
+class KeepingWorld(World):
+    def backlog(self, place: Mapping[str, object]) -> SourceBacklog:
+        return SourceBacklog(GIB)
+
+    def let_go(self) -> None:
+        raise AssertionError("its limit is not reached")
+
+
 def test_the_watch_of_a_source_raises_it_and_ends_it() -> None:
-    world = World(ends=9_000_000, size=9_000_000 * 1024, max_gb=10, followers=(Follower(STREAM, 0),))
-    watch = world.watch()
+    world = KeepingWorld(ends=9_000_000, size=9_000_000 * 1024, max_gb=10, followers=(Follower(STREAM, 0),))
+    watch = world.watch(replace(PLAN, source_backlog_max_gb=50.0))
     for minute in range(3):
         world.ends, world.size = world.ends + 60_000, world.size + 60_000 * 1024
         run(watch, from_s=60 * minute, to_s=60 * minute + 60)
     assert "will not make it: stream settlement@warehouse" in world.alarms[CATCH_UP]
     assert world.kept[STREAM].size_bytes > 9_000_000 * 1024
+    assert world.kept[STREAM].given_up_in_s is not None, "by the plan of the source"
     # What cannot be written down loses no end of an alarm, which is said once.
     world.followers, world.kept_is_lost = (), True
     run(watch, from_s=180, to_s=200)

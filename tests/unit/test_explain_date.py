@@ -10,10 +10,12 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.day_closed import ClosedBy, DayClosed
 from seamline.domain.errors import Refused
 from seamline.domain.made_from import MadeFrom
+from seamline.plan.document import plan_from_json, plan_to_json
 from seamline.plan.explain import explain
 from seamline.plan.explain_date import explain_date
 from seamline.plan.model import BusinessDate, DestinationPlan, NightlyPlan, SourcePlan, SyncPlan, TablePlan
 from seamline.plan.night import next_night
+from seamline.plan.not_picked import modes_not_picked
 
 BANK = Calendar("de_bank", date(2026, 1, 1), date(2026, 12, 31))
 NIGHTLY = NightlyPlan("Europe/Berlin", verdict_by="07:00", dates=BusinessDates((BANK,)))
@@ -113,6 +115,27 @@ def test_auto_says_of_each_table_why_it_takes_neither_of_the_ways_that_a_person_
         assert said in " ".join(explain_date(made, date(2026, 11, 25), now=NOW).split())
         assert said in " ".join(explain(made).split())
     assert "not day_slice" not in explain(_plan(NIGHTLY)) + explain_date(_plan(NIGHTLY), date(2026, 11, 25), now=NOW)
+
+
+def test_auto_that_the_log_cannot_serve_says_why_in_explain_and_in_the_log_of_a_run() -> None:
+    """It was compiled to a read, and nothing said that it was not what had been asked for."""
+    why = "the source says by `ready_when` that its day is closed, and the log does not show that"
+    plan = _plan(replace(NIGHTLY, made_from=MadeFrom.READ, not_by_log=(why,)))
+    assert plan_from_json(plan_to_json(plan)).nightly == plan.nightly
+    for text in (explain(plan), explain_date(plan, date(2026, 11, 25), now=NOW)):
+        assert f"not log: {why}" in " ".join(text.split())
+        assert "not day_slice: the table has no" in " ".join(text.split())
+    said = list(modes_not_picked(plan))
+    assert said[0] == f"not log: {why}" and [one.split(":")[0] for one in said] == [
+        "not log", "not day_slice", "not incremental",
+    ]  # fmt: skip
+    assert "the table has no `business_date` (account)" in said[1]
+    assert [one.split(":")[0] for one in modes_not_picked(_plan(replace(NIGHTLY, made_from=MadeFrom.AUTO)))] == [
+        "not day_slice", "not incremental",
+    ]  # fmt: skip
+    assert list(modes_not_picked(_plan(NIGHTLY))) == [], "a person has chosen it"
+    many = replace(plan, tables=tuple(TablePlan(f"t{number}") for number in range(9)))
+    assert "(t0, t1, t2, t3, t4 and 4 more)" in list(modes_not_picked(many))[1]
 
 
 def test_a_cut_from_the_log_says_how_far_it_looks_on_behind_its_end() -> None:

@@ -31,6 +31,7 @@ def test_a_paused_stream_says_what_the_log_keeps_for_it_and_when_the_log_and_the
         "full_at": AT + timedelta(hours=2),
         "cut_off_at": None,
         "source_deletes_at": AT + timedelta(hours=2.5),
+        "given_up_at": None,
         "faster_load_s": None,
     }
 
@@ -46,6 +47,19 @@ def test_a_paused_stream_says_what_the_log_keeps_for_it_and_when_the_log_and_the
         (replace(KEPT, full_in_s=9e12), "at this rate it is not full (log.max_gb) within 30 days"),
         (replace(KEPT, grows_per_s=None, full_in_s=None), "until when is not known yet"),
         (replace(KEPT, cut_off_in_s=60.0), "it is cut off at 2026-11-19 12:01:00 +00:00 (stream.cut_off_behind_gb)"),
+        (
+            replace(KEPT, given_up_in_s=8100.0),
+            "stands still; the capture is given up (log.source_backlog_max_gb) at 2026-11-19 14:15:00 +00:00",
+        ),
+        (replace(KEPT, given_up_in_s=9060.0), "stands still; the source deletes what was not read at"),
+        (
+            replace(KEPT, has_source_limit=False, source_in_s=None, given_up_in_s=9060.0),
+            "the capture is given up (log.source_backlog_max_gb) at 2026-11-19 14:31:00 +00:00",
+        ),
+        (
+            replace(KEPT, has_source_limit=False, source_in_s=None, given_up_in_s=9e9),
+            "the source keeps what comes then: no limit is declared there",
+        ),
         (replace(KEPT, is_disk=True), "it is full (the broker's disk) at 2026-11-19 14:00:00 +00:00"),
     ],
 )

@@ -133,9 +133,13 @@ def test_a_cut_is_made_from_the_log_where_that_can_be(way: MadeFrom) -> None:
     assert list(world.results["cut"]) == ["warehouse"]
 
 
-def test_auto_reads_and_says_why() -> None:
+def test_auto_reads_and_says_why_also_in_the_log_of_the_run(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "seamline.sync.nightly_cut")
     found = Nights(why=TransientError("the log is away")).night(MadeFrom.AUTO)
     assert (found.mode, found.evidence[NOT_BY_LOG]) == ("read", "the log is away")
+    said = [one.getMessage() for one in caplog.records]
+    assert any("not from an earlier cut: the log is away" in one for one in said)
+    assert [one for one in said if "not day_slice: " in one] and [one for one in said if "not incremental: " in one]
 
 
 def test_auto_reads_also_where_no_later_cut_can_begin_with_it() -> None:
@@ -304,6 +308,31 @@ def test_a_cursor_is_declared_where_it_is_used_and_is_in_the_plan_of_nights_alon
     write_declarations(tmp_path, {"syncs/settlement.yaml": dated})
     with pytest.raises(DeclarationsInvalid, match="a table with `business_date` is read by its date"):
         load_declarations(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("night", "why"),
+    [
+        ("ready_when: {file: 'closed_{date}'}", "the source says by `ready_when` that its day is closed"),
+        (
+            "cut_off: {table: elsewhere, column: day}",
+            "a system date ends the date, and ledger_entry counts its rows by",
+        ),
+        ("cut_off: '00:00'", ""),
+    ],
+)
+def test_auto_that_is_compiled_to_a_read_keeps_the_reason_with_its_plan(tmp_path: Path, night: str, why: str) -> None:
+    sync = SYNC.replace("nightly:\n", f"nightly:\n  from: auto\n  {night}\n")
+    plan = compile_plan(load_declarations(write_declarations(tmp_path, {"syncs/settlement.yaml": sync})), "settlement")
+    assert plan.nightly is not None
+    assert plan.nightly.made_from is (MadeFrom.READ if why else MadeFrom.AUTO)
+    assert [one[: len(why)] for one in plan.nightly.not_by_log] == ([why] if why else [])
+    assert ("  nights not log: " in explain(plan)) is bool(why)
+    assert plan_from_json(plan_to_json(plan)) == plan
+    read = sync.replace("from: auto", "from: read")
+    declared = load_declarations(write_declarations(tmp_path, {"syncs/settlement.yaml": read}))
+    chosen = compile_plan(declared, "settlement").nightly
+    assert chosen is not None and chosen.not_by_log == (), "a person has chosen it"
 
 
 @pytest.mark.parametrize("made_from", ["log", "auto"])

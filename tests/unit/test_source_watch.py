@@ -115,9 +115,9 @@ class World:
     def end_alarm(self, kind: str, subject: str) -> None:
         self.alarms.pop(kind, None)
 
-    def watch(self) -> SourceWatch:
+    def watch(self, plan: SourcePlan = PLAN) -> SourceWatch:
         return SourceWatch(
-            PLAN,
+            plan,
             open_source=self.open,  # type: ignore[arg-type]
             open_probe=self.open,
             alarms=self,

@@ -53,7 +53,8 @@ _NOT_WANTED = "no stream of the source is wanted; `capture reset`"
 MEANINGS: Mapping[AlarmKind, Meaning] = {
     AlarmKind.STREAM_SILENT: Meaning(
         "stream",
-        "it has never reported, or not for 60 s; where the host of its pool is gone for 40 s, `host_gone` says so instead",
+        "it has never reported, or not for 60 s; where the host of its pool is gone for 40 s, `host_gone` says so"
+        " instead",
         "it is heard again, nobody wants it, or its host is found to be gone",
         "`./seamline ps`: does its stream host run, and is the platform database up?",
     ),

@@ -75,14 +75,16 @@ class RunningLoad:
 class CatchUp:
     """`behind`: records that it has yet to apply. `applied_per_s`, `come_per_s`: records a second, as measured now.
     `log_full_in_s`: until the log takes no more, as it grows now; 0: it is full, and the capture stands.
-    `source_keeps_s`: so long the source's own log then keeps what
-    comes; None where that has no end."""
+    `source_keeps_s`: so long the source's own log then keeps what comes; None where that has no end.
+    `given_up_after_s`: so long the capture then stands before it is given up by `log.source_backlog_max_gb`; None where
+    that is not declared, or nothing comes."""
 
     behind: int
     applied_per_s: float
     come_per_s: float
     log_full_in_s: float = float("inf")
     source_keeps_s: float | None = None
+    given_up_after_s: float | None = None
 
     @property
     def ends_in_s(self) -> float:
@@ -103,13 +105,19 @@ class CatchUp:
         return float("inf") if self.source_keeps_s is None else self.log_full_in_s + self.source_keeps_s
 
     @property
+    def given_up_in_s(self) -> float:
+        """Until the capture is given up, so that the source's disk does not fill."""
+        return float("inf") if self.given_up_after_s is None else self.log_full_in_s + self.given_up_after_s
+
+    @property
     def makes_it(self) -> bool:
         """It is through before the log is full; or that is so far away that the pace of now says nothing about it. Of a
-        log that is full: before the source deletes what the capture has not read."""
+        log that is full: before the source deletes what the capture has not read, or the capture is given up."""
         if not self.is_behind:
             return True
         if not self.log_full_in_s:
-            return self.source_keeps_s is not None and self.ends_in_s <= self.source_keeps_s
+            end_s = min(self.expires_in_s, self.given_up_in_s)
+            return end_s < float("inf") and self.ends_in_s <= end_s
         return self.log_full_in_s > _FAR_S or self.ends_in_s <= self.log_full_in_s
 
     def is_slower_than(self, load: LastLoad | None) -> bool:
@@ -125,10 +133,15 @@ class CatchUp:
         )
 
     def end_in_words(self) -> str:
-        """When the log ends, and what then."""
+        """When the log ends, and what then: of the source's own limit and ours the one that is nearer."""
         if self.log_full_in_s == float("inf"):
             return "the log does not grow now"
         full = f"the log {_full(self.log_full_in_s)}"
+        if self.given_up_after_s is not None and self.given_up_in_s <= self.expires_in_s:
+            return (
+                f"{full}, and the capture is given up in about {_long(self.given_up_in_s)} from now"
+                " (`log.source_backlog_max_gb`)"
+            )
         if self.source_keeps_s is None:
             return f"{full}, and the source keeps what comes, without a limit of its own"
         return f"{full}, and the source deletes what was not read in about {_long(self.expires_in_s)} from now"

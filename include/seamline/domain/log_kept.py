@@ -25,6 +25,8 @@ class LogKept:
     `cut_off_in_s`: until the stream has `stream.cut_off_behind_gb` before it; None: nothing is declared, or never so.
     `has_source_limit`: whether the source's server deletes its own log by a limit; None where that is not known.
     `source_in_s`: until it deletes what the capture has not read by then; None: it does not, or never so.
+    `given_up_in_s`: until it keeps `log.source_backlog_max_gb` and the capture is given up; None: none is declared, or
+    never so.
     `load`: the last load of all tables, where it is clearly faster than catching up.
     """
 
@@ -35,6 +37,7 @@ class LogKept:
     cut_off_in_s: float | None = None
     has_source_limit: bool | None = None
     source_in_s: float | None = None
+    given_up_in_s: float | None = None
     load: LastLoad | None = None
 
     def in_words(self, at: datetime, zone: tzinfo) -> str:
@@ -73,9 +76,14 @@ class LogKept:
     def _source_in_words(self, at: datetime, zone: tzinfo) -> str:
         if self.has_source_limit is None:
             return phrase("how long the source keeps its own log is not known")
+        given_up, moment = self.moment(at, self.given_up_in_s), self.moment(at, self.source_in_s)
+        if given_up is not None and (moment is None or given_up <= moment):
+            return phrase(
+                "the capture is given up (log.source_backlog_max_gb) at %(moment)s",
+                moment=moment_in_words(given_up, zone),
+            )
         if not self.has_source_limit:
             return phrase("the source keeps what comes then: no limit is declared there")
-        moment = self.moment(at, self.source_in_s)
         if moment is None:
             return phrase("the source keeps what comes then for more than 30 days")
         return phrase("the source deletes what was not read at %(moment)s", moment=moment_in_words(moment, zone))

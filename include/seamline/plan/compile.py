@@ -18,6 +18,7 @@ from seamline.domain.measure import MOVEMENTS, Measure, rolling
 from seamline.domain.names import NameLimit
 from seamline.domain.repair import RepairLimits
 from seamline.domain.row_transform import Analysed, Expression, RowTransform
+from seamline.domain.staged_cut import CutSource
 from seamline.domain.table_places import TablePlace
 from seamline.plan.checks import (
     BudgetPlan,
@@ -49,7 +50,7 @@ from seamline.spec.destination import Destination
 from seamline.spec.document import Path_
 from seamline.spec.expectations import Check
 from seamline.spec.faults import DeclarationsInvalid, Fault, guess
-from seamline.spec.kinds import holds_cuts, keeps_versions, name_limit, takes_streams
+from seamline.spec.kinds import carries_cuts_on, cut_source, holds_cuts, keeps_versions, name_limit, takes_streams
 from seamline.spec.load import Declarations
 from seamline.spec.night import SystemDate
 from seamline.spec.source import Archive, DeclaredSource, UnloggedDatabase
@@ -387,7 +388,7 @@ def _archive(spec: Archive) -> ArchivePlan:
 
 def _nightly(spec: Nightly, declarations: Declarations, sync: SyncSpec, names: Sequence[str]) -> NightlyPlan:
     entries = zip(names, sync.tables, strict=True)
-    made_from = MadeFrom(spec.from_)
+    made_from, why_not = MadeFrom(spec.from_), spec.no_end_in_the_log(sync.tables)
     return NightlyPlan(
         timezone=spec.timezone,
         cut_off=spec.cut_off if isinstance(spec.cut_off, str) else MIDNIGHT,
@@ -404,9 +405,26 @@ def _nightly(spec: Nightly, declarations: Declarations, sync: SyncSpec, names: S
         closed_when=tuple(_closed_when(spec, declarations.sources[sync.source])),
         stages_by=tuple((stage, by) for stage, by in spec.stages_by.model_dump().items() if by is not None),
         # A day that the source closes itself ends when it says so, which the log need not show.
-        made_from=MadeFrom.READ if made_from.uses_log and not spec.has_its_end_in_the_log(sync.tables) else made_from,
+        made_from=MadeFrom.READ if made_from.uses_log and why_not else made_from,
+        not_by_log=_not_by_log(declarations, sync, why_not) if made_from is MadeFrom.AUTO else (),
         cursors=tuple((name, entry.cursor) for name, entry in entries if entry.cursor and entry.parked is None),
     )
+
+
+def _not_by_log(declarations: Declarations, sync: SyncSpec, why: str) -> tuple[str, ...]:
+    """What keeps `from: auto` from the log whatever the log holds. `why`: where the end of a date is not there."""
+    if why:
+        return (why,)
+    kinds = {name: declarations.destinations[name].kind for name in sync.destinations}
+    unfit = [
+        f"{name} ({kind}) cannot make a cut from the one before it"
+        for name, kind in kinds.items()
+        if holds_cuts(kind) and cut_source(kind) is CutSource.ROWS and not carries_cuts_on(kind)
+    ]
+    dated = [one.name for one in sync.tables if one.business_date and one.transform and not one.parked]
+    if dated:
+        unfit.append(f"{', '.join(dated)} has a `business_date` and a transform, so no rows of later dates are kept")
+    return tuple(unfit)
 
 
 def _closed_when(spec: Nightly, source: DeclaredSource) -> Iterator[DayClosed]:

@@ -85,7 +85,7 @@ def _without_dates(plan: SyncPlan) -> SyncPlan:
 def _shorten_nightly(plan: NightlyPlan, document: dict[str, Any]) -> None:
     """As above, of a sync without calendars whose nights wait for nothing and are read."""
     document["dates"] = business_dates.to_json(plan.dates)
-    for name in ("dates", "closed_when", "stages_by", "made_from", "cursors"):
+    for name in ("dates", "closed_when", "stages_by", "made_from", "cursors", "not_by_log"):
         if getattr(plan, name) == getattr(NightlyPlan(), name):
             document.pop(name, None)
 
@@ -167,6 +167,7 @@ def _nightly_plan(entry: dict[str, Any]) -> NightlyPlan:
     stages = tuple((stage, by) for stage, by in entry.get("stages_by", ()))
     more["made_from"] = MadeFrom(entry.get("made_from", MadeFrom.READ))
     more["cursors"] = tuple((table, column) for table, column in entry.get("cursors", ()))
+    more["not_by_log"] = tuple(entry.get("not_by_log", ()))
     return NightlyPlan(**{**entry, **more, "closed_when": closed, "stages_by": stages})
 
 

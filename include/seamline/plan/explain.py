@@ -13,7 +13,7 @@ from seamline.domain.staged_cut import CutSource
 from seamline.plan.deadlines import ONBOARDINGS, night_deadlines, onboard_limits
 from seamline.plan.maintenance import CHORES
 from seamline.plan.model import ArchivePlan, DerivedTablePlan, DestinationPlan, SyncPlan, TablePlan
-from seamline.plan.not_picked import not_picked
+from seamline.plan.not_picked import log_not_picked, not_picked
 from seamline.plan.stages import RunsIn, Stage, all_stages
 
 WIDTH = 118
@@ -107,6 +107,7 @@ def _head(plan: SyncPlan) -> str:
     for table in plan.tables:
         lines.append(f"  table {table.name}{_from(plan, table.name)}: {_table(plan, table.name)}")
         lines += [f"    {why}" for why in [not_picked(plan, table)] if why]
+    lines += [f"  nights {why}" for why in [log_not_picked(plan)] if why]
     lines += [f"  table {table.name}: not carried, {table.verdict.reason}" for table in plan.parked]
     for derived in plan.derived:
         how = "not computed while its table is parked" if derived in plan.derived_of_parked else "from the staged cut"

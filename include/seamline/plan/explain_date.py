@@ -15,7 +15,7 @@ from seamline.domain.staged_cut import CutSource
 from seamline.plan.deadlines import night_deadlines
 from seamline.plan.model import NightlyPlan, SyncPlan, TablePlan
 from seamline.plan.night import Night, next_night, night_of
-from seamline.plan.not_picked import not_picked
+from seamline.plan.not_picked import log_not_picked, not_picked
 
 WIDTH = 118
 _NAME = 15
@@ -109,6 +109,8 @@ def _mode(plan: SyncPlan, nightly: NightlyPlan, night: Night) -> Iterator[str]:
     live = [one.name for one in plan.destinations if one.cut_source is CutSource.LIVE]
     if len(live) < len(plan.destinations):
         yield _line("mode", _MODES[nightly.made_from])
+    if why := log_not_picked(plan):
+        yield _line("", why)
     if live:
         yield _line("", f"in {', '.join(live)} the live tables of the stream, held at one P and compared whole there")
     for table in plan.tables:

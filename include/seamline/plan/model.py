@@ -229,7 +229,8 @@ class StreamPlan:
 class NightlyPlan:
     """`cut_off`: local time at which a date ends (`domain.calendar`). `closed_when`: what has to say so before a date
     is cut, all of it. `stages_by`: local times of the day after by which stages are to be through. `cursors`: table →
-    column of times, of increments."""
+    column of times, of increments. `not_by_log`: what keeps `from: auto` from the log whatever the log holds, a line
+    each."""
 
     timezone: str = "UTC"
     cut_off: str = "00:00"
@@ -244,6 +245,7 @@ class NightlyPlan:
     stages_by: tuple[tuple[str, str], ...] = ()
     made_from: MadeFrom = MadeFrom.READ
     cursors: tuple[tuple[str, str], ...] = ()
+    not_by_log: tuple[str, ...] = ()
 
     def day_of(self, business_date: date) -> Day:
         """The instants of a business date: those of the closed days before it belong to it."""

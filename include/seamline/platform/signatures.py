@@ -121,9 +121,7 @@ class PlatformSignatures:
         """The same for dates that are clean but for transactions that the log leaves out of them, by one reason."""
         self._sign_together(takes, order, SignOff.check_one_reason)
 
-    def _sign_together(
-        self, takes: Mapping[Take, str], order: SignOrder, require: Callable[[SignOff], None]
-    ) -> None:
+    def _sign_together(self, takes: Mapping[Take, str], order: SignOrder, require: Callable[[SignOff], None]) -> None:
         def work(session: Session) -> None:
             # The log of acts makes other writers wait from its first entry on, so that all are checked before.
             found = {take: _locked(session, take) for take in sorted(takes)}

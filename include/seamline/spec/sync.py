@@ -217,15 +217,24 @@ class Nightly(Declared):
             )
         return self
 
-    def has_its_end_in_the_log(self, tables: tuple[TableEntry, ...]) -> bool:
-        """Whether the log shows where a date ends: at a time, or where it moves a table of the sync on that cuts hold
-        whole. Rows that count by the clock end at midnight all the same."""
-        if self.ready_when is not None or isinstance(self.cut_off, str):
-            return self.ready_when is None
-        if any(one.business_date.as_ in MOMENTS for one in tables if one.business_date and not one.parked):
-            return False
+    def no_end_in_the_log(self, tables: tuple[TableEntry, ...]) -> str:
+        """Why the log does not show where a date ends; "" where it does: at a time, or where it moves a table of the
+        sync on that cuts hold whole. Rows that count by the clock end at midnight all the same."""
+        if self.ready_when is not None:
+            return "the source says by `ready_when` that its day is closed, and the log does not show that"
+        if isinstance(self.cut_off, str):
+            return ""
+        if by_clock := [t for t in tables if t.business_date and not t.parked and t.business_date.as_ in MOMENTS]:
+            return (
+                f"a system date ends the date, and {by_clock[0].name} counts its rows by the clock (`business_date.as`)"
+            )
         mine = [one for one in tables if one.name == self.cut_off.table]
-        return any(not (one.parked or one.business_date or one.transform) for one in mine)
+        if any(not (one.parked or one.business_date or one.transform) for one in mine):
+            return ""
+        return (
+            f"the system date in {self.cut_off.table} ends the date, and no table of the sync has its rows whole, so"
+            " the log does not show when it moves on"
+        )
 
 
 class ControlTotal(Declared):

@@ -17,13 +17,14 @@ _ALARM_OF = {Level.SLOWED: CAPTURE_SLOWED, Level.PAUSED: CAPTURE_PAUSED}
 
 
 class CaptureFlow:
-    """Of one source. A quota or a pause that an earlier watch has left is taken up, or ended, at the first look."""
+    """Of one source. A quota or a pause that an earlier watch has left is taken up, or ended, at the first look.
+    `backlog_max_gb`: of the source's own log, for the forecast alone."""
 
-    def __init__(self, source: str, followers: Followers) -> None:
+    def __init__(self, source: str, followers: Followers, *, backlog_max_gb: float = 0.0) -> None:
         self._source = source
         self._followers = followers
         self._control = FlowControl(source)
-        self._catch_up = CatchUpWatch(source, followers.last_load, followers.running_loads)
+        self._catch_up = CatchUpWatch(source, followers.last_load, followers.running_loads, backlog_max_gb)
         self._flow: Flow | None = None
         self._refused = ""
 

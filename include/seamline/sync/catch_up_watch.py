@@ -25,11 +25,12 @@ _FAR_S = 24 * 3600.0
 @dataclass(slots=True)
 class CatchUpWatch:
     """Of one source. `last_load` of a stream and `running_loads` of a source: as the platform database has them; asked
-    for only where they may matter."""
+    for only where they may matter. `backlog_max_gb`: `log.source_backlog_max_gb`; 0: none is declared."""
 
     source: str
     last_load: Callable[[StreamId], LastLoad | None]
     running_loads: Callable[[str], Sequence[RunningLoad]]
+    backlog_max_gb: float = 0.0
     _ends: deque[tuple[float, int]] = field(default_factory=deque)
     _seen: dict[StreamId, deque[tuple[float, int, int]]] = field(default_factory=dict)
     _is_open: bool | None = None
@@ -91,7 +92,8 @@ class CatchUpWatch:
         if growing is None:
             return
         full_in_s = _full_in_s(room, growing)
-        ends_in_s = full_in_s if room else self._kept_for_s(backlog, growing) or 0.0
+        after_s = [self._kept_for_s(backlog, growing), self._given_up_after_s(backlog, growing)]
+        ends_in_s = full_in_s if room else min((one for one in after_s if one is not None), default=0.0)
         running = self.running_loads(self.source) if full_in_s < _FAR_S else ()
         self._loads = {one.run_id: self._last_word(one, now_s) for one in running}
         for one, since_s in self._loads.values():
@@ -130,6 +132,7 @@ class CatchUpWatch:
             come,
             _full_in_s(room, growing),
             self._kept_for_s(backlog, growing),
+            self._given_up_after_s(backlog, growing),
         )
 
     def _kept_for_s(self, backlog: SourceBacklog | None, growing: float) -> float | None:
@@ -141,6 +144,13 @@ class CatchUpWatch:
         if backlog.room_bytes is not None and (comes := max(growing, self._grew)):
             limits.append(backlog.room_bytes / comes)
         return min(limits, default=None)
+
+    def _given_up_after_s(self, backlog: SourceBacklog | None, growing: float) -> float | None:
+        """None where no limit of ours is declared, what the source keeps is not known, or nothing comes."""
+        comes = max(growing, self._grew)
+        if backlog is None or not self.backlog_max_gb or not comes:
+            return None
+        return max(0.0, self.backlog_max_gb * GIB - backlog.size_bytes) / comes
 
     def _faster_load(self, one: Follower, found: CatchUp) -> LastLoad | None:
         """The last load of all tables, where it is clearly faster than what is before the stream."""
@@ -188,6 +198,7 @@ def _kept(
         cut_off_in_s=cut_off_in_s,
         has_source_limit=has_limit,
         source_in_s=_known(found.expires_in_s),
+        given_up_in_s=_known(found.given_up_in_s),
         load=load,
     )
 

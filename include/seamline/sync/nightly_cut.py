@@ -4,6 +4,7 @@ Read and comparison are one job, because read views cannot be opened a second ti
 from the staged rows is computed after the source's views are closed, and compared with the staged rows themselves.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -38,6 +39,7 @@ from seamline.domain.staged_cut import (
 from seamline.domain.unlogged import DELIVERED, UNLOGGED
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, ParkedTable, Run, SyncPlan, TablePlan
+from seamline.plan.not_picked import modes_not_picked
 from seamline.ports import Load, StagedView, TableRead
 from seamline.sync.bucket_search import Divided, Sides
 from seamline.sync.budget import begun, evidence_of_budget, within
@@ -53,6 +55,8 @@ from seamline.sync.reconcile import not_run
 from seamline.sync.repetition import NEEDS_A_PERSON, Tried, evidence_of, until_conclusive
 from seamline.sync.self_test import self_tested
 from seamline.sync.snapshot import ReadAtOnePosition
+
+_log = logging.getLogger(__name__)
 
 READ = "read"
 
@@ -146,6 +150,8 @@ def take_conclusive_cut(run: Run, tools: CutTools, *, clock: Clock | None = None
     are its live tables has a P of its own, and is taken after these; whatever happens there keeps no other from its
     cut. Raises the first error where there is no cut at all.
     """
+    for why in modes_not_picked(run.plan):
+        _log.info("%s: %s", run.business_date, why)
     by_rows, live = (made_of(run, source) for source in (CutSource.ROWS, CutSource.LIVE))
     by_rows = replace(by_rows, plan=by_rows.plan.of_cuts)
     if not live.plan.destinations:
@@ -188,6 +194,7 @@ def _conclusive_rows(run: Run, tools: CutTools, clock: Clock | None) -> _Taken:
         made = outcome_of(lambda one=destination: _from_log(run, one, way, clock))  # type: ignore[misc]
         if isinstance(made, SeamlineError) and _may_be_read(run, made, tools):
             left[destination.name] = made.message
+            _log.info("%s in %s: not from an earlier cut: %s", run.business_date, destination.name, made.message)
             continue
         outcomes[destination.name] = made if not isinstance(made, SeamlineError) else _refused(run, made)
         if not isinstance(made, SeamlineError):

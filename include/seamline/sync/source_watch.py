@@ -127,7 +127,7 @@ class SourceWatch:
         self._source: LoggedSource | None = None
         self._probe: CaptureProbe | None = None
         self._limits = LogLimits(plan.log_max_gb, plan.log_behind_max_gb)
-        self._flow = CaptureFlow(plan.name, followers) if followers else None
+        self._flow = CaptureFlow(plan.name, followers, backlog_max_gb=plan.source_backlog_max_gb) if followers else None
         self._state: CaptureState | None = None
         self._silent_since_s: float | None = None
         # Whether this watch has committed a heartbeat: before that an earlier one may have left its alarm open.

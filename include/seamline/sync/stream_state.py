@@ -85,8 +85,9 @@ _MOVING = {"streaming": Word.STREAMING, "catching_up": Word.CATCHING_UP, "held":
 class StreamState:
     """`since`, `lag_s` and `records_behind` are None where they are not known. `why` is "" where nothing is to be said.
 
-    `alarm`: the kind of the alarm that this is worth by now; "" for none. One about its host is raised for the pool. `may_restart`: it has ended though somebody
-    wants it, and another attempt can help, at once or once a person has mended what `why` says.
+    `alarm`: the kind of the alarm that this is worth by now; "" for none. One about its host is raised for the pool.
+    `may_restart`: it has ended though somebody wants it, and another attempt can help, at once or once a person has
+    mended what `why` says.
     `kept`: what the log keeps for it, as it was measured at `kept_at`; None where nobody has within two minutes.
     """
 
@@ -234,6 +235,7 @@ def log_kept_document(state: StreamState) -> dict[str, Any] | None:
         "full_at": kept.moment(at, kept.full_in_s),
         "cut_off_at": kept.moment(at, kept.cut_off_in_s),
         "source_deletes_at": kept.moment(at, kept.source_in_s),
+        "given_up_at": kept.moment(at, kept.given_up_in_s),
         "faster_load_s": kept.load.seconds if kept.load else None,
     }
 

@@ -18,6 +18,7 @@ class LogKept(Answer):
     full_at: datetime | None
     cut_off_at: datetime | None
     source_deletes_at: datetime | None
+    given_up_at: datetime | None
     faster_load_s: float | None
 
 
