@@ -90,6 +90,7 @@ _CLUSTER = "for the machines of a cluster; tests/spark/test_cluster.py submits t
 _SPARK = "a session of Spark with jars of the reader's own"
 _TRANSFORM = "a transform of a table that the demo does not have; {} runs such ones"
 _OPENSSL = "not every machine has this program; tests/dags/test_page_taken.py makes such keys"
+_DELIVERED = "the DAGs that it starts are run with the declarations of its page by tests/dags/test_delivered_files.py"
 _STREAMS_ON = "starts servers or ends them, and would end those of the test"
 _MINUTES = "the command is run by other tests of the same layer, and takes minutes: {}"
 
@@ -103,8 +104,12 @@ PARSED: Mapping[str, Mapping[str, str]] = {
         "echo ./examples/seamline-memory": "changes the environment; tests/contract/installed_memory.py does it",
     },
     "docs/how-to/deliver-files.md": {
-        "ssh-keyscan": "asks a partner's server",
-        "cd settlement": "runs where a delivery lies; tests/spark/test_files_nightly.py checks the same sums",
+        "sudo install": "makes folders of the whole machine; tests/ssh_server.py starts such a server for tests",
+        "host_key=": "needs that server; the URL's parts are those of tests/unit/test_connections.py",
+        "./seamline validate --online  ": _DELIVERED,
+        "cd bank_delivery": "runs where a delivery lies; tests/spark/test_files_nightly.py checks the same sums",
+        "pw=": "makes a database and logins; tests/integration/test_two_logins.py runs the script of `grants`",
+        "./seamline validate --online\n": _DELIVERED,
     },
     "docs/how-to/put-a-lake-on-s3.md": {
         "from seamline.sinks": "needs a store; tests/contract/test_lake_on_s3.py reads by the same call",

@@ -4,7 +4,7 @@ the flag, takes the files and proves what it has loaded. The declarations of bot
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +29,9 @@ from tests.integration.platform_database import Server
 
 PAGE = "docs/how-to/deliver-files.md"
 NAME, ZONE = "delivered_dag", "Asia/Shanghai"
-BANK, WAREHOUSE, COPY = f"{NAME}_bank", f"{NAME}_warehouse", f"{NAME}_copy"
-# What the page takes for granted: the source, the other destination, and the rest of the sync that was there before.
-AROUND = {
-    "sources/core_bank.yaml": f"source: core_bank\nkind: mariadb\nconnection: {BANK}\ndatabase: {NAME}\nlog: none\n",
-    "destinations/warehouse.yaml": f"destination: warehouse\nkind: postgres\nconnection: {WAREHOUSE}\n"
-    f"writer_connection: {WAREHOUSE}_writer\nschema: settlement\n",
-    "syncs/settlement.yaml": "sync: settlement\nsource: core_bank\n"
-    "tables: [account, {name: ledger_entry, business_date: {column: booked_at, as: instant}}]\n"
-    f"nightly: {{timezone: {ZONE}, as_of_max: 26h}}\n",
-}
+BANK, COPY = f"{NAME}_bank", f"{NAME}_copy"
+# What the page takes for granted: the bank.
+SOURCE = f"source: core_bank\nkind: mariadb\nconnection: {BANK}\ndatabase: {NAME}\nlog: none\n"
 
 
 @dataclass(frozen=True)
@@ -58,22 +51,21 @@ class Both:
         run = dag.test(run_conf=conf)
         return str(run.state), {task.task_id: str(task.state) for task in run.get_task_instances()}
 
-    def accounts(self) -> tuple[Any, Any]:
-        """How many and how much, at the bank and in the copy."""
+    def orders(self, day: date) -> tuple[Any, Any]:
+        """How many and how much of the date, at the bank and in the copy."""
+        asked = "SELECT count(*), sum(amount) FROM "
         with closing(mariadb(self.bank)) as session, session.cursor() as cursor:
-            cursor.execute("SELECT count(*), sum(balance) FROM account")
+            cursor.execute(f"{asked} payment_order WHERE business_date = %s", (day,))
             there = cursor.fetchone()
         with closing(postgres(self.copy)) as session:
-            return there, session.execute("SELECT count(*), sum(balance) FROM copy_cut.account_current").fetchone()
+            return there, session.execute(f"{asked} copy_cut.payment_order_current".encode()).fetchone()
 
 
 def declare(folder: Path, checkout: Path, place: Path, staging: Path) -> None:
     """As the page has it; only places are this machine's."""
-    shown = declarations_of(checkout, PAGE)
-    assert "destinations: [warehouse, partner]" in shown["syncs/settlement.yaml"]
-    for name in shown | AROUND:
-        text = AROUND.get(name, "") + shown.get(name, "")
-        text = text.replace("sftp:///incoming/bank", f"sftp://{place}").replace("/srv/seamline/staging", str(staging))
+    for name, shown in {"sources/core_bank.yaml": SOURCE, **declarations_of(checkout, PAGE)}.items():
+        text = shown.replace("sftp:///srv/partner/incoming", f"sftp://{place}")
+        text = text.replace("/srv/seamline/staging", str(staging))
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
@@ -89,8 +81,6 @@ def both(
         around.enter_context(known_by_id(bank, BANK, "mysql"))
         with closing(connect(bank)) as session:
             fill(session, SMALL, now=datetime.now(UTC), timezone=ZONE)
-        warehouse = around.enter_context(postgres_database(WAREHOUSE))
-        around.enter_context(destination_known_by_id(warehouse, WAREHOUSE))
         copy = around.enter_context(postgres_database(COPY))
         # The page's own name of its connection.
         around.enter_context(destination_known_by_id(copy, "copy"))
@@ -107,10 +97,10 @@ def test_a_file_with_its_flag_is_fetched_checked_and_loaded_by_the_second_sync_w
 ) -> None:
     day = last_ended(datetime.now(UTC), timezone=ZONE)
     stages = dict.fromkeys(("preflight", "enable"), "success")
-    assert both.run("settlement__onboard") == ("success", stages)
-    ended, tasks = both.run("settlement__nightly", business_date=day.isoformat())
+    assert both.run("bank_delivery__onboard") == ("success", stages)
+    ended, tasks = both.run("bank_delivery__nightly", business_date=day.isoformat())
     assert ended == "success", tasks
-    assert (both.place / "settlement" / str(day) / "v1" / "_SUCCESS").is_file()
+    assert (both.place / "bank_delivery" / str(day) / "v1" / "_SUCCESS").is_file()
     assert both.run("bank_copy__onboard") == ("success", stages)
     ended, tasks = both.run("bank_copy__nightly", business_date=day.isoformat())
     assert ended == "success", tasks
@@ -119,9 +109,9 @@ def test_a_file_with_its_flag_is_fetched_checked_and_loaded_by_the_second_sync_w
         found = store.reconciliation(cut.run_id, Scope.CUT, "copy")
     assert found is not None
     assert (found.verdict, found.mode) == (Verdict.MATCH, "delivered")
-    assert {one.table for one in found.tables} == {"account", "ledger_entry"}
+    assert {one.table for one in found.tables} == {"ledger_entry", "payment_order"}
     assert str(found.position).startswith(f"delivery of {day} version 1, sha256 ")
-    theirs, ours = both.accounts()
+    theirs, ours = both.orders(day)
     assert theirs == ours
     assert theirs[0] > 0
     again, tasks = both.run("bank_copy__nightly", business_date=day.isoformat())

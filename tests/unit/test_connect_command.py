@@ -9,7 +9,7 @@ import pytest
 from seamline.adapters.connections import known_ids, put
 from seamline.cli import connect
 from seamline.cli.main import main
-from seamline.domain.server_found import CAPTURES, READS, ServerFound, Use
+from seamline.domain.server_found import CAPTURES, MAKES, READS, ServerFound, Use
 
 FOUND = ServerFound("PostgreSQL 17.2", "encrypted (TLSv1.3)", "postgres", (Use(READS), Use(CAPTURES, ("wal_level",))))
 
@@ -96,10 +96,50 @@ def test_a_password_question_that_is_left_by_ctrl_d_ends_in_one_sentence(
 
 def test_what_a_login_lacks_and_what_its_server_is_set_to_are_two_things() -> None:
     use = Use(CAPTURES, ("REPLICATION SLAVE",), unfit=("log_bin is OFF, wanted ON",))
-    (_, line) = connect.found_lines("core", ServerFound("MariaDB", uses=(use,)))
+    (_, line) = connect.found_lines("core", ServerFound("MariaDB", uses=(use,)), ())
     assert line == "  cannot read the log: it lacks REPLICATION SLAVE; log_bin is OFF, wanted ON"
-    (_, line) = connect.found_lines("core", ServerFound("MariaDB", uses=(Use(CAPTURES, unfit=("log_bin is OFF",)),)))
+    found = ServerFound("MariaDB", uses=(Use(CAPTURES, unfit=("log_bin is OFF",)),))
+    (_, line) = connect.found_lines("core", found, ())
     assert line == "  cannot read the log: log_bin is OFF"
+
+
+COPY = "destination: copy\nkind: postgres\nconnection: copy\nwriter_connection: copy_writer\nschema: copy\n"
+CORE = "source: core\nkind: postgres\nconnection: core\ndatabase: bank\n"
+_LOG, _TABLES = "cannot read the log: it lacks REPLICATION", "cannot make and write tables: it lacks CREATE"
+
+
+@pytest.mark.parametrize(
+    ("connection", "said"),
+    [
+        ("copy_writer", ["destination copy needs other rights of it: `./seamline validate --online` asks for them"]),
+        ("copy", [_TABLES]),
+        ("core", []),
+        ("core_capture", [_LOG]),
+        ("both", [_LOG]),
+        ("nobodys", [_LOG, _TABLES]),
+    ],
+)
+def test_only_what_declarations_use_a_login_for_is_called_lacking(
+    connection: str,
+    said: list[str],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A writer, which shall make no table, was said to lack CREATE."""
+    uses = (Use(READS, extent="0 of 0"), Use(CAPTURES, ("REPLICATION",)), Use(MAKES, ("CREATE",)))
+    monkeypatch.setattr(connect, "examined", lambda _: ServerFound("PostgreSQL 18.4", "in the clear", "postgres", uses))
+    both = CORE.replace("core", "both") + "capture_connection: both\nmarker_connection: both\n"
+    for name, text in {"destinations/copy": COPY, "sources/core": CORE, "sources/both": both}.items():
+        file = folder / f"{name}.yaml"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    assert main(["connect", "add", connection, "postgres://me@db/bank"]) == 0
+    can, *lacking, stored = capsys.readouterr().out.splitlines()[1:]
+    assert (can, lacking) == ("  can read tables: 0 of 0", [f"  {one}" for one in said])
+    assert stored.startswith(f"stored as `{connection}`")
+    capsys.readouterr()
+    assert main(["connect", "test", connection]) == int(bool(said) and connection not in ("copy_writer", "nobodys"))
 
 
 def test_a_connection_that_the_platform_itself_needs_is_not_removed(capsys: pytest.CaptureFixture[str]) -> None:

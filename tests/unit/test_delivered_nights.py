@@ -1,5 +1,6 @@
 """Syncs whose source delivers each business date: what they declare, what a night reads, and that it is taken once."""
 
+import shutil
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -20,6 +21,7 @@ from seamline.plan.stages import all_stages
 from seamline.sources.files.position import FilesPosition
 from seamline.spec.faults import DeclarationsInvalid
 from seamline.spec.load import load_declarations
+from seamline.spec.transform_syntax import syntax_faults
 from seamline.sync.cut import select
 from seamline.sync.delivered import InForce, kept_in, kept_to_json, require_wanted
 from tests.documented import declarations_of
@@ -36,17 +38,59 @@ def planned(folder: Path) -> SyncPlan:
     return compile_plan(load_declarations(write_declarations(folder, files)), "settlement")
 
 
-def test_the_declarations_of_the_page_go_together(tmp_path: Path, checkout: Path) -> None:
-    """Its second sync wrote the tables of the first one into the same destination, which is refused."""
-    shown = declarations_of(checkout, "docs/how-to/deliver-files.md")
-    before = (
-        "sync: settlement\nsource: core_bank\ntables: [account, ledger_entry]\nnightly: {timezone: Asia/Shanghai}\n"
-    )
-    shown["syncs/settlement.yaml"] = before + shown["syncs/settlement.yaml"]
-    declarations = load_declarations(write_declarations(tmp_path, shown))
-    delivered, taken = (compile_plan(declarations, name) for name in ("settlement", "bank_copy"))
-    assert delivered.destination_names == {"warehouse", "partner"}
+@pytest.fixture
+def shown(tmp_path: Path, checkout: Path) -> Path:
+    """What a person has who has written the files of the page beside the declarations of a clean clone."""
+    for part in ("sources", "destinations", "syncs", "expectations", "transforms"):
+        shutil.copytree(checkout / "include" / part, tmp_path / part)
+    files = declarations_of(checkout, "docs/how-to/deliver-files.md")
+    for name, text in files.items():
+        assert not (tmp_path / name).exists(), f"the page shows {name}, which the demo has"
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert len(files) == 5
+    return tmp_path
+
+
+def test_the_declarations_of_the_page_go_together_with_those_of_the_demo(shown: Path) -> None:
+    added = {"partner_sftp": "sftp", "copy": "postgres", "copy_writer": "postgres"}
+    bank = dict.fromkeys(("core_bank", "core_bank_capture", "core_bank_marker", "archive", "archive_writer"), "mysql")
+    stack = bank | {"warehouse": "postgres", "warehouse_writer": "postgres"}
+    declarations = load_declarations(shown, connections=stack | added)
+    assert syntax_faults(declarations, shown) == []
+    delivered, taken = (compile_plan(declarations, name) for name in ("bank_delivery", "bank_copy"))
+    assert (delivered.destination_names, delivered.streamed.destinations) == ({"partner"}, ())
     assert (taken.destination_names, taken.streamed.destinations) == ({"copy"}, ())
+    assert delivered.table_names == taken.table_names
+    assert taken.nightly
+    assert [one.what for one in taken.nightly.closed_when] == [f"{delivered.sync}/{{date}}/v{{version}}/_SUCCESS"]
+    # Each name of a connection on the page is one that the page adds, or the demo has.
+    with pytest.raises(DeclarationsInvalid, match="there is no connection `partner_sftp` here"):
+        load_declarations(shown, connections=stack | {"copy": "postgres", "copy_writer": "postgres"})
+
+
+def test_every_date_of_the_pages_delivery_is_whole_and_one_with_a_table_without_dates_is_refused(shown: Path) -> None:
+    plan, now = compile_plan(load_declarations(shown), "bank_delivery"), datetime(2026, 11, 29, tzinfo=UTC)
+    for day in (DAY, DAY - timedelta(days=300)):
+        assert select(plan, day, as_of=now).left_out == {}
+    file = shown / "syncs" / "bank_delivery.yaml"
+    with_account = file.read_text(encoding="utf-8").replace("tables:\n", "tables:\n  - account\n")
+    file.write_text(with_account, encoding="utf-8")
+    with pytest.raises(DeclarationsInvalid, match="table `account` has no `business_date`, and `from: day_slice`"):
+        load_declarations(shown)
+    file.write_text(with_account.replace("day_slice", "read"), encoding="utf-8")
+    found = select(compile_plan(load_declarations(shown), "bank_delivery"), DAY - timedelta(days=2), as_of=now)
+    assert list(found.left_out) == ["account"]
+    assert len(found.reads) == 2
+
+
+def test_the_demos_own_sync_cannot_deliver_as_the_page_says(shown: Path) -> None:
+    (shown / "syncs" / "bank_delivery.yaml").unlink()
+    sync = shown / "syncs" / "settlement.yaml"
+    before = sync.read_text(encoding="utf-8")
+    sync.write_text(before.replace("[warehouse, archive]", "[warehouse, archive, partner]"), encoding="utf-8")
+    with pytest.raises(DeclarationsInvalid) as refused:
+        load_declarations(shown)
+    assert [one.path for one in refused.value.faults] == ["reconcile.rules", "reconcile.expectations", "derived"]
 
 
 def test_a_night_waits_for_the_flag_and_has_no_stream(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Connections: add one by its address, list, test and remove them.
 
 `add` asks for the password, or reads one line from standard input where that is no terminal; it is never an argument.
-The server is asked before anything is stored. A stack that is up takes a connection as it is from then on.
+The server is asked before anything is stored. A stack that is up takes a connection as it is from then on. Of a
+connection that declarations name, only what they use it for is called lacking.
 """
 
 import argparse
@@ -9,7 +10,7 @@ import getpass
 import re
 import socket
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
@@ -77,7 +78,8 @@ def _add(args: argparse.Namespace) -> int:
             raise type(exc)(exc.message, hint=hint) from exc
         found, why = None, exc.message
     put({args.id: _entry(given)})
-    lines = found_lines(args.id, found) if found else [f"{args.id}: not tested: {why}"]
+    wanted = _declared().get(args.id, [])
+    lines = found_lines(args.id, found, wanted) if found else [f"{args.id}: not tested: {why}"]
     sys.stdout.write("".join(f"{line}\n" for line in [*lines, f"stored as `{args.id}` in {known.connections}"]))
     give(args, {"id": args.id, "file": str(known.connections), "found": found, "not_tested": why})
     return 0
@@ -187,11 +189,20 @@ def _with_places(connection: Connection, found: ServerFound) -> ServerFound:
     return replace(found, uses=(*found.uses, *(client.place(connection, one) for one in places)))
 
 
-def found_lines(connection_id: str, found: ServerFound) -> Iterator[str]:
+def found_lines(connection_id: str, found: ServerFound, wanted: Sequence["_Wanted"]) -> Iterator[str]:
+    """What a login cannot do is listed where a declaration wants it, and all of it where none names the connection."""
     yield f"{connection_id}: {found.product}, {found.encryption}"
+    roles = {one.role for one in wanted}
     for use in found.uses:
         extent = f": {use.extent}" if use.extent else ""
-        yield f"  can {use.role}{extent}" if use.is_possible else f"  cannot {use.role}: {use.why_not}"
+        if use.is_possible:
+            yield f"  can {use.role}{extent}"
+        elif not wanted or use.role in roles:
+            yield f"  cannot {use.role}: {use.why_not}"
+    asked = {one.by for one in wanted if one.role}
+    for one in wanted if found.uses else ():
+        if not one.role and one.by not in asked:
+            yield f"  {one.by} needs other rights of it: `./seamline validate --online` asks for them"
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -219,7 +230,8 @@ def _row(connection_id: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What a declaration uses a connection for. `role`: of `Use`; `place`: for files, "" of all else."""
+    """What a declaration uses a connection for. `role`: of `Use`; "" where no server is asked for it, as for the rights
+    on rows of a login that makes no table. `place`: for files, "" of all else."""
 
     role: str
     by: str
@@ -244,8 +256,7 @@ def _of_source(spec: DeclaredSource) -> Iterator[tuple[str, str, str]]:
         yield spec.connection, READS, ""
     if spec.has_log:
         capture, marker = spec.logins_of_log
-        if capture != spec.connection:
-            yield capture, CAPTURES, ""
+        yield capture, CAPTURES, ""
         if marker != spec.connection:
             yield marker, "", ""
     yield from _of_places(spec.places)
@@ -265,10 +276,10 @@ def _of_places(places: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
 
 
 def _test(args: argparse.Namespace) -> int:
-    known = resolve(args.id)
+    known, wanted = resolve(args.id), _declared().get(args.id, [])
     found = _with_places(known, examined(known))
-    lacking = list(_lacking(found.uses, _declared().get(args.id, [])))
-    sys.stdout.write("".join(f"{line}\n" for line in [*found_lines(args.id, found), *lacking]))
+    lacking = list(_lacking(found.uses, wanted))
+    sys.stdout.write("".join(f"{line}\n" for line in [*found_lines(args.id, found, wanted), *lacking]))
     give(args, {"id": args.id, **asdict(found), "lacking": lacking})
     return 1 if lacking else 0
 
