@@ -92,6 +92,7 @@ _TRANSFORM = "a transform of a table that the demo does not have; {} runs such o
 _OPENSSL = "not every machine has this program; tests/dags/test_page_taken.py makes such keys"
 _DELIVERED = "the DAGs that it starts are run with the declarations of its page by tests/dags/test_delivered_files.py"
 _STREAMS_ON = "starts servers or ends them, and would end those of the test"
+_TOPICS = "minutes; tests/unit/test_topics_page.py plans its files, and tests/spark/test_topic_chain.py runs such syncs"
 _MINUTES = "the command is run by other tests of the same layer, and takes minutes: {}"
 
 # The others: its parser takes it, and why no test runs it as it stands.
@@ -129,6 +130,11 @@ PARSED: Mapping[str, Mapping[str, str]] = {
         " tests/integration/test_stream_orders.py has the command",
     },
     "docs/how-to/read-change-files.md": {"from pyspark": _SPARK},
+    "docs/how-to/read-topics.md": {
+        "./seamline validate --online\n./seamline onboard feeding": _TOPICS,
+        "./seamline validate --online\n./seamline onboard office": _TOPICS,
+        "./seamline grants feed": "for servers with logins; tests/integration/encrypted.py has such brokers",
+    },
     "docs/how-to/read-what-changed.md": {
         "from seamline.kinds": "goes on from tables that another page opens; tests/integration/test_iceberg_cut.py has"
         " it",

@@ -40,7 +40,7 @@ from seamline.kinds.sink import (
     ReadsAlone,
     ReadsBack,
 )
-from seamline.kinds.source import Certifies, HidesSchemaChanges, ReadsSeparately
+from seamline.kinds.source import Certifies, HidesSchemaChanges, MayRepeat, ReadsSeparately
 from seamline.plan.checks import SourceBudgetPlan
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
 from seamline.platform.attachments import PlatformAttachments
@@ -352,7 +352,8 @@ def with_level(plan: SyncPlan, found: Reconciliation) -> Reconciliation:
     """The comparison as it is kept: with what readers of its destination may rely on."""
     destination = plan.destination(found.destination)
     powers, is_of_cuts = sink_kind(destination.kind).powers, destination in plan.cuts_only
-    level = powers.level_of_cuts if is_of_cuts else powers.level_under(plan.guarantee)
+    under = powers.level_over_repeats if isinstance(source_kind(plan.source.kind), MayRepeat) else powers.level_under
+    level = powers.level_of_cuts if is_of_cuts else under(plan.guarantee)
     kept = level_evidence(found, level, guarantee=plan.guarantee)
     return dataclasses.replace(found, evidence={**found.evidence, **kept})
 

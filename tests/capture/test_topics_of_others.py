@@ -168,7 +168,10 @@ def test_a_message_that_cannot_be_read_stops_the_stream_at_its_place(topics: Top
         producer.flush(30)
         wait_until(lambda: stream.error is not None, timeout_s=60, what="the stream to stop")
         assert isinstance(stream.error, LogCorrupted)
-        assert "topic topics-test.rate, partition 0, offset 1: table rate has no column by" in str(stream.error)
+        why = "topic topics-test.rate, partition 0, offset 1: table rate has no column by"
+        assert why in str(stream.error)
+        (found,) = topics.source.preflight(topics.source.catalogue(("rate",)))
+        assert (why in found.what, found.is_fatal, found.cure) == (True, True, stream.error.hint)
         assert stream.query("SELECT count(*) FROM live.rate") in ([(0,)], [(1,)])
 
 

@@ -170,7 +170,7 @@ def test_the_page_for_readers_gets_whole_transactions(make: Any, checkout: Path)
     stream = published(world)
     page = (checkout / "docs/how-to/read-topics.md").read_text(encoding="utf-8")
     code, use = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    code = code.replace('"bank", "settlement@feed"', f'"{world.declared.prefix}", "{STREAM}"')
+    code = code.replace('"bank", "feeding@feed"', f'"{world.declared.prefix}", "{STREAM}"')
     names: dict[str, Any] = {}
     exec(code.replace("kafka.example:9092", world.settings["bootstrap.servers"]), names)  # noqa: S102
     stream.span(*[insert(ACCOUNT, **account(number)) for number in range(9)], insert(AUDIT, actor="x", action="y"))
@@ -183,6 +183,13 @@ def test_the_page_for_readers_gets_whole_transactions(make: Any, checkout: Path)
     assert list(names["transactions"](found[-1][0])) == []
     ((said, rows),) = names["transactions"](found[-2][0])
     assert (said["span"], [record.value() for record in rows["account"]]) == ([10, 20], [None])
+    # Under a writer it ends at what was there when it began.
+    reading = names["transactions"](None)
+    under_writers = [next(reading)]
+    for said, _ in reading:
+        under_writers.append((said, {}))
+        stream.span(insert(AUDIT, actor="x", action=f"{len(under_writers)}"))
+    assert [said["span"] for said, _ in under_writers] == [said["span"] for said, _ in found]
 
 
 # ---- values ---------------------------------------------------------------------------------------------------------

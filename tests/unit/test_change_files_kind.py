@@ -101,6 +101,8 @@ def test_a_run_keeps_the_level_that_its_guarantee_gives(plan: SyncPlan) -> None:
     }
     assert levels["exactly_once"] == "one commit moves all tables of the sync and the ledger"
     assert "files are not read back before they count" in levels["at_least_once"]
+    of_topics = with_level(replace(plan, source=replace(plan.source, kind="kafka")), found)
+    assert "a change that the source's writer repeats is there again" in of_topics.evidence["level"]["level"]
 
 
 def test_preflight_names_columns_and_folders_that_have_one_name(plan: SyncPlan, tmp_path: Path) -> None:

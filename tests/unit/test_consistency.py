@@ -9,13 +9,18 @@ from seamline.domain import installed
 from seamline.domain.errors import ConfigError
 from seamline.domain.level import is_achieved, level_evidence, level_of
 from seamline.domain.verdict import Verdict
-from seamline.kinds.found import sink_kind
+from seamline.kinds.found import sink_kind, source_kind
 from seamline.kinds.sink import HoldsCuts
+from seamline.kinds.source import MayRepeat
 from seamline.plan.compile import compile_plan
 from seamline.ports import Survey
+from seamline.sources.kafka.position import KafkaPosition
+from seamline.sources.mariadb.position import BinlogPosition
+from seamline.sources.mysql.position import MySqlPosition
+from seamline.sources.postgres.position import PostgresPosition
 from seamline.spec import consistency
 from seamline.spec.consistency import Case, Refusal, cases, matrix_lines, matrix_page, matrix_text, outcome, refusal
-from seamline.spec.kinds import source_models
+from seamline.spec.kinds import may_repeat, source_models
 from seamline.spec.load import load_declarations
 from tests.contract.lake_worlds import LAKES, SINGLE
 from tests.contract.relational_worlds import RELATIONAL
@@ -92,8 +97,9 @@ def test_a_rule_that_validate_does_not_know_is_caught(tmp_path: Path, monkeypatc
 def test_the_level_of_a_cell_is_the_one_that_its_kind_says(tmp_path: Path) -> None:
     for case in cases():
         powers = sink_kind(case.destination).powers
+        level = powers.level_over_repeats if isinstance(source_kind(case.source), MayRepeat) else powers.level_under
         if refusal(case) is None:
-            assert outcome(case) == (powers.level_under(case.guarantee) if case.has_log else powers.level_of_cuts)
+            assert outcome(case) == (level(case.guarantee) if case.has_log else powers.level_of_cuts)
         else:
             assert outcome(case).startswith("refused: ")
 
@@ -118,6 +124,28 @@ def test_each_kind_that_does_less_at_least_once_says_so_in_its_cell_and_is_tried
             "one commit moves all tables of the sync and the ledger",
             "each change at least once",
         )
+
+
+def test_a_kind_that_keeps_each_change_says_that_it_keeps_repeats_of_topics_of_others_too() -> None:
+    kept = {name for name in installed.names(installed.SINKS) if sink_kind(name).powers.over_repeats}
+    assert kept == set(APPENDED)
+    for name in kept:
+        of_topics, of_database = (outcome(Case(one, True, name, True, "exactly_once")) for one in ("kafka", "postgres"))
+        assert of_topics == f"{of_database}; a change that the source's writer repeats is there again"
+        at_least = [outcome(Case(one, True, name, True, "at_least_once")) for one in ("kafka", "postgres")]
+        assert at_least[0] == at_least[1], "which says so already"
+
+
+def test_a_source_that_may_say_a_change_twice_is_one_whose_log_makes_no_findings() -> None:
+    """What its stream meets may be a repeat, and is not reported as what the log did not promise."""
+    logs = {
+        "kafka": KafkaPosition.LOG,
+        "mariadb": BinlogPosition.LOG,
+        "mysql": MySqlPosition.LOG,
+        "postgres": PostgresPosition.LOG,
+    }
+    assert set(logs) == {case.source for case in cases() if case.has_log}
+    assert {name: bool(may_repeat(name)) for name in logs} == {name: log.is_of_rows_alone for name, log in logs.items()}
 
 
 def test_a_kind_without_cuts_needs_a_log() -> None:

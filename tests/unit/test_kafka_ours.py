@@ -83,6 +83,18 @@ def test_rows_without_a_key_are_refused_where_the_control_topic_says_that_record
     assert problems({**AUDIT, "key": ["actor"]}) == []
 
 
+def test_what_a_stream_is_says_its_newest_owner_whatever_one_before_it_says_late(cluster: Cluster) -> None:
+    write(cluster)
+    late = {"ends": {"audit": [0, 0, 1]}, "may_repeat": True, "epoch": 3}
+    say(cluster, "feed@t#3", **late)
+    (refused,) = problems(AUDIT)
+    assert "is written by feed@t with" in refused.what
+    say(cluster, ends={"audit": [0, 0, 1]}, epoch=4)
+    say(cluster, "feed@t#3", **late)
+    cluster.append(("t.control", 0), (b"feed@t#3", None, []), None)
+    assert problems(AUDIT) == []
+
+
 def test_what_nobody_says_or_may_read_of_our_topics_is_refused_and_of_others_is_not(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,7 +137,7 @@ def taken(states: TopicStates, table: Table) -> Counter[str] | None:
         return None
 
 
-@pytest.mark.parametrize("seed", [5, 6])
+@pytest.mark.parametrize("seed", [6, 10])
 @pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
 def test_a_second_sync_takes_the_rows_that_the_first_one_holds_or_none(
     guarantee: str, seed: int, monkeypatch: pytest.MonkeyPatch

@@ -90,6 +90,14 @@ def test_a_problem_of_a_table_stands_at_the_table_one_of_the_server_at_its_conne
     assert main(["validate", "--online"]) == 0, "a warning is no mistake"
 
 
+def test_a_problem_that_the_source_s_file_mends_stands_at_its_place_there(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer(monkeypatch, TABLES, (replace(OF_TABLE, place=("database",)),))
+    assert main(["validate", "--online"]) == 2
+    assert "core_bank.yaml:4  database: reader lacks SELECT on account. run the script" in said_by(capsys)
+
+
 def test_a_live_table_that_would_not_take_a_load_stands_at_the_table_with_the_way_of_a_sync_that_runs(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -146,12 +146,15 @@ def _of_destination(declarations: Declarations, plan: SyncPlan, name: str, place
 
 
 def _of_problems(declarations: Declarations, plan: SyncPlan, problems: Sequence[Problem]) -> Answers:
-    """Those of a table stand at its place in the sync's file, others at the source's connection."""
+    """Each stands at its place in the source's file where it has one, one of a table in the sync's file, others at the
+    source's connection."""
     places = {table: place for place, table in _places(declarations, plan)}
     answers = Answers()
     for one in problems:
         if not one.is_fatal:
             answers.notes.append(f"source {plan.source.name}: {one.what}. {one.cure}")
+        elif one.place:
+            answers.faults.append(declarations.source_fault(plan.source.name, one.place, one.what, one.cure))
         elif one.table in places:
             answers.faults.append(declarations.fault(plan.sync, places[one.table], one.what, one.cure))
         else:

@@ -52,6 +52,10 @@ _COMMITS = {
     Atomic.TABLE: phrase("each table exactly once; all tables at one position by the ledger's versions"),
     Atomic.NONE: phrase("writes become visible one by one; exact once the stream stands still"),
 }
+# Of kinds that keep each change beside the others, as topics and files of changes do.
+EACH_CHANGE_KEPT = phrase(
+    "one commit moves all tables of the sync and the ledger; a change that the source's writer repeats is there again"
+)
 _PUBLISHES = {
     Atomic.SYNC: phrase("a publish shows all tables of a date at once"),
     Atomic.TABLE: phrase(
@@ -72,6 +76,8 @@ class SinkPowers:
     raise Refused), is neither loaded nor streamed to by an onboarding, and its `atomic` is that of a publish.
     `published`: what a publish shows, of a kind that does something else than its `atomic` says; "" of others.
     `at_least_once`: what readers may rely on where a sync says so, of a kind that then does less; "" of others.
+    `over_repeats`: the same where the source's log may say a change twice (`kinds.source.MayRepeat`), of a kind that
+    keeps each change; "" of others, whose rows are the same in the end.
     """
 
     atomic: Atomic
@@ -84,10 +90,16 @@ class SinkPowers:
     keeps_versions: bool = False
     published: str = ""
     at_least_once: str = ""
+    over_repeats: str = ""
 
     def level_under(self, guarantee: str) -> str:
         """`level`, of a sync that declares this guarantee."""
         return self.at_least_once if guarantee == AT_LEAST_ONCE and self.at_least_once else self.level
+
+    def level_over_repeats(self, guarantee: str) -> str:
+        """The same of a source whose log may say a change twice."""
+        is_less = guarantee == AT_LEAST_ONCE and self.at_least_once
+        return self.over_repeats if self.over_repeats and not is_less else self.level_under(guarantee)
 
     @property
     def level(self) -> str:
@@ -110,6 +122,8 @@ class SinkPowers:
             "TRUNCATE is refused": self.truncates,
         }
         less = (f"with `guarantee: at_least_once`: {self.at_least_once}",) if self.at_least_once else ()
+        if self.over_repeats:
+            less = (*less, f"of a source whose log may say a change twice: {self.over_repeats}")
         return (self.level, *less, *(words for words, can in cannot.items() if not can), limit)
 
 

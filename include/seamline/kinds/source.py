@@ -110,6 +110,15 @@ class HidesSchemaChanges(Protocol):
 
 
 @runtime_checkable
+class MayRepeat(Protocol):
+    """A kind whose log may say a change twice, as who writes it may. Each record of the log counts once all the same,
+    and nobody knows which ones say the same: rows by a key end in the same state, without one there is one more."""
+
+    may_repeat: ClassVar[str]
+    """Who repeats, for people."""
+
+
+@runtime_checkable
 class ExplainsHangingReaders(Protocol):
     """A kind whose readers wait inside a client that nobody can look into."""
 

@@ -392,12 +392,14 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One finding of preflight. `is_fatal` stops; the others are shown and recorded."""
+    """One finding of preflight. `is_fatal` stops; the others are shown and recorded. `place`: of what mends it in the
+    source's file, by its keys; () where it is not there, or not known."""
 
     what: str
     cure: str
     is_fatal: bool = True
     table: str = ""
+    place: tuple[str | int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from seamline.spec.kinds import (
     keeps_keyless,
     level_of,
     level_of_cuts,
+    may_repeat,
     powers_lacking,
     source_models,
 )
@@ -84,7 +85,9 @@ def outcome(case: Case) -> str:
     refused = refusal(case)
     if refused is not None:
         return f"refused: {refused.what}"
-    return level_of(case.destination, case.guarantee) if case.has_log else level_of_cuts(case.destination)
+    if not case.has_log:
+        return level_of_cuts(case.destination)
+    return level_of(case.destination, case.guarantee, source=case.source)
 
 
 def cases() -> Iterator[Case]:
@@ -124,9 +127,11 @@ def matrix_text() -> str:
 
 def matrix_page() -> str:
     """docs/reference/consistency.md."""
+    found = {name: who for name in source_models() if (who := may_repeat(name))}
+    repeats = "".join(_REPEATS.format(name=name, who=who) for name, who in found.items())
     lines = [f"| {' | '.join(MATRIX_HEAD)} |", "|---|---|---|---|---|"]
     lines += [f"| {' | '.join(line)} |" for line in matrix_lines()]
-    return _PAGE + "\n".join(lines) + "\n"
+    return _PAGE + repeats + "\n".join(lines) + "\n"
 
 
 def _source(case: Case) -> str:
@@ -155,5 +160,12 @@ be had instead.
 `guarantee` is the author's word for a sync. What is achieved is the destination's, and is in every report and export.
 Sources with a log stream into live tables and make cuts; with `log: none` there are cuts alone, and the level is that
 of a publish.
+
+"""
+_REPEATS = """\
+Of `{name}`: {who}.
+Each message counts once, and what it repeats is a change like any other: a row with a key ends in the same state, and
+a row without a key is there once more, in every destination
+([ADR 111](../adr/0111-what-a-topic-repeats-is-a-change.md)).
 
 """

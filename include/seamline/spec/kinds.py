@@ -17,6 +17,7 @@ DESTINATIONS_PLANNED: tuple[str, ...] = ()
 _ALONE = "separate_side"
 # The method by which a kind of source is read so.
 _SEPARATELY = "open_separately"
+_REPEATS = "may_repeat"
 
 # Powers that stages need: the keys that ask for the stage together (none: any sync), the method by which a kind has the
 # power, and what a kind without it cannot do.
@@ -48,6 +49,8 @@ class _Powers(Protocol):
     def keeps_versions(self) -> bool: ...
 
     def level_under(self, guarantee: str) -> str: ...
+
+    def level_over_repeats(self, guarantee: str) -> str: ...
 
     @property
     def level_of_cuts(self) -> str: ...
@@ -147,9 +150,16 @@ def keeps_keyless(kind: str) -> bool:
     return cast(_Sink, installed.load(installed.SINKS, kind)).powers.keyless
 
 
-def level_of(kind: str, guarantee: str) -> str:
-    """What readers of a kind of destination may rely on: of its commits; of one without live tables, of its cuts."""
-    return cast(_Sink, installed.load(installed.SINKS, kind)).powers.level_under(guarantee)
+def level_of(kind: str, guarantee: str, *, source: str) -> str:
+    """What readers of a kind of destination may rely on: of its commits; of one without live tables, of its cuts.
+    `source`: the kind that its changes come from."""
+    powers = cast(_Sink, installed.load(installed.SINKS, kind)).powers
+    return powers.level_over_repeats(guarantee) if may_repeat(source) else powers.level_under(guarantee)
+
+
+def may_repeat(kind: str) -> str:
+    """Who may say a change of a kind of source twice, for people; "" where nobody does."""
+    return str(getattr(installed.load(installed.SOURCES, kind), _REPEATS, ""))
 
 
 def level_of_cuts(kind: str) -> str:

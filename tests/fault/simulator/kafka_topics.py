@@ -21,6 +21,7 @@ from seamline.sinks.kafka.commit import Where, where_of
 from seamline.sinks.kafka.control import StreamState, read_control, record_of
 from seamline.sinks.kafka.sink import KafkaSink
 from seamline.sinks.kafka.spec import KafkaDestination
+from seamline.sinks.kafka.transaction import Sending
 from tests.fault.simulator.schedule import Violation
 from tests.log_topic import AUDIT, STREAM, TOPIC, TOPIC_ID, position, sync_plan
 from tests.memory_topics import FAILED, KILLED, UNANSWERED, Cluster, Killed
@@ -115,7 +116,9 @@ class Reader:
         """How many transactions of the source each commit stands behind."""
         for record in self._cluster.readable((CONTROL, 0), self._next):
             self._next = record.at + 1
-            said = json.loads(record.value() or b"")
+            said = json.loads(record.value() or b"null")
+            if said is None:
+                continue
             if not self.known or (said["epoch"], said["span"][1]) > (self.known["epoch"], self.known["span"][1]):
                 self._take(said)
                 yield said["span"][1] // 10
@@ -159,7 +162,7 @@ def _row(record: Any) -> Row | None:
 
 
 class TopicsRun:
-    """One stream into one cluster."""
+    """One stream into one cluster. `_suspended`: what an owner that was suspended amid a commit has still to say."""
 
     def __init__(self, seed: int, guarantee: str, partitions: int) -> None:
         dice = self._dice = random.Random(seed)
@@ -178,6 +181,8 @@ class TopicsRun:
         self._source = Source(dice)
         self._reader = Reader(self.cluster, self._where)
         self._looked_at = 0
+        self._may_repeat = guarantee == AT_LEAST_ONCE
+        self._suspended: list[Sending] = []
         self._begin(partitions)
 
     def _begin(self, partitions: int) -> None:
@@ -201,6 +206,7 @@ class TopicsRun:
                 at = self._look()
                 if at >= last + _QUIET:
                     break
+                self._stand_still()
                 self._span(at, min(last, at + self._dice.randint(1, 5)) if at < last else at + 1)
             else:
                 raise Violation("stuck", f"{self._looked_at} of {last} transactions were committed")
@@ -209,7 +215,11 @@ class TopicsRun:
 
     def _span(self, at: int, end: int) -> None:
         """As the span loop: after a lost answer a new epoch, then what the ledger says."""
-        if at < len(self._source.transactions) and self._dice.random() < self._trouble:
+        is_busy = at < len(self._source.transactions)
+        if is_busy and self._may_repeat and self._dice.random() < 0.1:
+            self._suspend(at, end)
+            return
+        if is_busy and self._dice.random() < self._trouble:
             self.cluster.armed = self._dice.randrange(8), self._dice.choice([KILLED, FAILED, UNANSWERED])
         try:
             self._commit(at, end)
@@ -226,6 +236,22 @@ class TopicsRun:
         except SeamlineError as exc:
             raise Violation("stopped", f"{type(exc).__name__} of [{at}, {end}): {exc.message}") from exc
         self.cluster.armed = None
+
+    def _stand_still(self) -> None:
+        """An owner that was suspended says late what it had to say, and an idle control topic is compacted. Both change
+        nothing that anybody reads."""
+        if self._suspended and self._dice.random() < 0.3:
+            self._suspended.pop().commit()
+            self.tally["late"] += 1
+        if self._dice.random() < 0.2:
+            self.cluster.compact((CONTROL, 0))
+        self._look()
+
+    def _suspend(self, at: int, end: int) -> None:
+        """Amid a commit, once its rows have arrived; another owner takes the stream. With transactions it is fenced."""
+        self._sink._commit_at_broker = lambda sending, _: self._suspended.append(sending)  # type: ignore[method-assign]
+        self._commit(at, end)
+        self._sink, self._lease = self._owner()
 
     def _owner(self) -> tuple[KafkaSink, Lease]:
         """One that may end while it takes the stream, too."""

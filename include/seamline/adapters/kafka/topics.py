@@ -32,17 +32,19 @@ _PAUSE_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class TopicRule:
-    """What a topic must be. `exact` settings must be equal, `at_least` and `at_most` bound a number."""
+    """What a topic must be. `exact` settings must be equal, `at_least` and `at_most` bound a number. `wished`: as
+    `at_least`, of a topic that is made; one that is there may have less."""
 
     purpose: str
     exact: Mapping[str, str]
     at_least: Mapping[str, int] = field(default_factory=dict)
     at_most: Mapping[str, int] = field(default_factory=dict)
     partitions: int = 1
+    wished: Mapping[str, int] = field(default_factory=dict)
 
     def settings(self) -> dict[str, str]:
         """The settings to create the topic with."""
-        numbers = {**self.at_least, **self.at_most}
+        numbers = {**self.at_least, **self.at_most, **self.wished}
         return {**self.exact, **{name: str(value) for name, value in numbers.items()}}
 
 
@@ -84,6 +86,12 @@ def faults(facts: TopicFacts, rule: TopicRule) -> tuple[str, ...]:
         if int(value) > most:
             found.append(f"{name} is {value}, wanted at most {most}")
     return tuple(found)
+
+
+def set_by(topic: str, settings: Mapping[str, str | int]) -> str:
+    """The command that sets them."""
+    added = ",".join(f"{name}={value}" for name, value in settings.items())
+    return f"kafka-configs --alter --entity-type topics --entity-name {topic} --add-config {added}"
 
 
 def _partitions_wanted(rule: TopicRule) -> str:
@@ -233,9 +241,8 @@ class CaptureTopics:
         if wrong:
             raise ConfigError(
                 f"Topic {topic} ({rule.purpose}) has settings that could lose or tear its records: {'; '.join(wrong)}",
-                hint=f"set them with Kafka's own tool: kafka-configs --alter --entity-type topics "
-                f"--entity-name {topic} --add-config {','.join(f'{n}={v}' for n, v in rule.settings().items())}; "
-                "a topic with other partitions must be deleted and what it serves onboarded again",
+                hint=f"set them with Kafka's own tool: {set_by(topic, rule.settings())};"
+                " a topic with other partitions must be deleted and what it serves onboarded again",
             )
         return facts.topic_id
 

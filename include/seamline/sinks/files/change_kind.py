@@ -10,7 +10,7 @@ from seamline.domain.phrase import phrase
 from seamline.domain.position import Position
 from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
 from seamline.kinds.logins import DestinationLogins
-from seamline.kinds.sink import Atomic, SinkKind, SinkPowers
+from seamline.kinds.sink import EACH_CHANGE_KEPT, Atomic, SinkKind, SinkPowers
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Load, Problem, ReadView, Sink, StagedView
 from seamline.ports.maintenance import DestinationMaintenance
@@ -30,7 +30,10 @@ class ChangeFiles:
 
     name: ClassVar[str] = "change_files"
     powers: ClassVar[SinkPowers] = SinkPowers(
-        Atomic.SYNC, names=NameLimit(NAME_CHARACTERS, NameUnit.CHARACTERS), at_least_once=_AT_LEAST_ONCE
+        Atomic.SYNC,
+        names=NameLimit(NAME_CHARACTERS, NameUnit.CHARACTERS),
+        at_least_once=_AT_LEAST_ONCE,
+        over_repeats=EACH_CHANGE_KEPT,
     )
 
     def spec(self) -> "type[Destination]":

@@ -4,11 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from seamline.domain.catalogue import Table
-from seamline.domain.ledger import StreamId
 from seamline.domain.position import position_to_json
 from seamline.kinds.row_json import text_of
 from seamline.plan.model import DestinationPlan, SyncPlan
-from seamline.sinks.kafka.control import StreamState, record_of
+from seamline.sinks.kafka.control import StreamState, key_of, record_of
 from seamline.sinks.kafka.fold import Fold
 from seamline.sinks.kafka.formats import Form, form_of
 from seamline.sinks.kafka.options import KafkaOptions, options_of, topic_of
@@ -70,16 +69,23 @@ class StreamCommit:
         """The tables whose held rows were read, and followed what was sent."""
         return frozenset(name for name, writer in self._writers.items() if writer.known_ends)
 
-    def close(self, *, forgotten: Sequence[StreamId] = ()) -> StreamState:
+    def close(self, *, forgotten: Sequence[StreamState] = ()) -> StreamState:
         """Seal it by the control record once all rows have arrived; the state that its commit makes the stream's.
-        `forgotten`: other streams, whose ledgers end with this commit."""
+        `forgotten`: of other streams, whose ledgers end with this commit."""
         arrived = self.transactions.arrived()
         carried = [boundary.table for boundary in self.after.row.boundaries]
         state = replace(self.after, ends={table: self._ends(table, arrived) for table in carried})
         records = {name: writer.records for name, writer in self._writers.items() if writer.records}
-        own = (str(state.row.stream).encode(), record_of(state, start=self.start, records=records))
-        ended = [(str(stream).encode(), None) for stream in forgotten]
-        self.transactions.seal(self.where.options.control_topic, [*ended, own])
+        record = record_of(state, start=self.start, records=records)
+        ended = [(key, None) for one in forgotten for key in one.keys]
+        if self.transactions.is_fenced:
+            own, *earlier = state.keys
+            ended += [(key, None) for key in earlier]
+            state = replace(state, epochs=frozenset())
+        else:
+            own = key_of(state.row.stream, state.row.epoch)
+            state = replace(state, epochs=state.epochs | {state.row.epoch})
+        self.transactions.seal(self.where.options.control_topic, [*ended, (own, record)])
         return state
 
     def _ends(self, table: str, arrived: Mapping[tuple[str, int], int]) -> tuple[int, ...]:

@@ -3,6 +3,10 @@
 A record is in the transaction of the rows that it speaks of, so it is committed with them or not at all; without
 transactions it comes once they have arrived. `ends` is what a reader goes by: every row of the stream's tables below
 these offsets belongs to this position but for those that `repeated` names, and none behind them.
+
+A record's key is its stream. One of a commit without a transaction has the owner's epoch in its key, too: nothing
+fences such an owner, and what it says late must not be the newest record of a key that its successor writes, since
+compaction keeps that one alone. The next commit in a transaction takes the keys of earlier owners away.
 """
 
 import json
@@ -21,6 +25,8 @@ from seamline.sinks.kafka.repeated import Repeated
 
 # Of the newest, by which a publish or a join finds itself done.
 _RUNS_KEPT = 100
+# No name has it.
+_OF_EPOCH = "#"
 _MOMENT_S, _PAUSE_S = 1.0, 0.01
 
 
@@ -30,6 +36,7 @@ class StreamState:
     its last one, also of tables that have left. `runs`: the last ones that have published. `may_repeat`: its owner
     commits without transactions. `repeated`: table → the records of its topic that do not count, also of tables that
     have left. `offset` of its record in the control topic, and `written_ms`: when it came there, by the broker's clock.
+    `epochs`: of the owners who have keys of their own there.
     """
 
     row: LedgerRow
@@ -40,6 +47,12 @@ class StreamState:
     repeated: Mapping[str, tuple[Repeated, ...]] = field(default_factory=dict)
     offset: int = -1
     written_ms: int = 0
+    epochs: frozenset[int] = frozenset()
+
+    @property
+    def keys(self) -> list[bytes]:
+        """Under which the control topic may hold records of its stream."""
+        return [key_of(self.row.stream), *(key_of(self.row.stream, one) for one in sorted(self.epochs))]
 
     def with_tables(self, entering: Sequence[Boundary], *, left: Sequence[str], run_id: str) -> "StreamState":
         """The tables that enter begin their next generation. Of those with a key every record of before counts: the
@@ -76,9 +89,10 @@ class Control:
     end: int = 0
     written: int = 0
 
-    def with_own(self, state: StreamState, *, forgotten: Sequence[StreamId]) -> "Control":
+    def with_own(self, state: StreamState, *, forgotten: Sequence[StreamState]) -> "Control":
         """Behind a commit of ours. Whether its marker is there yet nobody knows."""
-        states = {stream: known for stream, known in self.states.items() if stream not in forgotten}
+        gone = [one.row.stream for one in forgotten]
+        states = {stream: known for stream, known in self.states.items() if stream not in gone}
         follows = not forgotten and state.offset in (self.written, self.written + 1)
         return Control({**states, state.row.stream: state}, self.end, state.offset + 1 if follows else -1)
 
@@ -113,19 +127,39 @@ def _committed_end(settings: Mapping[str, Any], topic: str, written: int) -> int
 
 def _read_on(settings: Mapping[str, Any], topic: str, known: Control, end: int) -> Control:
     found = dict(known.states)
+    epochs = {stream: set(state.epochs) for stream, state in known.states.items()}
     for messages in committed(settings, topic, (end,), starts=(known.end,)):
         for message in messages:
-            stream, value, offset = stream_of((message.key() or b"").decode()), message.value(), message.offset() or 0
+            (stream, epoch), value, offset = _stream_of(message.key() or b""), message.value(), message.offset() or 0
+            _take_in(epochs.setdefault(stream, set()), epoch, value)
             if stream in found and offset <= found[stream].offset:
                 continue
             if value is None:
-                found.pop(stream, None)
+                if epoch is None:
+                    found.pop(stream, None)
                 continue
             state = _read(json.loads(value), stream)
             # Without transactions nothing fences an owner that is over: what it says late does not count.
             if stream not in found or state.row.epoch >= found[stream].row.epoch:
                 found[stream] = replace(state, offset=offset, written_ms=message.timestamp()[1])
-    return Control(found, end, end)
+    states = {stream: replace(state, epochs=frozenset(epochs.get(stream, ()))) for stream, state in found.items()}
+    return Control(states, end, end)
+
+
+def _take_in(epochs: set[int], epoch: int | None, value: bytes | None) -> None:
+    """A record under the key of an epoch, or that it went."""
+    if epoch is not None:
+        (epochs.discard if value is None else epochs.add)(epoch)
+
+
+def key_of(stream: StreamId, epoch: int | None = None) -> bytes:
+    """`epoch`: of an owner that commits without transactions."""
+    return str(stream).encode() if epoch is None else f"{stream}{_OF_EPOCH}{epoch}".encode()
+
+
+def _stream_of(key: bytes) -> tuple[StreamId, int | None]:
+    text, _, epoch = key.decode().partition(_OF_EPOCH)
+    return stream_of(text), int(epoch) if epoch else None
 
 
 def record_of(state: StreamState, *, start: int, records: Mapping[str, int]) -> bytes:

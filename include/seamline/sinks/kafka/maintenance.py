@@ -6,11 +6,10 @@ from typing import Any
 
 from seamline.adapters.connections import resolve
 from seamline.adapters.kafka.client import client_settings
-from seamline.domain.ledger import StreamId
 from seamline.domain.log_floor import LedgerPlace
 from seamline.plan.model import INCREMENTAL, DestinationPlan
 from seamline.ports.maintenance import INCREMENTAL_KEPT_DAYS, LetGo
-from seamline.sinks.kafka.control import read_control
+from seamline.sinks.kafka.control import StreamState, read_control
 from seamline.sinks.kafka.loads import begun_at
 from seamline.sinks.kafka.options import options_of
 from seamline.sinks.kafka.publish import namespace_of
@@ -48,21 +47,22 @@ class KafkaMaintenance:
         for ever."""
         before_ms = (time.time() - _KEPT_S) * 1000
         dead = [
-            stream
+            state
             for stream, state in read_control(self._settings, self._options.control_topic).states.items()
             if INCREMENTAL in stream.sync and stream.destination == self._destination.name
             if state.written_ms < before_ms
         ]
-        for stream in dead:
-            self._end(stream)
-        return tuple(map(str, dead))
+        for state in dead:
+            self._end(state)
+        return tuple(str(state.row.stream) for state in dead)
 
-    def _end(self, stream: StreamId) -> None:
+    def _end(self, state: StreamState) -> None:
         """A worker that comes back finds itself fenced. One that has moved again just now begins again."""
+        stream = state.row.stream
         name = self._options.transactional_id(stream)
         transactions = Transactions(self._settings, name, timeout_s=self._options.transaction_timeout_s)
         transactions.begin()
-        transactions.seal(self._options.control_topic, [(str(stream).encode(), None)])
+        transactions.seal(self._options.control_topic, [(key, None) for key in state.keys])
         transactions.commit()
         self._topics.delete(self._topics.names(f"{namespace_of(self._destination, stream)}."))
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from seamline.adapters.connections import resolve
 from seamline.adapters.kafka.client import client_settings
-from seamline.adapters.kafka.topics import CaptureTopics, TopicFacts, TopicRule, faults
+from seamline.adapters.kafka.topics import CaptureTopics, TopicFacts, TopicRule, faults, set_by
 from seamline.domain.errors import ConfigError
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Problem
@@ -66,6 +66,15 @@ def _of_cluster(
 def _of_topic(facts: TopicFacts, rule: TopicRule) -> Iterator[tuple[str, str, bool]]:
     for fault in faults(facts, rule):
         yield f"topic {facts.name} ({rule.purpose}): {fault}", "alter the topic, or let Seamline make it", True
+    short = {name: least for name, least in rule.wished.items() if int(facts.settings.get(name, least)) < least}
+    if short:
+        said = ", ".join(f"{name} is {facts.settings[name]}" for name in short)
+        yield (
+            f"topic {facts.name}: {said}, so a reader that stands still for longer does not see that rows went, and a"
+            " second sync warns of it",
+            f"Set it with Kafka's own tool: {set_by(facts.name, short)}",
+            False,
+        )
     in_sync = int(facts.settings.get("min.insync.replicas", "1"))
     if in_sync < _IN_SYNC_MIN:
         yield (

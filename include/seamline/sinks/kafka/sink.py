@@ -146,13 +146,15 @@ class KafkaSink:
         transactions = self._open(stream)
         for one in ending:
             self._fence(one)
-        after, snapshot = publishing.joined(self._settled(), stream, joining)
+        control = self._settled()
+        after, snapshot = publishing.joined(control, stream, joining)
+        ended = [control.states[one] for one in ending if one in control.states]
         with self._begun(transactions):
             commit = StreamCommit(transactions, self._where, after, start=after.row.next_offset)
             if snapshot is not None:
                 place = publishing.PutInPlace(settings, self._where)
                 place.snapshot(commit, joining.tables, joining.incremental_namespace, snapshot)
-            self._send_commit(commit, "addtable.joined", forgotten=ending)
+            self._send_commit(commit, "addtable.joined", forgotten=ended)
         for one in ending:
             topics.delete(topics.names(f"{publishing.namespace_of(self._destination, one)}."))
         return Commit(after.row)
@@ -228,7 +230,7 @@ class KafkaSink:
 
     # ---- transactions -----------------------------------------------------------------------------------------------
 
-    def _send_commit(self, commit: StreamCommit, failpoint: str, *, forgotten: Sequence[StreamId] = ()) -> None:
+    def _send_commit(self, commit: StreamCommit, failpoint: str, *, forgotten: Sequence[StreamState] = ()) -> None:
         """The only place where the outcome may be unknown: from its sending until its answer."""
         state = commit.close(forgotten=forgotten)
         try:

@@ -13,6 +13,10 @@ from seamline.sinks.kafka.options import KafkaOptions, topic_of
 
 # A record stays for so long at least although a newer one has its key: a comparison reads the state of an hour ago.
 COMPACTION_LAG_S = 24 * 3600
+# How long a message without a value stays in a compacted topic. Who reads it after a longer pause does not see that the
+# row went: so long a capture of these topics may stand still (`sources/kafka/kept.py` warns of less).
+_TOMBSTONES = "delete.retention.ms"
+_TOMBSTONES_S = 7 * 86_400
 _BY_THE_BROKER = {"message.timestamp.type": "LogAppendTime"}
 _LARGE = {"max.message.bytes": MESSAGE_BYTES_MAX}
 _KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
@@ -24,7 +28,7 @@ def rule_of(table: Table, options: KafkaOptions) -> TopicRule:
         return TopicRule("rows without a key", {**_KEPT, **_BY_THE_BROKER}, _LARGE, {}, options.partitions)
     compacted = {"cleanup.policy": "compact", **_BY_THE_BROKER}
     least = {**_LARGE, "min.compaction.lag.ms": COMPACTION_LAG_S * 1000}
-    return TopicRule("rows by key", compacted, least, {}, options.partitions)
+    return TopicRule("rows by key", compacted, least, {}, options.partitions, {_TOMBSTONES: _TOMBSTONES_S * 1000})
 
 
 # A stream writes one record per commit, and who takes the stream over reads them all: segments end soon.

@@ -40,9 +40,11 @@ _SETTINGS = {
 class Sending(ABC):
     """What commits are sent by, each as `begin`, `send` for each row, `seal`, `commit`: one producer, and how many of
     the records that it was given have arrived. `sealed_at`: the offset of its newest control record. `markers`: how
-    many offsets without a record a commit leaves behind its last one, in each partition that it has written."""
+    many offsets without a record a commit leaves behind its last one, in each partition that it has written.
+    `is_fenced`: by the next one of its id, so that nothing of it arrives behind what that one writes."""
 
     markers: ClassVar[int]
+    is_fenced: ClassVar[bool]
 
     def __init__(self, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None:
         self._settings = settings
@@ -128,6 +130,7 @@ class Transactions(Sending):
     """
 
     markers = 1
+    is_fenced = True
 
     def __init__(self, settings: Mapping[str, Any], transactional_id: str, *, timeout_s: int) -> None:
         own = {"transactional.id": transactional_id, "transaction.timeout.ms": timeout_s * 1000}
@@ -177,6 +180,7 @@ class Deliveries(Sending):
     rows have. Who ends before has rows delivered that its successor delivers again. It fences nobody."""
 
     markers = 0
+    is_fenced = False
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         try:

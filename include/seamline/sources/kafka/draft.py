@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -11,18 +10,16 @@ from confluent_kafka import KafkaException, Message
 
 from seamline.adapters.connections import resolve
 from seamline.adapters.kafka.client import REQUEST_TIMEOUT_S, admin_client, client_settings, translated
-from seamline.adapters.kafka.committed import begins, committed, committed_ends
 from seamline.adapters.kafka.topics import CaptureTopics
 from seamline.domain.errors import ConfigError
 from seamline.sources.kafka.layout import DEBEZIUM
+from seamline.sources.kafka.newest import newest
 from seamline.sources.kafka.rows import OF_REGISTRY
 from seamline.sources.kafka.schemas import SaidColumn, columns_in, fields_of
 from seamline.sources.kafka.texts import parsed
 from seamline.spec.fields import is_sql_name
 from seamline.spec.written import text
 
-# So many of the newest records of each partition are looked at: behind a row that goes is one without a value.
-_LOOKED_AT = 20
 _SHOWN_MAX = 5
 Note = Callable[[str], None]
 
@@ -143,14 +140,8 @@ def _fault(found: FoundTopic) -> str:
 
 
 def _newest(settings: Mapping[str, Any], topic: str) -> Sequence[Message]:
-    """Of each partition some of the newest, the newest first."""
     facts = CaptureTopics(dict(settings)).facts(topic)
-    partitions = facts.partitions if facts else 0
-    ends, firsts = (ask(settings, topic, partitions) or () for ask in (committed_ends, begins))
-    starts = [max(first, end - _LOOKED_AT) for first, end in zip(firsts, ends, strict=True)]
-    with closing(committed(settings, topic, ends, starts=starts)) as reading:  # type: ignore[type-var]
-        messages = [message for some in reading for message in some]
-    return sorted(messages, key=lambda one: (one.timestamp()[1], one.offset()), reverse=True)
+    return newest(settings, topic, facts.partitions if facts else 0)
 
 
 def _key(key: bytes | None) -> tuple[str, ...]:

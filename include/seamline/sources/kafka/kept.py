@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from seamline.adapters.kafka.topics import TopicFacts
+from seamline.adapters.kafka.topics import TopicFacts, set_by
 from seamline.ports import Problem
 from seamline.sources.kafka.layout import CANAL, MAXWELL, TopicTable
 
@@ -67,14 +67,16 @@ def _of_times(name: str, facts: TopicFacts) -> Iterator[Problem]:
     if int(facts.settings.get("min.compaction.lag.ms", "0")) < _LAG_MS_MIN:
         yield Problem(
             f"topic {facts.name} is compacted at once: what a comparison is about to read may be gone by then",
-            f"set its `min.compaction.lag.ms` to {_LAG_MS_MIN} or more",
+            f"set its `min.compaction.lag.ms` to {_LAG_MS_MIN} or more:"
+            f" {set_by(facts.name, {'min.compaction.lag.ms': _LAG_MS_MIN})}",
             table=name,
         )
     if int(facts.settings.get("delete.retention.ms", _DAY_MS)) < _TOMBSTONES_MS_MIN:
         yield Problem(
             f"topic {facts.name} drops messages without a value soon: a capture that stands still for longer does not"
             " see that their rows went",
-            f"set its `delete.retention.ms` to {_TOMBSTONES_MS_MIN} or more",
+            f"set its `delete.retention.ms` to {_TOMBSTONES_MS_MIN} or more:"
+            f" {set_by(facts.name, {'delete.retention.ms': _TOMBSTONES_MS_MIN})}",
             is_fatal=False,
             table=name,
         )

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 
 class Kafka:
-    """`kinds.source.LoggedKind` with the powers `Drafts` and `ListsTables`."""
+    """`kinds.source.LoggedKind` with the powers `Drafts`, `ListsTables` and `MayRepeat`."""
 
     name: ClassVar[str] = "kafka"
+    may_repeat: ClassVar[str] = "who writes its topics may send a message twice"
 
     def spec(self) -> "type[DeclaredSource]":
         from seamline.sources.kafka.spec import KafkaSource

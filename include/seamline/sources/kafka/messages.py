@@ -1,12 +1,15 @@
 """What the messages of each topic say. Whatever cannot be read stops here, with its place and how to mend it. Pure."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
+from seamline.adapters.kafka.topics import TopicFacts
 from seamline.domain.errors import LogCorrupted
 from seamline.sources.kafka.formats import canal, debezium, maxwell, plain
 from seamline.sources.kafka.formats.shared import SharedTopic
+from seamline.sources.kafka.kept import is_compacted
 from seamline.sources.kafka.layout import CANAL, DEBEZIUM, MAXWELL, PLAIN, Layout, TopicTable
-from seamline.sources.kafka.rows import ALTERS, CHANGES, EMPTIES, GOES, Given, Said, gone_by_key
+from seamline.sources.kafka.rows import ALTERS, CHANGES, EMPTIES, GOES, JSON_ALONE, Given, Said, gone_by_key
 
 _SHOWN_MAX = 120
 _Read = Callable[[Given], Iterator[Said]]
@@ -28,16 +31,10 @@ class Messages:
 
         LogCorrupted: it cannot be read, or nobody has declared what it says.
         """
-        read = self._read.get(given.topic)
-        if read is None:
-            raise self._refused(given, "its topic is not declared")
         try:
-            found = list(read(given))
+            return self._said(given, partitions)
         except _UNREADABLE as exc:
             raise self._refused(given, str(exc)) from exc
-        if partitions > 1 and (what := _without_order(found)):
-            raise self._refused(given, f"it {what} whose rows lie in {partitions} partitions, without an order")
-        return found
 
     def reads(self, topic: str) -> bool:
         return topic in self._read
@@ -47,24 +44,71 @@ class Messages:
 
         LogCorrupted: the key of a message is not the declared key of the row that it is about.
         """
+        try:
+            self._require_key(given, found)
+        except _UNREADABLE as exc:
+            raise self._refused(given, str(exc)) from exc
+
+    def departure(self, given: Given, topic: TopicFacts) -> str:
+        """Why a stream or a load would stop at it, without its place; "" where it can be taken."""
+        try:
+            found = self._said(given, topic.partitions)
+            if is_compacted(topic):
+                self._require_key(given, found)
+        except _UNREADABLE as exc:
+            return str(exc)
+        return ""
+
+    def _said(self, given: Given, partitions: int) -> list[Said]:
+        read = self._read.get(given.topic)
+        if read is None:
+            raise ValueError("its topic is not declared")
+        found = list(read(given))
+        if partitions > 1 and (what := _without_order(found)):
+            raise ValueError(f"it {what} whose rows lie in {partitions} partitions, without an order")
+        return found
+
+    def _require_key(self, given: Given, found: Sequence[Said]) -> None:
         rows = [one for one in found if one.op not in (EMPTIES, ALTERS)]
         if not rows:
             return
         try:
             key = self._key_of[given.topic](given)
         except _UNREADABLE as exc:
-            raise self._refused(given, f"its topic is compacted, and of its key: {exc}") from exc
+            raise ValueError(f"its topic is compacted, and of its key: {exc}") from exc
         if any(one.key != key for one in rows):
-            raise self._refused(given, "its topic is compacted, and its key is not the declared key of its row")
+            raise ValueError("its topic is compacted, and its key is not the declared key of its row")
 
     def _refused(self, given: Given, why: str) -> LogCorrupted:
         shown = "no value" if given.value is None else f"{given.value[:_SHOWN_MAX]!r}"
-        return LogCorrupted(
-            f"a message cannot be taken: {given.place}: {why} ({shown})",
-            hint=f"nothing is passed over. Let sources/{self._source}.yaml say what the message holds (`columns`,"
-            " `ignored`, `absent`, `left_out`, `form`) and onboard the sync again; a message that is wrong in itself is"
-            " corrected by its writer, who sends the table anew into a topic of another name",
-        )
+        return LogCorrupted(f"{not_taken(given, why)} ({shown})", hint=cure_of(self._source))
+
+
+def not_taken(given: Given, why: str) -> str:
+    """For people."""
+    return f"a message cannot be taken: {given.place}: {why}"
+
+
+def cure_of(source: str) -> str:
+    """What mends a message that cannot be taken."""
+    return (
+        f"nothing is passed over. Let sources/{source}.yaml say what the message holds (`columns`, `ignored`, `absent`,"
+        " `left_out`, `form`) and onboard the sync again; a message that is wrong in itself is corrected by its writer,"
+        " who sends the table anew into a topic of another name"
+    )
+
+
+def given_by(message: Any) -> Given:
+    """Of a message as Kafka's client has it. LogCorrupted: it is no text."""
+    found = Given(message.topic(), message.partition(), message.offset(), None, None)
+    try:
+        key, value = (None if one is None else one.decode() for one in (message.key(), message.value()))
+    except UnicodeDecodeError as exc:
+        raise LogCorrupted(not_taken(found, "it is no text of UTF-8"), hint=JSON_ALONE) from exc
+    headers = {
+        name: None if value is None else value.decode(errors="replace") for name, value in message.headers() or ()
+    }
+    return Given(found.topic, found.partition, found.offset, key, value, headers=headers)
 
 
 def _reader(layout: Layout, topic: str) -> _Read:

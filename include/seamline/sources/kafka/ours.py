@@ -70,11 +70,18 @@ def _said(settings: Mapping[str, Any], topic: str) -> Mapping[str, Mapping[str, 
     found: dict[str, Mapping[str, Any]] = {}
     for messages in committed(settings, control, ends or ()):
         for message in messages:
-            stream = (message.key() or b"").decode(errors="replace")
-            found.pop(stream, None)
-            if (state := _state(message.value())) is not None:
+            # Behind the stream the key of a commit without a transaction has the owner's epoch.
+            stream, _, epoch = (message.key() or b"").decode(errors="replace").partition("#")
+            state = _state(message.value())
+            if state is None and not epoch:
+                found.pop(stream, None)
+            elif state is not None and (stream not in found or _epoch(state) >= _epoch(found[stream])):
                 found[stream] = state
     return found
+
+
+def _epoch(state: Mapping[str, Any]) -> int:
+    return int(state.get("epoch", 0))
 
 
 def _state(value: bytes | None) -> Mapping[str, Any] | None:

@@ -19,7 +19,7 @@ from seamline.domain.errors import InvariantViolated, Refused, TransientError
 from seamline.kinds.bulk import ArrowRows, BulkRead, CopyTasks, OpenedSource, Wanted
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker, Problem, Survey
-from seamline.sources.kafka import kept, ours
+from seamline.sources.kafka import kept, newest, ours
 from seamline.sources.kafka.layout import TopicTable, layout_of, markers_topic
 from seamline.sources.kafka.log import read_record
 from seamline.sources.kafka.position import KafkaPosition, TopicPlace, written_by_kafka
@@ -66,7 +66,13 @@ class KafkaSource:
         settings = self._theirs
         topics = CaptureTopics(settings)
         declared = [one for one in (self._layout.of(table.name) for table in tables) if one is not None]
-        return tuple(problem for one in declared for problem in _of_topic(one, topics.facts(one.topic), settings))
+        facts = {one.topic: topics.facts(one.topic) for one in declared}
+        found = [problem for one in declared for problem in _of_topic(one, facts[one.topic], settings)]
+        there = [one for one in facts.values() if one is not None]
+        found += [
+            problem for one in there for problem in newest.problems(self._layout, self._source.name, one, settings)
+        ]
+        return tuple(found)
 
     def commit_marker(self, marker: Marker) -> None:
         """A repeat writes it once more, which means the same."""

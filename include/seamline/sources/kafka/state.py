@@ -15,16 +15,16 @@ from seamline.adapters.kafka.committed import begins, committed
 from seamline.adapters.kafka.topics import CaptureTopics, TopicFacts
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
-from seamline.domain.errors import LogCorrupted, Refused
+from seamline.domain.errors import Refused
 from seamline.kinds.arrow_view import ArrowView
 from seamline.kinds.held_rows import Changed, HeldRows
 from seamline.ports import Problem
 from seamline.sources.kafka import kept, ours
 from seamline.sources.kafka.images import DECODER
 from seamline.sources.kafka.layout import Layout, TopicTable
-from seamline.sources.kafka.messages import Messages
+from seamline.sources.kafka.messages import Messages, given_by
 from seamline.sources.kafka.position import KafkaPosition, TopicPlace, written_by_kafka
-from seamline.sources.kafka.rows import ALTERS, CHANGES, COMES, EMPTIES, GOES, JSON_ALONE, Given, Said
+from seamline.sources.kafka.rows import ALTERS, CHANGES, COMES, EMPTIES, GOES, Given, Said
 from seamline.values.segments import in_segment
 
 
@@ -105,22 +105,6 @@ class TopicView(ArrowView):
 
 def _batches_of(states: TopicStates, table: Table) -> Any:
     return lambda: states.batches(table)
-
-
-def given_by(message: Any) -> Given:
-    """Of a message as Kafka's client has it. LogCorrupted: it is no text."""
-    found = Given(message.topic(), message.partition(), message.offset(), None, None)
-    try:
-        key, value = (None if one is None else one.decode() for one in (message.key(), message.value()))
-    except UnicodeDecodeError as exc:
-        raise LogCorrupted(
-            f"a message cannot be taken: {found.place}: it is no text of UTF-8",
-            hint=JSON_ALONE,
-        ) from exc
-    headers = {
-        name: None if value is None else value.decode(errors="replace") for name, value in message.headers() or ()
-    }
-    return Given(found.topic, found.partition, found.offset, key, value, headers=headers)
 
 
 def required_beginning(settings: Mapping[str, Any], topic: str, place: TopicPlace) -> TopicFacts:
