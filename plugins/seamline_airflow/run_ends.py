@@ -14,7 +14,7 @@ from seamline.domain.alarms import AlarmKind
 from seamline.domain.cut_state import CutState
 from seamline.domain.decision import DECISION, DecisionState, decision_from_json, moment_text
 from seamline.domain.errors import ConfigError, Refused, SeamlineError
-from seamline.domain.runs import FAILURE, MODE, STAGE, Cut, NightlyMode, RunKind, RunState
+from seamline.domain.runs import FAILURE, LOADED, MODE, STAGE, Cut, NightlyMode, RunKind, RunState
 from seamline.plan.document import plan_from_json
 from seamline.plan.model import Run
 from seamline.sync.cut import ended_day, published_by
@@ -136,8 +136,12 @@ class RunOf:
 def _note_stage(store: Records, run: Run, task: str) -> None:
     """Since when a stage is under way, for its deadline. A wait that goes on, and another attempt, began before."""
     known = run.result.get(STAGE) or {}
-    if run.state is not RunState.SUCCEEDED and known.get("task") != task:
-        store.put_result(run.run_id, STAGE, {"task": task, "since": moment_text(datetime.now(UTC))})
+    if run.state is RunState.SUCCEEDED or known.get("task") == task:
+        return
+    store.put_result(run.run_id, STAGE, {"task": task, "since": moment_text(datetime.now(UTC))})
+    if run.result.get(LOADED):
+        # Airflow knows that the task which loads has succeeded: if it begins again, a person has cleared it.
+        store.put_result(run.run_id, LOADED, None)
 
 
 def _end(store: Records, run: Run, why: Mapping[str, str]) -> None:

@@ -14,7 +14,19 @@ from seamline.domain.alarms import AlarmKind
 from seamline.domain.cut_state import Headline
 from seamline.domain.decision import DECISION, Decision
 from seamline.domain.errors import GateFailed, PositionLost, Refused
-from seamline.domain.runs import FAILURE, MODE, PUBLISH, STAGE, TABLES, NightlyMode, RunKind, RunState, Scope, SyncState
+from seamline.domain.runs import (
+    FAILURE,
+    LOADED,
+    MODE,
+    PUBLISH,
+    STAGE,
+    TABLES,
+    NightlyMode,
+    RunKind,
+    RunState,
+    Scope,
+    SyncState,
+)
 from seamline.domain.verdict import Verdict
 from seamline.plan.document import plan_to_json
 from seamline.plan.model import TablePlan
@@ -126,6 +138,18 @@ def test_a_run_keeps_which_task_is_under_way_and_since_its_first_attempt(platfor
     assert platform.runs[results.RUN].result[STAGE] == first
     NIGHTLY.goes_on(_context("gate"))
     assert platform.runs[results.RUN].result[STAGE]["task"] == "gate"
+
+
+def test_a_load_that_is_through_is_done_again_once_a_later_task_has_begun_and_not_by_another_attempt(
+    platform: results.Platform,
+) -> None:
+    NIGHTLY.goes_on(_context("cut"))
+    platform.put_result(results.RUN, LOADED, "by this plan")
+    NIGHTLY.goes_on(_context("cut"))
+    assert platform.runs[results.RUN].result[LOADED] == "by this plan"
+    NIGHTLY.goes_on(_context("gate"))
+    NIGHTLY.goes_on(_context("cut"))
+    assert platform.runs[results.RUN].result[LOADED] is None
 
 
 def test_a_run_that_succeeded_is_not_opened_again_by_a_task(platform: results.Platform) -> None:

@@ -5,12 +5,13 @@
 
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from seamline import registry
 from seamline.adapters.failpoints import ArmedFailpoints
-from seamline.bulk import copy
+from seamline.bulk import copy, load_end
 from seamline.bulk.read import RunReader
 from seamline.bulk.resume import Resumes
 from seamline.bulk.threads import CopyingHere
@@ -18,6 +19,7 @@ from seamline.domain.load_splits import Splitting
 from seamline.domain.runs import RunKind, RunState
 from seamline.plan.document import plan_from_json
 from seamline.plan.model import Run
+from seamline.ports import Failpoints
 from seamline.sync.snapshot import SnapshotTools, take_snapshot
 from tests.integration.snapshot_run import Records
 
@@ -34,7 +36,21 @@ def reader_of(run: Run, records: Records) -> RunReader:
 
 
 def tools_resuming(run: Run, records: Records) -> SnapshotTools:
+    return tools_of_reader(run, records, reader_of(run, records))
+
+
+def load_as_its_job(run: Run, records: Records, failpoints: Failpoints) -> None:
+    """As the driver of `snapshot` does it."""
+    if load_end.is_loaded(run):
+        Resumes(records, SPLITTING).forget(run)
+        return
     reader = reader_of(run, records)
+    while_held = load_end.RecordsWhileHeld(records, [reader])
+    tools = replace(tools_of_reader(run, records, reader), records=while_held, failpoints=failpoints)
+    load_end.load(run, while_held, [reader], lambda: take_snapshot(run, tools))
+
+
+def tools_of_reader(run: Run, records: Records, reader: RunReader) -> SnapshotTools:
     return SnapshotTools(
         source=registry.logged_source(run.plan),
         open_log=lambda: registry.log_reader(run.plan),

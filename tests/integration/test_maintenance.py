@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from seamline.adapters.connections import Connection
 from seamline.databases.postgres.client import open_session
 from seamline.databases.postgres.ledger import create_tables
+from seamline.domain.log_keepers import held_for_cut, held_for_load
 from seamline.domain.runs import NOT_PUBLISHED, PUBLISH, Cut, Receipt, RunState
 from seamline.domain.verdict import Verdict
 from seamline.plan.document import plan_to_json
@@ -156,6 +157,36 @@ def test_a_run_that_reads_for_longer_than_its_lease_holds_its_log_until_it_ends(
         store.finish_run("slow", state=RunState.FAILED)
         assert maintenance.living_holds("l") == ()
         assert expiry.expire()["ended holds of logs"] == (1, 1)
+
+
+def test_what_a_lost_run_keeps_of_the_log_is_let_go_once_another_run_has_published_its_date(
+    platform: Server,
+) -> None:
+    """Its leases last for days, and a log that they fill would stop the capture."""
+    night = date(2026, 11, 19)
+    with (
+        closing(PlatformStore(Database(platform.open))) as store,
+        closing(PlatformMaintenance(Database(platform.open))) as maintenance,
+    ):
+        holds = PlatformPruningHolds(Database(platform.open))
+        for run_id, day in (("lost", night), ("again", night), ("of_before", night - timedelta(days=1))):
+            store.start_run(
+                run_id=run_id, sync="nights", kind="nightly", plan_json=plan_to_json(plan()), business_date=day
+            )
+            for number, of_run in enumerate((held_for_load(run_id), held_for_cut(run_id))):
+                holds.hold_log("nights", holder=of_run + "warehouse", offset=number, lease_s=60)
+
+        def held() -> set[str]:
+            return {hold.holder.split()[3] for hold in maintenance.living_holds("nights")}
+
+        def publish(run_id: str, day: date) -> None:
+            store.save_cut(Cut("nights", "warehouse", day, 1, run_id, POSITION, datetime.now(UTC), (), Verdict.MATCH))
+
+        store.finish_run("lost", state=RunState.FAILED)
+        publish("of_before", night - timedelta(days=1))
+        assert held() == {"lost", "again", "of_before"}, "the task that was lost may be cleared"
+        publish("again", night)
+        assert held() == {"again", "of_before"}
 
 
 def test_what_dead_runs_left_in_a_destination_goes_and_the_living_stays(warehouse: Connection) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from seamline import registry
 from seamline.adapters.connections import Connection
+from seamline.adapters.failpoints import ArmedFailpoints
 from seamline.bulk.copy import Copied, copy_one
 from seamline.bulk.read import RunReader
 from seamline.bulk.resume import Resumes, SplitLoads
@@ -27,14 +28,13 @@ from seamline.domain.verdict import Verdict
 from seamline.plan.document import plan_to_json
 from seamline.plan.model import BusinessDate, Run
 from seamline.sync.onboard import publish
-from seamline.sync.snapshot import take_snapshot
 from tests.conftest import RunningStack
 from tests.integration.captured import AUDIT as MYSQL_AUDIT
 from tests.integration.captured import Captured, captured
 from tests.integration.captured_mysql import captured_mysql
 from tests.integration.captured_postgres import ACCOUNT, AUDIT, FULL, captured_postgres
 from tests.integration.databases import mariadb, postgres, postgres_database
-from tests.integration.interrupted_load import ROWS, SPLITS, SPLITTING, tools_resuming
+from tests.integration.interrupted_load import ROWS, SPLITS, SPLITTING, load_as_its_job
 from tests.integration.into_mariadb import plan_of, warehouse_in_mariadb
 from tests.integration.known import destination_known_by_id, destination_plan
 from tests.integration.nights import Nights, nights_of
@@ -208,7 +208,9 @@ def test_a_load_that_is_killed_at_80_percent_goes_on_and_is_the_source_at_its_po
     world.bank.execute(*MEANWHILE, *AUDITS_MEANWHILE)
     copied, brought = rows_copied(monkeypatch), bringing_forward_twice(monkeypatch)
     # The snapshot compares every staged row with the source at its position, or fails.
-    world.run.result["snapshot"] = snapshot = take_snapshot(world.run, tools_resuming(world.run, Records()))
+    records = Records()
+    load_as_its_job(world.run, records, ArmedFailpoints())
+    world.run.result["snapshot"] = snapshot = records.results["snapshot"]
     read = sum(one.rows for one in copied if one.table == "account" and one.destination == "warehouse")
     assert 0 < read <= ROWS // 4, f"{read} of {ROWS} rows were read again"
     assert f"table account goes on in warehouse: {DONE} of {SPLITS} splits are staged" in caplog.text

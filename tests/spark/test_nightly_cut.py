@@ -22,7 +22,7 @@ from seamline.domain.cut_job import CutJob
 from seamline.domain.date_before import DATE_BEFORE, late_in_words
 from seamline.domain.errors import Refused
 from seamline.domain.level import is_achieved, level_of
-from seamline.domain.runs import EXPECTATIONS, Cut, Reconciliation, Scope
+from seamline.domain.runs import EXPECTATIONS, LOADED, Cut, Reconciliation, Scope
 from seamline.domain.staged_cut import CutMode, StagedCut
 from seamline.domain.verdict import Verdict
 from seamline.plan.checks import ControlTotalPlan, ReconcilePlan
@@ -228,7 +228,7 @@ def test_a_night_without_a_log_is_one_session_s_snapshot_and_says_which_read_it_
     assert str(found.position).startswith("this read alone (20")
 
 
-def test_a_night_of_small_tables_opens_no_session(plan: SyncPlan, platform: Any) -> None:
+def test_a_night_of_small_tables_opens_no_session(plan: SyncPlan, platform: Any, warehouse: Connection) -> None:
     run_id = f"settlement/nightly/{ended()}/small"
     small = replace(plan, derived=())
     platform.start_run(
@@ -237,6 +237,9 @@ def test_a_night_of_small_tables_opens_no_session(plan: SyncPlan, platform: Any)
     application = Application("nightly cut test")
     staged = cut(application, run_id)["warehouse"]
     assert {one.table: one.verdict for one in staged.tables} == dict.fromkeys(NAMES, Verdict.MATCH)
+    assert cut(application, run_id)["warehouse"] == staged, "it was interrupted behind its cut, and reads nothing"
+    platform.put_result(run_id, LOADED, None)
+    assert cut(application, run_id)["warehouse"].as_of > staged.as_of, "a later task has begun, and it is cleared"
     assert not application.is_open
 
 
@@ -274,6 +277,9 @@ def test_a_second_run_is_version_2_and_counts_what_came_late(
 def test_an_earlier_date_has_its_rows_and_says_what_has_no_history(
     run_nightly: Any, publish: Any, platform: Any, warehouse: Connection
 ) -> None:
+    if not platform.cuts("settlement", ended()):
+        # Run alone, there is no newer date yet that readers could be kept from.
+        publish(run_nightly("newest", ended()))
     day = ended() - timedelta(days=2)
     staged = run_nightly("3", day)
     assert [t.table for t in staged.tables] == ["ledger_entry", "payment_order", "daily_balance"]

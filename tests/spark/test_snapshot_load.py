@@ -87,9 +87,12 @@ def test_a_run_is_staged_with_receipts_and_can_be_published(
     with writing(bank.root, tables=("account", "audit"), first_id=1):
         failed = run_job(run_id, SEAMLINE_FAILPOINTS="snap.chunk_staged=error")
         done = run_job(run_id)
+        through = run_job(run_id)
     assert failed.returncode == 1, failed.stderr
     assert "failpoint snap.chunk_staged" in failed.stderr, failed.stderr
     assert done.returncode == 0, done.stderr
+    assert through.returncode == 0, through.stderr
+    assert "are staged: the attempt before was interrupted behind its load" in through.stderr
     staged = store.run(run_id)
     snapshot = staged.result["snapshot"]
     receipts = {receipt.table: receipt for receipt in store.receipts(run_id)}

@@ -10,7 +10,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
@@ -294,11 +294,15 @@ class RunReader:
         self._tasks = tasks
         self._copying_of = copying_of
         self._position: Position | None = None
+        # The newest read that has ended well: what it has staged is not published yet.
+        self._staged: _Begun | None = None
 
     @contextmanager
     def open_read(self, reads: Sequence[TableRead]) -> Iterator[SourceAtOnePosition]:
         """Views and readers of all tables at one P. What was staged is dropped again if the caller fails, unless the
-        next attempt goes on with it. Waits first until the source may be read."""
+        next attempt goes on with it; that it may do until the caller lets go of it (`forget`). Waits first until the
+        source may be read."""
+        self._staged = None
         if self._pacer is not None:
             self._pacer.begin(lambda why: self._note(LoadSoFar.waiting(why)))
         begun = self._begun(reads)
@@ -315,7 +319,7 @@ class RunReader:
             # Perhaps because there was no room: what is there of it would stay for weeks.
             for name in read.incomplete:
                 _quietly_drop(begun.areas[name])
-            begun.forget()
+            self._staged = begun
         except BaseException as error:
             tasks.cancel()
             if is_refuted(error):
@@ -327,6 +331,17 @@ class RunReader:
             raise
         finally:
             tasks.cancel()
+
+    def forget(self) -> None:
+        """No later attempt goes on with what was staged: it is written down, or not to be trusted."""
+        if self._staged is not None:
+            self._staged.forget()
+        self._staged = None
+
+    def held(self) -> AbstractContextManager[None]:
+        """No other attempt of the run takes over what was staged meanwhile. LoadTakenOver: one has."""
+        splits = self._staged.splits if self._staged is not None else None
+        return splits.held() if splits else nullcontext()
 
     def _begun(self, reads: Sequence[TableRead]) -> "_Begun":
         plan = self._run.plan

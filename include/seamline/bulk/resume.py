@@ -8,8 +8,8 @@ this one before anything is compared or published.
 import json
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -36,10 +36,10 @@ from seamline.domain.log_keepers import held_for_load
 from seamline.domain.made_from import LogPlace
 from seamline.domain.position import Position
 from seamline.kinds.bulk import BulkRead, KnowsRowOrder, OpenedSource, SplitArea, SplitTable, StagedPlace, StagedSplits
-from seamline.kinds.found import sink_kind, source_kind
+from seamline.kinds.found import power, sink_kind, source_kind
 from seamline.kinds.sink import ResumesLoads
 from seamline.kinds.source import ReadsSeparately
-from seamline.plan.model import DestinationPlan, Run
+from seamline.plan.model import DestinationPlan, Run, SyncPlan
 from seamline.ports import Load, PruningHolds, ReadView, TableRead
 from seamline.sync.log_of_splits import SplitLog
 from seamline.values.changes import ChangeBatch, under_name
@@ -48,27 +48,44 @@ from seamline.values.key_ranges import in_key_ranges
 
 # As long as a run may stand between two attempts.
 HOLD_S = 3 * 86_400.0
+_RELEASE_S = 60.0
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Resumes:
-    """What lets a run's loads be resumed."""
+    """What lets a run's loads be resumed. `attempt`: of the run; all of its loads take over what earlier attempts have
+    staged, and not what each other has (ADR 112)."""
 
     holds: PruningHolds
     splitting: Splitting = field(default_factory=Splitting)
+    attempt: str = field(default_factory=lambda: secrets.token_hex(8))
 
     def of(self, run: Run, reads: Sequence[TableRead]) -> "SplitLoads | None":
         """None where this load cannot be resumed, or is too small to be worth it."""
         plan = run.plan
         rows = sum(max(read.table.rows_estimate, 0) for read in reads)
-        if not plan.source.has_log or rows < self.splitting.rows_min:
-            return None
-        if not all(isinstance(sink_kind(one.kind), ResumesLoads) for one in plan.destinations):
+        if rows < self.splitting.rows_min or not _is_resumable(plan):
             return None
         loads = SplitLoads(run, self, reads)
         return loads if loads.splits else None
+
+    def forget(self, run: Run) -> None:
+        """For an attempt that was interrupted behind its load, before it could: nobody goes on with that any more."""
+        rows = sum(max(table.definition.rows_estimate, 0) for table in run.plan.tables)
+        if rows < self.splitting.rows_min or not _is_resumable(run.plan):
+            return
+        for destination in run.plan.destinations:
+            # Where it is away the records go with the tables that they are of.
+            with suppress(SeamlineError):
+                area = _resuming(destination).split_area(destination, run_id=run.run_id, attempt=self.attempt)
+                area.begun(())
+                area.forget()
+        with suppress(SeamlineError):
+            # Asking again for a hold names the one that the run has.
+            topic, holder = run.plan.source.log_topic, _holder(run)
+            self.holds.release_log(self.holds.hold_log(topic, holder=holder, offset=0, lease_s=_RELEASE_S))
 
 
 @dataclass(slots=True)
@@ -93,7 +110,10 @@ class SplitLoads:
         self._log = SplitLog(
             run.plan, lambda: registry.log_reader(run.plan), registry.logged_source(run.plan).commit_marker
         )
-        self.areas = {one.name: self._kind(one).split_area(one, run_id=run.run_id) for one in run.plan.destinations}
+        self.areas = {
+            one.name: _resuming(one).split_area(one, run_id=run.run_id, attempt=tools.attempt)
+            for one in run.plan.destinations
+        }
         self._read = secrets.token_hex(8)
         self._edges: dict[str, tuple[int, ...]] = {}
         self._kept: dict[str, _Kept] = {}
@@ -188,7 +208,7 @@ class SplitLoads:
         places = [read.place.offset for one in self._kept.values() for name, read in one.reads.items() if name in used]
         self._hold = self._tools.holds.hold_log(
             self._place.topic,
-            holder=held_for_load(self._run.run_id) + ", ".join(self._kept),
+            holder=_holder(self._run),
             offset=min([*places, self._place.offset]),
             lease_s=HOLD_S,
         )
@@ -282,7 +302,7 @@ class SplitLoads:
         return replace(read, segment=segment, table=replace(read.table, rows_estimate=estimate // of))
 
     def _target_of(self, name: str, number: int, to: CopyTarget) -> CopyTarget:
-        return replace(to, split=Split(number, self._of(name), self._read))
+        return replace(to, split=Split(number, self._of(name), self._read, self._tools.attempt))
 
     def _has(self, name: str, number: int, to: CopyTarget) -> bool:
         return any(one.number == number for one in self._kept[to.destination.name].done.get(name, ()))
@@ -350,7 +370,7 @@ class SplitLoads:
 
     def _whole(self, one: _Kept, name: str) -> int:
         """Rows of a table of which an earlier attempt has staged some."""
-        kind, place = self._kind(one.destination), one.places[name]
+        kind, place = _resuming(one.destination), one.places[name]
         rows = kind.finish_splits(one.destination, place)
         try:
             for read in self._used(one, name):
@@ -368,8 +388,15 @@ class SplitLoads:
     def _bring_forward(self, one: _Kept, name: str, since: SplitRead) -> None:
         assert self._now is not None
         batch, dates = self._batch(one, name, since), self._dates(name)
-        kind = self._kind(one.destination)
-        kind.bring_forward(one.destination, one.places[name], batch, dates=dates, since=since, to=self._now)
+        _resuming(one.destination).bring_forward(
+            one.destination,
+            one.places[name],
+            batch,
+            dates=dates,
+            since=since,
+            to=self._now,
+            attempt=self._tools.attempt,
+        )
         log.info(
             "table %s in %s: splits that were read at %s are at %s, by %d changes of the log",
             name, one.destination.name, since.position, self._now.position, batch.rows.num_rows if batch else 0,
@@ -392,13 +419,24 @@ class SplitLoads:
         ranges = ranges_of(self._edges[name])
         return in_key_ranges(batch, [ranges[done.number] for done in one.done[name] if done.read == since.read])
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """No other attempt of the run takes over what is staged meanwhile. LoadTakenOver: one has."""
+        with ExitStack() as areas:
+            for one in self._kept.values():
+                areas.enter_context(one.area.held())
+            yield
+
     def forget(self) -> None:
-        """No later attempt goes on with this one: it is whole, or not to be trusted."""
+        """No later attempt goes on with this one: it is whole, or not to be trusted. Without effect where another one
+        has taken it over."""
+        is_ours = True
         for one in self._kept.values():
             with suppress(SeamlineError):
-                one.area.forget()
-        with suppress(SeamlineError):
-            self._tools.holds.release_log(self._hold)
+                is_ours = one.area.forget() and is_ours
+        if is_ours:
+            with suppress(SeamlineError):
+                self._tools.holds.release_log(self._hold)
 
     # ---- what it is made of -----------------------------------------------------------------------------------------
 
@@ -424,11 +462,17 @@ class SplitLoads:
         source = self._run.plan.source.name
         return made_as(planned.fingerprint, self._reads[name].segment, source=source, topic_id=self._place.topic_id)
 
-    @staticmethod
-    def _kind(destination: DestinationPlan) -> ResumesLoads:
-        kind = sink_kind(destination.kind)
-        assert isinstance(kind, ResumesLoads)
-        return kind
+
+def _is_resumable(plan: SyncPlan) -> bool:
+    return plan.source.has_log and all(isinstance(sink_kind(one.kind), ResumesLoads) for one in plan.destinations)
+
+
+def _resuming(destination: DestinationPlan) -> ResumesLoads:
+    return power(sink_kind(destination.kind), ResumesLoads, to="go on with a load")
+
+
+def _holder(run: Run) -> str:
+    return held_for_load(run.run_id) + ", ".join(one.name for one in run.plan.destinations)
 
 
 def is_interrupted(error: BaseException) -> bool:

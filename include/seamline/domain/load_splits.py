@@ -35,11 +35,12 @@ class Splitting:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """One of the `of` parts of a table, as the read `read` reads it."""
+    """One of the `of` parts of a table, as the read `read` of the attempt `attempt` reads it."""
 
     number: int
     of: int
     read: str
+    attempt: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """A bulk load: a kind of source opens sessions at one position, a kind of sink has a place for each table's rows."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
@@ -176,10 +177,15 @@ class SplitTable:
 
 class SplitArea(LoadArea, Protocol):
     """A load area whose tables may outlive the attempt that has begun them. What is known of their splits lies beside
-    them in the destination."""
+    them in the destination, and so does which attempt of the run has taken them over last. No other one changes
+    anything of them, nor what is known of them: `drop` leaves them alone, `create` raises LoadTakenOver."""
 
     def begun(self, tables: Sequence[Table]) -> Mapping[str, StagedSplits]:
-        """What earlier attempts of the run have left of these tables, by table name."""
+        """Take over what earlier attempts of the run have left, which no such attempt can undo; of these tables what it
+        is, by table name."""
+
+    def held(self) -> AbstractContextManager[None]:
+        """Nobody takes over meanwhile; for minutes at most. LoadTakenOver: another attempt has."""
 
     def reads(self) -> Mapping[str, str]:
         """What `note_read` was given by all attempts of the run."""
@@ -192,5 +198,6 @@ class SplitArea(LoadArea, Protocol):
     def create_splits(self, tables: Sequence[SplitTable]) -> Mapping[str, StagedPlace]:
         """An empty place for each, as `create`, of whose splits a record is kept."""
 
-    def forget(self) -> None:
-        """No later attempt goes on with what is staged: it is whole, or not to be trusted."""
+    def forget(self) -> bool:
+        """No later attempt goes on with what is staged: it is whole, or not to be trusted. False where another attempt
+        has taken it over, which alone may say so."""

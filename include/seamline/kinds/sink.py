@@ -161,7 +161,8 @@ class SinkKind(Protocol):
 class ResumesLoads(Protocol):
     """A kind that knows which splits of a table are staged, so that an interrupted load goes on with them (ADR 87)."""
 
-    def split_area(self, destination: DestinationPlan, *, run_id: str) -> SplitArea: ...
+    def split_area(self, destination: DestinationPlan, *, run_id: str, attempt: str) -> SplitArea:
+        """`attempt`: of the run, unique, as of `Split.attempt`."""
 
     def load_split(
         self,
@@ -175,7 +176,7 @@ class ResumesLoads(Protocol):
         """Write the rows of a split beside those of the others, and the record that it is done, in one transaction; how
         many. The last split also gives the table its key. `proof`: where the rows were read, known once they are.
 
-        TransientError: another attempt has staged this split meanwhile.
+        TransientError: another attempt has staged this split meanwhile, or (LoadTakenOver) has taken the load over.
         """
 
     def finish_splits(self, destination: DestinationPlan, place: StagedPlace) -> int:
@@ -190,12 +191,13 @@ class ResumesLoads(Protocol):
         dates: Segment | None,
         since: SplitRead,
         to: SplitRead,
+        attempt: str,
     ) -> None:
         """Let changes happen to the rows of the splits that were read by `since`, keep those of `dates`, and record
         that these splits stand at `to`: one transaction. Of a table without a key the only split is all of it.
 
         Diverged as `CarriesCutsOn.carry_on` raises it. TransientError: no split stands at `since` any more, for another
-        attempt has brought them forward.
+        attempt has brought them forward, or (LoadTakenOver) has taken the load over from `attempt`.
         """
 
 

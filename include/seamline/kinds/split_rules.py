@@ -6,6 +6,17 @@ from seamline.domain.errors import TransientError
 from seamline.domain.load_splits import Split, SplitRead
 
 
+class LoadTakenOver(TransientError):
+    """Another attempt of the run goes on with what this one has staged: this one changes nothing of it any more."""
+
+    def __init__(self, *, table: str = "") -> None:
+        super().__init__(
+            "another attempt of this run has taken over what is staged",
+            hint="that one goes on with the splits that are done; nothing has to be cleaned",
+            table=table,
+        )
+
+
 def staged_meanwhile(table: str, split: Split) -> TransientError:
     return TransientError(
         f"split {split.number + 1} of {split.of} of {table} was staged by an earlier attempt meanwhile",

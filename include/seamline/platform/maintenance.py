@@ -8,6 +8,7 @@ from psycopg.rows import dict_row
 from seamline.domain.audit import SCHEDULER, Kind, cut_act
 from seamline.domain.ledger import StreamId
 from seamline.domain.log_floor import LogHold
+from seamline.domain.log_keepers import held_for_cut, held_for_load
 from seamline.domain.runs import NOT_PUBLISHED, PUBLISH, RunKind
 from seamline.plan.document import plan_from_json
 from seamline.plan.model import SyncPlan
@@ -15,9 +16,14 @@ from seamline.platform import audit, rows
 from seamline.platform.database import Database, Session
 from seamline.platform.followers import cut_off_streams
 
+# What a run that has failed would need to go on is needed no more once another one has published its date.
 _HOLDS = """
 select holder, next_offset from pruning_hold where topic = %(topic)s and (expires_at > clock_timestamp() or exists (
     select from run where run_id = holder and state = 'running' and started_at > clock_timestamp() - interval '7 days'))
+    and not exists (select from run join cut using (sync, business_date) where run.state = 'failed'
+        and cut.run_id <> run.run_id and cut.saved_at > run.started_at
+        and (starts_with(holder, replace(%(load)s, '?', run.run_id))
+        or starts_with(holder, replace(%(cut)s, '?', run.run_id))))
 union all
 select 'the unpublished run ' || run_id, (result->'snapshot'->>'next_offset')::bigint from run
 where kind = any(%(kinds)s) and state <> 'succeeded' and result->'snapshot'->>'topic' = %(topic)s
@@ -70,12 +76,20 @@ class PlatformMaintenance:
         read and not yet published everywhere.
 
         Such a run, above all one whose publish failed, may wait for a person for longer than its lease. It counts for a
-        week, or until its sync was published by another one.
+        week, or until its sync was published by another one. Nor does the lease of a failed run count once another run
+        has published its date.
         """
 
         def work(session: Session) -> Sequence[LogHold]:
             kinds = [RunKind.ONBOARD.value, RunKind.TABLES.value]
-            wanted = {"topic": topic, "publish": PUBLISH, "missing": NOT_PUBLISHED, "kinds": kinds}
+            wanted = {
+                "topic": topic,
+                "publish": PUBLISH,
+                "missing": NOT_PUBLISHED,
+                "kinds": kinds,
+                "load": held_for_load("?"),
+                "cut": held_for_cut("?"),
+            }
             return tuple(LogHold(holder, int(offset)) for holder, offset in session.execute(_HOLDS, wanted))
 
         return self._database.transact(work)

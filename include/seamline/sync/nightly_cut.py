@@ -102,7 +102,8 @@ class CutTools:
     `date_before` finds the published date before a date, and `open_cut` gives a view of its tables. `live` brings what
     a cut of live tables needs, and is asked for destinations whose cuts are made of these; the rest is for the others.
     `log` brings what a cut from the log needs. `admit` refuses what is not to be read a second time. `pacer`: at which
-    pace the comparison asks, where the source has a budget. `is_closed`: as of `select`.
+    pace the comparison asks, where the source has a budget. `is_closed`: as of `select`. `forget`: called where staged
+    rows are not the source's, so that whoever reads next reads all of them.
     """
 
     open_read: Callable[[Sequence[TableRead]], AbstractContextManager[ReadAtOnePosition]]
@@ -119,6 +120,7 @@ class CutTools:
     admit: Callable[[Position], None] = lambda _: None
     pacer: Pacer | None = None
     is_closed: Callable[[date], bool] = never_asked
+    forget: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,6 +352,8 @@ def take_cut(
             if one.name in there
         }
         position, moment = read.position, read.position_time
+    if any(verdict.verdict is Verdict.BREAK for one in there.values() for verdict in one[2]):
+        tools.forget()
 
     def judge(destination: DestinationPlan) -> tuple[StagedCut, Sequence[TableVerdict]]:
         if isinstance(one := staged[destination.name], SeamlineError):

@@ -14,6 +14,8 @@ from functools import partial
 from typing import Any, Protocol
 
 from seamline import registry
+from seamline.bulk import load_end
+from seamline.bulk.read import RunReader
 from seamline.bulk.resume import Resumes
 from seamline.bulk.since_cut import way_of
 from seamline.cluster.code_archive import code_in_use, with_code
@@ -22,9 +24,8 @@ from seamline.domain.errors import SeamlineError, TransientError
 from seamline.domain.load_progress import LOADING, load_to_json
 from seamline.domain.position import OfDelivery, Position
 from seamline.domain.runs import KEPT, TOOK_NOTHING, Cut, Receipt, Reconciliation
-from seamline.domain.staged_cut import CutSource, Lateness, StagedCut
+from seamline.domain.staged_cut import CutSource, Lateness, StagedCut, cut_from_json
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run, SyncPlan
-from seamline.platform.capture_registry import PlatformPruningHolds
 from seamline.platform.reconciliations import Detail
 from seamline.platform.store import PlatformStore
 from seamline.ports import Load
@@ -66,25 +67,34 @@ def main(argv: Sequence[str]) -> int:
 
 def cut(application: Application, run_id: str) -> Mapping[str, StagedCut]:
     """Stage and compare the cut of a run; kept as `result["cut"]`. A repeat reads again at a new position, also within
-    the run where the comparison was INCONCLUSIVE. Destinations in which the delivery of the date is in force already
-    take nothing: they are kept as `KEPT`, and where none is left there is no cut."""
+    the run where the comparison was INCONCLUSIVE; but not where an attempt was interrupted behind its cut. Destinations
+    in which the delivery of the date is in force already take nothing: they are kept as `KEPT`, and where none is left
+    there is no cut."""
     with closing(registry.platform()) as store, closing(registry.pruning_holds()) as holds:
-        run = store.run(run_id)
-        run = replace(run, result={**run.result, KEPT: {}})
-        cuts: Mapping[str, StagedCut] = {}
-        for _ in range(_LOOKS_MAX):
-            try:
-                cuts = _taken(application, run, store, holds)
-                break
-            except InForce as known:
-                run = _without(run, known, store)
-                if not run.taking.plan.destinations:
-                    break
-        else:
-            raise TransientError(f"another delivery had come at each of {_LOOKS_MAX} looks", sync=run.sync)
+        run, resumes, readers = store.run(run_id), Resumes(holds), list[RunReader]()
+        # Which delivery is in force, each attempt looks anew: what the one before has found of that is gone.
+        is_delivered = run.plan.nightly is not None and run.plan.nightly.is_delivered
+        if load_end.is_loaded(run) and not is_delivered:
+            return _let_go(run, store, resumes)
+        records = _WithLevels(store, run.plan, readers)
+        cuts = load_end.load(run, records, readers, lambda: _all_taken(application, run, store, resumes, readers))
         store.put_result(run_id, LOADING, None)
     _log_cuts(cuts)
     return cuts
+
+
+def _all_taken(
+    application: Application, run: Run, store: PlatformStore, resumes: Resumes, readers: list[RunReader]
+) -> Mapping[str, StagedCut]:
+    run = replace(run, result={**run.result, KEPT: {}})
+    for _ in range(_LOOKS_MAX):
+        try:
+            return _taken(application, run, store, resumes, readers)
+        except InForce as known:
+            run = _without(run, known, store)
+            if not run.taking.plan.destinations:
+                return {}
+    raise TransientError(f"another delivery had come at each of {_LOOKS_MAX} looks", sync=run.sync)
 
 
 def _without(run: Run, known: InForce, store: PlatformStore) -> Run:
@@ -98,7 +108,7 @@ def _without(run: Run, known: InForce, store: PlatformStore) -> Run:
 
 
 def _taken(
-    application: Application, whole: Run, store: PlatformStore, holds: PlatformPruningHolds
+    application: Application, whole: Run, store: PlatformStore, resumes: Resumes, readers: list[RunReader]
 ) -> Mapping[str, StagedCut]:
     run, run_id = whole.taking, whole.run_id
     by_rows = made_of(run, CutSource.ROWS)
@@ -122,10 +132,11 @@ def _taken(
         reader = run_reader(
             application,
             part,
-            resumes=Resumes(holds),
+            resumes=resumes,
             on_progress=lambda so_far: store.put_result(run_id, LOADING, load_to_json(so_far)),
             pacer=pacer,
         )
+        readers.append(reader)
         return CutTools(
             open_read=reader.open_read,
             open_staged=reader.open_staged,
@@ -133,15 +144,16 @@ def _taken(
             lateness=_lateness(run),
             date_before=date_before_of(run, store),
             open_cut=reader.open_cut,
-            records=_WithLevels(store, run.plan),
+            records=_WithLevels(store, run.plan, readers),
             live=live,
             admit=admit,
             pacer=registry.comparing_pacer(part.plan.source),
             is_closed=partial(registry.is_closed, part.plan),
+            forget=reader.forget,
         )
 
     tools = read(replace(by_rows, plan=by_rows.plan.of_cuts))
-    way = way_of(by_rows, tools, read, history=store, holds=holds)
+    way = way_of(by_rows, tools, read, history=store, holds=resumes.holds)
     return take_conclusive_cut(run, replace(tools, log=way))
 
 
@@ -157,22 +169,32 @@ def _log_cuts(cuts: Mapping[str, StagedCut]) -> None:
             log.info("table left out: sync=%s table=%s %s", staged.sync, table_name, reason)
 
 
+def _let_go(run: Run, store: PlatformStore, resumes: Resumes) -> Mapping[str, StagedCut]:
+    log.info("the cut of %s is staged: the attempt before was interrupted behind it", run.run_id)
+    resumes.forget(made_of(run, CutSource.ROWS))
+    store.put_result(run.run_id, LOADING, None)
+    return {name: cut_from_json(document) for name, document in run.result["cut"].items()}
+
+
 @dataclass(frozen=True, slots=True)
 class _WithLevels:
     """`CutRecords` that keep with each comparison what readers of its destination may rely on, and the code that
-    made it."""
+    made it. Written only while no other attempt of the run has taken over what `readers` have staged."""
 
     kept: CutRecords
     plan: SyncPlan
+    readers: Sequence[RunReader]
 
     def put_result(self, run_id: str, key: str, value: Any) -> None:
-        self.kept.put_result(run_id, key, value)
+        with load_end.all_held(self.readers):
+            self.kept.put_result(run_id, key, value)
 
     def put_receipt(self, run_id: str, receipt: Receipt) -> None:
         self.kept.put_receipt(run_id, receipt)
 
     def save_reconciliation(self, reconciliation: Reconciliation) -> None:
-        self.kept.save_reconciliation(with_code(registry.with_level(self.plan, reconciliation)))
+        with load_end.all_held(self.readers):
+            self.kept.save_reconciliation(with_code(registry.with_level(self.plan, reconciliation)))
 
 
 def _lateness(run: Run) -> Callable[[DestinationPlan, date, Load], Lateness | None]:

@@ -9,12 +9,15 @@ from typing import Any
 
 from seamline import registry, settings
 from seamline.adapters import failpoints
+from seamline.bulk import load_end
 from seamline.bulk.resume import Resumes
 from seamline.domain.errors import SeamlineError
 from seamline.domain.load_progress import LOADING, LoadSoFar, load_to_json
 from seamline.domain.runs import TABLES
 from seamline.plan.list_change import ListChange, entering_only
 from seamline.plan.model import Run
+from seamline.platform.store import PlatformStore
+from seamline.sync.onboard import staged_snapshot
 from seamline.sync.snapshot import SnapshotTools, take_snapshot
 from seamline_spark.session import Application
 from seamline_spark.snapshot.bulk_read import run_reader
@@ -49,12 +52,15 @@ def _what_to_read(run: Run) -> Run:
 
 
 def load(application: Application, run_id: str) -> Mapping[str, Any]:
-    """Take the snapshot of a run; its result is kept as `result["snapshot"]`. A repeat takes a new one."""
+    """Take the snapshot of a run; its result is kept as `result["snapshot"]`. A repeat takes a new one, but for that of
+    an attempt that was interrupted behind its load."""
     with closing(registry.platform()) as store:
         run = _what_to_read(store.run(run_id))
         if not run.plan.tables:
             log.info("no table enters: sync=%s", run.sync)
             return {"loads": {}}
+        if load_end.is_loaded(run):
+            return _let_go(run, store)
         pacer = registry.reading_pacer(run.plan.source, run_id)
         # Before the run keeps the log: a wait costs nobody anything.
         pacer.begin(lambda why: store.put_result(run_id, LOADING, load_to_json(LoadSoFar.waiting(why))))
@@ -66,22 +72,35 @@ def load(application: Application, run_id: str) -> Mapping[str, Any]:
                 on_progress=lambda so_far: store.put_result(run_id, LOADING, load_to_json(so_far)),
                 pacer=pacer,
             )
+            records = load_end.RecordsWhileHeld(store, [reader])
             tools = SnapshotTools(
                 source=registry.logged_source(run.plan),
                 open_log=lambda: registry.log_reader(run.plan),
                 open_read=reader.open_read,
                 open_staged=reader.open_staged,
                 holds=holds,
-                records=store,
+                records=records,
                 failpoints=failpoints.from_environment(settings.process_environment()) or failpoints.ArmedFailpoints(),
                 pacer=pacer,
             )
-            snapshot = take_snapshot(run, tools)
+            snapshot = load_end.load(run, records, [reader], lambda: take_snapshot(run, tools))
             store.put_result(run_id, LOADING, None)
+    _log_tables(run, snapshot)
+    return snapshot
+
+
+def _let_go(run: Run, store: PlatformStore) -> Mapping[str, Any]:
+    log.info("all tables of %s are staged: the attempt before was interrupted behind its load", run.run_id)
+    with closing(registry.pruning_holds()) as holds:
+        Resumes(holds).forget(run)
+    store.put_result(run.run_id, LOADING, None)
+    return staged_snapshot(run)
+
+
+def _log_tables(run: Run, snapshot: Mapping[str, Any]) -> None:
     for destination, loads in snapshot["loads"].items():
         for one in loads:
             log.info(
                 "table staged: sync=%s table=%s destination=%s rows=%d position=%s",
                 run.sync, one["table"], destination, one["rows"], snapshot["position"],
             )  # fmt: skip
-    return snapshot

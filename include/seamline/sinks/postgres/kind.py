@@ -72,10 +72,10 @@ class Postgres:
 
         return load(destination, place, rows)
 
-    def split_area(self, destination: DestinationPlan, *, run_id: str) -> SplitArea:
+    def split_area(self, destination: DestinationPlan, *, run_id: str, attempt: str) -> SplitArea:
         from seamline.sinks.postgres.splits import open_split_area
 
-        return open_split_area(destination, run_id=run_id)
+        return open_split_area(destination, run_id=run_id, attempt=attempt)
 
     def load_split(
         self,
@@ -104,10 +104,11 @@ class Postgres:
         dates: Segment | None,
         since: SplitRead,
         to: SplitRead,
+        attempt: str,
     ) -> None:
         from seamline.sinks.postgres.splits import bring_forward
 
-        bring_forward(destination, place, changes, dates=dates, since=since, to=to)
+        bring_forward(destination, place, changes, dates=dates, since=since, to=to, attempt=attempt)
 
     def open_maintenance(self, destination: DestinationPlan) -> DestinationMaintenance:
         from seamline.sinks.postgres.maintenance import open_maintenance

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
 
-from seamline.adapters.connections import resolve
+from seamline.adapters.connections import Connection, resolve
 from seamline.databases.postgres.canonical import date_conditions, quoted
 from seamline.databases.postgres.client import Session, open_session, translated
 from seamline.domain.catalogue import Table
@@ -16,10 +16,11 @@ from seamline.domain.digest import Segment
 from seamline.domain.load_splits import DoneSplit, Split, SplitRead
 from seamline.kinds.bulk import LoadProgress, SplitTable, StagedPlace, StagedSplits, TableRows
 from seamline.kinds.cut_rules import does_not_fit
-from seamline.kinds.split_rules import of_one_attempt, require_still_at, staged_meanwhile
+from seamline.kinds.split_rules import LoadTakenOver, of_one_attempt, require_still_at, staged_meanwhile
 from seamline.plan.model import DestinationPlan
+from seamline.sinks.postgres import load_lease
 from seamline.sinks.postgres.carry_on import applied
-from seamline.sinks.postgres.staging import StagingArea, index_rows, load, relation, staged_label
+from seamline.sinks.postgres.staging import ABANDONED_AFTER_S, StagingArea, index_rows, load, relation, staged_label
 from seamline.values.changes import ChangeBatch
 
 _STALLS_MS = 600_000
@@ -33,6 +34,7 @@ _TABLES = (
     " read_id text NOT NULL, proof text NOT NULL, row_count bigint NOT NULL, PRIMARY KEY (staged_as, number))",
     "CREATE TABLE IF NOT EXISTS {schema}.staged_read (read_id text PRIMARY KEY, run_id text NOT NULL,"
     " document text NOT NULL)",
+    load_lease.TABLE,
 )
 # Records of tables that are gone: published, dropped, or of a run that nobody continues.
 _CLEANED = (
@@ -48,10 +50,24 @@ _CLEANED = (
 class SplitStagingArea(StagingArea):
     """`kinds.bulk.SplitArea`."""
 
+    def __init__(self, connection: Connection, destination: DestinationPlan, *, run_id: str, attempt: str) -> None:
+        super().__init__(connection, destination, run_id=run_id)
+        self._lease = attempt
+
+    def held(self) -> AbstractContextManager[None]:
+        return load_lease.held(self._session(), self._schema, self._run_id, self._lease)
+
+    def drop(self) -> None:
+        with suppress(LoadTakenOver), self.held():
+            super().drop()
+
     def begun(self, tables: Sequence[Table]) -> Mapping[str, StagedSplits]:
         by_name = {table.name: table for table in tables}
         with closing(self._session()) as session, translated("look for what an earlier attempt has staged"):
             self._create_tables(session)
+            # First: what is found from here on no earlier attempt changes any more.
+            load_lease.take(session, self._schema, self._run_id, self._lease)
+            load_lease.forget_old(session, self._schema, older_than_s=ABANDONED_AFTER_S)
             for statement in _CLEANED:
                 given = (self._schema,) if "%s" in statement else None
                 session.execute(statement.format(schema=quoted(self._schema)).encode(), given)
@@ -94,7 +110,12 @@ class SplitStagingArea(StagingArea):
         self._mine.update(one.place.name for one in kept)
 
     def create_splits(self, tables: Sequence[SplitTable]) -> Mapping[str, StagedPlace]:
-        places = self.create([one.table for one in tables])
+        with self.held():
+            places = self._create([one.table for one in tables])
+            self._record_loads(tables, places)
+        return places
+
+    def _record_loads(self, tables: Sequence[SplitTable], places: Mapping[str, StagedPlace]) -> None:
         rows = [
             (places[one.table.name].name, self._run_id, one.table.name, one.made_as, json.dumps(one.edges))
             for one in tables
@@ -107,7 +128,6 @@ class SplitStagingArea(StagingArea):
         ):
             statement = f"INSERT INTO {quoted(self._schema)}.staged_load VALUES (%s, %s, %s, %s, %s)"
             cursor.executemany(statement.encode(), rows)
-        return places
 
     def progress(self) -> LoadProgress:
         found = super().progress()
@@ -135,15 +155,19 @@ class SplitStagingArea(StagingArea):
                 (read, self._run_id, document),
             )
 
-    def forget(self) -> None:
-        with closing(self._session()) as session, translated("forget what was staged"):
-            session.execute(
-                f"DELETE FROM {quoted(self._schema)}.staged_load WHERE run_id = %s".encode(), (self._run_id,)
-            )
+    def forget(self) -> bool:
+        try:
+            with self.held(), closing(self._session()) as session, translated("forget what was staged"):
+                session.execute(
+                    f"DELETE FROM {quoted(self._schema)}.staged_load WHERE run_id = %s".encode(), (self._run_id,)
+                )
+        except LoadTakenOver:
+            return False
+        return True
 
 
-def open_split_area(destination: DestinationPlan, *, run_id: str) -> SplitStagingArea:
-    return SplitStagingArea(resolve(destination.connection), destination, run_id=run_id)
+def open_split_area(destination: DestinationPlan, *, run_id: str, attempt: str) -> SplitStagingArea:
+    return SplitStagingArea(resolve(destination.connection), destination, run_id=run_id, attempt=attempt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +199,7 @@ class SplitRecord:
             " WHERE staged_as = %s AND number = %s".encode(),
             (self.proof(), rows, self.place.name, self.split.number),
         )
+        load_lease.require_held_for(cursor.connection, self.place, self.split.attempt)
 
 
 def load_split(
@@ -213,6 +238,7 @@ def bring_forward(
     dates: Segment | None,
     since: SplitRead,
     to: SplitRead,
+    attempt: str,
 ) -> None:
     """`kinds.sink.ResumesLoads.bring_forward`."""
     table = place.table
@@ -239,6 +265,7 @@ def bring_forward(
         if dates is not None:
             wanted = " AND ".join(date_conditions(quoted(table.column(dates.date_column).name), dates))
             session.execute(f"DELETE FROM {relation(place)} WHERE ({wanted}) IS NOT TRUE".encode())
+        load_lease.require_held_for(session, place, attempt)
 
 
 def _index_once(session: Session, place: StagedPlace) -> None:

@@ -9,7 +9,7 @@ import hashlib
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any, Protocol
 
 import psycopg
@@ -59,6 +59,14 @@ class StagingArea:
 
     def create(self, tables: Sequence[Table]) -> Mapping[str, StagedPlace]:
         """An empty staging table for each, by table name. No key yet: it is built after the load."""
+        with self.held():
+            return self._create(tables)
+
+    def held(self) -> AbstractContextManager[None]:
+        """No other attempt goes on with tables of this one."""
+        return nullcontext()
+
+    def _create(self, tables: Sequence[Table]) -> Mapping[str, StagedPlace]:
         with closing(self._session()) as session, translated("make staging tables"):
             session.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(self._schema)}".encode())
             self._drop_leftovers(session)

@@ -70,10 +70,10 @@ class RelationalKind:
 
         return load(destination, place, rows, self.dialect)
 
-    def split_area(self, destination: DestinationPlan, *, run_id: str) -> SplitArea:
+    def split_area(self, destination: DestinationPlan, *, run_id: str, attempt: str) -> SplitArea:
         from seamline.sinks.relational.splits import open_split_area
 
-        return open_split_area(destination, self.dialect, run_id=run_id)
+        return open_split_area(destination, self.dialect, run_id=run_id, attempt=attempt)
 
     def load_split(
         self,
@@ -102,10 +102,11 @@ class RelationalKind:
         dates: Segment | None,
         since: SplitRead,
         to: SplitRead,
+        attempt: str,
     ) -> None:
         from seamline.sinks.relational.splits import bring_forward
 
-        bring_forward(destination, place, changes, self.dialect, dates=dates, since=since, to=to)
+        bring_forward(destination, place, changes, self.dialect, dates=dates, since=since, to=to, attempt=attempt)
 
     def open_maintenance(self, destination: DestinationPlan) -> DestinationMaintenance:
         from seamline.sinks.relational.maintenance import open_maintenance

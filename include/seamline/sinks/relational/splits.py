@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 
-from seamline.adapters.connections import resolve
+from seamline.adapters.connections import Connection, resolve
 from seamline.databases.mysql.canonical import quoted, text_literal
 from seamline.databases.mysql.read import where_clause
 from seamline.domain.catalogue import Table
@@ -14,13 +14,21 @@ from seamline.domain.errors import InvariantViolated
 from seamline.domain.load_splits import DoneSplit, Split, SplitRead
 from seamline.kinds.bulk import LoadProgress, PostgresCopy, SplitTable, StagedPlace, StagedSplits, TableRows
 from seamline.kinds.cut_rules import does_not_fit
-from seamline.kinds.split_rules import of_one_attempt, require_still_at, staged_meanwhile
+from seamline.kinds.split_rules import LoadTakenOver, of_one_attempt, require_still_at, staged_meanwhile
 from seamline.plan.model import DestinationPlan
+from seamline.sinks.relational import load_lease
 from seamline.sinks.relational.carry_on import brought
 from seamline.sinks.relational.dialect import Dialect
 from seamline.sinks.relational.places import relation
 from seamline.sinks.relational.session import Session, close, execute, open_session, query, translated
-from seamline.sinks.relational.staging import StagingArea, load, load_batch, mark_loading, staged_label
+from seamline.sinks.relational.staging import (
+    ABANDONED_AFTER_S,
+    StagingArea,
+    load,
+    load_batch,
+    mark_loading,
+    staged_label,
+)
 from seamline.values.changes import ChangeBatch
 
 _NAME = "varchar(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL"
@@ -33,16 +41,36 @@ _TABLES = (
     f"staged_split (staged_as {_STAGED}, number int NOT NULL, read_id {_NAME}, proof {_TEXT},"
     " row_count bigint NOT NULL, PRIMARY KEY (staged_as, number)) ENGINE=InnoDB",
     f"staged_read (read_id {_NAME}, run_id {_TEXT}, document {_TEXT}, PRIMARY KEY (read_id)) ENGINE=InnoDB",
+    load_lease.TABLE,
 )
 
 
 class SplitStagingArea(StagingArea):
     """`kinds.bulk.SplitArea`."""
 
+    def __init__(
+        self, connection: Connection, destination: DestinationPlan, dialect: Dialect, *, run_id: str, attempt: str
+    ) -> None:
+        super().__init__(connection, destination, dialect, run_id=run_id)
+        self._lease = attempt
+
+    def held(self) -> AbstractContextManager[None]:
+        session = open_session(self._connection, self._dialect)
+        return load_lease.held(session, self._database, self._run_id, self._lease)
+
+    def drop(self) -> None:
+        with suppress(LoadTakenOver), self.held():
+            super().drop()
+
     def begun(self, tables: Sequence[Table]) -> Mapping[str, StagedSplits]:
         by_name = {table.name: table for table in tables}
         with self._opened("look for what an earlier attempt has staged") as session:
             self._create_database(session)
+            for table in _TABLES:
+                execute(session, f"CREATE TABLE IF NOT EXISTS {self._at}.{table}")
+            # First: what is found from here on no earlier attempt changes any more.
+            load_lease.take(session, self._database, self._run_id, self._lease)
+            load_lease.forget_old(session, self._database, older_than_s=ABANDONED_AFTER_S)
             self._tidy(session)
             rows = query(
                 session,
@@ -64,8 +92,6 @@ class SplitStagingArea(StagingArea):
 
     def _tidy(self, session: Session) -> None:
         """Without the records of tables that are gone: published, dropped, or of a run that nobody continues."""
-        for table in _TABLES:
-            execute(session, f"CREATE TABLE IF NOT EXISTS {self._at}.{table}")
         # Looked for without a lock: another load's split, open for as long as its rows take, is not waited for.
         # What is written later is looked at first, so that a load that begins meanwhile loses nothing.
         splits = query(session, f"SELECT staged_as, number FROM {self._at}.staged_split")
@@ -97,15 +123,16 @@ class SplitStagingArea(StagingArea):
         self._mine.update(one.place.name for one in kept)
 
     def create_splits(self, tables: Sequence[SplitTable]) -> Mapping[str, StagedPlace]:
-        places = self.create([one.table for one in tables])
-        with self._opened("record staging tables") as session:
-            for one in tables:
-                name = places[one.table.name].name
-                execute(
-                    session,
-                    f"INSERT INTO {self._at}.staged_load VALUES (%s, %s, %s, %s, %s)",
-                    (name, self._run_id, one.table.name, one.made_as, json.dumps(one.edges)),
-                )
+        with self.held():
+            places = self._create([one.table for one in tables])
+            with self._opened("record staging tables") as session:
+                for one in tables:
+                    name = places[one.table.name].name
+                    execute(
+                        session,
+                        f"INSERT INTO {self._at}.staged_load VALUES (%s, %s, %s, %s, %s)",
+                        (name, self._run_id, one.table.name, one.made_as, json.dumps(one.edges)),
+                    )
         return places
 
     def progress(self) -> LoadProgress:
@@ -129,9 +156,13 @@ class SplitStagingArea(StagingArea):
                 (read, self._run_id, document),
             )
 
-    def forget(self) -> None:
-        with self._opened("forget what was staged") as session:
-            execute(session, f"DELETE FROM {self._at}.staged_load WHERE run_id = %s", (self._run_id,))
+    def forget(self) -> bool:
+        try:
+            with self.held(), self._opened("forget what was staged") as session:
+                execute(session, f"DELETE FROM {self._at}.staged_load WHERE run_id = %s", (self._run_id,))
+        except LoadTakenOver:
+            return False
+        return True
 
     @property
     def _at(self) -> str:
@@ -147,8 +178,8 @@ class SplitStagingArea(StagingArea):
             close(session)
 
 
-def open_split_area(destination: DestinationPlan, dialect: Dialect, *, run_id: str) -> SplitStagingArea:
-    return SplitStagingArea(resolve(destination.connection), destination, dialect, run_id=run_id)
+def open_split_area(destination: DestinationPlan, dialect: Dialect, *, run_id: str, attempt: str) -> SplitStagingArea:
+    return SplitStagingArea(resolve(destination.connection), destination, dialect, run_id=run_id, attempt=attempt)
 
 
 def load_split(
@@ -167,6 +198,7 @@ def load_split(
         with _transaction(destination, dialect, "record a staged table", place) as session:
             _record(session, place, split)
             _complete(session, place, split, proof(), count)
+            load_lease.require_held_for(session, place, split.attempt)
         return count
     if isinstance(rows, PostgresCopy):
         raise InvariantViolated(f"{dialect.server} takes no binary COPY of PostgreSQL", table=place.table.name)
@@ -176,6 +208,7 @@ def load_split(
         _record(session, place, split)
         count = sum(load_batch(session, place, batch) for batch in rows.batches)
         _complete(session, place, split, proof(), count)
+        load_lease.require_held_for(session, place, split.attempt)
     return count
 
 
@@ -195,6 +228,7 @@ def bring_forward(
     dates: Segment | None,
     since: SplitRead,
     to: SplitRead,
+    attempt: str,
 ) -> None:
     """`kinds.sink.ResumesLoads.bring_forward`."""
     table = place.table
@@ -218,6 +252,7 @@ def bring_forward(
         if dates is not None:
             wanted = where_clause(table, dates).removeprefix(" WHERE ")
             execute(session, f"DELETE FROM {relation(place.schema, place.name)} WHERE ({wanted}) IS NOT TRUE")
+        load_lease.require_held_for(session, place, attempt)
         execute(session, "COMMIT")
 
 

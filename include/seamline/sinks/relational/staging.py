@@ -11,7 +11,7 @@ import secrets
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 
 import pyarrow as pa
 
@@ -64,6 +64,14 @@ class StagingArea:
 
     def create(self, tables: Sequence[Table]) -> Mapping[str, StagedPlace]:
         """An empty staging table for each, by table name, with its key."""
+        with self.held():
+            return self._create(tables)
+
+    def held(self) -> AbstractContextManager[None]:
+        """No other attempt goes on with tables of this one."""
+        return nullcontext()
+
+    def _create(self, tables: Sequence[Table]) -> Mapping[str, StagedPlace]:
         session = open_session(self._connection, self._dialect)
         try:
             with translated("make staging tables"):
