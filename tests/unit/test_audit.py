@@ -195,7 +195,8 @@ def test_everything_that_is_stored_of_a_verdict_is_hashed_and_what_is_added_late
         verdict["tables"][0]["breaks"],
     )
     for kind, made, beside in (
-        (Reconciliation, verdict, set()),
+        # What the log of acts has of it is looked up there, and stored with no verdict.
+        (Reconciliation, verdict, {"recorded"}),
         (TableVerdict, table, {"digest"}),
         (ControlTotal, total, set()),
         # Who shows a masked break knows its identity by it.

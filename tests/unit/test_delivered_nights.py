@@ -23,7 +23,7 @@ from seamline.spec.faults import DeclarationsInvalid
 from seamline.spec.load import load_declarations
 from seamline.spec.transform_syntax import syntax_faults
 from seamline.sync.cut import select
-from seamline.sync.delivered import InForce, kept_in, kept_to_json, require_wanted
+from seamline.sync.delivered import DeliveryInForce, kept_in, kept_to_json, require_wanted
 from tests.documented import declarations_of
 from tests.unit.declared import write_declarations
 from tests.unit.reported import PASSED, reconciliation
@@ -237,7 +237,7 @@ def test_a_destination_that_lacks_the_delivery_takes_it_alone(tmp_path: Path) ->
     both = replace(plan, destinations=(*plan.destinations, replace(plan.destinations[0], name="later")))
     cuts = cuts_of(plan, FIRST)
     run = a_run(both)
-    with pytest.raises(InForce) as found:
+    with pytest.raises(DeliveryInForce) as found:
         require_wanted(run, FIRST, takes=[take_of(one) for one in cuts], published=cuts)
     run = replace(run, result={KEPT: kept_to_json(found.value.kept)})
     assert (run.taking.plan.destination_names, run.plan.destination_names) == ({"later"}, {"later", "warehouse"})

@@ -27,7 +27,7 @@ class Kept:
     why: str
 
 
-class InForce(Refused):
+class DeliveryInForce(Refused):
     """Some destinations of the run have this very delivery. `kept`: those; the run goes on without them."""
 
     def __init__(self, kept: Mapping[str, Kept], *, sync: str) -> None:
@@ -36,8 +36,8 @@ class InForce(Refused):
 
 
 def require_wanted(run: Run, position: Position, *, takes: Sequence[CutState], published: Sequence[Cut]) -> None:
-    """InForce where other destinations than those of `run.taking` have the cut of this delivery in force. Refused where
-    each that is left has a newer delivery, or one that this one was before it was rewritten.
+    """DeliveryInForce where other destinations than those of `run.taking` have the cut of this delivery in force.
+    Refused where each that is left has a newer delivery, or one that this one was before it was rewritten.
 
     `takes`: of the run's date, the newest first. `published`: its cuts, of each destination the newest version first.
     """
@@ -46,7 +46,7 @@ def require_wanted(run: Run, position: Position, *, takes: Sequence[CutState], p
     others = [cut for cut in published if cut.run_id != run.run_id and isinstance(cut.position, OfDelivery)]
     kept = {} if _is_taken_anyway(run) else _in_force(run, position, takes, others)
     if kept.keys() != (run.result.get(KEPT) or {}).keys():
-        raise InForce(kept, sync=run.sync)
+        raise DeliveryInForce(kept, sync=run.sync)
     names = run.taking.plan.destination_names
     mine = [cut for cut in others if cut.destination in names]
     found = {cut.destination: (cut, why) for cut in mine if (why := position.why_not_after(cut.position))}

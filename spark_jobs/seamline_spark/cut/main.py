@@ -29,7 +29,7 @@ from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run, SyncPlan
 from seamline.platform.reconciliations import Detail
 from seamline.platform.store import PlatformStore
 from seamline.ports import Load
-from seamline.sync.delivered import InForce, kept_to_json, require_wanted
+from seamline.sync.delivered import DeliveryInForce, kept_to_json, require_wanted
 from seamline.sync.derived import Derived
 from seamline.sync.late_rows import DateBefore, by_their_transforms
 from seamline.sync.live_cut import LiveCutTools
@@ -90,14 +90,14 @@ def _all_taken(
     for _ in range(_LOOKS_MAX):
         try:
             return _taken(application, run, store, resumes, readers)
-        except InForce as known:
+        except DeliveryInForce as known:
             run = _without(run, known, store)
             if not run.taking.plan.destinations:
                 return {}
     raise TransientError(f"another delivery had come at each of {_LOOKS_MAX} looks", sync=run.sync)
 
 
-def _without(run: Run, known: InForce, store: PlatformStore) -> Run:
+def _without(run: Run, known: DeliveryInForce, store: PlatformStore) -> Run:
     """The run as it goes on, written down."""
     log.info("kept: sync=%s date=%s %s", run.sync, run.business_date, known.message)
     kept = kept_to_json(known.kept)
