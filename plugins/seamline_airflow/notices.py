@@ -25,7 +25,9 @@ from seamline.platform.work import WAITING_FOR_MAILS_MAX
 from seamline.spec.notify import declared_notify, declared_steps
 from seamline_airflow import late_verdicts, parts
 from seamline_airflow.page import overview, reports, waiting
+from seamline_airflow.page.alarm_words import TITLES
 from seamline_airflow.page.mount import URL_PREFIX
+from seamline_airflow.page.reports import SyncReport
 
 # What was found before is no news to whoever is declared today.
 _NEWS_FOR = timedelta(days=2)
@@ -50,8 +52,10 @@ def notify(now: datetime, send: Send) -> int:
     with parts.notices() as store, parts.platform() as platform:
         store.enter([*found, *late_verdicts.escalated(platform, list(recipients), now)])
         store.enter([*late_verdicts.came(platform, store.late_verdicts(list(recipients)))])
+        store.enter(_alarms_over(store.alarms_said(list(recipients)), platform.open_alarms()))
         claimed = store.claim()
         failures = _send_all(store, _by_mail(claimed), page, send)
+    failures += _pings(recipients, now, page, send)
     if failures:
         raise TransientError(f"{len(failures)} mails were not sent: {failures[-1]}", hint="they are tried again")
     if faults:
@@ -79,6 +83,7 @@ def happened(recipients: Recipients, now: datetime) -> Iterator[Happened]:
         found = [*(state.found for state in row.report.cuts if state.found), *row.report.live]
         yield from _breaks([one for one in found if one.ended_at > now - _NEWS_FOR])
         yield from _proven(row.report.sync, row.report.cuts, now)
+        yield from _standing(row.report)
     for of_sync in seen.unsigned.values():
         for late_for in (one for one in of_sync if one.is_overtaken):
             yield notice.postings_late(late_for.sync, late_for.destination, late_for.business_date, late_for.version)
@@ -121,6 +126,34 @@ def _alarms(syncs: Sequence[str]) -> Iterator[Happened]:
         about = one.subject.partition(" ")[2]
         if (found := notice.night_alarm(one.about, one.kind, about, one.raised_at.isoformat())) is not None:
             yield found
+
+
+def _standing(report: SyncReport) -> Iterator[Happened]:
+    """Of streams, sources and logs."""
+    for one in report.standing:
+        title = TITLES.get(one.kind, one.kind)
+        since = one.raised_at.isoformat()
+        if (found := notice.alarm_opened(report.sync, one.kind, one.subject, title, since)) is not None:
+            yield found
+
+
+def _alarms_over(said: Sequence[tuple[Happened, str]], alarms: Sequence[Any]) -> list[tuple[Happened, str]]:
+    """For everybody who was sent that an alarm has opened, once it is none of the open `alarms`."""
+    still = {notice.alarm_known_by(one.kind, one.subject, one.raised_at.isoformat()) for one in alarms}
+    return [(notice.alarm_ended(one), recipient) for one, recipient in said if one.about not in still]
+
+
+def _pings(recipients: Recipients, now: datetime, page: str, send: Send) -> list[str]:
+    """To everybody who expects one; why those that were not taken were not. None is written down: the next look has the
+    next one, and that one does not come is what it is for."""
+    failures = []
+    for sync, named in recipients.items():
+        for address in named.get(Event.ALIVE, ()):
+            mail = mail_of([notice.alive(sync, now)], recipient=address, page=page)
+            if why := _refusal(send, address, mail, address):
+                log.warning("no ping of %s to %s: %s", sync, address, why)
+                failures.append(why)
+    return failures
 
 
 def _escalated(syncs: Sequence[str], now: datetime) -> Iterator[Happened]:

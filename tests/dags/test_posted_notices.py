@@ -3,18 +3,24 @@
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from airflow.sdk.exceptions import AirflowException
 
+from seamline import registry
+from seamline.domain.errors import TransientError
+from seamline.domain.ledger import StreamId
 from seamline.domain.runs import EXPECTATIONS, Cut
 from seamline.domain.verdict import Verdict
 from seamline.plan.document import plan_to_json
 from seamline.platform.store import PlatformStore
+from seamline_airflow import parts
 from tests.dags import results
 from tests.dags.test_notices import AMOUNT, AT, KEY, VALUE, declare, later, notify
 from tests.dags.test_notices import _declared as _declared
@@ -118,3 +124,49 @@ def test_a_date_that_is_proven_in_every_destination_is_said_once(
     assert posts.taken[0][2]["notices"][0]["what"] == f"{results.DATE} is proven in every destination"
     later(platform)
     assert notify() == 0
+
+
+def test_an_alarm_about_a_stream_or_its_source_is_said_once_and_so_is_its_end(
+    platform: Server, store: PlatformStore, posts: Posts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    declare(monkeypatch, tmp_path / "alarms", "    alarms: ['webhook:pager']\n")
+    stream, source = ("stream_cut_off", "settlement@warehouse"), ("source_unreachable", "core_bank")
+    with closing(registry.director()) as director:
+        director.want(StreamId("settlement", "warehouse"), plan_json=plan_to_json(results.plan()))
+    for kind, subject in (stream, source, ("source_unreachable", "of_others"), ("stage_late", "settlement 2026-11-19")):
+        store.raise_alarm(kind, subject, "could not connect to server db.bank.example")
+
+    def said() -> list[str]:
+        later(platform)
+        notify()
+        found = [one["what"] for _, _, body in posts.taken for one in body["notices"]]
+        assert "db.bank.example" not in str(posts.taken)
+        posts.taken.clear()
+        return sorted(found)
+
+    opened = ["source cannot be reached: core_bank", "stream is cut off: settlement@warehouse"]
+    assert (said(), said()) == (opened, [])
+    store.end_alarm(*source)
+    assert (said(), said()) == ([f"is over: {opened[0]}"], [])
+    store.raise_alarm(*source, "again")
+    assert said() == opened[:1]
+
+
+def test_a_ping_comes_with_each_look_and_with_none_that_could_not_read_the_platform_database(
+    platform: Server, posts: Posts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    declare(monkeypatch, tmp_path / "alive", "    alive: ['webhook:pager']\n")
+    for number in (1, 2):
+        notify()
+        assert len(posts.taken) == number
+    assert posts.taken[0][2]["subject"] == "[Seamline] settlement: it is looked at (1)"
+    posts.status = 503
+    with pytest.raises(AirflowException, match="status 503"):
+        notify()
+    with platform.open() as session:
+        assert session.execute("select count(*) from notice").fetchall() == [(0,)], "none is tried again"
+    posts.status = 200
+    monkeypatch.setattr(parts, "platform", Mock(side_effect=TransientError("the platform database is away")))
+    with pytest.raises(AirflowException):
+        notify()
+    assert len(posts.taken) == 2

@@ -1,7 +1,7 @@
 """What a mail says: counts, declared names, dates and links, each event with one identity."""
 
 import re
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -12,8 +12,12 @@ from seamline.domain.escalation import Step, owners_in_words, reached
 from seamline.domain.notice import (
     LINES_MAX,
     Event,
+    alarm_ended,
+    alarm_opened,
+    alive,
     break_escalated,
     breaks_found,
+    is_end_of_alarm,
     late_verdict_of,
     mail_of,
     night_alarm,
@@ -26,6 +30,7 @@ from seamline.domain.notice import (
 from seamline.spec.notify import declared_notify, declared_steps, somebody_is_notified
 
 DAY = date(2026, 11, 19)
+MINUTE = timedelta(minutes=1)
 DUE = datetime(2026, 11, 20, 7, tzinfo=ZoneInfo("Asia/Shanghai"))
 PAGE = "https://airflow.bank.example/seamline/"
 EVENTS = (
@@ -166,3 +171,36 @@ def test_what_is_known_of_a_late_verdict_is_known_by_its_identity() -> None:
     assert found == [(DAY, False), (DAY, False), (DAY, True)]
     other = night_alarm("settlement", "stage_late", str(DAY), "2026-11-20T00:00:00+00:00")
     assert other is not None and late_verdict_of(other.about) is None
+
+
+def test_an_alarm_that_comes_again_is_another_event_and_its_end_is_known_by_its_identity() -> None:
+    stream = ("settlement", "stream_failed", "settlement@warehouse", "stream has failed")
+    first, again = (alarm_opened(*stream, since) for since in ("2026-11-20T01:00:00", "2026-11-20T02:00:00"))
+    assert first and again and first.about != again.about
+    assert first.what == "stream has failed: settlement@warehouse"
+    over = alarm_ended(first)
+    assert (over.event, over.what) == (Event.ALARMS, f"is over: {first.what}")
+    assert [is_end_of_alarm(one) for one in (first, over)] == [False, True]
+
+
+@pytest.mark.parametrize("kind", ["verdict_late", "stage_late", "late_input", "cut_not_clean", "calendar_ends"])
+def test_an_alarm_about_a_night_is_said_by_its_own_event_alone(kind: str) -> None:
+    assert alarm_opened("settlement", kind, f"settlement {DAY}", "any", "2026-11-20T01:00:00") is None
+
+
+def test_every_ping_is_one_of_its_own() -> None:
+    at = datetime(2026, 11, 20, 1, tzinfo=UTC)
+    first, second = (mail_of([alive("settlement", one)], recipient="x", page=PAGE) for one in (at, at + MINUTE))
+    assert first.message_id != second.message_id
+    assert first.subject == "[Seamline] settlement: it is looked at (1)"
+
+
+@pytest.mark.parametrize("address", ["ops@bank.example", "slack:night"])
+def test_a_ping_goes_to_a_webhook_and_to_no_person(tmp_path: Path, address: str) -> None:
+    said = "sync: settlement\nreconcile:\n  notify:\n    alive: ['{}']\n"
+    assert declared_notify(written(tmp_path, said.format("webhook:watch")), "settlement") == {
+        Event.ALIVE: ("webhook:watch",)
+    }
+    (tmp_path / "syncs/settlement.yaml").write_text(said.format(address))
+    with pytest.raises(ConfigError):
+        declared_notify(tmp_path, "settlement")

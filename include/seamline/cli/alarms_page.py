@@ -28,6 +28,10 @@ is away, and ends those of any pool within seconds. `seamline__streams` does bot
 source again at each check while the cause lasts: one that somebody ended by mistake, or that `capture reset` ended, is
 open again within seconds, with a new start time.
 
+`reconcile.notify.alarms` of a sync sends that an alarm about its streams, their source or its log, or their stream
+host has opened, and that it is over; `late` and `signature` send those about nights
+([send mails](../how-to/send-mails.md)).
+
 While its source is away, a stream from PostgreSQL applies what the log proves and then *waits for its source*. The
 line in `status` and on the page says since when, how many records cannot be verified, behind which position, and the
 source's last error. Do nothing at the stream; act on the alarm `source_unreachable`.

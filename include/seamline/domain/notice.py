@@ -25,6 +25,8 @@ class Event(StrEnum):
     LATE_POSTINGS = "late_postings"
     ESCALATED = "escalated"
     PROVEN = "proven"
+    ALARMS = "alarms"
+    ALIVE = "alive"
 
 
 _SUBJECTS = {
@@ -34,6 +36,8 @@ _SUBJECTS = {
     Event.LATE_POSTINGS: "rows came late for a signed date",
     Event.ESCALATED: "breaks are late and escalated",
     Event.PROVEN: "all is proven",
+    Event.ALARMS: "alarms have opened or ended",
+    Event.ALIVE: "it is looked at",
 }
 
 
@@ -142,6 +146,42 @@ def night_alarm(sync: str, kind: str, about: str, since: str) -> Happened | None
         return None
     what = _OF_NIGHTS[kind].format(about=about)
     return Happened(sync, Event.LATE, f"{kind} {about} {since}", what, f"page?{_query(sync)}")
+
+
+# What is said of a date is an event of its own: it is late, or it waits for a person.
+_OF_DATES = frozenset({*_OF_NIGHTS, AlarmKind.VERDICT_LATE, AlarmKind.CUT_NOT_CLEAN})
+_ENDED = " ended"
+
+
+def alarm_opened(sync: str, kind: str, subject: str, title: str, since: str) -> Happened | None:
+    """Of an open alarm about a stream, a source, its capture or log, or a stream host; None of one about nights, which
+    `night_alarm` and others say. `title`: of the kind; the message may be a server's words. `since`: when it was
+    raised, for one that comes again is another event."""
+    if kind in _OF_DATES:
+        return None
+    about = alarm_known_by(kind, subject, since)
+    return Happened(sync, Event.ALARMS, about, f"{title}: {subject}", f"page?{_query(sync)}")
+
+
+def alarm_known_by(kind: str, subject: str, since: str) -> str:
+    """The identity of what `alarm_opened` says."""
+    return f"{kind} {subject} {since}"
+
+
+def alarm_ended(opened: Happened) -> Happened:
+    """`opened`: what `alarm_opened` has said."""
+    return Happened(opened.sync, opened.event, f"{opened.about}{_ENDED}", f"is over: {opened.what}", opened.link)
+
+
+def is_end_of_alarm(happened: Happened) -> bool:
+    """Of an event `ALARMS`, by its identity."""
+    return happened.about.endswith(_ENDED)
+
+
+def alive(sync: str, at: datetime) -> Happened:
+    """The platform database was read and what there is to say of the sync was sent, or tried."""
+    about = at.isoformat(timespec="seconds")
+    return Happened(sync, Event.ALIVE, about, f"streams and nights were looked at, {about}", f"page?{_query(sync)}")
 
 
 def break_escalated(sync: str, break_id: str, severity: str, due: str) -> Happened:

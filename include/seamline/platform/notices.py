@@ -10,7 +10,7 @@ from typing import Any
 
 from psycopg.rows import dict_row
 
-from seamline.domain.notice import Event, Happened, late_verdict_of
+from seamline.domain.notice import Event, Happened, alarm_ended, is_end_of_alarm, late_verdict_of
 from seamline.platform.database import Database, Session
 
 # A mail that was not sent by then says nothing new.
@@ -18,6 +18,8 @@ TRIED_FOR_DAYS = 7
 # Of what was given up somebody may take note for another week.
 _SHOWN_FOR_DAYS = 2 * TRIED_FOR_DAYS
 _FAILURE_MAX = 300
+# An alarm that lasts longer is ended without a word.
+_ALARM_LASTS_DAYS = 60
 # As many as one task sends within its time.
 _AT_ONCE = 500
 
@@ -133,6 +135,27 @@ class PlatformNotices:
                 day, has_come = known
                 (came if has_come else late).setdefault((sync, day), set()).add(recipient)
         return {about: frozenset(mine) for about, names in late.items() if (mine := names - came.get(about, set()))}
+
+    def alarms_said(self, syncs: Sequence[str]) -> tuple[tuple[Happened, str], ...]:
+        """Alarms of which somebody was sent within the last 60 days that they have opened, and who; without those of
+        which the same recipient is to hear, or has heard, that they have ended."""
+
+        def work(session: Session) -> list[tuple[str, str, str, str, str, bool]]:
+            return session.execute(
+                "select sync, about, what, link, recipient, sent_at is not null from notice"
+                " where event = %s and sync = any(%s)"
+                " and found_at > clock_timestamp() - make_interval(days => %s)",
+                (Event.ALARMS.value, list(syncs), _ALARM_LASTS_DAYS),
+            ).fetchall()
+
+        opened, ended = list[tuple[Happened, str]](), set[tuple[Happened, str]]()
+        for sync, about, what, link, recipient, is_sent in self._database.transact(work):
+            happened = Happened(sync, Event.ALARMS, about, what, link)
+            if is_end_of_alarm(happened):
+                ended.add((happened, recipient))
+            elif is_sent:
+                opened.append((happened, recipient))
+        return tuple(one for one in opened if (alarm_ended(one[0]), one[1]) not in ended)
 
     def _set(self, notices: Sequence[Notice], change: str, **values: Any) -> None:
         # `change` is text of this class.

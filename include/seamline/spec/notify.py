@@ -33,7 +33,17 @@ def _address(value: str) -> str:
     return value
 
 
+def _webhook(value: str) -> str:
+    if not (_CONNECTION.fullmatch(value) and value.startswith("webhook:")):
+        raise ValueError(
+            "webhook:<connection id>: a ping comes every two minutes, which is nothing for a mailbox or a chat, got"
+            f" {redacted(value)}"
+        )
+    return value
+
+
 Address = Annotated[str, AfterValidator(_address)]
+Webhook = Annotated[str, AfterValidator(_webhook)]
 
 
 class LateStep(Declared):
@@ -94,6 +104,20 @@ class Notify(Declared):
         (),
         description="When the cut of a business date is published and clean in every destination. A service that"
         " expects this each night raises the alarm where nothing of ours can: a dead man's switch.",
+        strict=False,
+        max_length=50,
+    )
+    alarms: tuple[Address, ...] = Field(
+        (),
+        description="When an alarm about a stream of the sync, its source, capture or log, or the host of its streams"
+        " has opened; whoever heard of it hears that it has ended.",
+        strict=False,
+        max_length=50,
+    )
+    alive: tuple[Webhook, ...] = Field(
+        (),
+        description="Every two minutes, as long as Airflow looks at streams and nights and the platform database"
+        " answers. A service that expects the ping calls somebody when it does not come.",
         strict=False,
         max_length=50,
     )

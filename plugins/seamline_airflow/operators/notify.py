@@ -14,8 +14,9 @@ SMTP_CONNECTION = "smtp_default"
 
 class NotifyOperator(BaseOperator):
     """Send what is due, each event once to each address: breaks that were found, cuts that wait for a person, verdicts
-    that are late, breaks that are escalated. Counts and links, never data. Red where a mail was not sent: it is tried
-    again after 2 minutes, 4, and so on up to an hour, for 7 days, and the page shows it."""
+    that are late, breaks that are escalated, alarms that open and end; and a ping to whoever expects one. Counts and
+    links, never data. Red where a mail was not sent: it is tried again after 2 minutes, 4, and so on up to an hour, for
+    7 days, and the page shows it."""
 
     def execute(self, context: Any) -> int:  # noqa: ARG002
         from seamline_airflow import notices
