@@ -1,6 +1,9 @@
 """A task's process reads the files of its own sync, and gets the plan that a look at all syncs gives."""
 
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,7 +11,7 @@ from seamline.domain.errors import ConfigError
 from seamline.plan.compile import compile_plan
 from seamline.plan.document import plan_to_json
 from seamline.spec.faults import DeclarationsInvalid
-from seamline.spec.load import load_alone, load_each, load_suite
+from seamline.spec.load import Declarations, load_alone, load_each, load_suite
 from tests.unit.declared import DESTINATION, SUITE, SYNC, write_declarations
 from tests.unit.mistakes import MISTAKES, TEXTS
 
@@ -129,3 +132,31 @@ def test_a_suite_is_found_by_its_name_whatever_else_is_declared(tmp_path: Path) 
     assert broken is not None
     assert broken.spec is None
     assert load_suite(folder, "nothing") is None
+
+
+def test_of_200_syncs_each_file_is_read_once_however_many_share_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that each sync reads again would be read 200 times at each look of the DAG processor."""
+    texts: dict[str, str] = {}
+    for number in range(200):
+        own = SYNC.replace("sync: settlement", f"sync: s{number}").replace("[warehouse]", f"[w{number}]")
+        place = DESTINATION.replace("warehouse", f"w{number}", 1).replace("settlement", f"s{number}")
+        texts |= {f"syncs/s{number}.yaml": own, f"destinations/w{number}.yaml": place}
+    folder = write_declarations(tmp_path, texts)
+    read = Counter[Path]()
+    for name in ("read_text", "read_bytes"):
+        monkeypatch.setattr(Path, name, _counted(getattr(Path, name), read))
+    plans = [compile_plan(one, file.stem) for file, one in load_each(folder).items() if isinstance(one, Declarations)]
+    assert len(plans) == 201
+    files = set(folder.rglob("*.yaml"))
+    assert {file: times for file, times in read.items() if file in files and times != 1} == {}
+    assert files <= read.keys(), "what was counted is how they are read"
+
+
+def _counted(of: Callable[..., Any], read: Counter[Path]) -> Callable[..., Any]:
+    def counted(self: Path, *args: Any, **kwargs: Any) -> Any:
+        read[self] += 1
+        return of(self, *args, **kwargs)
+
+    return counted
