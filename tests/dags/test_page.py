@@ -22,6 +22,7 @@ from seamline.domain.runs import RunKind, RunState, Scope
 from seamline.domain.self_test import SELF_TEST, SelfTest, self_test_to_json
 from seamline.domain.verdict import Break, BreakType, TableVerdict, Verdict
 from seamline.plan.stages import DAG_KINDS
+from seamline.spec import levels
 from seamline_airflow.page import access, acting, reports
 from seamline_airflow.page.app import app
 from seamline_airflow.page.mount import URL_PREFIX
@@ -146,7 +147,7 @@ def test_the_report_of_a_date_says_the_level_of_its_destination(
         ({"warehouse": "delta"}, "each table exactly once; all tables at one position by the ledger&#39;s versions"),
         ({}, None),
     ):
-        monkeypatch.setattr(reports, "declared_kinds", lambda *_, kinds=kinds: kinds)
+        monkeypatch.setattr(levels, "declared_kinds", lambda *_, kinds=kinds: kinds)
         (one,) = signed_in.get(exported).json()
         assert one["level"] == (level and html.unescape(level))
         text = date_page(signed_in)

@@ -21,6 +21,7 @@ from seamline.sources.postgres.position import PostgresPosition
 from seamline.spec import consistency
 from seamline.spec.consistency import Case, Refusal, cases, matrix_lines, matrix_page, matrix_text, outcome, refusal
 from seamline.spec.kinds import may_repeat, source_models
+from seamline.spec.levels import declared_levels
 from seamline.spec.load import load_declarations
 from tests.contract.lake_worlds import LAKES, SINGLE
 from tests.contract.relational_worlds import RELATIONAL
@@ -57,13 +58,23 @@ SOURCES = {
     "postgres": BANK,
 }
 NIGHTLY = "nightly: {timezone: Asia/Shanghai}\n"
+# What readers of cuts may rely on: which test holds a publish to it, stopped amid its steps or under readers.
+BY_READERS = "test_readers_see_all_of_a_cut_or_nothing_of_it"
+BY_KILLS = "test_a_publish_that_is_killed_before_any_step_is_completed_by_its_repeat"
+LEVELS_OF_CUTS = {
+    "files": ("tests/contract/test_files_cuts.py", BY_KILLS),
+    "hive": ("tests/contract/test_hive_cuts.py", BY_KILLS),
+    "mariadb": ("tests/integration/test_relational_cut_storage.py", BY_READERS),
+    "mysql": ("tests/integration/test_relational_cut_storage.py", BY_READERS),
+    "postgres": ("tests/integration/test_cut_storage.py", BY_READERS),
+}
 
 
-def is_refused(case: Case, folder: Path) -> str:
-    """What `validate` says of a sync of one table, with what it needs of nights; "" where it takes it."""
+def declarations_of(case: Case) -> dict[str, str]:
+    """Of a sync of one table, with what it needs of nights."""
     kind = sink_kind(case.destination)
     nightly = "" if case.has_log and kind.powers.streams else NIGHTLY
-    files = {
+    return {
         "sources/core_bank.yaml": f"source: core_bank\nkind: {case.source}\n{SOURCES[case.source]}"
         + ("" if case.has_log or not source_models()[case.source].reads_log(None) else "log: none\n"),
         "destinations/warehouse.yaml": f"destination: warehouse\nkind: {case.destination}\n"
@@ -71,6 +82,11 @@ def is_refused(case: Case, folder: Path) -> str:
         "syncs/settlement.yaml": "sync: settlement\nsource: core_bank\ndestinations: [warehouse]\ntables: [account]\n"
         + f"guarantee: {case.guarantee}\n{nightly}",
     }
+
+
+def is_refused(case: Case, folder: Path) -> str:
+    """What `validate` says of it; "" where it takes it."""
+    files = declarations_of(case)
     table = ACCOUNT if case.is_keyed else replace(AUDIT, name="account")
     try:
         compile_plan(load_declarations(write_declarations(folder, files)), "settlement", Survey((table,)))
@@ -104,12 +120,30 @@ def test_the_level_of_a_cell_is_the_one_that_its_kind_says(tmp_path: Path) -> No
             assert outcome(case).startswith("refused: ")
 
 
+def test_page_and_reports_say_of_what_is_declared_what_its_cell_says(tmp_path: Path) -> None:
+    """They said the level of `exactly_once` from a database, whatever the sync said and read."""
+    for number, case in enumerate(case for case in cases() if refusal(case) is None):
+        folder = write_declarations(tmp_path / str(number), declarations_of(case))
+        assert declared_levels(folder, "settlement") == {"warehouse": outcome(case)}, case
+    unknown = {"sources/core_bank.yaml": "source: core_bank\nkind: punched_cards\n"}
+    assert declared_levels(write_declarations(tmp_path / "unknown", unknown), "settlement") == {}
+    assert declared_levels(tmp_path / "unknown", "nobody") == {}
+
+
 def test_each_kind_with_live_tables_runs_the_suite_that_its_cells_promise() -> None:
     """Of all tables, or of those with a key alone (`tests/contract`)."""
     kinds = {name: sink_kind(name).powers for name in installed.names(installed.SINKS)}
     promised = {name: powers.keyless for name, powers in kinds.items() if powers.streams}
     of_all = (*APPENDED, "postgres", *RELATIONAL, *LAKES, SINGLE.name)
     assert promised == {**dict.fromkeys(of_all, True), "hbase": False, "redis": False}
+
+
+def test_each_kind_that_takes_cuts_without_a_log_has_a_test_of_the_level_that_its_cells_promise(checkout: Path) -> None:
+    promised = {case.destination for case in cases() if not case.has_log and refusal(case) is None}
+    promised |= {name for name in installed.names(installed.SINKS) if not sink_kind(name).powers.streams}
+    assert promised == set(LEVELS_OF_CUTS)
+    for page, test in LEVELS_OF_CUTS.values():
+        assert f"\ndef {test}(" in (checkout / page).read_text(encoding="utf-8")
 
 
 def test_each_kind_that_does_less_at_least_once_says_so_in_its_cell_and_is_tried_so() -> None:

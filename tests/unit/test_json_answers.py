@@ -73,7 +73,7 @@ def test_a_command_that_gives_nothing_is_a_bug_and_what_it_gives_is_all_that_is_
     [
         (("validate",), {"folder", "online", "notes", "syncs"}),
         (("validate", "--online"), {"error"}),
-        (("explain", "settlement"), {"sync", "plan", "stages", "settings", "powers"}),
+        (("explain", "settlement"), {"sync", "plan", "stages", "settings", "powers", "levels"}),
         (("explain", "settlement", "--date", "2026-11-20"), None),
         (("explain", "setlement"), {"error"}),
         (("grants", "core_bank"), {"name", "script"}),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from seamline.adapters.kafka.topics import TopicFacts
-from seamline.domain.catalogue import Table
+from seamline.domain.catalogue import Table, fingerprint
 from seamline.domain.errors import ConfigError, Diverged, Refused
 from seamline.ports import Problem
 from seamline.sinks.kafka.options import topic_of
@@ -20,7 +20,7 @@ from seamline.sources.kafka.grants import grant_script
 from seamline.sources.kafka.layout import layout_of
 from seamline.sources.kafka.position import KafkaPosition, TopicPlace
 from seamline.sources.kafka.state import TopicStates
-from tests.fault.simulator.kafka_topics import TopicsRun
+from tests.fault.simulator.kafka_topics import TABLES, TopicsRun
 from tests.memory_topics import Cluster
 from tests.unit.test_kafka_source import ACCOUNT, declared
 
@@ -174,3 +174,22 @@ def test_the_acls_name_the_control_topic_where_a_table_has_no_key() -> None:
     script = grant_script(declared(AUDIT), ["audit"], login="reader")
     assert "--topic t.control" in script
     assert "control" not in grant_script(declared(ACCOUNT), ["account"], login="reader")
+
+
+def test_each_record_says_the_position_of_its_span_and_the_schema_of_its_table() -> None:
+    run = TopicsRun(6, "exactly_once", 3)
+    run.run()
+    # The newest control records: the topic was compacted.
+    said = [json.loads(one.value() or b"{}") for one in run.cluster.readable(("t.control", 0))]
+    positions = {"{}/{}-{}".format(one["epoch"], *one["span"]): one["position"] for one in said}
+    found = [
+        (table, dict(record.headers()))
+        for table in TABLES
+        for number in range(3)
+        for record in run.cluster.readable((f"t.{table.name}", number))
+    ]
+    assert {headers["schema"].decode() == fingerprint(table) for table, headers in found} == {True}
+    of_spans = [(headers["span"].decode(), json.loads(headers["position"])) for _, headers in found]
+    known = [(positions[span], position) for span, position in of_spans if span in positions]
+    assert known
+    assert [one for one, other in known if one != other] == []

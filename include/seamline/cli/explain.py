@@ -4,7 +4,7 @@ one business date; or what readers may rely on, by kinds."""
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,6 +23,7 @@ from seamline.plan.stages import all_stages
 from seamline.spec.consistency import MATRIX_HEAD, matrix_lines, matrix_text
 from seamline.spec.effective import EffectiveSetting, Origin, effective_settings
 from seamline.spec.faults import guess
+from seamline.spec.levels import declared_levels
 from seamline.spec.load import Declarations, load_declarations, load_sync
 from seamline.spec.unlogged import is_of_streams
 
@@ -64,8 +65,9 @@ def run(args: argparse.Namespace) -> int:
     for name in declarations.syncs:
         plan = compile_plan(declarations, name)
         within = declarations.sync(name).onboard.stages_within.limits()
-        sys.stdout.write(f"{explain(plan, onboard_within=within)}\n{_settings(declarations, name)}")
-        documents.append(_document(plan, declarations))
+        levels = declared_levels(folder, name)
+        sys.stdout.write(f"{explain(plan, onboard_within=within)}\n{_settings(declarations, name, levels)}")
+        documents.append({**_document(plan, declarations), "levels": levels})
     give(args, documents if args.sync is None else documents[0])
     return 0
 
@@ -93,13 +95,15 @@ def _effective(declarations: Declarations, name: str) -> Iterator[tuple[str, tup
         yield f"destination {destination}", effective_settings(declarations.destinations[destination])
 
 
-def _settings(declarations: Declarations, name: str) -> str:
+def _settings(declarations: Declarations, name: str, levels: Mapping[str, str]) -> str:
     lines = []
     for of, settings_of in _effective(declarations, name):
         lines += [f"settings of {of}  (* default)", *map(_line, settings_of)]
         destination = of.removeprefix("destination ")
         if destination != of:
             kind = declarations.destinations[destination].kind
+            if destination in levels:
+                lines += [f"what readers of destination {destination} may rely on", f"    {levels[destination]}"]
             lines.append(f"powers of destination {destination}, kind {kind}")
             lines += [f"    {power}" for power in described(sink_kind(kind))]
     return "\n".join(lines) + "\n"

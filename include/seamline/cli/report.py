@@ -22,7 +22,6 @@ from seamline.domain.cut_state import CutState
 from seamline.domain.errors import ConfigError
 from seamline.domain.masking import Hidden, masked
 from seamline.domain.sign_off import SignOff
-from seamline.kinds.found import sink_kind
 from seamline.platform import worked
 from seamline.platform.store import PlatformStore
 from seamline.report import documents, lines, texts
@@ -31,7 +30,8 @@ from seamline.report.contents import report_of
 from seamline.report.files import to_pdf, to_xlsx
 from seamline.report.worked import Worked
 from seamline.spec.faults import guess
-from seamline.spec.load import declared_destinations, declared_kinds, shown_work
+from seamline.spec.levels import declared_levels
+from seamline.spec.load import declared_destinations, shown_work
 from seamline.spec.sensitive import hidden_columns
 from seamline.sync import headline
 from seamline.sync.shown_order import by_run, newest_of_date
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         takes = _takes(store, args.sync, day)
         takes = _revealed(takes, args.sync, day, args.reason) if args.reveal else masked(takes, _hidden)
         cuts = _chosen(args.sync, takes, day, args.version)
-        levels = _levels(args.sync)
+        levels = declared_levels(settings.load().declarations, args.sync)
         done, signed = _worked(store, args.sync, cuts), _signed(args.sync, day)
         report = _report(store, args.sync, day, cuts, takes, levels, done, signed)
     if args.json:
@@ -120,12 +120,6 @@ def _chosen(sync: str, takes: Sequence[CutState], day: date, version: int | None
         known = f"{day} has {', '.join(map(str, there))}" if there else f"nothing is published of {day}"
         raise ConfigError(f"there is no version {version} of {day}", hint=known)
     return chosen
-
-
-def _levels(sync: str) -> Levels:
-    """By destination what readers may rely on, as `explain` says it of its kind."""
-    kinds = declared_kinds(settings.load().declarations, sync)
-    return {name: sink_kind(kind).powers.level for name, kind in kinds.items()}
 
 
 def _worked(store: PlatformStore, sync: str, cuts: Sequence[CutState]) -> Worked:

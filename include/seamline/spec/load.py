@@ -244,12 +244,17 @@ def only_compares(folder: Path, sync: str) -> bool:
     return file.is_file() and is_reconcile_only(document_of(file))
 
 
-def reads_a_log(folder: Path, sync: str) -> bool:
-    """Whether the log of the sync's source is captured, by their files, right or wrong."""
+def source_document(folder: Path, sync: str) -> Document:
+    """The file of the sync's source, right or wrong; an empty one where there is none."""
     file = folder / "syncs" / f"{sync}.yaml"
     named = document_of(file).value(("source",)) if file.is_file() else None
     at = folder / "sources" / f"{named}.yaml"
-    source = document_of(at) if isinstance(named, str) and at.is_file() else Document(at)
+    return document_of(at) if isinstance(named, str) and at.is_file() else Document(at)
+
+
+def reads_a_log(folder: Path, sync: str) -> bool:
+    """Whether the log of the sync's source is captured, by their files, right or wrong."""
+    source = source_document(folder, sync)
     model = source_models().get(str(source.value(("kind",))), DatabaseSource)
     return model.reads_log(source.value(("log",)))
 

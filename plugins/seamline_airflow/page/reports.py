@@ -21,21 +21,19 @@ from seamline.domain.runs import Reconciliation, RunKind
 from seamline.domain.separate import COMPARED_ONLY
 from seamline.domain.sign_off import ReasonRequired
 from seamline.domain.verdict import TableVerdict, Verdict
-from seamline.kinds.found import sink_kind
 from seamline.plan.document import readable_plan
 from seamline.plan.model import NightlyPlan
 from seamline.plan.night import next_night
 from seamline.platform.reconciliations import Detail
+from seamline.spec.levels import declared_levels
 from seamline.spec.load import (
     declared_approvers,
     declared_dates,
     declared_destinations,
-    declared_kinds,
     declared_reason_required,
     declared_work,
     onboarded_destinations,
     only_compares,
-    reads_a_log,
     shown_work,
 )
 from seamline.spec.notify import shown_steps
@@ -109,14 +107,8 @@ def onboarded_of(sync: str) -> tuple[str, ...]:
 
 
 def levels_of(sync: str) -> Mapping[str, str]:
-    """By destination what readers may rely on, as `explain` says it of its kind; nothing where another tool writes."""
-    if only_compares(settings.load().declarations, sync):
-        return {}
-    kinds = declared_kinds(settings.load().declarations, sync)
-    powers = {name: sink_kind(kind).powers for name, kind in kinds.items()}
-    if not reads_a_log(settings.load().declarations, sync):
-        powers = {name: replace(one, streams=False) for name, one in powers.items()}
-    return {name: one.level for name, one in powers.items()}
+    """By destination what readers may rely on, as `explain` says it; nothing where another tool writes."""
+    return declared_levels(settings.load().declarations, sync)
 
 
 def approvers_of(sync: str) -> tuple[str, ...]:
