@@ -159,7 +159,7 @@ be had instead.
 
 `guarantee` is the author's word for a sync. What is achieved is the destination's, and is in every report and export.
 Sources with a log stream into live tables and make cuts; with `log: none` there are cuts alone, and the level is that
-of a publish.
+of a publish. `./seamline explain <sync>` prints the level of each of its destinations.
 
 """
 _REPEATS = """\
