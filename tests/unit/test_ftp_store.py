@@ -1,19 +1,20 @@
 """Files on FTP servers that answer as others do: folders that are missing or closed, and transfers that fail."""
 
+import ftplib
 import hashlib
 import io
 import random
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyftpdlib.handlers import DTPHandler
 
-from seamline.domain.errors import TransientError
+from seamline.domain.errors import SeamlineError, TransientError
 from seamline.files.stores.ftp import FtpStore
-from seamline.sinks.files.two_phase import Hashing
+from seamline.sinks.files.two_phase import NOTHING, Hashing, ManifestLog
 from tests import ftp_server
 
 _THERE = "a.csv"
@@ -110,3 +111,64 @@ def test_an_upload_that_breaks_again_and_again_fails(tmp_path: Path) -> None:
     ):
         store.write("out/large", io.BytesIO(bytes(4 << 20)))
     assert len(received) == 3
+
+
+class Killed(BaseException):
+    """As a SIGKILL: nothing of the client goes on."""
+
+
+def dying(patch: pytest.MonkeyPatch, at: int, *, is_sent: bool) -> list[str]:
+    """Clients end at their command of this number, before it is sent or before its answer. Those that were sent."""
+    sent, real = list[str](), ftplib.FTP.putcmd
+
+    def putcmd(self: ftplib.FTP, line: str) -> None:
+        is_last = len(sent) == at
+        if is_last and not is_sent:
+            raise Killed(line)
+        sent.append(line.partition(" ")[0])
+        real(self, line)
+        if is_last:
+            raise Killed(line)
+
+    patch.setattr(ftplib.FTP, "putcmd", putcmd)
+    return sent
+
+
+def killed_at_each_command(folder: Path, monkeypatch: pytest.MonkeyPatch, *, is_sent: bool) -> None:
+    with ftp_server.running(folder) as server:
+        for at in range(100):
+            own = f"own {at}"
+            with closing(FtpStore(server.connection, "/")) as store, monkeypatch.context() as patch:
+                sent = dying(patch, at, is_sent=is_sent)
+                with suppress(Killed):
+                    ManifestLog(store, own).decide(NOTHING, "killed", {"of": "killed"})
+            with closing(FtpStore(server.connection, "/")) as store:
+                log = ManifestLog(store, own)
+                found = log.settle(lambda newest, log=log: log.decide(newest, "next", {"behind": newest.state}))
+                assert found.state in ({"behind": {}}, {"behind": {"of": "killed"}})
+                assert found.number == 1 + bool(found.state["behind"])
+                assert log.newest() == found
+                if not is_sent:
+                    assert bool(found.state["behind"]) == ("RNTO" in sent), "the rename is the commit"
+            if len(sent) < at:
+                break
+        assert {"MKD", "STOR", "RNFR", "RNTO"} <= set(sent)
+        assert at < 99
+
+
+@pytest.mark.parametrize("is_sent", [False, True], ids=["unsent", "unanswered"])
+def test_a_client_that_is_killed_at_any_command_has_put_a_manifest_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_sent: bool
+) -> None:
+    """One call of ours is many of the server's: folders, a file, a rename."""
+    killed_at_each_command(tmp_path, monkeypatch, is_sent=is_sent)
+
+
+def test_a_manifest_that_is_written_where_it_is_read_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def straight(self: FtpStore, path: str, content: bytes) -> bool:
+        self.write(f"{path}/content", io.BytesIO(content))
+        return True
+
+    monkeypatch.setattr(FtpStore, "put_if_absent", straight)
+    with pytest.raises((AssertionError, SeamlineError)):
+        killed_at_each_command(tmp_path, monkeypatch, is_sent=False)
