@@ -17,8 +17,10 @@ from seamline.domain.runs import (
     CUT_TRANSFORMS,
     GATE,
     INTO,
+    KEPT,
     PUBLISH,
     TABLES,
+    TOOK_NOTHING,
     WHOLE,
     Cut,
     RunKind,
@@ -378,13 +380,14 @@ def open_nightly(context: Mapping[str, Any], records: Records, plan: SyncPlan, r
         records.put_result(run_id, key, value)
 
 
-def _asked_again(context: Mapping[str, Any], records: Records, run_id: str) -> Mapping[str, bool]:
+def _asked_again(context: Mapping[str, Any], records: Records, run_id: str) -> Mapping[str, Any]:
     """What a run keeps that is opened because a task of it was cleared after it had ended well. Nothing of one that
     goes on, or is tried again: it was written down when it was opened."""
     before, known = newest_take(records, _base(run_id)), _known(records, run_id)
     is_begun = known is None or known.state is RunState.SUCCEEDED
     has_ended_well = before is not None and before.state is RunState.SUCCEEDED
-    return {AGAIN: _is_cleared(context) and has_ended_well} if is_begun else {}
+    # What it has found in force before counts no more. Of one that goes on only its driver knows.
+    return {AGAIN: _is_cleared(context) and has_ended_well, KEPT: None, TOOK_NOTHING: None} if is_begun else {}
 
 
 def _waits_for_its_first_onboarding(records: Records, sync: str) -> bool:

@@ -159,21 +159,39 @@ def test_a_published_run_that_is_cleared_takes_its_delivery_once_more_as_its_nex
     assert platform.runs[f"{results.RUN}~2"].result[AGAIN] is True
 
 
-def _cut(platform: results.Platform, monkeypatch: pytest.MonkeyPatch, *kept: str) -> None:
-    """The task `cut`, whose job finds that these destinations have the delivery."""
+def _cut(platform: results.Platform, monkeypatch: pytest.MonkeyPatch, *kept: str, is_followed: bool = False) -> None:
+    """The task `cut`, whose job finds that these destinations have the delivery. `is_followed`: the job is that of an
+    earlier try, whose worker died, and has found that already."""
+    found = {name: {"run": "earlier", "version": 1, "why": f"taken already in {name}"} for name in kept}
 
     def job(*_: object) -> None:
-        left = platform.runs[results.RUN].result
-        assert (left[KEPT], left[TOOK_NOTHING]) == (None, None), "what an earlier try has found may be over"
-        found = {name: {"run": "earlier", "version": 1, "why": f"taken already in {name}"} for name in kept}
-        platform.put_result(results.RUN, KEPT, found)
+        if not is_followed:
+            platform.put_result(results.RUN, KEPT, found)
 
     warehouse = results.plan().destinations[0]
     both = replace(results.plan(), destinations=(warehouse, replace(warehouse, name="archive")))
     monkeypatch.setattr("seamline_airflow.operators.spark_job.SparkJobOperator.execute", job)
-    platform.runs[results.RUN] = results.run(plan=both, result={KEPT: {"warehouse": {}}})
+    platform.runs[results.RUN] = results.run(plan=both, result={KEPT: found} if is_followed else {})
     monkeypatch.setattr("seamline_airflow.runs.open_nightly", lambda *_: None)
     CutJobOperator(task_id="cut", job="j", run=results.RUN, plan_json=plan_to_json(both)).execute({})
+
+
+def test_what_a_job_has_found_in_force_stands_for_the_try_that_follows_it(
+    platform: results.Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was forgotten when the try began, so the gate missed cuts that nobody had to make."""
+    _cut(platform, monkeypatch, "warehouse", is_followed=True)
+    assert [one.name for one in staged_in(platform.runs[results.RUN])] == ["archive"]
+    with pytest.raises(AirflowSkipException, match="taken already in warehouse"):
+        _cut(platform, monkeypatch, "warehouse", "archive", is_followed=True)
+
+
+def test_a_run_that_has_taken_nothing_is_seen_again_once_it_is_opened_again(platform: results.Platform) -> None:
+    """It was left out of the lists until its job began: also where it never did."""
+    left = {KEPT: {"warehouse": {}}, TOOK_NOTHING: True}
+    platform.runs[results.RUN] = results.run(state=RunState.SUCCEEDED, result=left)
+    _open(Tries(alive=set(), max_tries=1))
+    assert [platform.runs[results.RUN].result[key] for key in (KEPT, TOOK_NOTHING)] == [None, None]
 
 
 def test_a_run_that_has_nothing_to_take_ends_well_and_skips_what_would_come_behind(

@@ -4,6 +4,7 @@ import shutil
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,19 @@ import pytest
 from seamline.domain.cut_state import CutState, Headline, state_of_cut
 from seamline.domain.day_closed import ClosedBy
 from seamline.domain.errors import Refused
-from seamline.domain.runs import AGAIN, EXPECTATIONS, FAILURE, KEPT, MODE, REASON, Cut, RunKind, RunState, Scope
+from seamline.domain.runs import (
+    AGAIN,
+    EXPECTATIONS,
+    FAILURE,
+    KEPT,
+    MODE,
+    REASON,
+    TOOK_NOTHING,
+    Cut,
+    RunKind,
+    RunState,
+    Scope,
+)
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.compile import compile_plan
 from seamline.plan.document import plan_from_json, plan_to_json
@@ -24,6 +37,7 @@ from seamline.spec.load import load_declarations
 from seamline.spec.transform_syntax import syntax_faults
 from seamline.sync.cut import select
 from seamline.sync.delivered import DeliveryInForce, kept_in, kept_to_json, require_wanted
+from seamline_spark.cut import main as job
 from tests.documented import declarations_of
 from tests.unit.declared import write_declarations
 from tests.unit.reported import PASSED, reconciliation
@@ -248,3 +262,16 @@ def test_a_destination_that_lacks_the_delivery_takes_it_alone(tmp_path: Path) ->
     everywhere = [*cuts, *cuts_of(plan, FIRST, at="later")]
     said = taken(a_run(both), FIRST, everywhere)
     assert said.count("is taken already") == 2
+
+
+def test_each_job_looks_anew_what_is_in_force_and_forgets_what_one_before_it_has_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attempt that died had found a delivery in force; this one finds a correction of it, and takes that."""
+    kept: dict[str, Any] = {KEPT: {"warehouse": {}}, TOOK_NOTHING: True}
+    run = a_run(planned(tmp_path), **kept)
+    monkeypatch.setattr(job, "_taken", lambda _, whole, *__: whole.taking.plan.destination_names)
+    store: Any = SimpleNamespace(put_result=lambda _, key, value: kept.update({key: value}))
+    nothing: Any = None
+    assert job._all_taken(nothing, run, store, nothing, []) == {"warehouse"}
+    assert kept == {KEPT: None, TOOK_NOTHING: None}

@@ -1,7 +1,7 @@
 """A load that goes on with splits: whose trouble is whose, and how long the log may take."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from functools import partial
@@ -128,6 +128,11 @@ class Area:
 
     def drop(self) -> None:
         self.dropped += 1
+
+    def held(self) -> AbstractContextManager[None]:
+        if self.away:
+            raise TransientError("it is away")
+        return nullcontext()
 
 
 def loads_of(
@@ -320,6 +325,43 @@ def test_only_what_was_interrupted_is_gone_on_with(
     with suppress(SeamlineError), reader.open_read(list[TableRead]()):
         in_each(plan.destinations, compared)
     assert (area.forgotten, area.dropped) == (forgotten, dropped)
+
+
+@pytest.mark.parametrize("where", ["while it is loaded", "while it is compared"])
+def test_a_destination_that_goes_away_in_a_load_keeps_no_other_from_being_written_down(
+    monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """The lease of each destination was asked for, also of one whose load had failed, so the attempt ended."""
+    areas = {"first": Area(), "second": Area()}
+    loads = loads_of(areas, lambda *_: {})
+    read = SimpleNamespace(incomplete=set[str]())
+    begun = SimpleNamespace(
+        source=SimpleNamespace(kind="x"), wanted=None, tasks=SimpleNamespace(cancel=lambda: None), splits=loads,
+        areas=areas, opened=lambda *_: read,
+    )  # fmt: skip
+    reader = RunReader(loads._run, tasks=lambda _: 1, copying_of=NOTHING)
+    monkeypatch.setattr(reader, "_begun", lambda _: begun)
+    source = SimpleNamespace(open_for_tasks=lambda *_: nullcontext(OPENED))
+    monkeypatch.setattr("seamline.bulk.read.source_kind", lambda _: source)
+    sink = SimpleNamespace(open_staged=lambda *_, **__: [])
+    monkeypatch.setattr(RunReader, "_reads_back", staticmethod(lambda _: sink))
+    with reader.open_read(list[TableRead]()):
+        areas["second"].away = True
+        if where == "while it is loaded":
+            read.incomplete.add("second")
+        else:
+            with suppress(TransientError), reader.open_staged(SECOND, [], 1):
+                raise TransientError("it is away")
+    with reader.held():
+        pass
+    areas["first"].away = True
+    with pytest.raises(TransientError, match="it is away"), reader.held():
+        pass
+    with reader.open_read(list[TableRead]()):
+        read.incomplete.clear()
+    areas["first"].away = False
+    with pytest.raises(TransientError, match="it is away"), reader.held():
+        pass
 
 
 def test_records_of_loads_that_are_gone_are_deleted_one_by_one_and_nothing_else_is_locked(

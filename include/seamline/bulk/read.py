@@ -296,6 +296,8 @@ class RunReader:
         self._position: Position | None = None
         # The newest read that has ended well: what it has staged is not published yet.
         self._staged: _Begun | None = None
+        # Destinations for which this read has failed.
+        self._failed: set[str] = set()
 
     @contextmanager
     def open_read(self, reads: Sequence[TableRead]) -> Iterator[SourceAtOnePosition]:
@@ -303,6 +305,7 @@ class RunReader:
         next attempt goes on with it; that it may do until the caller lets go of it (`forget`). Waits first until the
         source may be read."""
         self._staged = None
+        self._failed.clear()
         if self._pacer is not None:
             self._pacer.begin(lambda why: self._note(LoadSoFar.waiting(why)))
         begun = self._begun(reads)
@@ -319,6 +322,7 @@ class RunReader:
             # Perhaps because there was no room: what is there of it would stay for weeks.
             for name in read.incomplete:
                 _quietly_drop(begun.areas[name])
+            self._failed |= read.incomplete
             self._staged = begun
         except BaseException as error:
             tasks.cancel()
@@ -339,9 +343,11 @@ class RunReader:
         self._staged = None
 
     def held(self) -> AbstractContextManager[None]:
-        """No other attempt of the run takes over what was staged meanwhile. LoadTakenOver: one has."""
+        """No other attempt of the run takes over what was staged meanwhile. LoadTakenOver: one has.
+
+        Destinations that have failed are not asked: nothing is said to be staged there, and they may be away."""
         splits = self._staged.splits if self._staged is not None else None
-        return splits.held() if splits else nullcontext()
+        return splits.held(without=self._failed) if splits else nullcontext()
 
     def _begun(self, reads: Sequence[TableRead]) -> "_Begun":
         plan = self._run.plan
@@ -400,12 +406,16 @@ class RunReader:
     def open_staged(
         self, destination: DestinationPlan, loads: Sequence[Load], count: int
     ) -> Iterator[Sequence[StagedView]]:
-        """Views of the staged tables, which stand where they were read."""
-        views = self._reads_back(destination).open_staged(
-            self._run.plan.at_destination(destination.name), destination, loads, count, position=self._read_at()
-        )
-        with _closing(views):
-            yield views
+        """Views of the staged tables, which stand where they were read. An error is this destination's alone."""
+        try:
+            views = self._reads_back(destination).open_staged(
+                self._run.plan.at_destination(destination.name), destination, loads, count, position=self._read_at()
+            )
+            with _closing(views):
+                yield views
+        except SeamlineError:
+            self._failed.add(destination.name)
+            raise
 
     @contextmanager
     def open_cut(self, destination: DestinationPlan, published: Sequence[PublishedTable]) -> Iterator[ReadView]:

@@ -8,7 +8,7 @@ this one before anything is compared or published.
 import json
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -420,11 +420,13 @@ class SplitLoads:
         return in_key_ranges(batch, [ranges[done.number] for done in one.done[name] if done.read == since.read])
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """No other attempt of the run takes over what is staged meanwhile. LoadTakenOver: one has."""
+    def held(self, *, without: Collection[str] = ()) -> Iterator[None]:
+        """No other attempt of the run takes over what is staged meanwhile, in all destinations but these.
+        LoadTakenOver: one has."""
         with ExitStack() as areas:
-            for one in self._kept.values():
-                areas.enter_context(one.area.held())
+            for name, one in self._kept.items():
+                if name not in without:
+                    areas.enter_context(one.area.held())
             yield
 
     def forget(self) -> None:

@@ -231,22 +231,27 @@ def _stage(run: Run, tools: SnapshotTools, read: ReadAtOnePosition, destination:
     with tools.open_staged(destination, loads, len(views)) as staged:
         verdicts = compare_tables(work, source=views, destination=staged, check=turn.come)
         verdicts = with_whole_digests(verdicts, work, staged[0])
-    wrong = [verdict for verdict in verdicts if verdict.verdict is not Verdict.MATCH]
-    if wrong and turn.ended is not None:
-        # That the source may not be read on says nothing about what is staged.
-        raise turn.ended
-    if wrong:
-        keyed = [load.table.name for load in loads if load.table.is_keyed]
-        raise GateFailed(
-            f"staged tables differ from the source at {read.position}: "
-            + "; ".join(_described(verdict, keyed) for verdict in wrong),
-            hint="nothing is published of them. Clear the task to take a new snapshot; if it stays so, keep the staged "
-            "tables as evidence",
-            sync=run.sync,
-            table=wrong[0].table,
-            position=str(read.position),
-        )
+        # Within: whoever has opened them hears that nothing comes of this destination.
+        wrong = [verdict for verdict in verdicts if verdict.verdict is not Verdict.MATCH]
+        if wrong and turn.ended is not None:
+            # That the source may not be read on says nothing about what is staged.
+            raise turn.ended
+        if wrong:
+            raise _differing(run, read.position, loads, wrong)
     return loads, verdicts
+
+
+def _differing(run: Run, position: Position, loads: Sequence[Load], wrong: Sequence[TableVerdict]) -> GateFailed:
+    keyed = [load.table.name for load in loads if load.table.is_keyed]
+    return GateFailed(
+        f"staged tables differ from the source at {position}: "
+        + "; ".join(_described(verdict, keyed) for verdict in wrong),
+        hint="nothing is published of them. Clear the task to take a new snapshot; if it stays so, keep the staged "
+        "tables as evidence",
+        sync=run.sync,
+        table=wrong[0].table,
+        position=str(position),
+    )
 
 
 def _with_receipts(

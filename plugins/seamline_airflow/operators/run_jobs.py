@@ -11,11 +11,9 @@ from seamline.domain.errors import Refused
 from seamline.domain.runs import (
     ASKED_BY,
     EXPECTATIONS,
-    KEPT,
     MODE,
     PUBLISH,
     REASON,
-    TOOK_NOTHING,
     RunKind,
     RunState,
 )
@@ -73,8 +71,6 @@ class CutJobOperator(SparkJobOperator):
             # What was checked and decided is about what is staged now, and that goes.
             store.put_result(self.run, EXPECTATIONS, None)
             store.put_result(self.run, DECISION, None)
-            store.put_result(self.run, KEPT, None)
-            store.put_result(self.run, TOOK_NOTHING, None)
             parts.reach("dag.state_written")
         super().execute(context)
         self._skip_what_is_in_force()

@@ -87,6 +87,9 @@ def _all_taken(
     application: Application, run: Run, store: PlatformStore, resumes: Resumes, readers: list[RunReader]
 ) -> Mapping[str, StagedCut]:
     run = replace(run, result={**run.result, KEPT: {}})
+    # Here and not in the task: that may be tried again while its driver goes on.
+    store.put_result(run.run_id, KEPT, None)
+    store.put_result(run.run_id, TOOK_NOTHING, None)
     for _ in range(_LOOKS_MAX):
         try:
             return _taken(application, run, store, resumes, readers)
