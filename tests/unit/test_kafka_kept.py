@@ -90,11 +90,18 @@ def test_what_is_compacted_by_another_key_than_the_rows_is_refused(
 
 
 class Cluster:
-    """The topic of others as a capture meets it. `reads`: the places that the capture has come to, one per look.
+    """The topic of others as a capture meets it. `reads`: the places that the capture has come to, one per look;
+    `marked`: likewise where the first transaction begins that is not marked as ended, `end` where none is open.
     `last_record`: the offset behind the last record; a transaction's marker may lie between it and the end."""
 
     def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, *, end: int, reads: Sequence[int], last_record: int | None = None
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        *,
+        end: int,
+        reads: Sequence[int],
+        last_record: int | None = None,
+        marked: Sequence[int] | None = None,
     ) -> None:
         self._last = end if last_record is None else last_record
         self._reads = list(reads)
@@ -102,7 +109,9 @@ class Cluster:
             monkeypatch.setattr(where, "CaptureTopics", lambda _: self)
         monkeypatch.setattr(source, "client_settings", lambda _: {})
         monkeypatch.setattr(source, "resolve", lambda _: None)
+        self._marked = [end] if marked is None else list(marked)
         monkeypatch.setattr(source, "written_ends", lambda *_: (end,))
+        monkeypatch.setattr(source, "committed_ends", lambda *_: (self._next(self._marked),))
         monkeypatch.setattr(source, "committed", self._committed)
         monkeypatch.setattr(KafkaSource, "newest", lambda _: self._newest())
         monkeypatch.setattr(source, "_PAUSE_S", 0.0)
@@ -112,8 +121,11 @@ class Cluster:
         return TopicFacts(topic, "idR", 1, {"cleanup.policy": "compact,delete"})
 
     def _newest(self) -> KafkaPosition:
-        end = self._reads.pop(0) if len(self._reads) > 1 else self._reads[0]
-        return KafkaPosition({"rate": TopicPlace("idR", (end,))})
+        return KafkaPosition({"rate": TopicPlace("idR", (self._next(self._reads),))})
+
+    @staticmethod
+    def _next(looks: list[int]) -> int:
+        return looks.pop(0) if len(looks) > 1 else looks[0]
 
     def _committed(self, *_: object, starts: Sequence[int]) -> Iterator[list[object]]:
         if starts[0] < self._last:
@@ -131,6 +143,19 @@ def test_a_read_waits_until_the_capture_has_all_that_its_topics_held(monkeypatch
     position, moment = newest_of_all()
     assert str(position) == "offsets rate 9"
     assert before <= moment <= datetime.now(UTC)
+
+
+def test_a_read_has_the_whole_of_a_transaction_that_its_broker_has_not_marked_everywhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Cluster(monkeypatch, end=9, reads=[5, 9], marked=[5, 9])
+    assert str(newest_of_all()[0]) == "offsets rate 9"
+
+
+def test_a_transaction_that_stays_open_keeps_no_read_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    Cluster(monkeypatch, end=9, reads=[5], marked=[5])
+    monkeypatch.setattr(source, "_MARKED_S", 0.01)
+    assert str(newest_of_all()[0]) == "offsets rate 5"
 
 
 def test_behind_the_last_record_may_be_a_marker_that_no_capture_passes(monkeypatch: pytest.MonkeyPatch) -> None:

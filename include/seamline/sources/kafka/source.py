@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from seamline.adapters.connections import resolve
 from seamline.adapters.kafka.client import client_settings
-from seamline.adapters.kafka.committed import begins, committed, committed_end, written_ends
+from seamline.adapters.kafka.committed import begins, committed, committed_end, committed_ends, written_ends
 from seamline.adapters.kafka.lines import KafkaLines
 from seamline.adapters.kafka.topics import CaptureTopics, TopicFacts
 from seamline.adapters.marker_row import marker_row
@@ -27,11 +27,15 @@ from seamline.sources.kafka.state import TopicStates, TopicView
 from seamline.values.arrow import schema_of
 from seamline.values.segments import in_segment
 
+FoundT = TypeVar("FoundT")
+
 # The end of a transaction is looked for in so many of the newest records, then in more.
 _TAIL = 200
 # So long a read waits for the capture, which takes what it can in parts of a second.
 _WAIT_S = 60.0
 _PAUSE_S = 0.2
+# A broker marks the partitions of a committed transaction within moments. What is not marked by then counts as open.
+_MARKED_S = 10.0
 
 
 class KafkaSource:
@@ -122,15 +126,13 @@ class KafkaSource:
         )
 
     def newest_of_all(self, tables: Sequence[Table]) -> tuple[KafkaPosition, datetime]:
-        """A position behind all that the topics of these tables hold, and a time that is not behind it, UTC.
+        """A position behind all that is committed in the topics of these tables, and a time that is not behind it, UTC.
 
-        Waits for the capture, and for transactions that are open. A broker says that a transaction is committed before
-        it has marked each partition of it, so what is marked now may be half of one that ended before now.
-        TransientError: the capture does not come so far in a minute, or stands still; a transaction stays open.
+        Waits for the capture. TransientError: it does not come so far in a minute, as one that stands still.
         """
         settings, now = self._theirs, datetime.now(UTC)
         topics = self._layout.topics(table.name for table in tables)
-        behind = {topic: _written_ends(settings, topic) for topic in sorted(topics)}
+        behind = _marked_ends(settings, sorted(topics))
         until = time.monotonic() + _WAIT_S
         while True:
             position = self.newest()
@@ -190,12 +192,34 @@ def _newest_end(settings: dict[str, Any], topic: str, start: int, end: int) -> K
     return None if found is None else KafkaPosition.of_texts(found)
 
 
-def _written_ends(settings: dict[str, Any], topic: str) -> tuple[int, ...]:
-    facts = CaptureTopics(settings).facts(topic)
-    ends = written_ends(settings, topic, facts.partitions) if facts else None
-    if ends is None:
+def _marked_ends(settings: dict[str, Any], topics: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """By topic the committed ends, once all is marked that was written when this began.
+
+    A broker says that a transaction is committed before it has marked each partition of it, so what is marked may be
+    half of one that ended before now. One that stays open is not waited for: nothing of it is committed.
+    """
+    partitions = {topic: _partitions(settings, topic) for topic in topics}
+    written = {topic: _there(topic, written_ends(settings, topic, count)) for topic, count in partitions.items()}
+    until = time.monotonic() + _MARKED_S
+    while True:
+        marked = {topic: _there(topic, committed_ends(settings, topic, count)) for topic, count in partitions.items()}
+        if all(_is_past(marked[topic], written[topic]) for topic in topics) or time.monotonic() >= until:
+            return marked
+        time.sleep(_PAUSE_S)
+
+
+def _partitions(settings: dict[str, Any], topic: str) -> int:
+    return _there(topic, CaptureTopics(settings).facts(topic)).partitions
+
+
+def _there(topic: str, found: FoundT | None) -> FoundT:
+    if found is None:
         raise Refused(f"topic {topic} is not there any more", hint="give the capture up and onboard again")
-    return ends
+    return found
+
+
+def _is_past(ends: Sequence[int], others: Sequence[int]) -> bool:
+    return all(mine >= other for mine, other in zip(ends, others, strict=True))
 
 
 def _is_behind(settings: dict[str, Any], topic: str, position: KafkaPosition, ends: Sequence[int]) -> bool:
@@ -205,7 +229,7 @@ def _is_behind(settings: dict[str, Any], topic: str, position: KafkaPosition, en
     if place is None or len(place.ends) != len(ends):
         # The state refuses both by name.
         return False
-    if all(mine >= end for mine, end in zip(place.ends, ends, strict=True)):
+    if _is_past(place.ends, ends):
         return False
     with closing(committed(settings, topic, ends, starts=place.ends)) as found:  # type: ignore[type-var]
         return next(found, None) is not None
