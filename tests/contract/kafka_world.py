@@ -191,8 +191,8 @@ class KafkaWorld:
         transactions.begin()
         where = where_of(self.plan, self.destination)
         commit = StreamCommit(transactions, where, replace(state, row=ledger), start=ledger.next_offset)
-        # A cluster that was put back has lost the newer record; here its key is forgotten.
-        commit.close(forgotten=[ledger.stream])
+        # A cluster that was put back has lost the newer record; here its keys are forgotten.
+        commit.close(forgotten=[state])
         transactions.commit()
 
     def close(self) -> None:
