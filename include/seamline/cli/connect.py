@@ -67,9 +67,11 @@ def _add(args: argparse.Namespace) -> int:
     given = _given(args.id, args.url)
     if given.login:
         given = replace(given, password=_password(given))
+    # A connection may come before the first declaration.
+    wanted = _declared().get(args.id, []) if known.declarations.is_dir() else []
     why = ""
     try:
-        found: ServerFound | None = _with_places(given, examined(given))
+        found: ServerFound | None = _with_places(given, examined(given), wanted)
     except SeamlineError as exc:
         if not args.untested:
             hint = "; ".join(
@@ -78,7 +80,6 @@ def _add(args: argparse.Namespace) -> int:
             raise type(exc)(exc.message, hint=hint) from exc
         found, why = None, exc.message
     put({args.id: _entry(given)})
-    wanted = _declared().get(args.id, [])
     lines = found_lines(args.id, found, wanted) if found else [f"{args.id}: not tested: {why}"]
     sys.stdout.write("".join(f"{line}\n" for line in [*lines, f"stored as `{args.id}` in {known.connections}"]))
     give(args, {"id": args.id, "file": str(known.connections), "found": found, "not_tested": why})
@@ -180,9 +181,9 @@ def examined(connection: Connection) -> ServerFound:
     return ServerFound(f"a server at {connection.host}:{connection.port}", "login and rights: preflight asks for them")
 
 
-def _with_places(connection: Connection, found: ServerFound) -> ServerFound:
+def _with_places(connection: Connection, found: ServerFound, wanted: Sequence["_Wanted"]) -> ServerFound:
     """With what the server shows of the places that declarations name by this connection."""
-    client, wanted = server_client(connection.kind), _declared().get(connection.connection_id, [])
+    client = server_client(connection.kind)
     if not isinstance(client, ReachesPlaces):
         return found
     places = dict.fromkeys(one.place for one in wanted if one.place)
@@ -277,7 +278,7 @@ def _of_places(places: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
 
 def _test(args: argparse.Namespace) -> int:
     known, wanted = resolve(args.id), _declared().get(args.id, [])
-    found = _with_places(known, examined(known))
+    found = _with_places(known, examined(known), wanted)
     lacking = list(_lacking(found.uses, wanted))
     sys.stdout.write("".join(f"{line}\n" for line in [*found_lines(args.id, found, wanted), *lacking]))
     give(args, {"id": args.id, **asdict(found), "lacking": lacking})
