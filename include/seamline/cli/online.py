@@ -134,7 +134,7 @@ def _of_destination(declarations: Declarations, plan: SyncPlan, name: str, place
             if problem.is_fatal:
                 answers.faults.append(declarations.destination_fault(name, _CONNECTION, problem.what, problem.cure))
             else:
-                answers.notes.append(f"destination {name}: {problem.what}. {problem.cure}")
+                answers.notes.append(f"{problem.what}. {problem.cure}")
         for one in registry.misfits(plan, name):
             what, cure = f"in destination `{name}`: {one.what}", cure_in_any_state(plan.sync, one)
             answers.faults.append(declarations.fault(plan.sync, places[one.table], what, cure))

@@ -202,7 +202,7 @@ def _waiting(nightly: NightlyPlan) -> tuple[Stage, ...]:
 
 def _publishes(plan: SyncPlan) -> str:
     live = "; the cut of the newest date has the live tables compared" if plan.streamed.destinations else ""
-    return f"all tables of the date become its next version in one step for readers, per destination{live}"
+    return f"the tables of the date become its next version, per destination as its level says{live}"
 
 
 def _publishing(plan: SyncPlan) -> tuple[Stage, ...]:

@@ -14,7 +14,7 @@ Cell = str | int | Decimal | date | datetime | None
 @dataclass(frozen=True, slots=True)
 class Row:
     """`is_wrong`: a person has to look at it. Writers mark it by a sign, never by a colour alone. `is_waiting`: nothing
-    is wrong, and a new version of something can be made; texts mark it by another sign."""
+    is wrong, and something waits for a person; texts mark it by another sign."""
 
     cells: tuple[Cell, ...]
     is_wrong: bool = False

@@ -464,11 +464,12 @@ def _sign_off(part: _Part, of_takes: Mapping[tuple[str, str], SignOff]) -> Itera
         yield Row((*part.about, one.version, "rows came late", None, None, line, None), is_wrong=True)
     if one.left_out is not None:
         yield Row((*part.about, one.version, "left out", None, None, one.left_out_in_words, None), is_wrong=True)
-    standing = "another verdict since, waits" if one.state is SignState.VOID else "waits for a signature"
+    is_void = one.state is SignState.VOID
+    standing = "another verdict since, waits" if is_void else "waits for a signature"
     if one.state is SignState.RESTATED:
         yield Row((*part.about, one.in_force, f"restates version {one.version}", *(None,) * 4), is_wrong=True)
     elif one.waits:
-        yield Row((*part.about, one.version, standing, *(None,) * 4), is_wrong=True)
+        yield Row((*part.about, one.version, standing, *(None,) * 4), is_wrong=is_void, is_waiting=not is_void)
 
 
 _VERSIONS = ("version", "verdict", "compared", "publication", "run")
