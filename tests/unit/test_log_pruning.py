@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from seamline.domain.errors import ConfigError, PositionLost, TransientError
@@ -205,6 +205,8 @@ def test_what_is_needed_stays_and_the_rest_goes(world: World) -> None:
 @settings(max_examples=50)
 @given(worlds())
 def test_a_repeat_finds_nothing_to_do(world: World) -> None:
+    # Else each repeat comes a part of the way further.
+    assume(not world.archive_trouble)
     world.run()
     begins = world.begins
     world.run()
