@@ -11,14 +11,16 @@ import psutil
 import psycopg
 import pytest
 
+from seamline.domain.errors import ConfigError, SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.plan.document import plan_to_json
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan, TablePlan
 from seamline.platform.host_coordinator import WantedNow
 from seamline.ports import WantedStream
 from seamline.sync.source_watch import SOURCE_ALARMS
-from seamline.sync.stream_host import StreamRoster
+from seamline.sync.stream_host import Outcome, Start, StreamRoster, TaskEnd
 from seamline_spark.stream_host.host import StreamHost
+from seamline_spark.stream_host.spark_streams import SparkStreams
 from tests.conftest import RunningStack
 from tests.installed import EXAMPLE, install
 from tests.spark.hosts import START_S, Hosts, hosts_of, is_gone, session_of, uri
@@ -249,6 +251,24 @@ def test_a_source_is_watched_by_the_plans_that_can_be_used() -> None:
     streams = (WantedStream(StreamId(f"s{number}", "warehouse"), text, 1) for number, text in enumerate(texts))
     host._take_in(WantedNow(tuple(streams)))  # noqa: SLF001
     assert watched == ["mariadb"], "the plan of another sync would have taken the place of this one"
+
+
+@pytest.mark.parametrize(
+    ("raised", "outcome"),
+    [(ConfigError("kind cobol is not installed"), Outcome.FINAL), (TransientError("no answer"), Outcome.LOST)],
+)
+def test_what_may_pass_ends_no_stream_for_good(
+    raised: SeamlineError, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(SparkStreams, "_run_job", fails)
+    streams, ends = object.__new__(SparkStreams), SimpleQueue[TaskEnd]()
+    streams._ends = ends  # noqa: SLF001
+    streams._run(Start(WantedStream(StreamId("one", "warehouse"), plan_json("one"), 1), 1))  # noqa: SLF001
+    end = ends.get(timeout=1)
+    assert (end.outcome, raised.message in end.error) == (outcome, True)
 
 
 def test_a_source_that_no_stream_needs_any_more_leaves_no_alarm_behind() -> None:

@@ -147,6 +147,8 @@ class SparkStreams:
         outcome, error, next_offset = Outcome.LOST, "it ended without a word: the host's log may have the reason", 0
         try:
             outcome, error, next_offset = self._run_job(action)
+        except TransientError as exc:
+            error = f"{type(exc).__name__}: {exc}"
         except SeamlineError as exc:
             # Of its plan, before a task has begun: only another plan, or another kind that is installed, changes that.
             outcome, error = Outcome.FINAL, f"{type(exc).__name__}: {exc}"
