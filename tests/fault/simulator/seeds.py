@@ -12,17 +12,26 @@ def require_all_right(run: Callable[[int], Counter[str]], *, seeds: int, met: Co
     AssertionError: a rule was broken, by seed; or something of `met` never happened, so that less was checked than it
     says.
     """
-    tally, found = Counter[str](), list[str]()
-    for seed in range(seeds):
-        try:
-            tally += run(seed)
-        except Violation as violation:
-            found.append(f"seed {seed}: {violation}")
-        except BaseException as broken:
-            broken.add_note(f"seed {seed}")
-            raise
+    tally = Counter[str]()
+    found = violations(run, range(seeds), tally)
     print("\n".join(f"{count:8} {name}" for name, count in sorted(tally.items())))
     assert not found, "\n".join(found[:10])
     assert tally["ends compared"] == seeds
     assert not [name for name in met if not tally[name]]
     return tally
+
+
+def violations(
+    run: Callable[[int], Counter[str]], seeds: range, tally: Counter[str], *, named: str = "seed "
+) -> list[str]:
+    """What broke a rule, each behind its seed. `tally`: what happens is added to it."""
+    found = []
+    for seed in seeds:
+        try:
+            tally += run(seed)
+        except Violation as violation:
+            found.append(f"{named}{seed}: {violation}")
+        except BaseException as broken:
+            broken.add_note(f"{named}{seed}")
+            raise
+    return found

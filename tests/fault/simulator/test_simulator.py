@@ -9,7 +9,7 @@ import pytest
 
 from tests.fault.simulator.checks import COVERED_IN_DISORDER
 from tests.fault.simulator.ports import FAILPOINTS
-from tests.fault.simulator.schedule import Violation
+from tests.fault.simulator.seeds import violations
 from tests.fault.simulator.simulation import run_seed
 from tests.fault.simulator.topic import Loss
 
@@ -32,19 +32,6 @@ def seeds_of(asked: str) -> range:
     return seeds
 
 
-def violations(seeds: range, tally: Counter[str]) -> list[str]:
-    found = []
-    for seed in seeds:
-        try:
-            tally += run_seed(seed)
-        except Violation as violation:
-            found.append(f"SEAMLINE_SEED={seed}: {violation}")
-        except BaseException as broken:
-            broken.add_note(f"SEAMLINE_SEED={seed}")
-            raise
-    return found
-
-
 def met_too_seldom(tally: Counter[str], count: int) -> list[str]:
     """What so many schedules must have met and compared, as often, and have not."""
     least = dict.fromkeys(MET, count / SEEDS)
@@ -55,7 +42,7 @@ def met_too_seldom(tally: Counter[str], count: int) -> list[str]:
 def test_every_schedule_keeps_the_invariants_and_none_was_idle() -> None:
     tally: Counter[str] = Counter()
     seeds = seeds_of(ASKED)
-    found = violations(seeds, tally)
+    found = violations(run_seed, seeds, tally, named="SEAMLINE_SEED=")
     print("\n".join(f"{count:8} {name}" for name, count in sorted(tally.items())))
     assert not found, f"{len(found)} schedules fail, repeat one alone:\n" + "\n".join(found[:NAMED_MAX])
     if len(seeds) < SEEDS:
