@@ -1,5 +1,6 @@
-"""What every kind of source must do, each behaviour a function over a SourceWorld."""
+"""What every kind of source must do, each behaviour a function over a SourceWorld; some are for those with a power."""
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -8,11 +9,12 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event, Thread
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
+from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated, LogCorrupted, SchemaConflict
 from seamline.domain.log import LogRecord
@@ -21,39 +23,76 @@ from seamline.domain.position import Position
 from seamline.kinds.bulk import ArrowRows, BulkRead, TableReaders, Wanted
 from seamline.kinds.source import SourceKind
 from seamline.plan.model import SourcePlan
-from seamline.ports import LoggedSource, Marker, ReadView
+from seamline.ports import LoggedSource, Marker, ReadView, Source
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sources.postgres.position import PostgresPosition
 from seamline.values.arrow import schema_of
 from seamline.values.build import batch_of
 from seamline.values.digest import bucket_digests, float_summaries, segment_digest
-from tests.contract.source_worlds import WEEK_S, SourceWorld
+from tests.contract.source_worlds import WEEK_S, LoggedWorld, Power, SourceWorld
 
-SourceBehaviour = Callable[[SourceWorld], None]
-SOURCE_BEHAVIOURS: list[SourceBehaviour] = []
+SourceBehaviour = Callable[[Any], None]
+# Each with the power that a source must have to keep it.
+SOURCE_BEHAVIOURS: dict[SourceBehaviour, Power | None] = {}
 TABLES = ("account", "audit", "kinds")
 RUN_KEY = "run key"
 ROUNDS = 3
+_ATTEMPTS = itertools.count()
 _WRITTEN_WITHIN_S = 60.0
 
 
 def behaviour(check: SourceBehaviour) -> SourceBehaviour:
-    SOURCE_BEHAVIOURS.append(check)
+    SOURCE_BEHAVIOURS[check] = None
     return check
 
 
-def source_of(world: SourceWorld) -> LoggedSource:
+def behaviour_of(power: Power) -> Callable[[SourceBehaviour], SourceBehaviour]:
+    def add(check: SourceBehaviour) -> SourceBehaviour:
+        SOURCE_BEHAVIOURS[check] = power
+        return check
+
+    return add
+
+
+def source_of(world: SourceWorld) -> Source:
     return world.kind.open_source(world.plan)
 
 
+def logged_source_of(world: LoggedWorld) -> LoggedSource:
+    return world.kind.open_source(world.plan)
+
+
+class NoTasks:
+    """`CopyTasks` of which there are none: nothing of them can have ended early."""
+
+    def start(self, barrier: str) -> None: ...
+
+    def is_running(self) -> bool:
+        return True
+
+    def result(self) -> None: ...
+
+
+def wanted(world: SourceWorld, tables: Sequence[Table], *, views: int = 1, participants: int = 0) -> Wanted:
+    attempt = f"attempt-{next(_ATTEMPTS)}"
+    return Wanted(attempt, views, tuple(tables), participants, business_date=world.business_date)
+
+
 @contextmanager
-def views_of(world: SourceWorld, count: int = 1) -> Iterator[list[ReadView]]:
+def views_of(world: SourceWorld, count: int = 1) -> Iterator[Sequence[ReadView]]:
+    """Of a source without a log as many as it gives: one session cannot be two."""
+    source = source_of(world)
     with ExitStack() as opened:
-        yield [opened.enter_context(closing(view)) for view in source_of(world).open_views(count)]
+        if world.plan.has_log:
+            views = cast(LoggedSource, source).open_views(count)
+            yield [opened.enter_context(closing(view)) for view in views]
+        else:
+            at_once = wanted(world, source.catalogue(TABLES), views=count)
+            yield opened.enter_context(world.kind.open_for_tasks(world.plan, at_once, NoTasks())).views
 
 
 def position_of(world: SourceWorld) -> Position:
-    with views_of(world) as (view,):
+    with views_of(world) as (view, *_):
         return view.position
 
 
@@ -129,21 +168,49 @@ def all_views_show_all_tables_at_one_position_while_somebody_writes(world: Sourc
                 assert len({str(view.position) for view in views}) == 1
                 first, *others = [contents(view, "account", "audit") for view in views]
                 assert all(other == first for other in others)
+                seen.append((str(views[0].position), first))
+    assert len({at for at, _ in seen}) > 1
+    assert seen[0][1] != seen[-1][1]
+
+
+@behaviour_of(Power.WHOLE_TRANSACTIONS)
+def a_view_shows_all_of_a_transaction_or_nothing_while_somebody_writes(world: SourceWorld) -> None:
+    with writing(world) as wait_for_one:
+        for _ in range(ROUNDS):
+            wait_for_one()
+            with views_of(world, 3) as views:
                 balances = views[0].totals(Segment("account"), columns=["balance"], by=())[()][1]
-                amounts = views[1].totals(Segment("audit"), columns=["amount"], by=())
+                amounts = views[-1].totals(Segment("audit"), columns=["amount"], by=())
                 # Before the first transfer nothing is in the audit, and its sum is NULL or no group at all.
                 assert balances == (amounts.get((), (0, None))[1] or 0)
-                seen.append((views[0].position, first))
-    assert len({str(at) for at, _ in seen}) > 1
-    for (before, _), (after, _) in zip(seen, seen[1:], strict=False):
-        assert after.covers(before)
+
+
+@behaviour
+def each_kind_and_edge_value_is_read_as_it_was_written(world: SourceWorld) -> None:
+    (kinds,) = source_of(world).catalogue(["kinds"])
+    shown_as(world, kinds, batch_of(kinds, world.values()))
+
+
+def shown_as(world: SourceWorld, kinds: Table, rows: pa.RecordBatch) -> None:
+    """Column by column, so that a wrong one is named."""
+    assert rows.schema.equals(schema_of(kinds), check_metadata=True)
+    with views_of(world) as (view, *_):
+        for column in kinds.columns[1:]:
+            alone = replace(kinds, columns=(kinds.columns[0], column))
+            names = tuple(one.name for one in alone.columns)
+            (shown,) = view.digests(Segment("kinds", columns=names), run_key=RUN_KEY).values()
+            mine = rows.select(list(names))
+            assert segment_digest(alone, mine, run_key=RUN_KEY) == shown, column.name
+        summaries = view.float_summaries(Segment("kinds"))
+    for name, summary in float_summaries(kinds, [rows]).items():
+        assert summary.agrees_with(summaries[name], kind=kinds.column(name).kind), name
 
 
 @behaviour
 def each_measure_of_a_control_total_is_what_the_rows_of_the_view_give(world: SourceWorld) -> None:
     for amount in (4, 9, 9, 2):
         world.transfer(amount)
-    with views_of(world) as (view,):
+    with views_of(world) as (view, *_):
         rows = view.row_hashes(Segment("audit"), run_key=RUN_KEY)
         amounts = [int(row.key.split(",")[1]) for row in rows for _ in range(row.copies)]
         expected = {
@@ -161,12 +228,12 @@ def each_measure_of_a_control_total_is_what_the_rows_of_the_view_give(world: Sou
 
 @behaviour
 def a_view_stays_where_it_was_opened(world: SourceWorld) -> None:
-    with views_of(world) as (view,):
+    with views_of(world) as (view, *_):
         before = contents(view)
         world.transfer(5)
         assert contents(view) == before
         assert contents(view) == before, "read once more"
-    with views_of(world) as (view,):
+    with views_of(world) as (view, *_):
         assert contents(view)["account"] != before["account"]
         assert contents(view)["kinds"] == before["kinds"]
 
@@ -213,10 +280,9 @@ class OneTask:
 def a_task_reads_the_rows_that_the_views_show(world: SourceWorld) -> None:
     tables = source_of(world).catalogue(TABLES)
     reads = [BulkRead(table, Segment(table.name), number) for number, table in enumerate(tables)]
-    wanted = Wanted("attempt-1", 1, tables, participants=1)
     with world.task_pool() as pool, writing(world):
         task = OneTask(world, reads, pool)
-        with world.kind.open_for_tasks(world.plan, wanted, task) as opened:
+        with world.kind.open_for_tasks(world.plan, wanted(world, tables, participants=1), task) as opened:
             # Where no task's session comes to the place, the process that opened the source reads.
             found, proofs = read_by(opened.read_here(reads), reads) if opened.read_here else task.result()
             assert proofs == {opened.proof}
@@ -229,26 +295,16 @@ def a_task_reads_the_rows_that_the_views_show(world: SourceWorld) -> None:
 # ---- the log -------------------------------------------------------------------------------------------------------
 
 
-@behaviour
-def what_the_log_says_of_every_kind_and_edge_value_is_what_a_snapshot_holds(world: SourceWorld) -> None:
+@behaviour_of(Power.LOG)
+def what_the_log_says_of_every_kind_and_edge_value_is_what_a_snapshot_holds(world: LoggedWorld) -> None:
     (kinds,) = source_of(world).catalogue(["kinds"])
     rows, missing = world.kind.change_decoder(world.plan).rows(kinds, world.images())
     assert missing is None
-    assert rows.schema.equals(schema_of(kinds), check_metadata=True)
-    with views_of(world) as (view,):
-        for column in kinds.columns[1:]:
-            alone = replace(kinds, columns=(kinds.columns[0], column))
-            names = tuple(one.name for one in alone.columns)
-            (shown,) = view.digests(Segment("kinds", columns=names), run_key=RUN_KEY).values()
-            mine = rows.select(list(names))
-            assert segment_digest(alone, mine, run_key=RUN_KEY) == shown, column.name
-        summaries = view.float_summaries(Segment("kinds"))
-    for name, summary in float_summaries(kinds, [rows]).items():
-        assert summary.agrees_with(summaries[name], kind=kinds.column(name).kind), name
+    shown_as(world, kinds, rows)
 
 
-@behaviour
-def a_row_image_of_another_schema_is_refused_with_the_name_of_its_table(world: SourceWorld) -> None:
+@behaviour_of(Power.LOG)
+def a_row_image_of_another_schema_is_refused_with_the_name_of_its_table(world: LoggedWorld) -> None:
     (account,) = source_of(world).catalogue(["account"])
     decoder = world.kind.change_decoder(world.plan)
     for image in (b'{"id":1}', b'{"id":1,"balance":2,"more":3}', b'{"id":1,"balance":"two"}'):
@@ -279,8 +335,8 @@ class Odd:
         return None
 
 
-@behaviour
-def a_record_that_no_capture_writes_stops_by_its_offset(world: SourceWorld) -> None:
+@behaviour_of(Power.LOG)
+def a_record_that_no_capture_writes_stops_by_its_offset(world: LoggedWorld) -> None:
     for content in (None, b"", b"{}", b"[1]", b"\xff", b'{"op":"z"}', b'{"status":"BEGIN","id":"nothing of ours"}'):
         into: list[LogRecord] = []
         with pytest.raises(LogCorrupted, match="offset 7"):
@@ -291,8 +347,8 @@ def a_record_that_no_capture_writes_stops_by_its_offset(world: SourceWorld) -> N
 # ---- positions -----------------------------------------------------------------------------------------------------
 
 
-@behaviour
-def positions_are_ordered_by_what_they_cover(world: SourceWorld) -> None:
+@behaviour_of(Power.LOG)
+def positions_are_ordered_by_what_they_cover(world: LoggedWorld) -> None:
     first = position_of(world)
     world.transfer(1)
     second = position_of(world)
@@ -306,15 +362,28 @@ def positions_are_ordered_by_what_they_cover(world: SourceWorld) -> None:
     assert not first.start_of_log().covers(second)
 
 
+@behaviour_of(Power.NO_LOG)
+def a_position_without_a_log_covers_its_own_read_and_no_other(world: SourceWorld) -> None:
+    first = position_of(world)
+    world.transfer(1)
+    second = position_of(world)
+    for mine, other in ((first, second), (second, first)):
+        assert mine.covers(mine)
+        assert not mine.covers(other)
+    with pytest.raises(InvariantViolated):
+        first.tracker()
+
+
 @behaviour
 def a_position_comes_back_from_its_json(world: SourceWorld) -> None:
-    for position in (position_of(world), position_of(world).start_of_log()):
-        document = json.loads(json.dumps(position.to_json()))
-        assert type(position).from_json(document) == position
+    position = position_of(world)
+    for one in (position, position.start_of_log()) if world.plan.has_log else (position,):
+        document = json.loads(json.dumps(one.to_json()))
+        assert type(one).from_json(document) == one
 
 
-@behaviour
-def a_position_of_another_kind_is_no_position_here(world: SourceWorld) -> None:
+@behaviour_of(Power.LOG)
+def a_position_of_another_kind_is_no_position_here(world: LoggedWorld) -> None:
     position = position_of(world)
     other = PostgresPosition(1) if isinstance(position, BinlogPosition) else BinlogPosition("0-1-1")
     for ask in (position.covers, position.sees, position.reaches):
@@ -325,22 +394,34 @@ def a_position_of_another_kind_is_no_position_here(world: SourceWorld) -> None:
 # ---- markers -------------------------------------------------------------------------------------------------------
 
 
-@behaviour
-def a_marker_committed_again_is_the_same_marker(world: SourceWorld) -> None:
+@behaviour_of(Power.LOG)
+def a_marker_committed_again_is_the_same_marker(world: LoggedWorld) -> None:
     marker = Marker(id="low-1", kind="low", payload={"run": "x/onboard/-", "名": 1})
     for kind in ("low", "high"):
-        source_of(world).commit_marker(replace(marker, kind=kind))
+        logged_source_of(world).commit_marker(replace(marker, kind=kind))
     ((found, payload),) = world.markers()
     assert (found, json.loads(payload)) == ("low-1", marker.payload)
 
 
-@behaviour
-def old_markers_are_deleted_a_few_at_a_time_and_new_ones_stay(world: SourceWorld) -> None:
-    source = source_of(world)
+@behaviour_of(Power.LOG)
+def old_markers_are_deleted_and_new_ones_stay(world: LoggedWorld) -> None:
+    old_and_new_markers(world)
+    source = logged_source_of(world)
+    pruned = [source.prune_markers(older_than_s=WEEK_S, rows_max=2) for _ in range(3)]
+    assert (sum(pruned), pruned[-1]) == (3, 0)
+    assert [found for found, _ in world.markers()] == ["new"]
+
+
+@behaviour_of(Power.MARKER_TABLE)
+def old_markers_are_deleted_a_few_at_a_time(world: LoggedWorld) -> None:
+    old_and_new_markers(world)
+    assert logged_source_of(world).prune_markers(older_than_s=WEEK_S, rows_max=2) == 2
+
+
+def old_and_new_markers(world: LoggedWorld) -> None:
+    source = logged_source_of(world)
+    source.prune_markers(older_than_s=0, rows_max=100)
     for number in range(3):
         source.commit_marker(Marker(id=f"old-{number}", kind="heartbeat"))
     world.age_markers()
     source.commit_marker(Marker(id="new", kind="heartbeat"))
-    pruned = [source.prune_markers(older_than_s=WEEK_S, rows_max=2) for _ in range(3)]
-    assert (max(pruned), pruned[-1]) == (2, 0)
-    assert [found for found, _ in world.markers()] == ["new"]

@@ -3,8 +3,10 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
+from datetime import date
+from enum import Enum
 from multiprocessing import get_context
 from typing import Any, Protocol
 
@@ -18,7 +20,7 @@ from seamline.databases.postgres.canonical import quoted, text_literal
 from seamline.domain.canonical import canonical_text, literal_text
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.kinds.found import source_kind
-from seamline.kinds.source import SourceKind
+from seamline.kinds.source import LoggedKind, SourceKind
 from seamline.plan.model import SourcePlan
 from seamline.sources.postgres import marker as postgres_marker
 from seamline.values.special import LAST_PLAIN_MOMENT
@@ -37,18 +39,40 @@ WEEK_S = 7 * 86_400.0
 KEY = Column("id", Kind.INTEGER, "int", nullable=False, length=32)
 
 
+class Power(Enum):
+    """What some sources have and others have not."""
+
+    LOG = "a capture reads its log"
+    NO_LOG = "nobody reads a log of it"
+    WHOLE_TRANSACTIONS = "a transaction over several tables is seen whole"
+    MARKER_TABLE = "its markers are rows of a table"
+
+
+LOGGED_DATABASE = frozenset({Power.LOG, Power.WHOLE_TRANSACTIONS, Power.MARKER_TABLE})
+UNLOGGED = frozenset({Power.NO_LOG, Power.WHOLE_TRANSACTIONS})
+
+
 class SourceWorld(Protocol):
     """A source with three tables: `account` (id, balance) and `audit` (account, amount; no key), whose sums are equal
-    after every transaction, and `kinds`, which holds each kind and edge value."""
+    after every transaction, and `kinds`, which holds each kind and edge value. `business_date`: of what is to be read,
+    where a source is read by dates."""
 
     kind: SourceKind
     plan: SourcePlan
+    business_date: date | None
 
     def transfer(self, amount: int) -> None:
         """One transaction: the amount to an account, and into the audit."""
 
     def task_pool(self) -> Executor:
         """Where a task of its readers runs: in another process, where the source is not in this one."""
+
+    def values(self) -> Sequence[tuple[Any, ...]]:
+        """The rows of `kinds`, as they were written."""
+
+
+class LoggedWorld(SourceWorld, Protocol):
+    kind: LoggedKind
 
     def images(self) -> Sequence[bytes]:
         """The rows of `kinds` as the log writes them."""
@@ -61,12 +85,14 @@ class SourceWorld(Protocol):
 
 
 class MemorySourceWorld:
+    business_date = None
+
     def __init__(self, name: str) -> None:
-        self.kind: SourceKind = memory_kind.KIND
+        self.kind: LoggedKind = memory_kind.KIND
         self.plan = plan_of("memory", name)
         self._bank = memory_bank.BANKS[name] = memory_bank.Bank()
         self._kinds = Table("kinds", (KEY, *VALUES), ("id",))
-        self._rows = [(number, *row) for number, row in enumerate(_edge_rows())]
+        self._rows = rows_of_edges([EDGES.get(column.kind, [None]) for column in VALUES])
         number = [Column(one, Kind.INTEGER, "int", length=32) for one in ("account", "amount", "balance")]
         for table in (Table("account", (KEY, number[2]), ("id",)), Table("audit", tuple(number[:2])), self._kinds):
             self._bank.create(table)
@@ -84,6 +110,9 @@ class MemorySourceWorld:
     def task_pool(self) -> Executor:
         return ThreadPoolExecutor(1)
 
+    def values(self) -> Sequence[tuple[Any, ...]]:
+        return self._rows
+
     def images(self) -> Sequence[bytes]:
         return [image_of(self._kinds, row) for row in self._rows]
 
@@ -97,11 +126,13 @@ class MemorySourceWorld:
                 transaction.update(memory_bank.MARKERS.name, row, aged)
 
 
-def _edge_rows() -> list[tuple[Any, ...]]:
-    """Every edge of every kind is in one of them, and the last is NULL throughout."""
-    edges = [EDGES.get(column.kind, [None]) for column in VALUES]
+def rows_of_edges(edges: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+    """Numbered rows for the edges of each column: every one is in one of them, and the last is NULL throughout."""
     count = max(map(len, edges))
-    return [*(tuple(of[n % len(of)] for of in edges) for n in range(count)), (None,) * len(edges)]
+    return [
+        *((number, *(of[number % len(of)] for of in edges)) for number in range(count)),
+        (count, *[None] * len(edges)),
+    ]
 
 
 _BINLOG_CASES = (*CASES, *INEXACT_CASES)
@@ -109,8 +140,10 @@ _OF_MARIADB = {"ident", "doc"}
 
 
 class MariaDbSourceWorld:
+    business_date = None
+
     def __init__(self, root: Connection, *, kind: str = "mariadb", cases: Sequence[KindCase] = _BINLOG_CASES) -> None:
-        self.kind: SourceKind = source_kind(kind)
+        self.kind = logged_kind(kind)
         self.plan = replace(plan_of(kind, root.database), snapshot_lock="brief")
         self._root = root
         self._cases = cases
@@ -137,6 +170,9 @@ class MariaDbSourceWorld:
 
     def task_pool(self) -> Executor:
         return ProcessPoolExecutor(1, get_context("spawn"))
+
+    def values(self) -> Sequence[tuple[Any, ...]]:
+        return [(number, *(edge.value for edge in edges)) for number, edges in enumerate(self._edges())]
 
     def images(self) -> Sequence[bytes]:
         columns = [case.column for case in self._cases]
@@ -187,8 +223,10 @@ class MySqlSourceWorld(MariaDbSourceWorld):
 
 
 class PostgresSourceWorld:
+    business_date = None
+
     def __init__(self, root: Connection) -> None:
-        self.kind: SourceKind = source_kind("postgres")
+        self.kind = logged_kind("postgres")
         self.plan = replace(plan_of("postgres", root.database), schema="public")
         self._root = root
         columns = ", ".join(f"{quoted(column.name)} {column.source_type}" for column in WIRE)
@@ -213,6 +251,9 @@ class PostgresSourceWorld:
 
     def task_pool(self) -> Executor:
         return ProcessPoolExecutor(1, get_context("spawn"))
+
+    def values(self) -> Sequence[tuple[Any, ...]]:
+        return [(number, *row) for number, row in enumerate(self._pairs(1))]
 
     def images(self) -> Sequence[bytes]:
         names = [column.name for column in WIRE]
@@ -274,6 +315,19 @@ def _json(row: dict[str, Any]) -> bytes:
     return json.dumps(row, separators=(",", ":"), ensure_ascii=False).encode()
 
 
+def logged_kind(name: str) -> LoggedKind:
+    kind = source_kind(name)
+    assert isinstance(kind, LoggedKind)
+    return kind
+
+
+def without_a_log(world: SourceWorld) -> SourceWorld:
+    """As `log: none` declares it."""
+    nobody = {"capture": "", "marker": "", "log_topic": "", "connector": "", "snapshot_lock": "none"}
+    world.plan = replace(world.plan, **nobody)
+    return world
+
+
 @contextmanager
 def memory_world(name: str) -> Iterator[SourceWorld]:
     yield MemorySourceWorld(name)
@@ -310,10 +364,13 @@ def _roles(name: str, scheme: str, root: Connection) -> Iterator[None]:
         yield
 
 
-# Another kind joins the suite with one line here.
-SOURCE_WORLDS: dict[str, Callable[[str], Any]] = {
-    "memory": memory_world,
-    "mariadb": mariadb_world,
-    "mysql": mysql_world,
-    "postgres": postgres_world,
-}
+Opens = Callable[[str], AbstractContextManager[SourceWorld]]
+
+
+def unlogged(opens: Opens) -> Opens:
+    @contextmanager
+    def opened(name: str) -> Iterator[SourceWorld]:
+        with opens(name) as world:
+            yield without_a_log(world)
+
+    return opened
