@@ -40,7 +40,8 @@ MADE = (
 )
 
 
-@pytest.fixture(scope="module", params=["h2", "hsqldb"])
+# The suite of every source runs over H2.
+@pytest.fixture(scope="module", params=[pytest.param("h2", marks=ONCE_MORE), "hsqldb"])
 def server(
     request: pytest.FixtureRequest, stack: RunningStack, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[jdbc_server.JdbcServer]:
