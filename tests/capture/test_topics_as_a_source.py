@@ -23,7 +23,7 @@ from tests.integration.captured_topics import TopicsCaptured, captured_topics
 from tests.integration.connect_worker import ConnectWorker
 from tests.waiting import wait_until
 
-NAME = "source_suite_kafka"
+KIND, NAME = "kafka", "source_suite_kafka"
 _POWERS = {Power.LOG}
 _LAST = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
 # Type of a column and pairs: how a message says a value, and what it is.
@@ -67,7 +67,7 @@ class TopicSourceWorld:
     business_date = None
 
     def __init__(self, captured: TopicsCaptured) -> None:
-        self.kind = logged_kind("kafka")
+        self.kind = logged_kind(KIND)
         self.plan = captured.source_plan
         self._captured = captured
         self._balance = 0

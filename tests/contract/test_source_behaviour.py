@@ -31,8 +31,9 @@ from tests.once_more import ONCE_MORE
 
 @dataclass(frozen=True)
 class Offered:
-    """A world, and the fixture that it needs."""
+    """A world of a kind, and the fixture that it needs."""
 
+    kind: str
     opens: Opens
     powers: frozenset[Power]
     needs: str = "stack"
@@ -40,17 +41,17 @@ class Offered:
 
 # Another kind joins the suite with one line here.
 OFFERED = {
-    "memory": Offered(memory_world, LOGGED_DATABASE, needs=""),
-    "mariadb": Offered(mariadb_world, LOGGED_DATABASE),
-    "mysql": Offered(mysql_world, LOGGED_DATABASE, needs="mysql_root"),
-    "postgres": Offered(postgres_world, LOGGED_DATABASE),
-    "mariadb_unlogged": Offered(unlogged(mariadb_world), UNLOGGED),
-    "mysql_unlogged": Offered(unlogged(mysql_world), UNLOGGED, needs="mysql_root"),
-    "postgres_unlogged": Offered(unlogged(postgres_world), UNLOGGED),
-    "files_parquet": Offered(unlogged_worlds.parquet_world, UNLOGGED, needs=""),
-    "files_csv": Offered(unlogged_worlds.csv_world, UNLOGGED, needs=""),
-    "h2": Offered(unlogged_worlds.h2_world, UNLOGGED),
-    "hsqldb": Offered(unlogged_worlds.hsqldb_world, UNLOGGED),
+    "memory": Offered("memory", memory_world, LOGGED_DATABASE, needs=""),
+    "mariadb": Offered("mariadb", mariadb_world, LOGGED_DATABASE),
+    "mysql": Offered("mysql", mysql_world, LOGGED_DATABASE, needs="mysql_root"),
+    "postgres": Offered("postgres", postgres_world, LOGGED_DATABASE),
+    "mariadb_unlogged": Offered("mariadb", unlogged(mariadb_world), UNLOGGED),
+    "mysql_unlogged": Offered("mysql", unlogged(mysql_world), UNLOGGED, needs="mysql_root"),
+    "postgres_unlogged": Offered("postgres", unlogged(postgres_world), UNLOGGED),
+    "files_parquet": Offered("files", unlogged_worlds.parquet_world, UNLOGGED, needs=""),
+    "files_csv": Offered("files", unlogged_worlds.csv_world, UNLOGGED, needs=""),
+    "h2": Offered("jdbc", unlogged_worlds.h2_world, UNLOGGED),
+    "hsqldb": Offered("jdbc", unlogged_worlds.hsqldb_world, UNLOGGED),
 }
 # One session has one view, and begins a process each time.
 _OF_ONE_VIEW = {("h2", all_views_show_all_tables_at_one_position_while_somebody_writes)}

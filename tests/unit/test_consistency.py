@@ -23,6 +23,8 @@ from seamline.spec.consistency import Case, Refusal, cases, matrix_lines, matrix
 from seamline.spec.kinds import may_repeat, source_models
 from seamline.spec.levels import declared_levels
 from seamline.spec.load import load_declarations
+from tests.capture import test_topics_as_a_source
+from tests.contract import test_source_behaviour
 from tests.contract.lake_worlds import LAKES, SINGLE
 from tests.contract.relational_worlds import RELATIONAL
 from tests.contract.worlds import APPENDED
@@ -136,6 +138,11 @@ def test_each_kind_with_live_tables_runs_the_suite_that_its_cells_promise() -> N
     promised = {name: powers.keyless for name, powers in kinds.items() if powers.streams}
     of_all = (*APPENDED, "postgres", *RELATIONAL, *LAKES, SINGLE.name)
     assert promised == {**dict.fromkeys(of_all, True), "hbase": False, "redis": False}
+
+
+def test_each_kind_of_source_runs_the_suite_of_sources() -> None:
+    tried = {one.kind for one in test_source_behaviour.OFFERED.values()} | {test_topics_as_a_source.KIND}
+    assert tried == {*installed.names(installed.SOURCES), "memory"}
 
 
 def test_each_kind_that_takes_cuts_without_a_log_has_a_test_of_the_level_that_its_cells_promise(checkout: Path) -> None:
