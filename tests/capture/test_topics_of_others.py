@@ -1,7 +1,7 @@
 """Topics that others write, on real servers: their capture, the log topic, the stream, PostgreSQL."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from decimal import Decimal
 
@@ -186,3 +186,25 @@ def test_a_topic_that_has_lost_its_beginning_has_no_state_and_one_that_will_lose
     (view,) = topics.source.open_views(1)
     with closing(view), pytest.raises(Refused, match=r"topics-test\.account begins at 3, 0, 0"):
         view.digests(Segment("account"), run_key="r")
+
+
+@pytest.mark.parametrize(
+    ("happens", "said"),
+    [
+        (TopicsCaptured.add_partitions, "the partitions of topic topics-test.rate were changed: they are 4, were 3"),
+        (TopicsCaptured.make_again, "topic topics-test.rate was made again"),
+        (TopicsCaptured.delete, "a topic is not there any more"),
+    ],
+)
+def test_a_topic_that_changes_while_it_is_captured_stops_the_capture_by_name(
+    topics: TopicsCaptured, happens: Callable[[TopicsCaptured, str], None], said: str
+) -> None:
+    """Its connector looked at its start alone: what went into a new partition was never read."""
+    topics.ensure()
+    write(topics, 0)
+    happens(topics, "topics-test.rate")
+    topics.wait_until_failed()
+    status = topics.connector.status()
+    assert status is not None
+    assert said in status.trace
+    assert status.has_lost_its_place

@@ -12,6 +12,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    NewPartitions,
     NewTopic,
     ResourceType,
 )
@@ -92,6 +93,19 @@ class TopicsCaptured(Captured):
         admin = admin_client(client_settings(self.root))
         admin.incremental_alter_configs([resource])[resource].result()
 
+    def add_partitions(self, topic: str) -> None:
+        """One more than it has."""
+        admin = admin_client(client_settings(self.root))
+        admin.create_partitions([NewPartitions(topic, 4)])[topic].result()
+
+    def delete(self, topic: str) -> None:
+        self.kafka.delete(topic)
+        wait_until(partial(_is_gone, self, topic), timeout_s=20, what=f"topic {topic} to be gone")
+
+    def make_again(self, topic: str) -> None:
+        self.delete(topic)
+        _make(self, [topic])
+
     def producer(self, **more: object) -> Producer:
         return Producer({**client_settings(self.root), "acks": "all", **more})
 
@@ -137,11 +151,7 @@ def captured_topics(
     one = _as_declared(name, tables, client=client)
     topics = sorted({str(table["topic"]) for table in tables})
     _forget(one, topics)
-    made = admin_client(client_settings(one.root)).create_topics(
-        [NewTopic(topic, num_partitions=3, replication_factor=1) for topic in topics]
-    )
-    for future in made.values():
-        future.result()
+    _make(one, topics)
     try:
         yield one
     finally:
@@ -185,6 +195,14 @@ def _as_declared(
     return TopicsCaptured(
         plan, resolve(connection), client or ConnectClient(resolve("connect")), capture_endpoint(source)
     )
+
+
+def _make(one: TopicsCaptured, topics: Sequence[str]) -> None:
+    made = admin_client(client_settings(one.root)).create_topics(
+        [NewTopic(topic, num_partitions=3, replication_factor=1) for topic in topics]
+    )
+    for future in made.values():
+        future.result()
 
 
 def _forget(one: TopicsCaptured, topics: Sequence[str]) -> None:

@@ -16,6 +16,7 @@ _PLACE_LOST = (
     "no longer in its topic",
     "no longer in their topic",
     "was made again: its id is",
+    "a topic is not there any more",
     "keys may have moved",
 )
 # A reference that the worker could not resolve is sent as it stands; certificates are looked for beside the secrets.

@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.DescribeTopicsOptions;
 import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -15,18 +16,26 @@ import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.RetriableException;
+import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.connect.errors.ConnectException;
 
 /** The committed records of some topics of one cluster, each from its place on. */
 final class TopicReader implements AutoCloseable {
 
-    private final Map<String, Object> settings;
+    // Nobody says when a topic is made again or gets more partitions, so it is looked for.
+    private static final Duration LOOK_EVERY = Duration.ofSeconds(5);
+    private static final int MISSED_MAX = 3;
+
+    private final Admin admin;
     private final KafkaConsumer<byte[], byte[]> consumer;
+    private final Map<String, TopicPlace> begun = new HashMap<>();
+    private long lookedAt;
+    private int missed;
 
     /** @param client what reaches the cluster: servers and security */
     TopicReader(Map<String, Object> client, int recordsMax) {
-        settings = new HashMap<>(client);
+        admin = Admin.create(client);
         Map<String, Object> reading = new HashMap<>(client);
         reading.put("enable.auto.commit", false);
         // Else it would pass over records that were deleted.
@@ -67,13 +76,18 @@ final class TopicReader implements AutoCloseable {
                 requireHeld(partition, from, firsts.get(partition), ends.get(partition));
                 consumer.seek(partition, from);
             }
+            begun.put(topic, place);
         }
+        lookedAt = System.nanoTime();
     }
 
+    /** @throws ConnectException a topic is not the one that was begun with, or cannot be read */
     Iterable<ConsumerRecord<byte[], byte[]>> read(Duration wait) {
         try {
+            lookAgain();
             return consumer.poll(wait);
         } catch (OffsetOutOfRangeException lost) {
+            requireAllSame();
             throw new ConnectException(
                     "records that were not read yet are no longer in their topic: " + lost.offsetOutOfRangePartitions(),
                     lost);
@@ -87,6 +101,32 @@ final class TopicReader implements AutoCloseable {
     @Override
     public void close() {
         consumer.close(Duration.ofSeconds(5));
+        admin.close(Duration.ofSeconds(5));
+    }
+
+    private void requireAllSame() {
+        described(begun.keySet()).forEach((topic, now) -> requireSame(topic, begun.get(topic), now));
+    }
+
+    private void lookAgain() {
+        if (System.nanoTime() - lookedAt < LOOK_EVERY.toNanos()) {
+            return;
+        }
+        lookedAt = System.nanoTime();
+        try {
+            requireAllSame();
+            missed = 0;
+        } catch (ConnectException failed) {
+            if (!(failed.getCause() instanceof RetriableException)) {
+                throw failed;
+            }
+            // A broker that has just started does not know all topics yet.
+            boolean isUnknown = failed.getCause() instanceof UnknownTopicOrPartitionException;
+            missed = isUnknown ? missed + 1 : 0;
+            if (missed >= MISSED_MAX) {
+                throw new ConnectException("a topic is not there any more, of " + begun.keySet(), failed);
+            }
+        }
     }
 
     private static List<TopicPartition> partitions(String topic, int count) {
@@ -116,8 +156,9 @@ final class TopicReader implements AutoCloseable {
     }
 
     private Map<String, TopicDescription> described(Collection<String> topics) {
-        try (Admin admin = Admin.create(settings)) {
-            return admin.describeTopics(topics).allTopicNames().get();
+        DescribeTopicsOptions soon = new DescribeTopicsOptions().timeoutMs((int) LOOK_EVERY.toMillis());
+        try {
+            return admin.describeTopics(topics, soon).allTopicNames().get();
         } catch (ExecutionException refused) {
             throw new ConnectException("topics cannot be described: " + refused.getCause().getMessage(),
                     refused.getCause());
